@@ -8,7 +8,7 @@ import pytest
 
 from conformance.wire.conftest import Differing, NewTopic
 from conformance.wire.connection import Connection
-from conformance.wire.requests import metadata_of, repeated
+from conformance.wire.requests import metadata_of, remove, repeated
 from conformance.wire.share_fixtures import NewMember, member, new_share_member, topic_id, write
 from conformance.wire.share_members import (
     Member,
@@ -106,6 +106,28 @@ def test_two_members_share_the_partitions_of_a_topic(
         assert members[0].assigned[topic_id] | members[1].assigned[topic_id] == {0, 1, 2, 3}
 
 
+@pytest.mark.parametrize("how", ["unsubscribed", "deleted"])
+def test_a_topic_that_a_member_does_not_read_is_taken_from_it_before_there_is_another_target(
+    connection: Connection, new_topic: NewTopic, group: str, how: str
+) -> None:
+    first, second = new_topic(), new_topic()
+    ids = {name: metadata_of(connection, name).topic_id for name in (first, second)}
+    member = Member(connection, group, first, ids[first])
+    configure(connection, group, assignment_interval_ms="0")
+    member.beat(subscribed_topic_names=[first, second])
+    repeated(member.beat, lambda _: len(member.assigned) == 2)
+    configure(connection, group, assignment_interval_ms="15000")
+    epoch = member.epoch
+    if how == "deleted":
+        remove(connection, first)
+    names = [second] if how == "unsubscribed" else None
+    repeated(lambda: member.beat(subscribed_topic_names=names), lambda _: len(member.assigned) == 1)
+    assert (member.epoch, member.assigned) == (epoch, {ids[second]: {0}})
+    described = describe(connection, group)
+    assert (described.group_epoch, described.assignment_epoch) == (epoch + 1, epoch)
+    assert member.beat().assignment is None
+
+
 # --- acquiring and acknowledging ------------------------------------------------------------------------------------
 
 
@@ -117,6 +139,18 @@ def test_what_is_accepted_is_never_delivered_again(
     assert member.outcome((0, 6, [ACCEPT])) == 0
     assert member.fetch() == []
     assert start_offset(connection, group, name) == (0, 0)  # it moves with the next change
+
+
+def test_a_share_partition_has_no_start_offset_before_anything_is_acknowledged(
+    connection: Connection, group: str, name: str, member: Member
+) -> None:
+    assert member.fetch() == []
+    assert start_offset(connection, group, name) == (-1, -1)
+    write(connection, name, 3)
+    assert member.fetch_some() == [(0, 2, 1)]
+    assert start_offset(connection, group, name) == (-1, -1)
+    assert member.outcome((0, 0, [ACCEPT])) == 0
+    assert start_offset(connection, group, name) == (0, 2)
 
 
 def test_released_records_come_again_to_any_member(

@@ -146,7 +146,7 @@ class CoordinatorLog:
         topic = self.topic
         partition = None if topic is None else topic.partition(index)
         if partition is None or partition.leader_id == NO_LEADER:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"Nobody leads {self.name}-{index}.")
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
         if partition.log.offline:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, partition.log.offline)
         return partition

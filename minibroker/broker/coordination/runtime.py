@@ -153,7 +153,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         """
         partition = self.log.partition_for(key)
         if self.cluster.nodes.get(partition.leader_id) is not node:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"Node {node.node_id} does not coordinate {key}.")
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
         if partition.index not in self._shards:
             self.shard(partition.index)
 
@@ -161,9 +161,9 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         """Return the shard of a partition. Raises KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
         if index not in self._shards:
             if index in self._loading:
-                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.log.name}-{index} is being loaded.")
+                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             if index in self._retries_ms:
-                raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self.log.name}-{index} cannot be read.")
+                raise KafkaError(ErrorCode.NOT_COORDINATOR)  # it cannot be read
             at_once(self._load(self.log.partition(index)))  # it is new and empty
         return self._shards[index]
 

@@ -92,7 +92,7 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
     def check_id(self, group_id: str) -> None:
         """Check that the id is not empty. Raises KafkaError(INVALID_GROUP_ID)."""
         if not group_id:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "A group id is not empty.")
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
 
     def of_members(self, node: Node, group_id: str) -> Group:
         """Return the group that a member names.
@@ -104,10 +104,10 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return self.groups[group_id]
 
-    def found(self, group_id: str, missing: str = "Group") -> Group:
+    def found(self, group_id: str) -> Group:
         """Return the group of this id, of any type. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
         if group_id not in self.groups:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{missing} {group_id} not found.")
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return self.groups[group_id]
 
     def classic_group(self, group_id: str) -> ClassicGroup:
@@ -120,15 +120,22 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
 
     def share_group(self, group_id: str) -> ShareGroup:
         """Return the share group of this id (KIP-932). Raises KafkaError(GROUP_ID_NOT_FOUND)."""
-        return self._of_type(ShareGroup, group_id, "Share group")
+        return self._of_type(ShareGroup, group_id)
 
     def streams_group(self, group_id: str) -> StreamsGroup:
         """Return the streams group of this id (KIP-1071). Raises KafkaError(GROUP_ID_NOT_FOUND)."""
-        return self._of_type(StreamsGroup, group_id, "Streams group")
+        return self._of_type(StreamsGroup, group_id)
 
-    def _of_type(self, wanted: type[AnyGroup], group_id: str, missing: str = "Group") -> AnyGroup:
-        """Return the group; `missing` is what Kafka calls one that does not exist."""
-        group = self.found(group_id, missing)
+    def check_heartbeat(self, group_id: str, kind: str) -> None:
+        """Check that a group exists to which a member sends heartbeats. Raises KafkaError(GROUP_ID_NOT_FOUND).
+
+        In Kafka a heartbeat is told which kind of group is missing.
+        """
+        if group_id not in self.groups:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{kind} group {group_id} not found.")
+
+    def _of_type(self, wanted: type[AnyGroup], group_id: str) -> AnyGroup:
+        group = self.found(group_id)
         if not isinstance(group, wanted):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a {wanted.type} group.")
         return group

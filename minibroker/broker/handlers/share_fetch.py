@@ -29,7 +29,14 @@ from minibroker.broker.security.operations import READ_GROUP, READ_TOPIC
 from minibroker.broker.share.deliveries import NOT_ACQUIRED
 from minibroker.broker.share.runs import Acknowledgement, AcknowledgeType
 from minibroker.broker.share.share_partition import Delivered, SharePartition, refused
-from minibroker.broker.share.share_partitions import FINAL_EPOCH, FIRST_EPOCH, SessionKey, ShareSession, Wanted
+from minibroker.broker.share.share_partitions import (
+    FINAL_EPOCH,
+    FIRST_EPOCH,
+    SessionKey,
+    ShareSession,
+    Wanted,
+    checked_member_id,
+)
 from minibroker.broker.share.states import ShareKey
 from minibroker.broker.turn import Wait
 from minibroker.protocol.apis import ApiKey
@@ -62,15 +69,17 @@ TYPES: Final = frozenset(AcknowledgeType)
 LEADER_IS_ANOTHER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
-def _check_served(context: RequestContext, group_id: str | None) -> str:
-    """Return the group's id. Raises KafkaError: UNSUPPORTED_VERSION, INVALID_REQUEST, GROUP_AUTHORIZATION_FAILED."""
+def _check_served(context: RequestContext, group_id: str | None, member_id: str | None) -> tuple[str, str]:
+    """Return the ids of group and member; the group's may be empty.
+
+    Raises KafkaError: UNSUPPORTED_VERSION, INVALID_REQUEST, GROUP_AUTHORIZATION_FAILED.
+    """
     if not context.cluster.image.features.get(SHARE_VERSION, 0):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    if group_id is not None:
-        context.authorize(READ_GROUP, group_id)
-    if not group_id:
+    if group_id is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    return group_id
+    context.authorize(READ_GROUP, group_id)
+    return group_id, checked_member_id(member_id)
 
 
 # --- ShareFetch -----------------------------------------------------------------------------------------------------
@@ -78,7 +87,7 @@ def _check_served(context: RequestContext, group_id: str | None) -> str:
 
 @handles(ApiKey.SHARE_FETCH)
 def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Steps[ShareFetchResponse | Parked]:
-    group_id, member_id = _check_served(context, request.group_id), request.member_id or ""
+    group_id, member_id = _check_served(context, request.group_id, request.member_id)
     _check_request(request)
     said = list(_acknowledgements(request.topics))
     key = SessionKey(context.node.node_id, group_id, member_id)
@@ -376,7 +385,7 @@ def _led(context: RequestContext, wanted: Wanted) -> Partition:
 
 @handles(ApiKey.SHARE_ACKNOWLEDGE)
 def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRequest) -> Steps[ShareAcknowledgeResponse]:
-    group_id, member_id = _check_served(context, request.group_id), request.member_id or ""
+    group_id, member_id = _check_served(context, request.group_id, request.member_id)
     key = SessionKey(context.node.node_id, group_id, member_id)
     if request.share_session_epoch == FIRST_EPOCH:
         raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)

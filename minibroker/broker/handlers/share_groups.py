@@ -29,6 +29,7 @@ from minibroker.broker.security.operations import (
     READ_TOPIC,
     ResourceType,
 )
+from minibroker.broker.share.share_partitions import checked_member_id
 from minibroker.broker.share.states import UNSET, ShareKey, ShareState
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -55,10 +56,27 @@ AlteredPartition = Altered.AlterShareGroupOffsetsResponsePartition
 Deleted = DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
 
 
+# Only the APIs of share groups tell these codes in words.
+WORDS = {
+    ErrorCode.INVALID_GROUP_ID: "The group id is invalid.",
+    ErrorCode.NOT_COORDINATOR: "This is not the correct coordinator.",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
+}
+
+
 def _check_served(context: RequestContext) -> None:
     """Check that the cluster has share groups. Raises KafkaError(UNSUPPORTED_VERSION)."""
     if not context.cluster.image.features.get(SHARE_VERSION, 0):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+
+
+def _check_coordinator(context: RequestContext, group_id: str, *, named: bool) -> None:
+    """Check that this node coordinates the group, which must have a name if it is to be `named`. Raises KafkaError."""
+    groups = context.cluster.groups
+    try:
+        (groups.check_named if named else groups.check)(context.node, group_id)
+    except KafkaError as error:
+        raise KafkaError(error.code, WORDS[error.code]) from None
 
 
 # --- ShareGroupHeartbeat --------------------------------------------------------------------------------------------
@@ -70,6 +88,7 @@ def share_group_heartbeat(
 ) -> Steps[ShareGroupHeartbeatResponse]:
     _check_served(context)
     context.authorize(READ_GROUP, request.group_id)
+    checked_member_id(request.member_id)
     for name in request.subscribed_topic_names or ():
         context.authorize(DESCRIBE_TOPIC, name)
         yield
@@ -99,7 +118,8 @@ def share_group_describe(
         try:
             _check_served(context)
             context.authorize(DESCRIBE_GROUP, group_id)
-            context.cluster.groups.check_named(context.node, group_id)
+            context.cluster.groups.check_id(group_id)
+            _check_coordinator(context, group_id, named=False)
             found = _described(context, context.cluster.groups.share_group(group_id))
         except KafkaError as error:
             return Described(group_id=group_id, error_code=error.code, error_message=error.message)
@@ -156,16 +176,15 @@ def describe_share_group_offsets(
         try:
             _check_served(context)
             context.authorize(DESCRIBE_GROUP, asked.group_id)
-            context.cluster.groups.check_named(context.node, asked.group_id)
+            _check_coordinator(context, asked.group_id, named=False)
             if asked.topics is not None:  # of a group that need not exist, as in Kafka
                 yield from context.cluster.share_states.log.create_in_steps()
                 wanted = [(topic.topic_name, topic.partitions) for topic in asked.topics]
             else:
-                group = context.cluster.groups.share_group(asked.group_id)
+                group = context.cluster.groups.groups.get(asked.group_id)
+                known = group.initialized if isinstance(group, ShareGroup) else {}
                 wanted = [
-                    (name, sorted(indexes))
-                    for name, indexes in group.initialized.values()
-                    if context.allows(DESCRIBE_TOPIC, name)
+                    (name, sorted(indexes)) for name, indexes in known.values() if context.allows(DESCRIBE_TOPIC, name)
                 ]
         except KafkaError as error:
             return GroupOffsets(group_id=asked.group_id, error_code=error.code, error_message=error.message)
@@ -226,7 +245,7 @@ def alter_share_group_offsets(
 ) -> Steps[AlterShareGroupOffsetsResponse]:
     _check_served(context)
     context.authorize(READ_GROUP, request.group_id, message=DENIAL_MESSAGES[ResourceType.GROUP])
-    context.cluster.groups.check_named(context.node, request.group_id)
+    _check_coordinator(context, request.group_id, named=True)
     yield from context.cluster.share_states.log.create_in_steps()
     groups = context.cluster.groups
     group = (
@@ -290,8 +309,7 @@ def delete_share_group_offsets(
 ) -> Steps[DeleteShareGroupOffsetsResponse]:
     _check_served(context)
     context.authorize(DELETE_GROUP, request.group_id, message=DENIAL_MESSAGES[ResourceType.GROUP])
-    context.cluster.groups.check_named(context.node, request.group_id)
-    context.cluster.groups.found(request.group_id)  # with other words than elsewhere
+    _check_coordinator(context, request.group_id, named=True)
     group = context.cluster.groups.share_group(request.group_id)
     group.check_deletion()
     responses = yield from each(lambda asked: _deleted(context, group, asked.topic_name), request.topics)

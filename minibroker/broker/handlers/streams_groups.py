@@ -189,7 +189,6 @@ def _described(context: RequestContext, group_id: str) -> Described:
         _check_served(context)
         context.authorize(DESCRIBE_GROUP, group_id)
         context.cluster.groups.check_named(context.node, group_id)
-        context.cluster.groups.found(group_id)  # with other words than to a member
         group = context.cluster.groups.streams_group(group_id)
     except KafkaError as error:
         return Described(group_id=group_id, error_code=error.code, error_message=error.message)

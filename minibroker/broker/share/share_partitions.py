@@ -30,6 +30,7 @@ log = logging.getLogger("minibroker.share")
 FIRST_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 LARGEST_EPOCH: Final = (1 << 31) - 1
+MEMBER_ID_CHARACTERS: Final = 36  # of a UUID as text
 SESSION_PARTITIONS_MAX: Final = 500_000  # of all sessions: about 100 MB
 BY_DURATION: Final = "by_duration:"
 
@@ -42,6 +43,13 @@ class SessionKey(NamedTuple):
     node_id: int
     group_id: str
     member_id: str
+
+
+def checked_member_id(member_id: str | None) -> str:
+    """Return the id by which a member of a share group calls itself. Raises KafkaError(INVALID_REQUEST)."""
+    if not member_id or len(member_id) > MEMBER_ID_CHARACTERS:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    return member_id
 
 
 class ShareSession:
@@ -81,21 +89,19 @@ class SharePartitions:
     def get(self, group_id: str, partition: Partition) -> Steps[SharePartition]:
         """Return a share partition of which the partition's leader asks; read it from its coordinator the first time.
 
-        Raises KafkaError of the coordinator.
+        As in Kafka, the coordinator learns where a new group begins with the first change. Raises KafkaError of the
+        coordinator.
         """
         key = ShareKey(group_id, partition.topic.topic_id, partition.index)
         found = self.find(key)
         if found is not None and found.leader_epoch == partition.leader_epoch:
             return found
-        coordinator = self.coordinator
-        state = coordinator.read(key, partition.leader_epoch)
+        state = self.coordinator.read(key, partition.leader_epoch)
         start = state.start_offset
         if start == UNSET:
             start = yield from self._first_offset(group_id, partition)
         start = max(start, partition.log.log_start_offset)
         made = SharePartition(self, key, partition, state._replace(start_offset=start))
-        if start != state.start_offset:
-            coordinator.write(key, state.state_epoch, partition.leader_epoch, start, made.deliveries.final_count, ())
         other = self.find(key)
         if other is not None and other.leader_epoch == partition.leader_epoch:
             return other  # another request came first

@@ -70,8 +70,8 @@ def _update(coordinator: GroupCoordinator, request: ConsumerGroupHeartbeatReques
     if isinstance(present, ConsumerGroup):
         return present, Update(present)
     if request.member_epoch != JOINING_EPOCH or not isinstance(present, ClassicGroup | None):
-        missing, other = f"Consumer group {group_id} not found.", f"Group {group_id} is not a consumer group."
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, missing if present is None else other)
+        coordinator.check_heartbeat(group_id, "Consumer")
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     group = ConsumerGroup(coordinator, group_id, CommittedOffsets() if present is None else present.offsets)
     if not isinstance(present, ClassicGroup):
         return group, Update(group)

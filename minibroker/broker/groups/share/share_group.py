@@ -49,6 +49,11 @@ class ShareMember(NamedTuple):
     previous_epoch: int = 0
     assigned: Partitions = {}
 
+    def moved_to(self, epoch: int, assigned: Partitions) -> ShareMember:
+        """Return this member with an assignment; if that is of another epoch, the present one is its previous one."""
+        previous = self.previous_epoch if epoch == self.epoch else self.epoch
+        return self._replace(epoch=epoch, previous_epoch=previous, assigned=assigned)
+
 
 class ShareGroup(Group):
     """One share group.
@@ -100,10 +105,15 @@ class ShareGroup(Group):
             message = f"Member {member_id} is not a member of group {self.group_id}."
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
         if epoch not in (0, member.epoch, member.previous_epoch):
-            relation = "greater" if epoch > member.epoch else "smaller"
+            relation, more = "greater", ""
+            if epoch < member.epoch:
+                relation, more = (
+                    "smaller",
+                    f", and it does not match the previous member epoch ({member.previous_epoch})",
+                )
             message = (
                 f"The share group member has a {relation} member epoch ({epoch}) than the one known by the group "
-                f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin."
+                f"coordinator ({member.epoch}){more}. The member must abandon all its partitions and rejoin."
             )
             raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
         return member
@@ -122,6 +132,7 @@ class ShareGroup(Group):
         changed = before is None or before.topic_names != member.topic_names
         initialized = {**self.initialized, **self._begin(changes, begun)}
         epoch = self._next_epoch(changes, members, changed=changed or initialized != self.initialized)
+        has_begun_epoch = epoch > self.epoch
         target, target_epoch = self.target, self.assignment_epoch
         if epoch > target_epoch and not self._is_early():
             indexes = {topic_id: partitions for topic_id, (_, partitions) in initialized.items()}
@@ -135,10 +146,10 @@ class ShareGroup(Group):
                 if self.members.get(member.member_id) is None:
                     raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member.member_id} was removed meanwhile.")
             target_epoch = epoch
-        assignment = target.get(member.member_id, {})
-        if member.epoch != target_epoch or member.assigned != assignment:
-            member = member._replace(epoch=target_epoch, previous_epoch=member.epoch, assigned=assignment)
-            changes.append(_member_assignment(self.group_id, member))
+        if member.epoch != target_epoch or has_begun_epoch:
+            reconciled = member.moved_to(target_epoch, self._within_subscription(member, target))
+            if reconciled != member:
+                changes.append(_member_assignment(self.group_id, reconciled))
         self.commit(changes)
         self._begin_session(member.member_id)
         return self.members[member.member_id]
@@ -202,6 +213,13 @@ class ShareGroup(Group):
             for member_id, member in members.items()
         }
         return assigned(subscriptions, self.target, indexes)
+
+    def _within_subscription(self, member: ShareMember, target: Mapping[str, Partitions]) -> Partitions:
+        """Return a member's target without topics that it does not read, or that are gone: that may be old."""
+        topics = self._image.topics
+        wanted = {topics[name].topic_id for name in member.topic_names if name in topics}
+        partitions = target.get(member.member_id, {})
+        return {topic_id: indexes for topic_id, indexes in partitions.items() if topic_id in wanted}
 
     def _target_changes(self, target: Mapping[str, Partitions], epoch: int) -> Iterator[list[Change]]:
         """Yield the records of a target; the last one makes it valid."""
@@ -350,7 +368,7 @@ class ShareGroup(Group):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is not a consumer group.")
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is not a consumer group.")
+        """Allow it to anyone, as in Kafka: the group just has no offsets."""
 
     def check_offset_deletion(self) -> None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is not a consumer group.")

@@ -104,6 +104,7 @@ def _group(coordinator: GroupCoordinator, request: ShareGroupHeartbeatRequest) -
     """Return the group; a member that joins makes it. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
     if request.group_id not in coordinator.groups and request.member_epoch == JOINING_EPOCH:
         return ShareGroup(coordinator, request.group_id)
+    coordinator.check_heartbeat(request.group_id, "Share")
     return coordinator.share_group(request.group_id)
 
 

@@ -98,6 +98,7 @@ def _group(coordinator: GroupCoordinator, request: StreamsGroupHeartbeatRequest)
             return StreamsGroup(coordinator, request.group_id, CommittedOffsets()), None
         if isinstance(present, ClassicGroup) and present.is_empty:
             return StreamsGroup(coordinator, request.group_id, present.offsets), present
+    coordinator.check_heartbeat(request.group_id, "Streams")
     return coordinator.streams_group(request.group_id), None
 
 
