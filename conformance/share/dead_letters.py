@@ -7,8 +7,7 @@ from typing import Any
 
 from conformance.share.history import Letter
 from conformance.wire.connection import Connection
-from conformance.wire.requests import asked, create_request, end_offset, fetch_request, topic
-from conformance.wire.share_members import GROUP_RESOURCE, SET
+from conformance.wire.requests import GROUP_RESOURCE, SET, asked, create_request, end_offset, fetch_request, topic
 from minibroker.protocol.messages.cluster import UpdateFeaturesRequest
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.records.batch import batches
@@ -35,15 +34,20 @@ def collect(connection: Connection, group: str, queue: str, partitions: int) -> 
 
 
 def letters(address: str, queue: str, partitions: int) -> Iterator[Letter]:
-    """Yield all dead letters."""
+    """Yield all dead letters, as far as the torture compares them."""
     with Connection(address) as connection:
-        for partition in range(partitions):
-            offset, end = 0, end_offset(connection, queue, partition)
-            while offset < end:
-                (answer,) = connection.ask(fetch_request({queue: [asked(partition, offset)]}), 12).responses
-                for position, header in batches(data := bytes(answer.partitions[0].records)):
-                    offset = header.last_offset + 1
-                    yield from map(_letter, records_of(data, position))
+        yield from map(_letter, written(connection, queue, partitions))
+
+
+def written(connection: Connection, queue: str, partitions: int) -> Iterator[Any]:
+    """Yield all records of a dead letter queue."""
+    for partition in range(partitions):
+        offset, end = 0, end_offset(connection, queue, partition)
+        while offset < end:
+            (answer,) = connection.ask(fetch_request({queue: [asked(partition, offset)]}), 12).responses
+            for position, header in batches(data := bytes(answer.partitions[0].records)):
+                offset = header.last_offset + 1
+                yield from records_of(data, position)
 
 
 def _letter(record: Any) -> Letter:
