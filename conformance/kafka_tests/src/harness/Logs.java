@@ -69,7 +69,7 @@ final class Logs {
         handlers.put("numberOfSegments", a -> segments(cluster, tp).size());
         handlers.put("size", a -> segments(cluster, tp).stream().mapToLong(LogSegment::size).sum());
         handlers.put("roll", a -> {
-            cluster.post("logs/" + tp.topic() + "/" + tp.partition() + "/roll");
+            cluster.command("roll " + tp.topic() + " " + tp.partition());
             List<LogSegment> segments = segments(cluster, tp);
             return segments.get(segments.size() - 1);
         });
