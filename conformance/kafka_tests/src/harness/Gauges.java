@@ -1,0 +1,48 @@
+package harness;
+
+import com.yammer.metrics.core.Gauge;
+import com.yammer.metrics.core.MetricName;
+import java.util.*;
+import java.util.concurrent.Callable;
+import org.apache.kafka.clients.admin.ListTopicsOptions;
+import org.apache.kafka.common.Node;
+import org.apache.kafka.common.TopicPartitionInfo;
+import org.apache.kafka.server.metrics.KafkaYammerMetrics;
+
+/** The metrics of a controller that an admin client can count, in Kafka's registry. */
+final class Gauges {
+    private static MetricName name(String name) { return KafkaYammerMetrics.getMetricName("kafka.controller", "KafkaController", name); }
+
+    static void register(Cluster cluster) {
+        register(cluster, "ActiveControllerCount", () -> 1);
+        register(cluster, "GlobalTopicCount", () -> cluster.admin().listTopics(new ListTopicsOptions().listInternal(true)).names().get().size());
+        register(cluster, "GlobalPartitionCount", () -> partitions(cluster).size());
+        register(cluster, "OfflinePartitionsCount", () -> (int) partitions(cluster).stream().filter(p -> leader(p) < 0).count());
+        register(cluster, "PreferredReplicaImbalanceCount", () -> (int) partitions(cluster).stream().filter(p -> leader(p) != p.replicas().get(0).id()).count());
+    }
+
+    private static void register(Cluster cluster, String name, Callable<Integer> count) {
+        KafkaYammerMetrics.defaultRegistry().removeMetric(name(name));
+        cluster.gauges.add(name(name));
+        KafkaYammerMetrics.defaultRegistry().newGauge(name(name), new Gauge<Integer>() {
+            @Override public Integer value() {
+                try { return count.call(); }
+                catch (Exception error) { throw new IllegalStateException(error); }
+            }
+        });
+    }
+
+    static void remove(Cluster cluster) { cluster.gauges.forEach(KafkaYammerMetrics.defaultRegistry()::removeMetric); }
+
+    private static int leader(TopicPartitionInfo partition) {
+        Node leader = partition.leader();
+        return leader == null ? -1 : leader.id();
+    }
+
+    private static List<TopicPartitionInfo> partitions(Cluster cluster) throws Exception {
+        List<TopicPartitionInfo> found = new ArrayList<>();
+        Set<String> names = cluster.admin().listTopics(new ListTopicsOptions().listInternal(true)).names().get();
+        cluster.admin().describeTopics(names).allTopicNames().get().values().forEach(t -> found.addAll(t.partitions()));
+        return found;
+    }
+}
