@@ -208,6 +208,13 @@ class NoZstdForOldFetches(Change):
         return None
 
 
+class NoTaskOffsets(Change):
+    """Members of streams groups are not told how often to say how far their tasks are."""
+
+    def answer(self, response: Any) -> None:
+        response.task_offset_interval_ms = 0
+
+
 class Quirk(NamedTuple):
     """A change and its releases: from `since` on, and before `until`, or up to the newest if that is None."""
 
@@ -236,6 +243,8 @@ QUIRKS: Final = (
     Quirk("0.11", "2.5", (ApiKey.PRODUCE,), NoUnknownProducers),
     # KIP-110; 4.0 removed the check with the conversion of records for old clients (KIP-724).
     Quirk("2.1", "4.0", (ApiKey.FETCH,), NoZstdForOldFetches),
+    # GroupMetadataManager in both releases; Kafka Streams 4.4 is the first that says it (KIP-1071).
+    Quirk("4.2", "4.4", (ApiKey.STREAMS_GROUP_HEARTBEAT,), NoTaskOffsets),
 )
 
 

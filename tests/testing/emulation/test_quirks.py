@@ -15,6 +15,7 @@ from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
 from minibroker.protocol.messages.produce import ProduceRequest
+from minibroker.protocol.messages.streams_groups import StreamsGroupHeartbeatRequest
 from minibroker.protocol.messages.topics import CreateTopicsRequest
 from minibroker.protocol.primitives import ZERO_UUID
 from minibroker.protocol.records.building import build_batch
@@ -288,3 +289,29 @@ def test_topics_that_compress_with_zstd_are_refused_to_old_fetches_before_4_0(re
             refused = version < 10 and release in ("2.1", "3.9")
             assert answer.error_code == (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if refused else 0)
             assert bool(answer.records) is not refused
+
+
+# --- streams groups -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("release", "interval_ms"), [("4.2", 0), ("4.3", 0), ("4.4", 60_000)])
+def test_members_of_streams_groups_say_how_far_their_tasks_are_since_4_4(release: str, interval_ms: int) -> None:
+    topology = StreamsGroupHeartbeatRequest.Topology(
+        epoch=1,
+        subtopologies=[StreamsGroupHeartbeatRequest.Topology.Subtopology(subtopology_id="0", source_topics=["t"])],
+    )
+    request = StreamsGroupHeartbeatRequest(
+        group_id="g",
+        member_id="m",
+        rebalance_timeout_ms=1000,
+        process_id="p",
+        topology=topology,
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+    )
+    with Broker(emulate=release) as broker:
+        broker.create_topic("t")
+        asked(broker, FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
+        answer = asked(broker, request, 0)
+        assert (answer.error_code, answer.task_offset_interval_ms) == (ErrorCode.NONE, interval_ms)
