@@ -37,7 +37,10 @@ def group(run_client: Run, broker: RunningBroker) -> tuple[str, str]:
     run_client("topics", "create", name, "--partitions", "2")
     run_client("produce", name, "--partition", "0", stdin=b"a\nb\n")
     with sharer(broker.bootstrap_servers, name, name) as consumer:
-        until(lambda: consumer.poll(0.1) or _starts(run_client, name) == {0: 2, 1: 0})
+        until(lambda: consumer.poll(0.1) or len(_starts(run_client, name)) == 2)
+    # As in Kafka, it has no start offsets before anything is acknowledged.
+    assert _starts(run_client, name) == {0: None, 1: None}
+    run_client("groups", "reset-offsets", name, "--all-topics", "--to-latest", "--execute")
     return name, name
 
 
