@@ -50,6 +50,24 @@ def id_of(connection: Connection, name: str) -> bytes:
     return topic_id
 
 
+def test_partitions_that_do_not_exist_are_answered_first(
+    connection: Connection, new_topic: NewTopic, group: str
+) -> None:
+    name = new_topic(2)
+    asked = [(name, index) for index in (9, 0, 8, 1)]
+    answered = commit(connection, group, *((*partition, 5) for partition in asked))
+    expected = [((name, 9), UNKNOWN), ((name, 8), UNKNOWN), ((name, 0), 0), ((name, 1), 0)]
+    assert list(answered.items()) == expected
+    assert list(delete(connection, group, *asked)[1].items()) == expected
+
+
+def test_topics_that_are_refused_are_answered_last(connection: Connection, name: str, group: str) -> None:
+    topic_id = id_of(connection, name)
+    asked = (UNKNOWN_ID, [0]), (topic_id, [1, 0])
+    answered = fetch_group(connection, group, *asked, version=10)[1]
+    assert list(answered) == [(topic_id, 1), (topic_id, 0), (UNKNOWN_ID, 0)]
+
+
 @pytest.mark.parametrize("version", COMMIT_VERSIONS)
 def test_every_version_commits(connection: Connection, new_topic: NewTopic, group: str, version: int) -> None:
     name = new_topic(2)

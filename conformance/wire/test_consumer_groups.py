@@ -259,3 +259,12 @@ def test_a_member_that_joins_with_another_instance_id_has_that_one_alone(
     assert told(Member(connection, group, "s-2", name, instance_id="i").join()) == (0, None)
     members = {(each.member_id, each.instance_id) for each in describe(connection, group).members}
     assert members == {("s-1", "j"), ("s-2", "i")}
+
+
+def test_the_members_of_a_description_are_in_the_order_of_their_hashes(
+    connection: Connection, name: str, group: str
+) -> None:
+    for number in range(1, 8):
+        Member(connection, group, f"member-{number}", name).join()
+    listed = [each.member_id for each in describe(connection, group).members]
+    assert listed == [f"member-{number}" for number in (3, 5, 7, 2, 4, 6, 1)]

@@ -23,6 +23,7 @@ from conformance.wire.transactional import (
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from minibroker.protocol.messages.offsets import OffsetFetchRequest
+from minibroker.protocol.messages.transactions import TxnOffsetCommitRequest
 
 
 def offset_of(connection: Connection, group: str, topic: str, *, stable: bool) -> tuple[int, int]:
@@ -102,6 +103,24 @@ def test_offsets_of_an_unknown_topic_are_refused(producer: TransactionalProducer
     producer.add_offsets(group)
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert producer.commit_offset(group, "nobody-has-this", 7, version=version) == unknown
+
+
+def test_partitions_that_do_not_exist_are_answered_first(
+    connection: Connection, producer: TransactionalProducer, group: str, name: str
+) -> None:
+    producer.add_offsets(group)
+    kind = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+    asked = [kind.TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=5) for index in (0, 9)]
+    request = TxnOffsetCommitRequest(
+        transactional_id=producer.transactional_id,
+        group_id=group,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        topics=[kind(name=name, partitions=asked)],
+    )
+    (topic,) = connection.ask(request, 3).topics
+    answered = [(each.partition_index, each.error_code) for each in topic.partitions]
+    assert answered == [(9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (0, ErrorCode.NONE)]
 
 
 @pytest.mark.parametrize("more", [-1, 5])

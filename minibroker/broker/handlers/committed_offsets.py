@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache, partial
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.coordination.coordinators import coordinator_of
 from minibroker.broker.groups.offsets_of_group import NO_EXPIRY, CommittedOffset, CommittedOffsets
@@ -95,9 +95,13 @@ def _known_commit() -> ModuleType:
 
 
 class Commit:
-    """One OffsetCommit. `_asked` has the answers for partitions that exist, `_accepted` those for valid offsets."""
+    """One OffsetCommit.
 
-    __slots__ = ("_accepted", "_asked", "_context", "_offsets", "_request", "_response", "_topics")
+    `_asked` has the answers for partitions that exist, `_accepted` those for valid offsets, and `_has_missing` says
+    that there are others.
+    """
+
+    __slots__ = ("_accepted", "_asked", "_context", "_has_missing", "_offsets", "_request", "_response", "_topics")
 
     def __init__(self, context: RequestContext, request: OffsetCommitRequest) -> None:
         self._context = context
@@ -107,11 +111,13 @@ class Commit:
         self._asked: list[CommitAnswer] = []
         self._accepted: list[CommitAnswer] = []
         self._offsets: list[Committed] = []
+        self._has_missing = False
 
     def at_once(self) -> OffsetCommitResponse:
         """Commit a few offsets, and return the answer."""
         for topic in self._request.topics:
             self._take(*self._found(topic), topic.partitions)
+        self._put_missing_first()
         try:
             _commits().commit_few_offsets(self._coordinators(), self._request.group_id, self._offsets, self._check)
             if self._accepted:
@@ -129,6 +135,8 @@ class Commit:
                 self._take(*found, portion)
                 yield
             yield
+        self._put_missing_first()
+        yield
         try:
             yield from _commits().commit_offsets(
                 self._coordinators(), self._request.group_id, self._offsets, self._check
@@ -174,7 +182,7 @@ class Commit:
             answer = CommitAnswer(partition_index=index)
             answers.partitions.append(answer)
             if not 0 <= index < count:
-                answer.error_code = unknown
+                answer.error_code, self._has_missing = unknown, True
                 continue
             self._asked.append(answer)
             if metadata and java_length(metadata) > limit:
@@ -186,6 +194,11 @@ class Commit:
             offset, epoch = partition.committed_offset, partition.committed_leader_epoch
             said = offset, epoch, metadata, commit_ms, expire_ms, answers.topic_id
             self._offsets.append((name, index, tuple.__new__(CommittedOffset, said)))  # twice as fast as calling it
+
+    def _put_missing_first(self) -> None:
+        if self._has_missing:
+            for topic in self._response.topics:
+                put_missing_first(topic.partitions)
 
     def _coordinators(self) -> GroupCoordinator:
         """Return the coordinator of groups. Version 0 creates its topic if need be. Raises KafkaError."""
@@ -204,6 +217,11 @@ class Commit:
         if check_partition is not None:
             for name, index, _ in self._offsets:
                 check_partition(name, self._topics[name].topic_id, index)
+
+
+def put_missing_first(answers: list[Any]) -> None:
+    """Let a topic's partitions that do not exist be answered before the others, as in Kafka."""
+    answers.sort(key=lambda answer: answer.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _refuse(answers: Iterable[CommitAnswer], error: KafkaError) -> None:
@@ -353,7 +371,8 @@ def _group(context: RequestContext, request: OffsetFetchRequest, asked: AskedGro
     if asked.topics is None:
         topics = yield from fetch.all()
     else:
-        topics = yield from each_in_steps(fetch.asked, asked.topics)
+        found = yield from each_in_steps(fetch.asked, asked.topics)
+        topics = [*(topic for topic in found if topic is not None), *fetch.refused]
     now = groups.groups.get(asked.group_id)
     if group is not None and (now is None or now.offsets is not offsets):  # deleted or reloaded in the meantime
         return Group(group_id=asked.group_id, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -361,13 +380,14 @@ def _group(context: RequestContext, request: OffsetFetchRequest, asked: AskedGro
 
 
 class Fetching:
-    """Reads the offsets of one group for an answer."""
+    """Reads the offsets of one group for an answer. The topics that were `refused` come last there, as in Kafka."""
 
     def __init__(self, context: RequestContext, offsets: CommittedOffsets, require_stable: bool) -> None:
         self._context = context
         self._offsets = offsets
         self._stable = require_stable
         self._by_id = context.version >= FIRST_WITH_TOPIC_IDS
+        self.refused: list[FetchedTopic] = []
 
     def all(self) -> Steps[list[FetchedTopic]]:
         """Return all topics with offsets. In versions with topic ids, return only topics that still exist."""
@@ -388,15 +408,16 @@ class Fetching:
                 answers.append((yield from self._topic(name, ZERO_UUID, ZERO_UUID, found)))
         return answers
 
-    def asked(self, topic: AskedTopic) -> Steps[FetchedTopic]:
-        """Return the partitions that were asked for."""
+    def asked(self, topic: AskedTopic) -> Steps[FetchedTopic | None]:
+        """Return the partitions that were asked for, None if the topic is refused."""
         key, expected_id = (topic.topic_id, topic.topic_id) if self._by_id else (topic.name, ZERO_UUID)
         try:
             self._context.authorize_topic(DESCRIBE_TOPIC, key)
             name = self._context.topic(key).name if self._by_id else topic.name
         except KafkaError as error:
             refused = yield from each(partial(_none, code=error.code), topic.partition_indexes)
-            return FetchedTopic(name=topic.name, topic_id=expected_id, partitions=refused)
+            self.refused.append(FetchedTopic(name=topic.name, topic_id=expected_id, partitions=refused))
+            return None
         return (yield from self._topic(name, expected_id, expected_id, topic.partition_indexes))
 
     def _topic(self, name: str, topic_id: bytes, expected_id: bytes, indexes: Iterable[int]) -> Steps[FetchedTopic]:

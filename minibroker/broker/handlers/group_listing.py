@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from minibroker.broker.groups.hash_order import HashOrder
 from minibroker.broker.groups.share.share_group import ShareGroup
 from minibroker.broker.network.parked import Parked
 from minibroker.broker.requests.context import RequestContext
@@ -70,7 +71,7 @@ def list_groups(context: RequestContext, request: ListGroupsRequest) -> Steps[Li
     states = {state.lower() for state in request.states_filter}
     types = {type.lower() for type in request.types_filter}
     groups = context.cluster.groups
-    response = ListGroupsResponse()
+    order: HashOrder[ListGroupsResponse.ListedGroup] = HashOrder(len(groups.groups))
     may_see_all = context.allows(DESCRIBE_CLUSTER)
     for group in groups.groups.present():
         yield
@@ -85,7 +86,11 @@ def list_groups(context: RequestContext, request: ListGroupsRequest) -> Steps[Li
                 group_state=group.state_name,
                 group_type=group.type.value,
             )
-            response.groups.append(listed)
+            order.add(group.group_id, listed)
+    response = ListGroupsResponse()
+    for listed in order:
+        response.groups.append(listed)
+        yield
     return response
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.handlers.committed_offsets import wait_for_offsets
+from minibroker.broker.handlers.committed_offsets import put_missing_first, wait_for_offsets
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import DELETE_GROUP, READ_TOPIC
@@ -76,7 +76,9 @@ def _answer(context: RequestContext, group: Group, asked: AskedTopic) -> Steps[T
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return PartitionAnswer(partition_index=partition.partition_index, error_code=code)
 
-    return TopicAnswer(name=asked.name, partitions=(yield from each(answer, asked.partitions)))
+    partitions = yield from each(answer, asked.partitions)
+    put_missing_first(partitions)
+    return TopicAnswer(name=asked.name, partitions=partitions)
 
 
 def _deletable(topics: list[TopicAnswer]) -> list[tuple[str, int]]:

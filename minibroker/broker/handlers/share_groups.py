@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from minibroker.broker.groups.hash_order import in_hash_order
 from minibroker.broker.groups.share.share_group import ASSIGNOR, ShareGroup
 from minibroker.broker.groups.share.share_heartbeat import begin_states, check_request, heartbeat
 from minibroker.broker.handlers.consumer_groups import authorize_described_topics
@@ -133,7 +134,7 @@ def share_group_describe(
 def _described(context: RequestContext, group: ShareGroup) -> Described:
     """Return the group. Raises KafkaError(TOPIC_AUTHORIZATION_FAILED) for a member's topic that may not be seen."""
     members = []
-    for member in group.members.values():
+    for member in in_hash_order(group.members):
         parts = [
             ShareGroupDescribeResponse.TopicPartitions(
                 topic_id=topic_id, topic_name=topic.name, partitions=sorted(indexes)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from minibroker.broker.groups.offsets_of_group import CommittedOffset
-from minibroker.broker.handlers.committed_offsets import check_topics, java_length, wait_for_offsets
+from minibroker.broker.handlers.committed_offsets import check_topics, java_length, put_missing_first, wait_for_offsets
 from minibroker.broker.metadata.partitions import Topic
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -97,6 +97,7 @@ def _existing(
                 answer.error_code = unknown
             else:
                 found.append((known, partition, answer))
+        put_missing_first(answers.partitions)
     return found
 
 

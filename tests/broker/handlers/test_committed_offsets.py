@@ -117,7 +117,7 @@ def test_an_unknown_topic_id_is_an_error_of_its_partitions(harness: Harness, top
         GroupTopic(topic_id=topic_id, partition_indexes=[0]),
     ]
     (group,) = harness.request(of_groups("g", topics=topics), BY_ID).groups
-    unknown, known = group.topics
+    known, unknown = group.topics  # in Kafka's order
     assert in_topic(unknown) == [(index, -1, -1, "", ErrorCode.UNKNOWN_TOPIC_ID) for index in (0, 1)]
     assert in_topic(known)[0][:2] == (0, 7)
 

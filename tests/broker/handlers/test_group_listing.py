@@ -109,7 +109,7 @@ def test_groups_are_listed(driver: Driver, version: int) -> None:
     assert answer.error_code == 0
     assert {group.group_id: group.protocol_type for group in answer.groups} == {"g": "consumer", "offsets-only": ""}
     if version >= 4:
-        assert [group.group_state for group in answer.groups] == ["Stable", "Empty"]
+        assert [group.group_state for group in answer.groups] == ["Empty", "Stable"]
     if version >= 5:
         assert [group.group_type for group in answer.groups] == ["classic", "classic"]
 
@@ -122,7 +122,7 @@ def test_groups_are_listed(driver: Driver, version: int) -> None:
         (["Empty"], [], ["offsets-only"]),
         (["Dead", "nonsense"], [], []),
         ([], ["consumer"], []),
-        ([], ["classic", "consumer"], ["g", "offsets-only"]),
+        ([], ["classic", "consumer"], ["offsets-only", "g"]),
         ([], ["nonsense"], []),
     ],
 )

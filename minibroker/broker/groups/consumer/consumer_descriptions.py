@@ -6,6 +6,7 @@ from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.member import ConsumerMember, without_epochs
 from minibroker.broker.groups.consumer.state import ConsumerGroupState
 from minibroker.broker.groups.consumer.updating import preferred_assignor
+from minibroker.broker.groups.hash_order import in_hash_order
 from minibroker.broker.metadata.image import Image
 from minibroker.protocol.messages.consumer_groups import ConsumerGroupDescribeResponse
 
@@ -27,7 +28,8 @@ def described(group: ConsumerGroupState) -> Described:
         assignment_epoch=group.assignment_epoch,
         assignor_name=preferred_assignor(group.members.values(), cluster.settings["group.consumer.assignors"]),
         members=[
-            _member(member, group.target.get(member.member_id, {}), cluster.image) for member in group.members.values()
+            _member(member, group.target.get(member.member_id, {}), cluster.image)
+            for member in in_hash_order(group.members)
         ],
     )
 

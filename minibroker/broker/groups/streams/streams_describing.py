@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from minibroker.broker.groups.hash_order import in_hash_order
 from minibroker.broker.groups.streams.streams_assignor import NAME
 from minibroker.broker.groups.streams.streams_group import StreamsGroup
 from minibroker.broker.groups.streams.streams_member import StreamsMember
@@ -26,7 +27,7 @@ def described(group: StreamsGroup) -> Described:
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         topology=None if group.topology is None else _topology(group, group.topology),
-        members=[_member(group, member) for member in group.members.values()],
+        members=[_member(group, member) for member in in_hash_order(group.members)],
         assignor_name=NAME,
     )
 

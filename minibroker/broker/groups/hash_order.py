@@ -1,0 +1,40 @@
+"""The order of Kafka's hash tables, in which it lists groups and members."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Generic, TypeVar
+
+from minibroker.broker.coordination.coordinator_logs import java_hash
+
+Item = TypeVar("Item")
+
+SPREAD = 0x9E3779B97F4A7C15  # 2**64 divided by the golden ratio
+LONG = (1 << 64) - 1
+
+
+class HashOrder(Generic[Item]):
+    """Items in the order in which a `TimelineHashMap` of Kafka that has grown to `count` keys iterates over them."""
+
+    def __init__(self, count: int) -> None:
+        self._size = 2
+        while 3 * count > 4 * self._size:
+            self._size *= 2
+        self._slots: dict[int, list[Item]] = {}
+
+    def add(self, key: str, item: Item) -> None:
+        """Add an item. Of those in one slot, the last one is the first."""
+        slot = (java_hash(key) * SPREAD & LONG) * self._size >> 64
+        self._slots.setdefault(slot, []).append(item)
+
+    def __iter__(self) -> Iterator[Item]:
+        for slot in range(self._size):
+            yield from reversed(self._slots.get(slot, ()))
+
+
+def in_hash_order(items: Mapping[str, Item]) -> Iterator[Item]:
+    """Return the values of a mapping in Kafka's order."""
+    order: HashOrder[Item] = HashOrder(len(items))
+    for key, item in items.items():
+        order.add(key, item)
+    return iter(order)
