@@ -25,6 +25,7 @@ REBALANCE_MS = 60_000
 ) = range(7)
 
 TaskIds = StreamsGroupHeartbeatRequest.TaskIds
+TaskOffset = StreamsGroupHeartbeatRequest.TaskOffset
 Endpoint = StreamsGroupHeartbeatRequest.Endpoint
 TopicInfo = StreamsGroupHeartbeatRequest.TopicInfo
 Topology = StreamsGroupHeartbeatRequest.Topology
@@ -95,6 +96,7 @@ class Member:
         self.endpoint_epoch = 0
         self.active: dict[str, set[int]] = {}
         self.standby: dict[str, set[int]] = {}
+        self.warmup: dict[str, set[int]] = {}
 
     def ask(self, version: int = VERSION, **fields: Any) -> Any:
         """Return the answer to a heartbeat with these fields."""
@@ -119,7 +121,7 @@ class Member:
             "warmup_tasks": [],
             **fields,
         }
-        self.active, self.standby = {}, {}
+        self.active, self.standby, self.warmup = {}, {}, {}
         return self._taken(self.ask(**said))
 
     def beat(self, **fields: Any) -> Any:
@@ -127,7 +129,7 @@ class Member:
         said = {
             "active_tasks": task_ids(self.active),
             "standby_tasks": task_ids(self.standby),
-            "warmup_tasks": [],
+            "warmup_tasks": task_ids(self.warmup),
             **fields,
         }
         return self._taken(self.ask(**said))
@@ -138,6 +140,7 @@ class Member:
             self.endpoint_epoch = answer.endpoint_information_epoch
             if answer.active_tasks is not None:
                 self.active, self.standby = tasks_of(answer.active_tasks), tasks_of(answer.standby_tasks)
+                self.warmup = tasks_of(answer.warmup_tasks)
         return answer
 
 
@@ -153,12 +156,12 @@ def describe(connection: Connection, group: str, version: int = VERSION, **field
     return answer
 
 
-def settle(connection: Connection, group: str, *members: Member) -> Any:
+def settle(connection: Connection, group: str, *members: Member, version: int = VERSION) -> Any:
     """Send heartbeats of all members until the group is stable; return its description."""
 
     def beat() -> Any:
         for member in members:
-            assert member.beat().error_code == 0
+            assert member.beat(version=version).error_code == 0
         return describe(connection, group)
 
     return repeated(beat, lambda seen: seen.group_state == "Stable")
