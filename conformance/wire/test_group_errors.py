@@ -110,8 +110,9 @@ def test_a_group_that_is_missing(connection: Connection, group: str) -> None:
 
 def test_a_group_without_a_name(connection: Connection, group: str) -> None:
     empty, session = (ErrorCode.INVALID_REQUEST, "GroupId can't be empty."), ErrorCode.SHARE_SESSION_NOT_FOUND
-    assert answers(connection, "") == {
-        **dict.fromkeys(asked(""), empty),
+    names = [name for name in asked("") if name not in ("describe", "delete")]  # offsets may be committed without one
+    assert answers(connection, "", *names) == {
+        **dict.fromkeys(names, empty),
         **dict.fromkeys(
             (f"{kind} describe" for kind in ("consumer", "share", "streams")), (ErrorCode.INVALID_GROUP_ID, None)
         ),
@@ -122,8 +123,6 @@ def test_a_group_without_a_name(connection: Connection, group: str) -> None:
         "share delete": (ErrorCode.INVALID_GROUP_ID, "The group id is invalid."),
         "share fetch": (session, None),
         "share acknowledge": (session, None),
-        "describe": (ErrorCode.GROUP_ID_NOT_FOUND, "Group  not found."),
-        "delete": (ErrorCode.GROUP_ID_NOT_FOUND, None),
     }
 
 
