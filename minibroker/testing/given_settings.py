@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from minibroker.broker.configs.settings import SettingsError
 from minibroker.broker.configuration import load_settings
@@ -19,6 +20,20 @@ def check_settings(texts: Mapping[str, str]) -> None:
         raise SettingsError(str(error).removeprefix("--set ")) from None
     for warning in loaded.warnings:
         log.warning(warning)
+
+
+@contextmanager
+def warned_of() -> Iterator[None]:
+    """Check settings without a warning meanwhile: the command has logged them."""
+    log.addFilter(_is_no_warning)
+    try:
+        yield
+    finally:
+        log.removeFilter(_is_no_warning)
+
+
+def _is_no_warning(record: logging.LogRecord) -> bool:
+    return record.levelno != logging.WARNING
 
 
 def text_of_setting(value: object) -> str:

@@ -19,6 +19,7 @@ from minibroker.broker.process import run_until_done, serve_until, stop_signal
 from minibroker.protocol.declare import Message
 from minibroker.testing.broker import Broker
 from minibroker.testing.emulation.releases import settings_of
+from minibroker.testing.given_settings import warned_of
 
 ANY_PORT = "0"
 
@@ -88,15 +89,16 @@ def _broker(settings: Settings, nodes: int, wishes: Wishes) -> Broker:
     texts: dict[str, Any] = dict(settings.given)
     if wishes.security or settings["test.security"]:
         texts.setdefault("listeners", settings["listeners"])  # whose protocol changes
-    broker = Broker(
-        texts,
-        nodes=nodes,
-        directory=Path(settings.log_directories[0]),
-        emulate=wishes.emulate,
-        security=wishes.security,
-        users=wishes.users,
-        registry=wishes.registry or False,
-    )
+    with warned_of():
+        broker = Broker(
+            texts,
+            nodes=nodes,
+            directory=Path(settings.log_directories[0]),
+            emulate=wishes.emulate,
+            security=wishes.security,
+            users=wishes.users,
+            registry=wishes.registry or False,
+        )
     # Those of a plain process: what tests want is not what its user has given.
     broker._defaults = {} if broker.emulated is None else settings_of(broker.emulated)
     broker.first_records, broker.first_cluster_id = wishes.first_records, wishes.first_cluster_id

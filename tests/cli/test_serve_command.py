@@ -62,6 +62,12 @@ def test_a_setting_without_effect_is_warned_of_by_name(tmp_path: Path) -> None:
         assert "log.local.retention.ms is accepted by Kafka" in broker.log
 
 
+@pytest.mark.parametrize("options", [(), ("--emulate", "4.3"), ("--control", "127.0.0.1:0")])
+def test_a_setting_is_warned_of_once(tmp_path: Path, options: tuple[str, ...]) -> None:
+    with running_broker(tmp_path, "num.io.threads=4", options=options) as broker:
+        assert broker.log.count("num.io.threads is accepted by Kafka") == 1
+
+
 def test_no_more_is_logged_than_is_asked_for(tmp_path: Path) -> None:
     with running_broker(tmp_path, "num.io.threads=4", options=("--log-level", "error")) as broker:
         assert broker.log == ""
