@@ -7,9 +7,9 @@ created with the coordinators' settings, except that of share groups, which are 
 more than 10,000 partitions creates none. A topic that is requested twice is listed once. If one topic is requested by
 id, topics requested by name are left out.
 
-Versions: 0 requests all topics with an empty list, later ones with null; 4 brought the request's flag for creation, 8
-authorized operations, 10 topic ids in the answer, 12 topic ids in the request (10 and 11 have the field, but refuse
-it), 13 an error for the whole answer.
+Versions: 0 requests all topics with an empty list, later ones with null; it leaves out replicas whose nodes are away,
+with the error REPLICA_NOT_AVAILABLE; 4 brought the request's flag for creation, 8 authorized operations, 10 topic ids
+in the answer, 12 topic ids in the request (10 and 11 have the field, but refuse it), 13 an error for the whole answer.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ TopicAnswer = MetadataResponse.MetadataResponseTopic
 PartitionAnswer = TopicAnswer.MetadataResponsePartition
 AskedTopic = MetadataRequest.MetadataRequestTopic
 
+WITHOUT_OFFLINE_REPLICAS = 0
 FIRST_WITH_NULL_FOR_ALL = 1
 FIRST_WITH_CREATION_FLAG = 4
 FIRST_BY_TOPIC_ID = 12
@@ -177,4 +178,16 @@ def _found(context: RequestContext, topic: Topic) -> Steps[TopicAnswer]:
     for portion in chunks(topic.partitions):
         answer.partitions += [described(partition, context.cluster.nodes, PartitionAnswer) for partition in portion]
         yield
+    if context.version == WITHOUT_OFFLINE_REPLICAS:
+        yield from each(partial(_leave_out_absent, context), answer.partitions)
     return answer
+
+
+def _leave_out_absent(context: RequestContext, partition: PartitionAnswer) -> None:
+    """Tell the oldest clients of replicas on present nodes only, and by an error that there are others."""
+    nodes = context.cluster.nodes
+    if all(node in nodes for node in partition.replica_nodes):
+        return
+    partition.replica_nodes = [node for node in partition.replica_nodes if node in nodes]
+    partition.isr_nodes = [node for node in partition.isr_nodes if node in nodes]
+    partition.error_code = partition.error_code or ErrorCode.REPLICA_NOT_AVAILABLE

@@ -247,6 +247,18 @@ def test_a_partition_whose_nodes_are_away_has_no_leader(tmp_path: Path, version:
             assert (lost.offline_replicas, kept.offline_replicas) == ([away], [])
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_oldest_version_tells_of_present_replicas_only_and_that_some_are_not(tmp_path: Path, version: int) -> None:
+    with Harness(tmp_path, nodes=3) as harness:
+        harness.create_topic("t", replicas=3)
+        harness.restart(nodes=[1, 2])
+        (partition,) = harness.request(by_name("t"), version, node=1).topics[0].partitions
+        all_told = version > 0
+        assert sorted(partition.replica_nodes) == ([1, 2, 3] if all_told else [1, 2])
+        assert partition.error_code == (ErrorCode.NONE if all_told else ErrorCode.REPLICA_NOT_AVAILABLE)
+        assert partition.leader_id in (1, 2)
+
+
 def test_leaders_are_spread_over_the_nodes(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         harness.create_topic("t", 6, 3)
