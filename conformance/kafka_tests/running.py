@@ -60,7 +60,7 @@ class Expected(NamedTuple):
 def sections() -> list[Section]:
     """Return the sections of `classes.txt`."""
     found: list[Section] = []
-    for line in _lines("classes.txt"):
+    for line in _lines(HERE / "classes.txt"):
         head = SECTION.fullmatch(line)
         if head is None:
             found[-1] = found[-1]._replace(tests=(*found[-1].tests, line))
@@ -69,23 +69,22 @@ def sections() -> list[Section]:
     return found
 
 
-def expected() -> dict[str, Expected]:
+def expected(file: Path = HERE / "expected.txt", kinds: Sequence[str] = KINDS) -> dict[str, Expected]:
     """Return the rows of `expected.txt`, by class and name. Raises ValueError for a line that is not understood.
 
     One that ends with `*` is for every test that begins so.
     """
-    found = {}
-    for line in _lines("expected.txt"):
+    found: dict[str, Expected] = {}
+    for line in _lines(file):
         kind, test, reason = re.split(r"\s{2,}", line, maxsplit=2)
-        if kind not in KINDS or test in found:
-            raise ValueError(f"expected.txt: {line}")
+        if kind not in kinds or test in found:
+            raise ValueError(f"{file.name}: {line}")
         found[test] = Expected(kind, reason)
     return found
 
 
-def _lines(name: str) -> list[str]:
-    text = (HERE / name).read_text()
-    return [line for line in map(str.strip, text.splitlines()) if line and not line.startswith("#")]
+def _lines(file: Path) -> list[str]:
+    return [line for line in map(str.strip, file.read_text().splitlines()) if line and not line.startswith("#")]
 
 
 def run(folder: Path, selectors: Sequence[str], against: str) -> dict[str, Outcome]:
@@ -181,7 +180,7 @@ def _command(folder: Path, against: str) -> list[str]:
 
 def unexpected(outcomes: Mapping[str, Outcome], known: Mapping[str, Expected]) -> dict[str, str]:
     """Return what ended otherwise than expected, and rows of these classes that no test is of; with the reason each."""
-    rows = {test: _row(test, known) for test in outcomes}
+    rows = {test: row_of(test, known) for test in outcomes}
     wrong = {}
     for test, outcome in outcomes.items():
         row = rows[test]
@@ -191,7 +190,7 @@ def unexpected(outcomes: Mapping[str, Outcome], known: Mapping[str, Expected]) -
     return wrong | {row: "is not a test" for row in known.keys() - set(rows.values()) if _class(row) in ran}
 
 
-def _row(test: str, known: Mapping[str, Expected]) -> str | None:
+def row_of(test: str, known: Mapping[str, Expected]) -> str | None:
     """Return the row that a test belongs to, and its own rather than one for several."""
     if test in known:
         return test
@@ -206,7 +205,9 @@ def table(outcomes: Mapping[str, Outcome]) -> str:
         ended = [outcome for test, outcome in outcomes.items() if _class(test) == name]
         counts = "  ".join(f"{_count(ended, state):4} {state}" for state in ("passed", "skipped", "failed"))
         lines.append(f"{name:80} {counts} {sum(each.seconds for each in ended):8.1f} s")
-    reasons = [f"    {test}: {outcome.state}: {outcome.why}" for test, outcome in outcomes.items() if outcome.why]
+    reasons = [
+        f"    {test}: {outcome.state}: {outcome.why}" for test, outcome in outcomes.items() if outcome.state != "passed"
+    ]
     return "\n".join([*lines, *reasons])
 
 

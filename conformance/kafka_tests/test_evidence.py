@@ -1,0 +1,56 @@
+"""The tables of `docs/evidence.md` say what the reports and `expected.txt` say."""
+
+import pytest
+
+from conformance.kafka_tests import running
+from conformance.kafka_tests.evidence import Class, classes_of, merged, replaced, tables
+from conformance.kafka_tests.running import Expected, Outcome
+
+PASSED = Outcome("passed", "", 1.5)
+OUTCOMES = {
+    "a.B#c()": PASSED,
+    "a.B#d()[1]": Outcome("skipped", "needs a meter", 0.5),
+    "a.B#d()[2]": Outcome("failed", "5: failed: 6", 0.5),
+    "a.C#e()": Outcome("failed", "", 0.5),
+}
+KNOWN = {"a.B#d()*": Expected("inside", "a meter | of the JVM")}
+B = Class("groups", "2026-11-28", "a.B", 3, {"a.B#d()[1]": "needs a meter", "a.B#d()[2]": "5: failed: 6"})
+C = Class("groups", "2026-11-28", "a.C", 1, {"a.C#e()": ""})
+
+
+def test_a_report_is_read_as_it_was_written() -> None:
+    assert classes_of("groups", "2026-11-28", running.table(OUTCOMES)) == [B, C]
+
+
+def test_a_class_counts_with_most_tests_then_as_it_ended_last() -> None:
+    part, later = B._replace(tests=2, date="2026-11-29"), B._replace(date="2026-11-29", not_passed={})
+    assert merged([B, C, part]) == [B, C]
+    assert merged([later, B]) == [later]
+
+
+def test_tables_count_by_kind_and_name_what_did_not_pass() -> None:
+    assert tables([B, C], KNOWN, ["inside", "fault"]) == (
+        "| run | date | tests | passed | inside | fault | unexplained |\n"
+        "| --- | --- | --- | --- | --- | --- | --- |\n"
+        "| groups | 2026-11-28 | 4 | 1 | 2 |  | 1 |\n"
+        "| all |  | 4 | 1 | 2 |  | 1 |\n"
+        "\n"
+        "| class | tests | passed | inside | fault | unexplained |\n"
+        "| --- | --- | --- | --- | --- | --- |\n"
+        "| `a.B` | 3 | 1 | 2 |  |  |\n"
+        "| `a.C` | 1 | 0 |  |  | 1 |\n"
+        "\n"
+        "| kind | not passed | tests | why |\n"
+        "| --- | --- | --- | --- |\n"
+        "| inside | `a.B#d()*` | 2 | a meter \\| of the JVM |\n"
+        "| unexplained | `a.C#e()` | 1 |  |"
+    )
+
+
+def test_what_is_between_the_comments_of_a_part_is_replaced() -> None:
+    page = "head\n<!-- x: written by y -->\nold\n<!-- end of x -->\ntail\n"
+    once = replaced(page, "x", r"new \1")
+    assert once == "head\n<!-- x: written by y -->\n\nnew \\1\n\n<!-- end of x -->\ntail\n"
+    assert replaced(once, "x", r"new \1") == once
+    with pytest.raises(ValueError, match="'z'"):
+        replaced(page, "z", "new")
