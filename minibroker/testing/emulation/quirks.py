@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from minibroker.broker.configs.group_settings import GROUP_SETTINGS
 from minibroker.broker.configs.settings import ELIDE, ConfigSource
 from minibroker.broker.configs.settings_table import TOPIC_SETTINGS
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, TRANSACTIONS_TOPIC
@@ -16,7 +17,7 @@ from minibroker.broker.requests.routes import Unanswerable
 from minibroker.protocol.apis import ApiKey, response_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.messages.metadata_records import TOPIC_RESOURCE
+from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE, TOPIC_RESOURCE
 from minibroker.protocol.messages.produce import ProduceResponse
 from minibroker.protocol.records.batch import HEADER_BYTES, MAGIC, read_header
 from minibroker.storage.log import Log
@@ -215,6 +216,39 @@ class NoTaskOffsets(Change):
         response.task_offset_interval_ms = 0
 
 
+class BoundsByName(Change):
+    """A group's value beyond a bound is refused with the name of the bound, instead of its value."""
+
+    def before(self, request: Any) -> Message | None:
+        self._asked = {
+            (resource.resource_name, config.name): config.value
+            for resource in request.resources
+            if resource.resource_type == GROUP_RESOURCE
+            for config in resource.configs
+        }
+        return None
+
+    def answer(self, response: Any) -> None:
+        for each in response.responses:
+            if each.resource_type == GROUP_RESOURCE and each.error_code == ErrorCode.INVALID_CONFIG:
+                name = (each.error_message or "").partition(" must be ")[0]
+                each.error_message = (
+                    self._by_name(name, self._asked.get((each.resource_name, name))) or each.error_message
+                )
+
+    def _by_name(self, name: str, text: str | None) -> str | None:
+        """Return the message for a value beyond a bound; None for another."""
+        setting = GROUP_SETTINGS.get(name)
+        if setting is None or text is None:
+            return None
+        settings, value = self.call.context.cluster.settings, int(text)
+        if setting.minimum is not None and value < settings.kept(setting.minimum):
+            return f"{name} must be greater than or equal to {setting.minimum}"
+        if setting.maximum is not None and value > settings.kept(setting.maximum):
+            return f"{name} must be less than or equal to {setting.maximum}"
+        return None
+
+
 class Quirk(NamedTuple):
     """A change and its releases: from `since` on, and before `until`, or up to the newest if that is None."""
 
@@ -243,6 +277,8 @@ QUIRKS: Final = (
     Quirk("0.11", "2.5", (ApiKey.PRODUCE,), NoUnknownProducers),
     # KIP-110; 4.0 removed the check with the conversion of records for old clients (KIP-724).
     Quirk("2.1", "4.0", (ApiKey.FETCH,), NoZstdForOldFetches),
+    # GroupConfig.validateValues in both releases.
+    Quirk("4.0", "4.4", (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS), BoundsByName),
     # GroupMetadataManager in both releases; Kafka Streams 4.4 is the first that says it (KIP-1071).
     Quirk("4.2", "4.4", (ApiKey.STREAMS_GROUP_HEARTBEAT,), NoTaskOffsets),
 )

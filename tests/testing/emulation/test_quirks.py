@@ -9,7 +9,7 @@ from kafka import KafkaProducer
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
-from minibroker.protocol.messages.configs import DescribeConfigsRequest
+from minibroker.protocol.messages.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
@@ -289,6 +289,43 @@ def test_topics_that_compress_with_zstd_are_refused_to_old_fetches_before_4_0(re
             refused = version < 10 and release in ("2.1", "3.9")
             assert answer.error_code == (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if refused else 0)
             assert bool(answer.records) is not refused
+
+
+# --- groups -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "until_4_3", "since_4_4"),
+    [
+        (
+            *("streams.num.standby.replicas", "3"),
+            *("less than or equal to group.streams.max.standby.replicas", "less than or equal to 2"),
+        ),
+        (
+            *("consumer.session.timeout.ms", "44999"),
+            "greater than or equal to group.consumer.min.session.timeout.ms",
+            "in the range 45000 to 60000 inclusive.",
+        ),
+        (
+            *("share.heartbeat.interval.ms", "15001"),
+            "less than or equal to group.share.max.heartbeat.interval.ms",
+            "in the range 5000 to 15000 inclusive.",
+        ),
+        (*("consumer.session.timeout.ms", "x"), "", ""),
+    ],
+)
+def test_a_value_of_a_group_beyond_a_bound_is_refused_with_the_name_of_the_bound_before_4_4(
+    name: str, value: str, until_4_3: str, since_4_4: str
+) -> None:
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(resource_type=32, resource_name="g")
+    resource.configs = [resource.AlterableConfig(name=name, config_operation=0, value=value)]
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    for release, expected in (("4.3", until_4_3), ("4.4", since_4_4)):
+        with Broker(emulate=release) as broker:
+            (answer,) = asked(broker, request, 1).responses
+            assert answer.error_code == ErrorCode.INVALID_CONFIG
+            message = f"{name} must be {expected}" if expected else "Invalid value x for configuration"
+            assert answer.error_message.startswith(message)
 
 
 # --- streams groups -------------------------------------------------------------------------------
