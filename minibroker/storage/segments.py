@@ -6,6 +6,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES
+from minibroker.protocol.records.message import MIN_MESSAGE_BYTES
 from minibroker.storage.names import LOG_SUFFIX
 from minibroker.storage.segment import Finding, Region, Segment
 from minibroker.storage.segment_indexes import NO_TIMESTAMP
@@ -80,7 +82,7 @@ class Segments:
                 gaps = "compact" in segment.settings.cleanup_policy or segment.base_offset < clean_offset
                 end = segment.readable(end_offset, gaps=gaps)
                 if end[1] <= offset < end_offset:
-                    raise _lost(segment, end[1], end_offset)
+                    raise _lost(segment, end, end_offset)
             if limit < end[1]:
                 end = segment.position_of(limit), limit
             region = segment.read(offset, max_bytes, end, minimum_one)
@@ -131,8 +133,16 @@ class Segments:
         return (yield from self.first_at(largest, start_offset))
 
 
-def _lost(segment: Segment, offset: int, end_offset: int) -> KafkaError:
+def _lost(segment: Segment, end: tuple[int, int], end_offset: int) -> KafkaError:
+    """Return the error for what follows the readable end (position, offset) of a segment.
+
+    As in Kafka, it is CORRUPT_MESSAGE if there is the head of a batch that is too small to be one.
+    """
+    position, offset = end
+    head = segment.file.read(position, LOG_OVERHEAD_BYTES) if position < segment.size_bytes else b""
+    length = int.from_bytes(head[8:], "big", signed=True)
+    is_too_small = len(head) == LOG_OVERHEAD_BYTES and LOG_OVERHEAD_BYTES + length < MIN_MESSAGE_BYTES[0]
     return KafkaError(
-        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.CORRUPT_MESSAGE if is_too_small else ErrorCode.KAFKA_STORAGE_ERROR,
         f"{segment.path}{LOG_SUFFIX} is damaged: offsets {offset} to {end_offset - 1} cannot be read",
     )

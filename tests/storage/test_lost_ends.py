@@ -93,6 +93,15 @@ def test_a_batch_with_offsets_of_another_segment_is_damage(tmp_path: Path) -> No
     assert code_of(raised) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
+@pytest.mark.parametrize("length", [-1, 0, 13])
+def test_a_batch_that_is_too_small_to_be_one_is_corrupt_for_readers(tmp_path: Path, length: int) -> None:
+    file, first, third = second_segment(tmp_path)
+    file.write_bytes(first.to_bytes(8, "big") + length.to_bytes(4, "big", signed=True) + file.read_bytes())
+    log = open_at(tmp_path)
+    assert [outcome(log, offset) for offset in (first, third - 1)] == [ErrorCode.CORRUPT_MESSAGE] * 2
+    assert outcome(log, third) == third
+
+
 # --- what a recovery says --------------------------------------------------------------------------
 
 
