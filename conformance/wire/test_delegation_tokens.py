@@ -282,8 +282,16 @@ def settle(client: Connection, token: Any, expiry_ms: int | None) -> None:
     time.sleep(0.01)  # the controller may learn a little later than the broker; and an expiry of now is over then
 
 
+def await_check(client: Connection) -> None:
+    """Return when what has expired was just removed: for a while no token is, whose expiry a test has to see."""
+    token = made(client)
+    expire(client, token.hmac, 0)
+    settle(client, token, None)
+
+
 @pytest.mark.parametrize("version", range(1, 3))
 def test_renewing(alice: Connection, version: int) -> None:
+    await_check(alice)
     token = made(alice, lifetime_ms=600_000)
     for period_ms, lasts_ms in ((100_000, 100_000), (-1, 600_000), (0, 600_000), (1, 1)):
         code, expiry_ms = renew(alice, token.hmac, period_ms, version)
@@ -310,6 +318,7 @@ def test_expiring(alice: Connection, version: int) -> None:
 
 
 def test_expiring_at_once_leaves_a_token_that_has_expired(alice: Connection) -> None:
+    await_check(alice)
     token = made(alice)
     code, expiry_ms = expire(alice, token.hmac, 0)
     assert code == 0 and abs(expiry_ms - token.issue_timestamp_ms) < 30_000
@@ -396,6 +405,7 @@ def test_a_session_ends_with_its_token(address: str, alice: Connection) -> None:
 
 def test_a_token_that_has_expired_lets_nobody_do_anything(address: str, alice: Connection) -> None:
     """Until it is removed, one may log in with it."""
+    await_check(alice)
     token = made(alice)
     settle(alice, token, expire(alice, token.hmac, 0)[1])
     with Connection(address) as session:
