@@ -6,9 +6,12 @@ expected to pass, as for Apache Kafka's own (`kafka_tests/running.py`); the tabl
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from xml.etree import ElementTree
 
 from conformance.kafka_tests import running
 from conformance.kafka_tests.running import Outcome
@@ -16,7 +19,19 @@ from conformance.kafka_tests.running import Outcome
 HERE = Path(__file__).parent
 KINDS = ("machine", "design", "kafka", "fault")
 GO_RESULT = re.compile(r"\s*--- (?P<state>PASS|FAIL|SKIP): (?P<name>\S+) \((?P<seconds>[\d.]+)s\)")
+ENDS = {"failure": "failed", "error": "failed", "skipped": "skipped"}
 STATES = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
+
+
+def go_module(name: str, version: str) -> Path:
+    """Return a folder with the module's source, which a test run may write to."""
+    folder = HERE / "target" / f"{name.rpartition('/')[2]}-{version}"
+    if not folder.exists():
+        folder.parent.mkdir(exist_ok=True)
+        fetching = ["go", "mod", "download", "-json", f"{name}@v{version}"]
+        found = json.loads(subprocess.run(fetching, cwd=folder.parent, capture_output=True, check=True).stdout)
+        subprocess.run(["cp", "-r", "--no-preserve=mode", found["Dir"], str(folder)], check=True)
+    return folder
 
 
 def of_go(suite: str, output: str) -> dict[str, Outcome]:
@@ -26,6 +41,17 @@ def of_go(suite: str, output: str) -> dict[str, Outcome]:
         f"{suite}#{result['name']}": Outcome(STATES[result["state"]], "", float(result["seconds"]))
         for result in results
     }
+
+
+def of_junit(suite: str, report: Path) -> dict[str, Outcome]:
+    """Return how the tests of a report ended that pytest wrote."""
+    outcomes = {}
+    for case in ElementTree.parse(report).getroot().iter("testcase"):
+        name = f"{suite}#{case.get('classname')}.{case.get('name')}"
+        ends = [(state, found) for tag, state in ENDS.items() if (found := case.find(tag)) is not None]
+        state, why = (ends[0][0], ends[0][1].get("message") or "") if ends else ("passed", "")
+        outcomes[name] = Outcome(state, why.partition("\n")[0][:300], float(case.get("time", 0)))
+    return outcomes
 
 
 def finish(run: str, outcomes: Mapping[str, Outcome], against: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from pathlib import Path
@@ -50,17 +49,6 @@ def run(broker: str, sasl: str | None) -> str:
         environment |= {"KGO_TEST_SCRAM_SEEDS": sasl, "KGO_TEST_OAUTH_SEEDS": sasl}
         environment["KGO_TEST_SCRAM"] = "testuser:testpass"
     command = ["go", "test", "-v", "-count=1", f"-timeout={TIMEOUT_S}s", "-run", f"^({'|'.join(TESTS)})$", "."]
-    source = module() / "pkg" / "kgo"
+    source = running.go_module("github.com/twmb/franz-go", VERSION) / "pkg" / "kgo"
     result = subprocess.run(command, cwd=source, env=os.environ | environment, stdout=subprocess.PIPE, text=True)
     return result.stdout
-
-
-def module() -> Path:
-    """Return a folder with the module's source, which a test run may write to."""
-    folder = running.HERE / "target" / f"franz-go-{VERSION}"
-    if not folder.exists():
-        folder.parent.mkdir(exist_ok=True)
-        fetching = ["go", "mod", "download", "-json", f"github.com/twmb/franz-go@v{VERSION}"]
-        found = json.loads(subprocess.run(fetching, cwd=folder.parent, capture_output=True, check=True).stdout)
-        subprocess.run(["cp", "-r", "--no-preserve=mode", found["Dir"], str(folder)], check=True)
-    return folder
