@@ -302,8 +302,7 @@ class Reading:
         return [
             (fetched, answer, size_bytes)
             for fetched, answer, size_bytes in self.answers
-            if answer.diverging_epoch is not None
-            or fetched.has_news(answer.high_watermark, answer.log_start_offset, answer.error_code, size_bytes)
+            if is_news(fetched, answer, size_bytes)
         ]
 
     def _note(self, session: FetchSession, fetched: FetchedPartition, answer: PartitionAnswer, size_bytes: int) -> None:
@@ -324,6 +323,13 @@ class Reading:
                 nodes, listener, self.leaders.values(), FetchResponse.NodeEndpoint
             )
         return response
+
+
+def is_news(fetched: FetchedPartition, answer: PartitionAnswer, size_bytes: int) -> bool:
+    """Return whether the client of a session must be told; of another replica, and of divergence, always."""
+    if answer.preferred_read_replica >= 0 or answer.diverging_epoch is not None:
+        return True
+    return fetched.has_news(answer.high_watermark, answer.log_start_offset, answer.error_code, size_bytes)
 
 
 def answer_bytes(response: Message, version: int) -> int:
@@ -372,10 +378,7 @@ class LongReading(Reading):
             self.found[fetched] = answer, size_bytes
         elif code and code not in UNREADABLE:
             self.refused[fetched] = code
-        if self.changed is not None and (
-            answer.diverging_epoch is not None
-            or fetched.has_news(answer.high_watermark, answer.log_start_offset, code, size_bytes)
-        ):
+        if self.changed is not None and is_news(fetched, answer, size_bytes):
             self.changed.add(fetched)
 
     def _partition_in_steps(self, fetched: FetchedPartition) -> Steps[tuple[PartitionAnswer, int]]:

@@ -75,6 +75,21 @@ def test_a_leader_names_a_follower_in_the_clients_rack_only(tmp_path: Path, rack
             assert partition.preferred_read_replica == -1 and b"v" in bytes(partition.records)
 
 
+@pytest.mark.parametrize("others", [0, 300])  # the answer is made in steps if there are many partitions
+def test_a_session_is_told_of_the_follower_whenever_it_asks_the_leader(tmp_path: Path, others: int) -> None:
+    with cluster(tmp_path, **RACK_AWARE) as harness:
+        leader, follower = harness.partition("t").leader_id, followers(harness)[0]
+        partitions = [Topic.FetchPartition(partition=index, partition_max_bytes=1000) for index in range(others + 1)]
+        request = FetchRequest(rack_id=harness.cluster.nodes[follower].rack or "", max_bytes=10_000)
+        request.topics = [Topic(topic="t", partitions=partitions)]
+        for epoch in range(3):
+            request.session_epoch = epoch
+            answer = harness.request(request, 11, node=leader)
+            told = {each.partition_index: each.preferred_read_replica for each in answer.responses[0].partitions}
+            assert told[0] == follower
+            request.session_id, request.topics = answer.session_id, []
+
+
 def test_a_leader_names_a_follower_only_if_it_is_in_sync_and_configured(tmp_path: Path) -> None:
     with cluster(tmp_path, **RACK_AWARE) as harness:
         follower = followers(harness)[0]
