@@ -9,23 +9,27 @@ import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartitionInfo;
 import org.apache.kafka.server.metrics.KafkaYammerMetrics;
 
-/** The metrics of a controller that an admin client can count, in Kafka's registry. */
+/** The metrics of a controller that an admin client can count, and one of a broker, in Kafka's registry. */
 final class Gauges {
     private static MetricName name(String name) { return KafkaYammerMetrics.getMetricName("kafka.controller", "KafkaController", name); }
+    private static final MetricName EXPIRED = KafkaYammerMetrics.getMetricName("kafka.network", "SocketServer", "ExpiredConnectionsKilledCount");
 
     static void register(Cluster cluster) {
         register(cluster, "ActiveControllerCount", () -> 1);
         register(cluster, "GlobalTopicCount", () -> cluster.admin().listTopics(new ListTopicsOptions().listInternal(true)).names().get().size());
         register(cluster, "GlobalPartitionCount", () -> partitions(cluster).size());
         register(cluster, "OfflinePartitionsCount", () -> (int) partitions(cluster).stream().filter(p -> leader(p) < 0).count());
+        register(cluster, EXPIRED, () -> Double.valueOf(cluster.command("expired")));
         register(cluster, "PreferredReplicaImbalanceCount", () -> (int) partitions(cluster).stream().filter(p -> leader(p) != p.replicas().get(0).id()).count());
     }
 
-    private static void register(Cluster cluster, String name, Callable<Integer> count) {
-        KafkaYammerMetrics.defaultRegistry().removeMetric(name(name));
-        cluster.gauges.add(name(name));
-        KafkaYammerMetrics.defaultRegistry().newGauge(name(name), new Gauge<Integer>() {
-            @Override public Integer value() {
+    private static void register(Cluster cluster, String name, Callable<Integer> count) { register(cluster, name(name), count); }
+
+    private static <T> void register(Cluster cluster, MetricName name, Callable<T> count) {
+        KafkaYammerMetrics.defaultRegistry().removeMetric(name);
+        cluster.gauges.add(name);
+        KafkaYammerMetrics.defaultRegistry().newGauge(name, new Gauge<T>() {
+            @Override public T value() {
                 try { return count.call(); }
                 catch (Exception error) { throw new IllegalStateException(error); }
             }
