@@ -21,8 +21,8 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "docs" / "architecture.md", ROOT / "docs" / "verbs.md"]
 SPANS = sorted({span for page in PAGES for span in re.findall(r"`([^`\n]+)`", page.read_text())})
 TOPICS = {METADATA_TOPIC, GROUPS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC, "_schemas"}
-WORDS = {"minibroker", "yield", *TOPICS, *BROKER_SETTINGS, *TOPIC_SETTINGS}
-EXAMPLES = {"@handles(ApiKey...)", 'cluster.settings["name"]'}
+WORDS = {"minibroker", "await", "finally", "with", *TOPICS, *BROKER_SETTINGS, *TOPIC_SETTINGS}
+EXAMPLES = {"@handles(ApiKey...)", 'cluster.settings["name"]', "(context, request) -> response | None"}
 
 
 def path_of(span: str) -> Path | None:

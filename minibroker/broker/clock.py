@@ -179,12 +179,12 @@ class _LifeTimer:
             self.timer.cancel()
 
 
-def in_slices(clock: Clock, chore: Callable[[Item], None], items: Iterator[Item], then: Then) -> None:
+def run_in_slices(clock: Clock, chore: Callable[[Item], None], items: Iterator[Item], then: Then) -> None:
     """Call `chore` for each item, and then `then`; other work runs in between."""
     until_ms = clock.monotonic_ms() + SLICE_MS
     for item in items:
         chore(item)
         if clock.monotonic_ms() >= until_ms:
-            clock.call_later(0, lambda: in_slices(clock, chore, items, then))
+            clock.call_later(0, lambda: run_in_slices(clock, chore, items, then))
             return
     then()

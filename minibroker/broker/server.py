@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minibroker.addresses import why_not_bound
 from minibroker.broker.assembly import Broker
-from minibroker.broker.clock import Clock, in_slices
+from minibroker.broker.clock import Clock, run_in_slices
 from minibroker.broker.configs.listeners import Listener
+from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.metadata.nodes import Endpoint, Node
 from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
-from minibroker.broker.network.connection import Connection
+from minibroker.broker.network.connection import Connection, Outcome
 from minibroker.broker.network.connection_limits import ConnectionLimits
 from minibroker.broker.network.pipelines import Pipelines
 from minibroker.broker.network.sockets import Shared, SocketProtocol, host_name, peer_name
 from minibroker.broker.network.unread import Reader
 from minibroker.broker.requests.dispatch import Dispatcher, client_id_in, log_fields, report
-from minibroker.broker.requests.slices import Slicer
 from minibroker.broker.security.principals import ANONYMOUS
 from minibroker.operating_system import reuse_address
 
@@ -231,7 +231,7 @@ class Server:
         if connection.listener not in connection.node.tls:
             self._limits[connection.node.node_id].gone(connection)
 
-    def _execute(self, connection: Connection, frame: memoryview) -> Any:
+    def _execute(self, connection: Connection, frame: memoryview) -> Outcome:
         try:
             return self._dispatcher.execute(connection, frame)
         except Exception as error:
@@ -291,7 +291,7 @@ class Server:
         if clients:
             others = f" and {len(clients) - 1} others" if len(clients) > 1 else ""
             log.warning("closing %s%s: it %s", clients[0].peer, others, reason)
-            in_slices(self._cluster.clock, lambda client: client.abort(), iter(clients), lambda: None)
+            run_in_slices(self._cluster.clock, lambda client: client.abort(), iter(clients), lambda: None)
 
     def go_on_with(self, cluster: Broker) -> None:
         """Serve the same clients from another cluster, and run waiting requests again on it."""

@@ -1,7 +1,7 @@
 """Work in steps: a generator that yields where other work may run, and returns its result at the end.
 
 A step takes a millisecond at most, and state is consistent at each yield. `at_once` runs all steps without a pause; the
-broker's `slices.py` runs them in slices of time. `yield WAITING` says that there is nothing to do until other work has
+broker runs them in slices of time (`in_slices`). `yield WAITING` says that there is nothing to do until other work has
 run.
 """
 

@@ -14,12 +14,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from minibroker.broker.delayed_operations import DelayedOperation, Promise, Slicer
 from minibroker.broker.network.output_items import CLOSE
-from minibroker.broker.network.parked import Parked
 from minibroker.broker.network.sockets import peer_name
-from minibroker.broker.requests.interceptors import Call, Interceptor
+from minibroker.broker.requests.interceptors import Call
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.server import BindError
 from minibroker.client.connection_settings import Address
@@ -42,7 +43,6 @@ from minibroker.proxy.rewritten_addresses import endpoints_in, has_addresses, li
 from minibroker.proxy.sides import Side
 
 if TYPE_CHECKING:
-    from minibroker.broker.requests.context import RequestContext
     from minibroker.client.asynchronous import LoopLink
     from minibroker.proxy.proxy import Proxy
     from minibroker.proxy.upstream_nodes import Node
@@ -157,11 +157,10 @@ class Conversation:
             return
         if not pending.is_known:
             interceptors = [each for each in interceptors if isinstance(each, self._proxy.witnesses_of_bytes)]
-        runner = cast(Any, Hooks(interceptors))
-        context = cast("RequestContext", pending)
+        context = route = cast(Any, pending)
         request = Stranger() if pending.request is None else pending.request
-        key = cast(ApiKey, pending.api_key)
-        pending.call = Call(context, key, pending.correlation_id, request, frame.toreadonly(), self._handler, runner)
+        ask = partial(self._ask, pending)
+        pending.call = Call(context, route, pending.correlation_id, request, frame.toreadonly(), ask, interceptors)
         self._run(pending, pending.call)
 
     def request_begins(self, head: memoryview, size_bytes: int) -> None:
@@ -211,34 +210,40 @@ class Conversation:
 
     def _run(self, pending: Pending, call: Call) -> None:
         """Run the hooks of a request, and the handler behind them."""
+        delayed = DelayedOperation(
+            call.run(), Slicer(), partial(self._answered, pending), partial(self._failed, pending)
+        )
         try:
-            outcome = call.run()
-        except Unanswerable as reason:
-            log.info("closing %s: %s", self.peer, reason)
-            call.lost()
-            self._is_ending = self.client.splitter.held = True  # nothing behind it runs
-            pending.fail()
+            outcome = delayed.begin()
+        except Exception as error:
+            self._failed(pending, error)
             return
-        except Exception:
-            call.fail()
-            return
-        if not isinstance(outcome, Parked):
+        if outcome is not delayed:
             self._answered(pending, outcome)
             return
-        pending.parked = outcome
-        if not (pending.is_forwarded or outcome.done):
+        pending.delayed = delayed
+        if not pending.is_forwarded:
             self._held, self.client.splitter.held = pending, True
-        outcome.attach(lambda response: self._answered(pending, response), lambda _: call.fail())
 
-    def _handler(self, context: Any, request: Any) -> Parked | None:
-        """Forward a request that has passed the hooks; return what waits for the node's answer, None for no answer."""
-        pending: Pending = context
+    def _failed(self, pending: Pending, error: Exception) -> None:
+        """Close the client's connection, as a hook wants it, or has failed."""
+        assert pending.call is not None
+        if not isinstance(error, Unanswerable):
+            pending.call.fail(error)
+            return
+        log.info("closing %s: %s", self.peer, error)
+        pending.call.lost()
+        self._is_ending = self.client.splitter.held = True  # nothing behind it runs
+        pending.fail()
+
+    async def _ask(self, pending: Pending, request: Any) -> Any:
+        """Forward a request that has passed the hooks; return the node's answer, None for no answer."""
         if pending.request is not None and self._proxy.has_struck(pending.call):
             pending.set_body(request)
         self._forward(pending)
         if self._held is pending:
             self._release()
-        return pending.waits
+        return None if pending.answer is None else await pending.answer
 
     def _forward(self, pending: Pending) -> None:
         data, pending.data = pending.data, b""
@@ -255,7 +260,7 @@ class Conversation:
             if pending.call is None:
                 self.ready(pending, [])
             return
-        pending.waits = Parked()
+        pending.answer = Promise()
         self._sent.append(pending)
         if pending.api_key == ApiKey.SASL_HANDSHAKE and pending.version == 0:
             self._has_tokens = True
@@ -329,8 +334,8 @@ class Conversation:
             if pending.message is not None:
                 self.counts.answer(cast(Call, pending), pending.message)
             self.ready(pending, self._items(pending))
-        elif pending.waits is not None:
-            pending.waits.complete(AS_IT_CAME if pending.message is None else pending.message)
+        elif pending.answer is not None:
+            pending.answer.resolve(AS_IT_CAME if pending.message is None else pending.message)
 
     def answer_begins(self, size_bytes: int) -> None:
         """Expect the pieces of an answer, which pass as they are."""
@@ -413,15 +418,15 @@ class Conversation:
         assert call is not None
         if self._held is pending:
             self._release()
-        pending.parked = None
+        pending.delayed = None
         if response is None:
             self.ready(pending, [])
             return
         try:
             items = [pending.raw] if response is AS_IT_CAME else self._hooked(pending, call, response)
             self.ready(pending, call.encoded(items))
-        except Exception:
-            call.fail()
+        except Exception as error:
+            call.fail(error)
 
     def _hooked(self, pending: Pending, call: Call, response: Message) -> list[Any]:
         is_own = response is not pending.message or self._proxy.has_struck(call)
@@ -484,10 +489,3 @@ class Conversation:
         for pending in dropped:
             pending.drop()
         self.close()
-
-
-class Hooks:
-    """The hooks of one request, as `Call` takes them."""
-
-    def __init__(self, interceptors: list[Interceptor]) -> None:
-        self.interceptors = interceptors

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from minibroker.broker.clock import Clock
+from minibroker.broker.delayed_operations import DelayedOperation, Promise
 from minibroker.broker.network.output_items import CLOSE
-from minibroker.broker.network.parked import Parked
 from minibroker.broker.requests.interceptors import Call
 from minibroker.broker.security.principals import ANONYMOUS
 from minibroker.protocol.declare import Message
@@ -45,11 +45,13 @@ class Pending:
 
     __slots__ = (
         "_of",
+        "answer",
         "api_key",
         "call",
         "client_id",
         "correlation_id",
         "data",
+        "delayed",
         "head",
         "is_changed",
         "is_dropped",
@@ -57,14 +59,12 @@ class Pending:
         "is_known",
         "items",
         "message",
-        "parked",
         "passing_bytes",
         "received_bytes",
         "raw",
         "request",
         "started_ms",
         "version",
-        "waits",
     )
 
     principal: Final = ANONYMOUS
@@ -82,8 +82,8 @@ class Pending:
         self.data: bytes | bytearray = b""  # the request's frame, until it is forwarded
         self.request: Any = None
         self.call: Call | None = None
-        self.parked: Parked | None = None  # what the client waits for
-        self.waits: Parked | None = None  # for the answer of the node
+        self.delayed: DelayedOperation | None = None  # with hooks, what the client waits for
+        self.answer: Promise[Any] | None = None  # of the node
         self.is_forwarded = self.is_dropped = False
         self.raw: bytes | bytearray = b""
         self.head = b""  # the answer's header, if it was read
@@ -91,6 +91,11 @@ class Pending:
         self.is_changed = False  # whether the message is no longer what came
         self.passing_bytes = 0  # of an answer that passes in pieces
         self.items: list[Any] | None = None
+
+    @property
+    def key(self) -> int:
+        """Return the API, as a route does. Frames stay valid here while a hook holds a request."""
+        return self.api_key
 
     @property
     def cluster(self) -> Known:
@@ -140,9 +145,9 @@ class Pending:
 
     def drop(self) -> None:
         """End the request without an answer, as the client or the node has gone."""
-        parked, self.parked = self.parked, None
-        if parked is not None:
-            parked.cancel()
+        delayed, self.delayed = self.delayed, None
+        if delayed is not None:
+            delayed.close()
         if self.is_dropped:
             return
         self.is_dropped = True

@@ -5,7 +5,8 @@ of the broker (`Seams`): the clock (`MovingClock`), the disk (`directories`), th
 emulation, waits, pauses), the random source (`seed`). It also uses three kinds of methods of the broker:
 
     reset, restore   BrokerLifecycle.let_go and replace swap the state under clients that stay connected. Requests that
-                     wait run once more: Connection.ask_again and Parked.again have no other caller.
+                     wait run once more: Connection.ask_again and DelayedOperation.run_again have no other
+                     caller.
     pause_node       Server.hold and let_go keep queued answers from the sockets of a node.
     hold, release    MarkerSender.hold and release keep decided transactions without markers.
 """

@@ -5,16 +5,16 @@ They call what the coordinators call for the same event.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from minibroker.broker.delayed_operations import Promise
 from minibroker.broker.groups.classic.classic_group import ClassicGroup
 from minibroker.broker.groups.consumer.consumer_group import ConsumerGroup
 from minibroker.broker.groups.consumer.updating import Update
 from minibroker.broker.groups.share.share_group import ShareGroup
 from minibroker.broker.groups.streams.streams_group import StreamsGroup
-from minibroker.broker.network.parked import Parked
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.transactions.transaction import State
 from minibroker.protocol.apis import ApiKey
@@ -22,6 +22,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.quantities import Duration
 from minibroker.testing.faults.engine import Fault
 from minibroker.testing.loops import immediate
+from minibroker.testing.pausing import until_released
 from minibroker.testing.streams_group_views import StreamsGroupState, state_of
 from minibroker.testing.wait_verbs import WaitVerbs, committed_offset, lags, member_ids
 
@@ -185,7 +186,7 @@ class HeldEnds(Interceptor):
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         self._interceptors = broker.interceptors
-        self._held: dict[str, list[tuple[Call, Parked]]] = {}
+        self._held: dict[str, list[Promise[None]]] = {}
         broker.when_reset.append(self._release_all)
 
     def hold(self, transactional_id: str) -> None:
@@ -199,22 +200,18 @@ class HeldEnds(Interceptor):
         held = self._held.pop(transactional_id, [])
         if not self._held and self in self._interceptors:
             self._interceptors.remove(self)
-        for call, parked in held:
-            call.go_on(parked)
+        for released in held:
+            released.resolve(None)
 
     def _release_all(self) -> None:
         for transactional_id in list(self._held):
             self.release(transactional_id)
 
-    def before(self, call: Call) -> Parked | None:
+    def before(self, call: Call) -> Coroutine[Any, Any, None] | None:
         if call.api_key != ApiKey.END_TXN:
             return None
         held = self._held.get(getattr(call.request, "transactional_id", ""))
-        if held is None:
-            return None
-        parked = Parked()
-        held.append((call, parked))
-        return parked
+        return None if held is None else until_released(held)
 
 
 def _group(cluster: Broker, group: str) -> Group:

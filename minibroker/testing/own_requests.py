@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
+from minibroker.broker.delayed_operations import DelayedOperation, Slicer
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.framing import FrameBudget
-from minibroker.broker.network.parked import Parked
 from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.dispatch import Dispatcher
 from minibroker.broker.requests.routes import Route
 from minibroker.broker.requests.served import SERVED
-from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.steps import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,13 +68,8 @@ async def ask(cluster: Broker, node: Node, request: Message, version: int | None
     version = served.versions[-1] if version is None else version
     context = RequestContext(cluster, connection, version, CLIENT_ID, Slicer())
     context.is_own = True
-    outcome = Route(served, version).run(context, request)
-    if isinstance(outcome, GeneratorType):
-        outcome = at_once(outcome)
-    return await _completed(outcome) if isinstance(outcome, Parked) else outcome
-
-
-async def _completed(parked: Parked) -> Any:
-    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    parked.attach(lambda response: None if future.done() else future.set_result(response))
-    return await future
+    answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    coroutine = Dispatcher(cluster).handle(context, Route(served, version), request)
+    delayed = DelayedOperation(coroutine, context.slicer, answered.set_result, answered.set_exception)
+    outcome = delayed.begin()
+    return outcome if outcome is not delayed else await answered

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from minibroker.broker.network.parked import Parked
+from minibroker.broker.delayed_operations import Promise
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
@@ -20,12 +21,19 @@ if TYPE_CHECKING:
 LeaderAndEpoch = tuple[int, int]
 
 
+async def until_released(held: list[Promise[None]]) -> None:
+    """Wait among `held` requests."""
+    released: Promise[None] = Promise()
+    held.append(released)
+    await released
+
+
 class Paused(Interceptor):
     """Holds the requests of paused nodes, and the answers to earlier requests."""
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         self._broker = broker
-        self._held: dict[int, list[tuple[Call, Parked]]] = {}
+        self._held: dict[int, list[Promise[None]]] = {}  # the requests of each paused node
         broker.when_reset.append(self.resume_all)
 
     def pause(self, node_id: int) -> None:
@@ -41,21 +49,17 @@ class Paused(Interceptor):
         if not self._held and self in self._broker.interceptors:
             self._broker.interceptors.remove(self)
         self._broker.running.server.let_go(node_id)
-        for call, parked in held:
-            call.go_on(parked)
+        for released in held:
+            released.resolve(None)
 
     def resume_all(self) -> None:
         """Resume all nodes."""
         for node_id in list(self._held):
             self.resume(node_id)
 
-    def before(self, call: Call) -> Parked | None:
+    def before(self, call: Call) -> Coroutine[Any, Any, None] | None:
         held = self._held.get(call.context.node.node_id)
-        if held is None:
-            return None
-        parked = Parked()
-        held.append((call, parked))
-        return parked
+        return None if held is None else until_released(held)
 
 
 class Stale(Interceptor):

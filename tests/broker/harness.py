@@ -11,17 +11,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from minibroker.broker.assembly import Broker
 from minibroker.broker.configs.settings import Settings
+from minibroker.broker.delayed_operations import DelayedOperation
 from minibroker.broker.fetch_sessions import FetchSessions
 from minibroker.broker.metadata.nodes import Endpoint, Node
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.framing import PREFIX, FrameBudget
 from minibroker.broker.network.output_items import CLOSE, Mark
-from minibroker.broker.network.parked import Parked
 from minibroker.broker.requests.dispatch import Dispatcher
-from minibroker.broker.requests.routes import Due, Unanswerable
+from minibroker.broker.requests.routes import Due, Route, Unanswerable
 from minibroker.broker.requests.served import SERVED
 from minibroker.broker.security.acls import PatternType, Permission
 from minibroker.broker.security.operations import Right
@@ -113,6 +115,19 @@ def batch(*values: bytes | str | None, timestamp: int = 1_700_000_000_000, step_
     return bytes(build_batch(records, **more))
 
 
+def count_handled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The APIs of the requests that reach their handlers from now on: those that a cache answers do not."""
+    handled: list[int] = []
+    attempt = Route.attempt
+
+    def attempting(route: Route, *arguments: Any) -> Any:
+        handled.append(route.key)
+        return attempt(route, *arguments)
+
+    monkeypatch.setattr(Route, "attempt", attempting)
+    return handled
+
+
 class KeptOutlet:
     """A socket's side of a connection that keeps what it is given."""
 
@@ -147,26 +162,26 @@ class KeptOutlet:
 
 
 class Waiting:
-    """A parked request: `done` once it has its answer, which `response()` gives."""
+    """A delayed request: `done` once it has its answer, which `response()` gives."""
 
-    def __init__(self, outlet: KeptOutlet, api_key: int, version: int, parked: Parked) -> None:
+    def __init__(self, outlet: KeptOutlet, api_key: int, version: int, delayed: DelayedOperation) -> None:
         self._outlet = outlet
         self._key = api_key
         self._version = version
-        self._parked = parked
+        self._delayed = delayed
 
     @property
     def done(self) -> bool:
         return bool(self._outlet.items)
 
     def response(self) -> Any:
-        assert self.done, "the request is still parked"
+        assert self.done, "the request is still delayed"
         self._outlet.run_soon()
         return answer_in(joined(self._outlet.items), self._key, self._version)[1]
 
     def go_away(self) -> None:
         """The client closes its connection while it waits."""
-        self._parked.cancel()
+        self._delayed.drop()
 
 
 class Ending:
@@ -349,7 +364,7 @@ class Harness:
         user: str = "ANONYMOUS",
         host: str = "127.0.0.1",
     ) -> Any:
-        """The decoded answer to a request, in its newest served version unless told; a `Waiting` if it is parked.
+        """The decoded answer to a request, in its newest served version unless told; a `Waiting` if it is delayed.
 
         None if it has no answer. Raises Unanswerable where the broker closes the connection.
         """
@@ -374,7 +389,7 @@ class Harness:
         self.end_turn()
         if outcome is None:
             return None
-        if isinstance(outcome, Parked):
+        if isinstance(outcome, DelayedOperation):
             waiting = Waiting(outlet, request.api_key, version, outcome)
             return waiting.response() if waiting.done else waiting
         items = outcome if due is None else due.items

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.delayed_operations import SLICE_SECONDS, Slicer
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.framing import FrameBudget
 from minibroker.broker.requests.dispatch import Dispatcher
 from minibroker.broker.requests.routes import LARGE_FRAME_BYTES, Unanswerable
-from minibroker.broker.requests.slices import SLICE_SECONDS, Slicer
 from minibroker.protocol import errors
 from minibroker.protocol.apis import ApiKey, request_class, response_class
 from minibroker.protocol.headers import RequestHeader, request_header_version

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.requests.dispatch import Dispatcher
-from minibroker.broker.requests.slices import Slicer
 from minibroker.broker.turn import Turn, Wait, wait_for
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata import MetadataRequest

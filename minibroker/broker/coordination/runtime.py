@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from itertools import chain
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from minibroker.broker.clock import in_slices
+from minibroker.broker.clock import run_in_slices
 from minibroker.broker.coordination.coordinator_logs import (
     COORDINATOR_CODES,
     CoordinatorLog,
@@ -87,7 +87,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
             topic = self.log.topic
             partition = topic.partition(index) if topic is not None and topic.topic_id == topic_id else None
             if partition is not None and index not in self._shards and partition.is_here and partition.log.in_use:
-                in_slices(self.cluster.clock, lambda _: None, self._load(partition), lambda: None)
+                run_in_slices(self.cluster.clock, lambda _: None, self._load(partition), lambda: None)
 
         self.cluster.clock.call_later(delay_ms, load)
 

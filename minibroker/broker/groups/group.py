@@ -21,7 +21,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 from uuid import UUID
 
 from minibroker.broker.security.principals import ANONYMOUS, Principal
@@ -29,19 +29,21 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
+    JoinGroupResponse,
     LeaveGroupRequest,
     LeaveGroupResponse,
     SyncGroupRequest,
+    SyncGroupResponse,
 )
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
     from minibroker.broker.coordination.coordinator_logs import Entry
+    from minibroker.broker.delayed_operations import Promise
     from minibroker.broker.groups.offsets_of_group import CommittedOffset, CommittedOffsets
 
 # (topic, topic id of 16 bytes, partition): raises KafkaError for a partition that must not be committed.
 CheckPartition = Callable[[str, bytes, int], None]
-Respond = Callable[[Any], None]  # takes the response message of a request, now or later
 
 
 class GroupType(StrEnum):
@@ -131,11 +133,11 @@ class Group(ABC):
 
     # --- requests of members that speak the classic protocol ----------------------------------------
 
-    def join(self, caller: Caller, request: JoinGroupRequest, respond: Respond) -> None:
+    def join(self, caller: Caller, request: JoinGroupRequest, joined: Promise[JoinGroupResponse]) -> None:
         """Add a member, or let it join again. Raises KafkaError."""
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
-    def sync(self, request: SyncGroupRequest, respond: Respond) -> None:
+    def sync(self, request: SyncGroupRequest, synced: Promise[SyncGroupResponse]) -> None:
         """Answer a member with its assignment. Raises KafkaError."""
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from minibroker.broker.clock import Then, in_slices
+from minibroker.broker.clock import Then, run_in_slices
 from minibroker.broker.groups.commits import forget_offsets
 from minibroker.protocol.errors import KafkaError
 
@@ -23,7 +23,9 @@ MINUTE_MS = 60_000
 
 def expire_all(coordinator: GroupCoordinator, then: Then) -> None:
     """Expire the offsets of all groups in slices, then call `then`."""
-    in_slices(coordinator.cluster.clock, lambda group: expire(coordinator, group), coordinator.groups.present(), then)
+    run_in_slices(
+        coordinator.cluster.clock, lambda group: expire(coordinator, group), coordinator.groups.present(), then
+    )
 
 
 def expire(coordinator: GroupCoordinator, group: Group) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TypeVar
 
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.requests.served import handles
@@ -46,13 +47,13 @@ Results = Steps[list[Result]]
 
 
 @handles(ApiKey.DESCRIBE_ACLS)
-def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> Steps[DescribeAclsResponse]:
+async def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
     wanted = _filter(request)
     context.authorize(DESCRIBE_CLUSTER, message=denied_to(ApiKey.DESCRIBE_ACLS, DESCRIBE_CLUSTER))
     if context.cluster.authorizer is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
     resources: dict[tuple[int, str, int], Described] = {}
-    for _, acl in (yield from _matching(context, wanted)):
+    for _, acl in await in_slices(_matching(context, wanted)):
         pattern = acl.resource_type, acl.name, acl.pattern_type
         if pattern not in resources:
             resource_type, name, pattern_type = pattern
@@ -61,19 +62,19 @@ def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> Step
             principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission
         )
         resources[pattern].acls.append(entry)
-        yield
+        await pause()
     return DescribeAclsResponse(resources=list(resources.values()))
 
 
 @handles(ApiKey.CREATE_ACLS, durable=True)
-def create_acls(context: RequestContext, request: CreateAclsRequest) -> Steps[CreateAclsResponse]:
+async def create_acls(context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
     for creation in request.creations:
         _check_known(
             creation.resource_type, creation.resource_pattern_type, creation.operation, creation.permission_type
         )
-        yield
+        await pause()
     change = _create(context, request.creations)
-    return CreateAclsResponse(results=(yield from _exclusively(context, change, Created, len(request.creations))))
+    return CreateAclsResponse(results=(await in_slices(_exclusively(context, change, Created, len(request.creations)))))
 
 
 def _exclusively(context: RequestContext, change: Results[Result], shape: type[Result], asked: int) -> Results[Result]:
@@ -131,10 +132,10 @@ def _create(context: RequestContext, creations: list[CreateAclsRequest.AclCreati
 
 
 @handles(ApiKey.DELETE_ACLS, durable=True)
-def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> Steps[DeleteAclsResponse]:
-    wanted = yield from each(_filter, request.filters)
+async def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
+    wanted = await in_slices(each(_filter, request.filters))
     change = _delete(context, wanted)
-    return DeleteAclsResponse(filter_results=(yield from _exclusively(context, change, Deleted, len(wanted))))
+    return DeleteAclsResponse(filter_results=(await in_slices(_exclusively(context, change, Deleted, len(wanted)))))
 
 
 def _delete(context: RequestContext, wanted: list[AclFilter]) -> Steps[list[Deleted]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from functools import partial
 
 from minibroker.broker.configs.config_changes import ChangeKind
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.handlers.incremental_configs import altered
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -21,16 +22,16 @@ from minibroker.protocol.messages.configs import (
     AlterConfigsResponse,
     IncrementalAlterConfigsRequest,
 )
-from minibroker.protocol.steps import Steps, each
+from minibroker.protocol.steps import each
 
 Changed = IncrementalAlterConfigsRequest.AlterConfigsResource
 Answer = AlterConfigsResponse.AlterConfigsResourceResponse
 
 
 @handles(ApiKey.ALTER_CONFIGS, durable=True)
-def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> Steps[AlterConfigsResponse]:
-    changes = yield from each(partial(_changed, context), request.resources)
-    answers = yield from altered(context, changes, validate_only=request.validate_only, loggers=False)
+async def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    changes = await in_slices(each(partial(_changed, context), request.resources))
+    answers = await in_slices(altered(context, changes, validate_only=request.validate_only, loggers=False))
     return AlterConfigsResponse(
         responses=[
             Answer(

@@ -20,12 +20,13 @@ Not implemented: nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from functools import cache, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.coordination.coordinators import coordinator_of
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.groups.offsets_of_group import NO_EXPIRY, CommittedOffset, CommittedOffsets
 from minibroker.broker.metadata.partitions import Topic
 from minibroker.broker.requests.context import RequestContext
@@ -75,9 +76,9 @@ FIRST_WITH_TOPIC_IDS = 10
 @handles(ApiKey.OFFSET_COMMIT)
 def offset_commit(
     context: RequestContext, request: OffsetCommitRequest
-) -> OffsetCommitResponse | Steps[OffsetCommitResponse]:
+) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
     commit = Commit(context, request)
-    return commit.at_once() if are_few(topic.partitions for topic in request.topics) else commit.in_steps()
+    return commit.at_once() if are_few(topic.partitions for topic in request.topics) else in_slices(commit.in_steps())
 
 
 @cache
@@ -271,10 +272,10 @@ def _check_committer(context: RequestContext, request: OffsetCommitRequest) -> C
 
 
 @handles(ApiKey.OFFSET_FETCH)
-def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
+async def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if context.version < FIRST_WITH_SEVERAL_GROUPS:
-        group = yield from _group(context, request, _as_group(request))
-        answer = yield from _only_group(group, request, context.version)
+        group = await in_slices(_group(context, request, _as_group(request)))
+        answer = await in_slices(_only_group(group, request, context.version))
         _wait_for_written(context, group, partial(_refuse_only_group, answer))
         return answer
     response = OffsetFetchResponse()
@@ -282,12 +283,12 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Steps[
     for asked in request.groups:
         try:
             namings.add(asked.group_id)
-            group = yield from _group(context, request, asked)
+            group = await in_slices(_group(context, request, asked))
             _wait_for_written(context, group, partial(_refuse_group, group))
             response.groups.append(group)
         except KafkaError as error:
             response.groups.append(Group(group_id=asked.group_id, error_code=error.code))
-        yield
+        await pause()
     return response
 
 

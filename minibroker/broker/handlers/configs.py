@@ -18,6 +18,7 @@ from functools import cache, partial
 
 from minibroker.broker.configs.resource_configs import describe_client_metrics, describe_group, describe_loggers
 from minibroker.broker.configs.settings import ConfigEntry, ConfigSource, Settings
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.metadata.partitions import check_name
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.namings import Namings
@@ -33,7 +34,7 @@ from minibroker.broker.security.operations import (
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
-from minibroker.protocol.steps import Steps, each
+from minibroker.protocol.steps import each
 
 Described = DescribeConfigsResponse.DescribeConfigsResult
 DescribedEntry = Described.DescribeConfigsResourceResult
@@ -63,14 +64,16 @@ UNTYPED = 0  # Kafka does not give a type for loggers
 
 
 @handles(ApiKey.DESCRIBE_CONFIGS)
-def describe_configs(context: RequestContext, request: DescribeConfigsRequest) -> Steps[DescribeConfigsResponse]:
+async def describe_configs(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     unknown = [each.resource_type for each in request.resources if each.resource_type not in DESCRIBE]
     if unknown:  # as in Kafka, then all are refused, whatever the rights
         error = KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {unknown[0]}")
-        return DescribeConfigsResponse(results=(yield from each(partial(_refused, error), request.resources)))
+        return DescribeConfigsResponse(results=(await in_slices(each(partial(_refused, error), request.resources))))
     namings = Namings()
     described = cache(partial(_entry, request))  # thousands of topics have the same values
-    results = yield from each(lambda resource: _described(context, resource, namings, described), request.resources)
+    results = await in_slices(
+        each(lambda resource: _described(context, resource, namings, described), request.resources)
+    )
     return DescribeConfigsResponse(results=results)
 
 

@@ -14,9 +14,11 @@ Not implemented: racks, which Kafka's own assignors do not use either.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from functools import partial
+from typing import Any
 
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.handlers.group_membership import caller_of
 from minibroker.broker.metadata.features import GROUP_VERSION
 from minibroker.broker.requests.context import RequestContext
@@ -30,7 +32,7 @@ from minibroker.protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from minibroker.protocol.steps import Steps, each, each_once
+from minibroker.protocol.steps import each, each_once
 
 Described = ConsumerGroupDescribeResponse.DescribedGroup
 
@@ -55,7 +57,7 @@ def _check_served(context: RequestContext) -> None:
 @handles(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 def consumer_group_heartbeat(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
-) -> ConsumerGroupHeartbeatResponse | Steps[ConsumerGroupHeartbeatResponse]:
+) -> ConsumerGroupHeartbeatResponse | Coroutine[Any, Any, ConsumerGroupHeartbeatResponse]:
     _check_served(context)
     context.authorize(READ_GROUP, request.group_id)
     names = request.subscribed_topic_names or []
@@ -66,10 +68,10 @@ def consumer_group_heartbeat(
     return _heartbeat(context, request)
 
 
-def _heartbeat_with_many_topics(
+async def _heartbeat_with_many_topics(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest, names: list[str]
-) -> Steps[ConsumerGroupHeartbeatResponse]:
-    yield from each(partial(context.authorize, DESCRIBE_TOPIC), names)
+) -> ConsumerGroupHeartbeatResponse:
+    await in_slices(each(partial(context.authorize, DESCRIBE_TOPIC), names))
     return _heartbeat(context, request)
 
 
@@ -95,16 +97,16 @@ def _refuse(response: ConsumerGroupHeartbeatResponse, error: KafkaError) -> None
 
 
 @handles(ApiKey.CONSUMER_GROUP_DESCRIBE)
-def consumer_group_describe(
+async def consumer_group_describe(
     context: RequestContext, request: ConsumerGroupDescribeRequest
-) -> Steps[ConsumerGroupDescribeResponse]:
+) -> ConsumerGroupDescribeResponse:
     def answer(group_id: str) -> Described:
         group = _described(context, group_id)
         if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
             group.authorized_operations = context.allowed_operations(ResourceType.GROUP, group_id)
         return group
 
-    return ConsumerGroupDescribeResponse(groups=(yield from each_once(answer, request.group_ids)))
+    return ConsumerGroupDescribeResponse(groups=(await in_slices(each_once(answer, request.group_ids))))
 
 
 def _described(context: RequestContext, group_id: str) -> Described:

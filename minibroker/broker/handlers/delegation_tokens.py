@@ -14,6 +14,7 @@ Versions: 2 brought flexible fields, 3 tokens for other users.
 from __future__ import annotations
 
 from minibroker.broker.control import token_changes
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security import delegation
@@ -32,7 +33,7 @@ from minibroker.protocol.messages.delegation_tokens import (
     RenewDelegationTokenResponse,
 )
 from minibroker.protocol.messages.metadata_records import DelegationTokenRecord
-from minibroker.protocol.steps import Steps, each
+from minibroker.protocol.steps import each
 
 NO_TIME = -1
 MAX_RENEWERS = 1000  # of a token; Kafka is only limited by the size of a record
@@ -41,9 +42,9 @@ Described = DescribeDelegationTokenResponse.DescribedDelegationToken
 
 
 @handles(ApiKey.CREATE_DELEGATION_TOKEN, durable=True)
-def create_delegation_token(
+async def create_delegation_token(
     context: RequestContext, request: CreateDelegationTokenRequest
-) -> Steps[CreateDelegationTokenResponse]:
+) -> CreateDelegationTokenResponse:
     requester, owner = context.principal, _owner(context, request)
     response = CreateDelegationTokenResponse(
         principal_type=owner.type,
@@ -51,7 +52,7 @@ def create_delegation_token(
         token_requester_principal_type=requester.type,
         token_requester_principal_name=requester.name,
     )
-    renewers = yield from each(lambda one: Principal(one.principal_type, one.principal_name), request.renewers)
+    renewers = await in_slices(each(lambda one: Principal(one.principal_type, one.principal_name), request.renewers))
     try:
         _check_may_create(context, owner, renewers)
     except KafkaError as error:
@@ -130,20 +131,22 @@ def expire_delegation_token(
 
 
 @handles(ApiKey.DESCRIBE_DELEGATION_TOKEN)
-def describe_delegation_token(
+async def describe_delegation_token(
     context: RequestContext, request: DescribeDelegationTokenRequest
-) -> Steps[DescribeDelegationTokenResponse]:
+) -> DescribeDelegationTokenResponse:
     _check_allowed(context)
     if not context.cluster.image.tokens.are_enabled:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
     owners = None
     if request.owners is not None:
-        owners = frozenset((yield from each(lambda one: f"{one.principal_type}:{one.principal_name}", request.owners)))
+        owners = frozenset(
+            await in_slices(each(lambda one: f"{one.principal_type}:{one.principal_name}", request.owners))
+        )
     tokens, own = [], frozenset({str(context.principal)})
     for record in list(context.cluster.image.tokens.by_id.values()):
         if (owners is None or delegation.concerns(record, owners)) and _may_see(context, record, own):
             tokens.append(_described(context, record))
-        yield
+        await pause()
     return DescribeDelegationTokenResponse(tokens=tokens)
 
 

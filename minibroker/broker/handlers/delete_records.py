@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 
+from minibroker.broker.delayed_operations import pause
 from minibroker.broker.metadata.partitions import INTERNAL_TOPICS
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.refusals import log_refusals, refused
@@ -22,7 +23,6 @@ from minibroker.broker.security.operations import DELETE_TOPIC
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.log_offsets import DeleteRecordsRequest, DeleteRecordsResponse
-from minibroker.protocol.steps import Steps
 
 log = logging.getLogger("minibroker.requests")
 
@@ -34,19 +34,19 @@ NO_WATERMARK = -1
 
 
 @handles(ApiKey.DELETE_RECORDS)
-def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse]:
+async def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     asked: dict[str, dict[int, int]] = {}  # if a partition is listed twice, the last offset counts, as in Kafka
     for topic in request.topics:
         asked.setdefault(topic.name, {}).update({each.partition_index: each.offset for each in topic.partitions})
-        yield
+        await pause()
     response = DeleteRecordsResponse()
     for name, offsets in asked.items():
         answer = TopicAnswer(name=name)
         response.topics.append(answer)
         for index, offset in offsets.items():
             answer.partitions.append(_deleted(context, name, index, offset))
-            yield
-        yield
+            await pause()
+        await pause()
     log_refusals(context, log, ApiKey.DELETE_RECORDS)
     return response
 

@@ -11,6 +11,7 @@ validate_only, 2 one answer for all features.
 
 from __future__ import annotations
 
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.metadata.features import Update
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -18,7 +19,6 @@ from minibroker.broker.security.operations import ALTER_CLUSTER, denied_to
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.cluster import UpdateFeaturesRequest, UpdateFeaturesResponse
-from minibroker.protocol.steps import Steps
 
 Result = UpdateFeaturesResponse.UpdatableFeatureResult
 
@@ -26,15 +26,15 @@ LAST_WITH_RESULTS = 1
 
 
 @handles(ApiKey.UPDATE_FEATURES, durable=True)
-def update_features(context: RequestContext, request: UpdateFeaturesRequest) -> Steps[UpdateFeaturesResponse]:
+async def update_features(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     context.authorize(ALTER_CLUSTER, message=denied_to(ApiKey.UPDATE_FEATURES, ALTER_CLUSTER))
     asked = request.feature_updates
     updates = [Update(update.feature, update.max_version_level, update.upgrade_type) for update in asked]
     latest = {update.name: update for update in updates}  # if a feature is listed twice, the last one counts
     try:
         validate_only = request.validate_only
-        yield from context.cluster.controller.update_features_in_steps(
-            list(latest.values()), validate_only=validate_only
+        await in_slices(
+            context.cluster.controller.update_features_in_steps(list(latest.values()), validate_only=validate_only)
         )
     except KafkaError as error:
         reason = f"The update failed for all features since the following feature had an error: {error.message}"

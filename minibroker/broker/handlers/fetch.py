@@ -24,13 +24,14 @@ Not implemented: fetching as a follower (a replica id that has the right to copy
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
-from minibroker.broker.handlers.fetch_reading import FIRST_WITH_FORMAT_2, FIRST_WITH_TOPIC_IDS, LongReading, Reading
-from minibroker.broker.handlers.waiting_fetches import WaitingFetch, WaitingInSteps
-from minibroker.broker.network.parked import Parked
+from minibroker.broker.handlers.fetch_reading import FIRST_WITH_FORMAT_2, FIRST_WITH_TOPIC_IDS, Reading
+from minibroker.broker.handlers.long_fetch_reading import LongReading, in_steps
+from minibroker.broker.handlers.watching import WATCHED_MAX, Watch
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.down_conversion import Conversion
 from minibroker.broker.requests.served import handles
@@ -44,7 +45,7 @@ Item = TypeVar("Item")
 
 
 @handles(ApiKey.FETCH)
-def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Parked | Steps[FetchResponse | Parked]:
+def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
     if context.version < FIRST_WITH_FORMAT_2 or _asks_much(context, request):
         return _fetch_in_steps(context, request)
     session = None
@@ -56,10 +57,40 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Par
     try:
         reading.read()
     except Conversion:
-        return _read_in_steps(reading.in_steps())
+        return _read_in_steps(in_steps(reading))
     if reading.enough() or request.max_wait_ms <= 0:
         return reading.response()
-    return WaitingFetch(reading).parked
+    return _wait(reading)
+
+
+async def _fetch_in_steps(context: RequestContext, request: FetchRequest) -> FetchResponse:
+    session, wanted = await in_slices(_wanted(context, request))
+    return await _read_in_steps(LongReading(context, request, session, wanted))
+
+
+async def _read_in_steps(reading: LongReading) -> FetchResponse:
+    await in_slices(reading.read_in_steps())
+    has_room = reading.context.node.watched + len(reading.wanted) <= WATCHED_MAX
+    if reading.enough() or reading.request.max_wait_ms <= 0 or not has_room:
+        return await in_slices(reading.response_in_steps())
+    return await _wait(reading)
+
+
+async def _wait(reading: Reading) -> FetchResponse:
+    """Read again when appends have added enough, an error has come up, or the time is over; return the answer then."""
+    unreadable = reading.unreadable
+    with Watch(reading.context, reading.request.max_wait_ms) as watch:
+        await reading.join(watch)
+        while True:
+            watch.missing_bytes = reading.min_bytes - reading.size_bytes
+            await watch.news()
+            is_late = watch.is_late
+            try:
+                await reading.read_news(watch)
+            except Conversion:  # a change of the topic makes it necessary
+                return await in_slices(in_steps(reading).read_for_response())
+            if is_late or reading.enough() or reading.unreadable > unreadable:
+                return await reading.answer()
 
 
 def _asks_much(context: RequestContext, request: FetchRequest) -> bool:
@@ -72,20 +103,6 @@ def _asks_much(context: RequestContext, request: FetchRequest) -> bool:
     return named > FEW or (
         request.session_id != NO_SESSION and context.node.sessions.partition_count(request.session_id) > FEW
     )
-
-
-def _fetch_in_steps(context: RequestContext, request: FetchRequest) -> Steps[FetchResponse | Parked]:
-    session, wanted = yield from _wanted(context, request)
-    return (yield from _read_in_steps(LongReading(context, request, session, wanted)))
-
-
-def _read_in_steps(reading: LongReading) -> Steps[FetchResponse | Parked]:
-    yield from reading.read_in_steps()
-    if reading.enough() or reading.request.max_wait_ms <= 0 or not WaitingInSteps.has_room(reading):
-        return (yield from reading.response_in_steps())
-    waiting = WaitingInSteps(reading)
-    yield from waiting.begin()
-    return waiting.parked
 
 
 # --- what is asked ------------------------------------------------------------------------------

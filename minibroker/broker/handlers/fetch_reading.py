@@ -1,13 +1,11 @@
 """One pass over the partitions of a Fetch: read them, decide whether that is enough, and build the answer.
 
-`Reading` reads a few partitions at once. `LongReading` works in steps, for many partitions or for records that must be
-converted. `fetch` decides what to read, `waiting_fetches` how to wait.
+`Reading` reads a few partitions at once; `long_fetch_reading` works in steps. `fetch` decides what to read, and waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.configs.settings_table import RACK_AWARE
 from minibroker.broker.fetch_sessions import INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
@@ -20,16 +18,17 @@ from minibroker.broker.requests.down_conversion import (
     Conversion,
     Converted,
     Wanted,
-    read_for_client_in_steps,
 )
 from minibroker.broker.security.operations import CLUSTER_ACTION, READ_TOPIC
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.primitives import Output, varint
-from minibroker.protocol.steps import Steps, chunks, taken
 from minibroker.storage.log import Log
 from minibroker.storage.segment import Region
+
+if TYPE_CHECKING:
+    from minibroker.broker.handlers.watching import Watch
 
 TopicAnswer = FetchResponse.FetchableTopicResponse
 PartitionAnswer = TopicAnswer.PartitionData
@@ -91,10 +90,6 @@ class Reading:
         if context.usage is not None:
             self.max_bytes = min(self.max_bytes, context.cluster.quotas.most_bytes(context, FETCHED))
         self.min_bytes = min(request.min_bytes, self.max_bytes)
-
-    def in_steps(self) -> LongReading:
-        """Return a pass over the same partitions that works in steps."""
-        return LongReading(self.context, self.request, self.session, self.wanted)
 
     def _begin(self) -> None:
         self.size_bytes = 0
@@ -251,6 +246,20 @@ class Reading:
             self.urgent = True
         return diverges
 
+    # --- waiting --------------------------------------------------------------------------------
+
+    async def join(self, watch: Watch) -> None:
+        """Have `watch` see all partitions."""
+        for fetched in self.wanted:
+            partition = self.context.find_partition(fetched.topic, fetched.index)
+            if partition is not None:
+                watch.join(partition.waiters)
+
+    async def read_news(self, watch: Watch) -> None:
+        """Read what `watch` has seen. Raises Conversion as `read` does."""
+        watch.grown, watch.has_changed = {}, False
+        self.read()
+
     # --- answering ------------------------------------------------------------------------------
 
     def enough(self) -> bool:
@@ -277,6 +286,10 @@ class Reading:
             for fetched, answer, size_bytes in answers:
                 self._note(self.session, fetched, answer, size_bytes)
         return self._with_endpoints(response)
+
+    async def answer(self) -> FetchResponse:
+        """Return the answer as `response` does."""
+        return self.response()
 
     def _is_throttled(self, size_bytes: int) -> bool:
         """Charge the quota with an answer of this size. Return whether the client is throttled."""
@@ -339,152 +352,6 @@ def answer_bytes(response: Message, version: int) -> int:
     return SIZE_BYTES + out.size_bytes
 
 
-class LongReading(Reading):
-    """One pass in steps over many partitions. It keeps as little as possible for each.
-
-    `found` has the answers with records, `refused` the errors, and `changed` the partitions that have changed for an
-    incremental session. Everything else is looked up when the answer is written; that empties `wanted`.
-    """
-
-    __slots__ = ("found", "refused", "changed")
-
-    def _begin(self) -> None:
-        super()._begin()
-        self.found: dict[FetchedPartition, tuple[PartitionAnswer, int]] = {}
-        self.refused: dict[FetchedPartition, ErrorCode] = {}
-        self.changed: set[FetchedPartition] | None = None
-        if self.session is not None and self.request.session_epoch > INITIAL_EPOCH:
-            self.changed = set()
-
-    def read_in_steps(self) -> Steps[None]:
-        """Read all partitions, a portion at a time."""
-        self._begin()
-        for portion in chunks(self.wanted):
-            for fetched in portion:
-                self._keep(fetched, *(yield from self._partition_in_steps(fetched)))
-            yield
-
-    def read_again(self, fetched: FetchedPartition) -> Steps[None]:
-        """Read one partition again."""
-        _, size_bytes = self.found.pop(fetched, (None, 0))
-        self.refused.pop(fetched, None)
-        self.size_bytes -= size_bytes
-        self._keep(fetched, *(yield from self._partition_in_steps(fetched)))
-
-    def _keep(self, fetched: FetchedPartition, answer: PartitionAnswer, size_bytes: int) -> None:
-        self.size_bytes += size_bytes
-        code = ErrorCode(answer.error_code)
-        if size_bytes:
-            self.found[fetched] = answer, size_bytes
-        elif code and code not in UNREADABLE:
-            self.refused[fetched] = code
-        if self.changed is not None and is_news(fetched, answer, size_bytes):
-            self.changed.add(fetched)
-
-    def _partition_in_steps(self, fetched: FetchedPartition) -> Steps[tuple[PartitionAnswer, int]]:
-        """Return what `_partition` does, also if records must be converted."""
-        while True:
-            try:
-                return self._partition(fetched, self._left())
-            except Conversion as needed:
-                conversion = needed.with_traceback(None)  # the traceback would keep this frame alive
-            found: Region | Converted | KafkaError | None
-            try:
-                found = yield from read_for_client_in_steps(conversion.log, conversion.wanted)
-            except KafkaError as error:
-                found = error.with_traceback(None)
-            if not conversion.is_void():
-                return self._converted(fetched, conversion, found)
-
-    def _converted(
-        self, fetched: FetchedPartition, conversion: Conversion, found: Region | Converted | KafkaError | None
-    ) -> tuple[PartitionAnswer, int]:
-        if isinstance(found, KafkaError):
-            return self._refused(fetched, found.code), 0
-        if isinstance(found, Converted) and found.next_offset < conversion.wanted.limit_offset:
-            self.urgent = True  # there is more, which the next fetch converts
-        return self._filled(fetched, conversion.answer, conversion.log, conversion.wanted.limit_offset, found)
-
-    # --- answering ------------------------------------------------------------------------------
-
-    def enough(self) -> bool:
-        return self.urgent or self.size_bytes >= self.min_bytes or self.unreadable == len(self.wanted)
-
-    def read_for_response(self) -> Steps[FetchResponse]:
-        """Read all partitions for the last time, and return the answer."""
-        yield from self.read_in_steps()
-        return (yield from self.response_in_steps())
-
-    def response_in_steps(self) -> Steps[FetchResponse]:
-        """Return the answer as `response` does, built a portion at a time."""
-        runs: Runs = []
-        for portion in taken(self.wanted):
-            for fetched in portion:
-                if self.changed is None or fetched in self.changed:
-                    if not runs or runs[-1][0] != fetched.topic:
-                        runs.append((fetched.topic, []))
-                    runs[-1][1].append(fetched)
-            yield
-        if self.context.usage is not None and self._is_throttled((yield from self._size_in_steps(runs))):
-            return self._throttled()
-        topics: list[TopicAnswer] = []
-        for key, partitions in runs:
-            topics.append(self._topic(key))
-            if self.context.may_take_apart:
-                topics[-1].partitions = _Answers(self, partitions)  # type: ignore[assignment]
-                continue
-            for named in chunks(partitions):
-                topics[-1].partitions += map(self.answer, named)
-                yield
-        return self._with_endpoints(self._assembled(topics))
-
-    def _size_in_steps(self, runs: Runs) -> Steps[int]:
-        """Return the size of the answer as `answer_bytes` does, without building all of it."""
-        version = self.context.version
-        none_bytes = answer_bytes(FetchResponse(), version)
-        size_bytes = none_bytes + more_length_bytes(len(runs), version)
-        for key, partitions in runs:
-            bare_bytes = answer_bytes(FetchResponse(responses=[self._topic(key)]), version)
-            size_bytes += bare_bytes - none_bytes + more_length_bytes(len(partitions), version)
-            for portion in chunks(partitions, PORTION):
-                topic = self._topic(key)
-                topic.partitions = [self._found(fetched)[0] for fetched in portion]
-                size_bytes += answer_bytes(FetchResponse(responses=[topic]), version) - bare_bytes
-                yield
-        return size_bytes
-
-    def answer(self, fetched: FetchedPartition) -> PartitionAnswer:
-        """Return the answer for a partition, and note it in the session."""
-        answer, size_bytes = self._found(fetched)
-        self.found.pop(fetched, None)
-        if self.session is not None:
-            self._note(self.session, fetched, answer, size_bytes)
-        return answer
-
-    def _found(self, fetched: FetchedPartition) -> tuple[PartitionAnswer, int]:
-        """Return the answer for a partition, and the size of its records in bytes."""
-        found = self.found.get(fetched)
-        if found is not None:
-            return found
-        code = self.refused.get(fetched)
-        return self._partition(fetched, None) if code is None else (self._refused(fetched, code), 0)
-
-
 def more_length_bytes(count: int, version: int, answer: type[Message] = FetchResponse) -> int:
     """Return the size of an array's length beyond that of a small array's."""
     return len(varint(count + 1)) - 1 if version in answer.flexible else 0
-
-
-class _Answers:
-    """The answers for partitions. Each is built when it is encoded, and not kept."""
-
-    def __init__(self, reading: LongReading, partitions: list[FetchedPartition]) -> None:
-        self._reading = reading
-        self._partitions = partitions
-
-    def __len__(self) -> int:
-        return len(self._partitions)
-
-    def __iter__(self) -> Iterator[PartitionAnswer]:
-        for portion in taken(self._partitions):
-            yield from map(self._reading.answer, portion)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 
 from minibroker.broker.coordination.coordinators import coordinator_of
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import (
@@ -27,7 +28,7 @@ from minibroker.broker.security.operations import (
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
-from minibroker.protocol.steps import Steps, each
+from minibroker.protocol.steps import each
 
 Coordinator = FindCoordinatorResponse.Coordinator
 
@@ -44,14 +45,14 @@ TEXTS = {  # Kafka's error messages in versions with one key
 
 
 @handles(ApiKey.FIND_COORDINATOR, durable=True)
-def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -> Steps[FindCoordinatorResponse]:
+async def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     is_known = request.key_type != SHARE_KEY or context.version >= FIRST_WITH_SHARE_KEYS
     if is_known and (context.version < FIRST_WITH_SEVERAL_KEYS or request.coordinator_keys):
         with contextlib.suppress(KafkaError):  # each key is answered with the error below
-            yield from context.cluster.coordinators.of_keys(request.key_type).log.create_in_steps()
+            await in_slices(context.cluster.coordinators.of_keys(request.key_type).log.create_in_steps())
     if context.version >= FIRST_WITH_SEVERAL_KEYS:
-        coordinators = yield from each(
-            lambda key: _coordinator(context, key, request.key_type), request.coordinator_keys
+        coordinators = await in_slices(
+            each(lambda key: _coordinator(context, key, request.key_type), request.coordinator_keys)
         )
         return FindCoordinatorResponse(coordinators=coordinators)
     found = _coordinator(context, request.key, request.key_type)

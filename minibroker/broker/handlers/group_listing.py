@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.groups.hash_order import HashOrder
 from minibroker.broker.groups.share.share_group import ShareGroup
-from minibroker.broker.network.parked import Parked
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import DELETE_GROUP, DESCRIBE_CLUSTER, DESCRIBE_GROUP, ResourceType
@@ -30,7 +30,7 @@ from minibroker.protocol.messages.groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from minibroker.protocol.steps import Steps, each, each_once
+from minibroker.protocol.steps import each, each_once
 
 Described = DescribeGroupsResponse.DescribedGroup
 Deleted = DeleteGroupsResponse.DeletableGroupResult
@@ -40,14 +40,14 @@ DEAD = "Dead"
 
 
 @handles(ApiKey.DESCRIBE_GROUPS)
-def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> Steps[DescribeGroupsResponse]:
+async def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     def described(group_id: str) -> Described:
         group = _described(context, group_id)
         if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
             group.authorized_operations = context.allowed_operations(ResourceType.GROUP, group_id)
         return group
 
-    return DescribeGroupsResponse(groups=(yield from each_once(described, request.groups)))
+    return DescribeGroupsResponse(groups=(await in_slices(each_once(described, request.groups))))
 
 
 def _described(context: RequestContext, group_id: str) -> Described:
@@ -67,14 +67,14 @@ def _described(context: RequestContext, group_id: str) -> Described:
 
 
 @handles(ApiKey.LIST_GROUPS)
-def list_groups(context: RequestContext, request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
+async def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
     states = {state.lower() for state in request.states_filter}
     types = {type.lower() for type in request.types_filter}
     groups = context.cluster.groups
     order: HashOrder[ListGroupsResponse.ListedGroup] = HashOrder(len(groups.groups))
     may_see_all = context.allows(DESCRIBE_CLUSTER)
     for group in groups.groups.present():
-        yield
+        await pause()
         if groups.node_of(group.group_id) is not context.node or groups.groups.get(group.group_id) is not group:
             continue
         if not may_see_all and not context.allows(DESCRIBE_GROUP, group.group_id):
@@ -90,14 +90,16 @@ def list_groups(context: RequestContext, request: ListGroupsRequest) -> Steps[Li
     response = ListGroupsResponse()
     for listed in order:
         response.groups.append(listed)
-        yield
+        await pause()
     return response
 
 
 @handles(ApiKey.DELETE_GROUPS)
-def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> Steps[DeleteGroupsResponse | Parked]:
+async def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     asked = dict.fromkeys(request.groups_names)  # each once, as in Kafka
-    results = yield from each(lambda group_id: Deleted(group_id=group_id, error_code=_delete(context, group_id)), asked)
+    results = await in_slices(
+        each(lambda group_id: Deleted(group_id=group_id, error_code=_delete(context, group_id)), asked)
+    )
     deleted = [result for result in results if result.error_code == ErrorCode.NONE]
     response = DeleteGroupsResponse(results=results)
     for result in deleted:

@@ -13,11 +13,9 @@ brought static members, SyncGroup 5 protocol type and name, LeaveGroup 3 several
 
 from __future__ import annotations
 
-from functools import partial
-
+from minibroker.broker.delayed_operations import GivenUp, Promise
 from minibroker.broker.groups.classic.classic_group import ClassicGroup
 from minibroker.broker.groups.group import Caller
-from minibroker.broker.network.parked import Parked
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import READ_GROUP
@@ -31,6 +29,7 @@ from minibroker.protocol.messages.groups import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     SyncGroupRequest,
+    SyncGroupResponse,
 )
 
 FIRST_JOIN_WITH_REBALANCE_TIMEOUT = 1
@@ -44,31 +43,30 @@ Left = LeaveGroupResponse.MemberResponse
 
 
 @handles(ApiKey.JOIN_GROUP)
-def join_group(context: RequestContext, request: JoinGroupRequest) -> Parked:
-    parked = Parked()
-
-    def respond(response: JoinGroupResponse) -> None:
-        if response.protocol_name is None and context.version < FIRST_JOIN_WITHOUT_PROTOCOL:
-            response.protocol_name = ""
-        parked.complete(response)
-
+async def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
     if context.version < FIRST_JOIN_WITH_REBALANCE_TIMEOUT:
         request.rebalance_timeout_ms = request.session_timeout_ms
     groups, member_id = context.cluster.groups, request.member_id
+    joined: Promise[JoinGroupResponse] = Promise()
     try:
         context.authorize(READ_GROUP, request.group_id)
         groups.check_id(request.group_id)
         _check_session_timeout(context, request.session_timeout_ms)
         groups.check(context.node, request.group_id)
         group = groups.to_join(request.group_id, create=member_id == UNKNOWN_MEMBER)
-        if isinstance(group, ClassicGroup):
-            parked.on_give_up = partial(group.remove_joining, respond)
-        else:
+        if not isinstance(group, ClassicGroup):
             member_id = UNKNOWN_MEMBER  # Kafka names nobody in the errors of other groups
-        group.join(caller_of(context), request, respond)
+        group.join(caller_of(context), request, joined)
+        response = await joined
     except KafkaError as error:
-        respond(JoinGroupResponse(member_id=member_id, protocol_name=None, error_code=error.code))
-    return parked
+        response = JoinGroupResponse(member_id=member_id, protocol_name=None, error_code=error.code)
+    except GivenUp:
+        if isinstance(group, ClassicGroup):
+            group.remove_joining(joined)
+        raise
+    if response.protocol_name is None and context.version < FIRST_JOIN_WITHOUT_PROTOCOL:
+        response.protocol_name = ""
+    return response
 
 
 def _check_session_timeout(context: RequestContext, timeout_ms: int) -> None:
@@ -79,15 +77,15 @@ def _check_session_timeout(context: RequestContext, timeout_ms: int) -> None:
 
 
 @handles(ApiKey.SYNC_GROUP)
-def sync_group(context: RequestContext, request: SyncGroupRequest) -> Parked:
-    parked = Parked()
+async def sync_group(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
     named = request.protocol_type is not None and request.protocol_name is not None
     if context.version >= FIRST_SYNC_WITH_PROTOCOL and not named:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     context.authorize(READ_GROUP, request.group_id)
     group = context.cluster.groups.of_members(context.node, request.group_id)
-    group.sync(request, parked.complete)
-    return parked
+    synced: Promise[SyncGroupResponse] = Promise()
+    group.sync(request, synced)
+    return await synced
 
 
 @handles(ApiKey.HEARTBEAT)

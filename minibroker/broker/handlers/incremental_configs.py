@@ -28,6 +28,7 @@ from minibroker.broker.configs.settings import (
 )
 from minibroker.broker.configs.settings_table import TOPIC_SETTINGS, ConfigType, Setting
 from minibroker.broker.control.controller import MINIMUM_ISR
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.handlers.configs import INTEGER, ResourceType, authorize, check_broker
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from minibroker.broker.metadata.partitions import check_name
@@ -57,10 +58,10 @@ GROUP_ROWS = {name: setting.row for name, setting in GROUP_SETTINGS.items()}
 
 
 @handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, durable=True)
-def incremental_alter_configs(
+async def incremental_alter_configs(
     context: RequestContext, request: IncrementalAlterConfigsRequest
-) -> Steps[IncrementalAlterConfigsResponse]:
-    answers = yield from altered(context, request.resources, validate_only=request.validate_only, loggers=True)
+) -> IncrementalAlterConfigsResponse:
+    answers = await in_slices(altered(context, request.resources, validate_only=request.validate_only, loggers=True))
     return IncrementalAlterConfigsResponse(responses=answers)
 
 

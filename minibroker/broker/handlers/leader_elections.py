@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from minibroker.broker.control.elections import apply_changes, catch_up, election
+from minibroker.broker.delayed_operations import pause
 from minibroker.broker.metadata.partition_changes import Election
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.context import RequestContext
@@ -23,7 +24,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
 from minibroker.protocol.messages.replicas import ElectLeadersRequest, ElectLeadersResponse
-from minibroker.protocol.steps import Steps, chunks
+from minibroker.protocol.steps import chunks
 
 TopicResult = ElectLeadersResponse.ReplicaElectionResult
 PartitionResult = TopicResult.PartitionResult
@@ -32,7 +33,7 @@ TYPES = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 
 
 @handles(ApiKey.ELECT_LEADERS, durable=True)
-def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> Steps[ElectLeadersResponse]:
+async def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
     try:
         context.authorize(ALTER_CLUSTER, message=denied_to(ApiKey.ELECT_LEADERS, ALTER_CLUSTER))
     except KafkaError as error:
@@ -44,14 +45,14 @@ def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> Step
         )
     results = []
     for name, indexes in _asked(context, request):
-        yield
+        await pause()
         result = TopicResult(topic=name)
         for portion in chunks(indexes):
             try:
                 result.partition_result += _elected(context, name, portion, kind)
             except KafkaError as error:
                 return _refused(request, error)
-            yield
+            await pause()
         if request.topic_partitions is None:
             needed = [one for one in result.partition_result if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]
             result.partition_result = needed

@@ -19,6 +19,7 @@ import logging
 import os
 from collections import defaultdict
 
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.metadata.partitions import METADATA_TOPIC
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.refusals import log_refusals, refused
@@ -53,11 +54,11 @@ Asked = dict[str, set[int]] | None
 
 
 @handles(ApiKey.DESCRIBE_LOG_DIRS)
-def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) -> Steps[DescribeLogDirsResponse]:
+async def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     context.authorize(DESCRIBE_CLUSTER)
     asked = _asked(request)
     directories = context.cluster.logs.directories
-    results = yield from each_in_steps(lambda directory: _result(context, directory, asked), directories)
+    results = await in_slices(each_in_steps(lambda directory: _result(context, directory, asked), directories))
     return DescribeLogDirsResponse(results=results)
 
 
@@ -105,9 +106,9 @@ def _is_listed(context: RequestContext, name: str, index: int, asked: Asked) -> 
 
 
 @handles(ApiKey.ALTER_REPLICA_LOG_DIRS)
-def alter_replica_log_dirs(
+async def alter_replica_log_dirs(
     context: RequestContext, request: AlterReplicaLogDirsRequest
-) -> Steps[AlterReplicaLogDirsResponse]:
+) -> AlterReplicaLogDirsResponse:
     wanted = {
         (topic.name, index): asked.path
         for asked in request.dirs
@@ -123,7 +124,7 @@ def alter_replica_log_dirs(
             moved.error_code = error.code
             refused(context, error, name, index)
         topics.setdefault(name, MovedTopic(topic_name=name)).partitions.append(moved)
-        yield
+        await pause()
     log_refusals(context, log, ApiKey.ALTER_REPLICA_LOG_DIRS)
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 

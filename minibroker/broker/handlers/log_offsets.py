@@ -28,6 +28,7 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.metadata.leaders import hosted_partition, led_partition
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.context import RequestContext
@@ -80,19 +81,19 @@ class Found(NamedTuple):
 
 
 @handles(ApiKey.LIST_OFFSETS)
-def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Steps[ListOffsetsResponse]:
+async def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     asked = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
-    counts = yield from counted((name, partition.partition_index) for name, partition in asked)
+    counts = await in_slices(counted((name, partition.partition_index) for name, partition in asked))
     answers: dict[tuple[str, int], PartitionAnswer] = {}
     for name, partition in asked:
         key = name, partition.partition_index
         if key not in answers:
-            answers[key] = yield from _listed(context, request, name, partition, counts[key] > 1)
-            yield
+            answers[key] = await in_slices(_listed(context, request, name, partition, counts[key] > 1))
+            await pause()
     topics: dict[str, TopicAnswer] = {}
     for (name, _), answer in answers.items():
         topics.setdefault(name, TopicAnswer(name=name)).partitions.append(answer)
-        yield
+        await pause()
     return ListOffsetsResponse(topics=list(topics.values()))
 
 
@@ -184,14 +185,14 @@ def _first_epoch(partition: Partition) -> int:
 
 
 @handles(ApiKey.OFFSET_FOR_LEADER_EPOCH)
-def offset_for_leader_epoch(
+async def offset_for_leader_epoch(
     context: RequestContext, request: OffsetForLeaderEpochRequest
-) -> Steps[OffsetForLeaderEpochResponse]:
+) -> OffsetForLeaderEpochResponse:
     def topic_answer(topic: AskedEpochTopic) -> Steps[EpochTopicAnswer]:
         partitions = yield from each(partial(_epoch_end, context, topic.topic), topic.partitions)
         return EpochTopicAnswer(topic=topic.topic, partitions=partitions)
 
-    return OffsetForLeaderEpochResponse(topics=(yield from each_in_steps(topic_answer, request.topics)))
+    return OffsetForLeaderEpochResponse(topics=(await in_slices(each_in_steps(topic_answer, request.topics))))
 
 
 def _epoch_end(context: RequestContext, topic: str, asked: AskedEpoch) -> EpochAnswer:

@@ -18,6 +18,7 @@ import logging
 from functools import partial
 
 from minibroker.broker.control.placement import MAXIMUM_PARTITIONS_PER_REQUEST, TOO_MANY_PARTITIONS
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.handlers.cluster_description import cluster_operations
 from minibroker.broker.metadata.leaders import described
 from minibroker.broker.metadata.partitions import (
@@ -52,12 +53,12 @@ NEVER_MADE = INTERNAL_TOPICS - {GROUPS_TOPIC, TRANSACTIONS_TOPIC} | {METADATA_TO
 
 
 @handles(ApiKey.METADATA, durable=True, lasting=True)
-def metadata(context: RequestContext, request: MetadataRequest) -> Steps[MetadataResponse]:
-    topics = yield from _topics(context, request)
+async def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    topics = await in_slices(_topics(context, request))
     context.lasts = not any([topic.error_code for topic in topics])  # an error may be gone when the client asks again
     log_refusals(context, log, ApiKey.METADATA, logging.WARNING)
     if request.include_topic_authorized_operations:
-        yield from each(partial(_add_operations, context), topics)
+        await in_slices(each(partial(_add_operations, context), topics))
     return MetadataResponse(
         brokers=_brokers(context),
         cluster_id=context.cluster.cluster_id,

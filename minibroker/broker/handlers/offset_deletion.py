@@ -12,6 +12,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.handlers.committed_offsets import put_missing_first, wait_for_offsets
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -31,18 +32,18 @@ PartitionAnswer = TopicAnswer.OffsetDeleteResponsePartition
 
 
 @handles(ApiKey.OFFSET_DELETE)
-def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> Steps[OffsetDeleteResponse]:
+async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     from minibroker.broker.groups.commits import delete_offsets  # imported late, for a fast start
 
     group = _group(context, request.group_id)
     # As in Kafka, an existing topic without partitions in the request is left out of the answer.
     asked = [topic for topic in request.topics if topic.partitions or context.find_topic(topic.name) is None]
-    topics = yield from each_in_steps(partial(_answer, context, group), asked)
+    topics = await in_slices(each_in_steps(partial(_answer, context, group), asked))
     for wanted in chunks(_deletable(topics)):
         group = _group(context, request.group_id)  # it may have been deleted and created again
         committed = group.offsets
         delete_offsets(context.cluster.groups, group, [found for found in wanted if committed.has(*found)])
-        yield
+        await pause()
     response = OffsetDeleteResponse(topics=topics)
     wait_for_offsets(context, request.group_id, lambda error: _refuse(response, error))
     return response

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 
 from minibroker.broker.control.elections import apply_changes, catch_up
 from minibroker.broker.control.reassignments import cancellation, reassignment
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.metadata.partitions import Partition, Topic
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -39,24 +40,24 @@ OngoingPartition = Ongoing.OngoingPartitionReassignment
 
 
 @handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, durable=True)
-def alter_partition_reassignments(
+async def alter_partition_reassignments(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
-) -> Steps[AlterPartitionReassignmentsResponse]:
+) -> AlterPartitionReassignmentsResponse:
     try:
         context.authorize(ALTER_CLUSTER, message=denied_to(ApiKey.ALTER_PARTITION_REASSIGNMENTS, ALTER_CLUSTER))
     except KafkaError as error:
-        return (yield from _all_refused(request, error))
+        return await in_slices(_all_refused(request, error))
     if not request.topics:
         return AlterPartitionReassignmentsResponse()
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change, error_message=None
     )
     for topic in request.topics:
-        yield
+        await pause()
         answer = Altered(name=topic.name)
         for portion in chunks(topic.partitions):
             answer.partitions += _altered(context, request, topic.name, portion)
-            yield
+            await pause()
         response.responses.append(answer)
     return response
 
@@ -116,9 +117,9 @@ def _change(
 
 
 @handles(ApiKey.LIST_PARTITION_REASSIGNMENTS)
-def list_partition_reassignments(
+async def list_partition_reassignments(
     context: RequestContext, request: ListPartitionReassignmentsRequest
-) -> Steps[ListPartitionReassignmentsResponse]:
+) -> ListPartitionReassignmentsResponse:
     context.authorize(DESCRIBE_CLUSTER, message=denied_to(ApiKey.LIST_PARTITION_REASSIGNMENTS, DESCRIBE_CLUSTER))
     response = ListPartitionReassignmentsResponse(error_message=None)
     for topic, indexes in _asked(context, request):
@@ -126,10 +127,10 @@ def list_partition_reassignments(
         for portion in chunks(indexes):
             found = map(topic.partition, portion)
             ongoing += [_ongoing(each) for each in found if each is not None and each.is_reassigned]
-            yield
+            await pause()
         if ongoing:
             response.topics.append(Ongoing(name=topic.name, partitions=ongoing))
-        yield
+        await pause()
     return response
 
 

@@ -21,8 +21,11 @@ request is appended. A transactional batch without a producer id belongs to no t
 from __future__ import annotations
 
 import logging
+from collections.abc import Coroutine
 from functools import partial
+from typing import Any
 
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.handlers.known_produce import lost, remember, remember_refusal
 from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
 from minibroker.broker.metadata.partitions import Partition
@@ -48,6 +51,7 @@ log = logging.getLogger("minibroker.produce")
 TopicAnswer = ProduceResponse.TopicProduceResponse
 PartitionAnswer = TopicAnswer.PartitionProduceResponse
 RecordError = PartitionAnswer.BatchIndexAndErrorMessage
+Outcome = ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None
 PartitionData = ProduceRequest.TopicProduceData.PartitionProduceData
 
 FIRST_WITH_TOPIC_IDS = 13
@@ -68,7 +72,7 @@ WITH_LOG_START = frozenset(
 
 
 @handles(ApiKey.PRODUCE)
-def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse | Steps[ProduceResponse | None] | None:
+def produce(context: RequestContext, request: ProduceRequest) -> Outcome:
     if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
         return _at_once_or_in_steps(context, request)
     data = request.topic_data[0]
@@ -99,9 +103,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse
     return _answered(context, request, [answer], failed)
 
 
-def _at_once_or_in_steps(
-    context: RequestContext, request: ProduceRequest
-) -> ProduceResponse | Steps[ProduceResponse | None] | None:
+def _at_once_or_in_steps(context: RequestContext, request: ProduceRequest) -> Outcome:
     """Handle any request. In steps, its records are kept, as the first step may have to wait."""
     if _is_short_work(context, request):
         return at_once(_produce_in_steps(context, request))
@@ -110,7 +112,7 @@ def _at_once_or_in_steps(
             for asked in data.partition_data:
                 if asked.records is not None:
                     asked.records = memoryview(bytearray(asked.records))
-    return _produce_in_steps(context, request)
+    return in_slices(_produce_in_steps(context, request))
 
 
 def _is_short_work(context: RequestContext, request: ProduceRequest) -> bool:

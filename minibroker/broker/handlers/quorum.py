@@ -13,6 +13,7 @@ Not implemented: controller listeners; a voter's addresses are those of its node
 
 from __future__ import annotations
 
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.metadata.leaders import NOT_HOSTED
 from minibroker.broker.metadata.partitions import METADATA_TOPIC
 from minibroker.broker.requests.context import RequestContext
@@ -38,13 +39,13 @@ UNKNOWN_TIME = -1
 
 
 @handles(ApiKey.DESCRIBE_QUORUM)
-def describe_quorum(context: RequestContext, request: DescribeQuorumRequest) -> Steps[DescribeQuorumResponse]:
+async def describe_quorum(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     context.authorize(DESCRIBE_CLUSTER, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
-    asked = yield from each(
-        lambda topic: (topic.topic_name, [one.partition_index for one in topic.partitions]), request.topics
+    asked = await in_slices(
+        each(lambda topic: (topic.topic_name, [one.partition_index for one in topic.partitions]), request.topics)
     )
     if asked != [(METADATA_TOPIC, [0])]:
-        return DescribeQuorumResponse(topics=(yield from each_in_steps(lambda one: _unknown(*one), asked)))
+        return DescribeQuorumResponse(topics=(await in_slices(each_in_steps(lambda one: _unknown(*one), asked))))
     topic = TopicAnswer(topic_name=METADATA_TOPIC, partitions=[_partition(context)])
     return DescribeQuorumResponse(topics=[topic], nodes=_voters(context))
 

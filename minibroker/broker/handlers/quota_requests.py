@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.metadata.image import QuotaEntity
 from minibroker.broker.quotas.client_quotas import Filter, check_value, checked_entity, quota_record
 from minibroker.broker.requests.context import RequestContext
@@ -31,7 +32,7 @@ from minibroker.protocol.messages.quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
-from minibroker.protocol.steps import Steps, counted, each
+from minibroker.protocol.steps import counted, each
 
 Described = DescribeClientQuotasResponse.EntryData
 Asked = AlterClientQuotasRequest.EntryData
@@ -39,9 +40,9 @@ Altered = AlterClientQuotasResponse.EntryData
 
 
 @handles(ApiKey.DESCRIBE_CLIENT_QUOTAS)
-def describe_client_quotas(
+async def describe_client_quotas(
     context: RequestContext, request: DescribeClientQuotasRequest
-) -> Steps[DescribeClientQuotasResponse]:
+) -> DescribeClientQuotasResponse:
     quotas = context.cluster.image.quotas
     components = [(one.entity_type, one.match_type, one.match) for one in request.components]
     try:
@@ -53,7 +54,7 @@ def describe_client_quotas(
     for entity in list(found):
         if entity in quotas:  # another request may have removed it since the step before
             entries.append(_described(entity, quotas[entity]))
-        yield
+        await pause()
     return DescribeClientQuotasResponse(entries=entries)
 
 
@@ -69,14 +70,14 @@ def _sorted(entity: QuotaEntity) -> list[tuple[str, str | None]]:
 
 
 @handles(ApiKey.ALTER_CLIENT_QUOTAS, durable=True)
-def alter_client_quotas(context: RequestContext, request: AlterClientQuotasRequest) -> Steps[AlterClientQuotasResponse]:
-    named = yield from each(_parts, request.entries)
-    counts = yield from counted(named)
+async def alter_client_quotas(context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+    named = await in_slices(each(_parts, request.entries))
+    counts = await in_slices(counted(named))
     answers = {}
     for parts, entry in zip(named, request.entries, strict=True):
-        yield
+        await pause()
         answer = answers[parts] = Altered(error_message=None)
-        answer.entity = yield from each(_named, _sorted(parts))
+        answer.entity = await in_slices(each(_named, _sorted(parts)))
         try:
             context.authorize(ALTER_CLUSTER_CONFIGS, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
             if counts[parts] > 1:

@@ -12,8 +12,6 @@ Not implemented: GSSAPI, which is not enabled.
 
 from __future__ import annotations
 
-from typing import Any
-
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.requests.served import handles
@@ -29,11 +27,11 @@ from minibroker.protocol.messages.security import (
 
 
 @handles(ApiKey.SASL_HANDSHAKE)
-def sasl_handshake(context: RequestContext, request: SaslHandshakeRequest) -> Any:
+async def sasl_handshake(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
     authenticator = context.connection.authenticator
     if authenticator is not None and authenticator.may_begin():
         authenticator.client_id = context.client_id
-        return authenticator.begin(request.mechanism, context.version, _handshake_response)
+        return await authenticator.begin(request.mechanism, context.version, _handshake_response)
     if context.connection.must_authenticate:
         raise Unanswerable("it authenticates more than once a second")
     return _handshake_response(ErrorCode.ILLEGAL_SASL_STATE, [])
@@ -44,10 +42,10 @@ def _handshake_response(error_code: ErrorCode, mechanisms: list[str]) -> SaslHan
 
 
 @handles(ApiKey.SASL_AUTHENTICATE)
-def sasl_authenticate(context: RequestContext, request: SaslAuthenticateRequest) -> Any:
+async def sasl_authenticate(context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
     connection = context.connection
     if connection.authenticator is not None and connection.must_authenticate:
-        return connection.authenticator.evaluate(bytes(request.auth_bytes), _response)
+        return await connection.authenticator.evaluate(bytes(request.auth_bytes), _response)
     message = "SaslAuthenticate request received after successful authentication"
     return _response(Reply(ErrorCode.ILLEGAL_SASL_STATE, message, b"", 0))
 

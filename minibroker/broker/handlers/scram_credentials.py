@@ -9,6 +9,7 @@ Versions: there is only 0 of both.
 
 from __future__ import annotations
 
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER, denied_to
@@ -23,7 +24,7 @@ from minibroker.protocol.messages.security import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
-from minibroker.protocol.steps import Steps, counted, each
+from minibroker.protocol.steps import counted, each
 
 Described = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
 Altered = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
@@ -32,9 +33,9 @@ Deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion
 
 
 @handles(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS)
-def describe_user_scram_credentials(
+async def describe_user_scram_credentials(
     context: RequestContext, request: DescribeUserScramCredentialsRequest
-) -> Steps[DescribeUserScramCredentialsResponse]:
+) -> DescribeUserScramCredentialsResponse:
     if not context.allows(DESCRIBE_CLUSTER, is_needed=True):
         denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         # As in Kafka, there is a result for each user, but without the user's name.
@@ -42,10 +43,10 @@ def describe_user_scram_credentials(
         return DescribeUserScramCredentialsResponse(error_code=denied, error_message=None, results=refused)
     known = context.cluster.image.scram_credentials
     if request.users:
-        asked = yield from counted(user.name for user in request.users)
+        asked = await in_slices(counted(user.name for user in request.users))
     else:
-        asked = yield from counted(dict.fromkeys(name for name, _ in sorted(known)))
-    results = yield from each(lambda name: _described(context, name, asked[name]), list(asked))
+        asked = await in_slices(counted(dict.fromkeys(name for name, _ in sorted(known))))
+    results = await in_slices(each(lambda name: _described(context, name, asked[name]), list(asked)))
     return DescribeUserScramCredentialsResponse(results=results)
 
 
@@ -69,15 +70,15 @@ def _described(context: RequestContext, name: str, count: int) -> Described:
 
 
 @handles(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, durable=True)
-def alter_user_scram_credentials(
+async def alter_user_scram_credentials(
     context: RequestContext, request: AlterUserScramCredentialsRequest
-) -> Steps[AlterUserScramCredentialsResponse]:
+) -> AlterUserScramCredentialsResponse:
     by_user: dict[str, list[Upsertion | Deletion]] = {}
     changes: list[Upsertion | Deletion] = [*request.deletions, *request.upsertions]
     for change in changes:
         by_user.setdefault(change.name, []).append(change)
-        yield
-    results = yield from each(lambda one: _altered(context, *one), by_user.items())
+        await pause()
+    results = await in_slices(each(lambda one: _altered(context, *one), by_user.items()))
     return AlterUserScramCredentialsResponse(results=results)
 
 

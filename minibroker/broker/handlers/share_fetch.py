@@ -16,12 +16,12 @@ from functools import partial
 from typing import Final
 
 from minibroker.broker.configs.group_settings import group_value
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.handlers.fetch_reading import PORTION, answer_bytes, more_length_bytes
-from minibroker.broker.handlers.waiting_share_fetches import WaitingShareFetch
+from minibroker.broker.handlers.watching import Watch
 from minibroker.broker.metadata.features import SHARE_VERSION
 from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
 from minibroker.broker.metadata.partitions import Partition
-from minibroker.broker.network.parked import Parked
 from minibroker.broker.quotas.quota_manager import FETCHED
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -86,31 +86,41 @@ def _check_served(context: RequestContext, group_id: str | None, member_id: str 
 
 
 @handles(ApiKey.SHARE_FETCH)
-def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Steps[ShareFetchResponse | Parked]:
+async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
     group_id, member_id = _check_served(context, request.group_id, request.member_id)
     _check_request(request)
     said = list(_acknowledgements(request.topics))
     key = SessionKey(context.node.node_id, group_id, member_id)
-    session = yield from _session(context, key, request, acknowledges=bool(said))
+    session = await in_slices(_session(context, key, request, acknowledges=bool(said)))
     fetching = Fetching(context, request, group_id, member_id, session)
     for wanted, batches in said:
         answer = fetching.answer(wanted)
         try:
-            wait = yield from _acknowledge(context, group_id, member_id, wanted, batches, renews=request.is_renew_ack)
+            wait = await in_slices(
+                _acknowledge(context, group_id, member_id, wanted, batches, renews=request.is_renew_ack)
+            )
             context.wait_for(wait, partial(_refuse_acknowledgement, answer))
         except KafkaError as error:
             _refuse_acknowledgement(answer, error)
-        yield
+        await pause()
     if request.share_session_epoch == FINAL_EPOCH:
-        yield from context.cluster.shares.end(key)
-        return (yield from fetching.response())
+        await in_slices(context.cluster.shares.end(key))
+        return await in_slices(fetching.response())
     if not request.is_renew_ack:
-        made = yield from fetching.open()
-        if not (yield from fetching.first_attempt(made, last=request.max_wait_ms <= 0)):
-            waiting = WaitingShareFetch(fetching)
-            yield from waiting.begin()
-            return waiting.parked
-    return (yield from fetching.response())
+        made = await in_slices(fetching.open())
+        if not (await in_slices(fetching.first_attempt(made, last=request.max_wait_ms <= 0))):
+            await _wait(fetching)
+    return await in_slices(fetching.response())
+
+
+async def _wait(fetching: Fetching) -> None:
+    """Attempt again what has new records, or records that others release, until there are enough or it is late."""
+    with Watch(fetching.context, fetching.request.max_wait_ms) as watch:
+        await in_slices(fetching.join(watch))
+        is_enough = False
+        while not is_enough:
+            await watch.news()
+            is_enough = await in_slices(fetching.attempt_news(watch))
 
 
 def _refuse_acknowledgement(answer: FetchAnswer, error: KafkaError) -> None:
@@ -244,6 +254,23 @@ class Fetching:
                     del self.shares[later[0]]
                 return True
         return last
+
+    def join(self, watch: Watch) -> Steps[None]:
+        """Have `watch` see all partitions. What happens in the meantime is looked at afterwards, if that is long."""
+        for share in self.shares.values():
+            watch.join(share.waiters)
+            watch.join(share.partition.waiters)
+            if self.is_long:
+                watch.grown[share.partition] = None
+                yield
+
+    def attempt_news(self, watch: Watch) -> Steps[bool]:
+        """Attempt what `watch` has seen, or for the last time if it is late."""
+        grown, watch.grown = watch.grown, {}
+        changed: Iterable[Wanted] | None = [(each.topic.topic_id, each.index) for each in grown]
+        if watch.has_changed or watch.is_late:
+            changed, watch.has_changed = None, False
+        return (yield from self.attempt(changed, last=watch.is_late))
 
     def attempt(self, among: Iterable[Wanted] | None = None, *, last: bool = False) -> Steps[bool]:
         """Acquire records if there are enough of them, or as a last attempt; return whether to answer.
@@ -384,7 +411,7 @@ def _led(context: RequestContext, wanted: Wanted) -> Partition:
 
 
 @handles(ApiKey.SHARE_ACKNOWLEDGE)
-def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRequest) -> Steps[ShareAcknowledgeResponse]:
+async def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
     group_id, member_id = _check_served(context, request.group_id, request.member_id)
     key = SessionKey(context.node.node_id, group_id, member_id)
     if request.share_session_epoch == FIRST_EPOCH:
@@ -394,14 +421,16 @@ def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRequest)
     for wanted, batches in _acknowledgements(request.topics):
         answer = AcknowledgeAnswer(partition_index=wanted[1], current_leader=AcknowledgeAnswer.LeaderIdAndEpoch())
         try:
-            wait = yield from _acknowledge(context, group_id, member_id, wanted, batches, renews=request.is_renew_ack)
+            wait = await in_slices(
+                _acknowledge(context, group_id, member_id, wanted, batches, renews=request.is_renew_ack)
+            )
             context.wait_for(wait, partial(_refuse, context, wanted, answer))
         except KafkaError as error:
             _refuse(context, wanted, answer, error)
         topics.setdefault(wanted[0], AcknowledgeTopicAnswer(topic_id=wanted[0])).partitions.append(answer)
-        yield
+        await pause()
     if request.share_session_epoch == FINAL_EPOCH:
-        yield from context.cluster.shares.end(key)
+        await in_slices(context.cluster.shares.end(key))
     leaders = [
         each.current_leader
         for topic in topics.values()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.groups.hash_order import in_hash_order
 from minibroker.broker.groups.share.share_group import ASSIGNOR, ShareGroup
 from minibroker.broker.groups.share.share_heartbeat import begin_states, check_request, heartbeat
@@ -84,21 +85,21 @@ def _check_coordinator(context: RequestContext, group_id: str, *, named: bool) -
 
 
 @handles(ApiKey.SHARE_GROUP_HEARTBEAT)
-def share_group_heartbeat(
+async def share_group_heartbeat(
     context: RequestContext, request: ShareGroupHeartbeatRequest
-) -> Steps[ShareGroupHeartbeatResponse]:
+) -> ShareGroupHeartbeatResponse:
     _check_served(context)
     context.authorize(READ_GROUP, request.group_id)
     checked_member_id(request.member_id)
     for name in request.subscribed_topic_names or ():
         context.authorize(DESCRIBE_TOPIC, name)
-        yield
+        await pause()
     check_request(request)
     groups, states = context.cluster.groups, context.cluster.share_states
     groups.check(context.node, request.group_id)
-    yield from states.log.create_in_steps()
-    begun = yield from begin_states(groups, states, request)
-    response = yield from heartbeat(groups, request, caller_of(context), begun)
+    await in_slices(states.log.create_in_steps())
+    begun = await in_slices(begin_states(groups, states, request))
+    response = await in_slices(heartbeat(groups, request, caller_of(context), begun))
     context.wait_for(groups.wait(request.group_id), lambda error: _refuse(response, error))
     return response
 
@@ -112,9 +113,9 @@ def _refuse(response: ShareGroupHeartbeatResponse, error: KafkaError) -> None:
 
 
 @handles(ApiKey.SHARE_GROUP_DESCRIBE)
-def share_group_describe(
+async def share_group_describe(
     context: RequestContext, request: ShareGroupDescribeRequest
-) -> Steps[ShareGroupDescribeResponse]:
+) -> ShareGroupDescribeResponse:
     def answer(group_id: str) -> Described:
         try:
             _check_served(context)
@@ -128,7 +129,7 @@ def share_group_describe(
             found.authorized_operations = context.allowed_operations(ResourceType.GROUP, group_id)
         return found
 
-    return ShareGroupDescribeResponse(groups=(yield from each_once(answer, request.group_ids)))
+    return ShareGroupDescribeResponse(groups=(await in_slices(each_once(answer, request.group_ids))))
 
 
 def _described(context: RequestContext, group: ShareGroup) -> Described:
@@ -168,9 +169,9 @@ def _described(context: RequestContext, group: ShareGroup) -> Described:
 
 
 @handles(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)
-def describe_share_group_offsets(
+async def describe_share_group_offsets(
     context: RequestContext, request: DescribeShareGroupOffsetsRequest
-) -> Steps[DescribeShareGroupOffsetsResponse]:
+) -> DescribeShareGroupOffsetsResponse:
     def answer(
         asked: DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup,
     ) -> Steps[GroupOffsets]:
@@ -192,7 +193,7 @@ def describe_share_group_offsets(
         topics = yield from each(lambda one: _topic_offsets(context, asked.group_id, *one), wanted)
         return GroupOffsets(group_id=asked.group_id, topics=topics)
 
-    return DescribeShareGroupOffsetsResponse(groups=(yield from each_in_steps(answer, request.groups)))
+    return DescribeShareGroupOffsetsResponse(groups=(await in_slices(each_in_steps(answer, request.groups))))
 
 
 def _topic_offsets(context: RequestContext, group_id: str, name: str, indexes: Iterable[int]) -> TopicOffsets:
@@ -241,13 +242,13 @@ def _lag(partition: Partition | None, state: ShareState) -> int:
 
 
 @handles(ApiKey.ALTER_SHARE_GROUP_OFFSETS)
-def alter_share_group_offsets(
+async def alter_share_group_offsets(
     context: RequestContext, request: AlterShareGroupOffsetsRequest
-) -> Steps[AlterShareGroupOffsetsResponse]:
+) -> AlterShareGroupOffsetsResponse:
     _check_served(context)
     context.authorize(READ_GROUP, request.group_id, message=DENIAL_MESSAGES[ResourceType.GROUP])
     _check_coordinator(context, request.group_id, named=True)
-    yield from context.cluster.share_states.log.create_in_steps()
+    await in_slices(context.cluster.share_states.log.create_in_steps())
     groups = context.cluster.groups
     group = (
         groups.share_group(request.group_id)
@@ -255,7 +256,7 @@ def alter_share_group_offsets(
         else ShareGroup(groups, request.group_id)
     )
     group.check_deletion()
-    responses = yield from each(lambda asked: _altered(context, group, asked), request.topics)
+    responses = await in_slices(each(lambda asked: _altered(context, group, asked), request.topics))
     return AlterShareGroupOffsetsResponse(responses=responses)
 
 
@@ -305,15 +306,15 @@ def _raise(error: KafkaError) -> None:
 
 
 @handles(ApiKey.DELETE_SHARE_GROUP_OFFSETS)
-def delete_share_group_offsets(
+async def delete_share_group_offsets(
     context: RequestContext, request: DeleteShareGroupOffsetsRequest
-) -> Steps[DeleteShareGroupOffsetsResponse]:
+) -> DeleteShareGroupOffsetsResponse:
     _check_served(context)
     context.authorize(DELETE_GROUP, request.group_id, message=DENIAL_MESSAGES[ResourceType.GROUP])
     _check_coordinator(context, request.group_id, named=True)
     group = context.cluster.groups.share_group(request.group_id)
     group.check_deletion()
-    responses = yield from each(lambda asked: _deleted(context, group, asked.topic_name), request.topics)
+    responses = await in_slices(each(lambda asked: _deleted(context, group, asked.topic_name), request.topics))
     return DeleteShareGroupOffsetsResponse(responses=responses)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import CLUSTER_ACTION, DENIAL_MESSAGES, ResourceType
@@ -79,19 +80,19 @@ def _raise(error: KafkaError) -> None:
 
 
 @handles(ApiKey.INITIALIZE_SHARE_GROUP_STATE)
-def initialize(
+async def initialize(
     context: RequestContext, request: InitializeShareGroupStateRequest
-) -> Steps[InitializeShareGroupStateResponse]:
+) -> InitializeShareGroupStateResponse:
     def begin(key: ShareKey, asked: Any) -> None:
         context.cluster.share_states.begin(key, asked.state_epoch, asked.start_offset)
         _changed(context, key)
 
-    results = yield from _each_partition(context, request, InitializedTopic, begin)
+    results = await in_slices(_each_partition(context, request, InitializedTopic, begin))
     return InitializeShareGroupStateResponse(results=results)
 
 
 @handles(ApiKey.READ_SHARE_GROUP_STATE)
-def read(context: RequestContext, request: ReadShareGroupStateRequest) -> Steps[ReadShareGroupStateResponse]:
+async def read(context: RequestContext, request: ReadShareGroupStateRequest) -> ReadShareGroupStateResponse:
     Partition = ReadTopic.PartitionResult
 
     def answer(key: ShareKey, asked: Any) -> ReadTopic.PartitionResult:
@@ -106,11 +107,11 @@ def read(context: RequestContext, request: ReadShareGroupStateRequest) -> Steps[
             ],
         )
 
-    return ReadShareGroupStateResponse(results=(yield from _each_partition(context, request, ReadTopic, answer)))
+    return ReadShareGroupStateResponse(results=(await in_slices(_each_partition(context, request, ReadTopic, answer))))
 
 
 @handles(ApiKey.WRITE_SHARE_GROUP_STATE)
-def write(context: RequestContext, request: WriteShareGroupStateRequest) -> Steps[WriteShareGroupStateResponse]:
+async def write(context: RequestContext, request: WriteShareGroupStateRequest) -> WriteShareGroupStateResponse:
     def keep(key: ShareKey, asked: Any) -> None:
         batches: tuple[StateBatch, ...] = batches_of(asked.state_batches)
         context.cluster.share_states.write(
@@ -118,22 +119,26 @@ def write(context: RequestContext, request: WriteShareGroupStateRequest) -> Step
         )
         _changed(context, key)
 
-    return WriteShareGroupStateResponse(results=(yield from _each_partition(context, request, WrittenTopic, keep)))
+    return WriteShareGroupStateResponse(
+        results=(await in_slices(_each_partition(context, request, WrittenTopic, keep)))
+    )
 
 
 @handles(ApiKey.DELETE_SHARE_GROUP_STATE)
-def delete(context: RequestContext, request: DeleteShareGroupStateRequest) -> Steps[DeleteShareGroupStateResponse]:
+async def delete(context: RequestContext, request: DeleteShareGroupStateRequest) -> DeleteShareGroupStateResponse:
     def forget(key: ShareKey, asked: Any) -> None:
         context.cluster.share_states.forget(key)
         _changed(context, key)
 
-    return DeleteShareGroupStateResponse(results=(yield from _each_partition(context, request, DeletedTopic, forget)))
+    return DeleteShareGroupStateResponse(
+        results=(await in_slices(_each_partition(context, request, DeletedTopic, forget)))
+    )
 
 
 @handles(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY)
-def summarize(
+async def summarize(
     context: RequestContext, request: ReadShareGroupStateSummaryRequest
-) -> Steps[ReadShareGroupStateSummaryResponse]:
+) -> ReadShareGroupStateSummaryResponse:
     def answer(key: ShareKey, asked: Any) -> SummarizedTopic.PartitionResult:
         state = context.cluster.share_states.find(key) or ShareState()
         return SummarizedTopic.PartitionResult(
@@ -144,5 +149,5 @@ def summarize(
             delivery_complete_count=state.complete_count,
         )
 
-    results = yield from _each_partition(context, request, SummarizedTopic, answer)
+    results = await in_slices(_each_partition(context, request, SummarizedTopic, answer))
     return ReadShareGroupStateSummaryResponse(results=results)

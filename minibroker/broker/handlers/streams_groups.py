@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.configs.group_settings import group_value
 from minibroker.broker.control.placement import MAXIMUM_PARTITIONS_PER_REQUEST, TOO_MANY_PARTITIONS
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.handlers.group_membership import caller_of
 from minibroker.broker.metadata.features import STREAMS_VERSION
 from minibroker.broker.metadata.partitions import INTERNAL_TOPICS, check_name
@@ -67,9 +68,9 @@ def _check_served(context: RequestContext) -> None:
 
 
 @handles(ApiKey.STREAMS_GROUP_HEARTBEAT, durable=True)
-def streams_group_heartbeat(
+async def streams_group_heartbeat(
     context: RequestContext, request: StreamsGroupHeartbeatRequest
-) -> Steps[StreamsGroupHeartbeatResponse]:
+) -> StreamsGroupHeartbeatResponse:
     # Imported late, for a fast start: many brokers never have a group.
     from minibroker.broker.groups.streams.streams_heartbeat import heartbeat
     from minibroker.broker.groups.streams.streams_validation import check_request
@@ -81,14 +82,14 @@ def streams_group_heartbeat(
         check_said(request.topology)
         names = topics_said(request.topology)
         _check_names(names)
-        yield from each(partial(context.authorize, DESCRIBE_TOPIC), names)
+        await in_slices(each(partial(context.authorize, DESCRIBE_TOPIC), names))
     check_request(request)
     groups = context.cluster.groups
     groups.check(context.node, request.group_id)
     response, missing = heartbeat(groups, request, caller_of(context), context.version)
     context.wait_for(groups.wait(request.group_id), partial(_refuse, response))
     if missing:
-        yield from _create(context, request.group_id, missing, response)
+        await in_slices(_create(context, request.group_id, missing, response))
     return response
 
 
@@ -168,9 +169,9 @@ def _say(response: StreamsGroupHeartbeatResponse, detail: str) -> None:
 
 
 @handles(ApiKey.STREAMS_GROUP_DESCRIBE)
-def streams_group_describe(
+async def streams_group_describe(
     context: RequestContext, request: StreamsGroupDescribeRequest
-) -> Steps[StreamsGroupDescribeResponse]:
+) -> StreamsGroupDescribeResponse:
     def answer(group_id: str) -> Described:
         group = _described(context, group_id)
         if group.error_code == ErrorCode.NONE:
@@ -179,7 +180,7 @@ def streams_group_describe(
                 group.authorized_operations = context.allowed_operations(ResourceType.GROUP, group_id)
         return group
 
-    return StreamsGroupDescribeResponse(groups=(yield from each_once(answer, request.group_ids)))
+    return StreamsGroupDescribeResponse(groups=(await in_slices(each_once(answer, request.group_ids))))
 
 
 def _described(context: RequestContext, group_id: str) -> Described:

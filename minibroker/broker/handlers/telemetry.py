@@ -12,6 +12,7 @@ Versions: there is only 0.
 from __future__ import annotations
 
 from minibroker.broker.client_telemetry import ClientInstance
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
@@ -47,13 +48,13 @@ def get_telemetry_subscriptions(
 
 
 @handles(ApiKey.PUSH_TELEMETRY)
-def push_telemetry(context: RequestContext, request: PushTelemetryRequest) -> Steps[PushTelemetryResponse]:
+async def push_telemetry(context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
     instance = context.cluster.telemetry.pushing(context.connection, context.client_id, request.client_instance_id)
     try:
         _check(context, instance, request)
         instance.last_error = ErrorCode.NONE
         if request.metrics:
-            yield from _keep(context, instance, request)
+            await in_slices(_keep(context, instance, request))
     except KafkaError as error:
         instance.last_error = error.code
         raise

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.metadata.leaders import described
 from minibroker.broker.metadata.partitions import INTERNAL_TOPICS, Partition, check_name
 from minibroker.broker.requests.context import RequestContext
@@ -27,9 +28,9 @@ RequestCursor = DescribeTopicPartitionsRequest.Cursor
 
 
 @handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS)
-def describe_topic_partitions(
+async def describe_topic_partitions(
     context: RequestContext, request: DescribeTopicPartitionsRequest
-) -> Steps[DescribeTopicPartitionsResponse]:
+) -> DescribeTopicPartitionsResponse:
     asked = {topic.name for topic in request.topics}
     cursor = request.cursor
     if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
@@ -39,7 +40,7 @@ def describe_topic_partitions(
     if cursor is not None:
         names = names[bisect_left(names, cursor.topic_name) :]
     limit = min(request.response_partition_limit, context.cluster.settings["max.request.partition.size.limit"])
-    return (yield from _page(context, names, not asked, cursor, max(limit, 1)))
+    return await in_slices(_page(context, names, not asked, cursor, max(limit, 1)))
 
 
 def _page(

@@ -19,6 +19,7 @@ from functools import cache, partial
 
 from minibroker.broker.configs.settings import ConfigEntry
 from minibroker.broker.control.placement import DEFAULT, MAXIMUM_PARTITIONS_PER_REQUEST, TOO_MANY_PARTITIONS
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.metadata.leaders import NOT_HOSTED
 from minibroker.broker.metadata.partitions import METADATA_TOPIC, Topic
 from minibroker.broker.requests.context import RequestContext
@@ -58,18 +59,18 @@ FIRST_STRICT_CREATION, FIRST_STRICT_DELETION, FIRST_STRICT_GROWTH = 6, 5, 3  # r
 
 
 @handles(ApiKey.CREATE_TOPICS, durable=True)
-def create_topics(context: RequestContext, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
-    repeated = yield from _repeated(topic.name for topic in request.topics)
+async def create_topics(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    repeated = await in_slices(_repeated(topic.name for topic in request.topics))
     wanted = [topic for topic in request.topics if topic.name not in repeated]
     topics = [_refused(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")) for name in repeated]
-    yield
+    await pause()
     if sum(_partition_count(context, topic) for topic in wanted) > MAXIMUM_PARTITIONS_PER_REQUEST:
         error = KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
         topics += [_refused(topic.name, error) for topic in wanted]
     else:
         described = cache(_config)  # thousands of topics have the same values
-        topics += yield from each_in_steps(
-            lambda topic: _created(context, topic, request.validate_only, described), wanted
+        topics += await in_slices(
+            each_in_steps(lambda topic: _created(context, topic, request.validate_only, described), wanted)
         )
     return CreateTopicsResponse(topics=topics)
 
@@ -143,7 +144,7 @@ def _config(entry: ConfigEntry) -> CreatedConfig:
 
 
 @handles(ApiKey.DELETE_TOPICS, durable=True)
-def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Steps[DeleteTopicsResponse]:
+async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     asked: Iterator[tuple[str | None, bytes]]
     if context.version >= FIRST_DELETION_BY_ID:
         asked = ((topic.name, topic.topic_id) for topic in request.topics)
@@ -151,7 +152,7 @@ def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Step
         asked = ((name, ZERO_UUID) for name in request.topic_names)
     refused: list[Deleted] = []
     found: Counter[Topic] = Counter()
-    counts = yield from counted(asked)
+    counts = await in_slices(counted(asked))
     for (name, topic_id), count in counts.items():
         try:
             _check_deletion(context, name, topic_id, count > 1)
@@ -160,9 +161,9 @@ def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Step
             if error.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 name, topic_id = _visible_name_and_id(context, name, topic_id)
             refused.append(_not_deleted(name, topic_id, error))
-        yield
-    yield from counts.release()
-    deleted = yield from each_in_steps(lambda topic: _deleted(context, topic, found[topic] > 1), found)
+        await pause()
+    await in_slices(counts.release())
+    deleted = await in_slices(each_in_steps(lambda topic: _deleted(context, topic, found[topic] > 1), found))
     return DeleteTopicsResponse(responses=refused + deleted)
 
 
@@ -221,10 +222,10 @@ def _existing(context: RequestContext, name: str | None, topic_id: bytes) -> Top
 
 
 @handles(ApiKey.CREATE_PARTITIONS, durable=True)
-def create_partitions(context: RequestContext, request: CreatePartitionsRequest) -> Steps[CreatePartitionsResponse]:
-    repeated = yield from _repeated([topic.name for topic in request.topics])
+async def create_partitions(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    repeated = await in_slices(_repeated([topic.name for topic in request.topics]))
     wanted = [topic for topic in request.topics if topic.name not in repeated]
-    results = yield from each_in_steps(lambda topic: _grown(context, topic, request.validate_only), wanted)
+    results = await in_slices(each_in_steps(lambda topic: _grown(context, topic, request.validate_only), wanted))
     results += [
         Grown(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")
         for name in repeated

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.metadata.leaders import hosted_partition
 from minibroker.broker.metadata.partitions import check_name
 from minibroker.broker.requests.context import RequestContext
@@ -55,10 +56,10 @@ ProducerAnswer = PartitionAnswer.ProducerState
 
 
 @handles(ApiKey.DESCRIBE_TRANSACTIONS)
-def describe_transactions(
+async def describe_transactions(
     context: RequestContext, request: DescribeTransactionsRequest
-) -> Steps[DescribeTransactionsResponse]:
-    states = yield from each_once(partial(_described, context), request.transactional_ids)
+) -> DescribeTransactionsResponse:
+    states = await in_slices(each_once(partial(_described, context), request.transactional_ids))
     return DescribeTransactionsResponse(transaction_states=states)
 
 
@@ -91,7 +92,7 @@ def _described(context: RequestContext, transactional_id: str) -> Described:
 
 
 @handles(ApiKey.LIST_TRANSACTIONS)
-def list_transactions(context: RequestContext, request: ListTransactionsRequest) -> Steps[ListTransactionsResponse]:
+async def list_transactions(context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
     unknown = [name for name in request.state_filters if name not in LABELS]
     states = {LABELS[name] for name in request.state_filters if name in LABELS}
     response = ListTransactionsResponse(unknown_state_filters=unknown)
@@ -100,7 +101,7 @@ def list_transactions(context: RequestContext, request: ListTransactionsRequest)
     passes = _filter(request, states, context.cluster.clock.wall_ms())
     transactions = context.cluster.transactions
     for transaction in transactions.transactions.present():
-        yield
+        await pause()
         transactional_id = transaction.transactional_id
         is_here = transactions.node_of(transactional_id) is context.node
         if is_here and passes(transaction) and context.allows(DESCRIBE_TRANSACTIONAL_ID, transactional_id):
@@ -147,7 +148,7 @@ def _pattern(text: str) -> Pattern:
 
 
 @handles(ApiKey.DESCRIBE_PRODUCERS)
-def describe_producers(context: RequestContext, request: DescribeProducersRequest) -> Steps[DescribeProducersResponse]:
+async def describe_producers(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
     namings = Namings()
 
     def topic_answer(topic: DescribeProducersRequest.TopicRequest) -> Steps[TopicAnswer]:
@@ -157,7 +158,7 @@ def describe_producers(context: RequestContext, request: DescribeProducersReques
             yield
         return TopicAnswer(name=topic.name, partitions=partitions)
 
-    return DescribeProducersResponse(topics=(yield from each_in_steps(topic_answer, request.topics)))
+    return DescribeProducersResponse(topics=(await in_slices(each_in_steps(topic_answer, request.topics))))
 
 
 def _partition(context: RequestContext, topic: str, index: int, namings: Namings) -> Steps[PartitionAnswer]:

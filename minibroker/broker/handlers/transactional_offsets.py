@@ -13,8 +13,10 @@ instead of ILLEGAL_GENERATION (KIP-1319).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any
 
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.broker.handlers.committed_offsets import check_topics, java_length, put_missing_first, wait_for_offsets
 from minibroker.broker.metadata.partitions import Topic
@@ -44,9 +46,9 @@ NO_GENERATION = -1
 @handles(ApiKey.TXN_OFFSET_COMMIT)
 def txn_offset_commit(
     context: RequestContext, request: TxnOffsetCommitRequest
-) -> TxnOffsetCommitResponse | Steps[TxnOffsetCommitResponse]:
+) -> TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]:
     steps = _in_steps(context, request)
-    return at_once(steps) if are_few(topic.partitions for topic in request.topics) else steps
+    return at_once(steps) if are_few(topic.partitions for topic in request.topics) else in_slices(steps)
 
 
 def _in_steps(context: RequestContext, request: TxnOffsetCommitRequest) -> Steps[TxnOffsetCommitResponse]:

@@ -13,9 +13,11 @@ the answer (KIP-890). WriteTxnMarkers 2 brought the transaction version.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
+from typing import Any
 
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, INTERNAL_TOPICS
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -63,13 +65,13 @@ CLASSIC = 0  # the transaction version of clients that add partitions by this re
 @handles(ApiKey.ADD_PARTITIONS_TO_TXN)
 def add_partitions_to_txn(
     context: RequestContext, request: AddPartitionsToTxnRequest
-) -> AddPartitionsToTxnResponse | Steps[AddPartitionsToTxnResponse]:
+) -> AddPartitionsToTxnResponse | Coroutine[Any, Any, AddPartitionsToTxnResponse]:
     if context.version >= FIRST_ADD_PARTITIONS_OF_BROKERS:
         context.authorize(CLUSTER_ACTION)
-        return _added_by_brokers(context, request)
+        return in_slices(_added_by_brokers(context, request))
     steps = _added_by_producer(context, request)
     topics = request.v3_and_below_topics
-    return at_once(steps) if are_few(topic.partitions for topic in topics) else steps
+    return at_once(steps) if are_few(topic.partitions for topic in topics) else in_slices(steps)
 
 
 def _added_by_producer(
@@ -238,10 +240,10 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
 
 
 @handles(ApiKey.WRITE_TXN_MARKERS)
-def write_txn_markers(context: RequestContext, request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
+async def write_txn_markers(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
     if not (context.allows(ALTER_CLUSTER) or context.allows(CLUSTER_ACTION, is_needed=True)):
-        return _no_markers(request)
-    return write_markers(context.cluster, context.node, request)
+        return await in_slices(_no_markers(request))
+    return await in_slices(write_markers(context.cluster, context.node, request))
 
 
 def _no_markers(request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:

@@ -11,6 +11,7 @@ Versions: there is only 0.
 from __future__ import annotations
 
 from minibroker.broker.control.registration import unregister
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.metadata.features import METADATA_VERSION
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -23,15 +24,14 @@ from minibroker.protocol.messages.cluster import (
     UnregisterControllerRequest,
     UnregisterControllerResponse,
 )
-from minibroker.protocol.steps import Steps
 
 FIRST_WITH_CONTROLLERS = 32  # 4.4-IV1, the first with a record for it
 
 
 @handles(ApiKey.UNREGISTER_BROKER, durable=True)
-def unregister_broker(context: RequestContext, request: UnregisterBrokerRequest) -> Steps[UnregisterBrokerResponse]:
+async def unregister_broker(context: RequestContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
     context.authorize(ALTER_CLUSTER, message=denied_to(ApiKey.UNREGISTER_BROKER, ALTER_CLUSTER))
-    yield from unregister(context.cluster, request.broker_id)
+    await in_slices(unregister(context.cluster, request.broker_id))
     return UnregisterBrokerResponse()
 
 

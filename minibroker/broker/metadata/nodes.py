@@ -23,7 +23,7 @@ class Endpoint(NamedTuple):
 class Node:
     """One broker of the cluster: an id, and the advertised addresses of its listeners by name.
 
-    `broker_epoch` distinguishes this life of it from earlier ones; registering sets it. `waited_for` counts the
+    `broker_epoch` distinguishes this life of it from earlier ones; registering sets it. `watched` counts the
     partitions of waiting fetches that have many.
     """
 
@@ -33,5 +33,5 @@ class Node:
         self.rack: str | None = None
         self.broker_epoch = -1
         self.sessions = sessions
-        self.waited_for = 0
+        self.watched = 0
         self.tls: dict[str, ListenerTls] = {}  # of its listeners that have it, by their names

@@ -29,7 +29,7 @@ METADATA_TOPIC = "__cluster_metadata"
 
 
 class Waiter(Protocol):
-    """A parked request that an append may complete."""
+    """A delayed request that an append may complete."""
 
     def appended(self, partition: Partition, size_bytes: int) -> None:
         """Note that `size_bytes` of new records of the partition are readable."""

@@ -164,7 +164,7 @@ def _authentications(name: str) -> Callable[[Observed], Iterator[Sample]]:
     return samples
 
 
-def _parked(observed: Observed) -> Iterator[Sample]:
+def _delayed(observed: Observed) -> Iterator[Sample]:
     yield (), sum(each.waiting for each in observed.server.connections())
 
 
@@ -285,7 +285,7 @@ ROWS: tuple[Row, ...] = (
     Row("request_bytes", COUNTER, API, "Bytes of requests that could be read.", _by_api(lambda s: s.received_bytes)),
     Row("response_bytes", COUNTER, API, "Bytes of answers that were sent.", _by_api(lambda s: s.sent_bytes)),
     Row("request_duration_seconds", HISTOGRAM, API, DURATION_HELP, _by_api(_durations)),
-    Row("requests_parked", GAUGE, (), "Requests that wait for something, such as a Fetch for records.", _parked),
+    Row("requests_delayed", GAUGE, (), "Requests that wait for something, such as a Fetch for records.", _delayed),
     Row("connections", GAUGE, NODE + LISTENER, "Open connections.", _connections),
     Row("connections_accepted", COUNTER, NODE + LISTENER, "Accepted connections.", _accepted),
     Row("authentications", COUNTER, NODE + LISTENER, "Clients that authenticated.", _authentications("succeeded")),

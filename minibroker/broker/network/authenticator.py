@@ -16,23 +16,23 @@ After a handshake of version 0, tokens are sent as frames without headers.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from enum import Enum, auto
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from minibroker.broker.configs.listener_settings import listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
+from minibroker.broker.delayed_operations import DelayedOperation, Promise, Slicer, sleep
 from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.framing import PREFIX
-from minibroker.broker.network.parked import Parked
 from minibroker.broker.security.exchanges import (
     Authenticated,
     AuthenticationFailed,
     Exchange,
     InvalidCredentials,
     Reply,
-    Wait,
 )
 from minibroker.broker.security.logins import Judge, Login, Verdict
 from minibroker.broker.security.mechanisms import enabled_mechanisms
@@ -44,7 +44,7 @@ from minibroker.protocol.legible import MESSAGE_CHARACTERS, cut
 if TYPE_CHECKING:
     from minibroker.broker.clock import Clock, Timer
     from minibroker.broker.cluster import Cluster
-    from minibroker.broker.network.connection import Connection
+    from minibroker.broker.network.connection import Connection, Outcome
     from minibroker.broker.security.delegation import TokenLogin
     from minibroker.broker.security.scram import ScramMechanism
     from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
@@ -81,7 +81,8 @@ ADMITTED: Final = {
 }
 
 
-Answer = Callable[[Reply], Any]
+Answered = TypeVar("Answered")
+Answer = Callable[[Reply], Answered]
 ADMIT: Final = Verdict()
 
 
@@ -206,12 +207,9 @@ class Authenticator:
         """Return whether the client has begun to authenticate, and must send its next token."""
         return self._state is State.EXCHANGE
 
-    def refuse(self, reason: str, items: list[Any]) -> Any:
-        """Send these items after the delay for failures, and close the connection.
-
-        Return the items to send now, or a Parked.
-        """
-        return self._later(self._refuse(reason, lambda: items))
+    def refuse(self, reason: str, items: list[Any]) -> Outcome:
+        """Send these items after the delay for failures, and close the connection."""
+        return self._begin(self._refuse(reason, lambda: items))
 
     def versions_told(self) -> None:
         """Note that the client has sent ApiVersions, which it may do once, as its first request."""
@@ -229,8 +227,8 @@ class Authenticator:
             return False
         return self._now_ms() - self._reauthenticated_ms >= LEAST_BETWEEN_REAUTHENTICATIONS_MS
 
-    def begin(self, mechanism: str, version: int, answer: Callable[[ErrorCode, list[str]], Any]) -> Any:
-        """Begin the exchange of a mechanism. Return the result of `answer`, or a Parked of it."""
+    async def begin(self, mechanism: str, version: int, answer: Callable[[ErrorCode, list[str]], Answered]) -> Answered:
+        """Begin the exchange of a mechanism. Return the result of `answer`."""
         self._listener.read_again()
         if self._state in (State.AUTHENTICATED, State.EXPIRED):
             self._begin_anew(mechanism)
@@ -238,7 +236,7 @@ class Authenticator:
         if mechanism not in enabled or self._verdict(mechanism, None).is_refused:
             others = [name for name in enabled if name != mechanism]
             refused = answer(ErrorCode.UNSUPPORTED_SASL_MECHANISM, others)
-            return self._refuse("asked for a SASL mechanism that is not enabled", lambda: refused)
+            return await self._refuse("asked for a SASL mechanism that is not enabled", lambda: refused)
         self._state = State.EXCHANGE
         if self._unwanted is None:
             self._mechanism = mechanism
@@ -266,47 +264,36 @@ class Authenticator:
 
     # --- the exchange ---------------------------------------------------------------------------
 
-    def evaluate(self, token: bytes, answer: Answer) -> Any:
-        """Handle the client's next token. Return the result of `answer` for the reply, or a Parked of it."""
+    async def evaluate(self, token: bytes, answer: Answer[Answered]) -> Answered:
+        """Handle the client's next token. Return the result of `answer` for the reply."""
         if self._failure is not None:  # the request that failed is run again
-            return self._fail(self._failure, answer)
+            return await self._fail(self._failure, answer)
         if self._proven is not None:  # so it does here
-            return self._authenticated(self._proven, answer)
+            return await self._authenticated(self._proven, answer)
         if self._unwanted is not None:
-            return self._fail(_refusal(self._unwanted), answer)
+            return await self._fail(_refusal(self._unwanted), answer)
         if self._exchange is None:
             raise ValueError("a SASL token without a handshake before it")
         try:
             challenge = self._exchange.send(token)
+            while not isinstance(challenge, bytes):
+                known: Promise[None] = Promise()
+                challenge(partial(known.resolve, None))
+                await known
+                challenge = self._exchange.send(token)
         except StopIteration as end:
-            return self._authenticated(end.value, answer)
+            return await self._authenticated(end.value, answer)
         except AuthenticationFailed as error:
-            return self._fail(_refusal(str(error)), answer)
+            return await self._fail(_refusal(str(error)), answer)
         except InvalidCredentials as error:
-            return self._fail(self._invalid_credentials(), answer, str(error))
-        if not isinstance(challenge, bytes):
-            return self._after(challenge, lambda: self.evaluate(token, answer))
+            return await self._fail(self._invalid_credentials(), answer, str(error))
         return answer(Reply(ErrorCode.NONE, "", challenge, 0))
 
-    def _after(self, wait: Wait, work: Callable[[], Any]) -> Parked:
-        """Return a request that waits, and then has the outcome of `work`."""
-        parked = Parked()
-
-        def go_on() -> None:
-            outcome = work()
-            if isinstance(outcome, Parked):
-                parked.follow(outcome)
-            else:
-                parked.complete(outcome)
-
-        wait(lambda: None if parked.done else parked.attempt(go_on))
-        return parked
-
-    def _authenticated(self, end: Authenticated, answer: Answer) -> Any:
+    async def _authenticated(self, end: Authenticated, answer: Answer[Answered]) -> Answered:
         principal = Principal(USER, end.name)
         if self._previous not in (None, principal):
             before = self._previous
-            return self._fail(
+            return await self._fail(
                 _refusal(
                     f"Cannot change principals during re-authentication from {before.type}.{before.name}: "
                     f"{principal.type}.{principal.name}"
@@ -314,14 +301,13 @@ class Authenticator:
                 answer,
             )
         verdict = self._verdict(self._mechanism, end.name)
-        if not verdict.delay_ms:
-            return self._decide(end, verdict, answer)
-        self._proven = end
-
-        def wait(then: Callable[[], None]) -> None:
-            self._listener.clock.call_later(verdict.delay_ms, then)
-
-        return self._after(wait, lambda: self._decide(end, verdict, answer))
+        if verdict.delay_ms:
+            self._proven = end
+            await sleep(self._listener.clock, verdict.delay_ms)
+        self._proven = None
+        if verdict.is_refused:
+            return await self._fail(self._invalid_credentials(), answer, "they are refused all the same")
+        return self._let_in(end, verdict.session_ms, answer)
 
     def _verdict(self, mechanism: str, user: str | None) -> Verdict:
         """Return what the judges decide, all together."""
@@ -336,13 +322,7 @@ class Authenticator:
             min(sessions, default=None),
         )
 
-    def _decide(self, end: Authenticated, verdict: Verdict, answer: Answer) -> Any:
-        self._proven = None
-        if verdict.is_refused:
-            return self._fail(self._invalid_credentials(), answer, "they are refused all the same")
-        return self._let_in(end, verdict.session_ms, answer)
-
-    def _let_in(self, end: Authenticated, session_ms: int | None, answer: Answer) -> Any:
+    def _let_in(self, end: Authenticated, session_ms: int | None, answer: Answer[Answered]) -> Answered:
         statistics = self._listener.statistics
         if self._previous is None:
             statistics.succeeded += 1
@@ -384,22 +364,27 @@ class Authenticator:
 
     # --- tokens without headers -----------------------------------------------------------------
 
-    def _take_frame(self, _: Connection, frame: memoryview) -> Any:
-        """Handle a token that was sent as a frame without a header. Return the items to send, a Parked, or None."""
+    def _take_frame(self, _: Connection, frame: memoryview) -> Outcome:
+        """Handle a token that was sent as a frame without a header."""
         try:
-            outcome = self.evaluate(bytes(frame), _bare)
-        except Exception:
-            log.exception("closing %s: a SASL token failed", self._connection.peer, extra=self._connection.log_fields)
-            self._connection.end()
-            return None
-        return self._later(outcome)
+            return self._begin(self.evaluate(bytes(frame), _bare))
+        except Exception as error:
+            self._log_failure(error)
+        self._connection.end()
+        return None
 
-    def _later(self, outcome: Any) -> Any:
-        """Send the items of a Parked when it completes."""
-        if isinstance(outcome, Parked):
-            outcome.attach(self._connection.answered, lambda error: self._connection.fail())
-            return None if outcome.done else outcome
+    def _begin(self, coroutine: Coroutine[Any, Any, list[Any]]) -> Outcome:
+        """Return the items to send, or what is not done yet."""
+        outcome: Outcome = DelayedOperation(coroutine, Slicer(), self._connection.answered, self._failed).begin()
         return outcome
+
+    def _failed(self, error: Exception) -> None:
+        self._log_failure(error)
+        self._connection.fail()
+
+    def _log_failure(self, error: Exception) -> None:
+        connection = self._connection
+        log.error("closing %s: a SASL token failed", connection.peer, extra=connection.log_fields, exc_info=error)
 
     # --- failure --------------------------------------------------------------------------------
 
@@ -410,29 +395,22 @@ class Authenticator:
         told = f"Authentication failed during {doing} due to invalid credentials with SASL mechanism"
         return _refusal(f"{told} {self._mechanism}")
 
-    def _fail(self, reply: Reply, answer: Answer, reason: str = "") -> Any:
+    async def _fail(self, reply: Reply, answer: Answer[Answered], reason: str = "") -> Answered:
         """Refuse the client with `reply`. Only the log gets `reason`."""
         self._failure = reply
-        return self._refuse(f"{reply.message}{reason and ': '}{reason}", lambda: answer(reply))
+        return await self._refuse(f"{reply.message}{reason and ': '}{reason}", lambda: answer(reply))
 
-    def _refuse(self, reason: str, answer: Callable[[], Any]) -> Any:
+    async def _refuse(self, reason: str, answer: Callable[[], Answered]) -> Answered:
         """Answer after the delay for failures, and close the connection."""
         connection = self._connection
         log.info("closing %s: %s", connection.peer, reason, extra=connection.log_fields)
         if self._state is not State.FAILED:  # FAILED: the request that failed is run again
             self._count_failure()
         self._state = State.FAILED
-        if self._listener.failure_delay_ms == 0:
-            connection.end()
-            return answer()
-
-        def late() -> None:
-            parked.complete(answer())
-            connection.fail()
-
-        timer = self._listener.clock.call_later(self._listener.failure_delay_ms, late)
-        parked = Parked(timer.cancel)
-        return parked
+        if self._listener.failure_delay_ms:
+            await sleep(self._listener.clock, self._listener.failure_delay_ms)
+        connection.end()
+        return answer()
 
     def _count_failure(self) -> None:
         if self._previous is None:

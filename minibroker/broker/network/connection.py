@@ -2,9 +2,9 @@
 
 The socket is an `Outlet`; the dispatcher runs the requests.
 
-    receive --> frames --> execute --+--> answer ----------> outlet.send
-                  ^                  +--> parked ... complete --^
-                  +--- backlog (while a request is parked, the output is congested, or others are due)
+    receive --> frames --> execute --+--> items ---------------------> outlet.send
+                  ^                  +--> delayed operation ... answered --^
+                  +--- backlog (while a request is delayed, the output is congested, or others are due)
 
 When its client goes, the requests in the backlog still run if they may change something, as in Kafka: a consumer that
 closes sends LeaveGroup behind a JoinGroup that waits.
@@ -18,6 +18,7 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from minibroker.broker.delayed_operations import DelayedOperation
 from minibroker.broker.network.framing import (
     MINIMUM_FRAME_BYTES,
     OWN_BYTES,
@@ -28,7 +29,6 @@ from minibroker.broker.network.framing import (
     frame_size,
 )
 from minibroker.broker.network.gone_clients import Nowhere, run_for_nobody
-from minibroker.broker.network.parked import Parked
 from minibroker.broker.network.pipelines import REQUESTS_PER_TURN, Pipelines
 from minibroker.broker.security.principals import ANONYMOUS, Principal
 
@@ -69,27 +69,28 @@ class Due(Protocol):
         """Return the items to send, once the turn has ended."""
 
 
-Execute = Callable[["Connection", memoryview], Any]
+Outcome = list[Any] | Due | DelayedOperation | None
+Execute = Callable[["Connection", memoryview], Outcome]
 
 
 class Connection:
     """A client's connection.
 
     `execute(connection, frame)` runs one request (`frame` is a writable memoryview without the size, valid only during
-    the call) and returns the items to send, a `Due`, a `Parked`, or None when the request has no answer.
+    the call) and returns the items to send, a `Due`, a `DelayedOperation`, or None when the request has no answer.
     `tell_at_end(connection)` requests a call of `turn_ended` at the end of the loop's turn.
     """
 
     __slots__ = (
         "_backlog",
         "_budget",
+        "_delayed",
         "_due",
         "_diverted",
         "_execute",
         "_farewells",
         "_least_bytes",
         "_outlet",
-        "_parked",
         "_partial",
         "_pipelines",
         "_request_bytes",
@@ -151,8 +152,8 @@ class Connection:
         self._pipelines = pipelines or Pipelines(outlet.call_soon)
         self._farewells: dict[Hashable, Callable[[], None]] | None = None  # what to call when the client is gone
         self.muted = False  # no request runs until `unmute`
-        self._parked: Parked | None = None
-        self._request_bytes = 0  # of the parked one
+        self._delayed: DelayedOperation | None = None
+        self._request_bytes = 0  # of the delayed one
         self._partial: PartialFrame | None = None
         self._running: PartialFrame | None = None  # with the bytes of the running frame, unless it was handed over
         self._backlog: bytearray | None = None  # bytes that arrived while no frame may run; None if frames run
@@ -235,7 +236,7 @@ class Connection:
             self._send(answers)
         if self.closed:
             self._close()
-        elif self._parked is not None or self.muted or self._outlet.congested or position < 0:
+        elif self._delayed is not None or self.muted or self._outlet.congested or position < 0:
             self._backlog = bytearray(data[abs(position) :])
             if self._backlog:
                 self._budget.backlog(len(self._backlog))
@@ -263,13 +264,13 @@ class Connection:
             outcome = self._execute(self, data[position + PREFIX.size : stop])
             size_bytes, position = stop - position, stop
             ran += 1
-            if outcome.__class__ is list:
+            if isinstance(outcome, list):
                 answers += outcome
             elif outcome is None:
                 if self.closed:
                     break
-            elif outcome.__class__ is Parked:
-                self._park(outcome, size_bytes)
+            elif isinstance(outcome, DelayedOperation):
+                self._delay(outcome, size_bytes)
                 break
             else:
                 self._send_at_end(answers, outcome)
@@ -344,64 +345,58 @@ class Connection:
         self.muted = False
         self.resume()
 
-    def _park(self, parked: Parked, size_bytes: int) -> None:
-        self._parked = parked
+    def _delay(self, delayed: DelayedOperation, size_bytes: int) -> None:
+        self._delayed = delayed
         self._request_bytes = size_bytes
-        if parked.holds_request:
-            self.hold_request()
+        self.hold_request()
 
     def hold_request(self) -> None:
-        """Count the parked request, which stays in memory until it is answered."""
-        self._budget.parked.book(self, self._request_bytes)
+        """Count the delayed request if it stays in memory until it is answered."""
+        if self._delayed is not None and self._delayed.holds_request:
+            self._budget.purgatory.book(self, self._request_bytes)
 
     def give_up(self, reason: str) -> None:
-        """Close the connection in the next turn unless its parked request is answered before."""
+        """Close the connection in the next turn unless its delayed request is answered before."""
         self._log_end(reason)
         self._outlet.call_soon(self._given_up)
 
     def _given_up(self) -> None:
-        if self._parked is not None:
-            if self._parked.on_give_up is not None:
-                self._parked.on_give_up()
+        if self._delayed is not None:
+            self._delayed.give_up()
             self.fail()
 
-    def _unpark(self) -> Parked | None:
-        """Remove and return the parked request, if there is one."""
-        parked, self._parked = self._parked, None
-        self._budget.parked.forget(self)
-        return parked
+    def _take_delayed(self) -> DelayedOperation | None:
+        """Remove and return the delayed request, if there is one."""
+        delayed, self._delayed = self._delayed, None
+        self._budget.purgatory.forget(self)
+        return delayed
 
-    def answered(self, items: list[Any]) -> None:
-        """Send the answer of the parked request; the frames behind it run in the next turn."""
-        self._unpark()
+    def answered(self, items: list[Any] | None) -> None:
+        """Send the answer of the delayed request, if it has one; the frames behind it run in the next turn."""
+        self._take_delayed()
+        self._send(items or [])
         if self.closed:
-            return
-        self._send(items)
-        self._outlet.call_soon(self.resume)
+            self._close()
+        else:
+            self._outlet.call_soon(self.resume)
 
     def ask_again(self) -> None:
-        """Run the waiting request once more, or close the connection if that is impossible."""
+        """Run the delayed request once more, as the cluster is another one; close the connection if it is too late."""
         self.unmute()  # the clock may be a different one now
-        parked = self._parked
-        if parked is None:
-            return
-        if parked.again is None:
-            parked.cancel()
+        if self._delayed is not None and not self._delayed.run_again():
             self.fail()
-        else:
-            self._parked = parked.run_again()
 
     def fail(self) -> None:
         """Close the connection once earlier answers are sent, as a request cannot be answered."""
         self.closed = True
-        parked = self._unpark()
-        if parked is not None:
-            parked.cancel()  # another request may be the one that fails
+        delayed = self._take_delayed()
+        if delayed is not None:
+            delayed.close()  # another request may be the one that fails
         self._close()
 
     def resume(self) -> None:
         """Continue with the backlog, if nothing prevents it any more."""
-        if self.closed or self._backlog is None or self._parked is not None or self.muted or self._outlet.congested:
+        if self.closed or self._backlog is None or self._delayed is not None or self.muted or self._outlet.congested:
             return
         backlog, self._backlog = self._backlog, None
         self._outlet.resume_reading()
@@ -417,7 +412,7 @@ class Connection:
     @property
     def waiting(self) -> bool:
         """Return whether a request of this client waits for its answer."""
-        return self._parked is not None
+        return self._delayed is not None
 
     @property
     def owes_bytes(self) -> bool:
@@ -425,7 +420,7 @@ class Connection:
         return self._partial is not None and not self._partial.waits
 
     def end(self) -> None:
-        """Close the connection once earlier answers are sent; call this while frames run."""
+        """Close the connection once earlier answers are sent, and that of the request which runs."""
         self.closed = True
 
     def call_when_lost(self, key: Hashable, farewell: Callable[[], None] | None) -> None:
@@ -443,10 +438,10 @@ class Connection:
         if self._partial is not None:
             self._partial.close()
             self._partial = None
-        parked, runs = self._parked, bool(self._backlog) and not self.closed and self._diverted is None
-        if parked is not None and not (runs and parked.runs_to_its_end):
-            self._unpark()
-            parked.cancel()
+        delayed, runs = self._delayed, bool(self._backlog) and not self.closed and self._diverted is None
+        if delayed is not None and not (runs and delayed.must_end):
+            self._take_delayed()
+            delayed.drop()
         if not runs:
             self._forget()
             return

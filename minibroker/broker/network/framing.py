@@ -15,7 +15,7 @@ from mmap import mmap
 from struct import Struct
 
 from minibroker.broker.clock import Clock
-from minibroker.broker.network.parked_requests import ParkedRequests
+from minibroker.broker.network.purgatory import Purgatory
 from minibroker.operating_system import reserve_memory
 
 PREFIX = Struct(">i")
@@ -137,7 +137,7 @@ class FrameBudget:
         self.large = Pool(limit_bytes, now_ms)
         self._clock = clock
         self._looks_again = False
-        self.parked = ParkedRequests()
+        self.purgatory = Purgatory()
         self.backlog_bytes = 0
         self.full = False
         self._memory: bytearray | None = None

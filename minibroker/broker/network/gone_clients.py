@@ -6,12 +6,12 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
+from minibroker.broker.delayed_operations import DelayedOperation
 from minibroker.broker.network.output_items import Mark
-from minibroker.broker.network.parked import Parked
 from minibroker.protocol.apis import READS
 
 if TYPE_CHECKING:
-    from minibroker.broker.network.connection import Connection, Execute
+    from minibroker.broker.network.connection import Connection, Execute, Outcome
 
 API_KEY = Struct(">h")  # begins each request
 
@@ -36,12 +36,12 @@ class Nowhere:
     def resume_reading(self) -> None: ...
 
 
-def run_for_nobody(execute: Execute, connection: Connection, frame: memoryview) -> Any:
-    """Run a request whose client has gone, if it may change something; return a Parked if the next one must wait."""
+def run_for_nobody(execute: Execute, connection: Connection, frame: memoryview) -> Outcome:
+    """Run a request whose client has gone, if it may change something; return its outcome if the next one must wait."""
     if API_KEY.unpack_from(frame)[0] in READS:
         return None
     outcome = execute(connection, frame)
-    if outcome.__class__ is Parked and not outcome.runs_to_its_end:
-        outcome.cancel()
+    if isinstance(outcome, DelayedOperation) and not outcome.must_end:
+        outcome.close()
         return None
     return outcome

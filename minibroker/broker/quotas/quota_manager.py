@@ -10,14 +10,13 @@ its handler, and a request that creates or deletes partitions their number.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Generator, Iterator, Mapping
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from minibroker.broker.quotas.client_quotas import CLIENT_ID, INT_MAX, USER
 from minibroker.broker.quotas.quota_windows import Rate, TokenBucket, Windows
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
@@ -65,20 +64,38 @@ class Usage:
         taken_ns, self._run_ns = self._run_ns, 0
         return taken_ns
 
-    def timed(self, steps: Steps[Any]) -> Steps[Any]:
-        """Run the steps, and charge the time of each."""
-        try:
-            while True:
-                self._since_ns = perf_counter_ns()
-                try:
-                    next(steps)
-                except StopIteration as end:
-                    return end.value
-                finally:
-                    self.stop()
-                yield
-        finally:
-            steps.close()
+    def go_on(self) -> None:
+        """Charge the time again from now on."""
+        self._since_ns = perf_counter_ns()
+
+
+class Metered:
+    """Charges the time in which a coroutine runs: `await Metered(usage, coroutine)`."""
+
+    __slots__ = ("_coroutine", "_usage")
+
+    def __init__(self, usage: Usage, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._usage = usage
+        self._coroutine = coroutine
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        error: Exception | None = None
+        while True:
+            self._usage.go_on()
+            try:
+                awaited = self._coroutine.send(None) if error is None else self._coroutine.throw(error)
+            except StopIteration as end:
+                return end.value
+            finally:
+                self._usage.stop()
+            error = None
+            try:
+                yield awaited
+            except Exception as raised:
+                error = raised
+            except GeneratorExit:
+                self._coroutine.close()
+                raise
 
 
 class Client(Protocol):

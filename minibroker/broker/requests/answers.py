@@ -51,25 +51,14 @@ def encoded(response: Message, version: int, start: bytes, correlation_id: int) 
 
 
 def encoded_in_steps(
-    response: Message, version: int, start: bytes, correlation_id: int, call: Call | None
+    response: Message, version: int, start: bytes, correlation_id: int
 ) -> Steps[tuple[list[Any], list[list[Any]]]]:
-    """Build the frame of `encoded` in steps, with the marks of `call`; encode long arrays item by item."""
+    """Build the frame of `encoded` in steps, long arrays item by item; return it and these. Raises AnswerTooLarge."""
     out = Output()
     out += start
     long_arrays = yield from response.encode_in_steps(out, version, MAX_ANSWER_BYTES)
     SIZE_AND_CORRELATION_ID.pack_into(out, 0, out.size_bytes - SIZE.size, correlation_id)
-    items: list[Any] = out.parts() if out.regions else [out]
-    return (items if call is None else _marked(call, items)), long_arrays
-
-
-def intercepted(call: Call, start: bytes, response: Message | None) -> list[Any] | None:
-    """Return the answer's items after the interceptors, and a mark that reports when they are sent."""
-    if response is None:
-        call.context.throttle(produced=True)
-        call.sent(0)
-        return None
-    response = call.answered(throttled(call.context, response))
-    return _marked(call, encoded(response, call.context.version, start, call.correlation_id))
+    return (out.parts() if out.regions else [out]), long_arrays
 
 
 class LastingAnswers:
@@ -106,7 +95,8 @@ class LastingAnswers:
         return keep
 
 
-def _marked(call: Call, items: list[Any]) -> list[Any]:
+def marked(call: Call, items: list[Any]) -> list[Any]:
+    """Return the answer's items after the interceptors, and a mark that reports when they are sent."""
     items = call.encoded(items)
     end = items.index(CLOSE) if CLOSE in items else len(items)
     items.insert(end, Mark(call, sum(map(_size_bytes, items[:end]))))

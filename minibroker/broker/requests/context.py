@@ -6,9 +6,11 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from minibroker.broker.delayed_operations import Slicer, Stage
 from minibroker.broker.metadata.leaders import led_partition
 from minibroker.broker.security import audit
 from minibroker.broker.security.operations import CLUSTER_NAME, DENIALS, OPERATIONS, ResourceType, Right
+from minibroker.broker.turn import Wait
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -18,16 +20,17 @@ if TYPE_CHECKING:
     from minibroker.broker.network.connection import Connection
     from minibroker.broker.network.framing import PartialFrame
     from minibroker.broker.quotas.quota_manager import Usage
+    from minibroker.broker.requests.interceptors import Call
     from minibroker.broker.requests.refusals import Refusals
-    from minibroker.broker.requests.slices import Slicer
     from minibroker.broker.security.principals import Principal
-    from minibroker.broker.turn import Refuse, Wait
+    from minibroker.broker.turn import Refuse
 
 
 class RequestContext:
     """The context of a request: its node, client and version, and what its answer waits for."""
 
     __slots__ = (
+        "call",
         "client_id",
         "cluster",
         "connection",
@@ -38,16 +41,19 @@ class RequestContext:
         "kept",
         "lasts",
         "long_arrays",
+        "lost_change",
         "may_take_apart",
         "must_sync",
         "node",
         "refusals",
         "refuses_zstd",
         "slicer",
+        "stage",
         "timeout",
         "usage",
         "version",
         "waits",
+        "was_paused",
     )
 
     def __init__(
@@ -64,6 +70,7 @@ class RequestContext:
         self.client_id = client_id
         self.slicer = slicer
         self.frame: memoryview | None = None  # the request's bytes, during the first slice of its handler
+        self.call: Call | None = None  # with interceptors
         self.frame_is_kept = False
         self.is_own = False  # whether it is a request of this process, which has all rights
         self.kept: PartialFrame | None = None
@@ -73,6 +80,9 @@ class RequestContext:
         self.refuses_zstd = False  # of a Fetch: whether topics with compression.type=zstd are refused
         self.waits: list[tuple[Wait, Refuse]] | None = None
         self.must_sync = False
+        self.lost_change: KafkaError | None = None  # why a change of the metadata may be lost
+        self.stage = Stage.COMING
+        self.was_paused = False  # whether it has needed more than a slice
         self.lasts = False
         self.keep_answer: Callable[[list[Any]], None] | None = None  # if it can be cached
         self.timeout: tuple[int, Callable[[], None]] | None = None
@@ -184,9 +194,43 @@ class RequestContext:
             self.waits.append((wait, refuse))
             self.must_sync = self.must_sync or wait.synced
 
+    def wait_for_metadata(self) -> None:
+        """Send the answer once all changes of the metadata are synced; `lost_change` is the failure."""
+        metadata = self.cluster.metadata_log.storage
+        self.wait_for(Wait(metadata, metadata.unwritten, synced=True), self._lose)
+
+    def _lose(self, error: KafkaError) -> None:
+        self.lost_change = error
+
     def wait_at_most(self, timeout_ms: int, refuse: Callable[[], None]) -> None:
         """After this time, answer with what `refuse` puts into the answer, unless all waits are over."""
         self.timeout = timeout_ms, refuse
+
+    def on_wait(self) -> None:
+        """Release the frame, and count the request among those in memory, as it waits for more than its turn."""
+        if self.call is not None and self.stage is Stage.COMING:
+            self.call.keep_frame()  # a hook holds it
+        self.frame = None
+        if self.kept is not None:
+            self.release_frame()
+        self.connection.hold_request()
+
+    def be_lost(self) -> None:
+        """Note that nobody gets the answer."""
+        if self.call is not None:
+            self.call.lost()
+
+    def release_frame(self) -> None:
+        """Close the frame that was kept."""
+        kept, self.kept = self.kept, None
+        if kept is not None:
+            kept.close()
+
+    def begin_again(self, cluster: Broker) -> None:
+        """Forget what the handler has left, as it runs on `cluster` now."""
+        self.cluster = cluster
+        self.waits = self.timeout = self.refusals = self.lost_change = None
+        self.must_sync = self.lasts = False
 
     def keep_frame(self) -> bool:
         """Keep the request's records valid for later steps; return False if they must be copied."""

@@ -1,49 +1,58 @@
-"""The dispatcher: from a frame to its handler, and from the handler's result to the answer.
+"""The dispatcher: from a frame to its handler, and from the handler's response to the answer.
 
-A handler is a plain function `(context, request) -> response | Parked | None`; None sends no answer (acks=0).
-`@handles` registers it for its API (`served`). A KafkaError that it raises becomes the answer, if the response has an
-error code for the whole request. A handler whose work grows with its request is a generator of steps that returns the
-same; it runs in slices, and so do the decoding of a large request and the encoding of its answer.
+A handler is a function `(context, request) -> response | None`, a plain one or a coroutine; None sends no answer
+(acks=0). `@handles` registers it for its API (`served`). A KafkaError that it raises becomes the answer, if the
+response has an error code for the whole request.
+
+    frame --> known request (inline cache) ----------------------------------+--> items, or Due at the end of the turn
+          --> decoded --> plain handler -------------------------------------+
+                  |           +--> coroutine, or a sync is due --> _answer --+--> DelayedOperation --> items later
+                  +--> large: decoded in steps, or with interceptors --------+
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Coroutine
+from functools import partial
 from struct import Struct
-from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
-from minibroker.broker.network.parked import Parked
-from minibroker.broker.quotas.quota_manager import Usage
+from minibroker.broker.delayed_operations import (
+    Begun,
+    ClusterReplaced,
+    DelayedOperation,
+    Slicer,
+    Stage,
+    in_slices,
+)
+from minibroker.broker.quotas.quota_manager import Metered, Usage
 from minibroker.broker.requests.answers import (
     LastingAnswers,
     answer_start,
     encoded,
     encoded_in_steps,
-    intercepted,
+    marked,
     throttled,
 )
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.routes import LARGE_FRAME_BYTES, Due, Route, Unanswerable
+from minibroker.broker.requests.routes import LARGE_FRAME_BYTES, Due, Route, Unanswerable, until_written
+from minibroker.broker.requests.routes import Outcome as HandlerOutcome
 from minibroker.broker.requests.served import SERVED, Served
-from minibroker.broker.requests.slices import Sliced, Slicer
 from minibroker.protocol import apis
-from minibroker.protocol.apis import READS, ApiKey
+from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.headers import RequestHeader
 from minibroker.protocol.messages.cluster import ApiVersionsResponse
 from minibroker.protocol.primitives import AnswerTooLarge, MalformedMessage
-from minibroker.protocol.steps import Steps, released
+from minibroker.protocol.steps import released
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
     from minibroker.broker.network.authenticator import Authenticator
-    from minibroker.broker.network.connection import Connection
-    from minibroker.broker.network.framing import PartialFrame
-    from minibroker.broker.requests.interceptors import Call, Interceptor
+    from minibroker.broker.network.connection import Connection, Outcome
+    from minibroker.broker.requests.interceptors import Interceptor
 
 log = logging.getLogger("minibroker.requests")
 closing = logging.getLogger("minibroker.connections")
@@ -69,8 +78,8 @@ class Dispatcher:
         self._routes: dict[tuple[int, int], Route] = {}
         self._lasting = LastingAnswers()
 
-    def execute(self, connection: Connection, frame: memoryview) -> Any:
-        """Run the request in `frame`; return a list of items to send, a Parked, or None. Raises Unanswerable."""
+    def execute(self, connection: Connection, frame: memoryview) -> Outcome:
+        """Run the request in `frame`; return what is to be sent, or what is not done yet. Raises Unanswerable."""
         key, version, correlation_id = START.unpack_from(frame, 0)
         if connection.must_authenticate:
             authenticator = _admit(connection, key)
@@ -78,7 +87,7 @@ class Dispatcher:
                 return self._misplaced(authenticator, key, version, correlation_id, frame)
         known = connection.known
         if known is not None and key == known.key and version == known.version and not self.interceptors:
-            outcome = known.run(self.cluster, correlation_id, frame)
+            outcome: Outcome = known.run(self.cluster, correlation_id, frame)
             if outcome is not None:
                 return outcome
         route = self._routes.get((key, version))
@@ -97,23 +106,42 @@ class Dispatcher:
                 if answer is not None:
                     return answer
             # As in Kafka, ignore extra bytes: librdkafka 2.16 sends Metadata 13 for all topics with 3 bytes too many.
-            request: Any
+            request: Message | None
             if len(frame) <= route.large_bytes:
                 request, _ = route.request_class.decode_from(frame, version, position)
             else:
                 request = _read_in_one_step(route, frame, position)
         except MalformedMessage as error:
             raise Unanswerable(f"a request that cannot be read: {error}") from error
-        if request is None:
-            return self._read_and_run(context, route, correlation_id, frame, position)
-        if self.interceptors:
-            return self._intercepted(route, context, request, frame, correlation_id)
+        if request is None or self.interceptors:
+            return self._begin_at_length(context, route, correlation_id, request, frame, position)
         context.frame = frame
         return self._run(context, route, correlation_id, request)
 
+    def _begin_at_length(
+        self,
+        context: RequestContext,
+        route: Route,
+        correlation_id: int,
+        request: Message | None,
+        frame: memoryview,
+        position: int,
+    ) -> Outcome:
+        """Begin a request that is not decoded yet, as it is too large for one step, or that interceptors see."""
+        if request is None:
+            context.frame_is_kept = True
+            context.kept = None if self.interceptors else context.connection.hand_over()
+            if context.kept is None:
+                frame = memoryview(bytearray(frame))
+        if self.interceptors:
+            coroutine = self._intercept(context, route, correlation_id, request, frame, position)
+        else:
+            coroutine = self._read_and_answer(context, route, correlation_id, frame, position)
+        return self._begin(context, route, coroutine)
+
     def _misplaced(
         self, authenticator: Authenticator, key: int, version: int, correlation_id: int, frame: memoryview
-    ) -> Any:
+    ) -> Outcome:
         """Answer a request in the middle of a SASL exchange with ILLEGAL_SASL_STATE, and close the connection.
 
         A request that cannot be read, or whose response has no error code for the whole request, only gets the close.
@@ -142,256 +170,178 @@ class Dispatcher:
             context.keep_answer = self._lasting.keeper(self.cluster, asked)
         return answer
 
-    def _run(self, context: RequestContext, route: Route, correlation_id: int, request: Any) -> Any:
-        """Run the handler; return its outcome as `execute` does."""
+    def _run(self, context: RequestContext, route: Route, correlation_id: int, request: Message) -> Outcome:
+        """Run the handler; return its outcome as `execute` does. The answer of one that must wait comes later."""
         commits = self.cluster.commits
-        try:
-            response = route.handler(context, request)
-        except KafkaError as error:
-            response = route.refusal(error)
-        if context.usage is not None:
-            context.usage.stop()
-        if response.__class__ is GeneratorType:
-            response = self._begun(context, route, route.run_on(context, response, commits))
-        elif route.durable and self.cluster.commits != commits:
-            response = route.promised(context, response, commits)
-        elif context.waits is not None:
-            if response.__class__ is not Parked and not context.must_sync:
-                return Due(context, route, correlation_id, response)
-            response = route.promised(context, response, commits)
+        response = route.attempt(context, request, self.slicer)
+        must_sync = context.must_sync or (route.durable and self.cluster.commits != commits)
+        if must_sync or not (response is None or isinstance(response, Message)):
+            context.stage = Stage.RUNNING
+            kept = None if route.key == ApiKey.PRODUCE else request
+            coroutine = self._answer(context, route, correlation_id, kept, response, commits)
+            is_paused = isinstance(response, Begun) and response.is_paused
+            return self._begin(context, route, coroutine, is_paused=is_paused)
+        if context.waits is not None and response is not None:
+            return Due(context, route, correlation_id, response)
         if response is None:
             context.throttle(produced=True)
             return None
-        if response.__class__ is Parked:
-            return self._park(context, route, correlation_id, request, response)
         items = route.answer(context, correlation_id, response)
         if context.lasts and context.keep_answer is not None:
             context.keep_answer(items)
         return items
 
-    # --- in slices ------------------------------------------------------------------------------
+    def _begin(
+        self,
+        context: RequestContext,
+        route: Route,
+        coroutine: Coroutine[Any, Any, list[Any] | None],
+        *,
+        is_paused: bool = False,
+    ) -> list[Any] | DelayedOperation | None:
+        """Run a request up to where it waits; return the items of its answer, or what is not done yet."""
+        answered, fail = context.connection.answered, partial(failed, context, route)
+        delayed = DelayedOperation(coroutine, self.slicer, answered, fail, context, route.key)
+        outcome: list[Any] | DelayedOperation | None = delayed.pause() if is_paused else delayed.begin()
+        return outcome
 
-    def _read_and_run(
-        self, context: RequestContext, route: Route, correlation_id: int, frame: memoryview, position: int
-    ) -> Any:
-        """Run a large request, whose decoding is the first of its steps."""
-        context.frame_is_kept = True
-        if self.interceptors:  # which may hold the request
-            frame = memoryview(bytearray(frame))
-            call = self._call(context, route, correlation_id, route.request_class(), frame)
-            call.may_run_again = False  # before it is read
-            with _lost_if_it_fails(call):
-                response = self._begun(context, route, self._whole(context, route, call, frame, position))
-            return self._concluded(call, route, response)
-        kept = context.connection.hand_over()
-        if kept is None:
-            frame = memoryview(bytearray(frame))
-        response = self._begun(context, route, self._whole(context, route, None, frame, position), kept)
-        if response.__class__ is Parked:
-            return self._park(context, route, correlation_id, None, response)
-        if response is None:
-            context.throttle(produced=True)
-            return None
-        return route.answer(context, correlation_id, response)
+    # --- what waits -----------------------------------------------------------------------------
 
-    def _whole(
-        self, context: RequestContext, route: Route, call: Call | None, frame: memoryview, position: int
-    ) -> Steps[Any]:
-        """Read the request and run its handler; return the handler's result."""
+    async def _answer(
+        self,
+        context: RequestContext,
+        route: Route,
+        correlation_id: int,
+        request: Message | None,
+        outcome: HandlerOutcome,
+        commits: int,
+    ) -> list[Any] | None:
+        """Return the items of the answer, once the handler's coroutine has ended and all is written.
+
+        `request` is for running it again. That of a Produce, which never does, need not stay in memory.
+        """
         try:
-            request, context.long_arrays = yield from route.read(frame, position)
-        except MalformedMessage as error:
-            raise Unanswerable(f"a request that cannot be read: {error}") from error
-        if call is None:
-            context.may_take_apart = True
-            outcome = route.run(context, request)
-        else:
-            call.request, call.may_run_again = request, route.key != ApiKey.PRODUCE
-            outcome = call.run()
-        return (yield from outcome) if outcome.__class__ is GeneratorType else outcome
-
-    def _begun(self, context: RequestContext, route: Route, steps: Steps[Any], kept: PartialFrame | None = None) -> Any:
-        """Run the first slice of a handler; return its outcome if it is done, else a Parked that gets the outcome."""
-        if kept is None:
-            context.keep_frame()
-            kept, context.kept = context.kept, None
-        try:
-            work = self.slicer.begin(steps)
-        except BaseException:
-            if kept is not None:
-                kept.close()
-            raise
-        if work.__class__ is not Sliced:
-            if kept is not None:
-                kept.close()
-            return work
-        parked = Parked()
-        parked.is_long = True
-        parked.holds_request = False
-        if kept is not None:
-            work.on_drop = kept.close
-        if route.key in READS:  # all others run to their end, as in Kafka
-            parked.on_cancel = work.drop
-        else:
-            parked.runs_to_its_end = True
-        work.on_end = lambda work: _ended(context.connection, work, parked, kept)
-        return parked
-
-    def begun(self, call: Call, steps: Steps[Any]) -> Any:
-        """Do as `_begun`, for a request that the interceptors have passed on."""
-        served = SERVED[call.api_key]
-        return self._begun(call.context, Route(served, call.context.version), steps)
-
-    def _answer_in_steps(
-        self, context: RequestContext, route: Route, correlation_id: int, response: Message, call: Call | None
-    ) -> None:
-        """Encode and send the answer of a request that ran in slices, and release the memory of both."""
-
-        def ended(work: Sliced) -> None:
-            try:
-                items, long_arrays = work.result()
-            except AnswerTooLarge as error:
-                failed(context, route, Unanswerable(str(error)), call)
-                self.slicer.start(released((*context.long_arrays, *error.long_arrays)))
-                return
-            except Exception as error:
-                failed(context, route, error, call)
-                return
-            if call is not None and context.connection.closed:
-                call.lost()
-            if context.lasts and context.keep_answer is not None:
-                context.keep_answer(items)
-            context.connection.answered(items)
-            self.slicer.start(released((*context.long_arrays, *long_arrays)))
-
-        def given_up() -> None:  # the state is replaced, or the broker stops
-            if call is not None:
-                call.lost()
-            context.connection.fail()
-
-        response = throttled(context, response)
-        if call is not None:
-            response = call.answered(response)
-        work = self.slicer.start(encoded_in_steps(response, route.version, route.answer_start, correlation_id, call))
-        if work.done:
-            ended(work)
-        else:
-            work.on_end = ended
-            work.on_drop = given_up
-
-    # --- waiting --------------------------------------------------------------------------------
-
-    def _park(
-        self, context: RequestContext, route: Route, correlation_id: int, request: Message | None, parked: Parked
-    ) -> Any:
-        if parked.done:
-            return route.answer(context, correlation_id, parked.response)
-        return self._wait(context, route, correlation_id, request, parked)
-
-    def _wait(
-        self, context: RequestContext, route: Route, correlation_id: int, request: Message | None, parked: Parked
-    ) -> Parked | None:
-        """Answer the request once it is done; return None if it was answered now."""
-        connection = context.connection
-        context.frame = None  # which may be large
-
-        def finish(response: Message | None) -> None:
+            response = await self._finish(context, route, request, outcome, commits)
             if response is None:
                 context.throttle(produced=True)
-                connection.answered([])
-            elif parked.is_long:
-                self._answer_in_steps(context, route, correlation_id, response, None)
-            else:
-                connection.answered(route.answer(context, correlation_id, response))
-
-        def fail(error: Exception) -> None:
-            failed(context, route, error, None)
-
-        def again() -> Parked | None:
-            parked.cancel()
-            context.cluster = self.cluster
-            outcome = route.run(context, request)
-            if outcome.__class__ is GeneratorType:
-                outcome = self._begun(context, route, outcome)
-            if outcome.__class__ is not Parked:
-                finish(outcome)
                 return None
-            return self._wait(context, route, correlation_id, request, outcome)
+            if context.was_paused:
+                items = await self._encode(context, route, correlation_id, throttled(context, response))
+            else:
+                items = route.answer(context, correlation_id, response)
+            if context.lasts and context.keep_answer is not None:
+                context.keep_answer(items)
+            return items
+        finally:
+            if context.kept is not None:
+                context.release_frame()
 
-        # Not after a write, as its records may be overwritten by now, and not before the request is decoded.
-        if route.key != ApiKey.PRODUCE and request is not None:
-            parked.again = again
-        parked.holds_request = not parked.is_long and route.key != ApiKey.PRODUCE
-        parked.attach(finish, fail)
-        return None if parked.done else parked
+    async def _finish(
+        self, context: RequestContext, route: Route, request: Message | None, outcome: HandlerOutcome, commits: int
+    ) -> Message | None:
+        """Return the response of a handler once its coroutine has ended, and what it reports is written.
 
-    def _intercepted(
-        self, route: Route, context: RequestContext, request: Message, frame: memoryview, correlation_id: int
-    ) -> Any:
-        """Run a request through the interceptors' hooks."""
-        call = self._call(context, route, correlation_id, request, frame)
-        with _lost_if_it_fails(call):
-            outcome = call.run()
-            if outcome.__class__ is GeneratorType:
-                outcome = self._begun(context, route, outcome)
-        return self._concluded(call, route, outcome)
+        `commits` is the number of metadata changes when the handler began; those of others meanwhile count, too. If the
+        cluster is replaced while it waits, it runs again. Raises Unanswerable if a change may be lost.
+        """
+        while True:
+            try:
+                try:
+                    if outcome is None or isinstance(outcome, Message):
+                        response = outcome
+                    elif isinstance(outcome, Begun):
+                        response = await outcome.rest
+                    else:
+                        response = await (outcome if context.usage is None else Metered(context.usage, outcome))
+                except KafkaError as error:
+                    response = route.refusal(error)
+                if route.durable and context.cluster.commits != commits:
+                    context.wait_for_metadata()
+                if context.waits is not None:
+                    await until_written(context)
+            except ClusterReplaced:
+                context.begin_again(self.cluster)
+                commits = self.cluster.commits
+                outcome = route.attempt(context, request)
+            else:
+                context.stage = Stage.ANSWERING
+                return response
 
-    def _call(
-        self, context: RequestContext, route: Route, correlation_id: int, request: Message, frame: memoryview
-    ) -> Call:
+    async def handle(self, context: RequestContext, route: Route, request: Message) -> Message | None:
+        """Run the handler; return its response once what it reports is written."""
+        context.stage, context.cluster = Stage.RUNNING, self.cluster
+        commits = self.cluster.commits
+        return await self._finish(context, route, request, route.attempt(context, request), commits)
+
+    async def _read(self, context: RequestContext, route: Route, frame: memoryview, position: int) -> Message:
+        """Decode a large request in steps. Raises Unanswerable."""
+        try:
+            request, context.long_arrays = await in_slices(route.read(frame, position))
+        except MalformedMessage as error:
+            raise Unanswerable(f"a request that cannot be read: {error}") from error
+        return request
+
+    async def _read_and_answer(
+        self, context: RequestContext, route: Route, correlation_id: int, frame: memoryview, position: int
+    ) -> list[Any] | None:
+        """Answer a request that is too large to be decoded in one step."""
+        try:
+            request: Message | None = await self._read(context, route, frame, position)
+            del frame
+            context.may_take_apart = True
+            context.stage, context.cluster = Stage.RUNNING, self.cluster
+            commits = self.cluster.commits
+            outcome = route.attempt(context, request)
+            if route.key == ApiKey.PRODUCE:
+                request = None
+            return await self._answer(context, route, correlation_id, request, outcome, commits)
+        finally:
+            context.release_frame()
+
+    async def _intercept(
+        self,
+        context: RequestContext,
+        route: Route,
+        correlation_id: int,
+        request: Message | None,
+        frame: memoryview,
+        position: int,
+    ) -> list[Any] | None:
+        """Answer a request through the interceptors' hooks; without `request`, decode it first."""
         from minibroker.broker.requests.interceptors import Call  # most brokers have no interceptors
 
-        return Call(context, route.key, correlation_id, request, frame, route.run, self)
-
-    def _concluded(self, call: Call, route: Route, outcome: Any) -> Any:
-        """Return the outcome of a request after the interceptors: items, a Parked, or None."""
-        with _lost_if_it_fails(call):
-            if outcome.__class__ is not Parked:
-                return intercepted(call, route.answer_start, outcome)
-            if call.is_held and not outcome.is_long:  # its handler may run after the frame's bytes were overwritten
-                call.frame = memoryview(bytearray(call.frame))
-                call.request = route.request_in(call.frame)
-            if outcome.done:
-                return intercepted(call, route.answer_start, outcome.response)
-            return self._park_call(call, route, outcome)
-
-    def _park_call(self, call: Call, route: Route, parked: Parked) -> Parked:
-        connection = call.context.connection
-        forget = parked.on_cancel
-
-        def cancel() -> None:
-            if forget is not None:
-                forget()
+        handle = partial(self.handle, context, route)
+        whole = route.request_class() if request is None else request
+        call = context.call = Call(context, route, correlation_id, whole, frame, handle, self.interceptors)
+        try:
+            if request is None:
+                call.request = await self._read(context, route, frame, position)
+            response = await call.run()
+            context.stage = Stage.ANSWERING
+            if response is None:
+                context.throttle(produced=True)
+                call.sent(0)
+                return None
+            response = call.answered(throttled(context, response))
+            if context.was_paused:
+                return marked(call, await self._encode(context, route, correlation_id, response))
+            return marked(call, encoded(response, route.version, route.answer_start, correlation_id))
+        except BaseException:
             call.lost()
+            raise
+        finally:
+            context.release_frame()
 
-        def finish(response: Message | None) -> None:
-            if parked.is_long and response is not None:
-                self._answer_in_steps(call.context, route, call.correlation_id, response, call)
-            else:
-                connection.answered(intercepted(call, route.answer_start, response) or [])
-
-        def again() -> Parked | None:
-            nonlocal forget
-            call.context.cluster = self.cluster
-            if call.is_held or not call.may_run_again:
-                return call.left_as_it_is(parked)
-            if forget is not None:
-                forget()
-            forget = None
-            outcome = route.run(call.context, call.request)
-            if outcome.__class__ is GeneratorType:
-                outcome = self._begun(call.context, route, outcome)
-            if outcome.__class__ is Parked:
-                forget = outcome.cancel
-                outcome.attach(parked.complete, parked.fail)
-            else:
-                parked.complete(outcome)
-            return None if parked.done else parked
-
-        parked.on_cancel = cancel
-        parked.again = again
-        parked.attach(finish, lambda error: failed(call.context, route, error, call))
-        return parked
+    async def _encode(self, context: RequestContext, route: Route, correlation_id: int, response: Message) -> list[Any]:
+        """Return the frame of an answer to a request that took long: build it in steps, and so release both."""
+        try:
+            steps = encoded_in_steps(response, route.version, route.answer_start, correlation_id)
+            items, long_arrays = await in_slices(steps)
+        except AnswerTooLarge as error:
+            self.slicer.start(released((*context.long_arrays, *error.long_arrays)))
+            raise Unanswerable(str(error)) from None
+        self.slicer.start(released((*context.long_arrays, *long_arrays)))
+        return items
 
     def _unsupported(self, key: int, version: int, correlation_id: int, served: Served | None) -> list[Any]:
         """Answer an ApiVersions request of a newer version with the supported versions (KIP-511)."""
@@ -425,15 +375,6 @@ def _name(key: int) -> str:
     return apis.api_name(key) if key in KNOWN_KEYS else "an unknown API"
 
 
-@contextlib.contextmanager
-def _lost_if_it_fails(call: Call) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        call.lost()
-        raise
-
-
 def _read_in_one_step(route: Route, frame: memoryview, position: int) -> Message | None:
     """Return the request in a large frame, or None if it has so many items that it takes more steps to decode."""
     reading = route.read(frame, position)
@@ -446,33 +387,11 @@ def _read_in_one_step(route: Route, frame: memoryview, position: int) -> Message
     return None
 
 
-def _ended(connection: Connection, work: Sliced, parked: Parked, kept: PartialFrame | None) -> None:
-    """Complete a parked request with the result of its steps."""
-    if kept is not None:
-        kept.close()
-    try:
-        outcome = work.result()
-    except Exception as error:
-        if parked.done and not isinstance(error, Unanswerable):
-            log.error("a request whose client has gone failed", exc_info=error)
-        parked.fail(error)
-        return
-    if outcome.__class__ is not Parked:
-        parked.complete(outcome)
-    elif parked.done:
-        outcome.cancel()  # its client has gone meanwhile
-    else:
-        parked.follow(outcome)
-        if outcome.holds_request and not parked.done:
-            connection.hold_request()
-
-
-def failed(context: RequestContext, route: Route, error: Exception, call: Call | None) -> None:
+def failed(context: RequestContext, route: Route, error: Exception) -> None:
     """Disconnect the client of a request that has failed outside of `execute`."""
-    if call is not None:
-        call.lost()
     connection = context.connection
-    report(connection, context.client_id, {"api": apis.api_name(route.key), "version": route.version}, error)
+    if not (connection.is_gone and isinstance(error, Unanswerable)):
+        report(connection, context.client_id, {"api": apis.api_name(route.key), "version": route.version}, error)
     connection.fail()
 
 

@@ -4,22 +4,19 @@ This file calls the hooks; `dispatch` decides whether there are any.
 
     request --> before --> handler --> answer --> encoded --> queued --> sent
                    |          ^           ^
-                   +- answers in the handler's place, or parks it and runs it later
+                   +- answers in the handler's place, or waits before or after it
     a request ends once: `sent`, or `lost` if its client went away or it failed
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from types import GeneratorType
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from minibroker.broker.network.parked import Parked
 from minibroker.broker.security.logins import Login, Verdict
 from minibroker.protocol.apis import ApiKey, api_name
 from minibroker.protocol.declare import Message
-from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
     from minibroker.broker.requests.context import RequestContext
@@ -39,11 +36,11 @@ class Interceptor(Protocol):
     logged.
     """
 
-    def before(self, call: Call) -> Message | Parked | None:
+    def before(self, call: Call) -> Message | Coroutine[Any, Any, Message | None] | None:
         """Called before a decoded request runs.
 
-        None lets it run. A message answers it, and neither the handler nor the `before` of those behind is called. A
-        `Parked` makes it wait: complete it with a message, or with what `call.go_on` does.
+        None lets it run. A message answers it, and neither the handler nor the `before` of those behind is called. It
+        may be a coroutine, which holds the request while it waits, and may itself `await call.run()`.
         """
         return None
 
@@ -87,36 +84,35 @@ class Interceptor(Protocol):
         return None
 
 
-class Runner(Protocol):
-    """The part of the dispatcher that a call uses."""
+class Runs(Protocol):
+    """What a call needs of its route."""
 
-    interceptors: list[Interceptor]
+    key: ApiKey
 
-    def begun(self, call: Call, steps: Steps[Any]) -> Any:
-        """Run the first slice of a handler: return its outcome if that was all, else a `Parked`."""
+    def request_in(self, frame: memoryview) -> Message:
+        """Return the request in a frame that was decoded before."""
 
 
 class Call:
     """A request on its way through the hooks.
 
-    `request` is the decoded message; its records are valid only until `before` returns, unless that parks the request.
-    `frame` holds the request's bytes, without the size field, and is valid as long.
-    `received_bytes` counts the size field too; `started_ms` is the monotonic clock's time when it was read.
-    `may_run_again` says whether a waiting handler may run again when the state is replaced. A Produce may not, as it
-    was written and its records may be overwritten. A hook that holds an answer back clears it, too.
+    `request` is the decoded message, and `frame` holds its bytes, without the size field. The records of both are valid
+    until a hook waits; then they are copied. `received_bytes` counts the size field too; `started_ms` is the monotonic
+    clock's time when it was read.
     """
 
     __slots__ = (
-        "_dispatcher",
         "_ended",
-        "_handler",
+        "_handle",
+        "_has_copy",
         "_interceptors",
         "_next",
+        "_response",
+        "_route",
         "api_key",
         "context",
         "correlation_id",
         "frame",
-        "may_run_again",
         "received_bytes",
         "request",
         "started_ms",
@@ -125,72 +121,55 @@ class Call:
     def __init__(
         self,
         context: RequestContext,
-        api_key: ApiKey,
+        route: Runs,
         correlation_id: int,
         request: Message,
         frame: memoryview,
-        handler: Callable[[RequestContext, Any], Any],
-        dispatcher: Runner,
+        handle: Callable[[Any], Coroutine[Any, Any, Message | None]],
+        interceptors: Sequence[Interceptor],
     ) -> None:
         self.context = context
-        self.api_key = api_key
+        self.api_key = route.key
         self.correlation_id = correlation_id
         self.request = request
         self.frame = frame
         self.received_bytes = SIZE_BYTES + len(frame)
         self.started_ms = context.cluster.clock.monotonic_ms()
-        self.may_run_again = api_key != ApiKey.PRODUCE
-        self._handler = handler
-        self._dispatcher = dispatcher
-        self._interceptors = tuple(dispatcher.interceptors)
+        self._route = route
+        self._handle = handle
+        self._interceptors = tuple(interceptors)
         self._next = 0
-        self._ended = False
+        self._response: Message | None = None
+        self._ended = self._has_copy = False
 
-    @property
-    def is_held(self) -> bool:
-        """Return whether a `before` holds the request."""
-        return 0 < self._next <= len(self._interceptors)
-
-    def run(self) -> Any:
-        """Call the remaining hooks, then the handler; return a message, a `Parked`, steps, or None for no answer."""
+    async def run(self) -> Message | None:
+        """Call the remaining hooks, then the handler; return the response, or None for no answer."""
         while self._next < len(self._interceptors):
+            interceptor = self._interceptors[self._next]
             self._next += 1
-            outcome = self._interceptors[self._next - 1].before(self)
-            if outcome is not None:
-                return outcome
-        self._next += 1
-        return self._handler(self.context, self.request)
+            response = interceptor.before(self)
+            if not (response is None or isinstance(response, Message)):
+                response = await response
+            if response is not None:
+                return response
+        if self._next == len(self._interceptors):  # else a hook has run it
+            self._next += 1
+            self._response = await self._handle(self.request)
+        return self._response
 
-    def go_on(self, parked: Parked) -> None:
-        """Run a request that a `before` parked, and complete `parked` with its result."""
-        if parked.done:
-            return  # the client disconnected
-        try:
-            outcome = self.run()
-            if isinstance(outcome, GeneratorType):
-                outcome = self._dispatcher.begun(self, outcome)
-        except Exception:
-            self.fail()
-            return
-        if isinstance(outcome, Parked):
-            parked.follow(outcome)
-        else:
-            parked.complete(outcome)
+    def keep_frame(self) -> None:
+        """Copy the request, whose bytes are overwritten while a hook holds it."""
+        if not self._has_copy:
+            self._has_copy = True
+            self.frame = memoryview(bytearray(self.frame))
+            self.request = self._route.request_in(self.frame)
 
-    def left_as_it_is(self, parked: Parked) -> Parked | None:
-        """Return `parked` if the handler has not run; else disconnect the client, as a crashed broker would."""
-        if self.is_held:
-            return parked
-        parked.cancel()
-        self.context.connection.fail()
-        return None
-
-    def fail(self) -> None:
-        """Close the connection without an answer, after an exception outside of the dispatcher."""
+    def fail(self, error: Exception) -> None:
+        """Close the connection without an answer, as a hook has failed outside of the dispatcher."""
         connection = self.context.connection
         fields = {**connection.log_fields, "api": api_name(self.api_key), "client": self.context.client_id}
         who = connection.software or "unnamed client"
-        log.exception("closing %s (%s): a request failed", connection.peer, who, extra=fields)
+        log.error("closing %s (%s): a request failed", connection.peer, who, extra=fields, exc_info=error)
         self.lost()
         connection.fail()
 

@@ -1,20 +1,19 @@
 """Routes: how a version of an API is decoded, handled and answered, and when its answer may be sent.
 
-The dispatcher handles frames, and the steps of handlers.
+The dispatcher handles frames.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
-from types import GeneratorType
 from typing import Any
 
-from minibroker.broker.network.parked import Parked
+from minibroker.broker.delayed_operations import Begun, Promise, Slicer
 from minibroker.broker.requests.answers import answer_start, encoded, throttled
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import Served
-from minibroker.broker.turn import Wait, failure_of
+from minibroker.broker.turn import failure_of
 from minibroker.protocol import apis, headers
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
@@ -26,6 +25,9 @@ LARGE_FRAME_BYTES = 4 << 10  # a smaller one is decoded within a millisecond
 LARGE_PRODUCE_BYTES = 32 << 10  # mostly records, which are not decoded
 ALLOWED_BYTES_A_BYTE = 5  # of memory for decoding a frame, per byte of it, and
 ALLOWED_BYTES = 5 << 20  # the amount for any frame
+
+
+Outcome = Message | Coroutine[Any, Any, Message | None] | Begun | None  # of an attempt
 
 
 class Unanswerable(Exception):
@@ -65,26 +67,20 @@ class Route:
         allowed_bytes = ALLOWED_BYTES + ALLOWED_BYTES_A_BYTE * len(frame)
         return self.request_class.decode_in_steps(frame, self.version, position, allowed_bytes)
 
-    def run(self, context: RequestContext, request: Any) -> Any:
-        """Run the handler; return a response, None, steps, or a Parked, which includes the waits of the context."""
-        commits = context.cluster.commits
+    def attempt(self, context: RequestContext, request: Any, slicer: Slicer | None = None) -> Outcome:
+        """Run the handler; return its answer, None for no answer, or the coroutine that it goes on with.
+
+        A coroutine begins with `slicer`, if there is one; it may need nothing more.
+        """
         try:
             outcome = self.handler(context, request)
+            if not (outcome is None or isinstance(outcome, Message) or slicer is None or context.usage is not None):
+                return slicer.begin(outcome)
         except KafkaError as error:
             outcome = self.refusal(error)
         if context.usage is not None:
             context.usage.stop()
-        if outcome.__class__ is GeneratorType:
-            return self.run_on(context, outcome, commits)
-        return self.promised(context, outcome, commits)
-
-    def run_on(self, context: RequestContext, steps: Steps[Any], commits: int) -> Steps[Any]:
-        """Run the handler's steps, then wait for metadata changes, also those of other requests meanwhile."""
-        try:
-            outcome = yield from (steps if context.usage is None else context.usage.timed(steps))
-        except KafkaError as error:
-            outcome = self.refusal(error)
-        return self.promised(context, outcome, commits)
+        return outcome
 
     def refusal(self, error: KafkaError) -> Message:
         """Return an answer with only this error. Raises `error` if the response has no field for it."""
@@ -97,41 +93,6 @@ class Route:
     def answer(self, context: RequestContext, correlation_id: int, response: Message) -> list[Any]:
         """Return the frame of an answer: bytes, and the file regions between them."""
         return encoded(throttled(context, response), self.version, self.answer_start, correlation_id)
-
-    def promised(self, context: RequestContext, response: Any, commits: int) -> Any:
-        """Return `response`, or a Parked of it if it must wait for a write or a sync.
-
-        `commits` is the number of metadata changes when the handler began.
-        """
-        cluster = context.cluster
-        lost: list[KafkaError] = []
-        if self.durable and cluster.commits != commits:
-            metadata = cluster.metadata_log.storage
-            context.wait_for(Wait(metadata, metadata.unwritten, synced=True), lost.append)
-        waits, context.waits = context.waits, None
-        if waits is None:
-            return response
-        parked = Parked()
-        parked.holds_request = self.key != ApiKey.PRODUCE
-        if isinstance(response, Parked):
-            parked.on_cancel, parked.on_give_up = response.cancel, response.on_give_up
-
-        def complete() -> None:
-            if not lost:
-                if isinstance(response, Parked):
-                    response.attach(parked.complete, parked.fail)  # it also waits for something else
-                else:
-                    parked.complete(response)
-            elif not parked.done:
-                parked.fail(Unanswerable(f"what was changed may be lost: {lost[0]}"))
-
-        cluster.turn.when_all(waits, complete)
-        if lost:
-            raise Unanswerable(f"what was changed may be lost: {lost[0]}")
-        if context.timeout is not None and not parked.done:
-            timeout_ms, refuse = context.timeout
-            cluster.clock.call_later(timeout_ms, partial(_too_late, parked, response, refuse))
-        return parked
 
     def request_in(self, frame: memoryview) -> Message:
         """Return the request in a frame that was decoded before."""
@@ -160,7 +121,20 @@ class Due:
         return encoded(self._response, self._route.version, self._route.answer_start, self._correlation_id)
 
 
-def _too_late(parked: Parked, response: Message, refuse: Callable[[], None]) -> None:
-    if not parked.done:
+async def until_written(context: RequestContext) -> None:
+    """Wait until everything is written that the answer reports, or its time is over. Raises Unanswerable."""
+    waits, context.waits = context.waits, None
+    written: Promise[None] = Promise()
+    context.cluster.turn.when_all(waits or (), partial(written.resolve, None))
+    if context.timeout is not None and not written.done:
+        timeout_ms, refuse = context.timeout
+        context.cluster.clock.call_later(timeout_ms, partial(_be_late, written, refuse))
+    await written
+    if context.lost_change is not None:
+        raise Unanswerable(f"what was changed may be lost: {context.lost_change}")
+
+
+def _be_late(written: Promise[None], refuse: Callable[[], None]) -> None:
+    if not written.done:
         refuse()
-        parked.complete(response)
+        written.resolve(None)

@@ -6,12 +6,13 @@ start is fast.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.declare import Message
 from minibroker.protocol.fields import versions
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ FAMILIES: Final = {
     "unregistration": {ApiKey.UNREGISTER_BROKER: "0", ApiKey.UNREGISTER_CONTROLLER: "0"},
 }
 
-Handler = Callable[["RequestContext", Any], Any]
+Handler = Callable[["RequestContext", Any], Message | Coroutine[Any, Any, Message | None] | None]
 AnyHandler = TypeVar("AnyHandler", bound=Callable[..., Any])
 
 

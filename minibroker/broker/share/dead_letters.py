@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from minibroker.broker.clock import in_slices
+from minibroker.broker.clock import run_in_slices
 from minibroker.broker.configs.group_settings import DEAD_LETTER_COPIES, DEAD_LETTER_TOPIC, group_value
 from minibroker.broker.metadata.leaders import led_partition
 from minibroker.broker.metadata.partitions import NO_LEADER, Partition, Topic
@@ -97,7 +97,7 @@ class _Writing:
     def begin(self) -> None:
         """Try to write what is left."""
         self._attempts += 1
-        in_slices(self._cluster.clock, lambda _: None, self._attempt(), lambda: None)
+        run_in_slices(self._cluster.clock, lambda _: None, self._attempt(), lambda: None)
 
     def _attempt(self) -> Steps[None]:
         try:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from minibroker.broker.clock import in_slices
+from minibroker.broker.clock import run_in_slices
 from minibroker.broker.configs.group_settings import OFFSET_RESET, duration_ms, group_value
 from minibroker.broker.metadata.partitions import Partition, Topic
 from minibroker.broker.share.dead_letters import DeadLetters
@@ -188,7 +188,7 @@ class SharePartitions:
 
     def _lost(self, key: SessionKey, session: ShareSession) -> None:
         if self.sessions.get(key) is session:
-            in_slices(self.cluster.clock, lambda _: None, self.end(key), lambda: None)
+            run_in_slices(self.cluster.clock, lambda _: None, self.end(key), lambda: None)
 
     # --- changes of partitions ----------------------------------------------------------------------
 

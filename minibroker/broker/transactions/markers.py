@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.clock import in_slices
+from minibroker.broker.clock import run_in_slices
 from minibroker.broker.transactions.marking import Ending, write_marker
 from minibroker.broker.transactions.transaction import ENDING, State, TopicPartition, Transaction
 from minibroker.broker.turn import Wait, wait_for
@@ -104,7 +104,7 @@ class MarkerSender:
             if not failed and self._missing.get(transactional_id) is missing:
                 self._end_when_flushed(transaction)
 
-        in_slices(self._coordinator.cluster.clock, write, chunks(sorted(missing)), end)
+        run_in_slices(self._coordinator.cluster.clock, write, chunks(sorted(missing)), end)
 
     def _end_when_flushed(self, transaction: Transaction) -> None:
         """Complete the transaction, unless markers are missing; markers that need a flush count as missing until it."""

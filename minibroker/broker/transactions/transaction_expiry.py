@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from minibroker.broker.clock import in_slices
+from minibroker.broker.clock import run_in_slices
 from minibroker.broker.transactions.transaction import AT_REST, NEVER_MS, State, Transaction
 from minibroker.protocol.errors import KafkaError
 
@@ -38,7 +38,7 @@ class TransactionExpiry:
 
         def run() -> None:
             transactions = self._coordinator.transactions.present()
-            in_slices(cluster.clock, work, transactions, lambda: self._again(interval, work))
+            run_in_slices(cluster.clock, work, transactions, lambda: self._again(interval, work))
 
         cluster.clock.call_later(cluster.settings[interval], run)
 

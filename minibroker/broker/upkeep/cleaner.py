@@ -12,9 +12,9 @@ from collections.abc import Callable
 from minibroker.broker.cluster import Cluster
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.metadata.partitions import Partition
-from minibroker.broker.requests.slices import each_partition
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
 from minibroker.broker.upkeep.housekeeping import delete_old_segments
+from minibroker.broker.upkeep.partition_chores import each_partition
 from minibroker.protocol.errors import KafkaError
 from minibroker.storage.checkpoints.checkpoint_texts import CLEANER_OFFSET_CHECKPOINT
 from minibroker.storage.compaction.batch_reading import Uncleanable

@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable
 
 from minibroker.broker.assembly import Broker
-from minibroker.broker.clock import Then, in_slices
+from minibroker.broker.clock import Then, run_in_slices
 from minibroker.broker.control.elections import balance
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, SHARE_STATE_TOPIC, Partition
-from minibroker.broker.requests.slices import each_partition
+from minibroker.broker.upkeep.partition_chores import each_partition
 from minibroker.protocol.errors import KafkaError
 from minibroker.storage.checkpoints.checkpoint_texts import (
     LOG_START_OFFSET_CHECKPOINT,
@@ -98,7 +98,7 @@ class Housekeeping:
             then()
             return
         partitions = self._cluster.share_states.log.partitions_here()
-        in_slices(self._cluster.clock, self._prune, partitions, then)
+        run_in_slices(self._cluster.clock, self._prune, partitions, then)
 
     def _prune(self, partition: Partition) -> None:
         try:
@@ -109,7 +109,7 @@ class Housekeeping:
     def _balance_leaders(self, then: Then) -> None:
         """Return leadership to preferred replicas."""
         if self._cluster.settings["auto.leader.rebalance.enable"]:
-            in_slices(self._cluster.clock, self._balance, self._cluster.portions(), then)
+            run_in_slices(self._cluster.clock, self._balance, self._cluster.portions(), then)
         else:
             then()
 
@@ -122,7 +122,7 @@ class Housekeeping:
     def _remove_expired_tokens(self, then: Then) -> None:
         """Remove the delegation tokens that are past their expiry."""
         tokens = iter(list(self._cluster.image.tokens.by_id))
-        in_slices(self._cluster.clock, self._remove_token, tokens, then)
+        run_in_slices(self._cluster.clock, self._remove_token, tokens, then)
 
     def _remove_token(self, token_id: str) -> None:
         from minibroker.broker.control.token_changes import remove_if_expired  # most clusters have no tokens

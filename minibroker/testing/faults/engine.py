@@ -8,14 +8,14 @@ from __future__ import annotations
 import inspect
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
+from minibroker.broker.delayed_operations import Promise, sleep
 from minibroker.broker.monitoring.request_statistics import RequestStatistics
 from minibroker.broker.network.output_items import BYTES, CLOSE
-from minibroker.broker.network.parked import Parked
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.security.logins import Login, Verdict
@@ -157,7 +157,7 @@ class Faults(Interceptor):
         self._errors: dict[Call, list[tuple[Rule, Message]]] = {}
         self._put_back: dict[Call, list[Callable[[], None]]] = {}
         self._logins: dict[object, list[Fault]] = {}  # whose answer has not been made
-        self._held: dict[Fault, dict[Parked, Call]] = {}
+        self._held: dict[Fault, set[Call]] = {}  # that get no answer
         broker.when_reset.append(self._clear)
 
     # --- for tests --------------------------------------------------------------------------------
@@ -223,9 +223,7 @@ class Faults(Interceptor):
             self.broker.tell("fault", f"remove fault {fault.number}")
             if not self._faults:
                 self.broker.interceptors.remove(self)
-            for parked, call in self._held.pop(fault, {}).items():
-                parked.cancel()
-                call.lost()
+            for call in list(self._held.pop(fault, ())):
                 call.context.connection.fail()
 
     def _clear(self) -> None:
@@ -234,7 +232,7 @@ class Faults(Interceptor):
 
     # --- as an interceptor ------------------------------------------------------------------------
 
-    def before(self, call: Call) -> Message | Parked | None:
+    def before(self, call: Call) -> Coroutine[Any, Any, Message | None] | None:
         asked = Asked(call)
         struck = [
             fault
@@ -246,85 +244,44 @@ class Faults(Interceptor):
         self._struck[call] = struck
         self._note(call, struck)
         self.watch.poke()  # which does not see requests that are held here
-        delay_ms = sum(fault.rule.delay_ms for fault in struck)
-        if delay_ms:
-            return self._delayed(call, struck, delay_ms)
-        return self._done_before(call, struck)
+        return self._strike(call, struck)
 
     def _note(self, call: Call, struck: list[Fault]) -> None:
         exchange = self._journal.of(call)
         if exchange is not None:
             exchange.faults = tuple(str(fault.rule) for fault in struck)
 
-    def _delayed(self, call: Call, struck: list[Fault], delay_ms: float) -> Parked:
-        parked = Parked()
+    async def _strike(self, call: Call, struck: list[Fault]) -> Message | None:
+        """Delay; then disconnect, keep silent or reject, as the first fault with such an act says.
 
-        def go_on() -> None:
-            if parked.done:
-                return
-            try:
-                outcome = self._done_before(call, struck)
-            except Unanswerable:
-                call.lost()
-                call.context.connection.fail()
-                return
-            if outcome is None:
-                call.go_on(parked)
-            elif isinstance(outcome, Parked):
-                parked.follow(outcome)
-            else:
-                parked.complete(outcome)
-
-        self.broker.moving_clock.call_later(delay_ms, go_on)
-        return parked
-
-    def _done_before(self, call: Call, struck: list[Fault]) -> Message | Parked | None:
-        """Disconnect, keep silent or reject, as the first fault with such an act says. Raises Unanswerable."""
+        Raises Unanswerable.
+        """
+        delay_ms = sum(fault.rule.delay_ms for fault in struck)
+        if delay_ms:
+            await sleep(self.broker.moving_clock, delay_ms)
         for fault in struck:
             rule = fault.rule
             if rule.close is not None:
-                return self._closed(call, rule)
+                if rule.close != "before":
+                    await call.run()
+                raise Unanswerable(f"a fault: {rule}")
             if rule.answer == "silence":
-                return self._silent(call, fault)
+                await self._keep_silent(call, fault)
             if rule.code is not None and rule.when != "after":
                 answer = self._refused(call, rule)
                 if answer is not None:
                     return answer
         return None
 
-    def _closed(self, call: Call, rule: Rule) -> Parked:
-        if rule.close == "before":
-            raise Unanswerable(f"a fault: {rule}")
-        call.may_run_again = False
-        outcome = call.run()
-        if not isinstance(outcome, Parked):
-            raise Unanswerable(f"a fault, after the effect: {rule}")
-        ended = Parked(outcome.cancel)
-
-        def cut(_: Message) -> None:
-            call.lost()
-            call.context.connection.fail()
-
-        outcome.attach(cut)
-        return ended
-
-    def _silent(self, call: Call, fault: Fault) -> Parked:
-        """Keep the request waiting until its client leaves or the fault is removed, which disconnects the client."""
-        outcome = None
-        if fault.rule.when == "after":
-            call.may_run_again = False
-            outcome = call.run()
-            if isinstance(outcome, Parked):
-                outcome.attach(lambda _: None)
-
-        def gone() -> None:
-            self._held.get(fault, {}).pop(parked, None)
-            if isinstance(outcome, Parked):
-                outcome.cancel()
-
-        parked = Parked(gone)
-        self._held.setdefault(fault, {})[parked] = call
-        return parked
+    async def _keep_silent(self, call: Call, fault: Fault) -> None:
+        """Wait until the client leaves, or the fault is removed, which disconnects the client."""
+        self._held.setdefault(fault, set()).add(call)
+        try:
+            if fault.rule.when == "after":
+                await call.run()
+            await Promise[None]()
+        finally:
+            self._held.get(fault, set()).discard(call)
 
     def _refused(self, call: Call, rule: Rule) -> Message | None:
         """Return the answer if nothing of the request passes; else note the errors for the answer to the rest."""

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.fetch_sessions import PARTITION_BYTES
 from minibroker.broker.handlers.fetch import fetch
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest
 from minibroker.protocol.steps import at_once
+from tests.broker.delaying import steps_of
 from tests.broker.handlers.fetching import LAST_BY_NAME, VERSIONS, Where, answers_in, fetch_of, values_in
 from tests.broker.harness import Harness, Waiting
 
@@ -338,10 +339,10 @@ def test_an_epoch_is_used_once_also_while_its_request_is_looked_at(harness: Harn
     contexts = [
         RequestContext(harness.cluster, harness.client().connection, VERSIONS[-1], None, Slicer()) for _ in "ab"
     ]
-    first: Any = fetch(contexts[0], request)
+    first = steps_of(fetch(contexts[0], request))
     next(first)
     with pytest.raises(KafkaError) as refused:
-        at_once(fetch(contexts[1], request))
+        at_once(steps_of(fetch(contexts[1], request)))
     assert refused.value.code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
     assert at_once(first).session_id == session_id
     assert harness.request(fetch_of(harness, {}, session_id=session_id, session_epoch=2)).error_code == 0

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.handlers import waiting_fetches
+from minibroker.broker.delayed_operations import DelayedOperation, Slicer
 from minibroker.broker.handlers.fetch import fetch
-from minibroker.broker.handlers.fetch_reading import LongReading
+from minibroker.broker.handlers.fetch_reading import Reading
+from minibroker.broker.handlers.long_fetch_reading import LongReading
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
-from minibroker.protocol.steps import at_once as at_once_of
 from tests.broker.handlers.fetching import LAST_BY_NAME, VERSIONS, Where, answers_in, fetch_of, values_in
 from tests.broker.harness import Harness, Waiting, batch
 
@@ -67,12 +66,9 @@ def test_a_fetch_that_fails_when_it_is_woken_closes_only_its_own_connection(
     clients = [topics.client() for _ in range(3)]
     for client in clients:
         client.send(fetch_of(topics, {("t", 0): 0}, max_wait_ms=WAIT_MS))
-    spoilt = next(
-        waiter
-        for waiter in topics.partition("t").waiters
-        if waiter._reading.context.connection is clients[1].connection
-    )
-    monkeypatch.setattr(type(spoilt._reading), "read", failing_for(spoilt._reading, type(spoilt._reading).read))
+    watches: Any = topics.partition("t").waiters
+    (spoilt,) = [watch for watch in watches if watch._context.connection is clients[1].connection]
+    monkeypatch.setattr(Reading, "read", failing_for(spoilt._context, Reading.read))
     if woken_by == "append":
         assert topics.produce("t", "a") == 0
     elif woken_by == "deletion":
@@ -82,12 +78,12 @@ def test_a_fetch_that_fails_when_it_is_woken_closes_only_its_own_connection(
     assert [client.closed for client in clients] == [False, True, False]
     assert [len(list(client.responses())) for client in clients] == [1, 0, 1]
     assert "closing test:1 (client id 'test'): a request failed" in caplog.text
-    assert not spoilt._partitions[0].waiters
+    assert not watches
 
 
-def failing_for(reading: Any, read: Any) -> Any:
+def failing_for(context: Any, read: Any) -> Any:
     def run(self: Any) -> Any:
-        if self is reading:
+        if self.context is context:
             raise ZeroDivisionError
         return read(self)
 
@@ -267,17 +263,17 @@ MANY: dict[Where, int] = {("many", index): 0 for index in range(120)}
 
 
 def test_waiting_fetches_have_a_limit_beyond_which_none_waits(topics: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting_fetches, "WAITED_FOR_MAX", 250)
+    monkeypatch.setattr("minibroker.broker.handlers.fetch.WATCHED_MAX", 250)
     topics.create_topic("many", 120)
     node = topics.cluster.nodes[1]
     first, second = parked(topics, MANY), parked(topics, MANY)
-    assert node.waited_for == 240
+    assert node.watched == 240
     assert len(at_once(topics, MANY)) == 120
     topics.produce("many", "a")
-    assert first.done and second.done and node.waited_for == 0
+    assert first.done and second.done and node.watched == 0
     third = parked(topics, {**MANY, ("many", 0): 1})
     topics.clock.advance(WAIT_MS)
-    assert third.done and node.waited_for == 0
+    assert third.done and node.watched == 0
 
 
 def test_one_that_is_given_up_while_it_begins_to_wait_leaves_nothing_behind(topics: Harness) -> None:
@@ -285,91 +281,102 @@ def test_one_that_is_given_up_while_it_begins_to_wait_leaves_nothing_behind(topi
     client = topics.client()
     request = fetch_of(topics, MANY, max_wait_ms=WAIT_MS)
     context = RequestContext(topics.cluster, client.connection, VERSIONS[-1], None, Slicer())
-    steps: Any = fetch(context, request)
-    while not context.node.waited_for:
-        next(steps)
-    next(steps)
+    coroutine: Any = fetch(context, request)
+    while not context.node.watched:
+        coroutine.send(None)
     assert waiters(topics, "many") == 1
-    steps.close()
-    assert (waiters(topics, "many"), context.node.waited_for) == (0, 0)
+    coroutine.close()
+    assert (waiters(topics, "many"), context.node.watched) == (0, 0)
 
 
-def fetching_many(topics: Harness, slicer: Slicer, times: int = 1) -> Any:
-    """The steps of a fetch that names 120 partitions so many times, up to where it waits at the first of them."""
-    topics.create_topic("many", 120)
-    request = fetch_of(topics, MANY, max_wait_ms=WAIT_MS)
-    request.topics[0].partitions *= times
-    steps: Any = fetch(RequestContext(topics.cluster, topics.client().connection, VERSIONS[-1], None, slicer), request)
-    while not waiters(topics, "many"):
-        next(steps)
-    return steps
+class Fetching:
+    """A fetch that names 120 partitions so many times, up to where it has begun to watch the first of them.
 
+    `go_on` takes it from there, a step a turn of `soon`.
+    """
 
-def a_step_a_turn(soon: list[Callable[[], None]]) -> Slicer:
-    return Slicer(soon.append, now=iter(range(1_000_000)).__next__)
+    def __init__(self, topics: Harness, times: int = 1) -> None:
+        topics.create_topic("many", 120)
+        self.soon: list[Callable[[], None]] = []
+        self.slicer = Slicer(self.soon.append, now=iter(range(1_000_000)).__next__)
+        self.answers: list[Any] = []
+        self.failures: list[Exception] = []
+        request = fetch_of(topics, MANY, max_wait_ms=WAIT_MS)
+        request.topics[0].partitions *= times
+        context = RequestContext(topics.cluster, topics.client().connection, VERSIONS[-1], None, self.slicer)
+        self._coroutine: Any = fetch(context, request)
+        while not waiters(topics, "many"):
+            self._coroutine.send(None)
+
+    def go_on(self) -> None:
+        operation = DelayedOperation(self._coroutine, self.slicer, self.answers.append, self.failures.append)
+        assert operation.begin() is operation
+        self.take_turns()
+
+    def take_turns(self) -> None:
+        while self.soon:
+            self.soon.pop(0)()
 
 
 @pytest.mark.parametrize("woken_by", ["append", "deletion"])
 def test_an_event_while_a_fetch_begins_to_wait_is_answered_at_once(topics: Harness, woken_by: str) -> None:
-    steps = fetching_many(topics, Slicer())
+    fetching = Fetching(topics)
     other = parked(topics, {("many", 0): 0})
     if woken_by == "append":
         topics.produce("many", "a")
     else:
         topics.request(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="many")]))
     assert other.done
-    (topic,) = at_once_of(steps).response.responses
+    fetching.go_on()
+    (topic,) = fetching.answers[0].responses
     assert [partition.high_watermark for partition in topic.partitions][:2] == (
         [1, 0] if woken_by == "append" else [-1, -1]
     )
-    assert topics.cluster.nodes[1].waited_for == 0
+    assert topics.cluster.nodes[1].watched == 0
 
 
 @pytest.mark.parametrize("woken_by", ["append", "deletion"])
 def test_an_event_during_the_look_in_steps_is_not_missed(topics: Harness, woken_by: str) -> None:
-    soon: list[Callable[[], None]] = []
-    waiting = at_once_of(fetching_many(topics, a_step_a_turn(soon)))
-    assert soon, "it has looked at all of them already"
+    fetching = Fetching(topics)
+    fetching.go_on()
+    topics.produce("many", "a", partition=7)
+    assert fetching.soon, "it has looked at all of them already"
     if woken_by == "append":
         topics.produce("many", "a")
     else:
         topics.request(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="many")]))
-    while soon:
-        soon.pop(0)()
-    assert waiting.done
+    fetching.take_turns()
+    assert fetching.answers
     assert not topics.clock.monotonic_ms()
 
 
 def test_a_partition_that_it_names_many_times_is_looked_at_in_steps(
     topics: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    soon: list[Callable[[], None]] = []
-    slicer = a_step_a_turn(soon)
-    waiting = at_once_of(fetching_many(topics, slicer, times=9))
-    while soon:
-        soon.pop(0)()
-    slicer.slices, looks = 0, []
-    read_again = LongReading.read_again
-    monkeypatch.setattr(LongReading, "read_again", lambda *call: (looks.append(slicer.slices), read_again(*call))[1])
+    fetching, looks = Fetching(topics, times=9), []
+    fetching.go_on()
+    fetching.slicer.slices = 0
+    read_again = LongReading._read_again
+
+    def reading_again(*call: Any) -> Any:
+        looks.append(fetching.slicer.slices)
+        return read_again(*call)
+
+    monkeypatch.setattr(LongReading, "_read_again", reading_again)
     topics.produce("many", "a")
-    while soon:
-        soon.pop(0)()
-    assert waiting.done
+    fetching.take_turns()
+    assert fetching.answers
     assert looks == list(range(1, 10))
 
 
 def test_one_that_fails_while_it_looks_in_steps_leaves_nothing_behind(
     topics: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    soon: list[Callable[[], None]] = []
-    waiting = at_once_of(fetching_many(topics, a_step_a_turn(soon)))
-    failures: list[Exception] = []
-    waiting.attach(lambda response: None, failures.append)
-    monkeypatch.setattr(type(waiting.on_cancel.__self__._reading), "_partition", failing)
-    while soon:
-        soon.pop(0)()
-    assert isinstance(failures[0], ZeroDivisionError)
-    assert (waiters(topics, "many"), topics.cluster.nodes[1].waited_for) == (0, 0)
+    fetching = Fetching(topics)
+    monkeypatch.setattr(LongReading, "_partition", failing)
+    fetching.go_on()
+    assert isinstance(fetching.failures[0], ZeroDivisionError)
+    assert (waiters(topics, "many"), topics.cluster.nodes[1].watched) == (0, 0)
 
 
 def failing(*_: Any) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from minibroker.broker.coordination.coordinators import coordinator_of
+from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.requests.dispatch import Dispatcher
-from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from tests.broker.harness import Harness, served_versions

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.handlers.fetch import fetch as read
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.down_conversion import has_newer_format
-from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
@@ -22,6 +22,7 @@ from minibroker.protocol.records.formats import batches_in, check_any, records_i
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import at_once
 from minibroker.storage.segment import Region
+from tests.broker import delaying
 from tests.broker.handlers.fetching import VERSIONS, answers_in, fetch, fetch_of, values_in
 from tests.broker.harness import Harness
 from tests.protocol.records.test_message_set import CODECS
@@ -328,7 +329,7 @@ def test_a_log_that_loses_something_while_it_is_converted_is_read_anew(harness: 
     harness.create_topic("t")
     harness.produce("t", *["a"] * MANY)
     context = RequestContext(harness.cluster, harness.client().connection, 3, None, Slicer())
-    steps: Any = read(context, fetch_of(harness, {("t", 0): 0}))
+    steps = delaying.steps_of(read(context, fetch_of(harness, {("t", 0): 0})))
     for _ in range(3):
         next(steps)
     if loss == "cut":

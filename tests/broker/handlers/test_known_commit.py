@@ -24,7 +24,7 @@ from minibroker.protocol.messages.groups import (
 from minibroker.protocol.messages.offsets import OffsetCommitRequest
 from tests.broker.handlers import cluster_changes
 from tests.broker.handlers.offset_requests import BY_ID, codes_of, commit_request, committed_in
-from tests.broker.harness import Client, Harness, frame_of
+from tests.broker.harness import Client, Harness, count_handled, frame_of
 from tests.storage.support import FailingDisk
 
 SETTINGS = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
@@ -65,14 +65,15 @@ def offsets(harness: Harness) -> list[int]:
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= FIRST_KNOWN])
 @pytest.mark.parametrize("metadata", ["", None])
 def test_the_third_of_the_same_kind_is_known_whatever_its_offsets(
-    harness: Harness, version: int, metadata: str | None
+    harness: Harness, version: int, metadata: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = harness.client()
+    client, handled = harness.client(), count_handled(monkeypatch)
     for number in range(0, 60, 10):
         client.send(request(harness, version, number, leader_epoch=number, metadata=metadata), version)
         assert codes(client) == [0, 0]
         assert isinstance(client.connection.known, KnownCommit) == (number > 0)
         assert offsets(harness) == [number, number + 1]
+    assert len(handled) == 2
     harness.restart(crash=True)
     assert offsets(harness) == [50, 51]
 

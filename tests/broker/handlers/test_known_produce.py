@@ -23,7 +23,7 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.payload import records_of
 from minibroker.protocol.records.record import Record
 from tests.broker.handlers import cluster_changes
-from tests.broker.harness import Client, Harness, TopicData, batch, frame_of
+from tests.broker.harness import Client, Harness, TopicData, batch, count_handled, frame_of
 from tests.broker.transactions.producing import CLASSIC, TransactionalProducer
 from tests.storage.support import FailingDisk
 
@@ -55,12 +55,15 @@ def answer(client: Client) -> Any:
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 3])
-def test_the_third_of_the_same_kind_is_known_whatever_its_size(harness: Harness, version: int) -> None:
-    client = harness.client()
+def test_the_third_of_the_same_kind_is_known_whatever_its_size(
+    harness: Harness, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, handled = harness.client(), count_handled(monkeypatch)
     for number in range(6):
         client.send(produce(harness, batch(number * 70 * "v")), version)
         assert answer(client).base_offset == number
         assert isinstance(client.connection.known, KnownProduce) == (number > 0)
+    assert len(handled) == 2
     assert [value for _, value in records(harness)] == [number * 70 * b"v" for number in range(6)]
 
 
@@ -74,7 +77,7 @@ AUTHORIZER = {
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 3])
 def test_the_third_that_is_refused_is_known_until_it_is_allowed(
-    tmp_path: Path, version: int, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, version: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level("INFO")
     with Harness(tmp_path, settings=AUTHORIZER) as harness:
@@ -82,7 +85,7 @@ def test_the_third_that_is_refused_is_known_until_it_is_allowed(
         harness.add_acl(WRITE_TOPIC, "t", user="bob")
         client = harness.client()
         client.connection.principal, client.connection.host = ALICE, "127.0.0.1"
-        told = []
+        told, handled = [], count_handled(monkeypatch)
         for number in range(4):
             caplog.clear()
             client.send(produce(harness, batch(number * 70 * "v")), version)
@@ -96,6 +99,7 @@ def test_the_third_that_is_refused_is_known_until_it_is_allowed(
                 "Produce from test refused for t-0: TOPIC_AUTHORIZATION_FAILED",
             ]
         ] * len(told)
+        assert len(handled) == 2
         harness.add_acl(WRITE_TOPIC, "t", user="alice")
         for number in range(3):
             client.send(produce(harness, batch("v")), version)
@@ -103,8 +107,8 @@ def test_the_third_that_is_refused_is_known_until_it_is_allowed(
         assert isinstance(client.connection.known, KnownProduce)
 
 
-def test_several_partitions_in_turn_are_all_known(harness: Harness) -> None:
-    client = harness.client()
+def test_several_partitions_in_turn_are_all_known(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, handled = harness.client(), count_handled(monkeypatch)
     for number in range(4):
         for partition in range(3):
             client.send(produce(harness, batch(f"{partition}"), partition=partition), 9)
@@ -112,9 +116,12 @@ def test_several_partitions_in_turn_are_all_known(harness: Harness) -> None:
             assert (told.index, told.base_offset, told.error_code) == (partition, number, 0)
     assert isinstance(client.connection.known, KnownProduce)
     assert len(client.connection.known.others) == 3
+    assert len(handled) < 12
 
 
-def test_a_transactional_one_is_known_as_long_as_its_transaction_is_open(harness: Harness) -> None:
+def test_a_transactional_one_is_known_as_long_as_its_transaction_is_open(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     producer = TransactionalProducer(harness, versions=CLASSIC)
     producer.init()
     client = harness.client()
@@ -127,7 +134,9 @@ def test_a_transactional_one_is_known_as_long_as_its_transaction_is_open(harness
         return answer(client)
 
     assert producer.add(("t", 0)) == [0]
+    handled = count_handled(monkeypatch)
     assert [send(sequence).base_offset for sequence in range(4)] == [0, 1, 2, 3]
+    assert len(handled) == 2
     assert isinstance(client.connection.known, KnownProduce)
     assert producer.finish() == 0
     assert send(4).error_code == ErrorCode.INVALID_TXN_STATE
@@ -146,16 +155,18 @@ def records(harness: Harness) -> list[tuple[int, bytes | None]]:
     return found
 
 
-def test_many_in_one_read_are_answered_in_order(harness: Harness) -> None:
+def test_many_in_one_read_are_answered_in_order(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     client = harness.client()
     for _ in range(2):
         client.send(produce(harness, batch("first")), 9)
         answer(client)
     client._asked += [(0, 9)] * 5
+    handled = count_handled(monkeypatch)
     client.send_bytes(b"".join(frame_of(produce(harness, batch(f"{n}")), 9, n) for n in range(5)))
     assert [(number, one.responses[0].partition_responses[0].base_offset) for number, one in client.responses()] == [
         (number, number + 2) for number in range(5)
     ]
+    assert not handled
 
 
 def test_a_failed_write_fails_all_answers_that_waited_for_it(harness: Harness) -> None:

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.handlers import metadata as metadata_module
 from minibroker.broker.handlers.metadata import metadata
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.slices import Slicer
 from minibroker.broker.security.operations import CLUSTER_NAME, OPERATIONS, ResourceType, Right
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.primitives import ZERO_UUID
+from tests.broker.delaying import steps_of
 from tests.broker.harness import Harness, served_versions
 
 VERSIONS = served_versions(MetadataRequest)
@@ -295,7 +296,7 @@ def test_rights_to_many_topics_are_looked_up_in_steps(
     monkeypatch.setattr(RequestContext, "allows", allows)
     request = MetadataRequest(topics=None, include_topic_authorized_operations=with_operations)
     in_steps = []
-    for _ in metadata(context, request):
+    for _ in steps_of(metadata(context, request)):
         in_steps.append(len(looked_up))
         looked_up.clear()
     operations = len(OPERATIONS[ResourceType.TOPIC]) if with_operations else 0

@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.groups.offsets_of_group import NO_EXPIRY, CommittedOffset
 from minibroker.broker.handlers.committed_offsets import offset_commit
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.metadata_records import TOPIC_RESOURCE
 from minibroker.protocol.messages.offsets import OffsetCommitRequest
 from minibroker.protocol.steps import at_once
+from tests.broker.delaying import steps_of
 from tests.broker.handlers.offset_requests import BY_ID, codes_of, commit, commit_request, committed_in
 from tests.broker.harness import Harness, Waiting, served_versions
 
@@ -231,9 +232,8 @@ def test_nothing_is_committed_for_a_topic_that_is_deleted_while_a_long_commit_is
 ) -> None:
     by_id = version == BY_ID
     request = commit_request("g", *[(topic_id if by_id else "t", 0, 7)] * 350)
-    steps = offset_commit(
-        RequestContext(harness.cluster, harness.client().connection, version, None, Slicer()), request
-    )
+    context = RequestContext(harness.cluster, harness.client().connection, version, None, Slicer())
+    steps = steps_of(offset_commit(context, request))
     for _ in range(50):
         next(steps)
     harness.cluster.controller.delete_topic(harness.cluster.image.topics["t"])

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.groups.classic.classic_states import State
 from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.broker.handlers.offset_deletion import offset_delete
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.offsets import OffsetDeleteRequest
+from tests.broker.delaying import steps_of
 from tests.broker.handlers.offset_requests import commit, committed_in
 from tests.broker.harness import Harness
 
@@ -116,7 +117,7 @@ def test_a_group_that_is_made_anew_while_a_long_deletion_is_looked_at_is_the_one
     asked = [Topic.OffsetDeleteRequestPartition(partition_index=index) for index in range(900)]
     request = OffsetDeleteRequest(group_id="g", topics=[Topic(name="t", partitions=asked)])
     context = RequestContext(harness.cluster, harness.client().connection, 0, None, Slicer())
-    steps = offset_delete(context, request)
+    steps = steps_of(offset_delete(context, request))
     next(steps)
     harness.cluster.groups.delete(harness.cluster.groups.groups["g"])
     commit(harness, "g", ("t", 0, 5), ("u", 0, 7))

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.handlers import produce as producing
 from minibroker.broker.requests.dispatch import Dispatcher
 from minibroker.broker.requests.routes import Unanswerable
-from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.records.batch import CREATE_TIME, HEADER, LOG_APPEND_TIME, assign, read_header, seal

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.handlers.transactional_offsets import txn_offset_commit
 from minibroker.broker.handlers.transactions import add_partitions_to_txn
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.transactions import (
@@ -28,6 +28,7 @@ from minibroker.protocol.messages.transactions import (
 )
 from minibroker.protocol.primitives import ZERO_UUID
 from minibroker.protocol.steps import at_once
+from tests.broker.delaying import steps_of
 from tests.broker.harness import Harness, Waiting
 from tests.broker.transactions.producing import CLASSIC, TransactionalProducer, fetched
 
@@ -323,7 +324,8 @@ def test_nothing_is_committed_for_a_topic_that_is_deleted_while_a_long_commit_is
         transactional_id="tx", group_id="g", producer_id=producer.producer_id, producer_epoch=producer.epoch
     )
     request.topics = [asked]
-    steps = txn_offset_commit(RequestContext(harness.cluster, harness.client().connection, 5, None, Slicer()), request)
+    context = RequestContext(harness.cluster, harness.client().connection, 5, None, Slicer())
+    steps = steps_of(txn_offset_commit(context, request))
     for _ in range(50):
         next(steps)
     harness.cluster.controller.delete_topic(harness.cluster.image.topics["gone"])
@@ -347,4 +349,4 @@ def test_many_partitions_of_a_transaction_are_looked_at_in_steps(harness: Harnes
     transaction.topics, transaction.verify_only = [asked_topic], verify_only
     request = AddPartitionsToTxnRequest(transactions=[transaction])
     context = RequestContext(harness.cluster, harness.client().connection, 5, None, Slicer())
-    assert sum(1 for _ in add_partitions_to_txn(context, request)) >= (200 if verify_only else 100)
+    assert sum(1 for _ in steps_of(add_partitions_to_txn(context, request))) >= (200 if verify_only else 100)

@@ -160,10 +160,10 @@ def test_open_connections_and_parked_requests_are_counted(stage: Stage) -> None:
     stage.clients[0].send(waiting_fetch(stage.harness, "orders"), 12)
     assert stage.values("connections") == {("1", "PLAINTEXT"): 3, ("1", "INTERNAL"): 0}
     assert stage.values("connections_accepted") == {("1", "PLAINTEXT"): 7, ("1", "INTERNAL"): 0}
-    assert stage.values("requests_parked") == {(): 1}
+    assert stage.values("requests_delayed") == {(): 1}
     assert stage.values("fetch_sessions") == {("1",): 1}
     stage.harness.clock.advance(500)
-    assert stage.values("requests_parked") == {(): 0}
+    assert stage.values("requests_delayed") == {(): 0}
 
 
 def test_authentications_are_counted_by_listener(stage: Stage) -> None:

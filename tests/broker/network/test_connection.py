@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from minibroker.broker.network import pipelines
 from minibroker.broker.network.connection import BACKLOG_LIMIT_BYTES, Connection
 from minibroker.broker.network.framing import OWN_BYTES, FrameBudget
-from minibroker.broker.network.parked import Parked
 from minibroker.broker.network.pipelines import Pipelines
+from tests.broker.delaying import Delaying
 
 SCRATCH_BYTES = 4096
 
@@ -77,7 +77,7 @@ class Conversation:
     def __init__(self, limit_bytes: int = 1 << 20, pipelines: Pipelines | None = None) -> None:
         self.outlet = FakeOutlet()
         self.ran: list[bytes] = []  # the kinds of the requests
-        self.parked: list[tuple[bytes, Parked]] = []
+        self.delayed: list[tuple[bytes, Delaying]] = []
         self.told: list[Connection] = []  # what waits for the end of the turn
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.budget = FrameBudget()
@@ -96,11 +96,9 @@ class Conversation:
         kind, number = bytes(frame[:1]), bytes(frame[1:8])
         self.ran.append(kind)
         if kind in (b"p", b"l"):
-            parked = Parked()
-            parked.runs_to_its_end = kind == b"l"
-            parked.attach(lambda answer: connection.answered([answer]))
-            self.parked.append((number, parked))
-            return parked
+            delaying = Delaying(connection.answered, is_at_work=kind == b"l")
+            self.delayed.append((number, delaying))
+            return delaying.operation
         if kind == b"d":
             return DueAnswer(number)
         if kind == b"x":
@@ -123,8 +121,8 @@ class Conversation:
             self.told.pop(0).turn_ended()
 
     def complete(self) -> None:
-        number, parked = self.parked.pop(0)
-        parked.complete(number)
+        number, delaying = self.delayed.pop(0)
+        delaying.complete(number)
 
 
 def frame(kind: str, number: int, padding: int = 0) -> bytes:
@@ -198,13 +196,11 @@ def test_while_a_request_is_parked_reading_goes_on_up_to_a_limit() -> None:
     assert len(talk.outlet.sent) == 2 + BACKLOG_LIMIT_BYTES // 1000
 
 
-def test_a_client_that_goes_away_cancels_its_parked_request() -> None:
+def test_a_client_that_goes_away_ends_its_delayed_request() -> None:
     talk = Conversation()
-    cancelled: list[bool] = []
     talk.feed(frame("p", 1))
-    talk.parked[0][1].on_cancel = lambda: cancelled.append(True)
     talk.connection.lost()
-    assert cancelled == [True]
+    assert talk.delayed[0][1].is_closed
     talk.complete()
     assert talk.outlet.sent == []
 
@@ -333,13 +329,13 @@ def test_answers_keep_the_order_of_the_requests(kinds: list[str], cut: int, sour
     for start in range(0, len(data), cut):
         talk.feed(data[start : start + cut])
         talk.outlet.congested = source.random() < 0.3
-        if talk.parked and source.random() < 0.5:
+        if talk.delayed and source.random() < 0.5:
             talk.complete()
         talk.outlet.turn()
     talk.outlet.congested = False
     talk.connection.resume()
     talk.outlet.run()
-    while talk.parked:
+    while talk.delayed:
         talk.complete()
         talk.outlet.run()
     assert numbers(talk.outlet.sent) == [number for number, kind in enumerate(kinds) if kind != "0"]
@@ -443,8 +439,5 @@ def test_answers_at_the_end_of_a_turn_that_congest_the_output_stop_requests() ->
 def test_a_connection_that_fails_forgets_the_request_that_waits() -> None:
     talk = Conversation()
     talk.feed(frame("p", 0))
-    (_, parked), *_ = talk.parked
-    gone: list[str] = []
-    parked.on_cancel = lambda: gone.append("cancelled")
     talk.connection.fail()
-    assert (gone, talk.outlet.closed) == (["cancelled"], True)
+    assert (talk.delayed[0][1].is_closed, talk.outlet.closed) == (True, True)

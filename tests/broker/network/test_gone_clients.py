@@ -22,7 +22,7 @@ def test_when_a_client_goes_the_requests_behind_a_waiting_one_run_if_they_change
     assert talk.outlet.sent == [], "nobody reads the answers"
     assert talk.connection.closed
     assert talk.budget.held_bytes == 0
-    assert all(parked.done for _, parked in talk.parked), "nobody waits any more"
+    assert all(delaying.is_closed for _, delaying in talk.delayed), "nobody waits any more"
 
 
 def test_when_a_client_goes_a_change_under_way_ends_before_the_next_request_runs() -> None:

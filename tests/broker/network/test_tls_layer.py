@@ -14,9 +14,9 @@ import pytest
 
 from minibroker.broker.network import tls_layer
 from minibroker.broker.network.connection import BACKLOG_LIMIT_BYTES, Connection
-from minibroker.broker.network.parked import Parked
 from minibroker.broker.network.tls_layer import READ_BYTES
 from minibroker.storage.files import Disk
+from tests.broker.delaying import Delaying
 from tests.broker.network.test_sockets import FILE_BYTES, Piece, frame
 from tests.broker.network.tls_served import (
     LIMIT_MS,
@@ -126,14 +126,13 @@ def test_the_broker_says_that_no_more_comes(run: Any) -> None:
 
 
 def test_input_behind_a_parked_request_is_bounded_and_counted(run: Any) -> None:
-    parked: list[Parked] = []
+    delayed: list[Delaying] = []
 
     def execute(connection: Connection, request: memoryview) -> Any:
-        if parked:
+        if delayed:
             return echo(connection, request)
-        parked.append(Parked())
-        parked[0].attach(lambda answer: connection.answered([answer]))
-        return parked[0]
+        delayed.append(Delaying(connection.answered))
+        return delayed[0].operation
 
     async def talk(served: Served, client: Client) -> None:
         await client.shake_hands(trusting())
@@ -147,7 +146,7 @@ def test_input_behind_a_parked_request_is_bounded_and_counted(run: Any) -> None:
         held_bytes = served.shared.budget.held_bytes
         assert held_bytes == len(served.connection._backlog or b"") + layer._incoming.pending
         assert held_bytes <= 2 * BACKLOG_LIMIT_BYTES + READ_BYTES + 2 * RECORD_BYTES
-        parked[0].complete(b"")
+        delayed[0].complete(b"")
         size = len(frame(b"12345678" + bytes(1000)))
         assert await client.receive(size * 19_999) == sent[: size * 19_999]
         await sending
@@ -167,7 +166,7 @@ def test_counted_input_is_released_when_the_client_goes_away(run: Any) -> None:
         await until(lambda: not served.shared.sockets)
         assert served.shared.budget.held_bytes == 0
 
-    run(with_client(lambda *_: Parked(), talk))
+    run(with_client(lambda connection, _: Delaying(connection.answered).operation, talk))
 
 
 def test_a_client_that_never_reads_takes_no_memory_and_blocks_no_other(run: Any, content: Content) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.slices import Slicer
 from minibroker.broker.security.operations import READ_GROUP, READ_TOPIC, Right
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.cluster import ApiVersionsRequest

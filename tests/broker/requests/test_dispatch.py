@@ -8,17 +8,15 @@ from struct import pack
 
 import pytest
 
+from minibroker.broker.delayed_operations import Promise, Slicer, pause
 from minibroker.broker.monitoring.request_statistics import RequestStatistics
-from minibroker.broker.network.parked import Parked
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import SERVED, handles
-from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.apis import ApiKey, request_class
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minibroker.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
-from minibroker.protocol.steps import Steps
 from tests.broker.harness import Harness, answer_in, frame_of
 
 HELLO = ApiVersionsRequest(client_software_name="test", client_software_version="1")
@@ -110,13 +108,11 @@ def test_the_file_of_each_api_has_its_handler(key: int) -> None:
     assert SERVED[key].handler.__module__.startswith("minibroker.broker.handlers.")
 
 
-def test_a_handler_may_park_a_request_that_is_answered_already(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def handler(context: RequestContext, request: MetadataRequest) -> Parked:
-        parked = Parked()
-        parked.complete(MetadataResponse(cluster_id="at once"))
-        return parked
+def test_a_handler_may_await_what_is_there_already(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def handler(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+        there: Promise[MetadataResponse] = Promise()
+        there.resolve(MetadataResponse(cluster_id="at once"))
+        return await there
 
     monkeypatch.setattr(SERVED[ApiKey.METADATA], "handler", handler)
     client = harness.client()
@@ -129,13 +125,13 @@ def test_a_handler_may_park_a_request_that_is_answered_already(
 def test_one_that_waits_and_fails_when_it_is_asked_again_loses_its_connection_only(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, watched: bool
 ) -> None:
-    parked, asked = Parked(), []
+    later, asked = Promise[MetadataResponse](), []
 
-    def handler(context: RequestContext, request: MetadataRequest) -> Parked:
+    async def handler(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
         asked.append(request)
         if len(asked) > 1:
             raise ZeroDivisionError("a mistake of mine")
-        return parked
+        return await later
 
     monkeypatch.setattr(SERVED[ApiKey.METADATA], "handler", handler)
     if watched:
@@ -145,15 +141,15 @@ def test_one_that_waits_and_fails_when_it_is_asked_again_loses_its_connection_on
     client.connection.ask_again()
     assert client.closed and not client.sent_bytes() and not client.connection.waiting
     assert "closing test:1 (client id 'test'): a request failed" in caplog.text
-    parked.complete(MetadataResponse())
+    later.resolve(MetadataResponse())
     assert not client.sent_bytes()
 
 
 def test_an_exception_is_logged_even_if_the_client_has_disconnected(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def handler(context: RequestContext, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
-        yield
+    async def handler(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        await pause()
         raise ZeroDivisionError("a mistake of mine")
 
     monkeypatch.setattr(SERVED[ApiKey.CREATE_TOPICS], "handler", handler)

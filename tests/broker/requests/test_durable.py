@@ -20,7 +20,6 @@ from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.metadata_records import TOPIC_RESOURCE
 from minibroker.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from minibroker.protocol.messages.transactions import InitProducerIdRequest
-from minibroker.protocol.steps import Steps
 from tests.broker.harness import Harness, Waiting
 from tests.storage.support import FailingDisk
 
@@ -143,8 +142,8 @@ def test_an_answer_that_cannot_be_encoded_closes_only_its_own_connection(
 def unanswerable(handler: Any) -> Any:
     """The handler, with an answer of which one string is longer than the protocol's."""
 
-    def run(context: RequestContext, request: Any) -> Steps[Any]:
-        response = yield from handler(context, request)
+    async def run(context: RequestContext, request: Any) -> Any:
+        response = await handler(context, request)
         response.topics[0].error_message = 32_768 * "x"
         return response
 

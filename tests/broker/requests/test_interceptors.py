@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from minibroker.broker.configs.listeners import Listener
+from minibroker.broker.delayed_operations import Promise, sleep
 from minibroker.broker.network.framing import PREFIX
-from minibroker.broker.network.parked import Parked
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.server import Server, bind
 from minibroker.operating_system import new_event_loop
@@ -39,10 +39,9 @@ class Witness(Interceptor):
         self.on_answer: Callable[[Call, Message], Message] = lambda call, response: response
         self.on_encoded: Callable[[Call, list[Any]], list[Any]] = lambda call, items: items
 
-    def before(self, call: Call) -> Message | Parked | None:
+    def before(self, call: Call) -> Any:
         self.told.append((self.name, "before", call.api_key))
-        outcome: Message | Parked | None = self.on_before(call)
-        return outcome
+        return self.on_before(call)
 
     def answer(self, call: Call, response: Message) -> Message:
         self.told.append((self.name, "answer", type(response).__name__))
@@ -56,6 +55,10 @@ class Witness(Interceptor):
 
     def lost(self, call: Call) -> None:
         self.told.append((self.name, "lost"))
+
+
+async def hold(held: Promise[None]) -> None:
+    await held
 
 
 class Watched:
@@ -220,12 +223,7 @@ def test_a_hook_holds_a_request_back_and_lets_it_go_on_with_its_own_bytes(watche
     harness = watched.harness
     harness.create_topic("t")
 
-    def hold(call: Call) -> Parked:
-        parked = Parked()
-        harness.clock.call_later(100, lambda: call.go_on(parked))
-        return parked
-
-    watched.first.on_before = hold
+    watched.first.on_before = lambda call: sleep(harness.clock, 100)
     client = harness.client()
     client.send(produce("t", "held"), 9)
     client.send(produce("t", "next"), 9)
@@ -245,19 +243,11 @@ def test_a_request_that_was_held_back_may_have_no_answer(watched: Watched) -> No
     harness = watched.harness
     harness.create_topic("t")
     watched.told.clear()
-    held: list[tuple[Call, Parked]] = []
-
-    def hold(call: Call) -> Parked | None:
-        if call.api_key != ApiKey.PRODUCE:
-            return None
-        held.append((call, Parked()))
-        return held[-1][1]
-
-    watched.first.on_before = hold
+    held: Promise[None] = Promise()
+    watched.first.on_before = lambda call: hold(held) if call.api_key == ApiKey.PRODUCE else None
     client = harness.client()
     client.send(produce("t", "v", acks=0), 9)
-    ((call, parked),) = held
-    call.go_on(parked)
+    held.resolve(None)
     client.outlet.run_soon()
     assert client.sent_bytes() == b""
     assert watched.told[-1] == ("second", "sent", 0, 0.0)
@@ -269,18 +259,14 @@ def test_a_request_that_was_held_back_may_be_parked_by_its_handler(watched: Watc
     harness = watched.harness
     harness.create_topic("t")
     watched.told.clear()
-    held: list[tuple[Call, Parked]] = []
-
-    def hold(call: Call) -> Parked:
-        held.append((call, Parked()))
-        return held[-1][1]
-
-    watched.first.on_before = hold
+    held: list[Promise[None]] = [Promise(), Promise()]
+    waiting = iter(held)
+    watched.first.on_before = lambda call: hold(next(waiting))
     clients = [harness.client(), harness.client()]
     for client in clients:
         client.send(waiting_fetch(harness, "t"), 13)
-    for call, parked in held:
-        call.go_on(parked)
+    for each in held:
+        each.resolve(None)
     assert len(harness.partition("t").waiters) == 2
     clients[0].connection.lost()
     assert len(harness.partition("t").waiters) == 1
@@ -291,26 +277,18 @@ def test_a_request_that_was_held_back_may_be_parked_by_its_handler(watched: Watc
 
 
 def test_a_client_that_goes_away_while_its_request_is_held_back_ends_it(watched: Watched) -> None:
-    held: list[tuple[Call, Parked]] = []
-
-    def hold(call: Call) -> Parked:
-        held.append((call, Parked()))
-        return held[-1][1]
-
-    watched.first.on_before = hold
+    held: Promise[None] = Promise()
+    watched.first.on_before = lambda call: hold(held)
     client = watched.harness.client()
     client.send(METADATA)
     client.connection.lost()
-    ((call, parked),) = held
-    call.go_on(parked)
+    held.resolve(None)
     assert watched.hooks() == [("first", "before"), ("first", "lost"), ("second", "lost")]
 
 
-def test_a_hook_may_park_a_request_that_is_answered_already(watched: Watched) -> None:
-    def complete(call: Call) -> Parked:
-        parked = Parked()
-        parked.complete(MetadataResponse(cluster_id="at once"))
-        return parked
+def test_a_hook_may_be_a_coroutine_that_does_not_wait(watched: Watched) -> None:
+    async def complete(call: Call) -> MetadataResponse:
+        return MetadataResponse(cluster_id="at once")
 
     watched.first.on_before = complete
     client = watched.harness.client()
@@ -358,20 +336,15 @@ def test_a_failure_after_a_request_was_parked_closes_its_connection_only(
 def test_a_held_request_that_cannot_run_closes_its_connection(
     watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:
-    held: list[tuple[Call, Parked]] = []
-
-    def hold(call: Call) -> Parked:
-        held.append((call, Parked()))
-        return held[-1][1]
+    held: Promise[None] = Promise()
 
     def fail(call: Call) -> None:
         raise ZeroDivisionError
 
-    watched.first.on_before, watched.second.on_before = hold, fail
+    watched.first.on_before, watched.second.on_before = lambda call: hold(held), fail
     client = watched.harness.client()
     client.send(METADATA)
-    ((call, parked),) = held
-    call.go_on(parked)
+    held.resolve(None)
     assert client.closed
     assert "a request failed" in caplog.text
     assert watched.hooks()[-2:] == [("first", "lost"), ("second", "lost")]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.requests import answers
 from minibroker.broker.requests.interceptors import Call
-from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.steps import RELEASED_ITEMS
 from tests.broker.handlers.fetching import fetch_of
@@ -95,9 +95,7 @@ def test_one_whose_answer_is_too_large_is_cut_off_with_a_line_and_freed_in_steps
 def test_one_whose_answer_is_being_written_when_the_state_is_replaced_is_cut_off(watched: Watched) -> None:
     sliced = Sliced(watched)
     sliced.client.send(UNKNOWN, 12)
-    parked = sliced.connection._parked
-    assert parked is not None
-    sliced.turns_until(lambda: parked.done)
+    sliced.turns_until(lambda: ("second", "answer") in watched.hooks())
     sliced.replace_state()
     assert sliced.client.closed and not sliced.connection.waiting and not sliced.client.sent_bytes()
     assert watched.hooks()[-2:] == [("first", "lost"), ("second", "lost")]

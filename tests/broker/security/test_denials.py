@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.handlers import committed_offsets
 from minibroker.broker.handlers import consumer_groups as consumer_group_handlers
 from minibroker.broker.handlers import metadata as metadata_handler
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.slices import Slicer
 from minibroker.broker.security.acls import PatternType, Permission
 from minibroker.broker.security.operations import (
     CREATE_TOPIC,
@@ -33,6 +33,7 @@ from minibroker.protocol.messages import consumer_groups, groups, metadata, offs
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.primitives import ZERO_UUID
+from tests.broker import delaying
 from tests.broker.harness import AUTHORIZED, Harness, TopicData, Waiting, batch
 
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -295,7 +296,7 @@ def steps_of(harness: Harness, request: Any, handler: Any, version: int) -> int:
     connection = harness.client().connection
     connection.principal = Principal("User", "alice")
     outcome = handler(RequestContext(harness.cluster, connection, version, "test", Slicer()), request)
-    return sum(1 for _ in outcome)
+    return sum(1 for _ in delaying.steps_of(outcome))
 
 
 def test_topics_that_may_not_be_described_are_left_out_in_steps(harness: Harness) -> None:

@@ -9,10 +9,11 @@ import logging
 from collections.abc import Sequence
 
 from minibroker.broker.coordination.coordinator_logs import Entry
+from minibroker.broker.delayed_operations import Promise
 from minibroker.broker.groups.classic.classic_states import State
 from minibroker.broker.groups.classic.members import CONSUMER_PROTOCOL, Member, join_error, protocols_of, size_of
 from minibroker.broker.groups.classic.rebalance import RebalancingGroup
-from minibroker.broker.groups.group import Caller, CheckPartition, GroupType, Respond
+from minibroker.broker.groups.group import Caller, CheckPartition, GroupType
 from minibroker.broker.groups.group_entries import group_metadata_entry
 from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -44,6 +45,9 @@ Identity = LeaveGroupRequest.MemberIdentity
 Left = LeaveGroupResponse.MemberResponse
 
 
+Joined = Promise[JoinGroupResponse]
+
+
 class ClassicGroup(RebalancingGroup):
     """One classic group. One without a `kind` has never had members, and only commits offsets."""
 
@@ -66,7 +70,7 @@ class ClassicGroup(RebalancingGroup):
 
     # --- JoinGroup --------------------------------------------------------------------------------
 
-    def join(self, caller: Caller, request: JoinGroupRequest, respond: Respond) -> None:
+    def join(self, caller: Caller, request: JoinGroupRequest, joined: Joined) -> None:
         """Add a member, or let it join again.
 
         Raises KafkaError: the client gets its code, with the member id that it sent.
@@ -75,18 +79,18 @@ class ClassicGroup(RebalancingGroup):
         instance_id = request.group_instance_id
         if not self._has_room(request.member_id) or not self._has_memory(request):
             self.remove(request.member_id)
-            respond(join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
+            joined.resolve(join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
             self.complete_if_all_joined()
         elif not self._supports(request.protocol_type, names):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         elif request.member_id != UNKNOWN_MEMBER:
-            self._join_with_id(caller, request, respond)
+            self._join_with_id(caller, request, joined)
         elif instance_id is not None and instance_id in self.static:
-            self._replace_static(self.members[self.static[instance_id]], caller, request, respond)
+            self._replace_static(self.members[self.static[instance_id]], caller, request, joined)
         elif instance_id is not None or caller.version < FIRST_WITH_MEMBER_ID_REQUIRED:
-            self._add_new(caller, request, self._new_member_id(caller, request), respond)
+            self._add_new(caller, request, self._new_member_id(caller, request), joined)
         else:
-            self._require_member_id(caller, request, respond)
+            self._require_member_id(caller, request, joined)
 
     def _has_room(self, member_id: str) -> bool:
         """Return whether one more member fits in.
@@ -116,11 +120,11 @@ class ClassicGroup(RebalancingGroup):
             return bool(protocol_type and names)
         return self.kind == protocol_type and self.have_in_common(names)
 
-    def _require_member_id(self, caller: Caller, request: JoinGroupRequest, respond: Respond) -> None:
+    def _require_member_id(self, caller: Caller, request: JoinGroupRequest, joined: Joined) -> None:
         """Give out an id, with which the client must join again: if it never gets the answer, no member is left."""
         member_id = self._new_member_id(caller, request)
         self.expect(member_id, request.session_timeout_ms)
-        respond(join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+        joined.resolve(join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
 
     def _new_member_id(self, caller: Caller, request: JoinGroupRequest) -> str:
         """Return a new id, made as in Kafka: the instance id or the client id, and a UUID.
@@ -134,7 +138,7 @@ class ClassicGroup(RebalancingGroup):
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
         return member_id
 
-    def _add_new(self, caller: Caller, request: JoinGroupRequest, member_id: str, respond: Respond) -> None:
+    def _add_new(self, caller: Caller, request: JoinGroupRequest, member_id: str, joined: Joined) -> None:
         """Add a new member, and rebalance."""
         member = Member(
             member_id,
@@ -150,36 +154,36 @@ class ClassicGroup(RebalancingGroup):
             self.kind = request.protocol_type
         self.has_new_member = self.state is State.PREPARING_REBALANCE and self.is_first_rebalance
         self.add(member)
-        self.joining[member_id] = respond
+        self.joining[member_id] = joined
         self.keep_alive(member, NEW_MEMBER_TIMEOUT_MS)
         self.rebalance(f"{member_id} joins ({_reason(request)})")
 
-    def _join_with_id(self, caller: Caller, request: JoinGroupRequest, respond: Respond) -> None:
+    def _join_with_id(self, caller: Caller, request: JoinGroupRequest, joined: Joined) -> None:
         """Let a client join with an id that was given out, or a member join again."""
         if request.member_id in self.pending:
             if request.group_instance_id is not None:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "A static member is not given an id to join with.")
-            self._add_new(caller, request, request.member_id, respond)
+            self._add_new(caller, request, request.member_id, joined)
             return
         try:
             member = self.check_member(request.member_id, request.group_instance_id)
         except KafkaError as error:
-            respond(join_error(error.code, request.member_id))
+            joined.resolve(join_error(error.code, request.member_id))
             return
-        self._join_again(member, request, respond)
+        self._join_again(member, request, joined)
 
-    def _join_again(self, member: Member, request: JoinGroupRequest, respond: Respond) -> None:
+    def _join_again(self, member: Member, request: JoinGroupRequest, joined: Joined) -> None:
         """Let a member join again: it follows a rebalance, it forces one, or it has missed an answer."""
         unchanged = member.protocols == protocols_of(request)
         is_leader = member.member_id == self.leader_id
         missed_answer = self.state is State.COMPLETING_REBALANCE or (self.state is State.STABLE and not is_leader)
         if unchanged and missed_answer:
-            respond(self.join_answer(member.member_id))
+            joined.resolve(self.join_answer(member.member_id))
             return
         # The leader of a stable group may always force a rebalance: it may have found other partitions, say.
         self._update(member, request)
         self.answer_join(member.member_id, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
-        self.joining[member.member_id] = respond
+        self.joining[member.member_id] = joined
         self.rebalance(f"{member.member_id} joins again ({_reason(request)})")
 
     def _update(self, member: Member, request: JoinGroupRequest) -> None:
@@ -187,7 +191,7 @@ class ClassicGroup(RebalancingGroup):
 
     # --- JoinGroup of a static member that is back (KIP-345) --------------------------------------
 
-    def _replace_static(self, old: Member, caller: Caller, request: JoinGroupRequest, respond: Respond) -> None:
+    def _replace_static(self, old: Member, caller: Caller, request: JoinGroupRequest, joined: Joined) -> None:
         """Let a restarted static member take its place again, under a new id.
 
         A stable group stays in its generation if nothing else has changed, so that a quick restart disturbs nobody.
@@ -197,7 +201,7 @@ class ClassicGroup(RebalancingGroup):
         log.info("group %s: %s takes the place of %s", self.group_id, member.member_id, old.member_id)
         self._update(member, request)
         self.keep_alive(member)
-        self.joining[member.member_id] = respond
+        self.joining[member.member_id] = joined
         reason = f"static member {member.instance_id} is back ({_reason(request)})"
         if self.state is not State.STABLE:
             # The leader of an incomplete generation knows the old id, and would assign nothing to the new one.
@@ -228,12 +232,12 @@ class ClassicGroup(RebalancingGroup):
 
     def _take_back(self, member: Member, old: Member, leader_id: str | None, failure: KafkaError) -> None:
         """Let the member be again what it was, as its new id could not be recorded, and refuse its JoinGroup."""
-        respond = self.joining.pop(member.member_id, None)
+        joined = self.joining.pop(member.member_id, None)
         if member.member_id in self.members:
             self.update(member, old.protocols, old.rebalance_timeout_ms, old.session_timeout_ms)
             self.keep_alive(self.replace(member, old.member_id))
-        if respond is not None:
-            respond(
+        if joined is not None:
+            joined.resolve(
                 JoinGroupResponse(
                     generation_id=self.generation,
                     protocol_type=self.kind,
@@ -245,7 +249,7 @@ class ClassicGroup(RebalancingGroup):
 
     # --- SyncGroup, Heartbeat, LeaveGroup ---------------------------------------------------------
 
-    def sync(self, request: SyncGroupRequest, respond: Respond) -> None:
+    def sync(self, request: SyncGroupRequest, synced: Promise[SyncGroupResponse]) -> None:
         """Answer a member with its assignment, at once or when the leader has sent it. Raises KafkaError."""
         member = self._member_of(request.generation_id, request.member_id, request.group_instance_id)
         if _differs(request.protocol_type, self.kind) or _differs(request.protocol_name, self.protocol):
@@ -254,10 +258,10 @@ class ClassicGroup(RebalancingGroup):
             raise self._rebalancing()
         self.has_synced(member.member_id)
         if self.state is State.STABLE:
-            respond(self.sync_answer(member))
+            synced.resolve(self.sync_answer(member))
             return
         self.answer_sync(member.member_id, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
-        self.syncing[member.member_id] = respond
+        self.syncing[member.member_id] = synced
         if member.member_id == self.leader_id:
             self.assign({given.member_id: given.assignment for given in request.assignments})
 
@@ -286,10 +290,10 @@ class ClassicGroup(RebalancingGroup):
             self.after_removal(f"{few(gone)} left")
         return answers
 
-    def remove_joining(self, respond: Respond) -> None:
-        """Remove the member whose JoinGroup waits to be answered by `respond`: it takes too much memory."""
+    def remove_joining(self, joined: Joined) -> None:
+        """Remove the member whose JoinGroup waits to be answered by `joined`: it takes too much memory."""
         for member_id, waiting in self.joining.items():
-            if waiting is respond:
+            if waiting is joined:
                 self.remove(member_id)
                 self.after_removal(f"{member_id} is given up")
                 return

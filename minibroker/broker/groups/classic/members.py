@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from minibroker.broker.clock import Timer
-from minibroker.broker.groups.group import Respond
+from minibroker.broker.delayed_operations import Promise
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from minibroker.protocol.messages.group_records import GroupMetadataValue
@@ -154,8 +154,8 @@ class Membership:
         self.members: dict[str, Member] = {}
         self.static: dict[str, str] = {}
         self.pending: dict[str, Timer] = {}
-        self.joining: dict[str, Respond] = {}
-        self.syncing: dict[str, Respond] = {}
+        self.joining: dict[str, Promise[JoinGroupResponse]] = {}
+        self.syncing: dict[str, Promise[SyncGroupResponse]] = {}
         self.unsynced: set[str] = set()
         self.protocol_bytes = 0
         self._supported: Counter[str] = Counter()
@@ -288,13 +288,13 @@ class Membership:
 
     def answer_join(self, member_id: str, response: JoinGroupResponse) -> None:
         """Answer the waiting JoinGroup of a member, if there is one."""
-        respond = self.joining.pop(member_id, None)
-        if respond is not None:
-            respond(response)
+        joined = self.joining.pop(member_id, None)
+        if joined is not None:
+            joined.resolve(response)
 
     def answer_sync(self, member_id: str, response: SyncGroupResponse) -> bool:
         """Answer the waiting SyncGroup of a member; return whether there was one."""
-        respond = self.syncing.pop(member_id, None)
-        if respond is not None:
-            respond(response)
-        return respond is not None
+        synced = self.syncing.pop(member_id, None)
+        if synced is not None:
+            synced.resolve(response)
+        return synced is not None

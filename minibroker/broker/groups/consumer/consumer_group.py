@@ -13,6 +13,7 @@ import logging
 from collections.abc import Sequence
 
 from minibroker.broker.configs.group_settings import group_value
+from minibroker.broker.delayed_operations import Promise
 from minibroker.broker.groups.consumer import classic_metadata, migration
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.member import (
@@ -25,7 +26,7 @@ from minibroker.broker.groups.consumer.member import (
 from minibroker.broker.groups.consumer.state import CONSUMER_PROTOCOL, ConsumerGroupState
 from minibroker.broker.groups.consumer.timers import Purpose
 from minibroker.broker.groups.consumer.updating import Update
-from minibroker.broker.groups.group import Caller, Respond
+from minibroker.broker.groups.group import Caller
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.legible import few
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -54,7 +55,7 @@ class ConsumerGroup(ConsumerGroupState):
 
     # --- JoinGroup --------------------------------------------------------------------------------
 
-    def join(self, caller: Caller, request: JoinGroupRequest, respond: Respond) -> None:
+    def join(self, caller: Caller, request: JoinGroupRequest, joined: Promise[JoinGroupResponse]) -> None:
         """Add a member, or bring it a step nearer to its target. Raises KafkaError."""
         migration.check_classic_member(self)
         is_new = request.member_id == UNKNOWN_MEMBER
@@ -63,7 +64,7 @@ class ConsumerGroup(ConsumerGroupState):
         update.check_room(member_id, request.group_instance_id)
         self._check_protocols(member_id, request)
         if is_new and request.group_instance_id is None and caller.version >= FIRST_WITH_MEMBER_ID_REQUIRED:
-            respond(JoinGroupResponse(member_id=member_id, error_code=ErrorCode.MEMBER_ID_REQUIRED))
+            joined.resolve(JoinGroupResponse(member_id=member_id, error_code=ErrorCode.MEMBER_ID_REQUIRED))
             return
         said = _subscription(request)
         static = self.static_member(request.group_instance_id)
@@ -80,7 +81,7 @@ class ConsumerGroup(ConsumerGroupState):
             update.commit()
             self.begin_session(member_id)
             self._await_sync(after)
-        respond(
+        joined.resolve(
             JoinGroupResponse(
                 generation_id=after.epoch,
                 protocol_type=CONSUMER_PROTOCOL,
@@ -130,7 +131,7 @@ class ConsumerGroup(ConsumerGroupState):
 
     # --- SyncGroup, Heartbeat ---------------------------------------------------------------------
 
-    def sync(self, request: SyncGroupRequest, respond: Respond) -> None:
+    def sync(self, request: SyncGroupRequest, synced: Promise[SyncGroupResponse]) -> None:
         """Answer a member with its assignment. Raises KafkaError."""
         member, classic = self._classic_member(request)
         first = classic.protocols[0]
@@ -142,7 +143,7 @@ class ConsumerGroup(ConsumerGroupState):
         self.timers.cancel(member.member_id, Purpose.SYNC)
         self.begin_session(member.member_id)
         image = self.context.cluster.image
-        respond(
+        synced.resolve(
             SyncGroupResponse(
                 protocol_type=request.protocol_type,
                 protocol_name=request.protocol_name,

@@ -11,7 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from minibroker.broker.clock import in_slices
+from minibroker.broker.clock import run_in_slices
 from minibroker.broker.configs.group_settings import group_value
 from minibroker.broker.groups.consumer import consumer_records
 from minibroker.broker.groups.consumer.assignors import ASSIGNORS
@@ -250,7 +250,7 @@ def resolve_soon(group: ConsumerGroupState) -> None:
         group.resolved_commit = cluster.commits
     elif not group.is_resolving and (group.last_caller is not None or cluster.authorizer is None):
         group.is_resolving = True
-        cluster.clock.call_later(0, lambda: in_slices(cluster.clock, _nothing, _resolve(group), _nothing))
+        cluster.clock.call_later(0, lambda: run_in_slices(cluster.clock, _nothing, _resolve(group), _nothing))
 
 
 def _nothing(*_: None) -> None:

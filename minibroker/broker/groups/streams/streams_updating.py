@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-from minibroker.broker.clock import in_slices
+from minibroker.broker.clock import run_in_slices
 from minibroker.broker.configs.group_settings import RACK_TAGS, group_value
 from minibroker.broker.groups.consumer.subscriptions import metadata_hash
 from minibroker.broker.groups.group import Group
@@ -383,7 +383,7 @@ def assign_soon(group: StreamsGroup) -> None:
     if not group.is_assigning:
         group.is_assigning = True
         cluster = group.context.cluster
-        cluster.clock.call_later(0, lambda: in_slices(cluster.clock, _nothing, assigning(group), _nothing))
+        cluster.clock.call_later(0, lambda: run_in_slices(cluster.clock, _nothing, assigning(group), _nothing))
 
 
 def _nothing(*_: None) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from minibroker.broker.clock import SLICE_MS
 from minibroker.broker.metadata.partitions import Partition
-from minibroker.broker.requests.slices import SLICE_MS, each_partition
+from minibroker.broker.upkeep.partition_chores import each_partition
 from tests.broker.harness import Harness
 
 

@@ -1,4 +1,4 @@
-"""The memory of requests that wait for their answers, and the choice of the client to disconnect.
+"""The purgatory: the memory of delayed requests, and the choice of the client to disconnect.
 
 A connection has at most one unfinished request, limited by the largest frame. This is the limit of all of them. Small
 requests do not count, and requests that run in slices count as frames (`framing.py`).
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-OWN_PARKED_BYTES = 4 << 10
-PARKED_LIMIT_BYTES = 256 << 20
+OWN_BYTES = 4 << 10
+LIMIT_BYTES = 256 << 20
 
 
 class Waiting(Protocol):
@@ -19,17 +19,17 @@ class Waiting(Protocol):
         """Close the connection soon, as its request takes too much memory."""
 
 
-class ParkedRequests:
+class Purgatory:
     """The bytes of waiting requests. Beyond `limit_bytes`, the clients of the largest ones are disconnected."""
 
-    def __init__(self, limit_bytes: int = PARKED_LIMIT_BYTES) -> None:
+    def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
         self._held: dict[Waiting, int] = {}
 
     def book(self, client: Waiting, size_bytes: int) -> None:
         """Add a waiting request of `client`; if several are too large, drop the one that has waited longest."""
-        if size_bytes <= OWN_PARKED_BYTES:
+        if size_bytes <= OWN_BYTES:
             return
         self.forget(client)
         self._held[client] = size_bytes

@@ -6,7 +6,7 @@ import tracemalloc
 from pathlib import Path
 
 from minibroker.broker.network.framing import SPARE_BYTES, FrameBudget
-from minibroker.broker.network.parked_requests import OWN_PARKED_BYTES, ParkedRequests
+from minibroker.broker.network.purgatory import OWN_BYTES, Purgatory
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.groups import JoinGroupRequest, JoinGroupResponse
 from minibroker.protocol.messages.produce import ProduceRequest
@@ -30,30 +30,30 @@ class Waiter:
 
 
 def test_beyond_the_limit_the_largest_go_and_of_equals_the_one_that_has_waited_longest() -> None:
-    parked = ParkedRequests(100 * KIB)
+    purgatory = Purgatory(100 * KIB)
     first, second, largest, last = (Waiter() for _ in range(4))
     for client, size in (first, 20), (second, 20), (largest, 60):
-        parked.book(client, size * KIB)
-    assert parked.held_bytes == 100 * KIB
-    parked.book(last, 10 * KIB)
-    assert parked.held_bytes == 50 * KIB
+        purgatory.book(client, size * KIB)
+    assert purgatory.held_bytes == 100 * KIB
+    purgatory.book(last, 10 * KIB)
+    assert purgatory.held_bytes == 50 * KIB
     assert [bool(each.reasons) for each in (first, second, largest, last)] == [False, False, True, False]
     assert "61440 bytes" in largest.reasons[0] and "102400" in largest.reasons[0]
-    parked.limit_bytes = 50 * KIB
-    parked.book(last, 11 * KIB)
+    purgatory.limit_bytes = 50 * KIB
+    purgatory.book(last, 11 * KIB)
     assert [bool(each.reasons) for each in (first, second, last)] == [True, False, False]
 
 
 def test_small_requests_do_not_count_and_one_that_is_answered_counts_no_more() -> None:
-    parked = ParkedRequests(0)
+    purgatory = Purgatory(0)
     small = Waiter()
-    parked.book(small, OWN_PARKED_BYTES)
-    assert parked.held_bytes == 0 and not small.reasons
-    parked.limit_bytes = KIB * KIB
-    parked.book(small, KIB * KIB)
-    parked.forget(small)
-    parked.forget(small)
-    assert parked.held_bytes == 0
+    purgatory.book(small, OWN_BYTES)
+    assert purgatory.held_bytes == 0 and not small.reasons
+    purgatory.limit_bytes = KIB * KIB
+    purgatory.book(small, KIB * KIB)
+    purgatory.forget(small)
+    purgatory.forget(small)
+    assert purgatory.held_bytes == 0
 
 
 def joining(harness: Harness, budget: FrameBudget, group: str, size_bytes: int, timeout_ms: int = 60_000) -> Client:
@@ -73,7 +73,7 @@ def joining(harness: Harness, budget: FrameBudget, group: str, size_bytes: int, 
 def test_of_many_that_park_a_large_joingroup_only_as_many_stay_as_the_limit_lets(harness: Harness) -> None:
     harness.coordinator("group")
     budget = FrameBudget()
-    budget.parked.limit_bytes = 1000 * KIB
+    budget.purgatory.limit_bytes = 1000 * KIB
     leader = joining(harness, budget, "group", KIB)
     harness.clock.advance(1)
     assert [answer.error_code for _, answer in leader.responses()] == [ErrorCode.NONE]
@@ -86,14 +86,14 @@ def test_of_many_that_park_a_large_joingroup_only_as_many_stay_as_the_limit_lets
     held_bytes = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert held_bytes < 1000 * KIB + SPARE_BYTES + SLACK_BYTES, "their members are gone, too"
-    assert budget.parked.held_bytes <= 1000 * KIB
+    assert budget.purgatory.held_bytes <= 1000 * KIB
     assert [client.closed for client in crowd] == [True] * 41 + [False] * 9, "those that have waited longest go"
     members = harness.cluster.groups.groups["group"].members
     assert len(members) == 1 + 9, "who is closed leaves the group"
     harness.clock.advance(61_000)
     answers = [answer for client in crowd[41:] for _, answer in client.responses()]
     assert [answer.error_code for answer in answers] == [ErrorCode.NONE] * 9
-    assert budget.parked.held_bytes == 0
+    assert budget.purgatory.held_bytes == 0
 
 
 def test_a_produce_that_waits_for_the_disk_has_written_its_records_and_holds_them_no_more(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_produce_that_waits_for_the_disk_has_written_its_records_and_holds_the
         held_bytes = tracemalloc.get_traced_memory()[0]
         tracemalloc.stop()
         assert client.connection.waiting
-        assert client.connection._budget.parked.held_bytes == 0
+        assert client.connection._budget.purgatory.held_bytes == 0
         assert held_bytes < 600 * KIB
         harness.clock.do_aside()
         ((_, answer),) = client.responses()
@@ -124,19 +124,19 @@ def test_a_client_that_goes_away_counts_no_more(harness: Harness) -> None:
     joining(harness, budget, "group", KIB)
     harness.clock.advance(1)
     client = joining(harness, budget, "group", 100 * KIB)
-    assert budget.parked.held_bytes > 100 * KIB
+    assert budget.purgatory.held_bytes > 100 * KIB
     client.connection.lost()
-    assert budget.parked.held_bytes == 0
+    assert budget.purgatory.held_bytes == 0
 
 
 def test_one_that_is_answered_before_it_is_closed_stays(harness: Harness) -> None:
     harness.coordinator("group")
     budget = FrameBudget()
-    budget.parked.limit_bytes = 150 * KIB
+    budget.purgatory.limit_bytes = 150 * KIB
     joining(harness, budget, "group", KIB)
     harness.clock.advance(1)
     client = joining(harness, budget, "group", 100 * KIB)
-    budget.parked.book(Waiter(), 100 * KIB)
+    budget.purgatory.book(Waiter(), 100 * KIB)
     harness.clock.advance(61_000)
     client.outlet.run_soon()
     ((_, answer),) = client.responses()

@@ -1,0 +1,457 @@
+"""Delayed operations: requests that are not finished yet. It is the one way to wait.
+
+A handler that must wait is a coroutine. It awaits one of three things:
+
+    promise             a result that comes later, once: records arrived, a rebalance is over, a timer, a hold of a test
+    pause()             others have their turn, if the slice is over
+    in_slices(steps)    a computation in steps (`protocol.steps`), which know nothing of coroutines
+
+`DelayedOperation` drives the coroutine. `close` ends it wherever it waits: `finally` and `with` in the handler release
+what it holds. State is consistent at each `await`.
+
+    request --> begin --- one slice is enough ---> result
+                  |
+                  +--> paused: a slice each turn of the loop, all operations in turn --+--> answered
+                  +--> promise --> resolved: goes on at once ---------------------------+
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+import types
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from enum import Enum, auto
+from functools import partial
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from minibroker.broker.clock import SLICE_MS, Clock
+from minibroker.protocol.apis import READS, ApiKey
+from minibroker.protocol.steps import WAITING, Steps
+
+log = logging.getLogger("minibroker.requests")
+
+Result = TypeVar("Result")
+
+SLICE_SECONDS = SLICE_MS / 1000  # of the processor's time, so it is not the passed-in clock's
+
+
+class GivenUp(Exception):
+    """Raised in a coroutine that waits, as its client is disconnected for lack of memory."""
+
+
+class ClusterReplaced(Exception):
+    """Raised in a handler that waits, as the cluster is replaced by another one: it runs again there."""
+
+
+class Promise(Generic[Result]):
+    """A result that comes later, once. Only one `operation` awaits it."""
+
+    __slots__ = ("_error", "_result", "done", "operation")
+
+    def __init__(self) -> None:
+        self.done = False
+        self._result: Any = None
+        self._error: Exception | None = None
+        self.operation: DelayedOperation | None = None
+
+    def resolve(self, result: Result) -> None:
+        """Go on with the operation that awaits this; only the first result counts."""
+        if not self.done:
+            self.done, self._result = True, result
+            if self.operation is not None:
+                self.operation.go_on()
+
+    def fail(self, error: Exception) -> None:
+        """Raise `error` where this is awaited."""
+        if not self.done:
+            self._error = error
+            self.resolve(None)  # type: ignore[arg-type]
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        if not self.done:
+            yield self
+        if self._error is not None:
+            raise self._error
+        result: Result = self._result
+        return result
+
+
+class _Pause:
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        yield None
+
+
+_PAUSE: Final = _Pause()
+
+
+def pause() -> _Pause:
+    """Return what lets others have their turn if the slice is over: `await pause()`."""
+    return _PAUSE
+
+
+def in_slices(steps: Steps[Result]) -> Coroutine[Any, Any, Result]:
+    """Run a computation in steps, with a pause between any two: `await in_slices(steps)`."""
+    return _awaitable(steps)
+
+
+@types.coroutine
+def _awaitable(steps: Steps[Result]) -> Generator[Any, Any, Result]:
+    return (yield from steps)
+
+
+async def sleep(clock: Clock, delay_ms: float) -> None:
+    """Wait for a time on `clock`."""
+    over: Promise[None] = Promise()
+    timer = clock.call_later(delay_ms, partial(over.resolve, None))
+    try:
+        await over
+    finally:
+        timer.cancel()
+
+
+class Begun:
+    """A coroutine whose first slice has run: its `rest`, and whether that only waits for its turn."""
+
+    __slots__ = ("is_paused", "rest")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], awaits: Any) -> None:
+        self.is_paused = awaits.__class__ is not Promise
+        self.rest: Awaitable[Any] = _rest_of(coroutine, awaits)  # type: ignore[assignment]  # by types.coroutine
+
+
+@types.coroutine
+def _rest_of(coroutine: Coroutine[Any, Any, Result], awaits: Any) -> Generator[Any, Any, Result]:
+    try:
+        yield awaits
+    except GeneratorExit:
+        coroutine.close()
+        raise
+    except Exception as error:
+        try:
+            awaits = coroutine.throw(error)
+        except StopIteration as end:
+            ended: Result = end.value
+            return ended
+        yield awaits
+    result: Result = yield from coroutine
+    return result
+
+
+class Stage(Enum):
+    """How far a request has come."""
+
+    COMING = auto()  # it is decoded, or held before its handler
+    RUNNING = auto()  # its handler runs, or waits, or what it has changed is written
+    ANSWERING = auto()
+
+
+class Request(Protocol):
+    """What an operation knows of the request that it is of."""
+
+    stage: Stage
+    was_paused: bool  # whether it has needed more than a slice
+
+    def on_wait(self) -> None:
+        """Release or copy what is valid for a moment only, as the request waits for a promise."""
+
+    def be_lost(self) -> None:
+        """Note that nobody gets the answer."""
+
+
+class DelayedOperation:
+    """Drives the coroutine of a request. `answered` gets its result or `failed` its error, once, unless it is closed.
+
+    What `begin` returns or raises is told to nobody else.
+    """
+
+    __slots__ = (
+        "_answered",
+        "_coroutine",
+        "_failed",
+        "_is_paused",
+        "_is_running",
+        "_key",
+        "_promise",
+        "_request",
+        "_slicer",
+        "done",
+    )
+
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        slicer: Slicer,
+        answered: Callable[[Any], object],
+        failed: Callable[[Exception], object],
+        request: Request | None = None,
+        key: int | None = None,
+    ) -> None:
+        """`key` is the API of `request`."""
+        self.done = False
+        self._coroutine = coroutine
+        self._slicer = slicer
+        self._answered: Callable[[Any], object] | None = answered
+        self._failed = failed
+        self._request = request
+        self._key = key
+        self._is_running = self._is_paused = False
+        self._promise: Promise[Any] | None = None  # that it awaits
+
+    @property
+    def holds_request(self) -> bool:
+        """Return whether the decoded request stays in memory until what it waits for; a Produce has no use for it."""
+        return self._promise is not None and self._key is not None and self._key != ApiKey.PRODUCE
+
+    @property
+    def must_end(self) -> bool:
+        """Return whether it goes on when its client has gone, as a handler is at work that may change something."""
+        return self._promise is None and self._changes
+
+    @property
+    def _changes(self) -> bool:
+        return self._request is not None and self._request.stage is Stage.RUNNING and self._key not in READS
+
+    def begin(self) -> Any:
+        """Run the first slice; return the result or raise the error, or return this operation if it waits."""
+        try:
+            self._run(None, in_turn=False)
+        except StopIteration as end:
+            self.done = True
+            return end.value
+        except BaseException:
+            self.done = True
+            raise
+        return self
+
+    def pause(self) -> DelayedOperation:
+        """Begin in the next turn."""
+        self._pause()
+        return self
+
+    def go_on(self, error: Exception | None = None, *, in_turn: bool = False) -> None:
+        """Run a slice, in which what is awaited raises `error`, if there is one."""
+        if self.done:
+            return
+        try:
+            self._run(error, in_turn=in_turn)
+        except StopIteration as end:
+            self._end(end.value)
+        except Exception as error:
+            self.done = True
+            self._failed(error)
+
+    def _end(self, result: Any) -> None:
+        if self.done:
+            return
+        self.done = True
+        if self._answered is None:
+            if self._request is not None:
+                self._request.be_lost()
+            return
+        try:
+            self._answered(result)
+        except Exception as error:
+            self._failed(error)
+
+    def _run(self, error: Exception | None, *, in_turn: bool) -> None:
+        """Run until the coroutine awaits a promise, or its slice is over. Raises StopIteration with the result."""
+        coroutine, slicer = self._coroutine, self._slicer
+        self._promise, self._is_running = None, True
+        slicer.slices += 1
+        until = 0.0
+        try:
+            awaited = coroutine.send(None) if error is None else coroutine.throw(error)
+            while awaited.__class__ is not Promise and not self.done:
+                slicer.steps += 1
+                until = until or slicer.end_of_slice(in_turn=in_turn)
+                if slicer.is_over(until, waits=awaited is WAITING):
+                    break
+                awaited = coroutine.send(None)
+        finally:
+            self._is_running = False
+        if self.done:
+            coroutine.close()  # which it could not do itself
+        elif awaited.__class__ is not Promise:
+            self._pause()
+        elif self._answered is None:
+            self.close()  # the client has gone
+        else:
+            self._promise, awaited.operation = awaited, self
+            if self._request is not None:
+                self._request.on_wait()
+
+    def _pause(self) -> None:
+        if self._request is not None:
+            self._request.was_paused = True
+        if self._answered is None and not self._changes:
+            self.close()
+        elif not self._is_paused:
+            self._is_paused = True
+            self._slicer.queue(self)
+
+    # --- for the slicer -------------------------------------------------------------------------
+
+    def run_slice(self) -> None:
+        """Go on after a pause."""
+        self._is_paused = False
+        self.go_on(in_turn=True)
+
+    def leave_queue(self) -> None:
+        """Stay paused, as the broker stops or gets another cluster."""
+        self._is_paused = False
+        if self._answered is None:
+            self.close()
+
+    # --- its end --------------------------------------------------------------------------------
+
+    def drop(self) -> None:
+        """End it, as the client has gone; what changes something goes on until it waits for more than its turn."""
+        if self.must_end:
+            self._answered = None
+        else:
+            self.close()
+
+    def close(self) -> None:
+        """End it without an answer, wherever it waits."""
+        if self.done:
+            return
+        self.done, self._answered = True, None
+        promise, self._promise = self._promise, None
+        if promise is not None:
+            promise.operation = None
+        if not self._is_running:
+            self._coroutine.close()
+
+    def give_up(self) -> None:
+        """End it for lack of memory; the coroutine may catch GivenUp to leave what it takes part in."""
+        if self._promise is not None:
+            self._promise.operation = None
+            with contextlib.suppress(StopIteration, GivenUp):
+                self._coroutine.throw(GivenUp())
+        self.close()
+
+    def run_again(self) -> bool:
+        """Go on as the cluster is replaced: a handler that waits runs again there. Return False if that is too late.
+
+        A Produce may not, as its records may be overwritten by now.
+        """
+        stage = Stage.ANSWERING if self._request is None else self._request.stage
+        if stage is Stage.COMING:
+            return self._promise is not None  # held by a hook, rather than being decoded
+        if stage is Stage.ANSWERING or self._key == ApiKey.PRODUCE:
+            return False
+        if self._promise is not None:
+            self._promise.operation = None
+        self.go_on(ClusterReplaced())
+        return True
+
+
+class _Work:
+    """Steps that nobody waits for."""
+
+    __slots__ = ("_slicer", "_steps")
+
+    def __init__(self, slicer: Slicer, steps: Steps[Any]) -> None:
+        self._slicer = slicer
+        self._steps = steps
+
+    def run_slice(self) -> None:
+        """Run steps until the slice is over."""
+        slicer = self._slicer
+        slicer.slices += 1
+        until = slicer.end_of_slice(in_turn=True)
+        try:
+            while True:
+                slicer.steps += 1
+                waits = next(self._steps) is WAITING
+                if slicer.is_over(until, waits=waits):
+                    slicer.queue(self)
+                    return
+        except StopIteration:
+            return
+
+    def leave_queue(self) -> None:
+        """Run no further step; state is consistent wherever steps stop."""
+        self._steps.close()
+
+
+class Slicer:
+    """Gives turns to what has more to do than one slice: in total one slice in a turn of the loop.
+
+    `call_soon` runs a callback in the loop's next turn; with None, all work runs to its end at once. `slices` and
+    `steps` count those that were run.
+    """
+
+    def __init__(
+        self,
+        call_soon: Callable[[Callable[[], None]], object] | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.slices = 0
+        self.steps = 0
+        self.now = now
+        self._call_soon = call_soon
+        self._queue: deque[DelayedOperation | _Work] = deque()
+
+    def begin(self, coroutine: Coroutine[Any, Any, Result]) -> Result | Begun:
+        """Run the first slice of a coroutine; return or raise what it does, or return what goes on with it."""
+        self.slices += 1
+        until = 0.0
+        try:
+            awaits = coroutine.send(None)
+            while awaits.__class__ is not Promise:
+                self.steps += 1
+                until = until or self.end_of_slice(in_turn=False)
+                if self.is_over(until, waits=awaits is WAITING):
+                    break
+                awaits = coroutine.send(None)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        return Begun(coroutine, awaits)
+
+    def start(self, steps: Steps[Any]) -> None:
+        """Run steps that nobody waits for; the first slice now, unless others wait for their turn."""
+        work = _Work(self, steps)
+        if self._queue:
+            self.queue(work)
+        else:
+            work.run_slice()
+
+    def end_of_slice(self, *, in_turn: bool) -> float:
+        """Return when a slice that begins now is over: at once outside of the turns, if others wait for theirs."""
+        return self.now() + SLICE_SECONDS if in_turn or not self._queue else -1.0
+
+    def is_over(self, until: float, *, waits: bool) -> bool:
+        """Return whether a slice is over: its time is up, or it `waits` for what others do."""
+        return self._call_soon is not None and (waits or self.now() >= until)
+
+    def queue(self, work: DelayedOperation | _Work) -> None:
+        """Have `work` run its next slice in its turn."""
+        self._queue.append(work)
+        if len(self._queue) == 1 and self._call_soon is not None:
+            self._call_soon(self._turn)
+
+    def drop_all(self) -> None:
+        """Run nothing that is queued, when the broker stops or gets another cluster."""
+        works = list(self._queue)
+        self._queue.clear()
+        for work in works:
+            work.leave_queue()
+
+    def _turn(self) -> None:
+        if not self._queue:
+            return  # they were dropped
+        work = self._queue.popleft()
+        left = len(self._queue)
+        try:
+            work.run_slice()
+        except Exception:
+            log.exception("work in slices failed")  # which must not affect what remains
+        if left and self._call_soon is not None:  # else `queue` has asked for the next turn
+            self._call_soon(self._turn)

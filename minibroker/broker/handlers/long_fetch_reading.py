@@ -1,0 +1,208 @@
+"""One pass over the partitions of a Fetch in steps: for many partitions, or for records that must be converted."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from minibroker.broker.delayed_operations import in_slices, pause
+from minibroker.broker.fetch_sessions import INITIAL_EPOCH, FetchedPartition
+from minibroker.broker.handlers.fetch_reading import (
+    PORTION,
+    UNREADABLE,
+    PartitionAnswer,
+    Reading,
+    TopicAnswer,
+    answer_bytes,
+    is_news,
+    more_length_bytes,
+)
+from minibroker.broker.metadata.partitions import Partition
+from minibroker.broker.requests.down_conversion import Conversion, Converted, read_for_client_in_steps
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.fetch import FetchResponse
+from minibroker.protocol.steps import Steps, chunks, taken
+from minibroker.storage.segment import Region
+
+if TYPE_CHECKING:
+    from minibroker.broker.handlers.watching import Watch
+
+Runs = list[tuple[str | bytes, list[FetchedPartition]]]  # the partitions that follow each other of the same topic
+
+
+class LongReading(Reading):
+    """One pass in steps over many partitions. It keeps as little as possible for each.
+
+    `found` has the answers with records, `refused` the errors, and `changed` the partitions that have changed for an
+    incremental session. Everything else is looked up when the answer is written; that empties `wanted`.
+    """
+
+    __slots__ = ("changed", "found", "places", "refused")
+
+    def _begin(self) -> None:
+        super()._begin()
+        self.found: dict[FetchedPartition, tuple[PartitionAnswer, int]] = {}
+        self.refused: dict[FetchedPartition, ErrorCode] = {}
+        self.changed: set[FetchedPartition] | None = None
+        if self.session is not None and self.request.session_epoch > INITIAL_EPOCH:
+            self.changed = set()
+
+    def read_in_steps(self) -> Steps[None]:
+        """Read all partitions, a portion at a time."""
+        self._begin()
+        for portion in chunks(self.wanted):
+            for fetched in portion:
+                self._keep(fetched, *(yield from self._partition_in_steps(fetched)))
+            yield
+
+    async def join(self, watch: Watch) -> None:
+        """Have `watch` see all partitions. All are news at first, as something may happen in the meantime."""
+        watch.book(len(self.wanted))
+        self.places: defaultdict[Partition, list[FetchedPartition]] = defaultdict(list)
+        for fetched in self.wanted:
+            partition = self.context.find_partition(fetched.topic, fetched.index)
+            if partition is not None:
+                self.places[partition].append(fetched)
+                watch.join(partition.waiters)
+            await pause()
+        watch.has_changed = True
+
+    async def read_news(self, watch: Watch) -> None:
+        """Read what `watch` has seen: only what has grown, as often as the request lists it, if that is all."""
+        grown, watch.grown = watch.grown, {}
+        if watch.has_changed or watch.is_late:
+            watch.has_changed = False
+            await in_slices(self.read_in_steps())
+            return
+        for partition in grown:
+            for fetched in self.places.get(partition, ()):
+                await in_slices(self._read_again(fetched))
+                await pause()
+
+    def _read_again(self, fetched: FetchedPartition) -> Steps[None]:
+        _, size_bytes = self.found.pop(fetched, (None, 0))
+        self.refused.pop(fetched, None)
+        self.size_bytes -= size_bytes
+        self._keep(fetched, *(yield from self._partition_in_steps(fetched)))
+
+    def _keep(self, fetched: FetchedPartition, answer: PartitionAnswer, size_bytes: int) -> None:
+        self.size_bytes += size_bytes
+        code = ErrorCode(answer.error_code)
+        if size_bytes:
+            self.found[fetched] = answer, size_bytes
+        elif code and code not in UNREADABLE:
+            self.refused[fetched] = code
+        if self.changed is not None and is_news(fetched, answer, size_bytes):
+            self.changed.add(fetched)
+
+    def _partition_in_steps(self, fetched: FetchedPartition) -> Steps[tuple[PartitionAnswer, int]]:
+        """Return what `_partition` does, also if records must be converted."""
+        while True:
+            try:
+                return self._partition(fetched, self._left())
+            except Conversion as needed:
+                conversion = needed.with_traceback(None)  # the traceback would keep this frame alive
+            found: Region | Converted | KafkaError | None
+            try:
+                found = yield from read_for_client_in_steps(conversion.log, conversion.wanted)
+            except KafkaError as error:
+                found = error.with_traceback(None)
+            if not conversion.is_void():
+                return self._converted(fetched, conversion, found)
+
+    def _converted(
+        self, fetched: FetchedPartition, conversion: Conversion, found: Region | Converted | KafkaError | None
+    ) -> tuple[PartitionAnswer, int]:
+        if isinstance(found, KafkaError):
+            return self._refused(fetched, found.code), 0
+        if isinstance(found, Converted) and found.next_offset < conversion.wanted.limit_offset:
+            self.urgent = True  # there is more, which the next fetch converts
+        return self._filled(fetched, conversion.answer, conversion.log, conversion.wanted.limit_offset, found)
+
+    # --- answering ------------------------------------------------------------------------------
+
+    def enough(self) -> bool:
+        return self.urgent or self.size_bytes >= self.min_bytes or self.unreadable == len(self.wanted)
+
+    async def answer(self) -> FetchResponse:
+        return await in_slices(self.response_in_steps())
+
+    def read_for_response(self) -> Steps[FetchResponse]:
+        """Read all partitions for the last time, and return the answer."""
+        yield from self.read_in_steps()
+        return (yield from self.response_in_steps())
+
+    def response_in_steps(self) -> Steps[FetchResponse]:
+        """Return the answer as `response` does, built a portion at a time."""
+        runs: Runs = []
+        for portion in taken(self.wanted):
+            for fetched in portion:
+                if self.changed is None or fetched in self.changed:
+                    if not runs or runs[-1][0] != fetched.topic:
+                        runs.append((fetched.topic, []))
+                    runs[-1][1].append(fetched)
+            yield
+        if self.context.usage is not None and self._is_throttled((yield from self._size_in_steps(runs))):
+            return self._throttled()
+        topics: list[TopicAnswer] = []
+        for key, partitions in runs:
+            topics.append(self._topic(key))
+            if self.context.may_take_apart:
+                topics[-1].partitions = _Answers(self, partitions)  # type: ignore[assignment]
+                continue
+            for named in chunks(partitions):
+                topics[-1].partitions += map(self.answer_of, named)
+                yield
+        return self._with_endpoints(self._assembled(topics))
+
+    def _size_in_steps(self, runs: Runs) -> Steps[int]:
+        """Return the size of the answer as `answer_bytes` does, without building all of it."""
+        version = self.context.version
+        none_bytes = answer_bytes(FetchResponse(), version)
+        size_bytes = none_bytes + more_length_bytes(len(runs), version)
+        for key, partitions in runs:
+            bare_bytes = answer_bytes(FetchResponse(responses=[self._topic(key)]), version)
+            size_bytes += bare_bytes - none_bytes + more_length_bytes(len(partitions), version)
+            for portion in chunks(partitions, PORTION):
+                topic = self._topic(key)
+                topic.partitions = [self._found(fetched)[0] for fetched in portion]
+                size_bytes += answer_bytes(FetchResponse(responses=[topic]), version) - bare_bytes
+                yield
+        return size_bytes
+
+    def answer_of(self, fetched: FetchedPartition) -> PartitionAnswer:
+        """Return the answer for a partition, and note it in the session."""
+        answer, size_bytes = self._found(fetched)
+        self.found.pop(fetched, None)
+        if self.session is not None:
+            self._note(self.session, fetched, answer, size_bytes)
+        return answer
+
+    def _found(self, fetched: FetchedPartition) -> tuple[PartitionAnswer, int]:
+        """Return the answer for a partition, and the size of its records in bytes."""
+        found = self.found.get(fetched)
+        if found is not None:
+            return found
+        code = self.refused.get(fetched)
+        return self._partition(fetched, None) if code is None else (self._refused(fetched, code), 0)
+
+
+class _Answers:
+    """The answers for partitions. Each is built when it is encoded, and not kept."""
+
+    def __init__(self, reading: LongReading, partitions: list[FetchedPartition]) -> None:
+        self._reading = reading
+        self._partitions = partitions
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def __iter__(self) -> Iterator[PartitionAnswer]:
+        for portion in taken(self._partitions):
+            yield from map(self._reading.answer_of, portion)
+
+
+def in_steps(reading: Reading) -> LongReading:
+    """Return a pass over the same partitions that works in steps."""
+    return LongReading(reading.context, reading.request, reading.session, reading.wanted)

@@ -1,0 +1,114 @@
+"""Waiting for records: what has happened at the partitions that a Fetch or a ShareFetch waits for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from minibroker.broker.delayed_operations import Promise
+from minibroker.protocol.steps import Steps, chunks
+
+if TYPE_CHECKING:
+    from minibroker.broker.clock import Timer
+    from minibroker.broker.metadata.partitions import Partition
+    from minibroker.broker.requests.context import RequestContext
+    from minibroker.broker.share.share_partition import SharePartition
+
+WATCHED_MAX: Final = 500_000  # partitions that the long fetches of a node may watch: 100 to 200 MB
+FEW: Final = 100  # partitions that are left at once
+
+
+class Watch:
+    """Watches partitions until a time is over.
+
+    `grown` are those with new records, `has_changed` says that one was deleted or has a new leader, `is_late` that the
+    time is over. Appends count down `missing_bytes`, and are no news before it is used up.
+    """
+
+    __slots__ = (
+        "_booked",
+        "_context",
+        "_joined",
+        "_news",
+        "_timer",
+        "grown",
+        "has_changed",
+        "is_late",
+        "missing_bytes",
+    )
+
+    def __init__(self, context: RequestContext, max_wait_ms: int) -> None:
+        self.grown: dict[Partition, None] = {}
+        self.has_changed = self.is_late = False
+        self.missing_bytes = 0
+        self._context = context
+        self._joined: list[set[Any]] = []
+        self._booked = 0
+        self._news: Promise[None] | None = None
+        self._timer: Timer | None = context.cluster.clock.call_later(max_wait_ms, self._be_late)
+
+    def book(self, count: int) -> None:
+        """Count partitions among those that the node watches at most."""
+        self._booked += count
+        self._context.node.watched += count
+
+    def join(self, waiters: set[Any]) -> None:
+        """Be told what happens at a partition."""
+        waiters.add(self)
+        self._joined.append(waiters)
+
+    def news(self) -> Promise[None]:
+        """Return the promise that there is something to look at: enough records, a change, or that it is late."""
+        news: Promise[None] = Promise()
+        if self.is_late or self.has_changed or self.grown:
+            news.resolve(None)
+        else:
+            self._news = news
+        return news
+
+    # --- as a waiter ----------------------------------------------------------------------------
+
+    def appended(self, partition: Partition, size_bytes: int) -> None:
+        self.grown[partition] = None
+        self.missing_bytes -= size_bytes
+        if self.missing_bytes <= 0:
+            self._context.cluster.turn.wake_soon(self)
+
+    def released(self, share: SharePartition) -> None:
+        """Note that records of this share partition can be acquired."""
+        self.appended(share.partition, 0)
+
+    def changed(self) -> None:
+        self.has_changed = True
+        self.look()
+
+    def _be_late(self) -> None:
+        self.is_late = True
+        self.look()
+
+    def look(self) -> None:
+        news, self._news = self._news, None
+        if news is not None:
+            news.resolve(None)
+
+    # --- its end --------------------------------------------------------------------------------
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._news = None
+        timer, self._timer = self._timer, None  # uvloop's timer keeps its callback, and so this, when it is cancelled
+        if timer is not None:
+            timer.cancel()
+        self._context.node.watched -= self._booked
+        if len(self._joined) > FEW:
+            self._context.slicer.start(self._leave())
+        else:
+            for waiters in self._joined:
+                waiters.discard(self)
+
+    def _leave(self) -> Steps[None]:
+        for portion in chunks(self._joined):
+            for waiters in portion:
+                waiters.discard(self)
+            yield

@@ -1,0 +1,332 @@
+"""Requests that wait: a slice a turn, a promise goes on at once, and whatever ends them releases what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from minibroker.broker.delayed_operations import (
+    SLICE_SECONDS,
+    ClusterReplaced,
+    DelayedOperation,
+    GivenUp,
+    Promise,
+    Slicer,
+    Stage,
+    in_slices,
+    pause,
+    sleep,
+)
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.steps import WAITING, Steps
+from tests.broker.delaying import Asked
+from tests.broker.manual_clock import ManualClock
+
+
+class Loop:
+    """A loop whose turns a test takes; each look at the time takes `look_seconds`."""
+
+    def __init__(self) -> None:
+        self.soon: list[Callable[[], None]] = []
+        self.time = 0.0
+        self.look_seconds = SLICE_SECONDS / 2.5
+        self.slicer = Slicer(self.soon.append, self.now)
+        self.answers: list[Any] = []
+        self.failures: list[Exception] = []
+        self.request = Asked()
+
+    def now(self) -> float:
+        self.time += self.look_seconds
+        return self.time
+
+    def turn(self) -> None:
+        soon, self.soon[:] = list(self.soon), []
+        for callback in soon:
+            callback()
+
+    def take_turns(self) -> None:
+        while self.soon:
+            self.turn()
+
+    def operation(self, coroutine: Coroutine[Any, Any, Any], key: int = ApiKey.CREATE_TOPICS) -> DelayedOperation:
+        return DelayedOperation(coroutine, self.slicer, self.answers.append, self.failures.append, self.request, key)
+
+    def delayed(self, coroutine: Coroutine[Any, Any, Any], key: int = ApiKey.CREATE_TOPICS) -> DelayedOperation:
+        """An operation that has begun, and waits."""
+        operation = self.operation(coroutine, key)
+        assert operation.begin() is operation
+        return operation
+
+
+@pytest.fixture
+def loop() -> Loop:
+    return Loop()
+
+
+def steps(told: list[str], name: str, count: int) -> Steps[str]:
+    try:
+        for number in range(count):
+            told.append(f"{name}{number}")
+            yield
+    finally:
+        told.append(f"{name} ends")
+    return name
+
+
+async def paused(times: int, promise: Promise[str] | None = None) -> str:
+    for _ in range(times):
+        await pause()
+    return "done" if promise is None else await promise
+
+
+# --- slices -----------------------------------------------------------------------------------------------------------
+
+
+def test_one_slice_that_is_enough_gives_the_result_at_once(loop: Loop) -> None:
+    assert loop.operation(in_slices(steps([], "a", 1))).begin() == "a"
+    assert not (loop.soon or loop.answers)
+
+
+def test_long_work_goes_on_in_later_turns(loop: Loop) -> None:
+    told: list[str] = []
+    loop.delayed(in_slices(steps(told, "a", 7)))
+    assert told == ["a0", "a1", "a2"]
+    loop.turn()
+    assert told == ["a0", "a1", "a2", "a3", "a4", "a5"]
+    assert not loop.answers
+    loop.turn()
+    assert (loop.answers, loop.slicer.slices, loop.soon) == (["a"], 3, [])
+    assert loop.request.was_paused
+
+
+def test_works_take_turns_and_one_slice_is_run_in_a_turn(loop: Loop) -> None:
+    told: list[str] = []
+    loop.delayed(in_slices(steps(told, "a", 7)))
+    loop.slicer.start(steps(told, "b", 4))
+    assert told == ["a0", "a1", "a2"]
+    loop.turn()
+    loop.turn()
+    assert told[3:] == ["a3", "a4", "a5", "b0", "b1", "b2"]
+    assert len(loop.soon) == 1
+    loop.take_turns()
+    assert told[-4:] == ["a6", "a ends", "b3", "b ends"]
+
+
+def test_what_begins_while_others_wait_pauses_at_its_first_pause(loop: Loop) -> None:
+    told: list[str] = []
+    loop.delayed(in_slices(steps([], "a", 7)))
+    loop.delayed(in_slices(steps(told, "b", 7)))
+    assert told == ["b0"]
+
+
+def test_an_error_is_raised_in_the_first_slice_and_told_in_a_later_one(loop: Loop) -> None:
+    async def fail(times: int) -> None:
+        await paused(times)
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        loop.operation(fail(1)).begin()
+    assert not loop.failures
+    loop.delayed(fail(7))
+    loop.take_turns()
+    assert [str(error) for error in loop.failures] == ["no"]
+
+
+def test_an_answer_that_cannot_be_sent_is_a_failure(loop: Loop) -> None:
+    def refuse(_: object) -> None:
+        raise ValueError("a mistake")
+
+    promise: Promise[str] = Promise()
+    DelayedOperation(paused(0, promise), loop.slicer, refuse, loop.failures.append).begin()
+    promise.resolve("x")
+    assert [str(error) for error in loop.failures] == ["a mistake"]
+
+
+def test_work_that_fails_does_not_stop_other_work(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+    def failing() -> Steps[None]:
+        yield WAITING
+        raise ValueError("a mistake")
+
+    told: list[str] = []
+    loop.slicer.start(failing())
+    loop.slicer.start(steps(told, "b", 1))
+    loop.take_turns()
+    assert told == ["b0", "b ends"]
+    assert "a mistake" in caplog.text
+
+
+def test_without_a_loop_all_steps_run_at_once() -> None:
+    slicer = Slicer(None, now=iter(range(1000)).__next__)
+    assert DelayedOperation(in_slices(steps([], "a", 100)), slicer, print, print).begin() == "a"
+    told: list[str] = []
+    slicer.start(steps(told, "b", 100))
+    assert told[-1] == "b ends"
+
+
+def test_work_that_waits_for_another_gives_its_turn_away(loop: Loop) -> None:
+    told: list[str] = []
+    loop.look_seconds = 0.0
+
+    def waiting() -> Steps[None]:
+        for number in range(3):
+            told.append(f"a{number}")
+            yield WAITING
+
+    loop.delayed(in_slices(waiting()))
+    loop.slicer.start(steps(told, "b", 2))
+    assert told == ["a0"]
+    loop.turn()
+    assert told == ["a0", "a1"]
+    loop.take_turns()
+    assert told == ["a0", "a1", "b0", "b1", "b ends", "a2"]
+
+
+# --- promises ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_promise_goes_on_at_once_and_counts_once(loop: Loop) -> None:
+    promise: Promise[str] = Promise()
+    loop.delayed(paused(0, promise))
+    promise.resolve("first")
+    promise.resolve("second")
+    assert (loop.answers, loop.soon, promise.done) == (["first"], [], True)
+
+
+def test_a_promise_that_fails_raises_where_it_is_awaited(loop: Loop) -> None:
+    promise: Promise[str] = Promise()
+    loop.delayed(paused(0, promise))
+    promise.fail(ValueError("no"))
+    assert [str(error) for error in loop.failures] == ["no"]
+
+
+def test_a_sleep_ends_by_the_clock_and_leaves_no_timer(loop: Loop) -> None:
+    clock = ManualClock()
+    loop.delayed(sleep(clock, 100))
+    loop.delayed(sleep(clock, 100)).close()
+    clock.advance(99)
+    assert not loop.answers
+    clock.advance(1)
+    assert loop.answers == [None]
+
+
+# --- their end --------------------------------------------------------------------------------------------------------
+
+
+def test_one_that_is_closed_runs_no_further_and_releases_what_it_holds(loop: Loop) -> None:
+    told: list[str] = []
+    operation = loop.delayed(in_slices(steps(told, "a", 9)))
+    operation.close()
+    operation.close()
+    loop.take_turns()
+    assert told == ["a0", "a1", "a2", "a ends"]
+    promise: Promise[str] = Promise()
+    loop.delayed(paused(0, promise)).close()
+    promise.resolve("late")
+    assert not (loop.answers or loop.failures)
+
+
+def test_one_that_is_closed_by_what_it_does_itself_ends_at_its_next_wait(loop: Loop) -> None:
+    told: list[str] = []
+    promise: Promise[None] = Promise()
+
+    async def close() -> None:
+        try:
+            await promise
+            operation.close()
+            told.append("goes on")
+            await pause()
+            told.append("too far")
+        finally:
+            told.append("ends")
+
+    operation = loop.delayed(close())
+    promise.resolve(None)
+    assert told == ["goes on", "ends"]
+
+
+@pytest.mark.parametrize(
+    ("key", "stage", "goes_on"),
+    [
+        (ApiKey.CREATE_TOPICS, Stage.RUNNING, True),
+        (ApiKey.FETCH, Stage.RUNNING, False),
+        (ApiKey.CREATE_TOPICS, Stage.COMING, False),
+        (ApiKey.CREATE_TOPICS, Stage.ANSWERING, False),
+    ],
+)
+def test_a_handler_that_changes_something_goes_on_when_its_client_has_gone(
+    loop: Loop, key: ApiKey, stage: Stage, goes_on: bool
+) -> None:
+    told: list[str] = []
+    loop.request.stage = stage  # type: ignore[misc]
+    operation = loop.delayed(in_slices(steps(told, "a", 9)), key)
+    operation.drop()
+    loop.take_turns()
+    assert ("a8" in told) == goes_on
+    assert told[-1] == "a ends" and not loop.answers
+
+
+def test_one_whose_client_has_gone_ends_where_it_would_wait(loop: Loop) -> None:
+    promise: Promise[str] = Promise()
+    operation = loop.delayed(paused(7, promise))
+    operation.drop()
+    loop.take_turns()
+    assert operation.done
+    promise.resolve("late")
+    assert not loop.answers
+
+
+def test_all_can_be_taken_from_the_queue_and_what_has_a_client_runs_again(loop: Loop) -> None:
+    told: list[str] = []
+    runs: list[int] = []
+
+    async def run() -> str:
+        while True:
+            runs.append(len(runs))
+            try:
+                return await in_slices(steps(told, f"{len(runs)}-", 9))
+            except ClusterReplaced:
+                continue
+
+    operation, gone = loop.delayed(run()), loop.delayed(in_slices(steps(told, "b", 9)))
+    gone.drop()
+    loop.slicer.drop_all()
+    assert gone.done and not operation.done
+    loop.take_turns()
+    assert told == ["1-0", "1-1", "1-2", "b0", "b ends"]
+    assert operation.run_again()
+    loop.take_turns()
+    assert (runs, loop.answers) == ([0, 1], ["2-"])
+
+
+@pytest.mark.parametrize(
+    ("key", "stage", "runs"),
+    [
+        (ApiKey.FETCH, Stage.RUNNING, True),
+        (ApiKey.PRODUCE, Stage.RUNNING, False),
+        (ApiKey.FETCH, Stage.COMING, True),
+        (ApiKey.FETCH, Stage.ANSWERING, False),
+    ],
+)
+def test_one_that_is_written_or_answered_cannot_run_again(loop: Loop, key: ApiKey, stage: Stage, runs: bool) -> None:
+    loop.request.stage = stage  # type: ignore[misc]
+    assert loop.delayed(paused(0, Promise()), key).run_again() == runs
+    assert len(loop.failures) == (stage is Stage.RUNNING and runs), "the handler itself catches ClusterReplaced"
+
+
+def test_one_that_is_given_up_is_told_and_closed(loop: Loop) -> None:
+    told: list[str] = []
+
+    async def wait() -> str:
+        try:
+            return await Promise[str]()
+        except GivenUp:
+            told.append("leaves")
+            await Promise[str]()
+            raise
+
+    operation = loop.delayed(wait())
+    operation.give_up()
+    assert told == ["leaves"] and operation.done
+    assert not (loop.answers or loop.failures)
