@@ -215,7 +215,7 @@ class Server:
             listener,
             outlet,
             self._execute,
-            self._tell_at_end,
+            self._listen,
             self._shared.budget,
             self._cluster.settings["socket.request.max.bytes"],
             peer_name(transport),
@@ -239,8 +239,8 @@ class Server:
         connection.end()
         return None
 
-    def _tell_at_end(self, connection: Connection) -> None:
-        self._cluster.turn.tell(connection)
+    def _listen(self, connection: Connection) -> None:
+        self._cluster.turn.listen(connection)
 
     def connections(self) -> list[Connection]:
         """Return the open connections."""

@@ -60,7 +60,7 @@ def write_now(wait: Wait) -> None:
         raise failure
 
 
-class Teller(Protocol):
+class TurnListener(Protocol):
     """An object with answers that wait for the end of the turn."""
 
     def turn_ended(self) -> None:
@@ -86,13 +86,13 @@ def _for_client(wait: Wait, failure: KafkaError | None) -> KafkaError | None:
 class Turn:
     """The work at the end of the current turn of the loop. Without a loop, appends are written at once."""
 
-    __slots__ = ("_call_soon", "_due", "_logs", "_tellers", "_waits", "_woken")
+    __slots__ = ("_call_soon", "_due", "_logs", "_listeners", "_waits", "_woken")
 
     def __init__(self) -> None:
         self._call_soon: CallSoon | None = None
         self._due = False
         self._logs: dict[Log, tuple[Partition, int]] = {}
-        self._tellers: dict[Teller, None] = {}
+        self._listeners: dict[TurnListener, None] = {}
         self._waits: list[tuple[Wait, Then]] = []
         self._woken: dict[Waiter, None] = {}
 
@@ -116,9 +116,9 @@ class Turn:
         if not self._due:
             self._end_soon()
 
-    def tell(self, teller: Teller) -> None:
-        """Call `turn_ended` of `teller` when everything is written."""
-        self._tellers[teller] = None
+    def listen(self, listener: TurnListener) -> None:
+        """Call `turn_ended` of `listener` when everything is written."""
+        self._listeners[listener] = None
         if not self._due:
             self._end_soon()
 
@@ -176,10 +176,10 @@ class Turn:
                     partition.tell_waiters(size_bytes)
             except Exception:
                 log.exception("a log could not be written")
-        tellers, self._tellers = self._tellers, {}
-        for teller in tellers:
+        listeners, self._listeners = self._listeners, {}
+        for listener in listeners:
             try:
-                teller.turn_ended()
+                listener.turn_ended()
             except Exception:
                 log.exception("the answers of a turn could not be sent")
         if self._waits:

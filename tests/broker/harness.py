@@ -208,7 +208,7 @@ class Client:
         self._asked: list[tuple[int, int]] = []
         self._read = 0
         self.connection = Connection(
-            node, listener, self.outlet, self._execute, harness.cluster.turn.tell, budget, limit_bytes, "test:1"
+            node, listener, self.outlet, self._execute, harness.cluster.turn.listen, budget, limit_bytes, "test:1"
         )
 
     def send(self, request: Message, version: int | None = None, *, correlation_id: int = 7) -> None:
@@ -375,7 +375,7 @@ class Harness:
             listener,
             outlet,
             self.dispatcher.execute,
-            self.cluster.turn.tell,
+            self.cluster.turn.listen,
             FrameBudget(),
             LIMIT_BYTES,
             host=host,
@@ -385,7 +385,7 @@ class Harness:
         outcome = self.dispatcher.execute(connection, frame[PREFIX.size :])
         due = Ending(outcome) if isinstance(outcome, Due) else None
         if due is not None:
-            self.cluster.turn.tell(due)
+            self.cluster.turn.listen(due)
         self.end_turn()
         if outcome is None:
             return None

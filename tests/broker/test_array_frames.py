@@ -154,7 +154,7 @@ class Asked:
             "PLAINTEXT",
             self.outlet,
             self._execute,
-            harness.cluster.turn.tell,
+            harness.cluster.turn.listen,
             FrameBudget(),
             1 << 27,
         )

@@ -85,7 +85,7 @@ def batch(count: int = 1, *, value: bytes = b"v", timestamp: int = NOW_MS, **opt
 
 
 def append(log: Log, data: bytearray, leader_epoch: int = 0) -> int:
-    """Append one batch that needs no admission; its first offset."""
+    """Append one batch that needs no validation; its first offset."""
     return log.append(data, (check_batch(data),), leader_epoch)
 
 

@@ -32,7 +32,7 @@ SEVEN = {"producer_id": 7, "producer_epoch": 0}
 
 
 def append_soon(log: Log, data: bytearray, leader_epoch: int = 0) -> int:
-    """Append one batch that needs no admission, to be written later; its offset, or -1."""
+    """Append one batch that needs no validation, to be written later; its offset, or -1."""
     return log.append_soon(data, check_batch(data), leader_epoch)
 
 

@@ -197,7 +197,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         pending = partition.log.unwritten
         if pending is not None and pending is not before:
             self._appended[index] = pending
-            self.cluster.turn.tell(self)
+            self.cluster.turn.listen(self)
         return offset
 
     def transaction_ended(self, index: int, producer_id: int, *, committed: bool) -> None:

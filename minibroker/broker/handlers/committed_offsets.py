@@ -89,10 +89,10 @@ def _commits() -> ModuleType:
 
 
 @cache
-def _known_commit() -> ModuleType:
-    from minibroker.broker.handlers import known_commit
+def _commit_template() -> ModuleType:
+    from minibroker.broker.handlers import commit_template
 
-    return known_commit
+    return commit_template
 
 
 class Commit:
@@ -123,7 +123,7 @@ class Commit:
             _commits().commit_few_offsets(self._coordinators(), self._request.group_id, self._offsets, self._check)
             if self._accepted:
                 wait_for_offsets(self._context, self._request.group_id, partial(_refuse, self._accepted))
-                _known_commit().remember(self._context, self._request, self._offsets, self._response)
+                _commit_template().remember(self._context, self._request, self._offsets, self._response)
         except KafkaError as error:
             _refuse(self._asked, error)
         return self._response

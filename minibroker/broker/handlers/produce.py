@@ -1,6 +1,6 @@
 """Produce: appends batches to partitions. Each partition succeeds or fails by itself.
 
-Behaviour: the whole batch is checked (`storage.admission`), then its sequence numbers; then it is appended. acks 1 and
+Behaviour: the whole batch is checked (`storage.validation`), then its sequence numbers; then it is appended. acks 1 and
 acks all are both answered after the append, as there is only one copy of the log. acks 0 is not answered; an error
 closes the connection, which is all that such a client can notice. acks all is refused with NOT_ENOUGH_REPLICAS below
 min.insync.replicas. When flush.messages is reached, the answer waits until the records are synced, whatever the acks,
@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any
 
 from minibroker.broker.delayed_operations import in_slices
-from minibroker.broker.handlers.known_produce import lost, remember, remember_refusal
+from minibroker.broker.handlers.produce_template import lost, remember, remember_refusal
 from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.context import RequestContext
@@ -42,9 +42,9 @@ from minibroker.protocol.records.batch import LOG_APPEND_TIME, is_transactional,
 from minibroker.protocol.records.validation import SMALL_BYTES
 from minibroker.protocol.records.varints import Bytes
 from minibroker.protocol.steps import CHUNK_ITEMS, Steps, at_once
-from minibroker.storage.admission import admit_in_steps, admit_plain, is_plain, takes_plain
-from minibroker.storage.format_admission import Admitted
+from minibroker.storage.format_validation import Validated
 from minibroker.storage.log_settings import MAX_LONG
+from minibroker.storage.validation import is_plain, takes_plain, validate_in_steps, validate_plain
 
 log = logging.getLogger("minibroker.produce")
 
@@ -85,10 +85,10 @@ def produce(context: RequestContext, request: ProduceRequest) -> Outcome:
         _check_transactional_id(context, request, asked.records)
         partition, records, joined = _ready(context, request, key, asked)
         now_ms = context.cluster.clock.wall_ms()
-        admitted = admit_plain(partition.log, records, now_ms)
-        if admitted is None:
+        validated = validate_plain(partition.log, records, now_ms)
+        if validated is None:
             return _at_once_or_in_steps(context, request)
-        appended = _append(context, partition, request, asked.index, admitted, joined, now_ms)
+        appended = _append(context, partition, request, asked.index, validated, joined, now_ms)
     except KafkaError as error:
         appended = _refused(context, key, asked.index, error)
         failed.append(appended)
@@ -144,7 +144,7 @@ def _produce_in_steps(context: RequestContext, request: ProduceRequest) -> Steps
             try:
                 if refusal is not None:
                     raise refusal
-                appended = yield from _admit_and_append(context, request, key, asked)
+                appended = yield from _validate_and_append(context, request, key, asked)
             except KafkaError as error:
                 error.__traceback__ = None  # `refusal` would else keep this frame alive
                 appended = _refused(context, key, asked.index, error)
@@ -158,20 +158,20 @@ def _produce_in_steps(context: RequestContext, request: ProduceRequest) -> Steps
     return _answered(context, request, answers, failed)
 
 
-def _admit_and_append(
+def _validate_and_append(
     context: RequestContext, request: ProduceRequest, key: str | bytes, asked: PartitionData
 ) -> Steps[PartitionAnswer]:
     partition, records, joined = _ready(context, request, key, asked)
     now_ms = context.cluster.clock.wall_ms()
-    admitted = admit_plain(partition.log, records, now_ms) if is_plain(records) else None
-    if admitted is None:
-        admitted_to = partition.log
-        admitted = yield from admit_in_steps(admitted_to, records, api_version=context.version, now_ms=now_ms)
+    validated = validate_plain(partition.log, records, now_ms) if is_plain(records) else None
+    if validated is None:
+        validated_for = partition.log
+        validated = yield from validate_in_steps(validated_for, records, api_version=context.version, now_ms=now_ms)
         # Other requests have run: the partition may be deleted or have a new leader, or the transaction may have ended.
         partition, _, joined = _ready(context, request, key, asked)
-        if partition.log is not admitted_to:  # the log was moved, or the topic was deleted and created again
+        if partition.log is not validated_for:  # the log was moved, or the topic was deleted and created again
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} has another log now.")
-    return _append(context, partition, request, asked.index, admitted, joined, now_ms)
+    return _append(context, partition, request, asked.index, validated, joined, now_ms)
 
 
 def _answered(
@@ -259,13 +259,13 @@ def _append(
     partition: Partition,
     request: ProduceRequest,
     index: int,
-    admitted: Admitted,
+    validated: Validated,
     joined: Wait | None,
     now_ms: int,
 ) -> PartitionAnswer:
-    """Append an admitted batch unless it is a repetition. The answer waits until it is written, or also synced."""
+    """Append an validated batch unless it is a repetition. The answer waits until it is written, or also synced."""
     log = partition.log
-    records, headers = admitted
+    records, headers = validated
     header = headers[0]
     original = log.producers.check(header) if header.producer_id >= 0 else None
     if original is not None:

@@ -127,7 +127,7 @@ class Partition:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self} has {len(self.isr)} in-sync replica(s).")
 
     def append(self, turn: Turn, records: memoryview, headers: Sequence[BatchHeader]) -> int:
-        """Append admitted batches, wake those who wait for them, and return the first offset.
+        """Append validated batches, wake those who wait for them, and return the first offset.
 
         A small batch is written at the end of the turn; answers that report it wait for that, and so do readers.
         Raises KafkaError(KAFKA_STORAGE_ERROR).

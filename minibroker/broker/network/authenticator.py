@@ -259,7 +259,7 @@ class Authenticator:
     def _require_authentication(self) -> None:
         """Allow the client only to authenticate, in small frames."""
         self._connection.must_authenticate = True
-        self._connection.known = None
+        self._connection.template = None
         self._connection.limit_bytes = self._listener.limit_bytes
 
     # --- the exchange ---------------------------------------------------------------------------
@@ -333,7 +333,7 @@ class Authenticator:
         connection = self._connection
         connection.principal = Principal(USER, end.name)
         connection.has_token = end.has_token
-        connection.known = None
+        connection.template = None
         connection.must_authenticate = False
         connection.limit_bytes = self._limit_bytes
         connection.divert(None)
@@ -360,7 +360,7 @@ class Authenticator:
         self._timer = None
         self._state = State.EXPIRED
         self._connection.must_authenticate = True
-        self._connection.known = None
+        self._connection.template = None
 
     # --- tokens without headers -----------------------------------------------------------------
 

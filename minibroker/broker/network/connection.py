@@ -78,7 +78,7 @@ class Connection:
 
     `execute(connection, frame)` runs one request (`frame` is a writable memoryview without the size, valid only during
     the call) and returns the items to send, a `Due`, a `DelayedOperation`, or None when the request has no answer.
-    `tell_at_end(connection)` requests a call of `turn_ended` at the end of the loop's turn.
+    `listen(connection)` requests a call of `turn_ended` at the end of the loop's turn.
     """
 
     __slots__ = (
@@ -100,7 +100,7 @@ class Connection:
         "has_token",
         "host",
         "is_gone",
-        "known",
+        "template",
         "last_plain",
         "limit_bytes",
         "listener",
@@ -109,7 +109,7 @@ class Connection:
         "node",
         "peer",
         "principal",
-        "_tell_at_end",
+        "_listen",
         "software",
     )
 
@@ -119,7 +119,7 @@ class Connection:
         listener: str,
         outlet: Outlet,
         execute: Execute,
-        tell_at_end: Callable[[Connection], None],
+        listen: Callable[[Connection], None],
         budget: FrameBudget,
         limit_bytes: int,
         peer: str = "?",
@@ -140,13 +140,13 @@ class Connection:
         self.limit_bytes = limit_bytes
         self.closed = False
         self.is_gone = False  # the socket is closed; the backlog may still run
-        self.known: Any = None  # the inline cache for the next request
+        self.template: Any = None  # the inline cache for the next request
         self.last_plain: Any = None  # the target of the last plain request; a second one for it fills the cache
         self._outlet = outlet
         self._execute = execute
         self._diverted: Execute | None = None  # the original `execute`, while requests are diverted
         self._least_bytes = MINIMUM_FRAME_BYTES
-        self._tell_at_end = tell_at_end
+        self._listen = listen
         self._due: list[list[Any] | Due] | None = None  # what is sent at the end of the turn
         self._budget = budget
         self._pipelines = pipelines or Pipelines(outlet.call_soon)
@@ -280,7 +280,7 @@ class Connection:
         """Queue an answer to send at the end of the turn, behind earlier ones."""
         if self._due is None:
             self._due = []
-            self._tell_at_end(self)
+            self._listen(self)
         if answers:
             self._due.append(answers.copy())
             answers.clear()

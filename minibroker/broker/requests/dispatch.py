@@ -4,7 +4,7 @@ A handler is a function `(context, request) -> response | None`, a plain one or 
 (acks=0). `@handles` registers it for its API (`served`). A KafkaError that it raises becomes the answer, if the
 response has an error code for the whole request.
 
-    frame --> known request (inline cache) ----------------------------------+--> items, or Due at the end of the turn
+    frame --> request template (inline cache) -------------------------------+--> items, or Due at the end of the turn
           --> decoded --> plain handler -------------------------------------+
                   |           +--> coroutine, or a sync is due --> _answer --+--> DelayedOperation --> items later
                   +--> large: decoded in steps, or with interceptors --------+
@@ -85,9 +85,9 @@ class Dispatcher:
             authenticator = _admit(connection, key)
             if authenticator is not None:
                 return self._misplaced(authenticator, key, version, correlation_id, frame)
-        known = connection.known
-        if known is not None and key == known.key and version == known.version and not self.interceptors:
-            outcome: Outcome = known.run(self.cluster, correlation_id, frame)
+        template = connection.template
+        if template is not None and key == template.key and version == template.version and not self.interceptors:
+            outcome: Outcome = template.run(self.cluster, correlation_id, frame)
             if outcome is not None:
                 return outcome
         route = self._routes.get((key, version))

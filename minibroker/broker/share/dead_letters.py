@@ -27,8 +27,8 @@ from minibroker.protocol.records.formats import batches_in, is_old, records_in
 from minibroker.protocol.records.payload import payload_chunks
 from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.steps import Steps
-from minibroker.storage.admission import admit_in_steps
 from minibroker.storage.log_settings import MAX_LONG
+from minibroker.storage.validation import validate_in_steps
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
@@ -155,10 +155,10 @@ class _Writing:
             letters = yield from self._letters(target.log.settings.max_message_bytes)
             batch = memoryview((yield from build_batch_in_steps(letters)))
             now_ms = self._cluster.clock.wall_ms()
-            admitted = yield from admit_in_steps(target.log, batch, api_version=NEWEST_PRODUCE, now_ms=now_ms)
+            validated = yield from validate_in_steps(target.log, batch, api_version=NEWEST_PRODUCE, now_ms=now_ms)
             if self._led(topic, index).log is not target.log:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{target} has another log now.")
-            target.append(self._cluster.turn, *admitted)
+            target.append(self._cluster.turn, *validated)
             for offset in list(self._left)[: len(letters)]:
                 del self._left[offset]
             if not self._left:

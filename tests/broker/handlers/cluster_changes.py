@@ -35,7 +35,7 @@ class Side:
         """Return a client. Make it forget if it may not know the next request."""
         client = self.clients[number]
         if not self.knows:
-            client.connection.known = client.connection.last_plain = None
+            client.connection.template = client.connection.last_plain = None
         return client
 
     def config(self, setting: tuple[str, str]) -> None:

@@ -1,6 +1,6 @@
 """Produce: what is stored, what each refusal answers and for whom, acks, and the versions' differences.
 
-What a batch must be is storage's business (`tests/storage/test_admission.py`); here is what a client gets.
+What a batch must be is storage's business (`tests/storage/test_validation.py`); here is what a client gets.
 Codes, and when an answer knows the log's start, are as measured on Apache Kafka 4.3.
 """
 
@@ -24,7 +24,7 @@ from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.payload import records_of
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import Steps
-from minibroker.storage.admission import admit_in_steps
+from minibroker.storage.validation import validate_in_steps
 from tests.broker.harness import Harness, batch, frame_of, served_versions
 
 FIRST_WITH_LOG_START = 5
@@ -445,7 +445,7 @@ def test_a_wrong_largest_timestamp_is_put_right(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("log_end_offset", [0, 5])
-def test_a_batch_that_was_admitted_to_a_replaced_log_is_not_appended_to_its_successor(
+def test_a_batch_that_was_validated_for_a_replaced_log_is_not_appended_to_its_successor(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, log_end_offset: int
 ) -> None:
     harness.create_topic("t", message_format_version="0.10.2")
@@ -455,11 +455,11 @@ def test_a_batch_that_was_admitted_to_a_replaced_log_is_not_appended_to_its_succ
         harness.produce("u", "a")
 
     def moving(*args: Any, **more: Any) -> Any:
-        admitted = yield from admit_in_steps(*args, **more)
+        validated = yield from validate_in_steps(*args, **more)
         harness.partition("t").log = other
-        return admitted
+        return validated
 
-    monkeypatch.setattr(producing, "admit_in_steps", moving)
+    monkeypatch.setattr(producing, "validate_in_steps", moving)
     answer = produce(harness, {("t", 0): GOOD})["t", 0]
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert other.log_end_offset == log_end_offset

@@ -384,11 +384,11 @@ def test_requests_that_are_known_by_their_bytes_are_cut_off_too(session: tuple[H
     for _ in range(3):
         client.send(produce, 9)
         assert client.answer().responses[0].partition_responses[0].error_code == 0
-    known = client.connection.known
+    known = client.connection.template
     assert known is not None
     harness.clock.advance(REAUTH_MS)
-    assert client.connection.known is None
-    client.connection.known = known  # as by a Produce that was under way
+    assert client.connection.template is None
+    client.connection.template = known  # as by a Produce that was under way
     assert not asks(client, produce) and client.closed
     assert harness.partition("t").log.log_end_offset == 3
 

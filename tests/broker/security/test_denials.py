@@ -185,7 +185,7 @@ def test_the_next_produce_of_a_connection_is_refused_once_the_right_is_gone(harn
     codes = []
     for number in range(5):
         if number == 3:
-            assert client.connection.known is not None
+            assert client.connection.template is not None
             harness.add_acl(WRITE_TOPIC, OPEN, permission=Permission.DENY)
         client.send(request, 9)
         codes += [answer.responses[0].partition_responses[0].error_code for _, answer in client.responses()]

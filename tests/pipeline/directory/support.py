@@ -68,7 +68,7 @@ def append(log: Log, data: bytearray) -> None:
 
 
 def _headers(data: bytearray) -> Iterator[BatchHeader]:
-    """Yield headers as admission gives them: that of a wrapper counts what is in it."""
+    """Yield headers as validation gives them: that of a wrapper counts what is in it."""
     for one in batches_in(bytes(data)):
         header = check_any(one)
         yield header if header.magic == 2 else header._replace(last_offset_delta=len(list(records_in(one))) - 1)

@@ -18,9 +18,9 @@ from minibroker.protocol.records.formats import batches_in, check_any, records_i
 from minibroker.protocol.records.message import read_message
 from minibroker.protocol.records.message_set import inner_messages, messages_in
 from minibroker.protocol.records.record import Record
-from minibroker.storage.admission import admit
 from minibroker.storage.log import Log
 from minibroker.storage.names import LOG_SUFFIX
+from minibroker.storage.validation import validate
 from tests.protocol.records.test_conversion import MAGICS
 from tests.protocol.records.test_message_set import CODECS
 from tests.storage.compaction.support import SETTINGS, Pair, clean
@@ -38,7 +38,7 @@ def write(log: Log, magic: int, codec: int, *pairs: Pair) -> None:
     ]
     source = min(magic, 1)
     data = memoryview(build(records, source, compression=codec))
-    log.append(*admit(log, data, api_version=2, now_ms=NOW_MS), 0)
+    log.append(*validate(log, data, api_version=2, now_ms=NOW_MS), 0)
     log.roll()
 
 

@@ -11,10 +11,10 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import end_transaction_marker
 from minibroker.protocol.records.conversion import build
 from minibroker.protocol.records.record import Record
-from minibroker.storage.admission import admit
 from minibroker.storage.checkpoints.checkpoint_texts import offsets_text, properties_text
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.validation import validate
 from tests.pipeline.jobs.verify.support import faults, judge
 from tests.storage.compaction.support import clean
 from tests.storage.support import NOW_MS, append, open_at
@@ -71,7 +71,7 @@ class History:
         records = [record._replace(offset=place, headers=()) for place, record in enumerate(self.records())]
         data = memoryview(build(records, magic, compression=codec))
         self.log.update_settings(self.settings._replace(message_format_version=magic))
-        self.log.append(*admit(self.log, data, api_version=2, now_ms=self.now_ms), self.leader_epoch)
+        self.log.append(*validate(self.log, data, api_version=2, now_ms=self.now_ms), self.leader_epoch)
         self.log.update_settings(self.settings)
 
     def producer(self) -> int:

@@ -20,9 +20,9 @@ from minibroker.protocol.records.compression import Compression, compress
 from minibroker.protocol.records.payload import records_of
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import at_once
-from minibroker.storage.admission import admit, admit_in_steps
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import MAX_LONG, LogSettings
+from minibroker.storage.validation import validate, validate_in_steps
 from tests.protocol.records.samples import T, similar_records
 from tests.sampling import sampled
 from tests.storage.support import NOW_MS, batch, open_at, records
@@ -36,11 +36,11 @@ def log(tmp_path: Path) -> Log:
     return open_at(tmp_path)
 
 
-def admitted(
+def validated(
     log: Log, data: bytes | bytearray, *, api_version: int = 9, **settings: object
 ) -> tuple[memoryview, BatchHeader]:
     log.update_settings(LogSettings(**settings))  # type: ignore[arg-type]
-    batch_to_append, headers = admit(log, memoryview(bytearray(data)), api_version=api_version, now_ms=NOW_MS)
+    batch_to_append, headers = validate(log, memoryview(bytearray(data)), api_version=api_version, now_ms=NOW_MS)
     assert headers == (check_batch(batch_to_append),)
     assert len(batch_to_append) == headers[0].size_bytes
     return batch_to_append, headers[0]
@@ -48,7 +48,7 @@ def admitted(
 
 def refused(log: Log, data: bytes | bytearray, *, api_version: int = 9, **settings: object) -> KafkaError:
     with pytest.raises(KafkaError) as raised:
-        admitted(log, data, api_version=api_version, **settings)
+        validated(log, data, api_version=api_version, **settings)
     return raised.value
 
 
@@ -63,7 +63,7 @@ def changed(data: bytearray, position: int, field: Struct, value: int) -> bytear
 def test_a_sound_batch_is_taken_as_it_is(log: Log, compression: Compression) -> None:
     data = batch(3, compression=compression)
     view = memoryview(data)
-    taken, headers = admit(log, view, api_version=9, now_ms=NOW_MS)
+    taken, headers = validate(log, view, api_version=9, now_ms=NOW_MS)
     assert taken is view
     assert headers == (check_batch(data),)
 
@@ -92,7 +92,7 @@ def test_exactly_one_batch_is_taken(log: Log) -> None:
 
 @pytest.mark.parametrize("rest", [b"\0", batch(1)[:60], batch(1)[:-1]])
 def test_an_incomplete_batch_behind_is_dropped(log: Log, rest: bytes) -> None:
-    taken, _ = admitted(log, batch(2) + rest)
+    taken, _ = validated(log, batch(2) + rest)
     assert taken == batch(2)
 
 
@@ -114,12 +114,12 @@ def test_clients_write_no_control_batches(log: Log) -> None:
 
 def test_a_producer_id_needs_a_sequence(log: Log) -> None:
     assert refused(log, batch(1, producer_id=7, producer_epoch=0)).code == ErrorCode.INVALID_RECORD
-    admitted(log, batch(1, producer_id=7, producer_epoch=0, base_sequence=0))
+    validated(log, batch(1, producer_id=7, producer_epoch=0, base_sequence=0))
 
 
 def test_a_batch_may_be_as_large_as_the_topic_allows(log: Log) -> None:
     data = batch(1, value=b"x" * 1000)
-    admitted(log, data, max_message_bytes=len(data))
+    validated(log, data, max_message_bytes=len(data))
     error = refused(log, data, max_message_bytes=len(data) - 1)
     assert error.code == ErrorCode.MESSAGE_TOO_LARGE
     assert error.message is not None and str(len(data)) in error.message
@@ -127,15 +127,15 @@ def test_a_batch_may_be_as_large_as_the_topic_allows(log: Log) -> None:
 
 def test_a_batch_that_no_segment_can_hold_is_refused(log: Log) -> None:
     data = batch(1, value=b"x" * 1000)
-    admitted(log, data, segment_bytes=len(data))
+    validated(log, data, segment_bytes=len(data))
     assert refused(log, data, segment_bytes=len(data) - 1).code == ErrorCode.RECORD_LIST_TOO_LARGE
 
 
 def test_zstd_is_taken_from_produce_7_on(log: Log) -> None:
     data = batch(1, compression=Compression.ZSTD)
     assert refused(log, data, api_version=6).code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    admitted(log, data, api_version=7)
-    admitted(log, batch(1, compression=Compression.LZ4), api_version=3)
+    validated(log, data, api_version=7)
+    validated(log, batch(1, compression=Compression.LZ4), api_version=3)
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
@@ -156,7 +156,7 @@ def test_records_that_do_not_parse_are_invalid(log: Log, compression: Compressio
 
 def test_a_compacted_topic_takes_no_record_without_a_key(log: Log) -> None:
     data = build_batch([Record(key=b"k", timestamp=NOW_MS), Record(key=None, timestamp=NOW_MS)])
-    admitted(log, data)
+    validated(log, data)
     for policy in ({"compact"}, {"compact", "delete"}):
         error = refused(log, data, cleanup_policy=frozenset(policy))
         assert isinstance(error, InvalidRecords)
@@ -172,7 +172,7 @@ def stamped(*timestamps: int) -> bytearray:
 
 
 def test_records_may_be_an_hour_ahead_and_as_old_as_they_like(log: Log) -> None:
-    admitted(log, stamped(0, -1, NOW_MS + HOUR_MS))
+    validated(log, stamped(0, -1, NOW_MS + HOUR_MS))
     error = refused(log, stamped(NOW_MS, NOW_MS + HOUR_MS + 1, NOW_MS))
     assert isinstance(error, InvalidRecords)
     assert error.code == ErrorCode.INVALID_TIMESTAMP
@@ -181,7 +181,7 @@ def test_records_may_be_an_hour_ahead_and_as_old_as_they_like(log: Log) -> None:
 
 def test_a_topic_may_bound_how_old_and_how_new_records_are(log: Log) -> None:
     bounds = {"message_timestamp_before_max_ms": 1000, "message_timestamp_after_max_ms": 2000}
-    admitted(log, stamped(NOW_MS - 1000, NOW_MS + 2000, -1), **bounds)
+    validated(log, stamped(NOW_MS - 1000, NOW_MS + 2000, -1), **bounds)
     assert refused(log, stamped(NOW_MS - 1001), **bounds).code == ErrorCode.INVALID_TIMESTAMP
     assert refused(log, stamped(NOW_MS + 2001), **bounds).code == ErrorCode.INVALID_TIMESTAMP
 
@@ -202,7 +202,7 @@ def test_a_time_beyond_an_int64_comes_out_at_its_other_end_as_in_java(
     payload = b"".join(encode_record(Record(), index, each) for index, each in enumerate(deltas))
     data = assemble(check_batch(build_batch([Record()] * count)), payload)
     data = changed(changed(data, 27, INT64, base), 35, INT64, base)
-    taken, header = admitted(log, data, **ANY_TIME)
+    taken, header = validated(log, data, **ANY_TIME)
     times = [record.timestamp for record in records_of(taken)]
     assert times == [timestamp if index or count == 1 else base for index in range(count)]
     assert header.max_timestamp == max(-1, *times)
@@ -214,12 +214,12 @@ def test_a_time_beyond_an_int64_is_as_far_from_now_as_where_it_comes_out(log: Lo
 
 
 def test_a_header_that_names_another_largest_timestamp_is_corrected(log: Log) -> None:
-    _, header = admitted(log, changed(stamped(NOW_MS, NOW_MS + 5), 35, INT64, NOW_MS + 99))
+    _, header = validated(log, changed(stamped(NOW_MS, NOW_MS + 5), 35, INT64, NOW_MS + 99))
     assert header.max_timestamp == NOW_MS + 5
 
 
 def test_log_append_time_is_put_in_by_the_broker(log: Log) -> None:
-    taken, header = admitted(log, stamped(5, 9, NOW_MS * 2), message_timestamp_type=1)
+    taken, header = validated(log, stamped(5, 9, NOW_MS * 2), message_timestamp_type=1)
     assert (header.timestamp_type, header.max_timestamp) == (1, NOW_MS)
     assert [record.timestamp for record in records_of(taken)] == [NOW_MS] * 3
 
@@ -233,7 +233,7 @@ def test_a_producer_may_not_put_in_log_append_time_itself(log: Log) -> None:
 
 
 def test_log_append_time_where_the_topic_has_create_time_is_taken_back(log: Log) -> None:
-    _, header = admitted(log, build_batch(records(2), timestamp_type=1))
+    _, header = validated(log, build_batch(records(2), timestamp_type=1))
     assert (header.timestamp_type, header.max_timestamp) == (0, NOW_MS)
     without = build_batch(records(2, timestamp=-1), timestamp_type=1)
     assert refused(log, without).code == ErrorCode.INVALID_TIMESTAMP
@@ -257,7 +257,7 @@ DELTAS = [[0, 0, 0], [2, 1, 0], [0, 1, 5], [-3, 7, 2**31 - 1]]
 @pytest.mark.parametrize("deltas", DELTAS)
 def test_uncompressed_records_keep_their_offset_deltas(log: Log, deltas: list[int], kind: str) -> None:
     data = misnumbered(deltas)
-    taken, header = admitted(log, data, compression_type=kind)
+    taken, header = validated(log, data, compression_type=kind)
     assert taken == data
     assert log.append(taken, (header,), 0) == 0
     assert (header.last_offset_delta, log.log_end_offset) == (2, 3)
@@ -272,7 +272,7 @@ def test_recompressed_records_get_new_offset_deltas(
     log: Log, deltas: list[int], compression: Compression, kind: str
 ) -> None:
     producer = {"producer_id": 7, "producer_epoch": 2, "base_sequence": 3, "transactional": True}
-    taken, header = admitted(log, misnumbered(deltas, compression, **producer), compression_type=kind)
+    taken, header = validated(log, misnumbered(deltas, compression, **producer), compression_type=kind)
     assert [record.offset for record in records_of(taken)] == [0, 1, 2]
     assert [record.value for record in records_of(taken)] == [record.value for record in records(3)]
     assert (header.producer_id, header.producer_epoch, header.base_sequence, header.is_transactional) == (7, 2, 3, True)
@@ -294,7 +294,7 @@ def test_records_that_stay_compressed_must_count_up(log: Log, deltas: list[int],
 @pytest.mark.parametrize("compression", list(Compression))
 def test_a_topic_s_own_compression_is_applied(log: Log, compression: Compression, kind: str) -> None:
     data = batch(5, value=b"x" * 100, compression=compression, producer_id=7, producer_epoch=2, base_sequence=3)
-    taken, header = admitted(log, data, compression_type=kind)
+    taken, header = validated(log, data, compression_type=kind)
     codec = Compression.NONE if kind == "uncompressed" else Compression[kind.upper()]
     assert header.compression == codec
     assert (taken == data) == (codec == compression)
@@ -307,7 +307,7 @@ def test_a_topic_s_own_compression_is_applied(log: Log, compression: Compression
 def test_a_level_changes_how_well_it_is_compressed(log: Log) -> None:
     data = batch(200, value=b"some words that repeat " * 4)
     sizes = {
-        level: len(admitted(log, data, compression_type="gzip", compression_gzip_level=level)[0]) for level in (1, 9)
+        level: len(validated(log, data, compression_type="gzip", compression_gzip_level=level)[0]) for level in (1, 9)
     }
     assert sizes[9] < sizes[1]
 
@@ -319,7 +319,7 @@ def test_batches_that_are_too_large_uncompressed_are_refused(log: Log) -> None:
 
 
 def test_compression_and_log_append_time_go_together(log: Log) -> None:
-    taken, header = admitted(log, stamped(5, 9), compression_type="lz4", message_timestamp_type=1)
+    taken, header = validated(log, stamped(5, 9), compression_type="lz4", message_timestamp_type=1)
     assert (header.compression, header.timestamp_type, header.max_timestamp) == (Compression.LZ4, 1, NOW_MS)
     assert [record.timestamp for record in records_of(taken)] == [NOW_MS] * 2
 
@@ -336,7 +336,7 @@ def test_no_damage_gets_in_and_none_breaks_the_broker(
     if data.draw(st.booleans()):
         seal(bad, 0, len(bad))
     try:
-        taken, headers = admit(log, memoryview(bad), api_version=9, now_ms=NOW_MS)
+        taken, headers = validate(log, memoryview(bad), api_version=9, now_ms=NOW_MS)
     except KafkaError:
         return
     assert len(list(records_of(taken))) == headers[0].record_count == 3
@@ -347,7 +347,7 @@ def test_no_damage_gets_in_and_none_breaks_the_broker(
 
 def steps_of(log: Log, data: bytes | bytearray) -> tuple[int, memoryview | KafkaError]:
     """Return how many steps a batch takes, and its result."""
-    steps, count = admit_in_steps(log, memoryview(bytearray(data)), api_version=9, now_ms=NOW_MS), 0
+    steps, count = validate_in_steps(log, memoryview(bytearray(data)), api_version=9, now_ms=NOW_MS), 0
     try:
         while True:
             next(steps)
@@ -380,7 +380,7 @@ def test_much_takes_many_steps_and_nothing_is_lost(log: Log, changes: dict[str, 
     assert isinstance(taken, memoryview)
     assert count >= len(sent) // 4096  # runs of equal records are checked at once
     assert [record.key for record in records_of(taken)] == [record.key for record in sent]
-    again = admit(log, memoryview(bytearray(data)), api_version=9, now_ms=NOW_MS)
+    again = validate(log, memoryview(bytearray(data)), api_version=9, now_ms=NOW_MS)
     assert again == (taken, (check_batch(taken),))
 
 
@@ -396,7 +396,7 @@ def test_a_bomb_for_a_topic_without_compression_is_counted_but_not_kept(log: Log
 
 def test_settings_that_change_meanwhile_do_not_count(log: Log) -> None:
     data = build_batch([Record(timestamp=NOW_MS, value=bytes(1000))] * 500, compression=Compression.GZIP)
-    steps = admit_in_steps(log, memoryview(data), api_version=9, now_ms=NOW_MS)
+    steps = validate_in_steps(log, memoryview(data), api_version=9, now_ms=NOW_MS)
     next(steps)
     log.update_settings(LogSettings(compression_type="zstd", cleanup_policy=frozenset({"compact"})))
     taken, (header,) = at_once(steps)
@@ -416,11 +416,11 @@ def test_mutated_batches_of_all_sizes_come_to_the_same_in_steps_as_small_ones_do
     seal(data, 0, len(data))
     now_ms = T
     try:
-        expected = admit(log, memoryview(bytearray(data)), api_version=9, now_ms=now_ms)
+        expected = validate(log, memoryview(bytearray(data)), api_version=9, now_ms=now_ms)
     except KafkaError as error:
         with pytest.raises(type(error)) as refusal:
-            at_once(admit_in_steps(log, memoryview(data), api_version=9, now_ms=now_ms))
+            at_once(validate_in_steps(log, memoryview(data), api_version=9, now_ms=now_ms))
         assert (refusal.value.code, refusal.value.message) == (error.code, error.message)
         assert getattr(refusal.value, "record_errors", ()) == getattr(error, "record_errors", ())
     else:
-        assert at_once(admit_in_steps(log, memoryview(data), api_version=9, now_ms=now_ms)) == expected
+        assert at_once(validate_in_steps(log, memoryview(data), api_version=9, now_ms=now_ms)) == expected

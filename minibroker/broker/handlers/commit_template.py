@@ -34,7 +34,7 @@ SAID = Struct(">qi")  # offset and leader epoch
 FIRST_KNOWN = 6  # has leader epochs, and no retention time any more
 
 
-class KnownCommit:
+class OffsetCommitTemplate:
     """The last OffsetCommit of a connection, and what the next one will have in common with it.
 
     It is valid for one state of the cluster's metadata, configs and rights: `commits` counts their changes.
@@ -134,22 +134,22 @@ def remember(
         return
     asked = request.group_id, len(frame)
     if connection.last_plain == asked:
-        connection.known = _known(context, frame, request, offsets, response)
+        connection.template = _template(context, frame, request, offsets, response)
     connection.last_plain = asked
 
 
-def _known(
+def _template(
     context: RequestContext,
     frame: memoryview,
     request: OffsetCommitRequest,
     offsets: Sequence[Committed],
     response: OffsetCommitResponse,
-) -> KnownCommit | None:
+) -> OffsetCommitTemplate | None:
     answered = sum(len(topic.partitions) for topic in response.topics)
     if answered > len(offsets) or any(committed.metadata for _, _, committed in offsets):
         return None  # some were refused, or have metadata
     try:
-        return KnownCommit(context, frame, request, offsets, response)
+        return OffsetCommitTemplate(context, frame, request, offsets, response)
     except ValueError:
         return None
 
@@ -157,16 +157,16 @@ def _known(
 class DueCommit:
     """The answer to an OffsetCommit whose batch is written when the turn ends."""
 
-    __slots__ = ("_correlation_id", "_known", "_wait")
+    __slots__ = ("_correlation_id", "_template", "_wait")
 
-    def __init__(self, known: KnownCommit, correlation_id: int, wait: Wait) -> None:
-        self._known = known
+    def __init__(self, template: OffsetCommitTemplate, correlation_id: int, wait: Wait) -> None:
+        self._template = template
         self._correlation_id = correlation_id
         self._wait = wait
 
     def items(self) -> list[Any]:
         """Return the items to send, once the turn has ended."""
-        return [self._known.answer(self._correlation_id, failure_of(self._wait))]
+        return [self._template.answer(self._correlation_id, failure_of(self._wait))]
 
 
 def _around(frame: memoryview, request: OffsetCommitRequest, version: int) -> tuple[bytes, ...]:

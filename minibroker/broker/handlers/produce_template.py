@@ -33,8 +33,8 @@ from minibroker.protocol.records.batch import (
     TRANSACTIONAL_BIT,
     read_header,
 )
-from minibroker.storage.admission import admit_plain, is_plain
 from minibroker.storage.log_settings import MAX_LONG
+from minibroker.storage.validation import is_plain, validate_plain
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
@@ -52,10 +52,10 @@ FIRST_WITH_TIME = 2
 FIRST_WITH_START = 5
 TAIL = bytes(3)  # no tags of the partition, the topic and the request
 LENGTH = Struct(">i")
-MAX_KNOWN = 64  # partitions of a connection; each takes about 1 KB
+MAX_TEMPLATES = 64  # partitions of a connection; each takes about 1 KB
 
 
-class Known(ABC):
+class Template(ABC):
     """A Produce with one batch for one partition, and what the next one will have in common with it.
 
     It is valid for one state of the cluster's metadata, configs and rights: `commits` counts their changes. `others`
@@ -66,7 +66,7 @@ class Known(ABC):
 
     key = ApiKey.PRODUCE
 
-    def __init__(self, context: RequestContext, head: bytes, others: dict[bytes, Known]) -> None:
+    def __init__(self, context: RequestContext, head: bytes, others: dict[bytes, Template]) -> None:
         self.version = version = context.version
         self.others = others
         self._cluster = context.cluster
@@ -119,7 +119,7 @@ class Known(ABC):
         return encoded(ProduceResponse(responses=[topic]), self.version, start, correlation_id)[0]
 
 
-class KnownProduce(Known):
+class ProduceTemplate(Template):
     """A Produce to a partition that the client may write to."""
 
     __slots__ = ("_around", "_layout", "_partition", "_size", "_topic", "_transactional_id", "_values")
@@ -128,7 +128,7 @@ class KnownProduce(Known):
         self,
         context: RequestContext,
         head: bytes,
-        others: dict[bytes, Known],
+        others: dict[bytes, Template],
         partition: Partition,
         transactional_id: str | None,
         topic: TopicAnswer,
@@ -180,10 +180,10 @@ class KnownProduce(Known):
         try:
             if records[LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT and not self._may_join(cluster, records):
                 return None
-            admitted = admit_plain(log, records, now_ms)
-            if admitted is None:
+            validated = validate_plain(log, records, now_ms)
+            if validated is None:
                 return None
-            records, headers = admitted
+            records, headers = validated
             if headers[0].producer_id >= 0 and log.producers.check(headers[0]) is not None:
                 return None
         except KafkaError:
@@ -209,13 +209,13 @@ class KnownProduce(Known):
         return joined is None or joined.is_over
 
 
-class KnownRefusal(Known):
+class RefusalTemplate(Template):
     """A Produce to a topic that the client may not write to. Each one is logged, as by `produce`."""
 
     __slots__ = ("_answer", "_client_id", "_denied", "_reason")
 
     def __init__(
-        self, context: RequestContext, head: bytes, others: dict[bytes, Known], topic: TopicAnswer, reason: Reason
+        self, context: RequestContext, head: bytes, others: dict[bytes, Template], topic: TopicAnswer, reason: Reason
     ) -> None:
         """Remember a request whose whole answer is `topic`."""
         super().__init__(context, head, others)
@@ -245,30 +245,30 @@ def remember(
 
     `records_bytes` is the size of the records in the present request.
     """
-    _remember(context, records_bytes, KnownProduce, partition, transactional_id, topic)
+    _remember(context, records_bytes, ProduceTemplate, partition, transactional_id, topic)
 
 
 def remember_refusal(context: RequestContext, records_bytes: int, topic: TopicAnswer, reason: Reason) -> None:
     """Do the same for a topic that the client may not write to; `topic` is the whole answer."""
-    _remember(context, records_bytes, KnownRefusal, topic, reason)
+    _remember(context, records_bytes, RefusalTemplate, topic, reason)
 
 
-def _remember(context: RequestContext, records_bytes: int, kind: Callable[..., Known], *about: Any) -> None:
+def _remember(context: RequestContext, records_bytes: int, kind: Callable[..., Template], *about: Any) -> None:
     connection, frame = context.connection, context.frame
     if frame is None or context.usage is not None:
         return
     head = _head_of(frame, context.version, records_bytes)
     seen = connection.last_plain
-    if seen.__class__ is not set or len(seen) >= MAX_KNOWN:
+    if seen.__class__ is not set or len(seen) >= MAX_TEMPLATES:
         connection.last_plain = seen = set()
     if head not in seen:
         seen.add(head)
         return
-    last = connection.known
-    others = last.others if isinstance(last, Known) and len(last.others) < MAX_KNOWN else {}
-    known = kind(context, head, others, *about)
-    if known.is_like(frame):
-        connection.known = others[head] = known
+    last = connection.template
+    others = last.others if isinstance(last, Template) and len(last.others) < MAX_TEMPLATES else {}
+    template = kind(context, head, others, *about)
+    if template.is_like(frame):
+        connection.template = others[head] = template
 
 
 def _head_of(frame: memoryview, version: int, records_bytes: int) -> bytes:
@@ -282,10 +282,12 @@ def _head_of(frame: memoryview, version: int, records_bytes: int) -> bytes:
 class DueProduce:
     """The answer to a Produce whose batch is written when the turn ends."""
 
-    __slots__ = ("_correlation_id", "_known", "_pending", "_values")
+    __slots__ = ("_correlation_id", "_template", "_pending", "_values")
 
-    def __init__(self, known: KnownProduce, correlation_id: int, pending: Pending, values: tuple[int, ...]) -> None:
-        self._known = known
+    def __init__(
+        self, template: ProduceTemplate, correlation_id: int, pending: Pending, values: tuple[int, ...]
+    ) -> None:
+        self._template = template
         self._correlation_id = correlation_id
         self._pending = pending
         self._values = values
@@ -294,8 +296,8 @@ class DueProduce:
         """Return the items to send, once the turn has ended."""
         failure = failure_of_pending(self._pending)
         if failure is None:
-            return [self._known.answer(self._correlation_id, self._values)]
-        return [self._known.refusal(self._correlation_id, failure)]
+            return [self._template.answer(self._correlation_id, self._values)]
+        return [self._template.refusal(self._correlation_id, failure)]
 
 
 def lost(answer: PartitionAnswer, failure: KafkaError) -> None:

@@ -41,14 +41,14 @@ from minibroker.protocol.records.validation import (
 )
 from minibroker.protocol.records.varints import Bytes
 from minibroker.protocol.steps import Steps, at_once
-from minibroker.storage.format_admission import (
+from minibroker.storage.format_validation import (
     FIRST_VERSION_WITH_ZSTD,
     ZSTD,
-    Admitted,
-    admit_formats,
+    Validated,
     list_too_large,
     message_too_large,
     rules_of,
+    validate_formats,
     zstd_too_early,
 )
 from minibroker.storage.log import Log
@@ -77,8 +77,8 @@ def takes_plain(settings: LogSettings) -> bool:
     )
 
 
-def admit_plain(log: Log, records: memoryview, now_ms: int) -> Admitted | None:
-    """Admit a batch that `is_plain`, as `admit` does. Return None if the log's settings need more than that."""
+def validate_plain(log: Log, records: memoryview, now_ms: int) -> Validated | None:
+    """Validate a batch that `is_plain`, as `validate` does. Return None if the log's settings need more than that."""
     settings = log.settings
     if not takes_plain(settings):
         return None
@@ -91,31 +91,31 @@ def admit_plain(log: Log, records: memoryview, now_ms: int) -> Admitted | None:
     return records, (_with_times(records, header, settings, largest, now_ms),)
 
 
-def admit(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> Admitted:
+def validate(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> Validated:
     """Return the batch to append, and its header: `records` itself, changed in place, or a recompressed copy.
 
     `records` is what a Produce request of `api_version` contains for one partition. For formats 0 and 1 see
-    `format_admission.py`, which returns a header for each message. Raises `KafkaError`: CORRUPT_MESSAGE (length,
+    `format_validation.py`, which returns a header for each message. Raises `KafkaError`: CORRUPT_MESSAGE (length,
     magic, checksum), INVALID_RECORD and INVALID_TIMESTAMP (`InvalidRecords`, which lists the records),
     MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE.
     """
-    admitted = admit_plain(log, records, now_ms) if is_plain(records) else None
-    return admitted or at_once(admit_in_steps(log, records, api_version=api_version, now_ms=now_ms))
+    validated = validate_plain(log, records, now_ms) if is_plain(records) else None
+    return validated or at_once(validate_in_steps(log, records, api_version=api_version, now_ms=now_ms))
 
 
-def admit_in_steps(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> Steps[Admitted]:
-    """Admit records as `admit` does, in steps of a few milliseconds at most, by the log's settings at the first step.
+def validate_in_steps(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> Steps[Validated]:
+    """Do as `validate`, in steps of a few milliseconds at most, by the log's settings at the first step.
 
     The caller must append the result at once, as messages of formats 0 and 1 have their final offsets.
     """
     settings = log.settings
     if settings.message_format_version != MAGIC:
-        return (yield from admit_formats(log, records, settings, api_version=api_version, now_ms=now_ms))
+        return (yield from validate_formats(log, records, settings, api_version=api_version, now_ms=now_ms))
     try:
         header = yield from check_batch_in_steps(records)
     except CorruptBatch:
         if is_old(records):
-            return (yield from admit_formats(log, records, settings, api_version=api_version, now_ms=now_ms))
+            return (yield from validate_formats(log, records, settings, api_version=api_version, now_ms=now_ms))
         raise
     if header.batch_length + LOG_OVERHEAD_BYTES != len(records):
         records = _only_batch(records, header)

@@ -1,6 +1,6 @@
-"""Admits produced records if their format, or that of the log (`message.format.version`), is 0 or 1.
+"""Validates produced records if their format, or that of the log (`message.format.version`), is 0 or 1.
 
-The rules are those of Kafka's LogValidator. If both formats are 2, `admission.py` does all, and calls nothing here.
+The rules are those of Kafka's LogValidator. If both formats are 2, `validation.py` does all, and calls nothing here.
 
     produced        log     besides the checks
     0 or 1 plain    same    sets the offset of each message, and in format 1 its timestamp, in place
@@ -51,7 +51,7 @@ from minibroker.protocol.steps import Steps, at_once
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import CODECS, LogSettings
 
-Admitted = tuple[memoryview, tuple[BatchHeader, ...]]
+Validated = tuple[memoryview, tuple[BatchHeader, ...]]
 
 FIRST_VERSION_WITH_FORMAT_2 = 3
 FIRST_VERSION_WITH_ZSTD = 7
@@ -76,13 +76,13 @@ class Source(NamedTuple):
     places: Sequence[tuple[int, BatchHeader]] = ()
 
 
-def admit_formats(
+def validate_formats(
     log: Log, records: memoryview, settings: LogSettings, *, api_version: int, now_ms: int
-) -> Steps[Admitted]:
+) -> Steps[Validated]:
     """Return what to append, with its offsets, and its headers: `records` itself, changed in place, or new bytes.
 
-    Raises `KafkaError` as `admit` does, and UNSUPPORTED_FOR_MESSAGE_FORMAT for records with a producer id if the log's
-    format has no field for it.
+    Raises `KafkaError` as `validate` does, and UNSUPPORTED_FOR_MESSAGE_FORMAT for records with a producer id if the
+    log's format has no field for it.
     """
     if len(records) > MAGIC_POSITION and records[MAGIC_POSITION] == MAGIC:
         source = yield from _batch(records, settings, api_version, now_ms)
@@ -96,17 +96,19 @@ def admit_formats(
         source = yield from _messages(records, settings, now_ms)
     for _ in range(_ATTEMPTS):
         offset = log.next_offset
-        admitted = yield from _admitted(records, source, offset, settings, now_ms)
+        validated = yield from _validated(records, source, offset, settings, now_ms)
         if log.next_offset == offset:
             break
     else:  # there were other appends each time, so do it without a pause
-        admitted = at_once(_admitted(records, source, log.next_offset, settings, now_ms))
-    if len(admitted[0]) > settings.segment_bytes:
-        raise list_too_large(len(admitted[0]), settings)
-    return admitted
+        validated = at_once(_validated(records, source, log.next_offset, settings, now_ms))
+    if len(validated[0]) > settings.segment_bytes:
+        raise list_too_large(len(validated[0]), settings)
+    return validated
 
 
-def _admitted(records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int) -> Steps[Admitted]:
+def _validated(
+    records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int
+) -> Steps[Validated]:
     """Return the bytes and headers to append at `offset`."""
     codec = CODECS.get(settings.compression_type, source.codec)
     same = source.magic == settings.message_format_version and codec == source.codec
@@ -295,7 +297,7 @@ def zstd_too_early(api_version: int) -> KafkaError:
 # --- making the bytes to append -----------------------------------------------------------------
 
 
-def _numbered(records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int) -> Steps[Admitted]:
+def _numbered(records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int) -> Steps[Validated]:
     """Set offsets and times of plain messages in place."""
     headers = []
     stamped = settings.message_timestamp_type == LOG_APPEND_TIME
@@ -314,7 +316,7 @@ def _numbered(records: memoryview, source: Source, offset: int, settings: LogSet
     return records[: position + header.size_bytes], tuple(headers)
 
 
-def _moved(records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int) -> Admitted:
+def _moved(records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int) -> Validated:
     """Set offset and time of a wrapper of format 1 in place. Its compressed content stays as it is."""
     set_message_offset(records, 0, offset + source.record_count - 1)
     if settings.message_timestamp_type == LOG_APPEND_TIME:
@@ -331,7 +333,7 @@ def _counted(header: BatchHeader, count: int) -> BatchHeader:
     return header._replace(base_offset=first_offset, last_offset_delta=count - 1, record_count=count)
 
 
-def _rewritten(source: Source, codec: int, offset: int, settings: LogSettings, now_ms: int) -> Steps[Admitted]:
+def _rewritten(source: Source, codec: int, offset: int, settings: LogSettings, now_ms: int) -> Steps[Validated]:
     """Write the records anew in the log's format and codec."""
     stamp_ms = now_ms if settings.message_timestamp_type == LOG_APPEND_TIME else None
     data = yield from build_in_steps(

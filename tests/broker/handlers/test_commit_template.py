@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.broker.groups.offsets_of_group import CommittedOffset
-from minibroker.broker.handlers.known_commit import KnownCommit
+from minibroker.broker.handlers.commit_template import OffsetCommitTemplate
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.groups import (
@@ -71,7 +71,7 @@ def test_the_third_of_the_same_kind_is_known_whatever_its_offsets(
     for number in range(0, 60, 10):
         client.send(request(harness, version, number, leader_epoch=number, metadata=metadata), version)
         assert codes(client) == [0, 0]
-        assert isinstance(client.connection.known, KnownCommit) == (number > 0)
+        assert isinstance(client.connection.template, OffsetCommitTemplate) == (number > 0)
         assert offsets(harness) == [number, number + 1]
     assert len(handled) == 2
     harness.restart(crash=True)
@@ -84,7 +84,7 @@ def test_commits_with_metadata_are_never_cached(harness: Harness, version: int, 
     for number in range(4):
         client.send(request(harness, version, number, metadata=metadata), version)
         assert codes(client) == [0, 0]
-        assert client.connection.known is None
+        assert client.connection.template is None
 
 
 def test_many_in_one_read_are_answered_in_order(harness: Harness) -> None:
@@ -120,7 +120,7 @@ def test_a_commit_keeps_its_member_alive(harness: Harness) -> None:
     for number in range(10):
         harness.clock.advance(5_000)
         side.step("commit", 0, (number, 2, ""), "member")
-    assert isinstance(side.clients[0].connection.known, KnownCommit)
+    assert isinstance(side.clients[0].connection.template, OffsetCommitTemplate)
     assert not harness.cluster.groups.groups["g"].is_empty
 
 

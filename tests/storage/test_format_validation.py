@@ -19,9 +19,9 @@ from minibroker.protocol.records.message import encode_message, read_message, se
 from minibroker.protocol.records.message_set import build_message_set, headers_of_set
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import at_once
-from minibroker.storage.admission import admit, admit_in_steps
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.validation import validate, validate_in_steps
 from tests.protocol.records.samples import damaged
 from tests.protocol.records.test_conversion import MAGICS, bare, records_of_data
 from tests.protocol.records.test_message_set import CODECS, FORMATS, OLD, named
@@ -42,18 +42,18 @@ def log(tmp_path: Path) -> Log:
 def append(
     log: Log, data: bytes | bytearray, *, api_version: int = 2, now_ms: int = NOW_MS, **settings: object
 ) -> memoryview:
-    """Admit and append what a producer sends; what was stored."""
+    """Validate and append what a producer sends; what was stored."""
     log.update_settings(LogSettings(**settings))  # type: ignore[arg-type]
     first_offset = log.log_end_offset
     view = memoryview(bytearray(data))
-    admitted, headers = admit(log, view, api_version=api_version, now_ms=now_ms)
-    assert sum(header.size_bytes for header in headers) == len(admitted)
-    assert log.append(admitted, headers, 3) == first_offset
+    validated, headers = validate(log, view, api_version=api_version, now_ms=now_ms)
+    assert sum(header.size_bytes for header in headers) == len(validated)
+    assert log.append(validated, headers, 3) == first_offset
     stored = log.read(first_offset, 1 << 20)
     assert stored is not None
-    assert stored.read() == admitted
+    assert stored.read() == validated
     assert log.log_end_offset == first_offset + sum(header.last_offset_delta + 1 for header in headers)
-    return admitted
+    return validated
 
 
 def refused(log: Log, data: bytes | bytearray, *, api_version: int = 2, **settings: object) -> KafkaError:
@@ -328,11 +328,11 @@ def test_offsets_are_those_of_the_end_also_if_the_log_grows_meanwhile(log: Log, 
     log.update_settings(LogSettings(message_format_version=target))
     sent = [Record(offset, NOW_MS, b"k", b"v") for offset in range(1000)]
     view = memoryview(bytearray(build(sent, 1, compression=codec)))
-    steps = admit_in_steps(log, view, api_version=2, now_ms=NOW_MS)
+    steps = validate_in_steps(log, view, api_version=2, now_ms=NOW_MS)
     for turn in range(3):
         next(steps)
         other = memoryview(bytearray(build([Record(value=b"other")], 0)))
-        log.append(*admit(log, other, api_version=0, now_ms=NOW_MS), 0)
+        log.append(*validate(log, other, api_version=0, now_ms=NOW_MS), 0)
         log.update_settings(LogSettings(message_format_version=(target + turn) % 3))  # the one of the begin counts
     taken, headers = at_once(steps)
     first_offset = log.append(taken, headers, 3)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.broker.handlers.known_produce import KnownProduce, KnownRefusal
+from minibroker.broker.handlers.produce_template import ProduceTemplate, RefusalTemplate
 from minibroker.broker.security.acls import Permission
 from minibroker.broker.security.operations import WRITE_TOPIC
 from minibroker.broker.security.principals import Principal
@@ -62,7 +62,7 @@ def test_the_third_of_the_same_kind_is_known_whatever_its_size(
     for number in range(6):
         client.send(produce(harness, batch(number * 70 * "v")), version)
         assert answer(client).base_offset == number
-        assert isinstance(client.connection.known, KnownProduce) == (number > 0)
+        assert isinstance(client.connection.template, ProduceTemplate) == (number > 0)
     assert len(handled) == 2
     assert [value for _, value in records(harness)] == [number * 70 * b"v" for number in range(6)]
 
@@ -91,7 +91,7 @@ def test_the_third_that_is_refused_is_known_until_it_is_allowed(
             client.send(produce(harness, batch(number * 70 * "v")), version)
             refused = answer(client)
             assert (refused.error_code, refused.base_offset) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)
-            assert isinstance(client.connection.known, KnownRefusal) == (number > 0)
+            assert isinstance(client.connection.template, RefusalTemplate) == (number > 0)
             told.append([record.getMessage() for record in caplog.records])
         assert told == [
             [
@@ -104,7 +104,7 @@ def test_the_third_that_is_refused_is_known_until_it_is_allowed(
         for number in range(3):
             client.send(produce(harness, batch("v")), version)
             assert (answer(client).error_code, harness.partition("t").log.log_end_offset) == (0, number + 1)
-        assert isinstance(client.connection.known, KnownProduce)
+        assert isinstance(client.connection.template, ProduceTemplate)
 
 
 def test_several_partitions_in_turn_are_all_known(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,8 +114,8 @@ def test_several_partitions_in_turn_are_all_known(harness: Harness, monkeypatch:
             client.send(produce(harness, batch(f"{partition}"), partition=partition), 9)
             told = answer(client)
             assert (told.index, told.base_offset, told.error_code) == (partition, number, 0)
-    assert isinstance(client.connection.known, KnownProduce)
-    assert len(client.connection.known.others) == 3
+    assert isinstance(client.connection.template, ProduceTemplate)
+    assert len(client.connection.template.others) == 3
     assert len(handled) < 12
 
 
@@ -137,7 +137,7 @@ def test_a_transactional_one_is_known_as_long_as_its_transaction_is_open(
     handled = count_handled(monkeypatch)
     assert [send(sequence).base_offset for sequence in range(4)] == [0, 1, 2, 3]
     assert len(handled) == 2
-    assert isinstance(client.connection.known, KnownProduce)
+    assert isinstance(client.connection.template, ProduceTemplate)
     assert producer.finish() == 0
     assert send(4).error_code == ErrorCode.INVALID_TXN_STATE
     assert producer.add(("t", 0)) == [0]
