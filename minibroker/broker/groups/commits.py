@@ -17,7 +17,7 @@ from minibroker.broker.metadata.partitions import COLLECTED_BYTES
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES
 from minibroker.protocol.records.building import finish_plain_batch
-from minibroker.protocol.steps import FEW_ITEMS, Steps, at_once, chunks
+from minibroker.protocol.steps import FEW_ITEMS, Steps, chunks
 
 if TYPE_CHECKING:
     from minibroker.broker.coordination.coordinator_logs import Entry
@@ -50,19 +50,6 @@ def commit_offsets(
     check()
     if batch is not None:
         _record(coordinator, group_id, offsets, batch, producer)
-
-
-def commit_few_offsets(
-    coordinator: GroupCoordinator, group_id: str, offsets: Sequence[Committed], check: Callable[[], None]
-) -> None:
-    """Record offsets as `commit_offsets` does, at once."""
-    if coordinator.log.codec:
-        at_once(commit_offsets(coordinator, group_id, offsets, check))
-        return
-    check()
-    if offsets:
-        batch = coordinator.log.batch(offset_entries(group_id, offsets))
-        _record(coordinator, group_id, offsets, batch, None)
 
 
 class CommitTemplate:

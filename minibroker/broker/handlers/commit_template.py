@@ -130,7 +130,9 @@ def remember(
 ) -> None:
     """Prepare for the next OffsetCommit if this is the connection's second in a row of the same size and group."""
     connection, frame = context.connection, context.frame
-    if frame is None or context.version < FIRST_KNOWN or context.must_sync or context.usage is not None:
+    if frame is None or context.was_paused or context.must_sync or context.usage is not None:
+        return
+    if context.version < FIRST_KNOWN:
         return
     asked = request.group_id, len(frame)
     if connection.last_plain == asked:

@@ -43,7 +43,7 @@ from minibroker.protocol.messages.offsets import (
     OffsetFetchResponse,
 )
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Steps, are_few, chunks, each, each_in_steps
+from minibroker.protocol.steps import Steps, are_few, at_once, chunks, each, each_in_steps
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.commits import Committed
@@ -77,8 +77,8 @@ FIRST_WITH_TOPIC_IDS = 10
 def offset_commit(
     context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
-    commit = Commit(context, request)
-    return commit.at_once() if are_few(topic.partitions for topic in request.topics) else in_slices(commit.in_steps())
+    steps = Commit(context, request).commit()
+    return at_once(steps) if are_few(topic.partitions for topic in request.topics) else in_slices(steps)
 
 
 @cache
@@ -114,22 +114,8 @@ class Commit:
         self._offsets: list[Committed] = []
         self._has_missing = False
 
-    def at_once(self) -> OffsetCommitResponse:
-        """Commit a few offsets, and return the answer."""
-        for topic in self._request.topics:
-            self._take(*self._found(topic), topic.partitions)
-        self._put_missing_first()
-        try:
-            _commits().commit_few_offsets(self._coordinators(), self._request.group_id, self._offsets, self._check)
-            if self._accepted:
-                wait_for_offsets(self._context, self._request.group_id, partial(_refuse, self._accepted))
-                _commit_template().remember(self._context, self._request, self._offsets, self._response)
-        except KafkaError as error:
-            _refuse(self._asked, error)
-        return self._response
-
-    def in_steps(self) -> Steps[OffsetCommitResponse]:
-        """Commit any number of offsets."""
+    def commit(self) -> Steps[OffsetCommitResponse]:
+        """Commit the offsets, and return the answer."""
         for topic in self._request.topics:
             found = self._found(topic)
             for portion in chunks(topic.partitions):
@@ -144,6 +130,7 @@ class Commit:
             )
             if self._accepted:
                 wait_for_offsets(self._context, self._request.group_id, partial(_refuse, self._accepted))
+                _commit_template().remember(self._context, self._request, self._offsets, self._response)
         except KafkaError as error:
             _refuse(self._asked, error)
         return self._response
