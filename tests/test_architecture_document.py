@@ -18,7 +18,7 @@ from minibroker.broker.metadata.partitions import (
 )
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "docs" / name for name in ("architecture.md", "verbs.md", "glossary.md")]
+PAGES = [ROOT / "docs" / name for name in ("architecture.md", "glossary.md")]
 SPANS = sorted({span for page in PAGES for span in re.findall(r"`([^`\n]+)`", page.read_text())})
 TOPICS = {METADATA_TOPIC, GROUPS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC, "_schemas"}
 WORDS = {"minibroker", "await", "finally", "with", *TOPICS, *BROKER_SETTINGS, *TOPIC_SETTINGS}
