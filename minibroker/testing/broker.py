@@ -30,7 +30,6 @@ INNER = (  # for the test kit itself
     *("loop", "on_loop", "running", "moving_clock", "ports", "is_stopped", "emulated", "watch", "share_history"),
     *("interceptors", "put_first", "measured", "count_into", "when_reset", "end_test", "registry_requests"),
     *("has_registry", "first_records", "first_cluster_id", "witnesses", "tell"),
-    *("await_group", "await_commit", "await_caught_up", "await_high_watermark", "await_requests"),  # old names
 )
 SETTLE_SECONDS = 10.0  # how long to wait after a move for other threads: compaction, removal of files
 

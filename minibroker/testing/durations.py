@@ -1,7 +1,4 @@
-"""Spans of time as tests give them: a number is one of seconds, as everywhere in Python.
-
-Earlier versions took numbers for milliseconds. One above 1,000 looks like that: it warns, and is taken as such.
-"""
+"""Spans of time as tests give them: a number is one of seconds, as everywhere in Python."""
 
 from __future__ import annotations
 
@@ -10,9 +7,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from minibroker.quantities import MAXIMUM_MS, Duration
-from minibroker.testing.callers import warn
 
-MAXIMUM_SECONDS: Final = 1000
 SPANS: Final = ("Duration", "Duration | None")  # annotations
 
 Arguments = tuple[Any, ...]
@@ -20,21 +15,14 @@ Words = dict[str, Any]
 
 
 def span_of(duration: Duration) -> str | timedelta:
-    """Return a duration with its unit: a number is one of seconds, and above 1,000 one of ms, with a warning.
-
-    Raises ValueError for what is no duration.
-    """
+    """Return a duration with its unit: a number is one of seconds. Raises ValueError for what is no duration."""
     if isinstance(duration, str | timedelta):
         return duration
     if isinstance(duration, bool) or not isinstance(duration, int | float):
         raise ValueError(f'{duration!r} is no duration: give seconds, a text such as "7 days", or a timedelta')
-    if not 0 <= duration <= MAXIMUM_MS:
+    if not 0 <= duration * 1000 <= MAXIMUM_MS:
         raise ValueError(f"{duration!r} is no span of time that could pass")
-    if duration <= MAXIMUM_SECONDS:
-        return timedelta(seconds=duration)
-    either = f'"{duration:g} ms" or "{duration:g} s"'
-    warn(f"numbers are seconds, and {duration:g} is taken for milliseconds: write {either}")
-    return timedelta(milliseconds=duration)
+    return timedelta(seconds=duration)
 
 
 def spans_read(verb: Callable[..., Any]) -> Callable[[Arguments, Words], tuple[Arguments, Words]]:

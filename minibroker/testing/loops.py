@@ -28,7 +28,7 @@ from minibroker.broker.configs.settings import SettingsError
 from minibroker.broker.lifecycle import StartError
 from minibroker.operating_system import new_event_loop
 from minibroker.protocol.errors import KafkaError
-from minibroker.testing.callers import PACKAGE, warn, without_our_frames
+from minibroker.testing.callers import PACKAGE, without_our_frames
 from minibroker.testing.durations import spans_read
 
 Result = TypeVar("Result")
@@ -304,17 +304,6 @@ def awaited(
             raise without_our_frames(error) from error.__cause__
 
     call.__name__, call.__qualname__ = f"a{verb.__name__}", f"a{verb.__name__}"
-    return call
-
-
-def renamed(old: str, verb: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Return a verb under its old name, which warns."""
-
-    @wraps(verb)
-    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        warn(f"{old} is now named {verb.__name__}")
-        return verb(*args, **kwargs)
-
     return call
 
 

@@ -18,7 +18,7 @@ from minibroker.testing.exchange import Exchange
 from minibroker.testing.explained_requests import Exchanges
 from minibroker.testing.faults.engine import Faults
 from minibroker.testing.journal import JOURNAL_IS_OFF, Journal, Which
-from minibroker.testing.loops import awaited, blocking, brief, renamed
+from minibroker.testing.loops import awaited, blocking, brief
 from minibroker.testing.share_deliveries import DeliveryHistory, start_offset
 from minibroker.testing.waiting import DEFAULT_TIMEOUT, Watch, counted, nothing_so_named, there_are, were
 
@@ -80,7 +80,6 @@ class WaitVerbs(EmbeddedBroker):
         return [each for each in await self.watch.until(there, timeout, expired) if each]
 
     await_for_group = awaited(wait_for_group)
-    await_group = renamed("await_group", await_for_group)
 
     @blocking
     async def wait_for_commit(
@@ -115,7 +114,6 @@ class WaitVerbs(EmbeddedBroker):
         return (await self.watch.until(there, timeout, expired))[0]
 
     await_for_commit = awaited(wait_for_commit)
-    await_commit = renamed("await_commit", await_for_commit)
 
     @blocking
     async def wait_until_caught_up(self, group: str, topic: str, timeout: Duration = DEFAULT_TIMEOUT) -> None:
@@ -138,7 +136,6 @@ class WaitVerbs(EmbeddedBroker):
         await self.watch.until(lambda: lags(self.running.cluster, group, topic) == {}, timeout, expired)
 
     await_until_caught_up = awaited(wait_until_caught_up)
-    await_caught_up = renamed("await_caught_up", await_until_caught_up)
 
     @blocking
     async def wait_for_high_watermark(
@@ -163,7 +160,6 @@ class WaitVerbs(EmbeddedBroker):
         return (await self.watch.until(there, timeout, expired))[0]
 
     await_for_high_watermark = awaited(wait_for_high_watermark)
-    await_high_watermark = renamed("await_high_watermark", await_for_high_watermark)
 
     # --- requests ---------------------------------------------------------------------------------
 
@@ -183,7 +179,6 @@ class WaitVerbs(EmbeddedBroker):
         return Exchanges(await requests_there(self.journal, self.watch, api, count, timeout, which))
 
     await_for_requests = awaited(wait_for_requests)
-    await_requests = renamed("await_requests", await_for_requests)
 
 
 async def requests_there(

@@ -22,21 +22,12 @@ from minibroker.testing.faults.rules import WORDS
 from tests.testing.support import settings
 
 OWNERS = (Broker, TestClock, Fault, ShareGroupVerbs)
-OLD_NAMES = {
-    "await_group": "await_for_group",
-    "await_commit": "await_for_commit",
-    "await_caught_up": "await_until_caught_up",
-    "await_high_watermark": "await_for_high_watermark",
-    "await_requests": "await_for_requests",
-    "await_hits": "await_for_hits",
-    "wait": "wait_for_hits",
-}
 
 
 def verbs(owner: type) -> Iterator[tuple[str, object]]:
-    """The public methods of a class under their present names."""
+    """The public methods of a class."""
     for name in dir(owner):
-        if not name.startswith("_") and name not in OLD_NAMES and inspect.isfunction(getattr(owner, name)):
+        if not name.startswith("_") and inspect.isfunction(getattr(owner, name)):
             yield name, getattr(owner, name)
 
 
@@ -169,13 +160,3 @@ def test_ctrl_c_shows_where_the_test_waited() -> None:
         with pytest.raises(KeyboardInterrupt) as raised:
             broker.requests("Metadata", where=interrupt)
     assert {Path(name).name for name in frames(raised.value)} == {"test_loops.py", "loops.py"}
-
-
-async def test_old_names_warn_and_do_the_same() -> None:
-    async with Broker() as broker:
-        await broker.aproduce("t", "a")
-        with pytest.warns(DeprecationWarning, match="await_high_watermark is now named await_for_high_watermark"):
-            assert await broker.await_high_watermark("t", 1) == 1
-    for old, new in OLD_NAMES.items():
-        owner = next(owner for owner in OWNERS if hasattr(owner, old))
-        assert getattr(owner, old).__wrapped__ is getattr(owner, new)

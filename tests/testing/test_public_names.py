@@ -50,7 +50,6 @@ def test_what_is_for_the_test_kit_itself_is_not_offered() -> None:
             "watch",
             "on_loop",
             "moving_clock",
-            "await_group",
         }
         fault = broker.faults.add(api="Fetch", delay="1 s")
         assert offered(fault) == {

@@ -36,7 +36,7 @@ from minibroker.testing.faults.error_answers import (
 from minibroker.testing.faults.fault_matching import Asked, concerns_login, names_by
 from minibroker.testing.faults.rules import Rule, rule_from, rules_in
 from minibroker.testing.journal import Journal
-from minibroker.testing.loops import Loop, awaited, blocking, brief, renamed
+from minibroker.testing.loops import Loop, awaited, blocking, brief
 from minibroker.testing.pausing import Paused
 from minibroker.testing.waiting import DEFAULT_TIMEOUT, were
 
@@ -57,7 +57,7 @@ FAR = 1 << 30  # so that the wrong correlation id is not that of the client's ne
 BEFORE_FAULTS = (RequestStatistics, Journal, Paused)
 
 
-@hides("loop", "agrees", "strikes", "failure", "wait", "await_hits")
+@hides("loop", "agrees", "strikes", "failure")
 class Fault:
     """An active rule. `matches` counts the requests that it applies to, `hits` those that it struck."""
 
@@ -91,8 +91,6 @@ class Fault:
         await self._faults.watch.until(reached, timeout, lambda: f"{were(hits, 'hit')} expected of {self!r}")
 
     await_for_hits = awaited(wait_for_hits)
-    wait = renamed("wait", wait_for_hits)
-    await_hits = renamed("await_hits", await_for_hits)
 
     @property
     def held(self) -> int:

@@ -20,7 +20,7 @@ from minibroker.protocol.apis import ApiKey, api_name, response_class
 from minibroker.protocol.errors import ErrorCode
 from minibroker.quantities import Duration, milliseconds
 from minibroker.testing.callers import PACKAGE
-from minibroker.testing.durations import MAXIMUM_SECONDS, span_of
+from minibroker.testing.durations import span_of
 from minibroker.testing.exchange import api_key_of
 from minibroker.testing.faults.error_places import LEVELS, levels_of
 from minibroker.testing.yaml_files import read_at_most, yaml_of
@@ -316,5 +316,5 @@ def _shown(word: str, value: Any) -> str:
     if callable(value):
         return "given"
     if isinstance(value, int | float) and timedelta in WORDS[word][0]:
-        return f"{value} s" if value <= MAXIMUM_SECONDS else f"{value} ms"
+        return f"{value} s"
     return str(value) if isinstance(value, str | int | float | timedelta) else "|".join(value)
