@@ -1,6 +1,11 @@
-"""The site: `python3 -m sphinx -W docs site` builds it from these pages."""
+"""The site: `python3 -m sphinx -W docs site` builds it from these pages, and from those that it writes before.
 
+What it writes is not in git: it is generated from the source, as it is then.
+"""
+
+from importlib import import_module
 from inspect import iscoroutinefunction
+from pathlib import Path
 from typing import Any
 
 from minibroker import __version__
@@ -21,9 +26,21 @@ autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 
+GENERATED = ("apis", "commands", "errors", "metrics", "settings")
+
+
+def write_pages(directory: Path) -> None:
+    """Write the generated pages; one that is as it should be stays, so that it is not read again."""
+    for name in GENERATED:
+        page = directory / f"{name}.md"
+        text = import_module(f"minibroker.cli.{name}_help").markdown()
+        if not page.exists() or page.read_text(encoding="utf-8") != text:
+            page.write_text(text, encoding="utf-8")
+
 
 def setup(app: Any) -> None:
-    """Leave out of the reference the awaitable twins of methods, whose names begin with `a`."""
+    """Write the generated pages, and leave out of the reference the awaitable twins of methods, `a...`."""
+    write_pages(Path(app.srcdir))
 
     def skip(app: Any, what: str, name: str, member: Any, skips: bool, options: Any) -> bool | None:
         # What `awaited` makes has a qualified name without a class.

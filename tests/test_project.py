@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from conftest import LONG, SPARK
+from docs.conf import write_pages
 
 ROOT = Path(__file__).parent.parent
+INDEX = ROOT / "docs" / "index.md"
 PACKAGE = sorted((ROOT / "minibroker").rglob("*.py"))
 PYTHON = [
     *PACKAGE,
@@ -71,6 +73,13 @@ def test_the_package_ships_its_types() -> None:
 
 def test_the_files_that_are_dealt_out_first_exist() -> None:
     assert [unit for unit in LONG if unit != SPARK and not (ROOT / unit).is_file()] == []
+
+
+def test_what_the_site_writes_is_what_git_ignores(tmp_path: Path) -> None:
+    write_pages(tmp_path)
+    written = sorted(path.name for path in tmp_path.iterdir())
+    assert written == sorted(re.findall(r"^/docs/(.*)$", (ROOT / ".gitignore").read_text(), re.MULTILINE))
+    assert [name for name in written if f"\n{name.removesuffix('.md')}\n" not in INDEX.read_text()] == []
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

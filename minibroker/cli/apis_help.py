@@ -1,6 +1,6 @@
-"""The text of docs/apis.md, generated from `broker.requests.served` and `protocol.apis`.
+"""The text of the site's page apis.md, generated from `broker.requests.served` and `protocol.apis`.
 
-python3 -m minibroker.cli.apis_help > docs/apis.md
+`python3 -m minibroker.cli.apis_help` prints it; docs/conf.py writes it when the site is built.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ The tables list all APIs of the broker's listener in Apache Kafka 4.4, by their 
 everywhere; Kafka 4 has dropped some old ones. `minibroker show Produce 9` says what the fields of a version
 are for.
 
-Generated from `minibroker/broker/requests/served.py`, by `python3 -m minibroker.cli.apis_help > docs/apis.md`.
+Generated from `minibroker/broker/requests/served.py`, by `python3 -m minibroker.cli.apis_help`.
 """
 NEWEST_OF_ALL: Final = 32767
 SERVED_HEAD: Final = ("key", "API", "versions", "handler", "announced")
@@ -51,7 +51,7 @@ def served_rows() -> Iterator[tuple[str, ...]]:
 
 
 def markdown() -> str:
-    """Return the text of docs/apis.md."""
+    """Return the text of the page."""
     internal = [(str(key), name, why) for key, (name, why) in OF_CONTROLLERS.items()]
     return (
         f"{PREAMBLE}\n## Served\n\n{_table(SERVED_HEAD, served_rows())}\n"

@@ -1,6 +1,6 @@
-"""The text of docs/commands.md, generated from the help texts of all commands.
+"""The text of the site's page commands.md, generated from the help texts of all commands.
 
-python3 -m minibroker.cli.commands_help > docs/commands.md
+`python3 -m minibroker.cli.commands_help` prints it; docs/conf.py writes it when the site is built.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ The help texts of all commands, as `minibroker COMMAND --help` prints them. This
 - Times in tables are in UTC. With `--json`, they are milliseconds since 1970.
 - Shells complete commands, options, topics, groups, messages and settings: see `minibroker completion`.
 
-Generated from the commands, by `python3 -m minibroker.cli.commands_help > docs/commands.md`.
+Generated from the commands, by `python3 -m minibroker.cli.commands_help`.
 """
 
 
@@ -41,7 +41,7 @@ def help_texts() -> Iterator[tuple[str, str]]:
 
 
 def markdown() -> str:
-    """Return the text of docs/commands.md."""
+    """Return the text of the page."""
     sections = (
         f"\n{'#' * min(3, max(2, len(name.split())))} {name}\n\n```text\n{text}\n```\n" for name, text in help_texts()
     )

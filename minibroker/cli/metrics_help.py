@@ -1,6 +1,6 @@
-"""The text of docs/metrics.md, generated from the rows in `broker.monitoring.metrics`.
+"""The text of the site's page metrics.md, generated from the rows in `broker.monitoring.metrics`.
 
-python3 -m minibroker.cli.metrics_help > docs/metrics.md
+`python3 -m minibroker.cli.metrics_help` prints it; docs/conf.py writes it when the site is built.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ With more than {partitions} partitions, those of the oldest topics have their ow
 `(other)` for topic and partition, has the sum of all others. The lags of groups are limited likewise, to {lags}; those
 of groups whose ids have more than {characters} characters are among the others. They are computed at each scrape.
 
-Generated from `minibroker/broker/monitoring/metrics.py`, by `python3 -m minibroker.cli.metrics_help > docs/metrics.md`.
+Generated from `minibroker/broker/monitoring/metrics.py`, by `python3 -m minibroker.cli.metrics_help`.
 """
 
 
@@ -46,7 +46,7 @@ def rows() -> Iterator[list[str]]:
 
 
 def markdown() -> str:
-    """Return the text of docs/metrics.md."""
+    """Return the text of the page."""
     bounds = [f"{bound / 1000:g}" for bound in DURATION_BUCKETS_MS]
     buckets = f"{', '.join(bounds[:-1])} and {bounds[-1]}"
     told = {"partitions": f"{PARTITIONS_TOLD:,}", "lags": f"{LAGS_TOLD:,}", "characters": GROUP_CHARACTERS}

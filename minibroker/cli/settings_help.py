@@ -1,8 +1,7 @@
-"""The help for settings: the text of `minibroker serve --help-settings`, and docs/settings.md.
+"""The help for settings: the text of `minibroker serve --help-settings`, and of the site's page settings.md.
 
-    python3 -m minibroker.cli.settings_help > docs/settings.md
-
-Both are generated from the table in `broker.configs.settings_table`.
+Both are generated from the table in `broker.configs.settings_table`. `python3 -m minibroker.cli.settings_help` prints
+the page; docs/conf.py writes it when the site is built.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ and logs a warning that says why. While it runs, it accepts any name, as Kafka d
 and says "No effect" and why where that is so. Of the settings without effect, this table has only those of topics.
 
 Generated from `minibroker/broker/configs/settings_table.py` by
-`python3 -m minibroker.cli.settings_help > docs/settings.md`.
+`python3 -m minibroker.cli.settings_help`.
 """
 
 
@@ -80,7 +79,7 @@ def _labelled(cells: list[str]) -> list[str]:
 
 
 def markdown() -> str:
-    """Return the text of docs/settings.md."""
+    """Return the text of the page."""
     lines = [HEAD, tuple("---" for _ in HEAD), *map(_marked, rows())]
     return PREAMBLE + "\n" + "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
