@@ -12,9 +12,13 @@ import pytest
 
 from conformance.conftest import Broker
 from conformance.wire.connection import Connection
+from conformance.wire.consumer_members import await_topic
 from conformance.wire.members import Member, look_up
 from conformance.wire.requests import LATEST, create_request, list_offset, repeated, topic
 from conformance.wire.transactional import TransactionalProducer
+
+# The beginnings of the files whose tests need more of a new topic: that the group coordinator knows of it.
+TESTS_OF_GROUPS = ("test_consumer_group", "test_streams_")
 
 
 class NewTopic(Protocol):
@@ -44,7 +48,7 @@ def new_name() -> Callable[[], str]:
 
 
 @pytest.fixture
-def new_topic(connection: Connection, new_name: Callable[[], str]) -> NewTopic:
+def new_topic(request: pytest.FixtureRequest, connection: Connection, new_name: Callable[[], str]) -> NewTopic:
     def create(partitions: int = 1, **configs: str) -> str:
         name = new_name()
         wanted = topic(name, partitions, configs={key.replace("_", "."): value for key, value in configs.items()})
@@ -55,6 +59,8 @@ def new_topic(connection: Connection, new_name: Callable[[], str]) -> NewTopic:
                 partial(list_offset, connection, name, LATEST, partition), lambda seen: seen.error_code == 0
             )
             assert usable.offset == 0
+        if request.path.name.startswith(TESTS_OF_GROUPS):
+            await_topic(connection, name)
         return name
 
     return create

@@ -68,6 +68,14 @@ class Member:
         return sum(map(len, self.owned.values()))
 
 
+def await_topic(connection: Connection, name: str) -> None:
+    """Wait until the group coordinator knows of a topic: Kafka's learns of it after the broker, of its own accord."""
+    member = Member(connection, f"awaits-{name}", "m-1", name)
+    repeated(member.join, lambda _: member.count > 0)
+    assert member.count > 0
+    member.ask(member_epoch=-1)
+
+
 def describe(connection: Connection, group: str, version: int = DESCRIBE) -> Any:
     (described,) = connection.ask(ConsumerGroupDescribeRequest(group_ids=[group]), version).groups
     return described
