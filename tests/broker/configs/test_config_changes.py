@@ -57,7 +57,7 @@ def test_only_lists_grow_and_shrink(kind: ChangeKind, name: str) -> None:
 
 
 @given(texts, texts)
-def test_differences_lead_from_one_to_the_other(before: dict[str, str], after: dict[str, str]) -> None:
+def test_config_differences_turn_the_old_configs_into_the_new(before: dict[str, str], after: dict[str, str]) -> None:
     changed = differences(before, after)
     result = {**before, **{name: text for name, text in changed.items() if text is not None}}
     for name, text in changed.items():
@@ -67,7 +67,7 @@ def test_differences_lead_from_one_to_the_other(before: dict[str, str], after: d
     assert all(before.get(name) != text for name, text in changed.items())
 
 
-def test_configs_that_must_stay_known_are_set_to_false_and_not_removed() -> None:
+def test_required_configs_are_set_to_false_instead_of_removed() -> None:
     elide = "record.attributes.elide"
     assert differences({elide: "true"}, {}) == {elide: "false"}
     assert differences({elide: "false"}, {elide: "true"}) == {elide: "true"}

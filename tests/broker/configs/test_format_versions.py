@@ -26,12 +26,12 @@ from minibroker.broker.configs.format_versions import format_of_version
         ("4.3", 2),
     ],
 )
-def test_a_version_names_the_format_of_its_time(version: str, magic: int) -> None:
+def test_a_kafka_version_maps_to_the_message_format_of_its_time(version: str, magic: int) -> None:
     assert format_of_version(version) == magic
 
 
 @pytest.mark.parametrize(
     "version", ["", "0.7", "0.8", "0.9.0-IV0", "0.10", "0.10.0-IV2", "0.10.3", "1", "2", "2.9", "x"]
 )
-def test_an_unknown_version_has_no_format(version: str) -> None:
+def test_an_unknown_version_has_no_message_format(version: str) -> None:
     assert format_of_version(version) is None

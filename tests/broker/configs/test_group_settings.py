@@ -19,7 +19,7 @@ def change(harness: Harness, **texts: str | None) -> None:
     harness.cluster.controller.change_config(GROUP_RESOURCE, GROUP, changes)
 
 
-def test_a_groups_own_setting_comes_before_the_brokers(harness: Harness) -> None:
+def test_a_group_config_overrides_the_broker_config(harness: Harness) -> None:
     assert group_value(harness.cluster, GROUP, SESSION) == 45_000
     change(harness, consumer_session_timeout_ms="50000")
     assert group_value(harness.cluster, GROUP, SESSION) == 50_000
@@ -30,7 +30,7 @@ def test_a_groups_own_setting_comes_before_the_brokers(harness: Harness) -> None
     assert group_value(harness.cluster, GROUP, SESSION) == 45_000
 
 
-def test_a_groups_own_setting_is_held_to_the_brokers_bounds_as_they_are_now(harness: Harness) -> None:
+def test_a_group_config_is_limited_by_the_brokers_current_bounds(harness: Harness) -> None:
     change(harness, consumer_session_timeout_ms="60000", consumer_heartbeat_interval_ms="5000")
     bounds = {
         "group.consumer.max.session.timeout.ms": "55000",
@@ -42,7 +42,7 @@ def test_a_groups_own_setting_is_held_to_the_brokers_bounds_as_they_are_now(harn
     assert group_value(harness.cluster, GROUP, BEAT) == 6000
 
 
-def test_members_go_by_what_their_group_has(harness: Harness) -> None:
+def test_members_use_the_settings_of_their_group(harness: Harness) -> None:
     harness.create_topic("t")
     change(harness, consumer_session_timeout_ms="50000", consumer_heartbeat_interval_ms="6000")
     assert Player(harness, "m1", "t").join().heartbeat_interval_ms == 6000
@@ -71,11 +71,11 @@ def test_members_go_by_what_their_group_has(harness: Harness) -> None:
         {"group.coordinator.rebalance.protocols": "classic,paper"},
     ],
 )
-def test_settings_that_do_not_go_together_are_refused(wrong: dict[str, str]) -> None:
+def test_inconsistent_group_settings_are_rejected(wrong: dict[str, str]) -> None:
     with pytest.raises(SettingsError, match=next(iter(wrong)).split(".")[-1].replace("protocols", "protocol|one of")):
         Settings(wrong)
 
 
 @pytest.mark.parametrize("policy", ["disabled", "Upgrade", "DOWNGRADE", "bidirectional"])
-def test_policies_are_read_in_any_case(policy: str) -> None:
+def test_policy_names_are_case_insensitive(policy: str) -> None:
     assert Settings({"group.consumer.migration.policy": policy})["group.consumer.migration.policy"] == policy

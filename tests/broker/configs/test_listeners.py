@@ -19,13 +19,13 @@ def test_the_default_is_one_plaintext_listener_on_the_loopback_address() -> None
     assert broker_listeners(Settings()) == (Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092, "127.0.0.1", 9092),)
 
 
-def test_a_listener_is_advertised_under_another_name_and_port() -> None:
+def test_a_listener_can_advertise_another_host_and_port() -> None:
     (listener,) = listeners("PLAINTEXT://0.0.0.0:9092", advertised_listeners="PLAINTEXT://kafka.example:19092")
     assert (listener.host, listener.port) == ("0.0.0.0", 9092)
     assert (listener.advertised_host, listener.advertised_port) == ("kafka.example", 19092)
 
 
-def test_several_listeners_each_with_its_advertised_name() -> None:
+def test_each_of_several_listeners_has_its_own_advertised_name() -> None:
     inner, outer = listeners(
         "INSIDE://127.0.0.1:0, OUTSIDE://127.0.0.2:9094",
         advertised_listeners="OUTSIDE://outside:1,INSIDE://inside:0",
@@ -35,7 +35,7 @@ def test_several_listeners_each_with_its_advertised_name() -> None:
     assert outer == Listener("OUTSIDE", "PLAINTEXT", "127.0.0.2", 9094, "outside", 1)
 
 
-def test_names_are_compared_without_case_as_in_kafka() -> None:
+def test_listener_names_are_case_insensitive_as_in_kafka() -> None:
     (listener,) = listeners("plaintext://a:1", advertised_listeners="Plaintext://b:2")
     assert (listener.name, listener.advertised_host) == ("PLAINTEXT", "b")
 
@@ -46,7 +46,7 @@ def test_a_host_can_be_an_ipv6_address_or_empty(text: str, host: str) -> None:
     assert (listener.host, listener.port) == (host, 9)
 
 
-def test_a_controllers_listener_is_not_opened() -> None:
+def test_the_controller_listener_is_not_opened() -> None:
     settings = Settings(
         {
             "listeners": "PLAINTEXT://a:1,CONTROLLER://a:2",
@@ -76,7 +76,7 @@ def test_a_controllers_listener_is_not_opened() -> None:
         ("", {}, "configuration listeners: must not be empty"),
     ],
 )
-def test_listeners_that_make_no_sense_are_refused(value: str, more: dict[str, str], complaint: str) -> None:
+def test_invalid_listeners_are_rejected(value: str, more: dict[str, str], complaint: str) -> None:
     with pytest.raises(SettingsError) as refusal:
         listeners(value, **more)
     assert complaint in str(refusal.value)
@@ -85,36 +85,36 @@ def test_listeners_that_make_no_sense_are_refused(value: str, more: dict[str, st
 MAP = "A:PLAINTEXT,B:PLAINTEXT"
 
 
-def test_a_listener_that_is_not_advertised_is_of_no_use() -> None:
+def test_a_listener_without_an_advertised_address_is_rejected() -> None:
     with pytest.raises(SettingsError, match="without B no client could use"):
         listeners("A://a:1,B://a:2", advertised_listeners="A://a:1", listener_security_protocol_map=MAP)
 
 
 @pytest.mark.parametrize("value", ["A://a:1,B://b:1", "A://:1,B://127.0.0.1:1"])
-def test_two_listeners_do_not_share_a_port(value: str) -> None:
+def test_two_listeners_cannot_share_a_port(value: str) -> None:
     with pytest.raises(SettingsError, match="have the same port"):
         listeners(value, listener_security_protocol_map=MAP)
 
 
 @pytest.mark.parametrize("value", ["A://127.0.0.1:1,B://[::1]:1", "A://a:0,B://a:0"])
-def test_but_ipv4_and_ipv6_do_and_so_do_two_free_ones(value: str) -> None:
+def test_listeners_on_ipv4_and_ipv6_or_on_port_0_may_share_a_port(value: str) -> None:
     assert len(listeners(value, listener_security_protocol_map=MAP)) == 2
 
 
-def test_further_nodes_listen_on_the_ports_that_follow() -> None:
+def test_additional_nodes_listen_on_consecutive_ports() -> None:
     first = listeners("A://a:10,B://a:0", advertised_listeners="A://x:20,B://x:0", listener_security_protocol_map=MAP)
     assert listeners_of_node(first, 0) == first
     third = listeners_of_node(first, 2)
     assert [(listener.port, listener.advertised_port) for listener in third] == [(12, 22), (0, 0)]
 
 
-def test_a_node_past_the_last_port_is_refused() -> None:
+def test_a_node_whose_port_exceeds_the_maximum_is_rejected() -> None:
     with pytest.raises(SettingsError, match="65536"):
         listeners_of_node(listeners("PLAINTEXT://a:65535"), 1)
 
 
 @given(st.text(st.sampled_from("AB:/[].,-_019 %xé")))
-def test_any_text_gives_listeners_or_a_line(value: str) -> None:
+def test_any_listener_text_is_parsed_or_rejected_with_a_message(value: str) -> None:
     try:
         opened = listeners(value, listener_security_protocol_map=MAP)
     except SettingsError as refusal:

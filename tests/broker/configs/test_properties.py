@@ -37,16 +37,16 @@ def pairs(text: str) -> list[tuple[str, str]]:
         ("a=\\t\\n\\r\\f\\q\\u00e9", [("a", "\t\n\r\fqé")]),
     ],
 )
-def test_pairs_are_read_as_java_reads_them(text: str, expected: list[tuple[str, str]]) -> None:
+def test_properties_are_parsed_as_java_parses_them(text: str, expected: list[tuple[str, str]]) -> None:
     assert pairs(text) == expected
 
 
-def test_a_pair_knows_the_line_it_starts_on() -> None:
+def test_a_property_knows_its_first_line() -> None:
     assert [pair.line for pair in parse_properties("#\na=1\\\n2\\\n3\nb=4")] == [2, 5]
 
 
 @pytest.mark.parametrize("text", ["a=\\u12", "a=\\uxyzw", "\\u=1"])
-def test_a_broken_unicode_escape_is_refused_with_its_line(text: str) -> None:
+def test_an_invalid_unicode_escape_is_rejected_with_its_line(text: str) -> None:
     with pytest.raises(MalformedProperties, match=r"^line 2: "):
         pairs(f"\n{text}")
 
@@ -55,7 +55,7 @@ def escaped(text: str) -> str:
     return "".join(f"\\u{ord(character):04x}" for character in text)
 
 
-def test_a_pair_of_surrogates_is_one_character_and_half_of_one_is_refused() -> None:
+def test_a_surrogate_pair_is_one_character_and_a_lone_surrogate_is_rejected() -> None:
     assert pairs(r"a\uD83D\uDE00=\ud83d\ude00") == [("a\N{GRINNING FACE}", "\N{GRINNING FACE}")]
     for text in (r"a=\ud83d", r"a=\ude00\ud83d", r"a\ud83d=x"):
         with pytest.raises(MalformedProperties, match="line 1: .* half of a surrogate pair"):
@@ -66,12 +66,12 @@ BMP_TEXT = st.text(st.characters(max_codepoint=0xFFFF))
 
 
 @given(st.lists(st.tuples(BMP_TEXT, BMP_TEXT)))
-def test_whatever_is_escaped_comes_back(expected: list[tuple[str, str]]) -> None:
+def test_escaped_text_is_parsed_back_unchanged(expected: list[tuple[str, str]]) -> None:
     assert pairs("\n".join(f"{escaped(key)}={escaped(value)}" for key, value in expected)) == expected
 
 
 @given(st.text(st.sampled_from("ab=: \t\\\n\r#!u0\u00e9")))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_properties_text_is_parsed_or_rejected(text: str) -> None:
     try:
         pairs(text)
     except MalformedProperties as refusal:

@@ -15,7 +15,7 @@ from minibroker.protocol.messages.metadata_records import (
 )
 
 
-def test_unknown_and_wrong_configs_are_passed_over_and_the_others_stay(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_and_invalid_recorded_configs_are_skipped(caplog: pytest.LogCaptureFixture) -> None:
     configs = {
         (TOPIC_RESOURCE, "t"): {"retention.ms": "5", "of.the.future": "1", "segment.ms": "x"},
         (BROKER_RESOURCE, ""): {"num.io.threads": "8", "of.the.future": "1", "log.retention.ms": "x"},

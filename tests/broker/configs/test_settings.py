@@ -41,12 +41,12 @@ def test_a_value_has_the_type_of_its_setting() -> None:
     assert settings["log.dirs"] == ("/a", "/b")
 
 
-def test_a_bad_value_is_one_line_that_names_it() -> None:
+def test_an_invalid_value_is_reported_in_one_line_with_its_name() -> None:
     with pytest.raises(SettingsError, match=r"^Invalid value many for configuration num\.partitions: Not a number"):
         Settings({"num.partitions": "many"})
 
 
-def test_a_name_that_is_no_setting_is_a_mistake_in_the_code() -> None:
+def test_an_unknown_setting_name_raises_a_key_error() -> None:
     with pytest.raises(KeyError):
         Settings()["no.such.setting"]
 
@@ -61,13 +61,13 @@ def test_a_name_that_is_no_setting_is_a_mistake_in_the_code() -> None:
         ({"log.retention.ms": "-1"}, -1),
     ],
 )
-def test_the_smaller_unit_wins(given: dict[str, str], expected_ms: int) -> None:
+def test_the_retention_setting_in_the_smaller_unit_takes_precedence(given: dict[str, str], expected_ms: int) -> None:
     settings = Settings(given)
     assert settings["log.retention.ms"] == expected_ms
     assert settings.topic_value("retention.ms", {}) == expected_ms
 
 
-def test_a_dynamic_value_wins_over_a_static_one_and_this_broker_over_all() -> None:
+def test_dynamic_broker_values_override_cluster_wide_and_static_ones() -> None:
     static = Settings({"log.segment.bytes": "2000000"})
     assert static["log.segment.bytes"] == 2_000_000
     for_all = static.with_dynamic(cluster={"log.segment.bytes": "3000000"})
@@ -85,7 +85,7 @@ def test_the_data_directory_is_log_dirs_or_else_log_dir() -> None:
         Settings({"log.dirs": ""})
 
 
-def test_broker_id_is_node_id_by_its_old_name() -> None:
+def test_broker_id_is_the_old_name_of_node_id() -> None:
     assert Settings({"broker.id": "7"})["node.id"] == 7
     assert Settings({"node.id": "7"})["broker.id"] == 7
     assert Settings({"broker.id": "7", "node.id": " 7"})["node.id"] == 7
@@ -93,20 +93,20 @@ def test_broker_id_is_node_id_by_its_old_name() -> None:
         Settings({"broker.id": "7", "node.id": "8"})
 
 
-def test_queued_requests_have_room_for_the_largest() -> None:
+def test_queued_requests_have_room_for_the_largest_request() -> None:
     with pytest.raises(SettingsError, match=r"queued\.max\.request\.bytes=5 must be at least"):
         Settings({"queued.max.request.bytes": "5"})
     assert Settings({"queued.max.request.bytes": "-1"})["queued.max.request.bytes"] == -1
 
 
 @pytest.mark.parametrize("name", ["log.retention.ms", "log.retention.minutes", "log.retention.hours"])
-def test_retention_must_be_some_time_or_unlimited(name: str) -> None:
+def test_retention_is_positive_or_unlimited(name: str) -> None:
     with pytest.raises(SettingsError, match=r"^log\.retention\.ms must be unlimited \(-1\) or, greater than or equal"):
         Settings({name: "0"})
     assert Settings({name: "-1"})["log.retention.ms"] == -1
 
 
-def test_compaction_lags_must_not_cross() -> None:
+def test_the_minimum_compaction_lag_cannot_exceed_the_maximum() -> None:
     with pytest.raises(SettingsError, match=r"min\.compaction\.lag\.ms \(9\) > max\.compaction\.lag\.ms \(5\)"):
         Settings({"log.cleaner.min.compaction.lag.ms": "9", "log.cleaner.max.compaction.lag.ms": "5"})
 
@@ -114,7 +114,7 @@ def test_compaction_lags_must_not_cross() -> None:
 # --- topics
 
 
-def test_a_topic_has_the_brokers_values_but_for_its_own() -> None:
+def test_a_topic_inherits_broker_values_except_its_own() -> None:
     settings = Settings({"log.segment.bytes": "2000000", "log.cleanup.policy": "compact,delete"})
     overrides = {"max.message.bytes": "99", "message.timestamp.type": "LogAppendTime"}
     expected = LogSettings(
@@ -126,21 +126,21 @@ def test_a_topic_has_the_brokers_values_but_for_its_own() -> None:
     assert settings.log_settings(overrides) == expected
 
 
-def test_without_anything_set_a_log_has_kafkas_defaults() -> None:
+def test_a_log_without_configs_has_kafkas_defaults() -> None:
     assert Settings().log_settings({}) == LogSettings()
 
 
-def test_the_internal_segment_size_wins_over_the_ordinary_one() -> None:
+def test_the_internal_segment_size_overrides_the_ordinary_one() -> None:
     assert Settings().log_settings({"internal.segment.bytes": "100"}).segment_bytes == 100
 
 
-def test_a_single_value_of_a_topic() -> None:
+def test_a_single_topic_value_is_looked_up() -> None:
     settings = Settings({"min.insync.replicas": "2"})
     assert settings.topic_value("min.insync.replicas", {}) == 2
     assert settings.topic_value("min.insync.replicas", {"min.insync.replicas": "3"}) == 3
 
 
-def test_valid_topic_configs_are_kept_as_kafka_shows_them() -> None:
+def test_valid_topic_configs_are_normalized_as_in_kafka() -> None:
     overrides = {"retention.ms": " +1000 ", "cleanup.policy": "compact, delete,compact", "preallocate": "TRUE"}
     kept = {"retention.ms": "1000", "cleanup.policy": "compact,delete", "preallocate": "true"}
     assert validate_topic_overrides(Settings(), overrides) == kept
@@ -158,7 +158,7 @@ def test_valid_topic_configs_are_kept_as_kafka_shows_them() -> None:
         ({"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"}, "conflict topic config setting"),
     ],
 )
-def test_a_topic_config_that_kafka_refuses_is_refused_by_name(overrides: dict[str, str | None], message: str) -> None:
+def test_a_topic_config_that_kafka_rejects_is_rejected_by_name(overrides: dict[str, str | None], message: str) -> None:
     with pytest.raises(KafkaError) as refusal:
         validate_topic_overrides(Settings(), overrides)
     assert refusal.value.code is ErrorCode.INVALID_CONFIG
@@ -168,7 +168,7 @@ def test_a_topic_config_that_kafka_refuses_is_refused_by_name(overrides: dict[st
 # --- changes while running
 
 
-def test_static_settings_are_refused_by_name() -> None:
+def test_static_settings_are_rejected_by_name() -> None:
     for name in ("node.id", "listeners"):
         with pytest.raises(
             KafkaError, match=rf"^INVALID_REQUEST: Cannot update these configs dynamically: \[{name}\]$"
@@ -178,7 +178,7 @@ def test_static_settings_are_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize("per_broker", [True, False])
-def test_a_bad_dynamic_value_is_refused(per_broker: bool) -> None:
+def test_an_invalid_dynamic_value_is_rejected(per_broker: bool) -> None:
     validate_broker_overrides(Settings(), {"message.max.bytes": "5"}, per_broker=per_broker)
     with pytest.raises(KafkaError, match="Invalid value x for configuration message"):
         validate_broker_overrides(Settings(), {"message.max.bytes": "x"}, per_broker=per_broker)
@@ -210,7 +210,7 @@ def test_hours_alone_are_no_synonym_of_milliseconds_as_in_kafka() -> None:
     assert (described.value, described.source, described.synonyms) == (str(2 * HOUR_MS), DEFAULT, ())
 
 
-def test_milliseconds_have_the_hours_behind_them() -> None:
+def test_settings_in_milliseconds_have_those_in_hours_as_synonyms() -> None:
     described = entry(Settings({"log.roll.ms": "5"}).describe_broker(), "log.roll.ms")
     assert (described.value, described.source) == ("5", STATIC)
     assert described.synonyms == (
@@ -219,7 +219,7 @@ def test_milliseconds_have_the_hours_behind_them() -> None:
     )
 
 
-def test_a_broker_is_described_with_what_can_change() -> None:
+def test_a_broker_description_includes_its_dynamic_settings() -> None:
     described = Settings().describe_broker()
     assert entry(described, "node.id").read_only
     assert not entry(described, "log.segment.bytes").read_only
@@ -227,7 +227,7 @@ def test_a_broker_is_described_with_what_can_change() -> None:
     assert entry(described, "advertised.listeners").value is None
 
 
-def test_only_the_dynamic_values_of_all_brokers_describe_the_cluster() -> None:
+def test_the_cluster_description_includes_only_cluster_wide_dynamic_values() -> None:
     settings = Settings({"log.segment.bytes": "2000000"}).with_dynamic(
         cluster={"log.segment.bytes": "3000000"}, broker={"log.segment.bytes": "4000000"}
     )
@@ -256,7 +256,7 @@ def test_the_documentation_says_when_a_setting_has_no_effect() -> None:
         ({"message.timestamp.difference.max.ms": "5", "message.timestamp.after.max.ms": "7"}, (5, 7)),
     ],
 )
-def test_the_older_bound_on_timestamps_stands_for_both_where_they_have_their_defaults(
+def test_the_deprecated_timestamp_bound_replaces_both_new_bounds_at_their_defaults(
     overrides: dict[str, str], expected: tuple[int, int]
 ) -> None:
     found = Settings().log_settings(overrides)
@@ -265,7 +265,7 @@ def test_the_older_bound_on_timestamps_stands_for_both_where_they_have_their_def
     assert as_brokers == found
 
 
-def test_a_topics_message_format_is_that_of_a_version_of_kafka() -> None:
+def test_a_topics_message_format_follows_its_kafka_version() -> None:
     settings = Settings({"log.message.format.version": "0.9.0.1"})
     assert settings.log_settings({}).message_format_version == 0
     assert settings.log_settings({"message.format.version": "0.10.2"}).message_format_version == 1
@@ -274,7 +274,7 @@ def test_a_topics_message_format_is_that_of_a_version_of_kafka() -> None:
         Settings({"log.message.format.version": "0.7"})
 
 
-def test_records_without_attributes_are_looked_for_only_where_the_setting_was_ever_given() -> None:
+def test_record_attributes_elide_is_none_unless_it_is_set() -> None:
     assert Settings().log_settings({}).record_attributes_elide is None
     assert Settings().log_settings({"record.attributes.elide": "false"}).record_attributes_elide is False
     assert Settings().log_settings({"record.attributes.elide": "true"}).record_attributes_elide is True

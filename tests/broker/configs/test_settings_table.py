@@ -24,14 +24,14 @@ from minibroker.broker.configs.valid_values import OneOf, ReplicaList
 from minibroker.storage.log_settings import LogSettings
 
 
-def test_every_name_stands_in_the_table_once() -> None:
+def test_every_setting_is_in_the_table_once() -> None:
     names = [row.name for row in SETTINGS if row.scope is not Scope.TOPIC]
     topics = [row.topic for row in SETTINGS if row.topic is not None]
     assert len(set(names)) == len(names) and len(set(topics)) == len(topics)
     assert not KNOWN_WITHOUT_EFFECT & set(names)
 
 
-def test_a_default_of_a_setting_without_effect_is_a_value_of_its_own_setting() -> None:
+def test_a_default_of_a_setting_without_effect_is_valid() -> None:
     for row in WITHOUT_EFFECT.values():
         text = format_value(row.default)
         assert text is None or parse_value(row, row.name, text) == row.default, row
@@ -45,7 +45,7 @@ def test_a_default_of_a_setting_without_effect_is_a_value_of_its_own_setting() -
         ("listener.name.x.plain.sasl.jaas.config", ConfigType.PASSWORD, "sasl.jaas.config"),
     ],
 )
-def test_a_setting_of_one_listener_is_like_that_of_all(name: str, type: ConfigType, base: str) -> None:
+def test_a_listener_setting_has_the_type_of_the_general_one(name: str, type: ConfigType, base: str) -> None:
     row = row_of(name)
     assert (row.name, row.type, row.fallbacks) == (name, type, ((base, 1),))
     assert not row.dynamic
@@ -60,7 +60,7 @@ def test_a_setting_of_one_listener_is_like_that_of_all(name: str, type: ConfigTy
         ("listener.name.x.max.connections", False),
     ],
 )
-def test_not_every_setting_of_one_listener_acts(name: str, acts: bool) -> None:
+def test_some_listener_settings_have_no_effect(name: str, acts: bool) -> None:
     assert row_of(name).acts is acts
 
 
@@ -75,17 +75,17 @@ def test_not_every_setting_of_one_listener_acts(name: str, acts: bool) -> None:
         ("max.connections", ""),
     ],
 )
-def test_a_setting_without_effect_says_why(name: str, why: str) -> None:
+def test_a_setting_without_effect_gives_a_reason(name: str, why: str) -> None:
     assert row_of(name).inert == why
 
 
 @pytest.mark.parametrize("name", ["no.such", "listener.name.x.no.such", "listener.name.x", "ssl.x"])
-def test_an_unknown_setting_may_be_a_secret(name: str) -> None:
+def test_an_unknown_setting_is_treated_as_sensitive(name: str) -> None:
     row = row_of(name)
     assert row.type is ConfigType.UNKNOWN and row.sensitive and not row.acts
 
 
-def test_a_default_is_a_value_of_its_own_setting() -> None:
+def test_every_default_is_a_valid_value() -> None:
     for row in SETTINGS:
         text = format_value(row.default)
         assert text is None or parse_value(row, row.name, text) == row.default, row.name
@@ -96,20 +96,20 @@ def test_a_setting_is_explained_in_one_sentence() -> None:
         assert row.documentation.endswith(".") and "\n" not in row.documentation, row.name
 
 
-def test_scope_and_topic_name_agree() -> None:
+def test_a_settings_scope_and_topic_name_agree() -> None:
     for row in SETTINGS:
         assert (row.topic is None) == (row.scope is Scope.BROKER), row.name
         assert row.scope is not Scope.BOTH or row.update is UpdateMode.CLUSTER_WIDE, row.name
         assert row.scope is not Scope.TOPIC or row.update is UpdateMode.READ_ONLY, row.name
 
 
-def test_a_fallback_is_a_broker_setting_that_acts_if_its_setting_acts() -> None:
+def test_the_fallback_of_an_effective_setting_is_an_effective_broker_setting() -> None:
     for row in SETTINGS:
         for name, factor in row.fallbacks:
             assert factor >= 1 and BROKER_SETTINGS[name].acts == row.acts
 
 
-def test_every_topic_setting_has_a_value_where_the_broker_has_none() -> None:
+def test_every_topic_setting_has_a_value_without_a_broker_setting() -> None:
     for row in TOPIC_SETTINGS.values():
         defaults = [row.default, *(BROKER_SETTINGS[name].default for name, _ in row.fallbacks)]
         assert row.internal or any(default is not None for default in defaults)
@@ -120,7 +120,7 @@ def test_only_passwords_are_sensitive() -> None:
     assert all(row.type is ConfigType.PASSWORD for row in SETTINGS if row.sensitive)
 
 
-def test_a_list_is_checked_word_by_word() -> None:
+def test_each_element_of_a_list_is_validated() -> None:
     policies = OneOf(("compact", "delete"))
     assert policies.objection(("compact", "delete")) is None
     assert policies.objection(()) is None
@@ -128,12 +128,12 @@ def test_a_list_is_checked_word_by_word() -> None:
 
 
 @pytest.mark.parametrize("pairs", [("*",), (), ("0:1", "1:2")])
-def test_throttled_replicas_are_a_star_or_pairs(pairs: tuple[str, ...]) -> None:
+def test_throttled_replicas_are_a_wildcard_or_partition_broker_pairs(pairs: tuple[str, ...]) -> None:
     assert ReplicaList().objection(pairs) is None
 
 
 @pytest.mark.parametrize("pairs", [("x",), ("0:",), ("0:1", "*"), ("1:b",)])
-def test_anything_else_is_no_list_of_replicas(pairs: tuple[str, ...]) -> None:
+def test_any_other_list_of_throttled_replicas_is_invalid(pairs: tuple[str, ...]) -> None:
     assert ReplicaList().objection(pairs) is not None
 
 
@@ -141,7 +141,7 @@ def test_anything_else_is_no_list_of_replicas(pairs: tuple[str, ...]) -> None:
 ALIASES = {"broker.id"}
 
 
-def test_each_setting_that_acts_is_looked_up_by_the_code() -> None:
+def test_each_effective_setting_is_read_by_the_code() -> None:
     """A setting that is accepted and not acted on is a defect: it would be `acts=False` in the table."""
     files = Path(minibroker.__file__).parent.rglob("*.py")
     code = "".join(file.read_text() for file in files if not file.name.startswith("settings_"))

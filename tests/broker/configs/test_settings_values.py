@@ -31,7 +31,7 @@ def parse(type: ConfigType, text: str, valid: Range | OneOf | None = None) -> Va
         (ConfigType.LIST, " a , b ", ("a", "b")),
     ],
 )
-def test_a_text_becomes_its_typed_value(type: ConfigType, text: str, value: Value) -> None:
+def test_setting_text_is_parsed_to_its_type(type: ConfigType, text: str, value: Value) -> None:
     assert parse(type, text) == value
 
 
@@ -49,30 +49,30 @@ def test_a_text_becomes_its_typed_value(type: ConfigType, text: str, value: Valu
         (ConfigType.DOUBLE, "0.5x", "Not a number of type DOUBLE"),
     ],
 )
-def test_a_text_that_is_no_value_is_refused_in_kafkas_words(type: ConfigType, text: str, complaint: str) -> None:
+def test_invalid_text_is_rejected_with_kafkas_message(type: ConfigType, text: str, complaint: str) -> None:
     with pytest.raises(InvalidValue) as refusal:
         parse(type, text)
     assert str(refusal.value) == f"Invalid value {text} for configuration some.name: {complaint}"
 
 
-def test_a_number_of_a_million_digits_is_refused_without_being_computed() -> None:
+def test_a_number_of_a_million_digits_is_rejected_without_being_computed() -> None:
     with pytest.raises(InvalidValue, match="Not a number"):
         parse(ConfigType.INT, "9" * 1_000_000)
 
 
-def test_duplicates_are_dropped_from_a_topics_list_and_refused_in_a_brokers() -> None:
+def test_duplicates_are_dropped_from_topic_lists_and_rejected_in_broker_lists() -> None:
     setting = Setting("log.cleanup.policy", ConfigType.LIST, (), "", scope=Scope.BOTH, topic="cleanup.policy")
     assert parse_value(setting, "cleanup.policy", "b,a,b") == ("b", "a")
     with pytest.raises(InvalidValue, match=r"^Configuration 'log\.cleanup\.policy' values must not be duplicated\.$"):
         parse_value(setting, "log.cleanup.policy", "b,a,b")
 
 
-def test_a_list_has_no_empty_elements() -> None:
+def test_a_list_with_empty_elements_is_invalid() -> None:
     with pytest.raises(InvalidValue, match=r"^Configuration 'some\.name' values must not be empty\.$"):
         parse(ConfigType.LIST, "a,,b")
 
 
-def test_a_list_that_must_not_be_empty_may_not() -> None:
+def test_a_required_list_cannot_be_empty() -> None:
     setting = Setting("some.name", ConfigType.LIST, (), "", OneOf(("a", "b"), some=True))
     assert parse_value(setting, "some.name", "b") == ("b",)
     with pytest.raises(InvalidValue, match=r"some\.name: must not be empty\. Valid values include: \[a, b\]"):
@@ -87,35 +87,35 @@ def test_a_list_that_must_not_be_empty_may_not() -> None:
         (Range(1, 9, or_equal_to=-1), "0", "Value must be between 1 and 9 or equal to -1"),
     ],
 )
-def test_a_number_out_of_range_is_refused(valid: Range, text: str, complaint: str) -> None:
+def test_a_number_out_of_range_is_rejected(valid: Range, text: str, complaint: str) -> None:
     with pytest.raises(InvalidValue) as refusal:
         parse(ConfigType.INT, text, valid)
     assert str(refusal.value).endswith(complaint)
 
 
 @pytest.mark.parametrize("text", ["-1", "1", "9"])
-def test_the_value_beside_a_range_is_allowed(text: str) -> None:
+def test_values_at_the_limits_of_a_range_are_valid(text: str) -> None:
     assert parse(ConfigType.INT, text, Range(1, 9, or_equal_to=-1)) == int(text)
 
 
-def test_words_are_compared_exactly() -> None:
+def test_enumerated_values_are_case_sensitive() -> None:
     assert parse(ConfigType.STRING, "gzip", CODECS) == "gzip"
     with pytest.raises(InvalidValue, match="String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer"):
         parse(ConfigType.STRING, "GZIP", CODECS)
 
 
 @given(st.integers(min_value=-(1 << 63), max_value=(1 << 63) - 1))
-def test_every_long_survives_its_text(number: int) -> None:
+def test_every_long_is_parsed_back_from_its_text(number: int) -> None:
     assert parse(ConfigType.LONG, format_value(number) or "") == number
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_every_double_survives_its_text(number: float) -> None:
+def test_every_double_is_parsed_back_from_its_text(number: float) -> None:
     assert parse(ConfigType.DOUBLE, format_value(number) or "") == number
 
 
 @given(st.text())
-def test_no_text_does_anything_but_parse_or_be_refused(text: str) -> None:
+def test_any_setting_text_is_parsed_or_rejected(text: str) -> None:
     for type in ConfigType:
         try:
             parse(type, text)
@@ -123,7 +123,7 @@ def test_no_text_does_anything_but_parse_or_be_refused(text: str) -> None:
             assert "some.name" in str(refusal)
 
 
-def test_values_are_written_as_kafka_writes_them() -> None:
+def test_setting_values_are_formatted_as_in_kafka() -> None:
     assert [format_value(value) for value in (True, False, 7, 0.5, ("a", "b"), (), None, "x")] == [
         "true",
         "false",

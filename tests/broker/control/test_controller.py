@@ -34,7 +34,7 @@ def recorded(harness: Harness, kind: type[Message]) -> list[Any]:
 # --- creation -----------------------------------------------------------------------------------
 
 
-def test_of_two_colliding_names_that_are_made_at_once_one_is_refused(harness: Harness) -> None:
+def test_one_of_two_concurrently_created_colliding_names_is_rejected(harness: Harness) -> None:
     controller = harness.cluster.controller
     first = controller.create_topic_in_steps("a.b", 2, 1)
     next(first)
@@ -45,7 +45,7 @@ def test_of_two_colliding_names_that_are_made_at_once_one_is_refused(harness: Ha
     assert list(harness.cluster.image.topics) == ["a.b"]
 
 
-def test_a_created_topic_stays_if_the_other_steps_do_not_run(tmp_path: Path) -> None:
+def test_a_created_topic_stays_if_the_later_steps_do_not_run(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         cluster = harness.cluster
         cluster.controller.change_config(BROKER_RESOURCE, "1", {"log.retention.ms": "7000"})
@@ -58,7 +58,7 @@ def test_a_created_topic_stays_if_the_other_steps_do_not_run(tmp_path: Path) -> 
         assert harness.partition("t").log.log_end_offset == 1
 
 
-def test_changes_and_leaving_brokers_count_while_a_topic_is_created(tmp_path: Path) -> None:
+def test_a_topic_creation_considers_concurrent_changes_and_leaving_brokers(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         cluster = harness.cluster
         steps = cluster.controller.create_topic_in_steps("t", 2, 2)
@@ -71,7 +71,7 @@ def test_changes_and_leaving_brokers_count_while_a_topic_is_created(tmp_path: Pa
         assert [(partition.leader_id, partition.isr) for partition in partitions] == [(1, [1]), (1, [1])]
 
 
-def test_a_topic_is_recorded_as_kafka_records_it(harness: Harness) -> None:
+def test_a_topic_is_recorded_in_the_metadata_as_kafka_records_it(harness: Harness) -> None:
     topic_id, replicas = harness.cluster.controller.create_topic("t", 2, 1, overrides={"segment.ms": " 7 "})
     assert replicas == [[1], [1]]
     assert recorded(harness, records.TopicRecord) == [records.TopicRecord(name="t", topic_id=topic_id)]
@@ -86,7 +86,7 @@ def test_a_topic_is_recorded_as_kafka_records_it(harness: Harness) -> None:
     assert all((one.replicas, one.isr, one.directories) == ([1], [1], [directory_id]) for one in partitions)
 
 
-def test_one_creation_is_one_batch_so_that_a_crash_leaves_all_of_it_or_nothing(harness: Harness) -> None:
+def test_one_topic_creation_is_one_atomic_metadata_batch(harness: Harness) -> None:
     storage = harness.cluster.metadata_log.storage
     before = storage.log_end_offset
     harness.create_topic("t", 3, segment_ms="7")
@@ -103,7 +103,7 @@ def test_one_creation_is_one_batch_so_that_a_crash_leaves_all_of_it_or_nothing(h
     assert harness.produce("t", "v") == 0
 
 
-def test_ids_differ_and_validation_gives_none(harness: Harness) -> None:
+def test_topic_ids_are_unique_and_validation_assigns_none(harness: Harness) -> None:
     controller = harness.cluster.controller
     ids = {controller.create_topic(name)[0] for name in ("a", "b", "c")}
     assert len(ids) == 3 and ZERO_UUID not in ids
@@ -133,7 +133,7 @@ def test_a_deleted_topic_has_no_leader(harness: Harness) -> None:
 # --- configs ------------------------------------------------------------------------------------
 
 
-def test_a_change_of_configs_is_recorded_and_acts(harness: Harness) -> None:
+def test_a_config_change_is_recorded_and_takes_effect(harness: Harness) -> None:
     harness.create_topic("t", flush_messages="3")
     controller = harness.cluster.controller
     controller.change_config(TOPIC_RESOURCE, "t", {"segment.ms": "7", "flush.messages": None})
@@ -153,7 +153,7 @@ def test_a_change_of_configs_is_recorded_and_acts(harness: Harness) -> None:
 # --- producer ids -------------------------------------------------------------------------------
 
 
-def test_producer_ids_come_in_recorded_blocks_which_a_restart_does_not_reuse(harness: Harness) -> None:
+def test_producer_id_blocks_are_recorded_and_not_reused_after_a_restart(harness: Harness) -> None:
     controller = harness.cluster.controller
     assert [controller.next_producer_id() for _ in range(1001)] == list(range(1001))
     assert [one.next_producer_id for one in recorded(harness, records.ProducerIdsRecord)] == [1000, 2000]
@@ -161,7 +161,9 @@ def test_producer_ids_come_in_recorded_blocks_which_a_restart_does_not_reuse(har
     assert harness.cluster.controller.next_producer_id() == 2000
 
 
-def test_a_block_that_cannot_be_recorded_gives_no_id(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_producer_id_block_that_cannot_be_recorded_assigns_no_id(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object) -> None:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
 
@@ -183,7 +185,7 @@ def intervals(harness: Harness) -> set[int]:
     return {partition.log.settings.index_interval_bytes for topic in topics for partition in topic.partitions}
 
 
-def test_a_change_for_all_brokers_reaches_a_hundred_partitions_a_step(harness: Harness) -> None:
+def test_a_cluster_wide_change_is_applied_to_a_hundred_partitions_per_step(harness: Harness) -> None:
     for name in ("t", "u"):
         harness.cluster.controller.create_topic(name, 150)
     steps = harness.cluster.controller.change_config_in_steps(BROKER_RESOURCE, "", INTERVAL)
@@ -192,14 +194,14 @@ def test_a_change_for_all_brokers_reaches_a_hundred_partitions_a_step(harness: H
     assert intervals(harness) == {9}
 
 
-def test_a_change_for_a_topic_reaches_a_hundred_partitions_a_step(harness: Harness) -> None:
+def test_a_topic_change_is_applied_to_a_hundred_partitions_per_step(harness: Harness) -> None:
     harness.cluster.controller.create_topic("t", 250)
     changes = {"index.interval.bytes": "9"}
     assert len(list(harness.cluster.controller.change_config_in_steps(TOPIC_RESOURCE, "t", changes))) == 3
     assert intervals(harness) == {9}
 
 
-def test_topics_that_come_grow_and_go_while_settings_change_have_the_new_ones(harness: Harness) -> None:
+def test_topics_created_during_a_config_change_have_the_new_settings(harness: Harness) -> None:
     controller = harness.cluster.controller
     for name in ("t", "gone", "u"):
         controller.create_topic(name, 120)
@@ -227,7 +229,7 @@ def test_partitions_of_a_deleted_topic_are_freed_in_steps(harness: Harness) -> N
     assert max(before - after for before, after in pairwise(left)) <= 2 * DELETED_AT_ONCE
 
 
-def test_of_two_changes_at_the_same_time_the_later_one_stays(harness: Harness) -> None:
+def test_the_later_of_two_concurrent_changes_wins(harness: Harness) -> None:
     controller = harness.cluster.controller
     controller.create_topic("t", 250)
     first = controller.change_config_in_steps(BROKER_RESOURCE, "", INTERVAL)
@@ -237,7 +239,7 @@ def test_of_two_changes_at_the_same_time_the_later_one_stays(harness: Harness) -
     assert intervals(harness) == {7}
 
 
-def test_each_partition_goes_by_its_leaders_settings_after_a_change_in_steps(tmp_path: Path) -> None:
+def test_each_partition_uses_its_leaders_settings_after_an_incremental_change(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.cluster.controller.create_topic("t", 250)
         at_once(harness.cluster.controller.change_config_in_steps(BROKER_RESOURCE, "2", INTERVAL))
@@ -246,7 +248,7 @@ def test_each_partition_goes_by_its_leaders_settings_after_a_change_in_steps(tmp
             assert partition.log.settings.index_interval_bytes == expected
 
 
-def test_a_broker_that_is_unregistered_meanwhile_leads_no_new_topic(tmp_path: Path) -> None:
+def test_a_broker_unregistered_during_a_creation_leads_no_new_topic(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         making = harness.cluster.controller.create_topic_in_steps("t", 120, 2)
         next(making)

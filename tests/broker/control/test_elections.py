@@ -40,7 +40,7 @@ def create(harness: Harness, *assignment: list[int], **overrides: str) -> bytes:
     return harness.cluster.controller.create_topic("t", assignment=given, overrides=configs)[0]
 
 
-def test_leaders_stay_through_a_restart_with_all_nodes(tmp_path: Path) -> None:
+def test_leaders_are_unchanged_after_all_nodes_restart(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         harness.create_topic("t", 6, 2)
         before = leaders(harness, "t")
@@ -49,7 +49,7 @@ def test_leaders_stay_through_a_restart_with_all_nodes(tmp_path: Path) -> None:
         assert recorded(harness, records.PartitionChangeRecord) == []
 
 
-def test_the_next_replica_that_is_there_leads_in_a_new_epoch(tmp_path: Path) -> None:
+def test_the_next_online_replica_becomes_leader_in_a_new_epoch(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         harness.cluster.controller.create_topic("t", assignment=[(0, [1, 2, 3]), (1, [2, 3, 1]), (2, [3, 1, 2])])
         harness.produce("t", "a")
@@ -58,7 +58,7 @@ def test_the_next_replica_that_is_there_leads_in_a_new_epoch(tmp_path: Path) -> 
         assert harness.produce("t", "b") == 1
 
 
-def test_an_elected_leader_stays_when_the_preferred_one_comes_back(tmp_path: Path) -> None:
+def test_an_elected_leader_stays_when_the_preferred_leader_returns(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.cluster.controller.create_topic("t", assignment=[(0, [1, 2])])
         harness.restart(nodes=[2])
@@ -66,7 +66,7 @@ def test_an_elected_leader_stays_when_the_preferred_one_comes_back(tmp_path: Pat
         assert (leaders(harness, "t"), epochs(harness, "t")) == ([2], [1])
 
 
-def test_without_a_replica_there_is_no_leader_and_the_next_one_has_a_new_epoch(tmp_path: Path) -> None:
+def test_a_partition_without_online_replicas_has_no_leader(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.cluster.controller.create_topic("t", assignment=[(0, [2])])
         harness.restart(nodes=[1])
@@ -75,7 +75,7 @@ def test_without_a_replica_there_is_no_leader_and_the_next_one_has_a_new_epoch(t
         assert (leaders(harness, "t"), epochs(harness, "t")) == ([2], [2])
 
 
-def test_a_replica_that_is_not_in_sync_is_not_elected(tmp_path: Path) -> None:
+def test_an_out_of_sync_replica_is_not_elected(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         topic_id, _ = harness.cluster.controller.create_topic("t", assignment=[(0, [1, 2, 3])])
         harness.cluster.commit([records.PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=[1, 3])])
@@ -97,7 +97,7 @@ def test_a_replica_that_is_not_in_sync_is_not_elected(tmp_path: Path) -> None:
         ([4], [2], NO_LEADER, [4]),  # who has every record is away, so the last leader has to wait
     ],
 )
-def test_without_replicas_in_sync_an_eligible_one_leads_and_others_follow(
+def test_an_eligible_leader_replica_is_elected_without_in_sync_replicas(
     tmp_path: Path, eligible: list[int], last_known: list[int], elected: int, left: list[int]
 ) -> None:
     # as a controlled shutdown of the last replica leaves it in a Kafka with eligible.leader.replicas.version=1
@@ -116,7 +116,7 @@ def test_without_replicas_in_sync_an_eligible_one_leads_and_others_follow(
 
 
 @pytest.mark.parametrize(("enabled", "isr", "eligible"), [(False, [1, 2], []), (True, [], [1, 2])])
-def test_the_last_replicas_in_sync_are_remembered_when_they_go(
+def test_the_last_in_sync_replicas_become_eligible_leaders_when_they_go_offline(
     tmp_path: Path, enabled: bool, isr: list[int], eligible: list[int]
 ) -> None:
     with Harness(tmp_path, nodes=3) as harness:
@@ -132,7 +132,7 @@ def test_the_last_replicas_in_sync_are_remembered_when_they_go(
         assert (partition.isr, partition.eligible_leader_replicas, partition.last_known_elr) == ([2], [], [])
 
 
-def test_a_node_that_is_away_is_not_in_sync_until_it_is_back(tmp_path: Path) -> None:
+def test_an_offline_node_leaves_the_isr_until_it_returns(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         create(harness, [1, 2, 3], min_insync_replicas="3")
         harness.restart(nodes=[2, 3])
@@ -143,7 +143,7 @@ def test_a_node_that_is_away_is_not_in_sync_until_it_is_back(tmp_path: Path) -> 
         assert harness.produce("t", "a") == 0
 
 
-def test_an_unclean_leader_is_elected_only_where_the_topic_allows_it(tmp_path: Path) -> None:
+def test_an_unclean_leader_is_elected_only_if_the_topic_allows_it(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         topic_id = create(harness, [1, 2])
         harness.cluster.commit([records.PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=[1])])
@@ -154,22 +154,20 @@ def test_an_unclean_leader_is_elected_only_where_the_topic_allows_it(tmp_path: P
 
 
 @pytest.mark.parametrize(("crash", "epochs_after"), [(False, [0, 0]), (True, [1, 1])])
-def test_leaders_begin_an_epoch_after_a_crash_which_may_have_lost_records(
-    harness: Harness, crash: bool, epochs_after: list[int]
-) -> None:
+def test_leaders_start_a_new_epoch_after_a_crash(harness: Harness, crash: bool, epochs_after: list[int]) -> None:
     harness.create_topic("t", 2)
     harness.restart(crash=crash)
     assert (leaders(harness, "t"), epochs(harness, "t")) == ([1, 1], epochs_after)
 
 
-def test_an_election_that_changes_nothing_records_nothing(harness: Harness) -> None:
+def test_an_election_without_a_change_records_nothing(harness: Harness) -> None:
     harness.create_topic("t", 3)
     end_offset = harness.cluster.metadata_log.storage.log_end_offset
     bring_up(harness.cluster)
     assert harness.cluster.metadata_log.storage.log_end_offset == end_offset
 
 
-def test_leadership_goes_back_to_preferred_replicas_by_itself(tmp_path: Path) -> None:
+def test_leadership_returns_automatically_to_preferred_replicas(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         create(harness, [1, 2], [2, 3], [3, 1])
         harness.restart(nodes=[2, 3])
@@ -188,7 +186,7 @@ def test_leadership_goes_back_to_preferred_replicas_by_itself(tmp_path: Path) ->
         assert leaders(harness, "t") == [1, 2, 3]
 
 
-def test_leadership_stays_where_it_is_not_to_go_back(tmp_path: Path) -> None:
+def test_leadership_stays_if_automatic_rebalancing_is_disabled(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2, settings={"auto.leader.rebalance.enable": "false"}) as harness:
         create(harness, [1, 2])
         harness.restart(nodes=[2])
@@ -198,7 +196,7 @@ def test_leadership_stays_where_it_is_not_to_go_back(tmp_path: Path) -> None:
         assert leaders(harness, "t") == [2]
 
 
-def test_unclean_elections_are_held_a_hundred_partitions_a_step(tmp_path: Path) -> None:
+def test_unclean_elections_process_a_hundred_partitions_per_step(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         create(harness, *[[1, 2]] * 250)
         harness.restart(nodes=[1])
@@ -210,7 +208,7 @@ def test_unclean_elections_are_held_a_hundred_partitions_a_step(tmp_path: Path) 
         assert led == [0, 0, 0, 100, 200, 250, 250, 250, 250]  # first the logs hear of it, last who is in sync again
 
 
-def test_portions_have_the_partitions_that_exist_when_they_are_taken(harness: Harness) -> None:
+def test_each_step_uses_the_partitions_that_exist_when_it_begins(harness: Harness) -> None:
     controller = harness.cluster.controller
     for name, count in (("a", 30), ("b", 150), ("c", 40), ("d", 10)):
         controller.create_topic(name, count)

@@ -65,7 +65,7 @@ def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir() if path.is_dir() and path.name.startswith("t-0"))
 
 
-def test_a_log_moves_with_all_that_belongs_to_it(two: Harness) -> None:
+def test_a_log_moves_with_all_its_files(two: Harness) -> None:
     for number in range(8):
         two.produce("t", LARGE, str(number))
     before, log = contents(two.partition("t")), two.partition("t").log
@@ -84,7 +84,7 @@ def test_a_log_moves_with_all_that_belongs_to_it(two: Harness) -> None:
     assert not (Path(moved.directory) / "moved").exists()
 
 
-def test_the_metadata_says_where_the_log_is(two: Harness) -> None:
+def test_the_metadata_records_the_directory_of_the_log(two: Harness) -> None:
     target = begin(two)
     work(two)
     assert two.partition("t").directories == [uuid_from_text(target.directory_id)]
@@ -92,7 +92,7 @@ def test_the_metadata_says_where_the_log_is(two: Harness) -> None:
     assert two.partition("t").directories == [uuid_from_text(target.directory_id)]
 
 
-def test_records_appended_at_every_step_are_there_afterwards_in_order(two: Harness) -> None:
+def test_records_appended_during_a_move_are_kept_in_order(two: Harness) -> None:
     expected = 6
     for _ in range(expected):
         two.produce("t", LARGE)
@@ -109,7 +109,7 @@ def test_records_appended_at_every_step_are_there_afterwards_in_order(two: Harne
     assert two.produce("t", "v") == expected
 
 
-def test_a_producer_s_sequence_goes_on_after_the_move(two: Harness) -> None:
+def test_a_producers_sequence_continues_after_the_move(two: Harness) -> None:
     numbers = {"producer_id": 7, "producer_epoch": 0}
     for sequence in range(3):
         assert two.produce("t", "v", base_sequence=sequence, **numbers) == sequence
@@ -137,7 +137,7 @@ def test_a_flushed_record_is_never_moved_to_an_unflushed_copy(two: Harness) -> N
     assert len(told) == moved.log_end_offset
 
 
-def test_deleted_records_stay_deleted(two: Harness) -> None:
+def test_deleted_records_stay_deleted_after_a_move(two: Harness) -> None:
     for _ in range(6):
         two.produce("t", LARGE)
     begin(two)
@@ -151,7 +151,7 @@ def test_deleted_records_stay_deleted(two: Harness) -> None:
     assert kept == {f"{segment.base_offset:020d}.log" for segment in log.segments}
 
 
-def test_a_compaction_on_the_way_is_in_the_copy(tmp_path: Path) -> None:
+def test_a_compaction_during_the_move_is_in_the_copy(tmp_path: Path) -> None:
     settings = {"log.dirs": f"{tmp_path}/one,{tmp_path}/two", "log.segment.bytes": str(1 << 20)}
     with Harness(tmp_path, settings=settings) as harness:
         harness.create_topic("t")
@@ -185,7 +185,7 @@ def _replace(harness: Harness, first: object, second: object) -> None:
     log.replace_segments([first, second], new)
 
 
-def test_a_move_back_cancels_the_one_that_is_under_way(two: Harness) -> None:
+def test_a_move_back_cancels_the_move_in_progress(two: Harness) -> None:
     two.produce("t", LARGE)
     source = two.logs.directory_of(two.partition("t").log)
     target = begin(two)
@@ -199,7 +199,7 @@ def test_a_move_back_cancels_the_one_that_is_under_way(two: Harness) -> None:
     assert names(two.directory / "one") == []
 
 
-def test_a_topic_that_is_deleted_on_the_way_leaves_nothing(two: Harness) -> None:
+def test_a_topic_deleted_during_a_move_leaves_no_files(two: Harness) -> None:
     two.produce("t", LARGE)
     begin(two)
     two.cluster.controller.delete_topic(two.cluster.image.topics["t"])
@@ -212,7 +212,7 @@ def test_a_topic_that_is_deleted_on_the_way_leaves_nothing(two: Harness) -> None
     assert two.produce("t", "new") == 0
 
 
-def test_moves_wait_for_each_other(two: Harness) -> None:
+def test_log_moves_run_one_after_the_other(two: Harness) -> None:
     two.clock.holds_aside = False
     two.create_topic("u")
     two.create_topic("v")
@@ -227,7 +227,7 @@ def test_moves_wait_for_each_other(two: Harness) -> None:
     assert [two.logs.directory_of(partition.log) for partition in partitions] == targets
 
 
-def test_a_move_that_a_crash_interrupts_begins_anew_with_the_next_start(two: Harness) -> None:
+def test_a_move_interrupted_by_a_crash_restarts_with_the_broker(two: Harness) -> None:
     for _ in range(3):
         two.produce("t", LARGE)
     before = contents(two.partition("t"))
@@ -239,7 +239,7 @@ def test_a_move_that_a_crash_interrupts_begins_anew_with_the_next_start(two: Har
     assert names(two.directory / "one") == ["t-0"]
 
 
-def test_a_crash_between_the_two_renames_leaves_the_newer_log(two: Harness) -> None:
+def test_a_crash_between_the_two_renames_keeps_the_newer_log(two: Harness) -> None:
     two.produce("t", "a")
     old = Path(two.partition("t").log.directory)
     begin(two)
@@ -255,7 +255,7 @@ def test_a_crash_between_the_two_renames_leaves_the_newer_log(two: Harness) -> N
     assert (old.exists(), (new / "moved").exists()) == (False, False)
 
 
-def test_a_move_that_fails_leaves_the_log_where_it_is(two: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_move_leaves_the_log_in_place(two: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     two.produce("t", "a")
     begin(two)
 
@@ -278,7 +278,7 @@ def test_a_move_that_fails_leaves_the_log_where_it_is(two: Harness, monkeypatch:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_whatever_happens_meanwhile_the_copy_is_the_log(two: Harness, seed: int) -> None:
+def test_a_copy_equals_its_log_after_any_operations(two: Harness, seed: int) -> None:
     chance = random.Random(seed)
     partition = two.partition("t")
     for _ in range(4):

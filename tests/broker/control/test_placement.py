@@ -43,13 +43,13 @@ def test_more_replicas_than_racks_use_brokers_of_all_racks(tmp_path: Path) -> No
     assert all(len(set(one)) == 3 and 4 in one for one in placed)
 
 
-def test_the_first_partitions_leader_is_drawn(tmp_path: Path) -> None:
+def test_the_leader_of_the_first_partition_is_random(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         drawn = {place(harness.cluster, 1, 1)[0][0] for _ in range(50)}
         assert drawn == {1, 2, 3}
 
 
-def test_brokers_that_are_away_come_last_and_are_not_in_sync(tmp_path: Path) -> None:
+def test_offline_brokers_are_placed_last_and_are_not_in_sync(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         harness.restart(nodes=[1, 2])
         assert {tuple(sorted(one[:2])) for one in place(harness.cluster, 8, 3)} == {(1, 2)}
@@ -62,14 +62,14 @@ def test_brokers_that_are_away_come_last_and_are_not_in_sync(tmp_path: Path) -> 
         assert sorted(harness.partition("t").isr) == [1, 2, 3]
 
 
-def test_more_replicas_than_registered_brokers_cannot_be(tmp_path: Path) -> None:
+def test_a_replication_factor_above_the_number_of_brokers_is_rejected(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness, pytest.raises(KafkaError, match="only 2 broker") as raised:
         harness.restart(nodes=[1])
         place(harness.cluster, 1, 3)
     assert raised.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-def test_a_partition_whose_brokers_are_all_away_cannot_be_made(tmp_path: Path) -> None:
+def test_a_partition_whose_brokers_are_all_offline_is_rejected(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         harness.restart(nodes=[1])
         message = "for partition 6 are fenced or in controlled shutdown"
@@ -90,7 +90,7 @@ def test_a_partition_whose_brokers_are_all_away_cannot_be_made(tmp_path: Path) -
         ([(0, [9])], DEFAULT, DEFAULT, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_an_assignment_that_makes_no_sense_is_refused(
+def test_an_invalid_replica_assignment_is_rejected(
     harness: Harness, given: list[tuple[int, list[int]]], count: int, factor: int, code: ErrorCode
 ) -> None:
     with pytest.raises(KafkaError) as raised:

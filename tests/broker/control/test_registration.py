@@ -23,7 +23,7 @@ def recorded(harness: Harness, kind: type[Kind]) -> list[Kind]:
     return [record for record in seen if isinstance(record, kind)]
 
 
-def test_a_node_registers_with_all_that_others_ask_of_a_broker(harness: Harness) -> None:
+def test_a_node_registers_with_all_fields_of_a_broker(harness: Harness) -> None:
     (broker,) = recorded(harness, RegisterBrokerRecord)
     assert (broker.broker_id, broker.fenced, broker.rack) == (1, False, None)
     assert {(one.name, one.host, one.port, one.security_protocol) for one in broker.end_points} == {
@@ -42,14 +42,14 @@ def test_a_node_registers_with_all_that_others_ask_of_a_broker(harness: Harness)
     assert [uuid_text(one) for one in broker.log_dirs] == [harness.logs.directories[0].directory_id]
 
 
-def test_every_life_of_a_node_has_its_own_incarnation_and_epoch(harness: Harness) -> None:
+def test_each_start_of_a_node_has_its_own_incarnation_and_epoch(harness: Harness) -> None:
     harness.restart()
     first, second = recorded(harness, RegisterBrokerRecord)
     assert first.incarnation_id != second.incarnation_id
     assert first.broker_epoch < second.broker_epoch == harness.cluster.nodes[1].broker_epoch
 
 
-def test_the_epoch_is_the_offset_of_the_record(tmp_path: Path) -> None:
+def test_the_broker_epoch_is_the_offset_of_the_registration_record(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         log = harness.cluster.metadata_log.storage
         region = log.read(harness.cluster.nodes[1].broker_epoch, 1 << 20)
@@ -59,7 +59,7 @@ def test_the_epoch_is_the_offset_of_the_record(tmp_path: Path) -> None:
         )
 
 
-def test_a_node_that_stops_is_fenced_and_one_that_crashes_is_not(harness: Harness) -> None:
+def test_a_stopped_node_is_fenced_and_a_crashed_one_is_not(harness: Harness) -> None:
     harness.restart()
     (fenced,) = recorded(harness, BrokerRegistrationChangeRecord)
     assert (fenced.broker_id, fenced.fenced) == (1, 1)
@@ -67,7 +67,7 @@ def test_a_node_that_stops_is_fenced_and_one_that_crashes_is_not(harness: Harnes
     assert len(recorded(harness, BrokerRegistrationChangeRecord)) == 1
 
 
-def test_a_stop_goes_on_if_it_cannot_be_recorded(
+def test_a_stop_continues_if_it_cannot_be_recorded(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object) -> None:
@@ -79,14 +79,14 @@ def test_a_stop_goes_on_if_it_cannot_be_recorded(
     assert (harness.directory / "data" / ".kafka_cleanshutdown").exists()
 
 
-def test_the_marker_of_a_clean_stop_names_the_epoch(harness: Harness) -> None:
+def test_the_clean_shutdown_marker_contains_the_broker_epoch(harness: Harness) -> None:
     epoch = harness.cluster.nodes[1].broker_epoch
     harness.stop()
     marker = json.loads((harness.directory / "data" / ".kafka_cleanshutdown").read_bytes())
     assert marker == {"version": 0, "brokerEpoch": epoch}
 
 
-def test_brokers_that_are_not_there_are_fenced(tmp_path: Path) -> None:
+def test_offline_brokers_are_fenced(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         harness.restart(nodes=[1], crash=True)
         brokers = harness.cluster.image.brokers
@@ -95,7 +95,7 @@ def test_brokers_that_are_not_there_are_fenced(tmp_path: Path) -> None:
         assert sorted(one.broker_id for one in recorded(harness, BrokerRegistrationChangeRecord)) == [1, 2, 3]
 
 
-def test_the_log_directories_are_those_of_one_node_as_no_two_brokers_of_kafka_share_any(tmp_path: Path) -> None:
+def test_log_directories_are_registered_for_one_node_only(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         first, second = recorded(harness, RegisterBrokerRecord)
         directory_id = uuid_from_text(harness.logs.directories[0].directory_id)

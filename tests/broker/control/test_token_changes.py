@@ -50,7 +50,7 @@ def refusal(change: Callable[..., int], *arguments: Any) -> ErrorCode:
     ("asked_ms", "expires_ms", "ends_ms"),
     [(-1, RENEWAL_MS, LONGEST_MS), (0, RENEWAL_MS, LONGEST_MS), (20, 20, 20), (LONG_MAX, RENEWAL_MS, LONGEST_MS)],
 )
-def test_a_token_lives_as_long_as_asked_and_allowed(
+def test_a_tokens_lifetime_is_the_requested_one_up_to_the_maximum(
     harness: Harness, asked_ms: int, expires_ms: int, ends_ms: int
 ) -> None:
     now_ms = harness.clock.wall_ms()
@@ -61,13 +61,13 @@ def test_a_token_lives_as_long_as_asked_and_allowed(
     assert harness.cluster.image.tokens.by_id == {record.token_id: record}
 
 
-def test_renewers_are_users(harness: Harness) -> None:
+def test_renewers_of_tokens_are_users(harness: Harness) -> None:
     assert refusal(lambda: issue(harness, renewers=[Principal("Group", "a")])[0].max_timestamp) == (
         ErrorCode.INVALID_PRINCIPAL_TYPE
     )
 
 
-def test_a_lifetime_without_end_does_not_overflow(harness: Harness) -> None:
+def test_an_unlimited_token_lifetime_does_not_overflow(harness: Harness) -> None:
     names = "delegation.token.max.lifetime.ms", "delegation.token.expiry.time.ms"
     harness.restart(settings=dict.fromkeys(names, str(LONG_MAX)))
     record, secret = issue(harness)
@@ -75,7 +75,7 @@ def test_a_lifetime_without_end_does_not_overflow(harness: Harness) -> None:
     assert token_changes.expire(harness.cluster, secret, ALICE, LONG_MAX) == LONG_MAX
 
 
-def test_a_token_is_renewed_until_its_end(harness: Harness) -> None:
+def test_a_token_can_be_renewed_up_to_its_maximum_lifetime(harness: Harness) -> None:
     record, secret = issue(harness)
     for later_ms, period_ms, expires_ms in ((0, 50, 50), (40, -1, 340), (300, 1 << 40, 640), (300, 0, 940)):
         harness.clock.advance(later_ms)
@@ -86,7 +86,7 @@ def test_a_token_is_renewed_until_its_end(harness: Harness) -> None:
     assert [refusal(change, harness.cluster, secret, ALICE, 1) for change in CHANGES] == [EXPIRED] * 2
 
 
-def test_a_token_is_expired_sooner_or_later(harness: Harness) -> None:
+def test_a_token_can_be_expired_now_or_later(harness: Harness) -> None:
     record, secret = issue(harness)
     assert token_changes.expire(harness.cluster, secret, ALICE, 700) - record.issue_timestamp == 700
     assert token_changes.expire(harness.cluster, secret, CAROL, 0) == record.issue_timestamp
@@ -97,7 +97,7 @@ def test_a_token_is_expired_sooner_or_later(harness: Harness) -> None:
     assert harness.cluster.image.tokens.by_id == {}
 
 
-def test_others_than_the_owner_and_the_renewers_change_nothing(harness: Harness) -> None:
+def test_only_owners_and_renewers_can_change_a_token(harness: Harness) -> None:
     record, secret = issue(harness)
     assert [refusal(change, harness.cluster, secret, BOB, -1) for change in CHANGES] == [MISMATCH] * 2
     harness.clock.advance(RENEWAL_MS + 1)

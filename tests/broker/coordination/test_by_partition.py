@@ -20,7 +20,7 @@ def values() -> ByPartition[int]:
     return ByPartition(cast(CoordinatorLog, Log()))
 
 
-def test_it_is_a_mapping(values: ByPartition[int]) -> None:
+def test_values_by_partition_behave_as_a_mapping(values: ByPartition[int]) -> None:
     expected: dict[str, int] = {}
     for number in range(1000):
         values[str(number)] = expected[str(number)] = number
@@ -40,7 +40,7 @@ def test_values_are_taken_by_partition(values: ByPartition[int]) -> None:
     assert sorted(values) == ["cc", "ddd"]
 
 
-def test_no_dictionary_has_many_of_the_values(values: ByPartition[int]) -> None:
+def test_values_are_spread_over_small_dictionaries(values: ByPartition[int]) -> None:
     for number in range(100 * PARTS):
         values[f"group-{number}"] = number
     parts: list[dict[str, Any]] = values._parts

@@ -64,7 +64,7 @@ def append(log: CoordinatorLog, index: int, entries: Sequence[Entry]) -> None:
 
 
 @pytest.mark.parametrize("load_bytes", ["1", "200", "5242880"])
-def test_it_is_read_back_in_pieces_of_any_size(tmp_path: Path, load_bytes: str) -> None:
+def test_a_coordinator_log_is_replayed_in_chunks_of_any_size(tmp_path: Path, load_bytes: str) -> None:
     settings = {"offsets.topic.num.partitions": "1", "offsets.load.buffer.size": load_bytes}
     with Harness(tmp_path, settings=settings) as harness:
         topic = made(harness)
@@ -81,27 +81,29 @@ def replayed(harness: Harness, index: int = 0) -> Read:
 
 
 @pytest.mark.parametrize(("text", "value"), HASHES.items())
-def test_the_hash_is_that_of_java(text: str, value: int) -> None:
+def test_the_group_id_hash_is_that_of_java(text: str, value: int) -> None:
     assert java_hash(text) == value
 
 
 @pytest.mark.parametrize(("key", "index"), [("group", 98629247 % 5), ("ümläut", 1271284472 % 5)])
-def test_a_partition_is_the_remainder_of_the_hash_without_its_sign(harness: Harness, key: str, index: int) -> None:
+def test_a_groups_partition_is_its_absolute_hash_modulo_the_partition_count(
+    harness: Harness, key: str, index: int
+) -> None:
     assert CoordinatorLog(harness.cluster, harness.cluster.controller, NAME, SETTINGS).partition_of(key) == index
     assert made(harness).partition_of(key) == index
 
 
-def test_the_smallest_hash_has_no_positive_counterpart_and_stands_for_0(harness: Harness) -> None:
+def test_the_smallest_hash_maps_to_partition_0(harness: Harness) -> None:
     assert made(harness).partition_of("polygenelubricants") == 0
 
 
-def test_the_topic_that_is_there_counts_and_not_the_setting(harness: Harness) -> None:
+def test_the_existing_topic_determines_the_partition_count(harness: Harness) -> None:
     made(harness)
     harness.restart(settings={"offsets.topic.num.partitions": "7"})
     assert made(harness).partition_of("group") == 98629247 % 5
 
 
-def test_the_topic_is_made_as_kafka_makes_it(tmp_path: Path) -> None:
+def test_the_coordinator_topic_is_created_as_in_kafka(tmp_path: Path) -> None:
     settings = {"offsets.topic.num.partitions": "4", "offsets.topic.segment.bytes": "2000000"}
     with Harness(tmp_path, nodes=4, settings=settings) as harness:
         topic = made(harness).topic
@@ -115,7 +117,7 @@ def test_the_topic_is_made_as_kafka_makes_it(tmp_path: Path) -> None:
         }
 
 
-def test_one_node_has_one_replica_of_each_of_many_partitions(tmp_path: Path) -> None:
+def test_a_single_node_creates_coordinator_partitions_with_one_replica(tmp_path: Path) -> None:
     with Harness(tmp_path, settings={"offsets.topic.num.partitions": "50"}) as harness:
         topic = made(harness).topic
         assert topic is not None
@@ -131,7 +133,7 @@ def test_appended_records_are_read_back_after_a_crash(harness: Harness) -> None:
     assert replayed(harness, 2).records == []
 
 
-def test_records_appended_at_once_are_one_batch_in_the_configured_codec(tmp_path: Path) -> None:
+def test_records_appended_together_are_one_batch_in_the_configured_codec(tmp_path: Path) -> None:
     with Harness(tmp_path, settings={"offsets.topic.compression.codec": "3"}) as harness:
         append(made(harness), 0, [(b"k", b"v" * 1000), (b"l", b"w")])
         region = harness.partition(NAME).log.read(0, 1 << 20, minimum_one=True)
@@ -142,13 +144,13 @@ def test_records_appended_at_once_are_one_batch_in_the_configured_codec(tmp_path
         assert [key for key, _, _ in replayed(harness).records] == [b"k", b"l"]
 
 
-def test_a_record_that_says_nothing_is_passed_over(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_coordinator_record_is_skipped(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     append(made(harness), 0, [(b"a", b"1"), (b"unknown", b"2"), (b"b", b"3")])
     assert [key for key, _, _ in replayed(harness).records] == [b"a", b"b"]
     assert f"{NAME}-0: the record at offset 1 is skipped: this says nothing" in caplog.text
 
 
-def test_a_batch_that_is_damaged_is_passed_over(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_corrupt_batch_is_skipped(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     topic = made(harness)
     for key in (b"a", b"b", b"c"):
         append(topic, 0, [(key, b"v")])
@@ -163,7 +165,7 @@ def test_a_batch_that_is_damaged_is_passed_over(harness: Harness, caplog: pytest
     assert f"{NAME}-0: the batch at offset 1 is skipped" in caplog.text
 
 
-def test_records_of_transactions_come_with_their_producer_and_markers_with_their_outcome(harness: Harness) -> None:
+def test_transactional_records_are_replayed_with_producers_and_markers_with_outcomes(harness: Harness) -> None:
     made(harness)
     kept = harness.partition(NAME).log
     for batch in (
@@ -190,13 +192,13 @@ def test_records_of_transactions_come_with_their_producer_and_markers_with_their
     assert (read.records, read.ended) == ([(b"k", b"v", 7)], [(7, True), (8, False)])
 
 
-def test_there_is_no_partition_before_the_topic(harness: Harness) -> None:
+def test_a_coordinator_has_no_partition_before_its_topic_exists(harness: Harness) -> None:
     with pytest.raises(KafkaError) as raised:
         append(CoordinatorLog(harness.cluster, harness.cluster.controller, NAME, SETTINGS), 0, [(b"k", b"v")])
     assert raised.value.code == ErrorCode.NOT_COORDINATOR
 
 
-def test_records_that_exceed_a_batch_are_refused_as_a_whole(harness: Harness) -> None:
+def test_records_that_exceed_a_batch_are_rejected_together(harness: Harness) -> None:
     topic = made(harness)
     with pytest.raises(KafkaError) as raised:
         append(topic, 0, [(b"k", b"v"), (b"l", bytes(1_100_000))])
@@ -204,7 +206,7 @@ def test_records_that_exceed_a_batch_are_refused_as_a_whole(harness: Harness) ->
     assert harness.partition(NAME).log.log_end_offset == 0
 
 
-def test_too_few_replicas_in_sync_are_no_coordinator(harness: Harness) -> None:
+def test_a_partition_below_min_insync_replicas_has_no_coordinator(harness: Harness) -> None:
     topic = made(harness)
     harness.partition(NAME).isr = []
     with pytest.raises(KafkaError) as raised:
@@ -212,7 +214,7 @@ def test_too_few_replicas_in_sync_are_no_coordinator(harness: Harness) -> None:
     assert raised.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_a_log_that_is_offline_has_no_coordinator(harness: Harness) -> None:
+def test_an_offline_log_has_no_coordinator(harness: Harness) -> None:
     topic = made(harness)
     harness.partition(NAME).log.offline = "the disk is gone"
     with pytest.raises(KafkaError) as raised:
@@ -220,7 +222,7 @@ def test_a_log_that_is_offline_has_no_coordinator(harness: Harness) -> None:
     assert raised.value.code == ErrorCode.NOT_COORDINATOR
 
 
-def test_readers_of_the_partition_are_woken(harness: Harness) -> None:
+def test_appended_coordinator_records_wake_waiting_consumers(harness: Harness) -> None:
     topic = made(harness)
     waiting = harness.request(fetch_of(harness, {(NAME, 0): 0}, max_wait_ms=10_000))
     append(topic, 0, [(b"k", b"v")])

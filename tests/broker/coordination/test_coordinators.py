@@ -23,7 +23,7 @@ def test_a_transactional_id_is_coordinated_by_the_leader_of_its_partition(tmp_pa
         assert {coordinator_of(harness.cluster.transactions, key).node_id for key in KEYS} == {1, 3}
 
 
-def test_a_node_that_does_not_coordinate_a_transactional_id_refuses(tmp_path: Path) -> None:
+def test_a_node_that_does_not_coordinate_a_transactional_id_rejects_it(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         coordinator = coordinator_of(harness.cluster.transactions, "tx")
         harness.cluster.transactions.check(coordinator, "tx")
@@ -40,7 +40,7 @@ def test_a_group_is_coordinated_by_the_leader_of_its_partition(tmp_path: Path) -
         assert set(found.values()) == {1, 2, 3}
 
 
-def test_a_group_gets_another_coordinator_when_its_node_does_not_come_back(tmp_path: Path) -> None:
+def test_a_group_moves_to_another_coordinator_when_its_node_stays_away(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         assert {coordinator_of(harness.cluster.groups, key).node_id for key in KEYS} == {1, 2}
         harness.restart(nodes=[2])

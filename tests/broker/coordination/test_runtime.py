@@ -61,7 +61,7 @@ def harness(tmp_path: Path) -> Iterator[Broken]:
         yield harness
 
 
-def test_a_commit_whose_write_fails_is_refused_and_is_not_there(harness: Broken) -> None:
+def test_a_commit_whose_write_fails_is_rejected_and_not_applied(harness: Broken) -> None:
     assert commit(harness, "g", ("t", 0, 5), ("t", 1, 5)) == [OK, OK]
     harness.fail(GROUPS_TOPIC)
     assert commit(harness, "g", ("t", 0, 6)) == [MOVED]
@@ -75,7 +75,7 @@ def test_a_commit_whose_write_fails_is_refused_and_is_not_there(harness: Broken)
     assert harness.offsets() == before == {"g": {("t", 0): 5, ("t", 1): 7}}
 
 
-def test_a_failed_write_loses_the_commits_of_its_turn_and_no_earlier_ones(harness: Broken) -> None:
+def test_a_failed_write_loses_only_the_commits_of_its_own_batch(harness: Broken) -> None:
     commit(harness, "g", ("t", 0, 5))
     client = harness.client()
     harness.fail(GROUPS_TOPIC)
@@ -91,7 +91,7 @@ def test_a_failed_write_loses_the_commits_of_its_turn_and_no_earlier_ones(harnes
     assert harness.offsets() == {"g": {("t", 0): 5}}
 
 
-def test_members_go_on_in_the_generation_that_is_recorded(harness: Broken) -> None:
+def test_members_continue_in_the_recorded_generation(harness: Broken) -> None:
     driver = Driver(harness)
     (member_id,) = driver.stable()
     assert driver.group.generation == 1
@@ -109,7 +109,7 @@ def test_members_go_on_in_the_generation_that_is_recorded(harness: Broken) -> No
     assert driver.group.members == {}, "its session goes on"
 
 
-def test_a_waiting_join_gets_not_coordinator(harness: Broken) -> None:
+def test_a_pending_join_is_answered_not_coordinator(harness: Broken) -> None:
     driver = Driver(harness)
     driver.stable(2)
     new, waiting = driver.new_member()
@@ -121,7 +121,7 @@ def test_a_waiting_join_gets_not_coordinator(harness: Broken) -> None:
     assert len(driver.group.members) == 2 and new not in driver.group.members
 
 
-def test_a_static_member_whose_return_cannot_be_written_keeps_its_member_id(harness: Broken) -> None:
+def test_a_static_member_whose_rejoin_cannot_be_written_keeps_its_member_id(harness: Broken) -> None:
     driver = Driver(harness)
     joining = driver.ask_join(instance="i")
     driver.turn()
@@ -139,7 +139,7 @@ def test_a_static_member_whose_return_cannot_be_written_keeps_its_member_id(harn
     assert list(driver.group.members) == [joined.member_id]
 
 
-def test_a_group_that_could_not_be_deleted_is_still_there(harness: Broken) -> None:
+def test_a_group_whose_deletion_fails_still_exists(harness: Broken) -> None:
     commit(harness, "g", ("t", 0, 5))
     harness.fail(GROUPS_TOPIC)
     (result,) = harness.request(DeleteGroupsRequest(groups_names=["g"])).results
@@ -149,7 +149,7 @@ def test_a_group_that_could_not_be_deleted_is_still_there(harness: Broken) -> No
     assert harness.offsets() == {"g": {("t", 0): 5}}
 
 
-def test_the_end_of_a_transaction_that_cannot_be_written_is_refused_and_can_be_asked_for_again(harness: Broken) -> None:
+def test_a_transaction_end_that_cannot_be_written_is_rejected_and_can_be_retried(harness: Broken) -> None:
     producer = TransactionalProducer(harness)
     assert producer.init() == producer.send("a") == OK
     before = state(harness)
@@ -163,7 +163,7 @@ def test_the_end_of_a_transaction_that_cannot_be_written_is_refused_and_can_be_a
     assert fetched(harness) == ["a"]
 
 
-def test_an_end_whose_markers_are_written_is_recorded_later(harness: Broken) -> None:
+def test_a_completed_transaction_is_recorded_later_if_its_markers_are_written(harness: Broken) -> None:
     producer = TransactionalProducer(harness)
     assert producer.init() == producer.send("a") == OK
     harness.cluster.transactions.markers.hold("tx")
@@ -180,7 +180,7 @@ def test_an_end_whose_markers_are_written_is_recorded_later(harness: Broken) -> 
     assert fetched(harness) == ["a"]
 
 
-def test_offsets_of_an_open_transaction_are_pending_again(harness: Broken) -> None:
+def test_offsets_of_an_open_transaction_become_pending_again(harness: Broken) -> None:
     producer = TransactionalProducer(harness)
     assert producer.init() == producer.send_offset("g", 5) == OK
     harness.fail(GROUPS_TOPIC)
@@ -193,7 +193,7 @@ def test_offsets_of_an_open_transaction_are_pending_again(harness: Broken) -> No
     assert harness.offsets() == {"g": {("t", 0): 5}}
 
 
-def test_a_shard_that_cannot_be_read_is_tried_again(harness: Broken, caplog: pytest.LogCaptureFixture) -> None:
+def test_loading_an_unreadable_shard_is_retried(harness: Broken, caplog: pytest.LogCaptureFixture) -> None:
     commit(harness, "g", ("t", 0, 5))
     harness.fail(GROUPS_TOPIC)
     commit(harness, "g", ("t", 0, 6))
@@ -207,7 +207,7 @@ def test_a_shard_that_cannot_be_read_is_tried_again(harness: Broken, caplog: pyt
     assert commit(harness, "g", ("t", 0, 6)) == [OK]
 
 
-def test_a_shard_that_cannot_be_read_is_tried_at_once_when_it_has_another_leader(harness: Broken) -> None:
+def test_loading_an_unreadable_shard_is_retried_immediately_after_a_leader_change(harness: Broken) -> None:
     commit(harness, "g", ("t", 0, 5))
     harness.fail(GROUPS_TOPIC)
     commit(harness, "g", ("t", 0, 6))
@@ -221,7 +221,7 @@ def test_a_shard_that_cannot_be_read_is_tried_at_once_when_it_has_another_leader
     assert harness.offsets() == {"g": {("t", 0): 5}}
 
 
-def test_a_shard_is_loaded_again_although_its_topic_has_grown(harness: Broken) -> None:
+def test_a_shard_is_reloaded_although_its_topic_has_grown(harness: Broken) -> None:
     commit(harness, "g", ("t", 0, 5))
     harness.fail(GROUPS_TOPIC)
     commit(harness, "g", ("t", 0, 6))
@@ -233,7 +233,7 @@ def test_a_shard_is_loaded_again_although_its_topic_has_grown(harness: Broken) -
     assert harness.offsets() == {"g": {("t", 0): 5}}
 
 
-def test_offsets_of_a_topic_that_is_deleted_meanwhile_are_taken_back(harness: Broken) -> None:
+def test_pending_offsets_of_a_concurrently_deleted_topic_are_removed(harness: Broken) -> None:
     commit(harness, "g", ("t", 0, 5))
     harness.create_topic("u")
     commit(harness, "g", ("u", 0, 5))
@@ -248,7 +248,7 @@ def test_offsets_of_a_topic_that_is_deleted_meanwhile_are_taken_back(harness: Br
     assert harness.offsets() == {"g": {("t", 0): 5}}
 
 
-def test_a_topic_that_is_deleted_before_its_shard_is_loaded_again_leaves_nothing(harness: Broken) -> None:
+def test_a_coordinator_topic_deleted_before_a_reload_leaves_no_offsets(harness: Broken) -> None:
     commit(harness, "g", ("t", 0, 5))
     harness.fail(GROUPS_TOPIC)
     commit(harness, "g", ("t", 0, 6))
@@ -260,7 +260,7 @@ def test_a_topic_that_is_deleted_before_its_shard_is_loaded_again_leaves_nothing
     assert commit(harness, "g", ("t", 0, 1)) == [OK]
 
 
-def test_iterating_over_groups_yields_those_that_still_exist(harness: Broken) -> None:
+def test_iterating_over_groups_yields_only_existing_groups(harness: Broken) -> None:
     groups = harness.cluster.groups.groups
     for name in ("a", "b", "c"):
         harness.cluster.groups.classic_group_or_new(name)
@@ -273,12 +273,12 @@ def test_iterating_over_groups_yields_those_that_still_exist(harness: Broken) ->
     assert list(groups.present()) == []
 
 
-def test_nothing_is_recorded_of_no_entries(harness: Broken) -> None:
+def test_an_empty_list_of_entries_records_nothing(harness: Broken) -> None:
     harness.cluster.groups.append("g", [])
     assert harness.partition(GROUPS_TOPIC).log.next_offset == 0
 
 
-def test_an_answer_waits_for_a_sync_only_if_the_topic_demands_one(harness: Broken) -> None:
+def test_a_response_waits_for_an_fsync_only_if_the_topic_requires_it(harness: Broken) -> None:
     groups = harness.cluster.groups
     told: list[KafkaError | None] = []
     groups.append("g", [(b"k", b"v")])

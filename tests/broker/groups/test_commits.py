@@ -67,7 +67,7 @@ def test_a_commit_and_a_deletion_are_one_batch_each(harness: Harness) -> None:
     assert (offsets(harness), record_counts(harness)) == ([("t", 1)], [3, 2])
 
 
-def test_nothing_to_commit_or_to_delete_is_no_record_and_no_group(harness: Harness) -> None:
+def test_an_empty_commit_or_deletion_creates_no_record_and_no_group(harness: Harness) -> None:
     groups = harness.cluster.groups
     commit_at_once(groups, "g", [])
     assert (groups.groups, record_counts(harness)) == ({}, [])
@@ -89,7 +89,7 @@ def test_commits_that_cannot_be_written_are_not_applied(harness: Harness) -> Non
     assert offsets(harness) == [("t", 0)] and "h" not in groups.groups
 
 
-def test_a_commit_of_any_size_is_one_batch_or_none(harness: Harness) -> None:
+def test_a_commit_of_any_size_is_at_most_one_batch(harness: Harness) -> None:
     groups = harness.cluster.groups
     places = [("t", partition, OFFSET) for partition in range(1000)]
     commit_at_once(groups, "g", places)
@@ -100,7 +100,7 @@ def test_a_commit_of_any_size_is_one_batch_or_none(harness: Harness) -> None:
     assert "h" not in groups.groups
 
 
-def test_a_commit_is_checked_again_when_it_is_written(harness: Harness) -> None:
+def test_a_commit_is_validated_again_when_it_is_written(harness: Harness) -> None:
     groups, allowed = harness.cluster.groups, True
 
     def check() -> None:
@@ -115,7 +115,7 @@ def test_a_commit_is_checked_again_when_it_is_written(harness: Harness) -> None:
     assert (groups.groups, record_counts(harness)) == ({}, [])
 
 
-def test_more_than_a_batch_has_room_for_is_forgotten_in_several(harness: Harness) -> None:
+def test_deletions_that_exceed_one_batch_are_written_in_several(harness: Harness) -> None:
     groups = harness.cluster.groups
     places = [("t", partition) for partition in range(40)]
     commit_at_once(groups, "g", [(*place, OFFSET) for place in places])
@@ -128,7 +128,7 @@ def test_more_than_a_batch_has_room_for_is_forgotten_in_several(harness: Harness
     assert offsets(harness) == []
 
 
-def test_a_deleted_topic_takes_its_offsets_along(harness: Harness) -> None:
+def test_deleting_a_topic_deletes_its_offsets(harness: Harness) -> None:
     commit(harness, "g", ("t", 0, 5), ("t", 1, 5), ("u", 0, 5))
     commit(harness, "h", ("t", 0, 5))
     topic = DeleteTopicsRequest.DeleteTopicState(name="t")
@@ -138,7 +138,7 @@ def test_a_deleted_topic_takes_its_offsets_along(harness: Harness) -> None:
     assert offsets(harness) == [("u", 0)] and offsets(harness, "h") == []
 
 
-def test_a_crash_as_a_topic_is_deleted_leaves_no_offset_for_its_namesake(
+def test_a_crash_during_a_topic_deletion_leaves_no_offset_for_its_namesake(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit(harness, "g", ("t", 0, 5), ("u", 0, 5))
@@ -157,7 +157,7 @@ def test_a_crash_as_a_topic_is_deleted_leaves_no_offset_for_its_namesake(
     assert offsets(harness) == []
 
 
-def test_where_batches_are_small_topics_and_groups_still_lose_all_their_offsets(harness: Harness) -> None:
+def test_small_batches_do_not_keep_offsets_of_deleted_topics_and_groups(harness: Harness) -> None:
     harness.create_topic("wide", 60)
     places = [("wide", partition) for partition in range(60)]
     for group in ("g", "h"):

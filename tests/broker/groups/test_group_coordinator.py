@@ -48,13 +48,13 @@ def groups_of(harness: Harness) -> GroupCoordinator:
     return harness.cluster.groups
 
 
-def test_nothing_of_groups_is_there_before_the_first_is_asked_for(harness: Harness) -> None:
+def test_no_group_state_exists_before_the_first_group(harness: Harness) -> None:
     assert harness.cluster.coordinators.made == {}
     assert harness.cluster.image.topics == {}
 
 
 @pytest.mark.parametrize("crash", [True, False])
-def test_groups_and_offsets_are_there_again_after_a_restart(harness: Harness, crash: bool) -> None:
+def test_groups_and_offsets_are_loaded_after_a_restart(harness: Harness, crash: bool) -> None:
     groups = groups_of(harness)
     groups.append(
         "g", [group_entries.group_metadata_entry("g", GROUP), group_entries.offset_entry("g", "t", 3, OFFSET)]
@@ -76,7 +76,7 @@ def test_groups_and_offsets_are_there_again_after_a_restart(harness: Harness, cr
     assert simple.offsets.by_partition == {("t", 0): OFFSET}
 
 
-def test_a_group_whose_record_is_taken_back_is_gone_and_its_offsets_are_not(harness: Harness) -> None:
+def test_a_tombstone_removes_a_group_and_keeps_its_offsets(harness: Harness) -> None:
     groups = groups_of(harness)
     groups.append(
         "g", [group_entries.group_metadata_entry("g", GROUP), group_entries.offset_entry("g", "t", 3, OFFSET)]
@@ -89,7 +89,7 @@ def test_a_group_whose_record_is_taken_back_is_gone_and_its_offsets_are_not(harn
     assert "h" not in harness.cluster.groups.groups
 
 
-def test_the_last_of_several_committed_offsets_is_loaded(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_last_of_several_commits_is_loaded(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     groups = groups_of(harness)
     for offset in range(5):
         groups.append(
@@ -105,7 +105,7 @@ def test_the_last_of_several_committed_offsets_is_loaded(harness: Harness, caplo
     assert "the commit at offset 12 of partition" in caplog.text
 
 
-def test_a_transaction_and_commits_beside_it_hold_in_their_order(harness: Harness) -> None:
+def test_a_transaction_and_concurrent_commits_apply_in_log_order(harness: Harness) -> None:
     groups = groups_of(harness)
     partition = harness.partition("__consumer_offsets", groups.log.partition_of("g"))
     identity = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
@@ -124,7 +124,7 @@ def test_a_transaction_and_commits_beside_it_hold_in_their_order(harness: Harnes
     assert harness.cluster.groups.classic_group_or_new("g").offsets.by_partition["t", 0].offset == 7
 
 
-def test_offsets_as_brokers_of_long_ago_wrote_them_are_understood(harness: Harness) -> None:
+def test_offset_records_of_old_brokers_are_decoded(harness: Harness) -> None:
     groups = groups_of(harness)
     key = LegacyOffsetCommitKey(group="g", topic="t", partition=1)
     groups.append("g", [group_entries.entry(key, LegacyOffsetCommitValue(offset=9, metadata="m", commit_timestamp=3))])
@@ -156,7 +156,7 @@ def transactional(key: bytes, value: bytes | None) -> bytes:
     return build_batch([record], producer_id=7, producer_epoch=0, transactional=True, base_sequence=0)
 
 
-def test_what_an_open_transaction_commits_outlives_the_record_of_its_group(harness: Harness) -> None:
+def test_offsets_of_an_open_transaction_survive_their_groups_tombstone(harness: Harness) -> None:
     """As when the group becomes a consumer group meanwhile."""
     groups = groups_of(harness)
     log = harness.partition("__consumer_offsets", groups.log.partition_of("g")).log
@@ -170,7 +170,7 @@ def test_what_an_open_transaction_commits_outlives_the_record_of_its_group(harne
     assert harness.cluster.groups.groups["g"].offsets.by_partition == {("t", 0): OFFSET}
 
 
-def test_a_deleted_group_that_had_an_open_transaction_is_not_back_after_a_restart(harness: Harness) -> None:
+def test_a_deleted_group_with_an_open_transaction_stays_deleted_after_a_restart(harness: Harness) -> None:
     groups = groups_of(harness)
     groups.append("g", [group_entries.group_metadata_entry("g", GROUP)])
     groups.append("g", [group_entries.offset_entry("g", "t", 1, OFFSET)])
@@ -202,7 +202,7 @@ def test_groups_of_an_unreadable_partition_have_no_coordinator(
     assert raised.value.code == ErrorCode.NOT_COORDINATOR
 
 
-def test_only_the_coordinator_of_a_group_looks_after_it(tmp_path: Path) -> None:
+def test_only_the_coordinator_of_a_group_expires_it(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         node = harness.coordinator("g")
         harness.cluster.groups.check_named(harness.cluster.nodes[node], "g")
@@ -211,7 +211,7 @@ def test_only_the_coordinator_of_a_group_looks_after_it(tmp_path: Path) -> None:
         assert raised.value.code == ErrorCode.NOT_COORDINATOR
 
 
-def test_a_group_id_is_not_empty(harness: Harness) -> None:
+def test_an_empty_group_id_is_invalid(harness: Harness) -> None:
     groups, node = groups_of(harness), harness.cluster.nodes[1]
     groups.check(node, "")
     with pytest.raises(KafkaError) as raised:
@@ -219,7 +219,7 @@ def test_a_group_id_is_not_empty(harness: Harness) -> None:
     assert raised.value.code == ErrorCode.INVALID_GROUP_ID
 
 
-def test_a_deleted_group_is_gone_with_its_offsets_and_stays_away(harness: Harness) -> None:
+def test_a_deleted_group_and_its_offsets_stay_deleted(harness: Harness) -> None:
     groups = groups_of(harness)
     groups.append(
         "g", [group_entries.offset_entry("g", "t", 0, OFFSET), group_entries.offset_entry("g", "t", 1, OFFSET)]
@@ -232,7 +232,7 @@ def test_a_deleted_group_is_gone_with_its_offsets_and_stays_away(harness: Harnes
     assert harness.cluster.groups.groups == {}
 
 
-def test_groups_are_gone_with_their_topic(harness: Harness) -> None:
+def test_groups_are_deleted_with_their_topic(harness: Harness) -> None:
     groups = groups_of(harness)
     groups.append("g", [group_entries.offset_entry("g", "t", 0, OFFSET)])
     harness.restart()

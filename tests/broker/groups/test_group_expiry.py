@@ -53,7 +53,7 @@ def restarted(harness: Harness) -> None:
     Housekeeping(harness.cluster).start()
 
 
-def test_of_a_group_that_never_had_members_an_offset_expires_after_its_last_commit(harness: Harness) -> None:
+def test_offsets_of_a_group_without_members_expire_after_their_last_commit(harness: Harness) -> None:
     commit(harness, "g", ("t", 0, 5), ("t", 1, 5))
     harness.clock.advance(6 * MINUTE_MS)
     commit(harness, "g", ("t", 1, 6))
@@ -69,7 +69,7 @@ def test_of_a_group_that_never_had_members_an_offset_expires_after_its_last_comm
     assert group_of(harness) is None
 
 
-def test_of_a_group_that_has_lost_its_members_all_expire_together(harness: Harness) -> None:
+def test_offsets_of_a_group_that_became_empty_expire_together(harness: Harness) -> None:
     commit(harness, "g", ("t", 0, 5))
     group = group_of(harness)
     assert group is not None
@@ -81,7 +81,7 @@ def test_of_a_group_that_has_lost_its_members_all_expire_together(harness: Harne
     assert group_of(harness) is None
 
 
-def test_of_a_group_with_members_only_that_expires_which_they_do_not_read(harness: Harness) -> None:
+def test_only_unsubscribed_offsets_expire_in_a_group_with_members(harness: Harness) -> None:
     commit(harness, "g", ("t", 0, 5), ("u", 0, 5))
     group = group_of(harness)
     assert group is not None
@@ -94,7 +94,7 @@ def test_of_a_group_with_members_only_that_expires_which_they_do_not_read(harnes
 
 
 @pytest.mark.parametrize("state", [State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE])
-def test_nothing_expires_during_a_rebalance(harness: Harness, state: State) -> None:
+def test_no_offset_expires_during_a_rebalance(harness: Harness, state: State) -> None:
     commit(harness, "g", ("t", 0, 5))
     group = group_of(harness)
     assert group is not None
@@ -104,7 +104,7 @@ def test_nothing_expires_during_a_rebalance(harness: Harness, state: State) -> N
 
 
 @pytest.mark.parametrize("minutes", [1, 20])
-def test_an_old_client_says_itself_how_long_to_keep_its_offset(harness: Harness, minutes: int) -> None:
+def test_an_old_client_sets_the_retention_time_of_its_offset(harness: Harness, minutes: int) -> None:
     commit(harness, "g", ("t", 0, 5), version=4, retention_time_ms=minutes * MINUTE_MS)
     restarted(harness)
     harness.clock.advance(minutes * MINUTE_MS - 1)
@@ -122,9 +122,7 @@ def test_pending_transactional_offsets_keep_their_group(harness: Harness) -> Non
     assert offsets(harness) == [("t", 0)]
 
 
-def test_a_log_that_cannot_be_written_keeps_the_offsets_until_it_can(
-    harness: Harness, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_offsets_are_kept_while_the_log_cannot_be_written(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     commit(harness, "g", ("t", 0, 5))
     log = harness.partition(GROUPS_TOPIC, harness.cluster.groups.log.partition_of("g")).log
     log.offline = "the disk is away"
@@ -136,7 +134,7 @@ def test_a_log_that_cannot_be_written_keeps_the_offsets_until_it_can(
     assert group_of(harness) is None
 
 
-def test_without_groups_no_coordinator_is_made_to_expire_offsets(harness: Harness) -> None:
+def test_offset_expiry_creates_no_coordinator_without_groups(harness: Harness) -> None:
     harness.clock.advance(60 * MINUTE_MS)
     assert harness.cluster.coordinators.made == {}
 

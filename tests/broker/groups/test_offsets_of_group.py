@@ -28,7 +28,7 @@ def test_the_last_commit_of_a_partition_counts(offsets: CommittedOffsets) -> Non
     assert offsets.find("u", 0) is None
 
 
-def test_a_tombstone_takes_a_commit_back(offsets: CommittedOffsets) -> None:
+def test_a_tombstone_removes_a_commit(offsets: CommittedOffsets) -> None:
     offsets.apply("t", 0, committed())
     offsets.apply("t", 1, None)
     assert not offsets.is_empty and offsets.partitions() == [("t", 0)]
@@ -36,7 +36,7 @@ def test_a_tombstone_takes_a_commit_back(offsets: CommittedOffsets) -> None:
     assert offsets.is_empty and offsets.partitions() == []
 
 
-def test_an_offset_of_a_topic_that_was_created_anew_is_not_found(offsets: CommittedOffsets) -> None:
+def test_an_offset_of_a_recreated_topic_is_not_found(offsets: CommittedOffsets) -> None:
     offsets.apply("t", 0, committed())
     assert offsets.find("t", 0, ID) == offsets.find("t", 0) == committed()
     assert offsets.find("t", 0, OTHER_ID) is None
@@ -45,7 +45,7 @@ def test_an_offset_of_a_topic_that_was_created_anew_is_not_found(offsets: Commit
     assert offsets.find("t", 0, OTHER_ID) == unnamed
 
 
-def test_a_topic_has_its_own_offsets_and_those_that_say_no_id(offsets: CommittedOffsets) -> None:
+def test_a_topic_has_offsets_of_its_own_id_and_those_without_an_id(offsets: CommittedOffsets) -> None:
     offsets.apply("t", 2, committed())
     offsets.apply("t", 0, committed(topic_id=bytes(16)))
     offsets.apply("t", 1, committed(topic_id=OTHER_ID))
@@ -65,7 +65,7 @@ def test_an_open_transaction_makes_its_partitions_unstable(offsets: CommittedOff
     assert offsets.is_empty
 
 
-def test_offsets_expire_by_retention_unless_they_are_subscribed_or_about_to_change(offsets: CommittedOffsets) -> None:
+def test_offsets_expire_unless_they_are_subscribed_or_pending(offsets: CommittedOffsets) -> None:
     offsets.apply("t", 0, committed(at_ms=1000))
     offsets.apply("t", 1, committed(at_ms=1001))
     offsets.apply("read", 0, committed(at_ms=0))
@@ -80,12 +80,12 @@ def test_offsets_expire_by_retention_unless_they_are_subscribed_or_about_to_chan
     assert expired(1501) == [("t", 0), ("t", 1)]
 
 
-def test_no_offset_expires_of_a_group_for_which_no_retention_counts(offsets: CommittedOffsets) -> None:
+def test_offsets_of_a_group_without_retention_do_not_expire(offsets: CommittedOffsets) -> None:
     offsets.apply("t", 0, committed(until_ms=1))
     assert offsets.expired(1 << 60, 1, lambda _: None, lambda _: False) == []
 
 
-def test_an_offset_that_says_itself_when_it_expires_does_so(offsets: CommittedOffsets) -> None:
+def test_an_offset_with_its_own_expiry_time_expires_then(offsets: CommittedOffsets) -> None:
     offsets.apply("t", 0, committed(until_ms=9000))
     for now_ms, expired in ((8999, []), (9000, [("t", 0)])):
         assert offsets.expired(now_ms, 1, lambda _: 0, lambda _: False) == expired

@@ -171,7 +171,7 @@ steps: st.SearchStrategy[Step] = st.one_of(
 
 
 @given(st.lists(steps, max_size=25))
-def test_a_fetch_returns_committed_offsets_that_have_not_expired(plan: list[Step]) -> None:
+def test_offset_fetch_returns_committed_offsets_that_have_not_expired(plan: list[Step]) -> None:
     with TemporaryDirectory() as directory:
         world = World(Path(directory))
         with world.harness:

@@ -29,14 +29,14 @@ ANY = {
 
 
 @pytest.mark.parametrize("version", served_versions(DescribeAclsRequest))
-def test_without_an_authorizer_acls_are_refused(harness: Harness, version: int) -> None:
+def test_acl_requests_without_an_authorizer_are_rejected(harness: Harness, version: int) -> None:
     answer = harness.request(DescribeAclsRequest(**ANY), version)
     assert (answer.error_code, answer.resources) == (DISABLED, [])
     assert answer.error_message == "No Authorizer is configured on the broker"
 
 
 @pytest.mark.parametrize("version", served_versions(CreateAclsRequest))
-def test_each_acl_is_refused(harness: Harness, version: int) -> None:
+def test_each_invalid_acl_is_rejected(harness: Harness, version: int) -> None:
     acl = CreateAclsRequest.AclCreation(resource_type=2, resource_name="t", principal="User:a", host="*")
     acl.operation, acl.permission_type = 3, 3
     results = harness.request(CreateAclsRequest(creations=[acl, acl]), version).results
@@ -44,7 +44,7 @@ def test_each_acl_is_refused(harness: Harness, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", served_versions(DeleteAclsRequest))
-def test_each_filter_is_refused(harness: Harness, version: int) -> None:
+def test_each_invalid_filter_is_rejected(harness: Harness, version: int) -> None:
     request = DeleteAclsRequest(filters=[DeleteAclsRequest.DeleteAclsFilter(**ANY)])
     (result,) = harness.request(request, version).filter_results
     assert (result.error_code, result.matching_acls) == (DISABLED, [])
@@ -59,7 +59,7 @@ def test_each_filter_is_refused(harness: Harness, version: int) -> None:
         DeleteAclsRequest(filters=[DeleteAclsRequest.DeleteAclsFilter(**{**ANY, "resource_type_filter": 0})]),
     ],
 )
-def test_an_unknown_type_ends_the_connection(harness: Harness, request_: Any) -> None:
+def test_an_unknown_acl_type_closes_the_connection(harness: Harness, request_: Any) -> None:
     with pytest.raises(Unanswerable):
         harness.request(request_)
 
@@ -111,7 +111,7 @@ def delete(harness: Harness, *filters: dict[str, Any], version: int | None = Non
 
 
 @pytest.mark.parametrize("version", served_versions(CreateAclsRequest))
-def test_an_acl_is_there_once_and_still_after_a_crash(authorized: Harness, version: int) -> None:
+def test_an_acl_is_stored_once_and_survives_a_crash(authorized: Harness, version: int) -> None:
     assert create(authorized, creation(), creation(), version=version) == [(0, "")] * 2
     assert create(authorized, creation(), version=version) == [(0, "")]
     authorized.restart(crash=True)
@@ -122,7 +122,7 @@ def test_an_acl_is_there_once_and_still_after_a_crash(authorized: Harness, versi
     assert (acl.principal, acl.host, acl.operation, acl.permission_type) == ("User:alice", "*", READ, ALLOW)
 
 
-def test_a_deleted_acl_is_gone_also_after_a_crash(authorized: Harness) -> None:
+def test_a_deleted_acl_stays_deleted_after_a_crash(authorized: Harness) -> None:
     create(authorized, creation("a"), creation("b"))
     assert delete(authorized, {"resource_name_filter": "a"}) == [(0, ["a"])]
     authorized.restart(crash=True)
@@ -151,7 +151,7 @@ def test_a_deleted_acl_is_gone_also_after_a_crash(authorized: Harness) -> None:
         ({"host": "10.0.0.0/x"}, "Invalid CIDR notation '10.0.0.0/x': 'x' is no number of bits"),
     ],
 )
-def test_an_acl_that_cannot_be_is_refused_and_others_of_the_request_are_made(
+def test_an_invalid_acl_is_rejected_and_others_of_the_request_are_created(
     authorized: Harness, wrong: dict[str, Any], message: str
 ) -> None:
     refused = creation("bad")
@@ -180,7 +180,7 @@ def test_an_acl_that_cannot_be_is_refused_and_others_of_the_request_are_made(
         ({"operation": WRITE, "permission_type": DENY}, []),
     ],
 )
-def test_filters(authorized: Harness, wanted: dict[str, Any], found: list[str]) -> None:
+def test_a_filter_finds_the_matching_acls(authorized: Harness, wanted: dict[str, Any], found: list[str]) -> None:
     create(
         authorized,
         creation("t"),
@@ -194,7 +194,7 @@ def test_filters(authorized: Harness, wanted: dict[str, Any], found: list[str]) 
     assert len(names(authorized)) == 5 - len(found)
 
 
-def test_a_filter_lists_its_matches_even_if_another_deletes_them_too(authorized: Harness) -> None:
+def test_overlapping_delete_filters_each_list_their_matches(authorized: Harness) -> None:
     create(authorized, creation("a"))
     assert delete(authorized, {}, {"resource_name_filter": "a"}, {"resource_name_filter": "b"}) == [
         (0, ["a"]),
@@ -203,7 +203,7 @@ def test_a_filter_lists_its_matches_even_if_another_deletes_them_too(authorized:
     ]
 
 
-def test_too_many_changes_at_once_are_refused_altogether(authorized: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_changes_at_once_are_rejected_together(authorized: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     create(authorized, creation("a"), creation("b"), creation("c"))
     monkeypatch.setattr(handlers, "MAX_CHANGES", 2)
     message = "Unable to perform excessively large batch operation."
@@ -213,14 +213,14 @@ def test_too_many_changes_at_once_are_refused_altogether(authorized: Harness, mo
     assert names(authorized) == ["a", "b", "c"]
 
 
-def test_a_thousand_acls_are_made_and_deleted(authorized: Harness) -> None:
+def test_a_thousand_acls_are_created_and_deleted(authorized: Harness) -> None:
     create(authorized, *(creation(f"t{number}") for number in range(1000)))
     assert len(names(authorized)) == 1000
     ((code, gone),) = delete(authorized, {})
     assert (code, len(gone), names(authorized)) == (0, 1000, [])
 
 
-def test_acls_are_described_and_changed_only_with_the_rights_for_it(authorized: Harness) -> None:
+def test_acls_are_described_and_changed_only_with_permission(authorized: Harness) -> None:
     denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     acl, wanted = CreateAclsRequest(creations=[creation()]), DeleteAclsRequest(filters=[Filter(**ANY)])
     assert authorized.request(DescribeAclsRequest(**ANY), user="alice").error_code == denied
@@ -233,7 +233,7 @@ def test_acls_are_described_and_changed_only_with_the_rights_for_it(authorized: 
     assert [one.error_code for one in authorized.request(acl, user="alice").results] == [0]
 
 
-def test_a_producer_writes_from_the_moment_it_may_until_it_no_longer_may(authorized: Harness) -> None:
+def test_a_producer_is_authorized_while_its_acl_exists(authorized: Harness) -> None:
     authorized.create_topic("t", user="admin")
 
     def produce() -> int:
@@ -260,7 +260,7 @@ def test_a_filter_with_an_unknown_type_matches_and_deletes_nothing(authorized: H
     assert names(authorized) == ["t"]
 
 
-def test_one_change_of_acls_is_made_after_the_other(authorized: Harness) -> None:
+def test_acl_changes_are_applied_one_after_the_other(authorized: Harness) -> None:
     acls = authorized.cluster.image.acls
     acls.is_changing = True
     context: Any = SimpleNamespace(cluster=authorized.cluster, authorize=lambda *_, **__: None)
@@ -281,7 +281,7 @@ def _no_room(batch: memoryview) -> None:
     raise RuntimeError("no room")
 
 
-def test_denials_are_created_first_and_deleted_last(authorized: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deny_acls_are_created_first_and_deleted_last(authorized: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     allowing, denying = creation(), creation(permission_type=DENY)
     image, seen = authorized.cluster.image, list[list[int]]()
     apply = image.apply

@@ -50,7 +50,7 @@ def topic(harness: Harness) -> Harness:
 
 
 @pytest.mark.parametrize("version", ALTERED)
-def test_configs_in_the_request_are_set_and_all_others_are_removed(topic: Harness, version: int) -> None:
+def test_alter_configs_sets_given_configs_and_removes_all_others(topic: Harness, version: int) -> None:
     configs = (("cleanup.policy", " compact , delete "), ("segment.bytes", "2000000"))
     assert alter(topic, TOPIC, "t", *configs, version=version) == (ErrorCode.NONE, None)
     assert set_on(topic, TOPIC_RESOURCE, "t") == {"cleanup.policy": "compact,delete", "segment.bytes": "2000000"}
@@ -60,14 +60,14 @@ def test_configs_in_the_request_are_set_and_all_others_are_removed(topic: Harnes
     assert topic.partition("t").log.settings.segment_bytes == 1 << 30
 
 
-def test_validation_alone_changes_nothing(topic: Harness) -> None:
+def test_validate_only_changes_nothing(topic: Harness) -> None:
     assert alter(topic, TOPIC, "t", ("segment.bytes", "2000000"), validate_only=True) == (ErrorCode.NONE, None)
     code, _ = alter(topic, TOPIC, "t", ("segment.bytes", "x"), validate_only=True)
     assert code == ErrorCode.INVALID_CONFIG
     assert set_on(topic, TOPIC_RESOURCE, "t") == {"retention.ms": "1000"}
 
 
-def test_a_change_outlives_a_restart(topic: Harness) -> None:
+def test_altered_configs_survive_a_restart(topic: Harness) -> None:
     alter(topic, TOPIC, "t", ("segment.bytes", "2000000"))
     topic.restart()
     assert set_on(topic, TOPIC_RESOURCE, "t") == {"segment.bytes": "2000000"}
@@ -138,14 +138,14 @@ def test_a_change_outlives_a_restart(topic: Harness) -> None:
         (99, "t", [], ErrorCode.INVALID_REQUEST, "Unknown resource type 99"),
     ],
 )
-def test_a_bad_change_is_refused_in_kafkas_words(
+def test_an_invalid_change_is_rejected_with_kafkas_message(
     topic: Harness, kind: int, name: str, configs: list[tuple[str, str | None]], code: ErrorCode, message: str
 ) -> None:
     assert alter(topic, kind, name, *configs) == (code, message)
     assert set_on(topic, TOPIC_RESOURCE, "t") == {"retention.ms": "1000"}
 
 
-def test_each_resource_stands_alone_and_one_that_stands_twice_is_refused(topic: Harness) -> None:
+def test_each_resource_is_altered_separately_and_duplicates_are_rejected(topic: Harness) -> None:
     topic.create_topic("u")
     configs = ("segment.bytes", "2000000")
     answers = alter_all(
@@ -161,7 +161,7 @@ def test_each_resource_stands_alone_and_one_that_stands_twice_is_refused(topic: 
     assert set_on(topic, TOPIC_RESOURCE, "u") == {"segment.bytes": "2000000"}
 
 
-def test_brokers_settings_are_replaced_too(harness: Harness) -> None:
+def test_alter_configs_replaces_broker_settings(harness: Harness) -> None:
     minimum = ("min.insync.replicas", "1")  # which cannot be removed from all brokers
     for name, kept in (("", [minimum]), ("1", [])):
         lines = [("message.max.bytes", "2000000"), ("log.segment.bytes", "3000000"), *kept]
@@ -177,18 +177,18 @@ def test_brokers_settings_are_replaced_too(harness: Harness) -> None:
     )
 
 
-def test_names_that_are_refused_leave_nothing_behind(harness: Harness) -> None:
+def test_rejected_config_names_leave_no_trace(harness: Harness) -> None:
     before = set(harness.cluster.image.configs)
     for kind, name in ((TOPIC, "nope"), (BROKER, "77"), (99, "x")):
         assert alter(harness, kind, name)[0] != 0
     assert set(harness.cluster.image.configs) == before
 
 
-def test_no_resources_are_no_answers(harness: Harness) -> None:
+def test_a_request_without_resources_has_an_empty_response(harness: Harness) -> None:
     assert alter_all(harness) == []
 
 
-def test_each_node_is_asked_for_its_own_settings(tmp_path: Path) -> None:
+def test_each_node_answers_for_its_own_settings(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         assert alter(harness, BROKER, "2", node=1)[1] == "Unexpected broker id, expected 1, but received 2"
         lines = ("message.max.bytes", "2000000"), ("min.insync.replicas", "1")

@@ -32,7 +32,7 @@ def test_exactly_the_apis_with_a_handler_are_announced(harness: Harness, version
     assert [api.api_key for api in answer.api_keys] == sorted(announced)
 
 
-def test_the_first_issues_apis_are_served_in_all_their_versions(harness: Harness) -> None:
+def test_the_original_apis_are_served_in_all_versions(harness: Harness) -> None:
     answer = harness.request(asked())
     announced = {ApiKey(api.api_key): (api.min_version, api.max_version) for api in answer.api_keys}
     expected = {
@@ -58,7 +58,7 @@ def test_the_first_issues_apis_are_served_in_all_their_versions(harness: Harness
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= WITH_FEATURES])
-def test_features_are_those_of_the_metadata(harness: Harness, version: int) -> None:
+def test_supported_features_equal_those_of_the_metadata(harness: Harness, version: int) -> None:
     before = harness.request(asked(), version)
     supported = {one.name: (one.min_version, one.max_version) for one in before.supported_features}
     names = ("eligible.leader.replicas", "group", "kraft", "streams")
@@ -82,13 +82,13 @@ def test_features_are_those_of_the_metadata(harness: Harness, version: int) -> N
     ("name", "software_version"),
     [("", "1"), ("a", ""), ("a b", "1"), ("-a", "1"), ("a-", "1"), ("a", "1/2"), ("ä", "1")],
 )
-def test_an_illegal_client_name_is_refused(harness: Harness, version: int, name: str, software_version: str) -> None:
+def test_an_invalid_client_name_is_rejected(harness: Harness, version: int, name: str, software_version: str) -> None:
     answer = harness.request(asked(name, software_version), version)
     assert (answer.error_code, answer.api_keys, answer.finalized_features_epoch) == (ErrorCode.INVALID_REQUEST, [], -1)
 
 
 @pytest.mark.parametrize("name", ["a", "apache-kafka-java", "A.b-9", "confluent-kafka-python"])
-def test_a_legal_name_is_kept_for_the_log(harness: Harness, name: str) -> None:
+def test_a_valid_client_name_is_kept_for_the_log(harness: Harness, name: str) -> None:
     client = harness.client()
     client.send(asked(name, "4.3.0"))
     assert client.connection.software == f"{name} 4.3.0"
@@ -116,7 +116,7 @@ def test_a_client_of_another_node_gets_rebootstrap_required(
     assert harness.request(request, 4).error_code == ErrorCode.NONE
 
 
-def test_a_version_of_the_future_is_answered_in_version_0_with_what_there_is(harness: Harness) -> None:
+def test_an_unknown_api_versions_version_is_answered_in_version_0(harness: Harness) -> None:
     client = harness.client()
     frame = bytearray(frame_of(asked(), 4))
     frame[6:8] = (99).to_bytes(2, "big")  # the version in the header
@@ -129,7 +129,7 @@ def test_a_version_of_the_future_is_answered_in_version_0_with_what_there_is(har
     assert not client.closed
 
 
-def test_bytes_after_the_request_are_passed_over(harness: Harness) -> None:
+def test_bytes_after_the_request_are_ignored(harness: Harness) -> None:
     client = harness.client()
     frame = frame_of(asked(), 0) + b"\x01\x02\x03"
     client.send_bytes((len(frame) - 4).to_bytes(4, "big") + frame[4:])

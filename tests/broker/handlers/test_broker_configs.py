@@ -32,14 +32,14 @@ from tests.broker.handlers.config_requests import (
 from tests.broker.harness import Harness, batch
 
 
-def test_a_brokers_value_is_the_default_of_its_topics_at_once(topic: Harness) -> None:
+def test_a_dynamic_broker_value_is_immediately_the_topic_default(topic: Harness) -> None:
     assert alter(topic, BROKER, "", ("message.max.bytes", SET, "100")) == (ErrorCode.NONE, None)
     assert topic.produce_batch("t", batch("x" * 500)).error_code == ErrorCode.MESSAGE_TOO_LARGE
     assert value(topic, TOPIC, "t", "max.message.bytes") == ("100", DYNAMIC_DEFAULT)
     assert value(topic, BROKER, "1", "message.max.bytes") == ("100", DYNAMIC_DEFAULT)
 
 
-def test_one_brokers_value_is_stronger_than_that_of_all(topic: Harness) -> None:
+def test_a_per_broker_value_overrides_the_cluster_wide_one(topic: Harness) -> None:
     alter(topic, BROKER, "", ("message.max.bytes", SET, "100"))
     assert alter(topic, BROKER, "1", ("message.max.bytes", SET, "200")) == (ErrorCode.NONE, None)
     assert values(topic, TOPIC, "t", "max.message.bytes") == [
@@ -58,7 +58,7 @@ def test_a_topics_own_value_stays_when_the_brokers_changes(topic: Harness) -> No
     assert topic.partition("t").log.settings.max_message_bytes == 300
 
 
-def test_a_brokers_list_grows_from_its_default(harness: Harness) -> None:
+def test_a_broker_list_is_appended_to_its_default(harness: Harness) -> None:
     assert alter(harness, BROKER, "", ("log.cleanup.policy", APPEND, "compact")) == (ErrorCode.NONE, None)
     assert value(harness, BROKER, "", "log.cleanup.policy") == ("delete,compact", DYNAMIC_DEFAULT)
 
@@ -123,7 +123,7 @@ def test_a_brokers_list_grows_from_its_default(harness: Harness) -> None:
         ),
     ],
 )
-def test_a_bad_change_of_a_broker_is_refused(
+def test_an_invalid_broker_config_change_is_rejected(
     harness: Harness, version: int, name: str, line: Line | None, code: ErrorCode, message: str
 ) -> None:
     lines = [("log.retention.ms", SET, "5")] if line is None else [line]
@@ -157,14 +157,14 @@ def test_unknown_broker_configs_and_those_without_effect_are_kept_and_described(
     assert describe(harness, BROKER, "1", rate, unknown, ours).configs == []
 
 
-def test_a_setting_without_effect_is_described_as_the_start_gave_it(tmp_path: Path) -> None:
+def test_a_setting_without_effect_is_described_with_its_static_value(tmp_path: Path) -> None:
     settings = {"num.io.threads": "16", "ssl.keystore.password": "secret"}
     with Harness(tmp_path, settings=settings) as harness:
         assert value(harness, BROKER, "1", "num.io.threads") == ("16", STATIC)
         assert value(harness, BROKER, "1", "ssl.keystore.password") == (None, STATIC)
 
 
-def test_each_of_several_brokers_in_a_process_has_values_of_its_own(tmp_path: Path) -> None:
+def test_each_of_several_brokers_in_a_process_has_its_own_values(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         harness.cluster.controller.create_topic("t", assignment=[(0, [1, 3]), (1, [2, 3]), (2, [3, 1])])
         assert alter(harness, BROKER, "2", ("message.max.bytes", SET, "99"), node=2) == (ErrorCode.NONE, None)
@@ -186,7 +186,7 @@ def test_each_of_several_brokers_in_a_process_has_values_of_its_own(tmp_path: Pa
         assert limits() == [1_048_588, 1_048_588, 1_048_588]
 
 
-def test_a_new_topic_goes_by_its_leaders_settings_at_once(tmp_path: Path) -> None:
+def test_a_new_topic_uses_its_leaders_settings_immediately(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         alter(harness, BROKER, "2", ("message.max.bytes", SET, "99"), node=2)
         harness.cluster.controller.create_topic("t", assignment=[(0, [2]), (1, [1])])
@@ -194,7 +194,7 @@ def test_a_new_topic_goes_by_its_leaders_settings_at_once(tmp_path: Path) -> Non
         assert harness.partition("t", 1).log.settings.max_message_bytes == 1_048_588
 
 
-def test_a_setting_that_only_the_first_broker_can_change_is_logged(
+def test_changing_a_setting_of_the_first_broker_only_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Harness(tmp_path, nodes=2) as harness, caplog.at_level(logging.WARNING):
@@ -205,7 +205,7 @@ def test_a_setting_that_only_the_first_broker_can_change_is_logged(
         ]
 
 
-def test_each_of_several_brokers_is_described_with_its_own_place(tmp_path: Path) -> None:
+def test_each_of_several_brokers_is_described_with_its_own_listeners_and_rack(tmp_path: Path) -> None:
     settings = {
         "listeners": "PLAINTEXT://127.0.0.1:9092,INTERNAL://[::1]:0",
         "advertised.listeners": "PLAINTEXT://kafka.test:80,INTERNAL://kafka.test:0",

@@ -15,7 +15,7 @@ NOT_ASKED = -2147483648
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_all_nodes_are_listed(tmp_path: Path, version: int) -> None:
+def test_all_nodes_are_described(tmp_path: Path, version: int) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         harness.cluster.nodes[2].rack = "r2"
         answer = harness.request(DescribeClusterRequest(), version, node=2)
@@ -29,7 +29,7 @@ def test_all_nodes_are_listed(tmp_path: Path, version: int) -> None:
         ]
 
 
-def test_addresses_are_those_of_the_listener_the_client_came_by(harness: Harness) -> None:
+def test_described_addresses_are_those_of_the_clients_listener(harness: Harness) -> None:
     (broker,) = harness.request(DescribeClusterRequest(), listener="INTERNAL").brokers
     assert broker.port == 19001
 
@@ -43,7 +43,7 @@ def test_authorized_operations_are_included_on_request(
     assert harness.request(request, version).cluster_authorized_operations == operations
 
 
-def test_no_node_is_fenced(harness: Harness) -> None:
+def test_no_node_is_described_as_fenced(harness: Harness) -> None:
     (broker,) = harness.request(DescribeClusterRequest(include_fenced_brokers=True), 2).brokers
     assert not broker.is_fenced
 
@@ -52,7 +52,7 @@ def test_no_node_is_fenced(harness: Harness) -> None:
 @pytest.mark.parametrize(
     ("kind", "code"), [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)]
 )
-def test_a_broker_is_no_other_kind_of_endpoint(harness: Harness, version: int, kind: int, code: ErrorCode) -> None:
+def test_only_the_broker_endpoint_type_is_supported(harness: Harness, version: int, kind: int, code: ErrorCode) -> None:
     answer = harness.request(DescribeClusterRequest(endpoint_type=kind), version)
     assert answer.error_code == code
     assert answer.error_message

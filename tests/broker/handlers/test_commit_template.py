@@ -64,7 +64,7 @@ def offsets(harness: Harness) -> list[int]:
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= FIRST_KNOWN])
 @pytest.mark.parametrize("metadata", ["", None])
-def test_the_third_of_the_same_kind_is_known_whatever_its_offsets(
+def test_the_third_commit_of_the_same_shape_uses_the_cached_template(
     harness: Harness, version: int, metadata: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, handled = harness.client(), count_handled(monkeypatch)
@@ -87,7 +87,7 @@ def test_commits_with_metadata_are_never_cached(harness: Harness, version: int, 
         assert client.connection.template is None
 
 
-def test_many_in_one_read_are_answered_in_order(harness: Harness) -> None:
+def test_many_commits_in_one_read_are_answered_in_order(harness: Harness) -> None:
     client = harness.client()
     client._asked += [(OffsetCommitRequest.api_key, 9)] * 5
     client.send_bytes(b"".join(frame_of(request(harness, 9, number), 9, number) for number in range(5)))
@@ -98,7 +98,7 @@ def test_many_in_one_read_are_answered_in_order(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("version", [7, 8])
-def test_a_failed_write_fails_all_answers_that_waited_for_it(harness: Harness, version: int) -> None:
+def test_a_failed_write_fails_all_commits_that_waited_for_it(harness: Harness, version: int) -> None:
     client = harness.client()
     for _ in range(2):
         client.send(request(harness, version, 0), version)
@@ -214,9 +214,7 @@ class Side(cluster_changes.Side):
 
 
 @given(st.sampled_from(VERSIONS), STEPS)
-def test_whatever_changes_in_between_the_answers_and_the_offsets_are_those_of_the_path_that_decodes(
-    version: int, steps: list[Any]
-) -> None:
+def test_cached_and_decoded_commits_give_the_same_responses_and_offsets(version: int, steps: list[Any]) -> None:
     with (
         tempfile.TemporaryDirectory() as one,
         tempfile.TemporaryDirectory() as other,

@@ -56,7 +56,9 @@ def in_topic(topic: Any) -> list[tuple[int, int, int, str, int]]:
 
 @pytest.mark.parametrize("version", ONE_GROUP)
 @pytest.mark.parametrize("topic", ["t", "nope"])
-def test_a_group_that_has_committed_nothing(harness: Harness, topic_id: bytes, version: int, topic: str) -> None:
+def test_a_group_without_commits_returns_offset_minus_1(
+    harness: Harness, topic_id: bytes, version: int, topic: str
+) -> None:
     asked = [Topic(name=topic, partition_indexes=[0, 9])]
     answer = harness.request(OffsetFetchRequest(group_id="g", topics=asked), version)
     assert answer.error_code == ErrorCode.NONE
@@ -67,7 +69,7 @@ def test_a_group_that_has_committed_nothing(harness: Harness, topic_id: bytes, v
 
 
 @pytest.mark.parametrize("version", SEVERAL_GROUPS)
-def test_groups_that_have_committed_nothing(harness: Harness, topic_id: bytes, version: int) -> None:
+def test_several_groups_without_commits_return_offset_minus_1(harness: Harness, topic_id: bytes, version: int) -> None:
     topics = [GroupTopic(name="t", topic_id=topic_id, partition_indexes=[0])]
     answer = harness.request(of_groups("g", "h", topics=topics), version)
     assert [(group.group_id, group.error_code) for group in answer.groups] == [("g", 0), ("h", 0)]
@@ -91,7 +93,7 @@ def test_committed_offsets_are_returned(harness: Harness, topic_id: bytes, versi
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= WITH_ERROR])
-def test_all_that_a_group_has_committed_can_be_asked_for(harness: Harness, topic_id: bytes, version: int) -> None:
+def test_all_committed_offsets_of_a_group_can_be_fetched(harness: Harness, topic_id: bytes, version: int) -> None:
     harness.create_topic("u")
     commit(harness, "g", ("t", 2, 7), ("u", 0, 8), ("t", 0, 9))
 
@@ -123,9 +125,7 @@ def test_an_unknown_topic_id_is_an_error_of_its_partitions(harness: Harness, top
     assert in_topic(known)[0][:2] == (0, 7)
 
 
-def test_an_offset_of_a_deleted_topic_is_not_answered_for_a_new_one_of_its_name(
-    harness: Harness, topic_id: bytes
-) -> None:
+def test_an_offset_of_a_deleted_topic_is_not_returned_for_its_namesake(harness: Harness, topic_id: bytes) -> None:
     commit(harness, "g", ("t", 0, 7))
     offsets = committed_in(harness, "g")
     offsets.apply("t", 0, CommittedOffset(7, -1, "", 0, topic_id=UNKNOWN_ID))
@@ -136,7 +136,7 @@ def test_an_offset_of_a_deleted_topic_is_not_answered_for_a_new_one_of_its_name(
 
 @pytest.mark.parametrize("topics", [None, [GroupTopic(name="t", partition_indexes=[0, 1])]], ids=["all", "some"])
 @pytest.mark.parametrize("stable", [True, False])
-def test_an_offset_that_a_transaction_is_about_to_change_is_unstable_for_whom_that_matters(
+def test_a_pending_transactional_offset_is_unstable_if_the_client_requires_stability(
     harness: Harness, topic_id: bytes, topics: list[GroupTopic] | None, stable: bool
 ) -> None:
     commit(harness, "g", ("t", 0, 7), ("t", 1, 8))
@@ -167,7 +167,7 @@ def test_an_error_of_one_group_does_not_affect_the_others(
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before the first group", "later"])
-def test_version_0_knows_no_coordinators_and_every_node_takes_it(tmp_path: Path, before: bool) -> None:
+def test_version_0_is_answered_by_every_node(tmp_path: Path, before: bool) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.create_topic("t")
         if not before:
@@ -184,7 +184,7 @@ def test_version_0_knows_no_coordinators_and_every_node_takes_it(tmp_path: Path,
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version > 0])
-def test_only_the_coordinator_answers(tmp_path: Path, version: int) -> None:
+def test_only_the_coordinator_answers_offset_fetch(tmp_path: Path, version: int) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         other = 3 - harness.coordinator("g")
         code = ErrorCode.NOT_COORDINATOR
@@ -202,7 +202,7 @@ def test_only_the_coordinator_answers(tmp_path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize(("version", "passes"), [(0, 2), (7, 2), (10, 1)])
-def test_a_long_list_of_partitions_is_gone_through_in_steps_each_time(
+def test_a_long_list_of_partitions_is_processed_in_steps(
     harness: Harness, topic_id: bytes, version: int, passes: int
 ) -> None:
     indexes = list(range(900))

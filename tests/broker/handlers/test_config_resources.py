@@ -62,11 +62,11 @@ def test_resources_are_listed_by_type(
         assert listed(stocked, *types) == (ErrorCode.NONE, expected)
 
 
-def test_version_0_knows_client_metrics_only(stocked: Harness) -> None:
+def test_version_0_lists_client_metrics_only(stocked: Harness) -> None:
     with stocked:
         assert listed(stocked, version=0) == (ErrorCode.NONE, [("m", CLIENT_METRICS)])
 
 
 @pytest.mark.parametrize("types", [(0,), (3,), (99,), (TOPIC, 99), (-1,)])
-def test_a_type_that_does_not_exist_is_refused(harness: Harness, types: tuple[int, ...]) -> None:
+def test_an_unknown_resource_type_is_rejected(harness: Harness, types: tuple[int, ...]) -> None:
     assert listed(harness, *types) == (ErrorCode.UNSUPPORTED_VERSION, [])

@@ -92,12 +92,12 @@ def test_each_version_describes_a_setting_with_its_own_fields(harness: Harness, 
         assert default.documentation == TOPIC_SETTINGS["index.interval.bytes"].documentation
 
 
-def test_synonyms_and_documentation_come_when_asked_for(topic: Harness) -> None:
+def test_synonyms_and_documentation_are_included_on_request(topic: Harness) -> None:
     found = entry(topic, TOPIC, "t", "retention.ms")
     assert (found.synonyms, found.documentation) == ([], None)
 
 
-def test_a_value_that_many_topics_share_is_made_once(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_shared_by_many_topics_is_built_once(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     make = configs._entry
     monkeypatch.setattr(configs, "_entry", lambda request, each: made.append(each) or make(request, each))
@@ -112,13 +112,13 @@ def test_a_value_that_many_topics_share_is_made_once(harness: Harness, monkeypat
     assert len(made) == len(told[0]) + 1
 
 
-def test_named_settings_come_alone_and_unknown_ones_not_at_all(topic: Harness) -> None:
+def test_only_named_settings_are_described_and_unknown_ones_omitted(topic: Harness) -> None:
     result = describe(topic, TOPIC, "t", "segment.bytes", "no.such.name", "retention.ms")
     assert [found.name for found in result.configs] == ["retention.ms", "segment.bytes"]
     assert result.error_code == ErrorCode.NONE
 
 
-def test_an_empty_list_of_names_means_all(topic: Harness) -> None:
+def test_an_empty_list_of_names_describes_all_settings(topic: Harness) -> None:
     asked = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=TOPIC, resource_name="t", configuration_keys=[]
     )
@@ -177,7 +177,7 @@ def test_an_empty_broker_name_describes_the_cluster_wide_defaults(harness: Harne
         (0, "x", ErrorCode.INVALID_REQUEST, "Unsupported resource type"),
     ],
 )
-def test_unknown_resources_are_refused_by_describe_configs(
+def test_describe_configs_rejects_unknown_resources(
     harness: Harness, version: int, kind: int, name: str, code: ErrorCode, message: str
 ) -> None:
     result = describe(harness, kind, name, version=version)
@@ -185,7 +185,7 @@ def test_unknown_resources_are_refused_by_describe_configs(
     assert message in result.error_message
 
 
-def test_resources_are_answered_one_by_one_also_the_same_twice(topic: Harness) -> None:
+def test_each_resource_is_described_separately_including_duplicates(topic: Harness) -> None:
     asked = [
         DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=TOPIC, resource_name=name, configuration_keys=[key]
@@ -200,14 +200,14 @@ def test_resources_are_answered_one_by_one_also_the_same_twice(topic: Harness) -
 
 
 @pytest.mark.parametrize("version", ALTERED)
-def test_a_set_value_is_shown_and_a_deleted_one_gives_way_to_the_default(topic: Harness, version: int) -> None:
+def test_a_deleted_value_is_replaced_by_the_default(topic: Harness, version: int) -> None:
     assert alter(topic, TOPIC, "t", ("segment.ms", SET, " 5000 "), version=version) == (ErrorCode.NONE, None)
     assert value(topic, TOPIC, "t", "segment.ms") == ("5000", DYNAMIC_TOPIC)
     assert alter(topic, TOPIC, "t", ("segment.ms", DELETE, None), version=version) == (ErrorCode.NONE, None)
     assert value(topic, TOPIC, "t", "segment.ms") == ("604800000", DEFAULT)
 
 
-def test_a_change_acts_on_the_next_produce(topic: Harness) -> None:
+def test_a_config_change_affects_the_next_produce(topic: Harness) -> None:
     large = batch("x" * 500)
     assert topic.produce_batch("t", large).error_code == ErrorCode.NONE
     alter(topic, TOPIC, "t", ("max.message.bytes", SET, "100"))
@@ -217,7 +217,7 @@ def test_a_change_acts_on_the_next_produce(topic: Harness) -> None:
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_a_change_outlives_a_restart(topic: Harness, crash: bool) -> None:
+def test_a_config_change_survives_a_restart(topic: Harness, crash: bool) -> None:
     alter(topic, TOPIC, "t", ("max.message.bytes", SET, "100"), ("segment.ms", SET, "7"))
     alter(topic, TOPIC, "t", ("segment.ms", DELETE, None))
     alter(topic, BROKER, "", ("log.index.interval.bytes", SET, "9"))
@@ -228,7 +228,7 @@ def test_a_change_outlives_a_restart(topic: Harness, crash: bool) -> None:
     assert topic.produce_batch("t", batch("x" * 500)).error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_lists_grow_and_shrink(topic: Harness) -> None:
+def test_list_configs_are_appended_and_subtracted(topic: Harness) -> None:
     for operation, text, after in [
         (APPEND, "compact", "delete,compact"),
         (APPEND, "compact", "delete,compact"),
@@ -239,7 +239,7 @@ def test_lists_grow_and_shrink(topic: Harness) -> None:
         assert value(topic, TOPIC, "t", "cleanup.policy") == (after, DYNAMIC_TOPIC)
 
 
-def test_validation_alone_changes_nothing(topic: Harness) -> None:
+def test_validate_only_changes_nothing(topic: Harness) -> None:
     end_offset = topic.cluster.metadata_log.storage.log_end_offset
     assert alter(topic, TOPIC, "t", ("segment.ms", SET, "5"), validate_only=True) == (ErrorCode.NONE, None)
     code, _ = alter(topic, TOPIC, "t", ("segment.ms", SET, "x"), validate_only=True)
@@ -260,7 +260,7 @@ def test_alterations_without_a_change_succeed_and_write_nothing(harness: Harness
     assert harness.cluster.metadata_log.storage.log_end_offset == end_offset
 
 
-def test_a_resource_is_changed_whole_or_not_at_all_and_alone(topic: Harness) -> None:
+def test_each_resource_is_altered_atomically_and_separately(topic: Harness) -> None:
     topic.create_topic("u")
     answers = alter_all(
         topic,
@@ -348,7 +348,7 @@ def test_a_resource_is_changed_whole_or_not_at_all_and_alone(topic: Harness) -> 
         ),
     ],
 )
-def test_a_bad_change_of_a_topic_is_refused(
+def test_an_invalid_topic_config_change_is_rejected(
     topic: Harness, version: int, name: str, lines: list[Line], code: ErrorCode, message: str
 ) -> None:
     end_offset = topic.cluster.metadata_log.storage.log_end_offset
@@ -356,12 +356,12 @@ def test_a_bad_change_of_a_topic_is_refused(
     assert topic.cluster.metadata_log.storage.log_end_offset == end_offset
 
 
-def test_a_changed_config_is_checked_together_with_those_already_set(topic: Harness) -> None:
+def test_a_changed_config_is_validated_together_with_existing_ones(topic: Harness) -> None:
     assert alter(topic, TOPIC, "t", ("min.compaction.lag.ms", SET, "10"))[0] == ErrorCode.NONE
     assert alter(topic, TOPIC, "t", ("max.compaction.lag.ms", SET, "5"))[0] == ErrorCode.INVALID_CONFIG
 
 
-def test_a_resource_that_stands_twice_is_refused_in_both_places(topic: Harness) -> None:
+def test_a_duplicate_resource_is_rejected_in_both_places(topic: Harness) -> None:
     line = ("retention.ms", SET, "7")
     answers = alter_all(topic, resource(TOPIC, "t", line), resource(BROKER, ""), resource(TOPIC, "t", line))
     refusal = ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
@@ -370,7 +370,7 @@ def test_a_resource_that_stands_twice_is_refused_in_both_places(topic: Harness) 
 
 
 @pytest.mark.parametrize("kind", [9, 0, 7])
-def test_other_kinds_of_resources_cannot_be_changed(harness: Harness, kind: int) -> None:
+def test_other_types_of_resources_cannot_be_altered(harness: Harness, kind: int) -> None:
     answer = alter(harness, kind, "x", ("a", SET, "1"))
     assert answer == (ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
 

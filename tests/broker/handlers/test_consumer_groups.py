@@ -23,7 +23,7 @@ def test_the_versions_of_kafka_4_3_are_served() -> None:
 
 
 @pytest.mark.parametrize("why", ["feature", "protocol"])
-def test_a_cluster_that_is_to_have_no_consumer_groups_serves_none(harness: Harness, why: str) -> None:
+def test_consumer_groups_can_be_disabled_for_a_cluster(harness: Harness, why: str) -> None:
     if why == "feature":
         harness.cluster.commit([records.FeatureLevelRecord(name=GROUP_VERSION, feature_level=0)])
     else:
@@ -33,7 +33,7 @@ def test_a_cluster_that_is_to_have_no_consumer_groups_serves_none(harness: Harne
     assert describe(harness).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_another_node_answers_not_coordinator(tmp_path: Path) -> None:
+def test_a_node_that_is_not_the_coordinator_answers_not_coordinator(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         other = 3 - harness.coordinator(GROUP)
         request = ConsumerGroupHeartbeatRequest(
@@ -52,7 +52,7 @@ def test_another_node_answers_not_coordinator(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", DESCRIPTIONS)
-def test_each_group_is_described_for_itself(harness: Harness, version: int) -> None:
+def test_each_consumer_group_is_described_separately(harness: Harness, version: int) -> None:
     harness.create_topic("t", 2)
     Player(harness, "m1", "t", instance="i", rack_id="r").join()
     asked = ConsumerGroupDescribeRequest(group_ids=[GROUP, "", "none"], include_authorized_operations=True)
@@ -65,7 +65,7 @@ def test_each_group_is_described_for_itself(harness: Harness, version: int) -> N
     assert (missing.error_code, missing.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group none not found.")
 
 
-def test_the_apis_of_classic_groups_do_not_describe_it(harness: Harness) -> None:
+def test_classic_group_apis_do_not_describe_a_consumer_group(harness: Harness) -> None:
     Player(harness, "m1", "t").join()
     (old,) = harness.request(DescribeGroupsRequest(groups=[GROUP]), 5).groups
     assert (old.error_code, old.group_state) == (ErrorCode.NONE, "Dead")
@@ -78,7 +78,7 @@ def test_the_apis_of_classic_groups_do_not_describe_it(harness: Harness) -> None
     assert (listed.group_id, listed.group_type, listed.protocol_type) == (GROUP, "consumer", "consumer")
 
 
-def test_an_answer_waits_for_a_sync_if_the_topic_demands_one(harness: Harness) -> None:
+def test_a_heartbeat_waits_for_an_fsync_if_the_topic_requires_it(harness: Harness) -> None:
     harness.create_topic("t")
     player = Player(harness, "m1", "t")
     partition = harness.partition("__consumer_offsets", harness.cluster.groups.log.partition_of(GROUP))

@@ -96,7 +96,7 @@ def test_metadata_of_kafka_3_5_has_no_tokens(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", served_versions(CreateDelegationTokenRequest))
-def test_a_token_is_described_as_it_was_made(tokens: Harness, version: int) -> None:
+def test_a_token_is_described_as_it_was_created(tokens: Harness, version: int) -> None:
     now_ms = tokens.clock.wall_ms()
     made = create(tokens, "alice", None, "bob", version=version)
     assert (made.error_code, made.issue_timestamp_ms) == (ErrorCode.NONE, now_ms)
@@ -107,7 +107,7 @@ def test_a_token_is_described_as_it_was_made(tokens: Harness, version: int) -> N
     assert [(one.principal_type, one.principal_name) for one in seen.renewers] == [("User", "bob")]
 
 
-def test_a_token_for_another_owner_needs_a_right(tokens: Harness) -> None:
+def test_a_token_for_another_owner_requires_permission(tokens: Harness) -> None:
     refused = create(tokens, "alice", "bob")
     assert (refused.error_code, refused.principal_name, refused.hmac) == (DENIED, "bob", b"")
     assert refused.token_requester_principal_name == "alice"
@@ -118,7 +118,7 @@ def test_a_token_for_another_owner_needs_a_right(tokens: Harness) -> None:
     assert ids(tokens, "bob") == ids(tokens, "alice") == [made.token_id]
 
 
-def test_tokens_of_others_are_seen_with_a_right(tokens: Harness) -> None:
+def test_tokens_of_others_are_visible_with_permission(tokens: Harness) -> None:
     first, second = create(tokens, "bob").token_id, create(tokens, "bob").token_id
     assert ids(tokens, "alice") == []
     tokens.add_acl(DESCRIBE_TOKEN, second)
@@ -127,7 +127,7 @@ def test_tokens_of_others_are_seen_with_a_right(tokens: Harness) -> None:
     assert ids(tokens, "alice") == [first, second]
 
 
-def test_a_token_is_there_after_a_crash(tokens: Harness) -> None:
+def test_a_token_survives_a_crash(tokens: Harness) -> None:
     made, gone = create(tokens, "alice"), create(tokens, "alice")
     tokens.request(ExpireDelegationTokenRequest(hmac=gone.hmac, expiry_time_period_ms=-1), user="alice")
     tokens.restart(crash=True)
@@ -138,7 +138,7 @@ def test_a_token_is_there_after_a_crash(tokens: Harness) -> None:
     assert [one.error_code for one in changes(tokens, "alice", gone.hmac)] == not_found
 
 
-def test_another_secret_key_makes_other_secrets(tokens: Harness) -> None:
+def test_another_secret_key_changes_the_token_secrets(tokens: Harness) -> None:
     made = create(tokens, "alice")
     tokens.restart(settings={"delegation.token.secret.key": "another key"})
     (seen,) = described(tokens, "alice").tokens
@@ -147,6 +147,6 @@ def test_another_secret_key_makes_other_secrets(tokens: Harness) -> None:
     assert [one.error_code for one in changes(tokens, "alice", made.hmac)] == not_found
 
 
-def test_a_token_has_not_any_number_of_renewers(tokens: Harness) -> None:
+def test_the_number_of_token_renewers_is_limited(tokens: Harness) -> None:
     assert create(tokens, "alice", None, *["bob"] * MAX_RENEWERS).error_code == ErrorCode.NONE
     assert create(tokens, "alice", None, *["bob"] * (MAX_RENEWERS + 1)).error_code == ErrorCode.INVALID_REQUEST

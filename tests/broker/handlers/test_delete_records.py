@@ -40,14 +40,14 @@ def written(harness: Harness) -> Harness:
 
 
 @pytest.mark.parametrize("version", served_versions(DeleteRecordsRequest))
-def test_the_log_begins_at_the_requested_offset(written: Harness, version: int) -> None:
+def test_the_log_starts_at_the_requested_offset(written: Harness, version: int) -> None:
     assert delete(written, "t", 2, version=version) == (ErrorCode.NONE, 2)
     assert written.partition("t").log.log_start_offset == 2
     assert delete(written, "t", -1, version=version) == (ErrorCode.NONE, 3)
     assert delete(written, "t", 1, version=version) == (ErrorCode.NONE, 3)
 
 
-def test_a_fetch_that_waits_below_the_new_start_is_answered_at_once(written: Harness) -> None:
+def test_a_delayed_fetch_below_the_new_log_start_is_answered_immediately(written: Harness) -> None:
     waiting = fetch(written, "t", 0, max_wait_ms=10_000, min_bytes=10_000)
     at_the_end = fetch(written, "t", 3, max_wait_ms=10_000)
     assert isinstance(waiting, Waiting) and not waiting.done
@@ -59,7 +59,7 @@ def test_a_fetch_that_waits_below_the_new_start_is_answered_at_once(written: Har
     assert at_the_end.done
 
 
-def test_whole_segments_lose_their_files(written: Harness) -> None:
+def test_files_of_whole_segments_are_deleted(written: Harness) -> None:
     written.partition("t").log.roll()
     written.produce("t", "d")
     directory = written.directory / "data" / "t-0"
@@ -69,7 +69,7 @@ def test_whole_segments_lose_their_files(written: Harness) -> None:
     assert sorted(path.name for path in directory.glob("*.log*")) == ["00000000000000000003.log"]
 
 
-def test_a_deletion_outlives_a_stop_and_a_crash_after_its_checkpoint(written: Harness) -> None:
+def test_deleted_records_stay_deleted_after_a_stop_and_a_crash(written: Harness) -> None:
     delete(written, "t", 2)
     written.restart()
     assert fetch(written, "t", 1).responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -79,12 +79,12 @@ def test_a_deletion_outlives_a_stop_and_a_crash_after_its_checkpoint(written: Ha
     assert written.partition("t").log.log_start_offset == 3
 
 
-def test_a_node_that_does_not_lead_refuses(written: Harness) -> None:
+def test_a_node_that_is_not_the_leader_rejects_delete_records(written: Harness) -> None:
     written.restart(nodes=[1, 2])
     assert delete(written, "t", 1, node=2) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
 
 
-def test_internal_topics_and_logs_that_are_only_compacted_are_refused(harness: Harness) -> None:
+def test_delete_records_is_rejected_for_internal_and_compacted_topics(harness: Harness) -> None:
     harness.create_topic("__consumer_offsets")
     assert delete(harness, "__consumer_offsets", 0) == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
     assert delete(harness, "__consumer_offsets", 0, partition=9) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)

@@ -70,7 +70,7 @@ def renumbered(records: list[Record], times: int) -> list[Record]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_all_clients_get_the_byte_back(eliding: Harness, version: int) -> None:
+def test_all_clients_get_the_elided_attributes_byte_restored(eliding: Harness, version: int) -> None:
     assert all(header.attributes & ELIDED_BIT for header in stored(eliding))
     found, elided = fetched(fetch(eliding, {("t", 0): 0}, version=version)["t", 0])
     expected = renumbered(RECORDS if version >= 4 else BARE, 4)
@@ -107,7 +107,7 @@ def test_markers_and_committed_reads_are_unchanged(eliding: Harness) -> None:
     assert [header.is_control for _, header in batches_in(bytes(answer.records))] == [True]
 
 
-def test_other_topics_store_batches_as_they_come(harness: Harness) -> None:
+def test_topics_without_elision_store_batches_unchanged(harness: Harness) -> None:
     harness.create_topic("t")
     harness.produce_batch("t", build_batch(RECORDS))
     assert [header.attributes for header in stored(harness)] == [0]
@@ -115,7 +115,7 @@ def test_other_topics_store_batches_as_they_come(harness: Harness) -> None:
     assert fetched(answer) == (RECORDS, [False])
 
 
-def test_a_bit_that_means_nothing_is_cleared(harness: Harness) -> None:
+def test_an_unsupported_attributes_bit_is_cleared(harness: Harness) -> None:
     harness.create_topic("t")
     data = build_batch(RECORDS)
     data[22] |= ELIDED_BIT
@@ -125,7 +125,7 @@ def test_a_bit_that_means_nothing_is_cleared(harness: Harness) -> None:
     assert fetched(fetch(harness, {("t", 0): 0})["t", 0]) == (RECORDS, [False])
 
 
-def test_a_topic_that_elides_takes_batches_that_come_so(eliding: Harness) -> None:
+def test_a_topic_with_elision_accepts_elided_batches(eliding: Harness) -> None:
     data = build_batch(RECORDS)
     elided = without_attributes(data, check_any(data))
     assert elided is not None
@@ -145,7 +145,7 @@ def test_elided_batches_are_still_converted_after_the_config_is_deleted(eliding:
     assert eliding.cluster.image.topics["t"].overrides["record.attributes.elide"] == "false"
 
 
-def test_the_setting_may_come_later(harness: Harness) -> None:
+def test_elision_can_be_enabled_for_an_existing_topic(harness: Harness) -> None:
     harness.create_topic("t")
     harness.produce_batch("t", build_batch(RECORDS))
     alter(harness, SET, "true")
@@ -154,7 +154,7 @@ def test_the_setting_may_come_later(harness: Harness) -> None:
     assert fetched(fetch(harness, {("t", 0): 0})["t", 0]) == (renumbered(RECORDS, 2), [False, False])
 
 
-def test_the_cleaner_rewrites_batches_as_the_config_now_says(harness: Harness) -> None:
+def test_the_cleaner_rewrites_batches_to_the_current_elision_config(harness: Harness) -> None:
     harness.create_topic("t", cleanup_policy="compact")
     harness.produce_batch("t", build_batch(RECORDS))
     harness.produce_batch("t", build_batch(RECORDS[:2]))
@@ -180,7 +180,7 @@ MANY = 5000
 
 
 @pytest.mark.parametrize("offset", [0, 16])
-def test_the_bytes_of_a_large_batch_are_given_back_in_steps(eliding: Harness, offset: int) -> None:
+def test_a_large_elided_batch_is_restored_in_steps(eliding: Harness, offset: int) -> None:
     eliding.produce("t", *["a"] * MANY)
     before = eliding.dispatcher.slicer.steps
     found, _ = fetched(fetch(eliding, {("t", 0): offset})["t", 0])
@@ -189,7 +189,7 @@ def test_the_bytes_of_a_large_batch_are_given_back_in_steps(eliding: Harness, of
 
 
 @pytest.mark.parametrize("begins", ["before", "meanwhile"])
-def test_one_that_waits_gets_them_back_in_steps(harness: Harness, begins: str) -> None:
+def test_a_delayed_fetch_restores_elided_batches_in_steps(harness: Harness, begins: str) -> None:
     harness.create_topic("t")
     if begins == "before":
         alter(harness, SET, "true")
@@ -206,7 +206,7 @@ def test_one_that_waits_gets_them_back_in_steps(harness: Harness, begins: str) -
 
 
 @pytest.mark.parametrize("ended_by", ["time", "client"])
-def test_a_fetch_that_waited_before_the_change_ends_as_usual(harness: Harness, ended_by: str) -> None:
+def test_a_fetch_delayed_before_the_change_is_answered_normally(harness: Harness, ended_by: str) -> None:
     harness.create_topic("t")
     waiting = harness.request(fetch_of(harness, {("t", 0): 0}, max_wait_ms=500))
     alter(harness, SET, "true")

@@ -67,7 +67,7 @@ def without_eligible_leaders(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_level_goes_up_is_recorded_and_kept(harness: Harness, version: int) -> None:
+def test_a_feature_upgrade_is_recorded_and_kept(harness: Harness, version: int) -> None:
     at_level(harness, 17)
     wanted = (METADATA_VERSION, 33, UPGRADE), (ELIGIBLE_LEADER_REPLICAS, 1, UPGRADE)
     answer = update(harness, *wanted, version=version)
@@ -91,7 +91,7 @@ def test_records_are_written_in_the_form_of_the_new_level(harness: Harness) -> N
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 1])
-def test_an_update_that_is_only_to_be_checked_changes_nothing(harness: Harness, version: int) -> None:
+def test_validate_only_updates_no_feature(harness: Harness, version: int) -> None:
     wanted = (ELIGIBLE_LEADER_REPLICAS, 0, SAFE_DOWNGRADE)
     assert update(harness, wanted, version=version, validate_only=True).error_code == ErrorCode.NONE
     assert harness.cluster.image.features == INITIAL
@@ -111,7 +111,7 @@ def test_an_update_that_is_only_to_be_checked_changes_nothing(harness: Harness, 
         (11, 10, UNSAFE_DOWNGRADE, False),
     ],
 )
-def test_a_level_goes_down_as_far_as_the_records_stay_the_same(
+def test_a_feature_can_be_downgraded_while_its_records_stay_the_same(
     harness: Harness, before: int, after: int, kind: int, allowed: bool
 ) -> None:
     at_level(harness, before)
@@ -149,7 +149,7 @@ def test_a_level_goes_down_as_far_as_the_records_stay_the_same(
         ),
     ],
 )
-def test_impossible_feature_levels_are_refused_with_the_reason(
+def test_invalid_feature_levels_are_rejected_with_the_reason(
     harness: Harness, wanted: tuple[str, int, int], reason: str
 ) -> None:
     without_eligible_leaders(harness)
@@ -157,7 +157,7 @@ def test_impossible_feature_levels_are_refused_with_the_reason(
     assert refused(harness, wanted) == message
 
 
-def test_levels_are_recorded_and_kept(harness: Harness) -> None:
+def test_feature_levels_survive_a_restart(harness: Harness) -> None:
     """Another Kafka may start on the directory."""
     wanted = {"share.version": 1, "transaction.version": 1}
     updates = [(name, level, SAFE_DOWNGRADE) for name, level in wanted.items()]
@@ -168,7 +168,7 @@ def test_levels_are_recorded_and_kept(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("formatted", [True, False], ids=["formatted with voters", "upgraded by a Kafka"])
-def test_all_levels_of_the_release_are_taken_where_the_voters_are_in_the_log(tmp_path: Path, formatted: bool) -> None:
+def test_all_feature_levels_are_accepted_if_the_voters_are_in_the_log(tmp_path: Path, formatted: bool) -> None:
     """`kafka-features upgrade --release-version 4.3` asks for kraft.version, too."""
     level = build_batch([control_record(KRaftVersionRecord(k_raft_version=1), timestamp=0)], control=True)
     if formatted:
@@ -187,7 +187,7 @@ def test_all_levels_of_the_release_are_taken_where_the_voters_are_in_the_log(tmp
         assert told(harness) == levels
 
 
-def test_voters_that_a_kafka_has_written_into_the_log_stay_there(harness: Harness) -> None:
+def test_voters_written_by_kafka_stay_in_the_log(harness: Harness) -> None:
     assert KRAFT_VERSION not in told(harness)
     state = harness.directory / "data" / "__cluster_metadata-0" / "quorum-state"
     state.write_bytes(QuorumState(1, 5, version=1).text())
@@ -203,7 +203,7 @@ def test_voters_that_a_kafka_has_written_into_the_log_stay_there(harness: Harnes
     assert (answer.error_code, answer.error_message) == (ErrorCode.UNSUPPORTED_VERSION, message)
 
 
-def test_a_feature_that_needs_another_waits_for_it(harness: Harness) -> None:
+def test_a_feature_upgrade_requires_the_features_it_depends_on(harness: Harness) -> None:
     at_level(harness, 17)
     message = f"{ELIGIBLE_LEADER_REPLICAS} could not be set to 1 because it depends on metadata.version level 23"
     assert refused(harness, (ELIGIBLE_LEADER_REPLICAS, 1, UPGRADE)).endswith(message)
@@ -211,11 +211,11 @@ def test_a_feature_that_needs_another_waits_for_it(harness: Harness) -> None:
     assert update(harness, *both).error_code == ErrorCode.NONE
 
 
-def test_one_bad_update_keeps_all_others_from_being_made(harness: Harness) -> None:
+def test_one_invalid_update_rejects_all_others(harness: Harness) -> None:
     assert "feature nope" in refused(harness, (ELIGIBLE_LEADER_REPLICAS, 1, UPGRADE), ("nope", 1, UPGRADE))
 
 
-def test_a_broker_that_is_away_must_support_the_level_too(harness: Harness) -> None:
+def test_an_offline_broker_must_support_the_feature_level(harness: Harness) -> None:
     old = records.RegisterBrokerRecord(broker_id=7, incarnation_id=bytes(16), broker_epoch=1)
     old.features = [
         records.RegisterBrokerRecord.BrokerFeature(
@@ -237,7 +237,7 @@ def alter(harness: Harness, name: str, text: str | None) -> tuple[int, str | Non
     return answer.error_code, answer.error_message
 
 
-def test_eligible_leaders_have_one_minimum_for_all_brokers(tmp_path: Path) -> None:
+def test_eligible_leader_replicas_require_one_cluster_wide_min_insync_replicas(tmp_path: Path) -> None:
     with Harness(tmp_path, settings={MINIMUM_ISR: "2"}) as harness:
         without_eligible_leaders(harness)
         assert alter(harness, "1", "3") == (ErrorCode.NONE, None)
@@ -252,7 +252,7 @@ def test_eligible_leaders_have_one_minimum_for_all_brokers(tmp_path: Path) -> No
         assert alter(harness, "", "1") == (ErrorCode.NONE, None)
 
 
-def test_another_minimum_clears_the_eligible_leader_replicas(tmp_path: Path) -> None:
+def test_changing_min_insync_replicas_clears_the_eligible_leader_replicas(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.cluster.controller.create_topic("t", assignment=[(0, [2, 1])], overrides={MINIMUM_ISR: "2"})
         update(harness, (ELIGIBLE_LEADER_REPLICAS, 1, UPGRADE))

@@ -42,7 +42,7 @@ def refused(answer: Any) -> tuple[int, int, int, int]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_version_brings_the_batches_and_the_offsets(filled: Harness, version: int) -> None:
+def test_every_fetch_version_returns_batches_and_offsets(filled: Harness, version: int) -> None:
     answers = fetch(filled, {("t", 0): 0, ("t", 1): 0}, version=version)
     first, second = answers["t", 0], answers["t", 1]
     assert values_in(first) == list("abcdef")
@@ -54,7 +54,7 @@ def test_every_version_brings_the_batches_and_the_offsets(filled: Harness, versi
         assert first.aborted_transactions is None
 
 
-def test_the_bytes_are_those_of_the_log(filled: Harness) -> None:
+def test_fetched_bytes_are_those_of_the_log(filled: Harness) -> None:
     region = filled.partition("t").log.read(0, 1 << 20)
     assert region is not None
     assert fetch(filled, {("t", 0): 0})["t", 0].records == region.read()
@@ -68,7 +68,7 @@ def test_the_batch_that_contains_the_offset_comes_first(filled: Harness, offset:
     assert (answer.error_code, "".join(values_in(answer))) == (0, expected)
 
 
-def test_answers_by_topic_id_carry_it(filled: Harness) -> None:
+def test_responses_by_topic_id_contain_the_topic_id(filled: Harness) -> None:
     (topic,) = filled.request(fetch_of(filled, {("t", 0): 0})).responses
     assert topic.topic_id == id_of(filled, "t")
 
@@ -81,12 +81,12 @@ def test_committed_reads_end_at_the_last_stable_offset(filled: Harness) -> None:
     assert values_in(fetch(filled, {("t", 0): 0})["t", 0]) == list("abcdef")
 
 
-def test_nothing_above_the_high_watermark_is_read(filled: Harness) -> None:
+def test_records_above_the_high_watermark_are_not_fetched(filled: Harness) -> None:
     filled.partition("t").log.high_watermark = 5
     assert values_in(fetch(filled, {("t", 0): 0})["t", 0]) == list("abcde")
 
 
-def test_a_request_for_nothing_is_answered_with_nothing(harness: Harness) -> None:
+def test_an_empty_fetch_has_an_empty_response(harness: Harness) -> None:
     assert fetch(harness, {}, max_wait_ms=60_000) == {}
 
 
@@ -95,24 +95,24 @@ def test_a_request_for_nothing_is_answered_with_nothing(harness: Harness) -> Non
 
 @pytest.mark.parametrize("limit", [0, 1, BATCH_BYTES])
 @pytest.mark.parametrize("which", ["max_bytes", "partition_max_bytes"])
-def test_one_batch_comes_whatever_the_limit(filled: Harness, which: str, limit: int) -> None:
+def test_one_batch_is_returned_whatever_the_limit(filled: Harness, which: str, limit: int) -> None:
     answer = fetch(filled, {("t", 0): 0}, **{which: limit})["t", 0]
     assert values_in(answer) == ["a"]
 
 
 @pytest.mark.parametrize("which", ["max_bytes", "partition_max_bytes"])
-def test_less_than_nothing_holds_no_batch(filled: Harness, which: str) -> None:
+def test_negative_limits_return_no_batch(filled: Harness, which: str) -> None:
     answers = fetch(filled, {("t", 0): 0, ("t", 1): 0}, **{which: -1})
     assert [values_in(answer) for answer in answers.values()] == [[], []]
 
 
 @pytest.mark.parametrize("which", ["max_bytes", "partition_max_bytes"])
-def test_limits_cut_between_batches(filled: Harness, which: str) -> None:
+def test_limits_cut_responses_between_batches(filled: Harness, which: str) -> None:
     assert values_in(fetch(filled, {("t", 0): 0}, **{which: 2 * BATCH_BYTES})["t", 0]) == ["a", "b"]
     assert values_in(fetch(filled, {("t", 0): 0}, **{which: 2 * BATCH_BYTES + 1})["t", 0]) == ["a", "b"]
 
 
-def test_only_the_first_partition_with_records_gets_more_than_fits(filled: Harness) -> None:
+def test_only_the_first_partition_with_records_may_exceed_the_limit(filled: Harness) -> None:
     filled.create_topic("u", 3)
     filled.produce("u", "x", partition=1)
     filled.produce("u", "y", partition=2)
@@ -128,7 +128,7 @@ def test_the_partitions_share_the_limit_of_the_request(filled: Harness) -> None:
     assert [values_in(answer) for answer in answers.values()] == [["a", "b"], ["x"]]
 
 
-def test_the_brokers_own_limit_holds_too(tmp_path: Path) -> None:
+def test_the_brokers_own_limit_applies(tmp_path: Path) -> None:
     with Harness(tmp_path, settings={"fetch.max.bytes": "1024"}) as harness:
         harness.create_topic("t")
         for _ in range(3):
@@ -136,7 +136,7 @@ def test_the_brokers_own_limit_holds_too(tmp_path: Path) -> None:
         assert len(values_in(fetch(harness, {("t", 0): 0})["t", 0])) == 2
 
 
-def test_a_read_goes_to_the_end_of_a_segment_and_the_next_one_on(harness: Harness) -> None:
+def test_a_read_ends_at_the_segment_boundary_and_the_next_continues(harness: Harness) -> None:
     harness.create_topic("t")
     harness.produce("t", "a")
     harness.partition("t").log.roll()
@@ -149,7 +149,7 @@ def test_a_read_goes_to_the_end_of_a_segment_and_the_next_one_on(harness: Harnes
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_unknown_topics_and_partitions_are_refused_alone(filled: Harness, version: int) -> None:
+def test_unknown_topics_and_partitions_are_rejected_individually(filled: Harness, version: int) -> None:
     wanted: dict[Where, int] = {("nowhere", 0): 0, ("t", 0): 0, ("t", 7): 0, ("t", -1): 0}
     by_id = version >= FIRST_BY_ID
     topic, *others = fetch(filled, wanted, version=version).values()
@@ -161,13 +161,13 @@ def test_unknown_topics_and_partitions_are_refused_alone(filled: Harness, versio
 
 
 @pytest.mark.parametrize("offset", [7, -1, 1 << 62])
-def test_an_offset_that_was_never_there_is_out_of_range(filled: Harness, offset: int) -> None:
+def test_an_offset_beyond_the_log_end_is_out_of_range(filled: Harness, offset: int) -> None:
     answers = fetch(filled, {("t", 0): offset, ("t", 1): 0})
     assert refused(answers["t", 0]) == (OUT_OF_RANGE, -1, -1, -1)
     assert answers["t", 1].error_code == 0
 
 
-def test_an_offset_that_is_gone_is_out_of_range(filled: Harness) -> None:
+def test_an_offset_before_the_log_start_is_out_of_range(filled: Harness) -> None:
     filled.partition("t").log.delete_before(2)
     assert refused(fetch(filled, {("t", 0): 1})["t", 0]) == (OUT_OF_RANGE, -1, -1, -1)
     answer = fetch(filled, {("t", 0): 2})["t", 0]
@@ -175,7 +175,7 @@ def test_an_offset_that_is_gone_is_out_of_range(filled: Harness) -> None:
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= FIRST_WITH_LEADER_EPOCHS])
-def test_leader_epochs_are_checked_before_the_offset(filled: Harness, version: int) -> None:
+def test_leader_epochs_are_validated_before_the_offset(filled: Harness, version: int) -> None:
     partition = filled.partition("t")
     partition.leader_epoch = 3
     for epoch, code in ((2, ErrorCode.FENCED_LEADER_EPOCH), (4, ErrorCode.UNKNOWN_LEADER_EPOCH)):
@@ -211,7 +211,7 @@ def test_the_wrong_node_answers_with_the_leader_and_its_address(tmp_path: Path, 
 # --- diverging epochs (KIP-320) -----------------------------------------------------------------
 
 
-def test_a_reader_of_the_same_history_reads_on(filled: Harness) -> None:
+def test_a_fetch_with_the_same_epoch_history_continues(filled: Harness) -> None:
     answer = fetch(filled, {("t", 0): 2}, last_epoch=0)["t", 0]
     assert (values_in(answer), answer.diverging_epoch) == (list("cdef"), None)
 
@@ -222,7 +222,7 @@ def test_a_fetch_beyond_the_end_of_its_epoch_gets_the_diverging_offset(filled: H
     assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 6)
 
 
-def test_a_fetch_with_an_epoch_that_was_lost_gets_the_epoch_before(filled: Harness) -> None:
+def test_a_fetch_with_an_unknown_epoch_gets_the_epoch_before(filled: Harness) -> None:
     filled.partition("t").leader_epoch = 3
     filled.produce("t", "g")
     answer = fetch(filled, {("t", 0): 7}, last_epoch=2)["t", 0]
@@ -230,5 +230,5 @@ def test_a_fetch_with_an_epoch_that_was_lost_gets_the_epoch_before(filled: Harne
     assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 6)
 
 
-def test_a_reader_of_an_epoch_of_the_future_is_out_of_range(filled: Harness) -> None:
+def test_a_future_fetch_epoch_is_out_of_range(filled: Harness) -> None:
     assert refused(fetch(filled, {("t", 0): 2}, last_epoch=5)["t", 0]) == (OUT_OF_RANGE, -1, -1, -1)

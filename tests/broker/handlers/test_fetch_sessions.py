@@ -79,7 +79,7 @@ EVERYTHING = {("t", 0): ["a", "b"], ("t", 1): ["c"], ("t", 2): []}
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= FIRST_WITH_SESSIONS])
-def test_a_session_answers_with_everything_first_and_then_with_changes(topics: Harness, version: int) -> None:
+def test_a_session_returns_all_partitions_first_and_then_changes(topics: Harness, version: int) -> None:
     session = Session(topics, version)
     assert session(ALL) == EVERYTHING
     assert session.session_id > 0
@@ -89,13 +89,13 @@ def test_a_session_answers_with_everything_first_and_then_with_changes(topics: H
     assert session() == {("t", 2): ["d"]}
 
 
-def test_records_that_were_not_consumed_are_sent_again(topics: Harness) -> None:
+def test_unconsumed_records_are_sent_again(topics: Harness) -> None:
     session = Session(topics)
     assert session(ALL) == EVERYTHING
     assert session() == {("t", 0): ["a", "b"], ("t", 1): ["c"]}
 
 
-def test_a_moved_log_start_is_news(topics: Harness) -> None:
+def test_a_changed_log_start_offset_is_sent(topics: Harness) -> None:
     session = Session(topics)
     session({("t", 0): 2})
     topics.partition("t").log.delete_before(1)
@@ -103,7 +103,7 @@ def test_a_moved_log_start_is_news(topics: Harness) -> None:
     assert session() == {}
 
 
-def test_errors_are_sent_each_time_and_so_is_their_end(topics: Harness) -> None:
+def test_partition_errors_are_sent_each_time_and_their_end_once(topics: Harness) -> None:
     session = Session(topics)
     out_of_range = {("t", 0): ErrorCode.OFFSET_OUT_OF_RANGE}
     assert session({("t", 0): 9}) == out_of_range
@@ -152,7 +152,7 @@ def test_a_small_limit_starves_no_partition(topics: Harness) -> None:
     assert served == [0, 1, 2]
 
 
-def test_a_session_without_partitions_ends(topics: Harness) -> None:
+def test_a_session_without_partitions_is_closed(topics: Harness) -> None:
     session = Session(topics)
     session({("t", 0): 0})
     response = session.request({}, session.session_id, 1, forget=(("t", 0),), max_wait_ms=60_000)
@@ -161,14 +161,14 @@ def test_a_session_without_partitions_ends(topics: Harness) -> None:
 
 
 @pytest.mark.parametrize("version", [LAST_BY_NAME, VERSIONS[-1]])
-def test_a_session_may_begin_with_nothing(topics: Harness, version: int) -> None:
+def test_a_session_may_start_empty(topics: Harness, version: int) -> None:
     session = Session(topics, version)
     assert session({}) == {}
     assert session.session_id > 0
     assert session({("t", 1): 0}) == {("t", 1): ["c"]}
 
 
-def test_where_sessions_hold_too_much_a_client_fetches_without_one(topics: Harness) -> None:
+def test_clients_fetch_without_sessions_when_sessions_use_too_much_memory(topics: Harness) -> None:
     sessions = topics.cluster.nodes[1].sessions
     sessions.limit_bytes = 4 * PARTITION_BYTES
     before = Session(topics)
@@ -179,7 +179,7 @@ def test_where_sessions_hold_too_much_a_client_fetches_without_one(topics: Harne
     assert before({("t", 0): 2, ("t", 1): 1}) == {}, "the other one goes on"
 
 
-def test_a_session_that_comes_to_hold_too_much_is_served_once_more_and_then_unknown(topics: Harness) -> None:
+def test_a_session_that_becomes_too_large_is_evicted_after_one_response(topics: Harness) -> None:
     sessions = topics.cluster.nodes[1].sessions
     session = Session(topics, LAST_BY_NAME)
     session({("t", 0): 0})
@@ -189,7 +189,7 @@ def test_a_session_that_comes_to_hold_too_much_is_served_once_more_and_then_unkn
     assert (len(sessions), sessions.held_bytes) == (0, 0)
 
 
-def test_many_partitions_that_are_unknown_take_no_more_than_the_bound(topics: Harness) -> None:
+def test_the_memory_of_sessions_with_unknown_partitions_is_limited(topics: Harness) -> None:
     sessions = topics.cluster.nodes[1].sessions
     sessions.limit_bytes = 1000 * PARTITION_BYTES
     for _ in range(5):
@@ -203,7 +203,7 @@ def test_many_partitions_that_are_unknown_take_no_more_than_the_bound(topics: Ha
 # --- what does not fit --------------------------------------------------------------------------
 
 
-def test_the_wrong_epoch_is_refused_and_the_right_one_still_works(topics: Harness) -> None:
+def test_a_wrong_session_epoch_is_rejected_and_the_right_one_still_works(topics: Harness) -> None:
     session = Session(topics)
     session(ALL)
     session({("t", 0): 2, ("t", 1): 1})
@@ -214,19 +214,19 @@ def test_the_wrong_epoch_is_refused_and_the_right_one_still_works(topics: Harnes
 
 
 @pytest.mark.parametrize(("session_id", "epoch"), [(12345, 1), (0, 3), (0, -5)])
-def test_an_unknown_session_is_refused(topics: Harness, session_id: int, epoch: int) -> None:
+def test_an_unknown_session_id_is_rejected(topics: Harness, session_id: int, epoch: int) -> None:
     assert Session(topics).refused(session_id, epoch) == NOT_FOUND
 
 
 @pytest.mark.parametrize(("first", "then"), [(LAST_BY_NAME, VERSIONS[-1]), (VERSIONS[-1], LAST_BY_NAME)])
-def test_names_and_ids_do_not_mix(topics: Harness, first: int, then: int) -> None:
+def test_names_and_topic_ids_cannot_be_mixed_in_a_session(topics: Harness, first: int, then: int) -> None:
     session = Session(topics, first)
     session(ALL)
     session.version = then
     assert session.refused(session.session_id, 1) == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
 
-def test_without_a_session_everything_is_sent_and_nothing_kept(topics: Harness) -> None:
+def test_a_sessionless_fetch_returns_everything_and_keeps_nothing(topics: Harness) -> None:
     session = Session(topics)
     for _ in range(2):
         response = session.request(ALL, 0, LAST)
@@ -235,7 +235,7 @@ def test_without_a_session_everything_is_sent_and_nothing_kept(topics: Harness) 
     assert len(topics.cluster.nodes[1].sessions) == 0
 
 
-def test_the_last_epoch_ends_a_session(topics: Harness) -> None:
+def test_the_final_epoch_closes_a_session(topics: Harness) -> None:
     session = Session(topics)
     session(ALL)
     response = session.request({("t", 1): 0}, session.session_id, LAST)
@@ -252,7 +252,7 @@ def test_a_full_fetch_replaces_the_session(topics: Harness) -> None:
     assert session.request({}, response.session_id, 1).error_code == 0
 
 
-def test_without_room_for_it_a_fetch_has_no_session(tmp_path: Path) -> None:
+def test_a_fetch_has_no_session_if_the_cache_is_full(tmp_path: Path) -> None:
     with Harness(tmp_path, settings={"max.incremental.fetch.session.cache.slots": "1"}) as harness:
         harness.create_topic("t", 2)
         first, second = Session(harness), Session(harness)
@@ -277,7 +277,7 @@ def test_each_node_has_its_own_sessions(tmp_path: Path) -> None:
 # --- deleted topics, and waiting ----------------------------------------------------------------
 
 
-def test_a_deleted_topic_is_an_error_and_comes_back_by_name(topics: Harness) -> None:
+def test_a_deleted_topic_is_an_error_until_its_name_is_recreated(topics: Harness) -> None:
     session = Session(topics, LAST_BY_NAME)
     session({("t", 0): 2})
     topics.request(DeleteTopicsRequest(topic_names=["t"]), 5)
@@ -286,7 +286,7 @@ def test_a_deleted_topic_is_an_error_and_comes_back_by_name(topics: Harness) -> 
     assert session({("t", 0): 0}) == {("t", 0): []}
 
 
-def test_a_deleted_topic_is_known_by_the_name_that_it_had(topics: Harness) -> None:
+def test_a_deleted_topic_is_reported_under_its_old_name(topics: Harness) -> None:
     session = Session(topics)
     session({("t", 0): 2})
     topics.request(DeleteTopicsRequest(topic_names=["t"]), 5)
@@ -295,7 +295,7 @@ def test_a_deleted_topic_is_known_by_the_name_that_it_had(topics: Harness) -> No
     assert list(session().values()) == [ErrorCode.INCONSISTENT_TOPIC_ID]
 
 
-def test_an_incremental_fetch_waits_for_news(topics: Harness) -> None:
+def test_an_incremental_fetch_waits_for_changes(topics: Harness) -> None:
     session = Session(topics)
     session(ALL)
     consumed: dict[Where, int] = {("t", 0): 2, ("t", 1): 1}
@@ -307,7 +307,7 @@ def test_an_incremental_fetch_waits_for_news(topics: Harness) -> None:
     assert {where: values_in(answer) for where, answer in answers_in(topics, response).items()} == {("t", 2): ["x"]}
 
 
-def test_of_many_partitions_only_changed_ones_are_sent(harness: Harness) -> None:
+def test_only_changed_partitions_of_many_are_sent(harness: Harness) -> None:
     harness.create_topic("t", 150)
     harness.produce("t", "x", partition=7)
     many: dict[Where, int] = {("t", index): 0 for index in range(149)} | {("t", 200): 0}
@@ -331,7 +331,7 @@ def test_of_many_partitions_only_changed_ones_are_sent(harness: Harness) -> None
     assert list(told(4)) == [("t", 3)], "its records are asked for again, as the client has not gone on"
 
 
-def test_an_epoch_is_used_once_also_while_its_request_is_looked_at(harness: Harness) -> None:
+def test_a_session_epoch_is_used_once_even_by_concurrent_requests(harness: Harness) -> None:
     harness.create_topic("t")
     many: dict[Where, int] = {("t", index): 0 for index in range(150)}
     session_id = harness.request(fetch_of(harness, many, session_epoch=0)).session_id

@@ -51,7 +51,7 @@ def waiters(harness: Harness, topic: str = "t", index: int = 0) -> int:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_append_wakes_it(topics: Harness, version: int) -> None:
+def test_an_append_completes_a_delayed_fetch(topics: Harness, version: int) -> None:
     waiting = parked(topics, {("t", 0): 0}, version=version)
     assert not waiting.done
     topics.produce("t", "a")
@@ -60,7 +60,7 @@ def test_an_append_wakes_it(topics: Harness, version: int) -> None:
 
 
 @pytest.mark.parametrize("woken_by", ["append", "deletion", "time"])
-def test_a_fetch_that_fails_when_it_is_woken_closes_only_its_own_connection(
+def test_a_delayed_fetch_that_fails_closes_only_its_own_connection(
     topics: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, woken_by: str
 ) -> None:
     clients = [topics.client() for _ in range(3)]
@@ -90,7 +90,7 @@ def failing_for(context: Any, read: Any) -> Any:
     return run
 
 
-def test_an_append_to_any_of_its_partitions_wakes_it(topics: Harness) -> None:
+def test_an_append_to_any_of_its_partitions_completes_a_delayed_fetch(topics: Harness) -> None:
     waiting = parked(topics, {("t", 0): 0, ("t", 1): 0, ("u", 0): 0})
     topics.produce("u", "a")
     answers = answers_in(topics, waiting.response())
@@ -102,27 +102,27 @@ def test_an_append_to_any_of_its_partitions_wakes_it(topics: Harness) -> None:
     assert (waiters(topics), waiters(topics, "t", 1), waiters(topics, "u")) == (0, 0, 0)
 
 
-def test_an_append_elsewhere_does_not_wake_it(topics: Harness) -> None:
+def test_an_append_to_another_partition_does_not_complete_a_delayed_fetch(topics: Harness) -> None:
     waiting = parked(topics, {("t", 0): 0})
     topics.produce("t", "a", partition=1)
     topics.produce("u", "a")
     assert not waiting.done
 
 
-def test_it_does_not_wait_for_more_than_the_answer_may_hold(topics: Harness) -> None:
+def test_a_fetch_does_not_wait_for_more_than_fetch_max_bytes(topics: Harness) -> None:
     topics.produce("t", "a")
     topics.produce("t", "b")
     answers = at_once(topics, {("t", 0): 0}, min_bytes=1 << 20, max_bytes=BATCH_BYTES)
     assert values_in(answers["t", 0]) == ["a"]
 
 
-def test_parked_it_waits_for_no_more_than_the_answer_may_hold(topics: Harness) -> None:
+def test_a_delayed_fetch_waits_for_no_more_than_fetch_max_bytes(topics: Harness) -> None:
     waiting = parked(topics, {("t", 0): 0}, min_bytes=1 << 20, max_bytes=BATCH_BYTES)
     topics.produce("t", "a")
     assert values_in(answers_in(topics, waiting.response())["t", 0]) == ["a"]
 
 
-def test_it_waits_until_min_bytes_have_come_together(topics: Harness) -> None:
+def test_a_fetch_waits_for_min_bytes(topics: Harness) -> None:
     topics.produce("t", "a")
     waiting = parked(topics, {("t", 0): 0, ("t", 1): 0}, min_bytes=3 * BATCH_BYTES)
     topics.produce("t", "b")
@@ -132,7 +132,7 @@ def test_it_waits_until_min_bytes_have_come_together(topics: Harness) -> None:
     assert [values_in(answer) for answer in answers.values()] == [["a", "b"], ["c"]]
 
 
-def test_bytes_that_its_limits_keep_out_do_not_count(topics: Harness) -> None:
+def test_bytes_beyond_the_partition_limit_do_not_count_towards_min_bytes(topics: Harness) -> None:
     waiting = parked(topics, {("t", 0): 0}, min_bytes=2 * BATCH_BYTES, partition_max_bytes=BATCH_BYTES)
     for value in "abc":
         topics.produce("t", value)
@@ -141,13 +141,13 @@ def test_bytes_that_its_limits_keep_out_do_not_count(topics: Harness) -> None:
     assert values_in(answers_in(topics, waiting.response())["t", 0]) == ["a"]
 
 
-def test_two_fetches_that_wait_for_a_partition_are_both_woken(topics: Harness) -> None:
+def test_two_fetches_delayed_on_one_partition_are_both_completed(topics: Harness) -> None:
     waiting = [parked(topics, {("t", 0): 0}) for _ in range(2)]
     topics.produce("t", "a")
     assert [values_in(answers_in(topics, each.response())["t", 0]) for each in waiting] == [["a"], ["a"]]
 
 
-def test_committed_readers_wait_for_the_last_stable_offset(topics: Harness) -> None:
+def test_read_committed_fetches_wait_for_the_last_stable_offset(topics: Harness) -> None:
     topics.produce("t", "a")
     topics.partition("t").log.last_stable_offset = 0
     parked(topics, {("t", 0): 0}, isolation_level=1)
@@ -156,7 +156,7 @@ def test_committed_readers_wait_for_the_last_stable_offset(topics: Harness) -> N
 # --- the end of the wait ------------------------------------------------------------------------
 
 
-def test_after_max_wait_it_is_answered_with_what_there_is(topics: Harness) -> None:
+def test_a_fetch_is_answered_after_max_wait_with_available_records(topics: Harness) -> None:
     topics.produce("t", "a")
     waiting = parked(topics, {("t", 0): 0, ("t", 1): 0}, min_bytes=1 << 20)
     topics.clock.advance(WAIT_MS - 1)
@@ -167,14 +167,14 @@ def test_after_max_wait_it_is_answered_with_what_there_is(topics: Harness) -> No
     assert waiters(topics) == 0
 
 
-def test_after_an_append_the_timer_does_nothing_more(topics: Harness) -> None:
+def test_the_max_wait_timer_does_nothing_after_an_append(topics: Harness) -> None:
     waiting = parked(topics, {("t", 0): 0})
     topics.produce("t", "a")
     topics.clock.advance(10 * WAIT_MS)
     assert values_in(answers_in(topics, waiting.response())["t", 0]) == ["a"]
 
 
-def test_a_client_that_goes_away_leaves_nothing_behind(topics: Harness) -> None:
+def test_a_disconnected_client_leaves_no_delayed_fetch(topics: Harness) -> None:
     waiting = parked(topics, {("t", 0): 0, ("u", 0): 0})
     assert (waiters(topics), waiters(topics, "u")) == (1, 1)
     waiting.go_away()
@@ -185,7 +185,7 @@ def test_a_client_that_goes_away_leaves_nothing_behind(topics: Harness) -> None:
 
 
 @pytest.mark.parametrize("version", [LAST_BY_NAME, VERSIONS[-1]])
-def test_a_topic_that_is_deleted_ends_the_wait(topics: Harness, version: int) -> None:
+def test_a_topic_deletion_completes_a_delayed_fetch(topics: Harness, version: int) -> None:
     waiting = parked(topics, {("t", 0): 0, ("t", 1): 0, ("u", 0): 0}, version=version)
     topics.request(DeleteTopicsRequest(topic_names=["t"]), 5)
     by_name = version == LAST_BY_NAME
@@ -198,22 +198,22 @@ def test_a_topic_that_is_deleted_ends_the_wait(topics: Harness, version: int) ->
 # --- no wait ------------------------------------------------------------------------------------
 
 
-def test_enough_bytes_are_answered_at_once(topics: Harness) -> None:
+def test_a_fetch_with_enough_bytes_is_answered_immediately(topics: Harness) -> None:
     topics.produce("t", "a")
     assert values_in(at_once(topics, {("t", 1): 0, ("t", 0): 0})["t", 0]) == ["a"]
 
 
 @pytest.mark.parametrize("fields", [{"min_bytes": 0}, {"max_wait_ms": 0}, {"max_wait_ms": -1}])
-def test_a_fetch_without_min_bytes_or_max_wait_is_answered_at_once(topics: Harness, fields: dict[str, int]) -> None:
+def test_a_fetch_without_min_bytes_or_max_wait_is_answered_immediately(topics: Harness, fields: dict[str, int]) -> None:
     assert at_once(topics, {("t", 0): 0}, **fields)["t", 0].records == b""
 
 
-def test_an_error_of_a_log_is_answered_at_once(topics: Harness) -> None:
+def test_a_log_error_is_answered_immediately(topics: Harness) -> None:
     answers = at_once(topics, {("t", 0): 99, ("t", 1): 0})
     assert [answer.error_code for answer in answers.values()] == [ErrorCode.OFFSET_OUT_OF_RANGE, 0]
 
 
-def test_the_wrong_epoch_or_node_is_answered_at_once(tmp_path: Path) -> None:
+def test_a_wrong_epoch_or_node_is_answered_immediately(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.create_topic("t", 2)
         both: dict[Where, int] = {("t", 0): 0, ("t", 1): 0}
@@ -223,15 +223,15 @@ def test_the_wrong_epoch_or_node_is_answered_at_once(tmp_path: Path) -> None:
         assert codes == {ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
 
-def test_a_diverging_epoch_is_answered_at_once(topics: Harness) -> None:
+def test_a_diverging_epoch_is_answered_immediately(topics: Harness) -> None:
     assert at_once(topics, {("t", 0): 9}, last_epoch=0)["t", 0].diverging_epoch.end_offset == 0
 
 
-def test_only_unknown_partitions_are_answered_at_once(topics: Harness) -> None:
+def test_a_fetch_of_only_unknown_partitions_is_answered_immediately(topics: Harness) -> None:
     assert at_once(topics, {("t", 9): 0})["t", 9].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_an_unknown_partition_does_not_hurry_the_others(topics: Harness) -> None:
+def test_an_unknown_partition_does_not_complete_a_delayed_fetch(topics: Harness) -> None:
     waiting = parked(topics, {("t", 9): 0, ("t", 0): 0})
     topics.produce("t", "a")
     answers = answers_in(topics, waiting.response())
@@ -247,7 +247,7 @@ def test_a_fetch_from_an_older_segment_does_not_wait_for_more(topics: Harness) -
     parked(topics, {("t", 0): 1}, min_bytes=1 << 20)
 
 
-def test_the_requests_behind_it_wait_for_its_answer(topics: Harness) -> None:
+def test_later_requests_wait_for_a_delayed_fetch(topics: Harness) -> None:
     client = topics.client()
     client.send(fetch_of(topics, {("t", 0): 0}, max_wait_ms=WAIT_MS), correlation_id=1)
     client.send(fetch_of(topics, {("t", 1): 0}), correlation_id=2)
@@ -262,7 +262,7 @@ def test_the_requests_behind_it_wait_for_its_answer(topics: Harness) -> None:
 MANY: dict[Where, int] = {("many", index): 0 for index in range(120)}
 
 
-def test_waiting_fetches_have_a_limit_beyond_which_none_waits(topics: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_delayed_fetches_is_limited(topics: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("minibroker.broker.handlers.fetch.WATCHED_MAX", 250)
     topics.create_topic("many", 120)
     node = topics.cluster.nodes[1]
@@ -276,7 +276,7 @@ def test_waiting_fetches_have_a_limit_beyond_which_none_waits(topics: Harness, m
     assert third.done and node.watched == 0
 
 
-def test_one_that_is_given_up_while_it_begins_to_wait_leaves_nothing_behind(topics: Harness) -> None:
+def test_a_fetch_cancelled_while_being_delayed_leaves_no_trace(topics: Harness) -> None:
     topics.create_topic("many", 120)
     client = topics.client()
     request = fetch_of(topics, MANY, max_wait_ms=WAIT_MS)
@@ -319,7 +319,7 @@ class Fetching:
 
 
 @pytest.mark.parametrize("woken_by", ["append", "deletion"])
-def test_an_event_while_a_fetch_begins_to_wait_is_answered_at_once(topics: Harness, woken_by: str) -> None:
+def test_an_event_while_a_fetch_is_being_delayed_completes_it(topics: Harness, woken_by: str) -> None:
     fetching = Fetching(topics)
     other = parked(topics, {("many", 0): 0})
     if woken_by == "append":
@@ -336,7 +336,7 @@ def test_an_event_while_a_fetch_begins_to_wait_is_answered_at_once(topics: Harne
 
 
 @pytest.mark.parametrize("woken_by", ["append", "deletion"])
-def test_an_event_during_the_look_in_steps_is_not_missed(topics: Harness, woken_by: str) -> None:
+def test_an_event_during_the_incremental_scan_is_not_missed(topics: Harness, woken_by: str) -> None:
     fetching = Fetching(topics)
     fetching.go_on()
     topics.produce("many", "a", partition=7)
@@ -350,7 +350,7 @@ def test_an_event_during_the_look_in_steps_is_not_missed(topics: Harness, woken_
     assert not topics.clock.monotonic_ms()
 
 
-def test_a_partition_that_it_names_many_times_is_looked_at_in_steps(
+def test_a_partition_that_a_fetch_names_many_times_is_scanned_in_steps(
     topics: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetching, looks = Fetching(topics, times=9), []
@@ -369,9 +369,7 @@ def test_a_partition_that_it_names_many_times_is_looked_at_in_steps(
     assert looks == list(range(1, 10))
 
 
-def test_one_that_fails_while_it_looks_in_steps_leaves_nothing_behind(
-    topics: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fetch_that_fails_during_its_scan_leaves_no_trace(topics: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     fetching = Fetching(topics)
     monkeypatch.setattr(LongReading, "_partition", failing)
     fetching.go_on()
@@ -383,7 +381,7 @@ def failing(*_: Any) -> None:
     raise ZeroDivisionError
 
 
-def test_an_append_during_the_look_in_steps_causes_another_look(topics: Harness) -> None:
+def test_an_append_during_the_scan_causes_another_scan(topics: Harness) -> None:
     topics.create_topic("many", 120)
     soon: list[Callable[[], None]] = []
     times = count()

@@ -32,7 +32,7 @@ def find(harness: Harness, key: str, key_type: int, version: int, **more: Any) -
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("key_type", [GROUP, TRANSACTION])
-def test_a_key_leads_to_its_node(tmp_path: Path, version: int, key_type: int) -> None:
+def test_a_key_maps_to_its_coordinator_node(tmp_path: Path, version: int, key_type: int) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         of_transactions = key_type == TRANSACTION and version
         node = coordinator_of(harness.cluster.transactions if of_transactions else harness.cluster.groups, "k")
@@ -42,24 +42,24 @@ def test_a_key_leads_to_its_node(tmp_path: Path, version: int, key_type: int) ->
             assert (found.host, found.port) == node.endpoints["PLAINTEXT"]
 
 
-def test_the_address_is_that_of_the_listener_the_client_came_by(harness: Harness) -> None:
+def test_the_coordinator_address_is_that_of_the_clients_listener(harness: Harness) -> None:
     assert find(harness, "g", GROUP, 6, listener="INTERNAL").port == 19001
 
 
 @pytest.mark.parametrize(("version", "text"), [(1, "NONE"), (3, "NONE"), (4, ""), (6, "")])
-def test_success_has_kafkas_message(harness: Harness, version: int, text: str) -> None:
+def test_a_successful_response_has_kafkas_message(harness: Harness, version: int, text: str) -> None:
     assert find(harness, "g", GROUP, version).error_message == text
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= SEVERAL_KEYS])
-def test_several_keys_are_answered_one_by_one(harness: Harness, version: int) -> None:
+def test_several_keys_are_answered_individually(harness: Harness, version: int) -> None:
     request = FindCoordinatorRequest(coordinator_keys=["g", "", "h"], key_type=GROUP)
     found = harness.request(request, version).coordinators
     assert [(one.key, one.error_code, one.node_id) for one in found] == [("g", 0, 1), ("", 0, 1), ("h", 0, 1)]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_first_group_has_the_topic_of_the_groups_created(harness: Harness, version: int) -> None:
+def test_the_first_group_creates_the_offsets_topic(harness: Harness, version: int) -> None:
     assert "__consumer_offsets" not in harness.cluster.image.topics
     waiting = _on_its_way(harness, version)
     assert len(harness.cluster.image.topics["__consumer_offsets"].partitions) == 5
@@ -76,13 +76,13 @@ def _on_its_way(harness: Harness, version: int) -> Any:
     return harness.request(FindCoordinatorRequest(**several), version)
 
 
-def test_a_transactional_id_creates_no_topic_of_groups(harness: Harness) -> None:
+def test_a_transactional_id_does_not_create_the_offsets_topic(harness: Harness) -> None:
     find(harness, "tx", TRANSACTION, 6)
     assert list(harness.cluster.image.topics) == ["__transaction_state"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_topic_that_cannot_be_created_is_no_coordinator(harness: Harness, version: int) -> None:
+def test_a_coordinator_is_unavailable_if_its_topic_cannot_be_created(harness: Harness, version: int) -> None:
     harness.create_topic("_.consumer_offsets")  # collides with it in the names of metrics
     found = find(harness, "g", GROUP, version)
     assert (found.error_code, found.node_id, found.host) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "")
@@ -93,7 +93,7 @@ def test_a_topic_that_cannot_be_created_is_no_coordinator(harness: Harness, vers
     ("setting", "key_type"),
     [("offsets.topic.segment.bytes", GROUP), ("transaction.state.log.segment.bytes", TRANSACTION)],
 )
-def test_segments_too_small_for_any_topic_keep_it_from_being_made_and_not_from_being_used(
+def test_too_small_segments_prevent_creating_but_not_using_coordinator_topics(
     tmp_path: Path, setting: str, key_type: int, version: int
 ) -> None:
     with Harness(tmp_path, settings={setting: "1000"}) as harness:
@@ -104,13 +104,13 @@ def test_segments_too_small_for_any_topic_keep_it_from_being_made_and_not_from_b
         assert find(harness, "k", key_type, version).error_code == ErrorCode.NONE
 
 
-def test_no_keys_are_answered_with_none(harness: Harness) -> None:
+def test_an_empty_list_of_keys_has_an_empty_response(harness: Harness) -> None:
     assert harness.request(FindCoordinatorRequest()).coordinators == []
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 1])
 @pytest.mark.parametrize("key_type", [SHARE, 9, -1])
-def test_an_unknown_kind_of_key_is_refused(harness: Harness, version: int, key_type: int) -> None:
+def test_an_unknown_key_type_is_rejected(harness: Harness, version: int, key_type: int) -> None:
     found = find(harness, "k", key_type, version)
     assert found.error_code == ErrorCode.INVALID_REQUEST
     assert found.error_message not in (None, "", "NONE")
@@ -118,7 +118,7 @@ def test_an_unknown_kind_of_key_is_refused(harness: Harness, version: int, key_t
 
 
 @pytest.mark.parametrize("key_type", [GROUP, TRANSACTION])
-def test_requests_during_the_creation_of_the_topic_wait_for_it(harness: Harness, key_type: int) -> None:
+def test_requests_during_the_topic_creation_wait_for_it(harness: Harness, key_type: int) -> None:
     turns: list[Callable[[], None]] = []
     harness.dispatcher = Dispatcher(harness.cluster, slicer=Slicer(turns.append, now=iter(range(1_000_000)).__next__))
     request = FindCoordinatorRequest(coordinator_keys=["k"], key_type=key_type)

@@ -73,7 +73,7 @@ def _stored(harness: Harness) -> bytes:
 
 
 @pytest.mark.parametrize("version", [*VERSIONS[:5], VERSIONS[-1]])  # from version 4 on nothing is converted
-def test_every_version_reads_the_same_records_from_every_offset_of_a_mixed_log(mixed: Harness, version: int) -> None:
+def test_every_fetch_version_reads_the_same_records_of_a_mixed_log(mixed: Harness, version: int) -> None:
     magic = FETCHED[version]
     all_stored = {record.offset: record for record in _all_records(mixed)}
     for offset in range(len(all_stored)):
@@ -95,7 +95,7 @@ def _all_records(harness: Harness) -> list[Record]:
 
 @pytest.mark.parametrize("version", VERSIONS[:4])
 @pytest.mark.parametrize("limit", [1, 100, 250, 1000])
-def test_old_clients_get_on_whatever_the_limit(mixed: Harness, version: int, limit: int) -> None:
+def test_old_clients_make_progress_whatever_the_limit(mixed: Harness, version: int, limit: int) -> None:
     offset, found = 0, []
     while offset < mixed.partition("t").log.log_end_offset:
         answer = fetch(mixed, {("t", 0): offset}, version=version, partition_max_bytes=limit)["t", 0]
@@ -142,7 +142,7 @@ def test_records_that_need_no_conversion_are_sent_from_the_file(harness: Harness
 
 
 @pytest.mark.parametrize("version", [0, 2, 3])
-def test_control_batches_are_left_out_for_old_clients(harness: Harness, version: int) -> None:
+def test_control_batches_are_omitted_for_old_clients(harness: Harness, version: int) -> None:
     harness.create_topic("t")
     log = harness.partition("t").log
     for codec in (0, 1):
@@ -164,7 +164,7 @@ def test_headers_are_dropped_for_old_clients(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_zstd_is_refused_to_clients_that_do_not_know_it(harness: Harness, version: int) -> None:
+def test_zstd_is_rejected_for_clients_that_do_not_support_it(harness: Harness, version: int) -> None:
     harness.create_topic("t", 2)
     harness.produce("t", "a", compression=Compression.ZSTD)
     harness.produce("t", "b", partition=1)
@@ -174,16 +174,14 @@ def test_zstd_is_refused_to_clients_that_do_not_know_it(harness: Harness, versio
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_topic_that_compresses_with_zstd_is_not_for_clients_that_get_older_formats(
-    harness: Harness, version: int
-) -> None:
+def test_clients_of_old_formats_cannot_read_a_zstd_topic(harness: Harness, version: int) -> None:
     harness.create_topic("t", compression_type="zstd")
     harness.produce("t", "a")
     answer = fetch(harness, {("t", 0): 0}, version=version)["t", 0]
     assert answer.error_code == (UNSUPPORTED_CODEC if version < 4 else 0)
 
 
-def test_records_before_a_zstd_batch_are_answered_before_its_error(harness: Harness) -> None:
+def test_records_before_a_zstd_batch_are_returned_before_the_error(harness: Harness) -> None:
     harness.create_topic("t")
     harness.produce("t", "a")
     harness.produce("t", "b", compression=Compression.ZSTD)
@@ -191,7 +189,7 @@ def test_records_before_a_zstd_batch_are_answered_before_its_error(harness: Harn
     assert fetch(harness, {("t", 0): 1}, version=2)["t", 0].error_code == UNSUPPORTED_CODEC
 
 
-def test_each_partition_gets_a_batch_where_a_request_has_no_limit_of_its_own(harness: Harness) -> None:
+def test_each_partition_gets_a_batch_if_a_request_has_no_limit(harness: Harness) -> None:
     harness.create_topic("t", 2)
     for partition in (0, 1):
         harness.produce("t", "x" * 100, "y" * 100, partition=partition)
@@ -203,7 +201,7 @@ def test_each_partition_gets_a_batch_where_a_request_has_no_limit_of_its_own(har
     assert [len(values_in(answer)) for answer in found.values()] == [2, 0]
 
 
-def test_a_damaged_batch_is_not_converted(harness: Harness) -> None:
+def test_a_corrupt_batch_is_not_converted(harness: Harness) -> None:
     harness.create_topic("t")
     harness.produce("t", "a")
     path = Path(harness.partition("t").log.segments[0].path + ".log")
@@ -216,7 +214,7 @@ def test_a_damaged_batch_is_not_converted(harness: Harness) -> None:
 
 @pytest.mark.parametrize("stored", [0, 1, 2])
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_old_producers_get_offset_and_append_time(harness: Harness, version: int, stored: int) -> None:
+def test_old_producers_receive_offset_and_append_time(harness: Harness, version: int, stored: int) -> None:
     harness.create_topic("t", message_format_version=FORMAT_VERSIONS[stored], message_timestamp_type="LogAppendTime")
     data = bytes(build(records("a", "b"), 0 if version < 2 else 1))
     for first_offset in (0, 2):
@@ -227,7 +225,7 @@ def test_old_producers_get_offset_and_append_time(harness: Harness, version: int
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_old_producers_without_acks_are_not_answered(harness: Harness, version: int) -> None:
+def test_old_producers_with_acks_0_get_no_response(harness: Harness, version: int) -> None:
     harness.create_topic("t")
     data = ProduceRequest.TopicProduceData.PartitionProduceData(
         index=0, records=memoryview(bytes(build(records("a"), 1)))
@@ -240,19 +238,19 @@ def test_old_producers_without_acks_are_not_answered(harness: Harness, version: 
 
 
 @pytest.mark.parametrize("stored", [0, 1])
-def test_producers_with_an_id_are_refused_by_topics_of_old_formats(harness: Harness, stored: int) -> None:
+def test_topics_of_old_formats_reject_producers_with_an_id(harness: Harness, stored: int) -> None:
     harness.create_topic("t", message_format_version=FORMAT_VERSIONS[stored])
     data = build_batch(records("a"), producer_id=3, producer_epoch=0, base_sequence=0)
     assert harness.produce_batch("t", data).error_code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
 @pytest.mark.parametrize("version", ["0.7", "latest", "2"])
-def test_a_topic_needs_a_version_that_there_was(harness: Harness, version: str) -> None:
+def test_a_topic_requires_an_existing_message_format_version(harness: Harness, version: str) -> None:
     with pytest.raises(AssertionError, match="Version .* is not a valid version"):
         harness.create_topic("t", message_format_version=version)
 
 
-def test_the_brokers_version_is_that_of_its_topics(tmp_path: Path) -> None:
+def test_topics_inherit_the_brokers_message_format_version(tmp_path: Path) -> None:
     with Harness(tmp_path, settings={"log.message.format.version": "0.10.0"}) as harness:
         harness.create_topic("t")
         harness.produce("t", "a")
@@ -260,7 +258,7 @@ def test_the_brokers_version_is_that_of_its_topics(tmp_path: Path) -> None:
         assert values_in(fetch(harness, {("t", 0): 0})["t", 0]) == ["a"]
 
 
-def test_old_formats_outlive_a_restart(mixed: Harness) -> None:
+def test_old_message_formats_survive_a_restart(mixed: Harness) -> None:
     before = _all_records(mixed)
     mixed.restart(crash=True)
     assert _all_records(mixed) == before
@@ -268,9 +266,7 @@ def test_old_formats_outlive_a_restart(mixed: Harness) -> None:
     assert _all_records(mixed) == before
 
 
-def test_one_request_has_no_more_converted_than_others_can_wait_for(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_converts_only_a_bounded_number_of_bytes(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("minibroker.broker.handlers.fetch_reading.MAX_CONVERTED_BYTES", 500)
     harness.create_topic("t", 2)
     for partition in (0, 1):
@@ -307,14 +303,14 @@ def test_a_large_batch_is_converted_in_steps(harness: Harness, version: int) -> 
     assert steps_of(harness, {("t", 0): 0}, version) >= MANY // 1000
 
 
-def test_fetches_without_conversion_take_no_steps(harness: Harness) -> None:
+def test_fetches_without_conversion_are_not_split_into_steps(harness: Harness) -> None:
     harness.create_topic("t")
     harness.produce("t", *["a"] * MANY)
     assert [steps_of(harness, {("t", 0): 0}, version) for version in VERSIONS[4:]] == [0] * len(VERSIONS[4:])
 
 
 @pytest.mark.parametrize("version", VERSIONS[:4])
-def test_one_that_waits_converts_in_steps_too(harness: Harness, version: int) -> None:
+def test_a_delayed_fetch_converts_in_steps(harness: Harness, version: int) -> None:
     harness.create_topic("t")
     waiting = harness.request(fetch_of(harness, {("t", 0): 0}, max_wait_ms=500), version)
     before = harness.dispatcher.slicer.steps
@@ -325,7 +321,7 @@ def test_one_that_waits_converts_in_steps_too(harness: Harness, version: int) ->
 
 
 @pytest.mark.parametrize("loss", ["cut", "deleted", "began later"])
-def test_a_log_that_loses_something_while_it_is_converted_is_read_anew(harness: Harness, loss: str) -> None:
+def test_a_log_truncated_during_conversion_is_read_again(harness: Harness, loss: str) -> None:
     harness.create_topic("t")
     harness.produce("t", *["a"] * MANY)
     context = RequestContext(harness.cluster, harness.client().connection, 3, None, Slicer())

@@ -43,7 +43,7 @@ def commit(harness: Harness, group: str) -> None:
 
 
 @pytest.mark.parametrize("version", DESCRIBE_VERSIONS)
-def test_a_stable_group_is_described_whole(driver: Driver, version: int) -> None:
+def test_a_stable_group_is_described_completely(driver: Driver, version: int) -> None:
     (member_id,) = driver.stable()
     (group,) = describe(driver.harness, "g", version=version)
     assert (group.error_code, group.group_id, group.group_state) == (0, "g", "Stable")
@@ -72,7 +72,7 @@ def test_members_metadata_is_described_only_for_a_stable_group(driver: Driver) -
 
 
 @pytest.mark.parametrize("version", DESCRIBE_VERSIONS)
-def test_a_group_that_is_not_there_is_dead_and_from_version_6_not_found(driver: Driver, version: int) -> None:
+def test_an_unknown_group_is_dead_and_from_version_6_not_found(driver: Driver, version: int) -> None:
     none, empty = describe(driver.harness, "none", "", version=version, **operations(version))
     for group in (none, empty):
         assert (group.group_state, group.members) == ("Dead", [])
@@ -92,7 +92,7 @@ def test_authorized_operations_are_described_on_request(driver: Driver) -> None:
     assert group.authorized_operations == sum(1 << bit for bit in (3, 6, 8, 10, 11))
 
 
-def test_the_coordinator_describes(tmp_path: Path) -> None:
+def test_only_the_coordinator_describes_a_group(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         (group,) = describe(harness, "g", node=3 - harness.coordinator("g"))
         assert (group.error_code, group.group_state) == (ErrorCode.NOT_COORDINATOR, "")
@@ -133,7 +133,7 @@ def test_groups_are_filtered(driver: Driver, states: list[str], types: list[str]
     assert [group.group_id for group in answer.groups] == found
 
 
-def test_each_node_lists_the_groups_that_it_looks_after(tmp_path: Path) -> None:
+def test_each_node_lists_the_groups_that_it_coordinates(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         owners = {f"g{number}": harness.coordinator(f"g{number}") for number in range(10)}
         for group in owners:
@@ -145,7 +145,7 @@ def test_each_node_lists_the_groups_that_it_looks_after(tmp_path: Path) -> None:
             }
 
 
-def test_before_there_are_groups_none_are_listed(harness: Harness) -> None:
+def test_a_cluster_without_groups_lists_none(harness: Harness) -> None:
     assert harness.request(ListGroupsRequest()).groups == []
 
 
@@ -153,7 +153,7 @@ def test_before_there_are_groups_none_are_listed(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("version", DELETE_VERSIONS)
-def test_groups_are_deleted_each_for_itself(driver: Driver, version: int) -> None:
+def test_each_group_is_deleted_separately(driver: Driver, version: int) -> None:
     driver.stable()
     commit(driver.harness, "old")
     names = ["old", "g", "none", "", "old"]
@@ -177,7 +177,7 @@ def test_a_group_whose_members_have_left_can_be_deleted(driver: Driver) -> None:
     assert group.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_the_coordinator_deletes(tmp_path: Path) -> None:
+def test_only_the_coordinator_deletes_a_group(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         commit(harness, "g")
         request = DeleteGroupsRequest(groups_names=["g"])
@@ -185,7 +185,7 @@ def test_the_coordinator_deletes(tmp_path: Path) -> None:
         assert result.error_code == ErrorCode.NOT_COORDINATOR
 
 
-def test_a_group_that_cannot_be_deleted_from_the_log_stays(driver: Driver) -> None:
+def test_a_group_whose_deletion_cannot_be_written_stays(driver: Driver) -> None:
     commit(driver.harness, "old")
     topic = driver.harness.cluster.groups.log
     driver.harness.partition(topic.name, topic.partition_of("old")).log.offline = "the disk is gone"
@@ -194,7 +194,7 @@ def test_a_group_that_cannot_be_deleted_from_the_log_stays(driver: Driver) -> No
     assert "old" in driver.harness.cluster.groups.groups
 
 
-def test_a_deletion_is_answered_after_the_sync_if_the_topic_demands_one(driver: Driver) -> None:
+def test_a_deletion_is_answered_after_the_fsync_if_the_topic_requires_it(driver: Driver) -> None:
     commit(driver.harness, "old")
     commit(driver.harness, "older")
     topic = driver.harness.cluster.groups.log

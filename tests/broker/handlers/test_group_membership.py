@@ -62,14 +62,14 @@ def test_a_member_joins_syncs_and_leaves(driver: Driver, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", JOIN_VERSIONS)
-def test_version_0_has_the_session_timeout_for_rebalances(driver: Driver, version: int) -> None:
+def test_version_0_uses_the_session_timeout_for_rebalances(driver: Driver, version: int) -> None:
     driver.ask_join(instance="i", version=max(version, 5)) if version >= 4 else driver.ask_join(version=version)
     (member,) = driver.group.members.values()
     assert member.rebalance_timeout_ms == (10_000 if version == 0 else 60_000)
 
 
 @pytest.mark.parametrize("version", JOIN_VERSIONS)
-def test_an_error_of_join_has_the_member_id_that_was_sent(driver: Driver, version: int) -> None:
+def test_a_join_error_contains_the_sent_member_id(driver: Driver, version: int) -> None:
     answer = driver.ask_join("nobody", version=version)
     assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "nobody")
     protocol = None if version >= 7 else ""
@@ -81,9 +81,7 @@ def test_an_error_of_join_has_the_member_id_that_was_sent(driver: Driver, versio
 
 
 @pytest.mark.parametrize("version", [0, 3, 4, 9])
-def test_a_client_id_of_which_no_member_id_can_be_made_is_refused_and_the_group_stays_as_it_is(
-    driver: Driver, version: int
-) -> None:
+def test_a_client_id_too_long_for_a_member_id_is_rejected(driver: Driver, version: int) -> None:
     driver.stable(2)
     before = driver.group.generation, list(driver.group.members)
     answer = driver.harness.request(join(), version, client_id=32_760 * "x")
@@ -92,7 +90,7 @@ def test_a_client_id_of_which_no_member_id_can_be_made_is_refused_and_the_group_
     assert [driver.heartbeat(member_id) for member_id in before[1]] == [ErrorCode.NONE, ErrorCode.NONE]
 
 
-def test_an_answer_that_cannot_be_encoded_keeps_no_other_member_out(
+def test_a_response_that_cannot_be_encoded_blocks_no_other_member(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clients = [driver.harness.client(node=driver.node) for _ in range(3)]
@@ -119,7 +117,7 @@ def spoiling(spoilt: str, join_answer: Any) -> Any:
     return answer
 
 
-def test_the_longest_client_id_and_instance_id_that_leave_room_for_a_uuid_are_taken(driver: Driver) -> None:
+def test_the_longest_client_and_instance_ids_that_fit_are_accepted(driver: Driver) -> None:
     longest = 16_365 * "é"  # 32,730 bytes
     for client_id, instance in ((longest, None), ("c", longest)):
         taken, refused = (
@@ -139,14 +137,14 @@ def test_the_longest_client_id_and_instance_id_that_leave_room_for_a_uuid_are_ta
 
 @pytest.mark.parametrize("version", JOIN_VERSIONS)
 @pytest.mark.parametrize("timeout_ms", [-1, 0, 5_999, 1_800_001, (1 << 31) - 1])
-def test_a_session_timeout_is_within_bounds(harness: Harness, version: int, timeout_ms: int) -> None:
+def test_a_session_timeout_outside_its_bounds_is_rejected(harness: Harness, version: int, timeout_ms: int) -> None:
     harness.coordinator("g")
     answer = harness.request(join(session_timeout_ms=timeout_ms, member_id="m"), version)
     assert (answer.error_code, answer.member_id) == (ErrorCode.INVALID_SESSION_TIMEOUT, "m")
     assert harness.cluster.groups.groups == {}
 
 
-def test_the_bounds_of_the_session_timeout_can_be_set(tmp_path: Path) -> None:
+def test_the_bounds_of_the_session_timeout_are_configurable(tmp_path: Path) -> None:
     settings = {"group.min.session.timeout.ms": "100", "group.max.session.timeout.ms": "200"}
     with Harness(tmp_path, settings=settings) as harness:
         harness.coordinator("g")
@@ -156,7 +154,7 @@ def test_the_bounds_of_the_session_timeout_can_be_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("request_", [join(""), SyncGroupRequest(), HeartbeatRequest(), LeaveGroupRequest()])
-def test_a_group_id_is_not_empty(harness: Harness, request_: JoinGroupRequest) -> None:
+def test_an_empty_group_id_is_invalid(harness: Harness, request_: JoinGroupRequest) -> None:
     harness.coordinator("g")
     if isinstance(request_, SyncGroupRequest):
         request_.protocol_type = request_.protocol_name = "p"
@@ -164,7 +162,7 @@ def test_a_group_id_is_not_empty(harness: Harness, request_: JoinGroupRequest) -
         assert answered(harness.request(request_, version)).error_code == ErrorCode.INVALID_GROUP_ID
 
 
-def test_only_the_coordinator_answers(tmp_path: Path) -> None:
+def test_only_the_coordinator_answers_group_requests(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         other = 3 - harness.coordinator("g")
         named = {"protocol_type": "p", "protocol_name": "p"}
@@ -179,18 +177,18 @@ def test_only_the_coordinator_answers(tmp_path: Path) -> None:
                 assert answer.error_code == ErrorCode.NOT_COORDINATOR
 
 
-def test_before_find_coordinator_there_is_no_coordinator(harness: Harness) -> None:
+def test_a_group_has_no_coordinator_before_find_coordinator(harness: Harness) -> None:
     assert answered(harness.request(join())).error_code == ErrorCode.NOT_COORDINATOR
 
 
 @pytest.mark.parametrize("version", SYNC_VERSIONS)
-def test_sync_to_a_group_that_is_not_there(driver: Driver, version: int) -> None:
+def test_sync_group_to_an_unknown_group_is_rejected(driver: Driver, version: int) -> None:
     request = SyncGroupRequest(group_id="g", member_id="m", protocol_type="consumer", protocol_name="range")
     assert answered(driver.harness.request(request, version)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("missing", ["protocol_type", "protocol_name"])
-def test_sync_5_names_the_protocol(driver: Driver, missing: str) -> None:
+def test_sync_group_5_contains_the_protocol(driver: Driver, missing: str) -> None:
     (member_id,) = driver.stable()
     joined = answered(driver.ask_join(member_id))
     driver.turn()
@@ -199,12 +197,12 @@ def test_sync_5_names_the_protocol(driver: Driver, missing: str) -> None:
 
 
 @pytest.mark.parametrize("version", HEARTBEAT_VERSIONS)
-def test_heartbeat_to_a_group_that_is_not_there(driver: Driver, version: int) -> None:
+def test_heartbeat_to_an_unknown_group_is_rejected(driver: Driver, version: int) -> None:
     assert driver.heartbeat("m", 1, version=version) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("version", LEAVE_VERSIONS)
-def test_leaving_a_group_that_is_not_there(driver: Driver, version: int) -> None:
+def test_leaving_an_unknown_group_is_rejected(driver: Driver, version: int) -> None:
     answer = driver.leave("m", version=version)
     if version < 3:
         assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID

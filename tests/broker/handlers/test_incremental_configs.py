@@ -29,7 +29,7 @@ DONE = (ErrorCode.NONE, None)
 # --- groups -------------------------------------------------------------------------------------
 
 
-def test_a_group_has_the_broker_s_settings_until_it_has_its_own(harness: Harness) -> None:
+def test_a_group_inherits_broker_settings_until_it_has_its_own(harness: Harness) -> None:
     assert value(harness, GROUP, "g", SESSION) == ("45000", DEFAULT)
     alter(harness, BROKER, "", ("group.consumer.session.timeout.ms", SET, "46000"))
     assert alter(harness, GROUP, "g", (SESSION, SET, " 50000 ")) == DONE
@@ -42,7 +42,7 @@ def test_a_group_has_the_broker_s_settings_until_it_has_its_own(harness: Harness
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_a_group_s_settings_act_at_once_and_are_kept(harness: Harness, crash: bool) -> None:
+def test_group_settings_take_effect_immediately_and_are_kept(harness: Harness, crash: bool) -> None:
     alter(harness, GROUP, "g", (SESSION, SET, "50000"), (HEARTBEAT, SET, "6000"))
     assert (group_value(harness.cluster, "g", SESSION), group_value(harness.cluster, "h", SESSION)) == (50_000, 45_000)
     harness.restart(crash=crash)
@@ -81,7 +81,7 @@ def test_all_settings_of_a_group_are_set_at_once(harness: Harness) -> None:
         ("g", (SESSION, APPEND, "1"), INVALID_CONFIG, f"Can't APPEND to key {SESSION} because its type is not LIST."),
     ],
 )
-def test_a_group_s_setting_that_cannot_be_is_refused(
+def test_an_invalid_group_setting_is_rejected(
     harness: Harness, name: str, line: tuple[str, int, str | None], code: ErrorCode, message: str
 ) -> None:
     assert alter(harness, GROUP, name, line) == (code, message)
@@ -91,7 +91,7 @@ def test_a_group_s_setting_that_cannot_be_is_refused(
 # --- subscriptions to metrics -------------------------------------------------------------------
 
 
-def test_a_subscription_is_kept_and_described(harness: Harness) -> None:
+def test_a_telemetry_subscription_is_stored_and_described(harness: Harness) -> None:
     assert value(harness, CLIENT_METRICS, "m", "interval.ms") == ("300000", DEFAULT)
     lines = ("interval.ms", SET, "1000"), ("match", SET, "client_id=a.*"), ("metrics", SET, "org.apache.")
     assert alter(harness, CLIENT_METRICS, "m", *lines) == DONE
@@ -114,7 +114,7 @@ def test_a_subscription_is_kept_and_described(harness: Harness) -> None:
         ("m", ("match", SET, "client_id=("), INVALID_CONFIG),
     ],
 )
-def test_a_subscription_that_cannot_be_is_refused(
+def test_an_invalid_telemetry_subscription_is_rejected(
     harness: Harness, name: str, line: tuple[str, int, str | None], code: ErrorCode
 ) -> None:
     assert alter(harness, CLIENT_METRICS, name, line)[0] == code
@@ -124,7 +124,7 @@ def test_a_subscription_that_cannot_be_is_refused(
 # --- loggers ------------------------------------------------------------------------------------
 
 
-def test_a_list_grows_until_no_string_could_hold_it(harness: Harness) -> None:
+def test_a_list_config_cannot_grow_beyond_the_string_limit(harness: Harness) -> None:
     resource_type, name, key = TOPIC_RESOURCE, "t", "follower.replication.throttled.replicas"
     harness.create_topic("t")
     first, second = (",".join(f"{number}:1" for number in range(start, start + 1600)) for start in (10_000, 20_000))
@@ -148,7 +148,7 @@ def logger() -> Iterator[logging.Logger]:
     made.setLevel(logging.NOTSET)
 
 
-def test_a_logger_s_level_acts_at_once_and_its_parent_s_comes_back(harness: Harness, logger: logging.Logger) -> None:
+def test_a_logger_level_takes_effect_immediately_and_can_be_reset(harness: Harness, logger: logging.Logger) -> None:
     assert value(harness, BROKER_LOGGER, "1", logger.name) == ("INFO", OF_LOGGER)
     assert alter(harness, BROKER_LOGGER, "1", (logger.name, SET, "DEBUG"), ("root", SET, "ERROR")) == DONE
     assert logger.isEnabledFor(logging.DEBUG)
@@ -161,14 +161,14 @@ def test_a_logger_s_level_acts_at_once_and_its_parent_s_comes_back(harness: Harn
 @pytest.mark.parametrize(
     ("text", "level"), [("FATAL", 50), ("ERROR", 40), ("WARN", 30), ("INFO", 20), ("DEBUG", 10), ("TRACE", 5)]
 )
-def test_levels_have_kafka_s_names(harness: Harness, logger: logging.Logger, text: str, level: int) -> None:
+def test_logger_levels_have_kafkas_names(harness: Harness, logger: logging.Logger, text: str, level: int) -> None:
     alter(harness, BROKER_LOGGER, "1", (logger.name, SET, text))
     assert (logger.level, value(harness, BROKER_LOGGER, "1", logger.name)) == (level, (text, OF_LOGGER))
     found = entry(harness, BROKER_LOGGER, "1", logger.name, include_synonyms=True, include_documentation=True)
     assert (found.config_type, found.synonyms, found.documentation, found.read_only) == (0, [], None, False)
 
 
-def test_levels_are_not_recorded_and_can_be_checked_only(harness: Harness, logger: logging.Logger) -> None:
+def test_logger_levels_are_not_recorded_and_can_be_only_validated(harness: Harness, logger: logging.Logger) -> None:
     end = harness.cluster.metadata_log.storage.log_end_offset
     assert alter(harness, BROKER_LOGGER, "1", (logger.name, SET, "ERROR"), validate_only=True) == DONE
     assert logger.level == logging.NOTSET
@@ -199,7 +199,7 @@ def test_levels_are_not_recorded_and_can_be_checked_only(harness: Harness, logge
         ("7", ("root", SET, "INFO"), INVALID_REQUEST, "Unexpected node id. Expected 1, but received 7"),
     ],
 )
-def test_a_level_that_cannot_be_is_refused_with_all_that_stands_beside_it(
+def test_an_invalid_logger_level_rejects_its_whole_resource(
     harness: Harness,
     logger: logging.Logger,
     name: str,
@@ -211,7 +211,7 @@ def test_a_level_that_cannot_be_is_refused_with_all_that_stands_beside_it(
     assert logger.level == logging.NOTSET
 
 
-def test_each_node_is_asked_for_its_own_loggers(tmp_path: Path) -> None:
+def test_each_node_alters_its_own_loggers(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         assert describe(harness, BROKER_LOGGER, "2", node=2).error_code == ErrorCode.NONE
         assert describe(harness, BROKER_LOGGER, "1", node=2).error_code == INVALID_REQUEST

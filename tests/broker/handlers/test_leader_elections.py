@@ -44,7 +44,7 @@ def create(harness: Harness, *assignment: list[int]) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_preferred_leader_that_is_back_leads_again_in_a_new_epoch(tmp_path: Path, version: int) -> None:
+def test_a_returning_preferred_leader_is_elected_in_a_new_epoch(tmp_path: Path, version: int) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         create(harness, [1, 2], [2, 1])
         harness.produce("t", "a")
@@ -69,7 +69,7 @@ def test_null_means_all_partitions_and_only_changed_ones_are_listed(tmp_path: Pa
         assert elect(harness, None) == {}
 
 
-def test_a_preferred_leader_whose_node_is_away_is_not_available(tmp_path: Path) -> None:
+def test_a_preferred_leader_on_an_offline_node_is_not_available(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         create(harness, [1, 2], [1, 2])
         harness.restart(nodes=[2])
@@ -97,14 +97,14 @@ def test_an_unclean_election_takes_any_replica_that_is_online(tmp_path: Path) ->
         assert harness.produce("t", "v") == 0
 
 
-def test_a_log_that_is_offline_has_no_leader_to_be_preferred(harness: Harness) -> None:
+def test_an_offline_log_has_no_preferred_leader(harness: Harness) -> None:
     create(harness, [1])
     harness.partition("t").log.offline = "t-0 is offline"
     assert elect(harness, {"t": [0]})["t", 0][0] == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     assert elect(harness, {"t": [0]}, UNCLEAN)["t", 0][0] == ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
-def test_a_fetch_that_waits_at_the_old_leader_gets_the_new_one(tmp_path: Path) -> None:
+def test_a_fetch_delayed_at_the_old_leader_is_told_the_new_one(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         create(harness, [1, 2])
         harness.restart(nodes=[2])
@@ -123,7 +123,7 @@ def test_a_fetch_that_waits_at_the_old_leader_gets_the_new_one(tmp_path: Path) -
         assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (1, 2)
 
 
-def test_unknown_partitions_are_refused_and_others_are_elected(harness: Harness) -> None:
+def test_unknown_partitions_are_rejected_and_others_are_elected(harness: Harness) -> None:
     create(harness, [1])
     assert elect(harness, {"t": [0, 7], "nope": [0]}) == {
         ("t", 0): NOT_NEEDED,
@@ -133,7 +133,7 @@ def test_unknown_partitions_are_refused_and_others_are_elected(harness: Harness)
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 1])
-def test_an_unknown_type_of_election_is_refused_whole(harness: Harness, version: int) -> None:
+def test_an_unknown_election_type_rejects_the_whole_request(harness: Harness, version: int) -> None:
     create(harness, [1])
     asked = [ElectLeadersRequest.TopicPartitions(topic="t", partitions=[0])]
     answer = harness.request(ElectLeadersRequest(election_type=7, topic_partitions=asked), version)

@@ -54,7 +54,7 @@ def logs_in(results: Any) -> dict[str, set[tuple[str, int]]]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_directory_is_listed_with_its_logs(spread: Harness, version: int) -> None:
+def test_every_log_directory_is_listed_with_its_logs(spread: Harness, version: int) -> None:
     results = asked(spread, None, version)
     assert [result.log_dir for result in results] == [str(spread.directory / name) for name in ("one", "two")]
     found = logs_in(results)
@@ -69,7 +69,7 @@ def test_every_directory_is_listed_with_its_logs(spread: Harness, version: int) 
         assert len({topic.name for topic in result.topics}) == len(result.topics)
 
 
-def test_sizes_are_those_of_the_batches(spread: Harness) -> None:
+def test_log_sizes_are_those_of_the_batches(spread: Harness) -> None:
     sizes = {
         (topic.name, partition.partition_index): partition.partition_size
         for result in asked(spread, None)
@@ -92,7 +92,7 @@ def test_sizes_are_those_of_the_batches(spread: Harness) -> None:
         ({"__cluster_metadata": [0]}, set()),
     ],
 )
-def test_only_requested_partitions_are_listed_but_always_all_directories(
+def test_only_requested_partitions_are_listed_but_all_directories(
     spread: Harness, topics: dict[str, list[int]], expected: set[tuple[str, int]]
 ) -> None:
     found = logs_in(asked(spread, topics))
@@ -100,13 +100,13 @@ def test_only_requested_partitions_are_listed_but_always_all_directories(
     assert found["one"] | found["two"] == expected
 
 
-def test_a_topic_that_is_named_twice_is_asked_for_all_its_partitions(spread: Harness) -> None:
+def test_a_topic_named_twice_lists_the_union_of_its_partitions(spread: Harness) -> None:
     request = DescribeLogDirsRequest(topics=[Topic(topic="t", partitions=[0]), Topic(topic="t", partitions=[2])])
     found = logs_in(spread.request(request).results)
     assert found["one"] | found["two"] == {("t", 0), ("t", 2)}
 
 
-def test_each_node_lists_the_partitions_that_it_has_a_replica_of(tmp_path: Path) -> None:
+def test_each_node_lists_the_partitions_of_its_replicas(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         harness.create_topic("t", partitions=6)
         told = [logs_in(asked(harness, None, node=node))["data"] for node in (1, 2, 3)]
@@ -121,7 +121,7 @@ def test_a_relative_directory_is_listed_with_its_absolute_path(tmp_path: Path, m
         assert result.log_dir == str(tmp_path / "here")
 
 
-def test_a_directory_on_a_failing_disk_is_listed_with_an_error(
+def test_a_log_directory_on_a_failing_disk_is_listed_with_an_error(
     spread: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(path: str) -> tuple[int, int]:
@@ -163,7 +163,7 @@ def lies_in(harness: Harness, name: str, index: int = 0) -> str:
 
 
 @pytest.mark.parametrize("version", ALTER_VERSIONS)
-def test_logs_move_to_the_directory_that_is_asked_for(spread: Harness, version: int) -> None:
+def test_logs_move_to_the_requested_directory(spread: Harness, version: int) -> None:
     one, two = (str(spread.directory / name) for name in ("one", "two"))
     done = alter(spread, (one, "t", [0, 1, 2]), (two, "u", [0]), version=version)
     assert done == {("t", 0): 0, ("t", 1): 0, ("t", 2): 0, ("u", 0): 0}
@@ -171,7 +171,7 @@ def test_logs_move_to_the_directory_that_is_asked_for(spread: Harness, version: 
     assert spread.produce("t", "another", partition=1) == 1
 
 
-def test_an_incomplete_copy_is_listed_beside_its_log(spread: Harness) -> None:
+def test_a_future_log_is_listed_beside_its_log(spread: Harness) -> None:
     target = "two" if lies_in(spread, "t", 1) == "one" else "one"
     spread.clock.holds_aside = True
     alter(spread, (str(spread.directory / target), "t", [1]))
@@ -184,7 +184,7 @@ def test_an_incomplete_copy_is_listed_beside_its_log(spread: Harness) -> None:
     assert told == {(lies_in(spread, "t", 1), False, 0), (target, True, 1)}
 
 
-def test_a_log_that_is_not_there_yet_is_made_where_it_is_wished(spread: Harness) -> None:
+def test_a_new_log_is_created_in_the_requested_directory(spread: Harness) -> None:
     for name in ("one", "two"):
         path = str(spread.directory / name)
         assert alter(spread, (path, f"in-{name}", [0])) == {(f"in-{name}", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
@@ -193,7 +193,7 @@ def test_a_log_that_is_not_there_yet_is_made_where_it_is_wished(spread: Harness)
         assert lies_in(spread, f"in-{name}") == name
 
 
-def test_replicas_that_cannot_move_are_refused_and_others_move(spread: Harness) -> None:
+def test_replicas_that_cannot_move_are_rejected_and_others_move(spread: Harness) -> None:
     one = str(spread.directory / "one")
     assert alter(spread, (one, "t", [0, 9, -1]), ("/nowhere", "t", [1]), (f"{one}/", "t", [2])) == {
         ("t", 0): ErrorCode.NONE,
@@ -207,7 +207,7 @@ def test_replicas_that_cannot_move_are_refused_and_others_move(spread: Harness) 
     assert alter(spread) == {}
 
 
-def test_a_directory_or_a_log_that_is_offline_takes_no_part(spread: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_directories_and_logs_are_excluded_from_moves(spread: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     one = str(spread.directory / "one")
     with monkeypatch.context() as patched:
         patched.setattr(spread.logs.disk, "is_directory", lambda path: path != one, raising=False)
@@ -216,7 +216,7 @@ def test_a_directory_or_a_log_that_is_offline_takes_no_part(spread: Harness, mon
     assert alter(spread, (one, "t", [0])) == {("t", 0): ErrorCode.KAFKA_STORAGE_ERROR}
 
 
-def test_a_node_without_a_replica_moves_none(tmp_path: Path) -> None:
+def test_a_node_without_a_replica_moves_no_log(tmp_path: Path) -> None:
     directories = f"{tmp_path}/one,{tmp_path}/two"
     with Harness(tmp_path, nodes=2, settings={"log.dirs": directories}) as harness:
         harness.cluster.controller.create_topic("t", assignment=[(0, [2])])

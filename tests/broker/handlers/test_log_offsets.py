@@ -60,7 +60,7 @@ def filled(harness: Harness) -> Harness:
 
 
 @pytest.mark.parametrize("version", LISTED)
-def test_every_version_knows_the_first_and_the_next_offset(filled: Harness, version: int) -> None:
+def test_every_version_returns_the_first_and_the_next_offset(filled: Harness, version: int) -> None:
     epoch = 0 if version >= WITH_LEADER_EPOCH else -1
     assert listed(filled, "t", LATEST, version=version) == (0, 4, -1, epoch)
     assert listed(filled, "t", EARLIEST, version=version) == (0, 0, -1, epoch)
@@ -89,7 +89,7 @@ def test_a_time_is_found_within_a_batch_and_over_batches(
     assert listed(filled, "t", timestamp) == (0, *found, 0)
 
 
-def test_no_record_is_after_the_largest_timestamp(filled: Harness) -> None:
+def test_no_record_is_later_than_the_largest_timestamp(filled: Harness) -> None:
     assert listed(filled, "t", T + 2001) == (0, -1, -1, -1)
 
 
@@ -100,22 +100,22 @@ def test_the_largest_timestamp_has_the_offset_of_its_first_record(filled: Harnes
 
 
 @pytest.mark.parametrize("timestamp", [MAX_TIMESTAMP, 0, T])
-def test_an_empty_partition_has_no_record_of_any_time(filled: Harness, timestamp: int) -> None:
+def test_an_empty_partition_has_no_offset_for_any_timestamp(filled: Harness, timestamp: int) -> None:
     assert listed(filled, "t", timestamp, 1) == (0, -1, -1, -1)
 
 
 @pytest.mark.parametrize("timestamp", [LATEST, EARLIEST, EARLIEST_LOCAL])
-def test_an_empty_partition_has_its_ends(filled: Harness, timestamp: int) -> None:
+def test_an_empty_partition_has_earliest_and_latest_offsets(filled: Harness, timestamp: int) -> None:
     assert listed(filled, "t", timestamp, 1) == (0, 0, -1, 0)
 
 
-def test_a_log_without_a_second_tier_is_local_as_a_whole(filled: Harness) -> None:
+def test_a_log_without_tiered_storage_is_completely_local(filled: Harness) -> None:
     assert listed(filled, "t", EARLIEST_LOCAL, version=8) == (0, 0, -1, 0)
     assert listed(filled, "t", LATEST_TIERED, version=9) == (0, -1, -1, -1)
     assert listed(filled, "t", EARLIEST_PENDING, version=11) == (0, -1, -1, -1)
 
 
-def test_the_earliest_offset_is_where_the_log_starts(filled: Harness) -> None:
+def test_the_earliest_offset_is_the_log_start_offset(filled: Harness) -> None:
     filled.partition("t").log.delete_before(3)
     assert listed(filled, "t", EARLIEST) == (0, 3, -1, 0)
     assert listed(filled, "t", EARLIEST_LOCAL) == (0, 3, -1, 0)
@@ -126,7 +126,7 @@ def test_the_earliest_offset_is_where_the_log_starts(filled: Harness) -> None:
     ("timestamp", "version"),
     [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL, 7), (LATEST_TIERED, 8), (EARLIEST_PENDING, 10), (-7, 11), (-10, 11)],
 )
-def test_a_special_timestamp_of_a_later_version_is_refused_for_its_partition(
+def test_a_special_timestamp_of_a_later_version_is_rejected_for_its_partition(
     filled: Harness, timestamp: int, version: int
 ) -> None:
     assert listed(filled, "t", timestamp, version=version) == refused(ErrorCode.UNSUPPORTED_VERSION)
@@ -155,7 +155,7 @@ def test_records_above_the_high_watermark_are_not_found(filled: Harness) -> None
 
 @pytest.mark.parametrize("version", LISTED)
 @pytest.mark.parametrize(("topic", "index"), [("nope", 0), ("t", 2), ("t", -1), ("a b", 0)])
-def test_an_unknown_partition_is_refused(filled: Harness, version: int, topic: str, index: int) -> None:
+def test_an_unknown_partition_is_rejected(filled: Harness, version: int, topic: str, index: int) -> None:
     assert listed(filled, topic, LATEST, index, version=version) == refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
@@ -164,7 +164,7 @@ def test_an_unknown_partition_is_refused(filled: Harness, version: int, topic: s
     ("epoch", "code"),
     [(0, ErrorCode.FENCED_LEADER_EPOCH), (-5, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)],
 )
-def test_another_leader_epoch_than_the_current_one_is_refused(
+def test_a_leader_epoch_other_than_the_current_one_is_rejected(
     filled: Harness, version: int, epoch: int, code: ErrorCode
 ) -> None:
     filled.partition("t").leader_epoch = 1
@@ -172,7 +172,7 @@ def test_another_leader_epoch_than_the_current_one_is_refused(
     assert listed(filled, "t", LATEST, epoch=1, version=version) == (0, 4, -1, 1)
 
 
-def test_a_partition_asked_for_twice_is_answered_once_with_a_refusal(filled: Harness) -> None:
+def test_a_duplicate_partition_is_rejected_once(filled: Harness) -> None:
     twice = [Partition(partition_index=0, timestamp=LATEST), Partition(partition_index=0, timestamp=EARLIEST)]
     other = Partition(partition_index=1, timestamp=LATEST)
     (topic,) = filled.request(ListOffsetsRequest(topics=[Topic(name="t", partitions=[*twice, other])])).topics
@@ -188,12 +188,12 @@ def test_a_topic_named_twice_is_answered_once_with_all_its_partitions(filled: Ha
     assert [(answer.partition_index, answer.offset) for answer in topic.partitions] == [(0, 4), (1, 0)]
 
 
-def test_no_topics_are_answered_with_none(filled: Harness) -> None:
+def test_a_request_without_topics_has_an_empty_response(filled: Harness) -> None:
     assert filled.request(ListOffsetsRequest()).topics == []
 
 
 @pytest.mark.parametrize("replica_id", [-1, -2, 5])
-def test_a_replica_id_changes_nothing(filled: Harness, replica_id: int) -> None:
+def test_a_replica_id_has_no_effect_on_listed_offsets(filled: Harness, replica_id: int) -> None:
     request = asked("t", LATEST)
     request.replica_id = replica_id
     assert filled.request(request).topics[0].partitions[0].offset == 4
@@ -210,7 +210,7 @@ def test_a_failing_disk_fails_only_its_own_partition(filled: Harness, monkeypatc
     assert [answer.error_code for answer in topic.partitions] == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
 
 
-def test_only_the_leader_answers(tmp_path: Path) -> None:
+def test_only_the_leader_lists_offsets(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.create_topic("t")
         leader = harness.partition("t").leader_id
@@ -220,7 +220,7 @@ def test_only_the_leader_answers(tmp_path: Path) -> None:
         assert listed(harness, "t", LATEST, node=leader) == (0, 0, -1, 0)
 
 
-def test_a_follower_compares_epochs_first_and_answers_only_a_debugging_client(tmp_path: Path) -> None:
+def test_a_follower_answers_only_debugging_clients_and_validates_epochs_first(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         harness.create_topic("t", 1, 2)
         leader, follower = harness.partition("t").replicas
@@ -246,7 +246,7 @@ def test_the_current_epoch_ends_at_the_end_of_the_log(filled: Harness, version: 
     assert epoch_end(filled, "t", 0, version=version) == (0, 0 if version >= 1 else -1, 4)
 
 
-def test_the_epoch_of_an_empty_partition_ends_where_it_began(filled: Harness) -> None:
+def test_the_epoch_of_an_empty_partition_ends_at_its_start(filled: Harness) -> None:
     assert epoch_end(filled, "t", 0, 1) == (0, 0, 0)
 
 
@@ -273,7 +273,7 @@ def test_an_epoch_ends_where_the_next_one_begins(filled: Harness) -> None:
     assert ends[7] == (-1, -1)
 
 
-def test_an_epoch_without_a_record_is_known_in_a_log_without_any(filled: Harness) -> None:
+def test_an_epoch_without_records_is_known_in_an_empty_log(filled: Harness) -> None:
     filled.partition("t", 1).leader_epoch = 3
     assert epoch_end(filled, "t", 3, 1) == (0, 3, 0)
     assert epoch_end(filled, "t", 2, 1) == (0, 2, 0)
@@ -283,7 +283,9 @@ def test_an_epoch_without_a_record_is_known_in_a_log_without_any(filled: Harness
     "version", [version for version in served_versions(OffsetForLeaderEpochRequest) if version >= 2]
 )
 @pytest.mark.parametrize(("epoch", "code"), [(0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)])
-def test_epochs_need_the_current_leader_epoch(filled: Harness, version: int, epoch: int, code: ErrorCode) -> None:
+def test_offsets_for_leader_epoch_validates_the_current_leader_epoch(
+    filled: Harness, version: int, epoch: int, code: ErrorCode
+) -> None:
     filled.partition("t").leader_epoch = 1
     assert epoch_end(filled, "t", 0, current_leader_epoch=epoch, version=version) == (code, -1, -1)
     assert epoch_end(filled, "t", 0, current_leader_epoch=1, version=version) == (0, 0, 4)
@@ -291,7 +293,7 @@ def test_epochs_need_the_current_leader_epoch(filled: Harness, version: int, epo
 
 @pytest.mark.parametrize("version", served_versions(OffsetForLeaderEpochRequest))
 @pytest.mark.parametrize(("topic", "index"), [("nope", 0), ("t", 9)])
-def test_epochs_of_an_unknown_partition_are_refused(filled: Harness, version: int, topic: str, index: int) -> None:
+def test_epochs_of_an_unknown_partition_are_rejected(filled: Harness, version: int, topic: str, index: int) -> None:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert epoch_end(filled, topic, 0, index, version=version) == (code, -1, -1)
 
@@ -336,18 +338,20 @@ def segments(filled: Harness) -> Harness:
         (MAX_TIMESTAMP, []),
     ],
 )
-def test_version_0_lists_where_segments_begin_by_the_time_of_their_files(
+def test_version_0_lists_segment_starts_by_file_modification_time(
     segments: Harness, timestamp: int, offsets: list[int]
 ) -> None:
     assert old_style(segments, timestamp) == (0, offsets)
 
 
 @pytest.mark.parametrize(("count", "offsets"), [(2, [6, 5]), (1, [6]), (0, []), (-1, []), (1 << 30, [6, 5, 4, 0])])
-def test_version_0_lists_as_many_as_are_asked_for(segments: Harness, count: int, offsets: list[int]) -> None:
+def test_version_0_lists_up_to_the_requested_number_of_offsets(
+    segments: Harness, count: int, offsets: list[int]
+) -> None:
     assert old_style(segments, LATEST, count=count) == (0, offsets)
 
 
-def test_version_0_begins_where_the_log_does(segments: Harness) -> None:
+def test_version_0_starts_at_the_log_start_offset(segments: Harness) -> None:
     segments.partition("t").log.delete_before(2)
     assert old_style(segments, EARLIEST) == (0, [2])
     assert old_style(segments, LATEST) == (0, [6, 5, 4, 2])
@@ -357,13 +361,13 @@ def test_an_empty_log_has_one_offset_in_version_0(filled: Harness) -> None:
     assert old_style(filled, LATEST, index=1) == old_style(filled, EARLIEST, index=1) == (0, [0])
 
 
-def test_version_0_refuses_unknown_partitions(filled: Harness) -> None:
+def test_version_0_rejects_unknown_partitions(filled: Harness) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert old_style(filled, LATEST, topic="nowhere") == old_style(filled, LATEST, index=7) == (unknown, [])
 
 
 @pytest.mark.parametrize("version", LISTED)
-def test_records_of_format_0_have_no_time_to_be_found_by(filled: Harness, version: int) -> None:
+def test_records_of_format_0_cannot_be_found_by_timestamp(filled: Harness, version: int) -> None:
     filled.create_topic("old", message_format_version="0.9.0")
     filled.produce("old", "a")
     epoch = 0 if version >= WITH_LEADER_EPOCH else -1

@@ -53,7 +53,7 @@ def filled(harness: Harness) -> Harness:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_nodes_controller_and_cluster_id_are_returned(tmp_path: Path, version: int) -> None:
+def test_brokers_controller_and_cluster_id_are_returned(tmp_path: Path, version: int) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         answer = harness.request(by_name(), version, node=2)
         assert [(broker.node_id, broker.host, broker.port) for broker in answer.brokers] == [
@@ -67,7 +67,7 @@ def test_nodes_controller_and_cluster_id_are_returned(tmp_path: Path, version: i
             assert answer.cluster_id == harness.cluster.cluster_id
 
 
-def test_addresses_are_those_of_the_listener_the_client_came_by(harness: Harness) -> None:
+def test_broker_addresses_are_those_of_the_clients_listener(harness: Harness) -> None:
     (broker,) = harness.request(by_name(), listener="INTERNAL").brokers
     assert broker.port == 19001
 
@@ -85,18 +85,18 @@ def test_a_topic_is_returned_with_its_partitions(filled: Harness, version: int) 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_all_topics_are_asked_for_with_null_and_in_version_0_with_an_empty_list(filled: Harness, version: int) -> None:
+def test_null_or_in_version_0_an_empty_list_returns_all_topics(filled: Harness, version: int) -> None:
     everything = MetadataRequest(topics=None if version >= WITH_NULL_FOR_ALL else [])
     assert topics_in(filled.request(everything, version)) == [("t", 0), ("u", 0)]
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= WITH_NULL_FOR_ALL])
-def test_an_empty_list_asks_for_no_topic(filled: Harness, version: int) -> None:
+def test_an_empty_list_returns_no_topic(filled: Harness, version: int) -> None:
     assert filled.request(by_name(), version).topics == []
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_topic_that_is_named_twice_is_returned_once(filled: Harness, version: int) -> None:
+def test_a_topic_named_twice_is_returned_once(filled: Harness, version: int) -> None:
     assert topics_in(filled.request(by_name("u", "t", "u"), version)) == [("u", 0), ("t", 0)]
 
 
@@ -112,7 +112,7 @@ def test_a_topic_is_found_by_its_id(filled: Harness, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= BY_ID])
-def test_an_id_counts_and_names_beside_it_do_not(filled: Harness, version: int) -> None:
+def test_a_topic_id_overrides_the_name_beside_it(filled: Harness, version: int) -> None:
     request = by_id(id_of(filled, "t"), name="nope")
     request.topics += [Asked(name="u")]
     assert topics_in(filled.request(request, version)) == [("t", 0)]
@@ -120,7 +120,7 @@ def test_an_id_counts_and_names_beside_it_do_not(filled: Harness, version: int) 
 
 @pytest.mark.parametrize("version", [10, 11])
 @pytest.mark.parametrize("name", [None, "t"])
-def test_ids_in_too_old_a_version_are_refused(filled: Harness, version: int, name: str | None) -> None:
+def test_topic_ids_in_an_older_version_are_rejected(filled: Harness, version: int, name: str | None) -> None:
     request = by_id(id_of(filled, "t"), name=name)
     request.topics += [Asked(name="u")]
     first, second = filled.request(request, version).topics
@@ -129,11 +129,11 @@ def test_ids_in_too_old_a_version_are_refused(filled: Harness, version: int, nam
 
 
 @pytest.mark.parametrize("version", [10, 11])
-def test_no_name_in_too_old_a_version_is_refused(filled: Harness, version: int) -> None:
+def test_a_null_name_in_an_older_version_is_rejected(filled: Harness, version: int) -> None:
     assert topics_in(filled.request(by_name(None), version)) == [("", ErrorCode.INVALID_REQUEST)]
 
 
-def test_neither_name_nor_id_is_no_name(filled: Harness) -> None:
+def test_a_topic_with_neither_name_nor_id_is_invalid(filled: Harness) -> None:
     assert topics_in(filled.request(by_name(None))) == [("", ErrorCode.INVALID_TOPIC_EXCEPTION)]
 
 
@@ -141,7 +141,7 @@ def test_neither_name_nor_id_is_no_name(filled: Harness) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_unknown_topic_is_created_for_the_next_request(harness: Harness, version: int) -> None:
+def test_an_unknown_topic_is_auto_created_for_the_next_request(harness: Harness, version: int) -> None:
     (first,) = harness.request(by_name("new", create=True), version).topics
     assert (first.error_code, first.topic_id) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ZERO_UUID)
     assert first.partitions == []
@@ -163,7 +163,7 @@ def test_a_request_that_would_create_too_many_partitions_creates_none(
         assert [name in harness.cluster.image.topics for name in names] == [created] * count
 
 
-def test_a_topic_made_on_demand_is_made_by_the_settings(tmp_path: Path) -> None:
+def test_an_auto_created_topic_uses_the_broker_settings(tmp_path: Path) -> None:
     settings = {"num.partitions": "4", "default.replication.factor": "2"}
     with Harness(tmp_path, nodes=2, settings=settings) as harness:
         harness.request(by_name("new", create=True))
@@ -172,14 +172,14 @@ def test_a_topic_made_on_demand_is_made_by_the_settings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= WITH_CREATION_FLAG])
-def test_a_client_may_ask_without_making(harness: Harness, version: int) -> None:
+def test_a_client_can_disallow_auto_creation(harness: Harness, version: int) -> None:
     answer = harness.request(by_name("new"), version)
     assert topics_in(answer) == [("new", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
     assert harness.cluster.image.topics == {}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_broker_may_make_nothing_on_demand(tmp_path: Path, version: int) -> None:
+def test_a_broker_can_disable_auto_creation(tmp_path: Path, version: int) -> None:
     with Harness(tmp_path, settings={"auto.create.topics.enable": "false"}) as harness:
         answer = harness.request(by_name("new", create=True), version)
         assert topics_in(answer) == [("new", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
@@ -188,13 +188,13 @@ def test_a_broker_may_make_nothing_on_demand(tmp_path: Path, version: int) -> No
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "ü", "x" * 250])
 @pytest.mark.parametrize("create", [False, True])
-def test_an_invalid_name_is_an_error(harness: Harness, version: int, name: str, create: bool) -> None:
+def test_an_invalid_topic_name_is_an_error(harness: Harness, version: int, name: str, create: bool) -> None:
     answer = harness.request(by_name(name, create=create), version)
     assert topics_in(answer) == [(name, ErrorCode.INVALID_TOPIC_EXCEPTION)]
 
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
-def test_the_topic_of_a_coordinator_is_made_on_demand_as_the_coordinator_makes_it(harness: Harness, name: str) -> None:
+def test_a_coordinator_topic_is_auto_created_with_the_coordinators_settings(harness: Harness, name: str) -> None:
     (first,) = harness.request(by_name(name, create=True)).topics
     assert (first.error_code, first.is_internal) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)
     (second,) = harness.request(by_name(name)).topics
@@ -209,7 +209,7 @@ def test_unused_internal_topics_are_not_auto_created(harness: Harness, name: str
     assert harness.cluster.image.topics == {}
 
 
-def test_a_topic_that_cannot_be_made_is_unknown_and_the_log_says_why(
+def test_a_topic_that_cannot_be_created_is_unknown_and_logged(
     filled: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
     filled.create_topic("a.b")
@@ -219,7 +219,7 @@ def test_a_topic_that_cannot_be_made_is_unknown_and_the_log_says_why(
     assert "Topic 'a_b' collides with existing topic: a.b" in caplog.text
 
 
-def test_a_replication_factor_beyond_the_nodes_leaves_the_topic_unknown(tmp_path: Path) -> None:
+def test_a_replication_factor_above_the_broker_count_leaves_the_topic_unknown(tmp_path: Path) -> None:
     with Harness(tmp_path, settings={"default.replication.factor": "3"}) as harness:
         answer = harness.request(by_name("t", create=True))
         assert topics_in(answer) == [("t", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
@@ -235,7 +235,7 @@ def test_an_internal_topic_is_marked_as_such(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_partition_whose_nodes_are_away_has_no_leader(tmp_path: Path, version: int) -> None:
+def test_a_partition_whose_nodes_are_offline_has_no_leader(tmp_path: Path, version: int) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.create_topic("t", 2)
         away = harness.partition("t", 0).leader_id
@@ -249,7 +249,7 @@ def test_a_partition_whose_nodes_are_away_has_no_leader(tmp_path: Path, version:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_oldest_version_tells_of_present_replicas_only_and_that_some_are_not(tmp_path: Path, version: int) -> None:
+def test_version_0_returns_only_online_replicas_and_reports_missing_ones(tmp_path: Path, version: int) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         harness.create_topic("t", replicas=3)
         harness.restart(nodes=[1, 2])
@@ -273,7 +273,7 @@ def test_leaders_are_spread_over_the_nodes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= WITH_OPERATIONS])
-def test_topic_operations_are_included_on_request(filled: Harness, version: int) -> None:
+def test_authorized_topic_operations_are_included_on_request(filled: Harness, version: int) -> None:
     asked = filled.request(by_name("t", "nope", include_topic_authorized_operations=True), version)
     assert [topic.topic_authorized_operations for topic in asked.topics] == [3576, 3576]
     not_asked = filled.request(by_name("t", "nope"), version)
@@ -281,7 +281,7 @@ def test_topic_operations_are_included_on_request(filled: Harness, version: int)
 
 
 @pytest.mark.parametrize("with_operations", [False, True])
-def test_rights_to_many_topics_are_looked_up_in_steps(
+def test_permissions_for_many_topics_are_looked_up_in_steps(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, with_operations: bool
 ) -> None:
     for number in range(20):

@@ -37,7 +37,7 @@ def code_of_commit(driver: Driver, member_id: str, epoch: int, instance: str | N
     return ErrorCode.NONE
 
 
-def test_members_of_the_generation_commit(driver: Driver) -> None:
+def test_members_of_the_current_generation_can_commit(driver: Driver) -> None:
     (member_id,) = driver.stable()
     assert code_of_commit(driver, member_id, 1) == ErrorCode.NONE
     assert code_of_commit(driver, member_id, 0) == ErrorCode.ILLEGAL_GENERATION
@@ -47,28 +47,28 @@ def test_members_of_the_generation_commit(driver: Driver) -> None:
     assert code_of_commit(driver, member_id, 1, "i") == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_clients_that_are_no_members_commit_for_an_empty_group(driver: Driver) -> None:
+def test_clients_that_are_not_members_can_commit_to_an_empty_group(driver: Driver) -> None:
     (member_id,) = driver.stable()
     driver.leave(member_id)
     assert code_of_commit(driver, "", -1) == ErrorCode.NONE
     assert code_of_commit(driver, member_id, 1) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_before_the_assignment_nothing_is_committed_but_by_transactions(driver: Driver) -> None:
+def test_only_transactions_can_commit_before_the_assignment(driver: Driver) -> None:
     leader, _ = completing(driver)
     generation = driver.group.generation
     assert code_of_commit(driver, leader, generation) == ErrorCode.REBALANCE_IN_PROGRESS
     assert code_of_commit(driver, leader, generation, transactional=True) == ErrorCode.NONE
 
 
-def test_during_a_rebalance_the_last_generation_commits(driver: Driver) -> None:
+def test_members_of_the_last_generation_can_commit_during_a_rebalance(driver: Driver) -> None:
     leader, follower = driver.stable(2)
     driver.ask_join(leader)
     assert driver.group.state_name == "PreparingRebalance"
     assert code_of_commit(driver, follower, 1) == ErrorCode.NONE
 
 
-def test_a_static_member_that_was_replaced_commits_nothing(driver: Driver) -> None:
+def test_a_replaced_static_member_cannot_commit(driver: Driver) -> None:
     waiting = driver.ask_join(instance="i")
     driver.turn()
     before = waiting.response()
@@ -77,7 +77,7 @@ def test_a_static_member_that_was_replaced_commits_nothing(driver: Driver) -> No
     assert code_of_commit(driver, before.member_id, 1, "i") == ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_a_commit_is_a_sign_of_life(driver: Driver) -> None:
+def test_a_commit_counts_as_a_heartbeat(driver: Driver) -> None:
     (member_id,) = driver.stable()
     driver.harness.clock.advance(SESSION_MS - 1)
     assert code_of_commit(driver, member_id, 1) == ErrorCode.NONE
@@ -85,7 +85,7 @@ def test_a_commit_is_a_sign_of_life(driver: Driver) -> None:
     assert driver.heartbeat(member_id) == ErrorCode.NONE
 
 
-def test_offsets_of_topics_that_consumers_do_not_read_can_be_deleted_and_those_of_others_cannot(driver: Driver) -> None:
+def test_only_offsets_of_unsubscribed_topics_can_be_deleted(driver: Driver) -> None:
     driver.stable()
     driver.group.check_offset_deletion()
     other = Driver(driver.harness, "workers")
@@ -98,7 +98,7 @@ def test_offsets_of_topics_that_consumers_do_not_read_can_be_deleted_and_those_o
 # --- requests that are overtaken ----------------------------------------------------------------
 
 
-def test_a_second_join_of_a_member_takes_the_place_of_the_first(driver: Driver) -> None:
+def test_a_members_second_join_replaces_the_first(driver: Driver) -> None:
     leader, follower = driver.stable(2)
     first = driver.ask_join(follower, protocols=(("range", subscription("u")),))
     second = driver.ask_join(follower, protocols=(("range", subscription("u")),))
@@ -107,7 +107,7 @@ def test_a_second_join_of_a_member_takes_the_place_of_the_first(driver: Driver) 
     assert second.response().error_code == STABLE
 
 
-def test_a_second_sync_of_a_member_takes_the_place_of_the_first(driver: Driver) -> None:
+def test_a_members_second_sync_replaces_the_first(driver: Driver) -> None:
     leader, follower = driver.stable(2)
     other = driver.ask_join(follower, protocols=(("range", subscription("u")),))
     joined = answered(driver.ask_join(leader))
@@ -117,14 +117,14 @@ def test_a_second_sync_of_a_member_takes_the_place_of_the_first(driver: Driver) 
     assert second.response().assignment == b"x"
 
 
-def test_leaving_while_a_join_waits_answers_it_with_unknown_member_id(driver: Driver) -> None:
+def test_leaving_answers_a_pending_join_with_unknown_member_id(driver: Driver) -> None:
     driver.stable()
     member_id, waiting = driver.new_member()
     driver.leave(member_id)
     assert waiting.response().error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_leaving_while_a_sync_waits_answers_it_with_unknown_member_id(driver: Driver) -> None:
+def test_leaving_answers_a_pending_sync_with_unknown_member_id(driver: Driver) -> None:
     leader, follower = driver.stable(2)
     other = driver.ask_join(follower, protocols=(("range", subscription("u")),))
     answered(driver.ask_join(leader))
@@ -133,7 +133,7 @@ def test_leaving_while_a_sync_waits_answers_it_with_unknown_member_id(driver: Dr
     assert waiting.response().error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_client_that_disconnects_while_it_waits_affects_no_other(driver: Driver) -> None:
+def test_a_client_that_disconnects_while_waiting_affects_no_other(driver: Driver) -> None:
     (leader,) = driver.stable()
     gone, waiting = driver.new_member()
     waiting.go_away()
@@ -146,7 +146,7 @@ def test_a_client_that_disconnects_while_it_waits_affects_no_other(driver: Drive
     assert list(driver.group.members) == [leader]
 
 
-def test_deleting_the_topic_of_the_groups_answers_waiting_members_with_not_coordinator(driver: Driver) -> None:
+def test_deleting_the_offsets_topic_answers_waiting_members_with_not_coordinator(driver: Driver) -> None:
     leader, _ = driver.stable(2)
     joining = driver.ask_join(leader)
     other = Driver(driver.harness, "other")

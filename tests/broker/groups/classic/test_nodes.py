@@ -19,7 +19,7 @@ def driver(tmp_path: Path) -> Iterator[Driver]:
         yield Driver(harness)
 
 
-def test_members_go_on_at_the_node_to_which_their_group_is_moved(driver: Driver) -> None:
+def test_members_continue_at_the_node_to_which_their_group_moves(driver: Driver) -> None:
     members = driver.stable(2)
     after = driver.node % 3 + 1
     topic = driver.harness.cluster.groups.log
@@ -38,7 +38,7 @@ def test_members_go_on_at_the_node_to_which_their_group_is_moved(driver: Driver)
     assert {driver.heartbeat(member_id, 2) for member_id in members} == {ErrorCode.NONE}
 
 
-def test_members_go_on_when_their_node_is_gone_and_another_has_the_log(tmp_path: Path) -> None:
+def test_members_continue_when_another_node_takes_over_their_groups_log(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         driver = Driver(harness)
         members = driver.stable(2)

@@ -25,13 +25,13 @@ def delayed(tmp_path: Path) -> Iterator[Driver]:
         yield Driver(harness)
 
 
-def test_every_state_but_the_last_leads_on_and_none_back_from_the_dead() -> None:
+def test_every_group_state_but_dead_has_transitions() -> None:
     assert {state for following in FOLLOWING.values() for state in following} == set(State)
     assert all(State.DEAD in following for following in FOLLOWING.values())
     assert FOLLOWING[State.DEAD] == {State.DEAD}
 
 
-def test_a_change_of_state_that_cannot_be_is_a_bug(driver: Driver) -> None:
+def test_an_invalid_group_state_transition_raises_an_error(driver: Driver) -> None:
     driver.stable()
     with pytest.raises(AssertionError, match="cannot become"):
         driver.group.become(State.EMPTY)
@@ -40,14 +40,14 @@ def test_a_change_of_state_that_cannot_be_is_a_bug(driver: Driver) -> None:
 # --- the first generation of an empty group -----------------------------------------------------
 
 
-def test_the_first_generation_waits_for_others_only_if_configured(driver: Driver) -> None:
+def test_the_first_rebalance_is_delayed_only_if_configured(driver: Driver) -> None:
     _, waiting = driver.new_member()
     assert not waiting.done
     driver.turn()
     assert waiting.response().generation_id == 1
 
 
-def test_the_first_generation_waits_as_long_as_the_setting_says(delayed: Driver) -> None:
+def test_the_first_rebalance_is_delayed_by_the_configured_time(delayed: Driver) -> None:
     _, waiting = delayed.new_member()
     delayed.harness.clock.advance(2999)
     assert not waiting.done
@@ -55,7 +55,7 @@ def test_the_first_generation_waits_as_long_as_the_setting_says(delayed: Driver)
     assert len(waiting.response().members) == 1
 
 
-def test_the_first_generation_waits_longer_while_members_arrive(delayed: Driver) -> None:
+def test_the_first_rebalance_is_delayed_longer_while_members_join(delayed: Driver) -> None:
     _, first = delayed.new_member()
     for _ in range(3):
         delayed.harness.clock.advance(2000)
@@ -66,7 +66,7 @@ def test_the_first_generation_waits_longer_while_members_arrive(delayed: Driver)
     assert len(first.response().members) == 4
 
 
-def test_the_first_generation_waits_no_longer_than_the_rebalance_timeout(delayed: Driver) -> None:
+def test_the_first_rebalance_delay_ends_at_the_rebalance_timeout(delayed: Driver) -> None:
     _, first = delayed.new_member(rebalance_ms=7000)
     for _ in range(6):
         delayed.harness.clock.advance(1000)
@@ -79,7 +79,7 @@ def test_the_first_generation_waits_no_longer_than_the_rebalance_timeout(delayed
 # --- members that fall silent -------------------------------------------------------------------
 
 
-def test_heartbeats_keep_a_session_and_silence_ends_it(driver: Driver) -> None:
+def test_a_session_expires_without_heartbeats(driver: Driver) -> None:
     (member_id,) = driver.stable()
     for _ in range(5):
         driver.harness.clock.advance(SESSION_MS - 1)
@@ -102,7 +102,7 @@ def test_members_that_wait_in_join_group_do_not_expire(driver: Driver) -> None:
     assert waiting.response().error_code == ErrorCode.NONE
 
 
-def test_a_new_member_whose_join_waits_is_believed_to_be_there_for_five_minutes(driver: Driver) -> None:
+def test_a_new_member_with_a_pending_join_expires_after_five_minutes(driver: Driver) -> None:
     (leader,) = driver.stable(rebalance_ms=20 * 60_000)
     _, waiting = driver.new_member(rebalance_ms=20 * 60_000)
     for _ in range(60):
@@ -115,7 +115,7 @@ def test_a_new_member_whose_join_waits_is_believed_to_be_there_for_five_minutes(
     assert list(driver.group.members) == [leader]
 
 
-def test_a_member_id_that_is_not_used_expires_and_is_no_longer_awaited(driver: Driver) -> None:
+def test_an_unused_member_id_expires_and_is_no_longer_awaited(driver: Driver) -> None:
     (leader,) = driver.stable()
     asked = driver.ask_join(session_ms=6000)
     waiting = driver.ask_join(leader)
@@ -184,13 +184,13 @@ def test_an_assignment_that_cannot_be_written_is_not_sent(driver: Driver) -> Non
     assert driver.group.state_name == "Stable"
 
 
-def test_a_group_that_cannot_be_recorded_is_not_made(driver: Driver) -> None:
+def test_a_group_that_cannot_be_recorded_is_not_created(driver: Driver) -> None:
     fail_log(driver, "the disk is gone")
     assert driver.ask_join().error_code == ErrorCode.NOT_COORDINATOR
     assert driver.harness.cluster.groups.groups == {}
 
 
-def test_an_assignment_too_large_for_the_log_is_refused(driver: Driver) -> None:
+def test_an_assignment_too_large_for_the_log_is_rejected(driver: Driver) -> None:
     member_id, waiting = driver.new_member()
     driver.turn()
     answer = answered(driver.ask_sync(waiting.response(), {member_id: bytes(900_000)}))
@@ -203,7 +203,7 @@ def test_an_assignment_too_large_for_the_log_is_refused(driver: Driver) -> None:
     assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_an_assignment_is_answered_after_the_sync_if_the_topic_demands_one(driver: Driver) -> None:
+def test_an_assignment_is_sent_after_the_fsync_if_the_topic_requires_it(driver: Driver) -> None:
     member_id, waiting = driver.new_member()
     driver.turn()
     topic = driver.harness.cluster.groups.log
@@ -218,7 +218,7 @@ def test_an_assignment_is_answered_after_the_sync_if_the_topic_demands_one(drive
     assert driver.group.state_name == "Stable"
 
 
-def test_an_assignment_that_comes_to_the_disk_too_late_is_dropped(driver: Driver) -> None:
+def test_an_assignment_that_is_flushed_too_late_is_dropped(driver: Driver) -> None:
     member_id, waiting = driver.new_member()
     driver.turn()
     topic = driver.harness.cluster.groups.log
@@ -253,7 +253,7 @@ def small(tmp_path: Path) -> Iterator[Driver]:
         yield Driver(harness)
 
 
-def test_a_group_takes_no_more_members_than_the_setting_says(small: Driver) -> None:
+def test_a_group_has_at_most_the_configured_number_of_members(small: Driver) -> None:
     members = small.stable(2)
     answer = small.ask_join()
     assert (answer.error_code, answer.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
@@ -269,7 +269,7 @@ def frugal(tmp_path: Path) -> Iterator[Driver]:
         yield Driver(harness)
 
 
-def test_members_whose_subscriptions_exceed_the_size_of_a_record_are_refused(frugal: Driver) -> None:
+def test_members_whose_subscriptions_exceed_the_record_size_are_rejected(frugal: Driver) -> None:
     members = frugal.stable(2, protocols=THIRD)
     assert frugal.ask_join(protocols=THIRD).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     many = tuple((f"protocol-{number}", b"") for number in range(40))
@@ -278,7 +278,7 @@ def test_members_whose_subscriptions_exceed_the_size_of_a_record_are_refused(fru
     assert {frugal.heartbeat(member_id) for member_id in members} == {ErrorCode.NONE}
 
 
-def test_a_member_that_joins_again_counts_once_and_one_that_left_no_more(frugal: Driver) -> None:
+def test_a_rejoining_member_counts_once_and_one_that_left_not_at_all(frugal: Driver) -> None:
     for _ in range(5):
         leader, other = frugal.stable(2, protocols=THIRD)
         joins = [frugal.ask_join(member_id, protocols=THIRD) for member_id in (leader, other)]
@@ -287,14 +287,14 @@ def test_a_member_that_joins_again_counts_once_and_one_that_left_no_more(frugal:
     assert frugal.group.protocol_bytes == 0
 
 
-def test_a_member_that_brings_too_much_when_it_joins_again_is_left_out(frugal: Driver) -> None:
+def test_a_member_whose_rejoin_is_too_large_is_removed(frugal: Driver) -> None:
     (member,) = frugal.stable(1)
     more = frugal.ask_join(member, protocols=(("range", bytes(13_000)),))
     assert answered(more).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert frugal.heartbeat(member) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_during_a_rebalance_the_last_to_join_are_left_out(small: Driver) -> None:
+def test_the_last_to_join_are_removed_if_a_rebalance_exceeds_the_size(small: Driver) -> None:
     ids = [small.ask_join().member_id for _ in range(3)]
     first, second = small.ask_join(ids[0]), small.ask_join(ids[1])
     assert answered(small.ask_join(ids[2])).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -302,7 +302,7 @@ def test_during_a_rebalance_the_last_to_join_are_left_out(small: Driver) -> None
     assert {answered(first).error_code, answered(second).error_code} == {ErrorCode.NONE}
 
 
-def test_a_group_that_is_too_large_after_a_start_rebalances(driver: Driver) -> None:
+def test_a_group_that_is_too_large_after_a_restart_rebalances(driver: Driver) -> None:
     leader, *others = driver.stable(3)
     driver.harness.restart(settings={"group.max.size": "2"})
     driver.turn()
@@ -327,7 +327,7 @@ def test_members_with_malformed_metadata_affect_no_others(driver: Driver, metada
     assert member_id in driver.group.members
 
 
-def test_a_group_knows_what_its_members_read(driver: Driver) -> None:
+def test_a_group_knows_the_subscriptions_of_its_members(driver: Driver) -> None:
     (leader,) = driver.stable()
     driver.new_member(protocols=(("range", subscription("u", "v")),))
     answered(driver.ask_join(leader))

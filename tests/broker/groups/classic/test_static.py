@@ -24,7 +24,7 @@ def settled(driver: Driver) -> str:
     return member_id
 
 
-def test_its_new_id_is_known_after_a_restart(driver: Driver) -> None:
+def test_a_rejoined_static_members_new_id_is_known_after_a_restart(driver: Driver) -> None:
     before = settled(driver)
     after = answered(driver.ask_join(instance="i"))
     driver.harness.restart(crash=True)
@@ -34,7 +34,7 @@ def test_its_new_id_is_known_after_a_restart(driver: Driver) -> None:
 
 
 @pytest.mark.parametrize("version", [5, 9])
-def test_one_that_cannot_be_recorded_has_not_come(driver: Driver, version: int) -> None:
+def test_a_static_rejoin_that_cannot_be_recorded_has_no_effect(driver: Driver, version: int) -> None:
     before = settled(driver)
     topic = driver.harness.cluster.groups.log
     partition = driver.harness.partition(topic.name, topic.partition_of("g"))
@@ -49,7 +49,7 @@ def test_one_that_cannot_be_recorded_has_not_come(driver: Driver, version: int) 
     assert driver.group.state_name == "Empty"
 
 
-def test_one_that_is_back_before_it_has_synced_is_expected_to_sync_under_its_new_id(driver: Driver) -> None:
+def test_a_static_member_that_rejoins_before_syncing_must_sync_with_its_new_id(driver: Driver) -> None:
     leader, waiting = driver.new_member(session_ms=4 * REBALANCE_MS)
     static = driver.ask_join(instance="i", session_ms=4 * REBALANCE_MS)
     driver.turn()
@@ -62,7 +62,7 @@ def test_one_that_is_back_before_it_has_synced_is_expected_to_sync_under_its_new
     assert driver.heartbeat(leader) == ErrorCode.NONE
 
 
-def test_its_session_is_that_of_its_last_life(driver: Driver) -> None:
+def test_a_rejoined_static_member_uses_its_latest_session_timeout(driver: Driver) -> None:
     settled(driver)
     answered(driver.ask_join(instance="i", session_ms=30_000))
     driver.harness.clock.advance(29_999)
@@ -71,7 +71,7 @@ def test_its_session_is_that_of_its_last_life(driver: Driver) -> None:
     assert driver.group.state_name == "Empty"
 
 
-def test_its_answer_waits_for_the_disk_if_the_topic_asks_for_that(driver: Driver) -> None:
+def test_a_static_rejoin_is_answered_after_the_fsync_if_the_topic_requires_it(driver: Driver) -> None:
     settled(driver)
     topic = driver.harness.cluster.groups.log
     kept = driver.harness.partition(topic.name, topic.partition_of("g")).log

@@ -14,7 +14,7 @@ Partition = ConsumerProtocolSubscription.TopicPartition
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_subscriptions_of_every_version_are_read(harness: Harness, version: int) -> None:
+def test_subscriptions_of_every_version_are_decoded(harness: Harness, version: int) -> None:
     harness.create_topic("t", 3)
     owned = [Partition(topic="t", partitions=[0, 2]), Partition(topic="gone", partitions=[1])]
     said = ConsumerProtocolSubscription(topics=["t", "gone"], owned_partitions=owned, rack_id="r")
@@ -25,20 +25,20 @@ def test_subscriptions_of_every_version_are_read(harness: Harness, version: int)
     assert classic_metadata.owned(read, harness.cluster.image) == expected
 
 
-def test_of_a_newer_version_that_is_read_which_is_known() -> None:
+def test_known_fields_of_a_newer_subscription_version_are_decoded() -> None:
     newest = VERSIONS[-1]
     data = (newest + 1).to_bytes(2, "big") + bytes(ConsumerProtocolSubscription(topics=["t"]).encode(newest)) + b"new"
     assert classic_metadata.subscription(data).topics == ["t"]
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\xff\xff\0\0\0\0", b"\0\0\0\0\0\1", b"\0\0\x7f\xff\xff\xff"])
-def test_other_bytes_than_a_subscription_are_malformed(data: bytes) -> None:
+def test_bytes_that_are_no_subscription_are_malformed(data: bytes) -> None:
     with pytest.raises(MalformedMessage):
         classic_metadata.subscription(data)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_assignment_is_written_in_the_members_version(harness: Harness, version: int) -> None:
+def test_an_assignment_is_encoded_in_the_members_version(harness: Harness, version: int) -> None:
     harness.create_topic("t", 3)
     topic_id = harness.cluster.image.topics["t"].topic_id
     partitions = {topic_id: frozenset({2, 0}), bytes(15) + b"x": frozenset({1})}

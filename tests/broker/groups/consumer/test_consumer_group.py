@@ -28,7 +28,7 @@ def test_a_member_without_heartbeats_for_a_session_is_removed(harness: Harness, 
     assert first.ask().error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_the_last_one_leaves_an_empty_group(harness: Harness, topic: str) -> None:
+def test_a_group_is_empty_after_its_last_member_leaves(harness: Harness, topic: str) -> None:
     Player(harness, "m1", topic).join()
     harness.clock.advance(SESSION_MS)
     assert describe(harness).group_state == "Empty"
@@ -59,7 +59,7 @@ def test_members_that_revoke_within_the_rebalance_timeout_stay(harness: Harness,
     assert len(describe(harness).members) == 2
 
 
-def test_a_session_begins_anew_with_a_restart(harness: Harness, topic: str) -> None:
+def test_a_members_session_starts_anew_after_a_restart(harness: Harness, topic: str) -> None:
     Player(harness, "m1", topic).join()
     harness.clock.advance(SESSION_MS - 1)
     harness.restart()

@@ -25,7 +25,9 @@ from tests.broker.harness import Harness
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_the_first_member_gets_everything_with_its_first_heartbeat(harness: Harness, topic: str, version: int) -> None:
+def test_the_first_member_gets_all_partitions_with_its_first_heartbeat(
+    harness: Harness, topic: str, version: int
+) -> None:
     player = Player(harness, "m1", topic)
     answer = player.join(version=version)
     assert (answer.error_code, answer.member_id, answer.member_epoch) == (ErrorCode.NONE, "m1", 2)
@@ -35,14 +37,14 @@ def test_the_first_member_gets_everything_with_its_first_heartbeat(harness: Harn
     assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Stable", 2, 2)
 
 
-def test_a_member_of_version_0_is_given_an_id_if_it_has_none(harness: Harness, topic: str) -> None:
+def test_a_member_of_version_0_without_an_id_is_given_one(harness: Harness, topic: str) -> None:
     player = Player(harness, "", topic)
     assert player.join(version=0).error_code == ErrorCode.NONE
     assert len(player.member_id) == 22
     assert player.beat().error_code == ErrorCode.NONE
 
 
-def test_an_assignment_is_sent_once_unless_the_member_asks_for_all(harness: Harness, topic: str) -> None:
+def test_an_assignment_is_sent_once_unless_the_member_requests_it_in_full(harness: Harness, topic: str) -> None:
     player = Player(harness, "m1", topic)
     player.join()
     assert player.beat().assignment is None
@@ -51,7 +53,7 @@ def test_an_assignment_is_sent_once_unless_the_member_asks_for_all(harness: Harn
     assert player.owned == all_of(topic, 4)
 
 
-def test_heartbeats_of_unknown_members_are_refused_unless_they_join(harness: Harness, topic: str) -> None:
+def test_heartbeats_of_unknown_members_are_rejected_unless_they_join(harness: Harness, topic: str) -> None:
     stranger = Player(harness, "m2", topic)
     assert stranger.ask(member_epoch=1).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert stranger.leave().error_code == ErrorCode.GROUP_ID_NOT_FOUND
@@ -107,7 +109,7 @@ def test_partitions_of_a_member_that_leaves_go_to_the_others(harness: Harness, t
 # --- fencing --------------------------------------------------------------------------------------
 
 
-def test_a_wrong_epoch_is_fenced(harness: Harness, topic: str) -> None:
+def test_a_wrong_member_epoch_is_fenced(harness: Harness, topic: str) -> None:
     player = Player(harness, "m1", topic)
     player.join()
     greater, smaller = player.ask(member_epoch=3), player.ask(member_epoch=1)
@@ -120,7 +122,7 @@ def test_a_wrong_epoch_is_fenced(harness: Harness, topic: str) -> None:
     assert player.beat().error_code == ErrorCode.NONE
 
 
-def test_the_previous_epoch_is_good_while_the_member_has_no_more_than_it_should(harness: Harness, topic: str) -> None:
+def test_the_previous_epoch_is_accepted_from_a_member_within_its_assignment(harness: Harness, topic: str) -> None:
     first, second = Player(harness, "m1", topic), Player(harness, "m2", topic)
     first.join()
     second.join()
@@ -136,7 +138,7 @@ def test_the_previous_epoch_is_good_while_the_member_has_no_more_than_it_should(
     assert first.ask(member_epoch=2, topic_partitions=everything).error_code == ErrorCode.FENCED_MEMBER_EPOCH
 
 
-def test_a_member_may_join_again_with_its_id_and_has_its_partitions(harness: Harness, topic: str) -> None:
+def test_a_member_may_rejoin_with_its_id_and_keeps_its_partitions(harness: Harness, topic: str) -> None:
     player = Player(harness, "m1", topic)
     player.join()
     assert player.join().member_epoch == 2

@@ -40,7 +40,7 @@ from tests.broker.harness import Harness
         ({"member_epoch": -3}, 1, "MemberEpoch is invalid."),
     ],
 )
-def test_requests_that_lack_required_fields_are_invalid(
+def test_heartbeats_that_lack_required_fields_are_invalid(
     harness: Harness, topic: str, fields: dict[str, Any], version: int, message: str
 ) -> None:
     answer = Player(harness, "m1", topic).join(**fields, version=version)
@@ -48,7 +48,7 @@ def test_requests_that_lack_required_fields_are_invalid(
     assert GROUP not in harness.cluster.groups.groups
 
 
-def test_an_unknown_assignor_is_an_error(harness: Harness, topic: str) -> None:
+def test_an_unknown_assignor_is_rejected(harness: Harness, topic: str) -> None:
     answer = Player(harness, "m1", topic).join(server_assignor="cooperative")
     assert answer.error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
     assert answer.error_message == "ServerAssignor cooperative is not supported. Supported assignors: uniform, range."

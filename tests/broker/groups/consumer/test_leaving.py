@@ -20,7 +20,7 @@ def pair(harness: Harness) -> tuple[Player, Player]:
     return static, dynamic
 
 
-def test_a_static_member_that_leaves_for_a_while_keeps_its_partitions(
+def test_a_static_member_that_leaves_temporarily_keeps_its_partitions(
     harness: Harness, pair: tuple[Player, Player]
 ) -> None:
     static, dynamic = pair
@@ -50,7 +50,7 @@ def test_a_static_member_that_returns_with_another_subscription_gets_it(
     assert (again.owned, len(dynamic.owned)) == ({("u", 0)}, 4)
 
 
-def test_a_static_member_that_does_not_return_is_removed_after_its_session(
+def test_a_static_member_that_does_not_return_is_removed_after_its_session_timeout(
     harness: Harness, pair: tuple[Player, Player]
 ) -> None:
     static, dynamic = pair
@@ -67,7 +67,7 @@ def test_a_static_member_that_does_not_return_is_removed_after_its_session(
     assert owners([dynamic, again]).keys() == {("t", partition) for partition in range(4)}
 
 
-def test_the_place_is_kept_over_a_restart(harness: Harness, pair: tuple[Player, Player]) -> None:
+def test_a_static_member_keeps_its_partitions_over_a_restart(harness: Harness, pair: tuple[Player, Player]) -> None:
     static, dynamic = pair
     had = set(static.owned)
     static.leave(-2)
@@ -78,7 +78,7 @@ def test_the_place_is_kept_over_a_restart(harness: Harness, pair: tuple[Player, 
     assert again.owned == had
 
 
-def test_a_static_member_that_leaves_for_good_is_gone(harness: Harness, pair: tuple[Player, Player]) -> None:
+def test_a_static_member_that_leaves_permanently_is_removed(harness: Harness, pair: tuple[Player, Player]) -> None:
     static, dynamic = pair
     assert static.leave().error_code == ErrorCode.NONE
     assert static.ask(member_epoch=3).error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -86,7 +86,7 @@ def test_a_static_member_that_leaves_for_good_is_gone(harness: Harness, pair: tu
     assert len(dynamic.owned) == 4
 
 
-def test_an_instance_id_in_use_is_not_given_to_another(harness: Harness, pair: tuple[Player, Player]) -> None:
+def test_an_instance_id_in_use_is_not_given_to_another_member(harness: Harness, pair: tuple[Player, Player]) -> None:
     answer = Player(harness, "s2", "t", instance="i").join()
     assert answer.error_code == ErrorCode.UNRELEASED_INSTANCE_ID
     assert answer.error_message == (
@@ -105,7 +105,7 @@ def test_a_replaced_static_member_is_fenced(harness: Harness, pair: tuple[Player
         assert answer.error_message == "Static member s1 with instance id i was fenced by member s2."
 
 
-def test_an_unused_instance_id_is_unknown(harness: Harness, pair: tuple[Player, Player]) -> None:
+def test_an_unused_instance_id_is_an_unknown_member(harness: Harness, pair: tuple[Player, Player]) -> None:
     stranger = Player(harness, "s3", "t", instance="other")
     for answer in (stranger.ask(member_epoch=3), stranger.leave(), stranger.leave(-2)):
         assert (answer.error_code, answer.error_message) == (
@@ -114,7 +114,7 @@ def test_an_unused_instance_id_is_unknown(harness: Harness, pair: tuple[Player, 
         )
 
 
-def test_a_static_member_may_leave_in_the_middle_of_giving_up(harness: Harness) -> None:
+def test_a_static_member_may_leave_during_a_revocation(harness: Harness) -> None:
     harness.create_topic("t", 4)
     static, dynamic = Player(harness, "s1", "t", instance="i"), Player(harness, "d", "t")
     static.join()
@@ -130,7 +130,7 @@ def test_a_static_member_may_leave_in_the_middle_of_giving_up(harness: Harness) 
     assert owners([dynamic, again]).keys() == {("t", partition) for partition in range(4)}
 
 
-def test_all_that_is_recorded_of_a_group_goes_with_it(harness: Harness, pair: tuple[Player, Player]) -> None:
+def test_deleting_a_group_deletes_all_its_records(harness: Harness, pair: tuple[Player, Player]) -> None:
     pattern = Player(harness, "p", subscribed_topic_regex="t.*")
     pattern.join()
     for player in (*pair, pattern):

@@ -158,7 +158,7 @@ def test_offsets_survive_the_conversion_of_a_group(harness: Harness, topic: str)
     assert group_of(harness).offsets is offsets
 
 
-def test_a_mixed_group_goes_on_after_a_restart(harness: Harness, topic: str) -> None:
+def test_a_mixed_group_continues_after_a_restart(harness: Harness, topic: str) -> None:
     first, second = classic_pair(harness)
     third = Player(harness, "new", topic)
     third.join()
@@ -182,7 +182,7 @@ def test_waiting_members_must_rejoin_when_the_group_is_converted(harness: Harnes
 
 
 @pytest.mark.parametrize("empty", ["with offsets", "without"])
-def test_a_classic_group_without_members_makes_way(harness: Harness, topic: str, empty: str) -> None:
+def test_an_empty_classic_group_is_replaced_by_a_consumer_group(harness: Harness, topic: str, empty: str) -> None:
     harness.restart(settings={"group.consumer.migration.policy": "disabled"})
     if empty == "with offsets":
         harness.coordinator(GROUP)
@@ -201,7 +201,9 @@ def test_a_classic_group_without_members_makes_way(harness: Harness, topic: str,
 
 
 @pytest.mark.parametrize("policy", ["disabled", "downgrade", "DISABLED"])
-def test_a_group_stays_classic_if_it_may_not_go_over(harness: Harness, topic: str, policy: str) -> None:
+def test_a_group_stays_classic_if_the_migration_policy_forbids_an_upgrade(
+    harness: Harness, topic: str, policy: str
+) -> None:
     harness.restart(settings={"group.consumer.migration.policy": policy})
     first, second = classic_pair(harness)
     answer = Player(harness, "new", topic).join()
@@ -219,7 +221,7 @@ def test_a_classic_member_may_not_join_a_consumer_group_without_a_migration(harn
     assert (answer.error_code, answer.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
 
 
-def test_a_group_of_others_than_consumers_stays_classic(harness: Harness, topic: str) -> None:
+def test_a_group_of_another_protocol_type_stays_classic(harness: Harness, topic: str) -> None:
     driver = Driver(harness)
     driver.stable(kind="connect")
     answer = Player(harness, "new", topic).join()
@@ -230,7 +232,7 @@ def test_a_group_of_others_than_consumers_stays_classic(harness: Harness, topic:
 @pytest.mark.parametrize(
     ("assignment", "reason"), [(given(0, user_data=b"x"), "custom assignor"), (b"\0", "malformed")]
 )
-def test_a_group_whose_assignment_cannot_be_taken_over_stays_classic(
+def test_a_group_whose_assignment_cannot_be_converted_stays_classic(
     harness: Harness, topic: str, assignment: bytes, reason: str
 ) -> None:
     driver = Driver(harness)
@@ -247,7 +249,7 @@ def test_a_group_whose_assignment_cannot_be_taken_over_stays_classic(
 # --- back -------------------------------------------------------------------------------------------
 
 
-def test_a_group_goes_back_when_the_last_member_of_the_new_protocol_leaves(harness: Harness, topic: str) -> None:
+def test_a_group_is_downgraded_when_the_last_consumer_protocol_member_leaves(harness: Harness, topic: str) -> None:
     first, second = classic_pair(harness)
     third = Player(harness, "new", topic)
     third.join()
@@ -263,7 +265,7 @@ def test_a_group_goes_back_when_the_last_member_of_the_new_protocol_leaves(harne
     assert set(harness.cluster.groups.classic_group(GROUP).members) == {first.member_id, second.member_id}
 
 
-def test_a_group_goes_back_when_the_last_member_of_the_new_protocol_falls_silent(harness: Harness, topic: str) -> None:
+def test_a_group_is_downgraded_when_the_last_consumer_protocol_member_expires(harness: Harness, topic: str) -> None:
     first, second = classic_pair(harness)
     third = Player(harness, "new", topic)
     third.join()
@@ -275,7 +277,7 @@ def test_a_group_goes_back_when_the_last_member_of_the_new_protocol_falls_silent
     assert harness.cluster.groups.groups[GROUP].type is GroupType.CLASSIC
 
 
-def test_a_group_that_may_not_go_back_stays_a_consumer_group(harness: Harness, topic: str) -> None:
+def test_a_group_that_may_not_be_downgraded_stays_a_consumer_group(harness: Harness, topic: str) -> None:
     harness.restart(settings={"group.consumer.migration.policy": "upgrade"})
     first, second = classic_pair(harness)
     third = Player(harness, "new", topic)
@@ -287,7 +289,9 @@ def test_a_group_that_may_not_go_back_stays_a_consumer_group(harness: Harness, t
     assert owners([first, second]).keys() == everything()  # type: ignore[list-item]
 
 
-def test_classic_members_alone_make_a_target_after_the_assignment_interval(harness: Harness, topic: str) -> None:
+def test_classic_members_alone_get_a_target_assignment_after_the_assignment_interval(
+    harness: Harness, topic: str
+) -> None:
     policy = {"group.consumer.migration.policy": "upgrade", "group.consumer.assignment.interval.ms": "1000"}
     harness.restart(settings=policy)
     first, second = classic_pair(harness)
@@ -302,9 +306,7 @@ def test_classic_members_alone_make_a_target_after_the_assignment_interval(harne
     assert owners([first, second]).keys() == everything()  # type: ignore[list-item]
 
 
-def test_a_static_member_that_comes_back_to_a_stale_target_makes_the_group_rebalance(
-    harness: Harness, topic: str
-) -> None:
+def test_a_static_member_that_rejoins_with_a_stale_target_triggers_a_rebalance(harness: Harness, topic: str) -> None:
     harness.restart(settings={"group.consumer.assignment.interval.ms": "1000"})
     static = Player(harness, "new", topic, instance="i")
     static.join()
@@ -314,7 +316,7 @@ def test_a_static_member_that_comes_back_to_a_stale_target_makes_the_group_rebal
     assert (group.state_name, list(group.members)) == ("PreparingRebalance", [joined.member_id])
 
 
-def test_a_static_member_that_comes_back_with_the_classic_protocol_takes_the_group_with_it(
+def test_a_last_static_member_that_rejoins_with_the_classic_protocol_downgrades_the_group(
     harness: Harness, topic: str
 ) -> None:
     static = Player(harness, "new", topic, instance="i")
@@ -327,7 +329,7 @@ def test_a_static_member_that_comes_back_with_the_classic_protocol_takes_the_gro
     assert classic.owned == everything()
 
 
-def test_a_static_classic_member_comes_back_with_the_new_protocol(harness: Harness, topic: str) -> None:
+def test_a_static_classic_member_rejoins_with_the_new_protocol(harness: Harness, topic: str) -> None:
     classic = ClassicPlayer(harness, instance="i")
     waiting = classic.ask_join()
     classic.driver.turn()
@@ -365,7 +367,7 @@ def test_a_classic_member_joins_a_consumer_group(harness: Harness, mixed: tuple[
     assert harness.cluster.groups.groups[GROUP].type is GroupType.CLASSIC
 
 
-def test_a_classic_member_must_know_its_epoch_and_its_protocol(
+def test_a_classic_member_must_send_its_epoch_and_its_protocol(
     harness: Harness, mixed: tuple[Player, ClassicPlayer]
 ) -> None:
     new, classic = mixed
@@ -395,14 +397,14 @@ def test_a_classic_member_must_know_its_epoch_and_its_protocol(
         {"protocols": (("cooperative-sticky", b"\0"),)},
     ],
 )
-def test_a_protocol_that_does_not_go_with_the_others_is_refused(
+def test_an_incompatible_protocol_is_rejected(
     harness: Harness, mixed: tuple[Player, ClassicPlayer], join: dict[str, Any]
 ) -> None:
     answer = mixed[1].driver.ask_join("another", **join)
     assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_a_silent_classic_member_is_put_out_after_its_own_session(
+def test_a_silent_classic_member_is_removed_after_its_own_session_timeout(
     harness: Harness, mixed: tuple[Player, ClassicPlayer]
 ) -> None:
     new, classic = mixed
@@ -434,9 +436,7 @@ def test_a_classic_member_that_does_not_rejoin_is_removed(
     assert owners([new, third]).keys() == everything()
 
 
-def test_members_are_taken_out_whichever_protocol_they_speak(
-    harness: Harness, mixed: tuple[Player, ClassicPlayer]
-) -> None:
+def test_members_of_either_protocol_can_be_removed(harness: Harness, mixed: tuple[Player, ClassicPlayer]) -> None:
     new, classic = mixed
     static = Player(harness, "s", TOPIC, instance="i")
     static.join()

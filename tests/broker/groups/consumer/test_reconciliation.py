@@ -60,11 +60,11 @@ def step(
     return after.state, after.epoch, after.previous_epoch, assigned, revoking
 
 
-def test_free_partitions_are_assigned_at_once() -> None:
+def test_unowned_partitions_are_assigned_immediately() -> None:
     assert step(member(), of(a="01", b="2"), {}) == (STABLE, 6, 5, of(a="01", b="2"), {})
 
 
-def test_partitions_of_other_members_are_waited_for() -> None:
+def test_partitions_of_other_members_are_awaited() -> None:
     assert step(member(), of(a="01"), {}, taken=of(a="1")) == (UNRELEASED, 6, 5, of(a="0"), {})
     assert step(member(), of(a="01"), {}, taken=of(a="01")) == (UNRELEASED, 6, 5, {}, {})
     waiting = member(UNRELEASED, 6, of(a="0"))
@@ -79,7 +79,7 @@ def test_partitions_are_revoked_before_any_is_assigned() -> None:
     assert step(before, of(a="0", b="0"), of(a="0")) == (STABLE, 6, 5, of(a="0", b="0"), {})
 
 
-def test_until_it_is_given_up_nothing_happens() -> None:
+def test_new_partitions_are_not_assigned_before_the_revocation_completes() -> None:
     before = member(UNREVOKED, has=of(a="0"), revoking=of(a="12"))
     for owned in (None, of(a="012"), of(a="2"), of(a="0", b="1") | of(a="1")):
         assert step(before, of(a="0", b="0"), owned) == (UNREVOKED, 5, 4, of(a="0"), of(a="12"))
@@ -87,12 +87,12 @@ def test_until_it_is_given_up_nothing_happens() -> None:
     assert step(before, of(a="0", b="0"), of(a="0"), taken=of(b="0")) == (UNRELEASED, 6, 5, of(a="0"), {})
 
 
-def test_a_partition_to_be_revoked_may_be_assigned_again() -> None:
+def test_a_partition_to_be_revoked_may_be_reassigned() -> None:
     before = member(UNREVOKED, has=of(a="0"), revoking=of(a="12"))
     assert step(before, of(a="01"), of(a="0"), taken=of(a="012")) == (STABLE, 6, 5, of(a="01"), {})
 
 
-def test_the_target_may_change_while_it_gives_up() -> None:
+def test_the_target_may_change_during_a_revocation() -> None:
     before = member(UNREVOKED, has=of(a="01"), revoking=of(a="2"))
     assert step(before, of(a="0"), of(a="01"), epoch=7) == (UNREVOKED, 5, 5, of(a="0"), of(a="1"))
 
@@ -114,22 +114,22 @@ def test_partitions_of_an_unsubscribed_topic_are_revoked_within_the_epoch() -> N
     )
 
 
-def test_a_target_of_an_unsubscribed_topic_is_left_out() -> None:
+def test_a_target_for_an_unsubscribed_topic_is_ignored() -> None:
     assert step(member(), of(a="0", b="0"), {}, topics=frozenset({B})) == (STABLE, 6, 5, of(b="0"), {})
 
 
-def test_a_member_with_its_whole_target_is_unchanged() -> None:
+def test_a_member_with_its_full_target_assignment_is_unchanged() -> None:
     before = member(has=of(a="0"))
     assert reconciled(before, Circumstances(5, of(a="1"), None, BOTH, False, lambda *_: False)) is before
 
 
-def test_partitions_keep_the_epoch_in_which_they_were_given() -> None:
+def test_partitions_keep_the_epoch_in_which_they_were_assigned() -> None:
     after = reconciled(member(has=of(a="0")), Circumstances(6, of(a="01"), of(a="0"), BOTH, False, lambda *_: False))
     assert after.assigned == {A: {0: 5, 1: 6}}
     assert (after.owned_since(A, 0), after.owned_since(A, 1), after.owned_since(B, 0)) == (5, 6, None)
 
 
-def test_a_state_of_a_newer_kafka_has_the_member_begin_anew() -> None:
+def test_a_member_in_an_unknown_state_must_rejoin() -> None:
     before = member(MemberState.UNKNOWN, has=of(a="0"))
     for owned in (None, of(a="0")):
         with pytest.raises(KafkaError) as caught:
@@ -142,7 +142,7 @@ PARTITIONS = st.frozensets(st.integers(0, 5)).map(lambda each: {A: each} if each
 
 
 @given(PARTITIONS, PARTITIONS, PARTITIONS)
-def test_with_the_truth_a_member_comes_to_its_target_in_two_steps(
+def test_a_member_that_reports_correctly_reaches_its_target_in_two_steps(
     has: Partitions, target: Partitions, others: Partitions
 ) -> None:
     """The first step names what to give up. In the second the member has, and gets what nobody else has."""

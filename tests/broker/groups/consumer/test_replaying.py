@@ -12,7 +12,7 @@ from tests.broker.harness import Harness
 
 
 @pytest.mark.parametrize("crash", [True, False])
-def test_members_go_on_after_a_restart(harness: Harness, topic: str, crash: bool) -> None:
+def test_consumer_group_members_continue_after_a_restart(harness: Harness, topic: str, crash: bool) -> None:
     first, second = Player(harness, "m1", topic), Player(harness, "m2", topic, instance="i2")
     third = Player(harness, "m3", subscribed_topic_regex="[t]", server_assignor="range")
     for player in (first, second, third):
@@ -27,7 +27,7 @@ def test_members_go_on_after_a_restart(harness: Harness, topic: str, crash: bool
     assert describe(harness) == before
 
 
-def test_a_restart_in_the_middle_of_a_revocation_gives_nothing_twice(harness: Harness, topic: str) -> None:
+def test_a_restart_during_a_revocation_assigns_no_partition_twice(harness: Harness, topic: str) -> None:
     first, second = Player(harness, "m1", topic), Player(harness, "m2", topic)
     first.join()
     second.join()

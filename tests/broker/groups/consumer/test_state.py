@@ -56,7 +56,7 @@ def code_of_commit(group: ConsumerGroup, member_id: str, epoch: int, version: in
     return ErrorCode.NONE
 
 
-def test_a_member_commits_in_its_epoch_and_no_newer_one(group: ConsumerGroup) -> None:
+def test_a_member_can_commit_in_its_epoch_but_not_a_newer_one(group: ConsumerGroup) -> None:
     assert code_of_commit(group, "m", 7) == ErrorCode.NONE
     assert code_of_commit(group, "m", 8) == ErrorCode.STALE_MEMBER_EPOCH
     assert code_of_commit(group, "c", 8) == ErrorCode.ILLEGAL_GENERATION
@@ -94,7 +94,7 @@ def test_an_older_epoch_may_commit_partitions_assigned_since_then(
     assert found == code
 
 
-def test_offset_fetch_is_refused_for_a_wrong_member_or_epoch(group: ConsumerGroup) -> None:
+def test_offset_fetch_is_rejected_for_a_wrong_member_or_epoch(group: ConsumerGroup) -> None:
     group.check_fetch(None, -1)
     group.check_fetch("m", 7)
     for member_id, epoch, code in (
@@ -109,7 +109,7 @@ def test_offset_fetch_is_refused_for_a_wrong_member_or_epoch(group: ConsumerGrou
         assert caught.value.code == code
 
 
-def test_an_empty_group_takes_commits_without_a_member_and_may_be_deleted(group: ConsumerGroup) -> None:
+def test_an_empty_group_accepts_commits_without_a_member_and_can_be_deleted(group: ConsumerGroup) -> None:
     with pytest.raises(KafkaError, match="NON_EMPTY_GROUP"):
         group.check_deletion()
     for member_id in ("m", "c"):
@@ -122,7 +122,7 @@ def test_an_empty_group_takes_commits_without_a_member_and_may_be_deleted(group:
     assert group.expires_since(OFFSET) == OFFSET.commit_timestamp_ms
 
 
-def test_the_state_says_how_far_it_is(group: ConsumerGroup) -> None:
+def test_the_group_state_follows_the_assignment_progress(group: ConsumerGroup) -> None:
     group.epoch, group.assignment_epoch = 8, 7
     assert group.state_name == "Assigning"
     group.epoch = 7
@@ -147,7 +147,7 @@ def fold(group: ConsumerGroup, *changes: Change) -> None:
         group.apply(change)
 
 
-def test_all_records_are_folded_and_taken_back(harness: Harness) -> None:
+def test_all_group_records_and_tombstones_are_replayed(harness: Harness) -> None:
     harness.coordinator(GROUP)
     coordinator = harness.cluster.groups
     member = MEMBER._replace(instance_id="i", rack_id="r", client_id="c", client_host="/h", server_assignor="range")
@@ -184,7 +184,7 @@ def test_all_records_are_folded_and_taken_back(harness: Harness) -> None:
     assert harness.cluster.groups.groups == {}
 
 
-def test_a_partition_that_went_on_stays_with_its_next_owner_whichever_record_is_left(group: ConsumerGroup) -> None:
+def test_a_reassigned_partition_stays_with_its_new_owner_in_any_record_order(group: ConsumerGroup) -> None:
     """A compacted log may tell of the new owner before it tells that the old one has less."""
     group.set_member(MEMBER._replace(member_id="n", assigned={A: {0: 8}}, pending_revocation={}))
     group.set_member(MEMBER._replace(assigned={A: {1: 7}}, pending_revocation={}))
@@ -203,7 +203,7 @@ def test_tombstones_of_unknown_state_are_ignored(harness: Harness) -> None:
     assert (group.members, group.target, group.patterns) == ({}, {}, {})
 
 
-def test_records_of_a_kafka_before_4_3_have_no_epochs_of_partitions(group: ConsumerGroup) -> None:
+def test_records_before_kafka_4_3_have_no_partition_epochs(group: ConsumerGroup) -> None:
     value = MEMBER.assignment_value()
     for each in (*value.assigned_partitions, *value.partitions_pending_revocation):
         each.assignment_epochs = None
@@ -214,7 +214,7 @@ def test_records_of_a_kafka_before_4_3_have_no_epochs_of_partitions(group: Consu
     assert ConsumerMember("m").with_assignment(value).state is MemberState.UNKNOWN
 
 
-def test_a_member_that_changes_its_instance_id_gives_up_the_old_one(group: ConsumerGroup) -> None:
+def test_a_member_that_changes_its_instance_id_releases_the_old_one(group: ConsumerGroup) -> None:
     group.set_member(MEMBER._replace(instance_id="i"))
     group.set_member(MEMBER._replace(instance_id="j"))
     with pytest.raises(KafkaError, match="Instance id i is unknown"):

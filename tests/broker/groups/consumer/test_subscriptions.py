@@ -28,7 +28,7 @@ def test_members_may_subscribe_to_nothing_or_to_topics_that_do_not_exist_yet(har
     assert early.owned == all_of("later", 2)
 
 
-def test_new_partitions_are_given_out(harness: Harness, topic: str) -> None:
+def test_new_partitions_are_assigned(harness: Harness, topic: str) -> None:
     player = Player(harness, "m1", topic)
     player.join()
     grown = CreatePartitionsRequest.CreatePartitionsTopic(name=topic, count=6, assignments=None)
@@ -38,7 +38,7 @@ def test_new_partitions_are_given_out(harness: Harness, topic: str) -> None:
     assert describe(harness).group_epoch == 3
 
 
-def test_a_topic_that_is_deleted_is_taken_away_and_one_of_its_name_is_another(harness: Harness, topic: str) -> None:
+def test_partitions_of_a_deleted_topic_are_revoked_although_its_name_is_reused(harness: Harness, topic: str) -> None:
     player = Player(harness, "m1", topic)
     player.join()
     harness.request(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=topic)]))
@@ -63,7 +63,7 @@ def test_topics_without_subscribers_change_nothing(harness: Harness, topic: str)
 # --- other topics ---------------------------------------------------------------------------------
 
 
-def test_members_that_want_other_topics_get_those(harness: Harness, topic: str) -> None:
+def test_members_that_change_their_subscriptions_get_the_new_topics(harness: Harness, topic: str) -> None:
     harness.create_topic("u", 2)
     first, second = Player(harness, "m1", "t"), Player(harness, "m2", "t", "u")
     first.join()
@@ -82,7 +82,7 @@ def test_members_that_want_other_topics_get_those(harness: Harness, topic: str) 
 # --- patterns -------------------------------------------------------------------------------------
 
 
-def test_a_pattern_gets_the_topics_it_matches_also_those_that_come_later(harness: Harness, topic: str) -> None:
+def test_a_regex_matches_existing_and_later_topics(harness: Harness, topic: str) -> None:
     harness.create_topic("t-old")
     player = Player(harness, "m1", subscribed_topic_regex="t-.*")
     answer = player.join()
@@ -100,7 +100,7 @@ def test_a_pattern_gets_the_topics_it_matches_also_those_that_come_later(harness
     assert group_of(harness).patterns == {}
 
 
-def test_names_and_a_pattern_go_together(harness: Harness, topic: str) -> None:
+def test_topic_names_and_a_regex_can_be_combined(harness: Harness, topic: str) -> None:
     harness.create_topic("u1")
     first = Player(harness, "m1", topic, subscribed_topic_regex="u.")
     second = Player(harness, "m2", subscribed_topic_regex="u.")
@@ -117,14 +117,14 @@ def test_names_and_a_pattern_go_together(harness: Harness, topic: str) -> None:
 
 
 @pytest.mark.parametrize("regex", ["(", "a{2}{3}", r"(a)\1", "(?=a)"])
-def test_an_invalid_pattern_is_an_error_and_changes_nothing(harness: Harness, regex: str) -> None:
+def test_an_invalid_regex_is_rejected_and_changes_nothing(harness: Harness, regex: str) -> None:
     answer = Player(harness, "m1", subscribed_topic_regex=regex).join()
     assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert answer.error_message.startswith(f"SubscribedTopicRegex `{regex}` is not a valid regular expression: ")
     assert GROUP not in harness.cluster.groups.groups
 
 
-def test_a_pattern_that_matches_nothing_leaves_the_group_as_it_is(harness: Harness, topic: str) -> None:
+def test_a_regex_without_matches_leaves_the_group_unchanged(harness: Harness, topic: str) -> None:
     player = Player(harness, "m1", subscribed_topic_regex="no.*")
     player.join()
     player.beat()
@@ -150,7 +150,7 @@ def test_named_topics_are_assigned_at_once_and_those_of_a_regex_later(harness: H
     assert group_of(harness).epoch == epoch + 1, "what another's pattern matches is known"
 
 
-def test_a_pattern_that_several_members_send_is_resolved_once(harness: Harness, topic: str) -> None:
+def test_a_regex_that_several_members_send_is_resolved_once(harness: Harness, topic: str) -> None:
     """Requests that come in one go are all answered before."""
     harness.create_topic("u1")
     harness.coordinator(GROUP)
@@ -167,7 +167,7 @@ def test_a_pattern_that_several_members_send_is_resolved_once(harness: Harness, 
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_a_pattern_that_was_not_resolved_before_the_end_is_so_after_the_next_start(
+def test_a_regex_unresolved_at_shutdown_is_resolved_after_the_next_start(
     harness: Harness, topic: str, crash: bool
 ) -> None:
     player = Player(harness, "m1", subscribed_topic_regex="t")
@@ -182,7 +182,7 @@ def test_a_pattern_that_was_not_resolved_before_the_end_is_so_after_the_next_sta
     assert player.owned == all_of(topic, 4)
 
 
-def test_a_group_that_goes_while_its_pattern_is_resolved_stays_away(harness: Harness, topic: str) -> None:
+def test_a_group_deleted_while_its_regex_is_resolved_stays_deleted(harness: Harness, topic: str) -> None:
     harness.coordinator(GROUP)
     fields = {"rebalance_timeout_ms": 60_000, "topic_partitions": [], "subscribed_topic_regex": "t"}
     for member_epoch in (0, -1):
@@ -194,7 +194,7 @@ def test_a_group_that_goes_while_its_pattern_is_resolved_stays_away(harness: Har
     assert GROUP not in harness.cluster.groups.groups
 
 
-def test_a_pattern_that_takes_too_long_among_more_topics_keeps_those_it_had(
+def test_a_regex_that_takes_too_long_keeps_its_previous_topics(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness.create_topic("t1")

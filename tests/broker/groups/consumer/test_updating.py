@@ -13,7 +13,7 @@ from tests.broker.groups.consumer.driving import GROUP, Player, all_of, describe
 from tests.broker.harness import Harness
 
 
-def test_a_group_takes_no_more_members_than_it_may_have(harness: Harness, topic: str) -> None:
+def test_a_consumer_group_is_limited_to_its_maximum_size(harness: Harness, topic: str) -> None:
     harness.restart(settings={"group.consumer.max.size": "1"})
     first, second = Player(harness, "m1", topic), Player(harness, "m2", topic)
     first.join()
@@ -22,7 +22,7 @@ def test_a_group_takes_no_more_members_than_it_may_have(harness: Harness, topic:
     assert first.beat().error_code == ErrorCode.NONE
 
 
-def test_a_static_member_is_back_in_a_full_group(harness: Harness, topic: str) -> None:
+def test_a_static_member_can_rejoin_a_full_group(harness: Harness, topic: str) -> None:
     harness.restart(settings={"group.consumer.max.size": "1"})
     first = Player(harness, "m1", topic, instance="i")
     first.join()
@@ -31,7 +31,7 @@ def test_a_static_member_is_back_in_a_full_group(harness: Harness, topic: str) -
 
 
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
-def test_the_assignor_that_most_ask_for_is_used(harness: Harness, assignor: str) -> None:
+def test_the_assignor_that_most_members_request_is_used(harness: Harness, assignor: str) -> None:
     harness.create_topic("t", 3)
     harness.create_topic("u", 3)
     other = "range" if assignor == "uniform" else "uniform"
@@ -44,7 +44,7 @@ def test_the_assignor_that_most_ask_for_is_used(harness: Harness, assignor: str)
     assert owners(players).keys() == all_of("t", 3) | all_of("u", 3)
 
 
-def test_the_broker_says_which_assignor_is_the_default(harness: Harness, topic: str) -> None:
+def test_the_broker_config_determines_the_default_assignor(harness: Harness, topic: str) -> None:
     harness.restart(settings={"group.consumer.assignors": "range"})
     player = Player(harness, "m1", topic)
     assert player.join(server_assignor="uniform").error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
@@ -52,7 +52,7 @@ def test_the_broker_says_which_assignor_is_the_default(harness: Harness, topic: 
     assert describe(harness).assignor_name == "range"
 
 
-def test_a_target_stays_for_the_assignment_interval(harness: Harness, topic: str) -> None:
+def test_a_target_assignment_is_unchanged_during_the_assignment_interval(harness: Harness, topic: str) -> None:
     harness.restart(settings={"group.consumer.assignment.interval.ms": "1000"})
     first, second = Player(harness, "m1", topic), Player(harness, "m2", topic)
     first.join()
@@ -66,7 +66,7 @@ def test_a_target_stays_for_the_assignment_interval(harness: Harness, topic: str
     assert len(first.owned) == len(second.owned) == 2
 
 
-def test_an_empty_group_has_its_target_and_the_next_member_does_not_wait(harness: Harness, topic: str) -> None:
+def test_a_member_that_joins_an_empty_group_does_not_wait_for_the_interval(harness: Harness, topic: str) -> None:
     harness.restart(settings={"group.consumer.assignment.interval.ms": "1000"})
     player = Player(harness, "m1", topic)
     player.join()

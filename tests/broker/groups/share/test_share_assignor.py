@@ -23,7 +23,7 @@ def assigned(
     return at_once(share_assignor.assigned(members, present, indexes))
 
 
-def test_partitions_are_shared_out_evenly() -> None:
+def test_partitions_are_assigned_evenly_to_share_members() -> None:
     found = assigned({"m1": frozenset({A}), "m2": frozenset({A})}, {}, {A: range(4)})
     assert sorted(len(parts[A]) for parts in found.values()) == [2, 2]
     assert found["m1"][A] | found["m2"][A] == {0, 1, 2, 3}
@@ -35,24 +35,24 @@ def test_more_members_than_partitions_share_them() -> None:
     assert all(found.values()) and set(counts) == {0, 1}
 
 
-def test_a_good_assignment_is_kept() -> None:
+def test_a_balanced_share_assignment_is_kept() -> None:
     members = {"m1": frozenset({A}), "m2": frozenset({A})}
     present = {"m1": {A: frozenset({1, 3})}, "m2": {A: frozenset({0, 2})}}
     assert assigned(members, present, {A: range(4)}) == present
 
 
-def test_the_numbers_of_partitions_are_those_of_kafka() -> None:
+def test_the_counts_of_assigned_partitions_equal_kafkas() -> None:
     found = assigned({f"m{index}": frozenset({A}) for index in range(5)}, {}, {A: range(7)})
     assert [len(found[f"m{index}"][A]) for index in range(5)] == [2, 1, 2, 1, 1]
 
 
-def test_a_partition_with_too_many_readers_is_taken_from_the_member_with_the_most() -> None:
+def test_a_partition_with_too_many_consumers_leaves_the_most_loaded_member() -> None:
     members = {"m1": frozenset({A}), "m2": frozenset({A})}
     present = {"m1": {A: frozenset({0, 1})}, "m2": {A: frozenset({0})}}
     assert assigned(members, present, {A: range(2)}) == {"m1": {A: frozenset({1})}, "m2": {A: frozenset({0})}}
 
 
-def test_topics_with_different_readers_are_shared_out_one_by_one() -> None:
+def test_topics_with_different_subscribers_are_assigned_separately() -> None:
     members = {"m1": frozenset({A}), "m2": frozenset({B}), "m3": frozenset({A, B})}
     found = assigned(members, {}, {A: range(2), B: range(2)})
     assert [(member_id, sorted(parts)) for member_id, parts in found.items()] == [
@@ -63,14 +63,14 @@ def test_topics_with_different_readers_are_shared_out_one_by_one() -> None:
     assert all(len(each) == 1 for parts in found.values() for each in parts.values())
 
 
-def test_members_read_only_what_they_subscribe_to() -> None:
+def test_members_are_assigned_only_topics_they_subscribe_to() -> None:
     found = assigned({"m1": frozenset({A}), "m2": frozenset({A, B})}, {}, {A: range(2), B: range(3)})
     assert B not in found["m1"]
     assert found["m2"][B] == {0, 1, 2}
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_every_partition_has_a_reader_and_every_reader_a_partition(seed: int) -> None:
+def test_every_partition_has_a_consumer_and_every_consumer_a_partition(seed: int) -> None:
     source = random.Random(seed)
     indexes = {topic_id: range(source.randint(1, 6)) for topic_id in (A, B)}
     members = {f"m{index}": frozenset(source.choice([(A,), (B,), (A, B)])) for index in range(source.randint(1, 9))}

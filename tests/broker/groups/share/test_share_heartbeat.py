@@ -41,7 +41,7 @@ def counted(answer: Any) -> int:
     return sum(len(each.partitions) for each in answer.assignment.topic_partitions)
 
 
-def test_others_wait_until_the_target_is_made(harness: Harness) -> None:
+def test_other_heartbeats_wait_until_the_target_assignment_is_computed(harness: Harness) -> None:
     first = steps_of(harness, "m1")
     assert next(first) is not WAITING
     second = steps_of(harness, "m2")
@@ -54,7 +54,7 @@ def test_others_wait_until_the_target_is_made(harness: Harness) -> None:
     assert harness.cluster.groups.rebalances == {"share": 2}
 
 
-def test_an_empty_group_has_its_target_and_no_interval(harness: Harness) -> None:
+def test_an_empty_share_group_has_its_target_without_an_interval(harness: Harness) -> None:
     at_once(steps_of(harness, "m1"))
     harness.cluster.groups.share_group(GROUP).remove("m1")
     harness.restart(crash=True)
@@ -62,7 +62,7 @@ def test_an_empty_group_has_its_target_and_no_interval(harness: Harness) -> None
     assert (group.assignment_epoch, group.assignment_timestamp_ms) == (group.epoch, 0)
 
 
-def test_a_member_that_is_removed_meanwhile_gets_nothing(harness: Harness) -> None:
+def test_a_member_removed_during_the_assignment_gets_no_partitions(harness: Harness) -> None:
     steps = steps_of(harness, "m1")
     next(steps)
     group = harness.cluster.groups.share_group(GROUP)
@@ -74,7 +74,7 @@ def test_a_member_that_is_removed_meanwhile_gets_nothing(harness: Harness) -> No
     assert counted(at_once(steps_of(harness, "m2"))) == COUNT
 
 
-def test_a_request_that_is_dropped_leaves_the_group_to_others(harness: Harness) -> None:
+def test_a_dropped_heartbeat_does_not_block_the_group(harness: Harness) -> None:
     steps = steps_of(harness, "m1")
     next(steps)
     steps.close()
@@ -84,7 +84,7 @@ def test_a_request_that_is_dropped_leaves_the_group_to_others(harness: Harness) 
     assert harness.cluster.groups.share_group(GROUP).members == members
 
 
-def test_a_group_that_is_gone_meanwhile_is_asked_for_again(harness: Harness) -> None:
+def test_a_heartbeat_looks_up_its_group_again_if_it_was_deleted(harness: Harness) -> None:
     steps = steps_of(harness, "m1")
     next(steps)
     del harness.cluster.groups.groups[GROUP]

@@ -38,13 +38,13 @@ def test_without_members_nothing_is_assigned() -> None:
     assert assigned({}, STATEFUL, STATEFUL, 1) == {}
 
 
-def test_a_task_stays_where_it_is() -> None:
+def test_a_stateful_task_stays_with_its_owner() -> None:
     members = on(p="a", q="b")
     found = assigned(members, STATEFUL, STATEFUL, 1)
     assert assigned(with_tasks(members, found), STATEFUL, STATEFUL, 1) == found
 
 
-def test_a_standby_takes_over() -> None:
+def test_a_standby_task_becomes_active() -> None:
     members, tasks = on(p="a", q="b", r="c"), STATEFUL[:3]
     found = assigned(members, tasks, tasks, 1)
     lost = set(listed(found.pop("a").active))
@@ -55,7 +55,7 @@ def test_a_standby_takes_over() -> None:
         assert task in set(listed(found[owner].standby))
 
 
-def test_a_member_gets_tasks_whose_state_it_has_on_its_disk() -> None:
+def test_a_task_is_assigned_to_a_member_with_its_state_on_disk() -> None:
     members, tasks = on(p="a", q="b", r="c"), STATEFUL[:3]
     members["c"] = members["c"]._replace(offsets={tasks[0]: 10})
     members["b"] = members["b"]._replace(offsets={tasks[0]: 9, tasks[1]: 1})
@@ -67,7 +67,7 @@ def test_a_member_gets_tasks_whose_state_it_has_on_its_disk() -> None:
     }
 
 
-def test_a_standby_comes_before_who_only_has_state() -> None:
+def test_a_standby_is_preferred_to_a_member_with_state_on_disk() -> None:
     members, tasks = on(p="a", q="b"), STATEFUL[:2]
     members["a"] = members["a"]._replace(tasks=Tasks(standby={"s": frozenset({0})}))
     members["b"] = members["b"]._replace(offsets=dict.fromkeys(tasks, 1000))
@@ -75,7 +75,7 @@ def test_a_standby_comes_before_who_only_has_state() -> None:
     assert {name: list(listed(each.active)) for name, each in found.items()} == {"a": [tasks[0]], "b": [tasks[1]]}
 
 
-def test_members_of_one_process_are_no_standbys_for_each_other() -> None:
+def test_members_of_one_process_are_not_standbys_for_each_other() -> None:
     found = assigned(on(p="a b"), STATEFUL, STATEFUL, 1)
     assert not any(tasks.standby for tasks in found.values())
 
@@ -86,7 +86,7 @@ def test_members_of_one_process_are_no_standbys_for_each_other() -> None:
     late=st.lists(st.sampled_from("pqrt"), max_size=4),
     standbys=st.integers(0, 2),
 )
-def test_every_task_has_one_owner_and_standbys_elsewhere(
+def test_every_task_has_one_owner_and_standbys_on_other_processes(
     places: list[str], gone: set[int], late: list[str], standbys: int
 ) -> None:
     every = [*STATEFUL, *STATELESS]

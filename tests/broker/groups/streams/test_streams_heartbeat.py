@@ -82,7 +82,7 @@ def test_a_member_that_does_not_revoke_tasks_in_time_is_removed(harness: Harness
     assert second.active == {"0": {0, 1, 2, 3}}
 
 
-def test_the_first_members_are_waited_for(harness: Harness, topic: str) -> None:
+def test_the_initial_rebalance_is_delayed(harness: Harness, topic: str) -> None:
     harness.coordinator(GROUP)
     configure(harness, "streams.initial.rebalance.delay.ms", "3000")
     first, second = Player(harness, "m1", topology(topic)), Player(harness, "m2", topology(topic))
@@ -96,7 +96,7 @@ def test_the_first_members_are_waited_for(harness: Harness, topic: str) -> None:
     assert group_of(harness).assignment_epoch == 3  # one assignment for both
 
 
-def test_assignments_have_an_interval(harness: Harness, topic: str) -> None:
+def test_an_assignment_waits_for_the_assignment_interval(harness: Harness, topic: str) -> None:
     harness.coordinator(GROUP)
     configure(harness, "streams.assignment.interval.ms", "1000")
     first, second = Player(harness, "m1", topology(topic)), Player(harness, "m2", topology(topic))
@@ -108,7 +108,7 @@ def test_assignments_have_an_interval(harness: Harness, topic: str) -> None:
     assert len(second.active["0"]) == 2
 
 
-def test_an_empty_group_has_its_target_and_the_next_member_does_not_wait(harness: Harness, topic: str) -> None:
+def test_a_member_that_joins_an_empty_group_does_not_wait_for_the_interval(harness: Harness, topic: str) -> None:
     harness.coordinator(GROUP)
     configure(harness, "streams.assignment.interval.ms", "1000")
     player = Player(harness, "m1", topology(topic))
@@ -120,7 +120,7 @@ def test_an_empty_group_has_its_target_and_the_next_member_does_not_wait(harness
     assert statuses(Player(harness, "m2", topology(topic)).join()) == []
 
 
-def test_standbys_follow_the_groups_config(harness: Harness, topic: str) -> None:
+def test_the_number_of_standbys_follows_the_groups_config(harness: Harness, topic: str) -> None:
     said = topology(topic, changelog="changelog")
     first, second = Player(harness, "m1", said), Player(harness, "m2", said)
     assert statuses(first.join()) == [Status.MISSING_INTERNAL_TOPICS]
@@ -135,7 +135,7 @@ def test_standbys_follow_the_groups_config(harness: Harness, topic: str) -> None
 # --- static members -------------------------------------------------------------------------------
 
 
-def test_a_static_member_comes_back_to_its_tasks(harness: Harness, topic: str) -> None:
+def test_a_returning_static_member_gets_its_tasks_back(harness: Harness, topic: str) -> None:
     first, second = (Player(harness, f"m{n}", topology(topic), f"p{n}", f"i{n}") for n in (1, 2))
     first.join()
     second.join()
@@ -157,7 +157,7 @@ def test_a_static_member_comes_back_to_its_tasks(harness: Harness, topic: str) -
     assert second.active == {"0": {0, 1, 2, 3}}
 
 
-def test_a_static_member_that_stays_away_loses_its_place(harness: Harness, topic: str) -> None:
+def test_a_static_member_that_does_not_return_loses_its_place(harness: Harness, topic: str) -> None:
     player = Player(harness, "m1", topology(topic), "p", "i")
     player.join()
     player.ask(member_epoch=-2)
@@ -170,7 +170,7 @@ def test_a_static_member_that_stays_away_loses_its_place(harness: Harness, topic
 
 
 @pytest.mark.parametrize("crash", [True, False])
-def test_members_go_on_after_a_restart(harness: Harness, topic: str, crash: bool) -> None:
+def test_streams_group_members_continue_after_a_restart(harness: Harness, topic: str, crash: bool) -> None:
     configure_later = topology(topic, changelog="changelog")
     first, second = Player(harness, "m1", configure_later), Player(harness, "m2", configure_later)
     harness.coordinator(GROUP)
@@ -190,7 +190,7 @@ def test_members_go_on_after_a_restart(harness: Harness, topic: str, crash: bool
     assert port == 65535
 
 
-def test_a_restart_in_the_middle_of_a_revocation_gives_nothing_twice(harness: Harness, topic: str) -> None:
+def test_a_restart_during_a_revocation_assigns_no_task_twice(harness: Harness, topic: str) -> None:
     first, second = Player(harness, "m1", topology(topic)), Player(harness, "m2", topology(topic))
     first.join()
     second.join()
@@ -203,7 +203,7 @@ def test_a_restart_in_the_middle_of_a_revocation_gives_nothing_twice(harness: Ha
     assert first.active["0"] & second.active["0"] == set()
 
 
-def test_a_deleted_group_leaves_nothing_after_a_restart(harness: Harness, topic: str) -> None:
+def test_a_deleted_group_leaves_no_trace_after_a_restart(harness: Harness, topic: str) -> None:
     player = Player(harness, "m1", topology(topic))
     player.join()
     player.ask(member_epoch=-1)
@@ -252,7 +252,7 @@ def test_a_consumer_cannot_join_a_streams_group(harness: Harness, topic: str) ->
     assert player.beat().error_code == ErrorCode.NONE
 
 
-def test_a_group_with_consumers_does_not_become_one(harness: Harness, topic: str) -> None:
+def test_a_group_with_consumers_cannot_become_a_streams_group(harness: Harness, topic: str) -> None:
     harness.coordinator(GROUP)
     protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")
     harness.request(
@@ -265,7 +265,7 @@ def test_a_group_with_consumers_does_not_become_one(harness: Harness, topic: str
 # --- limits ---------------------------------------------------------------------------------------
 
 
-def test_a_topology_has_limits(harness: Harness, topic: str) -> None:
+def test_a_topology_that_exceeds_the_limits_is_rejected(harness: Harness, topic: str) -> None:
     names = Topology(subtopologies=[Subtopology(subtopology_id="0", source_topics=["t"] * (MAXIMUM_NAMES + 1))])
     many = Topology(
         subtopologies=[
@@ -279,7 +279,7 @@ def test_a_topology_has_limits(harness: Harness, topic: str) -> None:
     assert GROUP not in harness.cluster.groups.groups
 
 
-def test_a_group_has_a_size(tmp_path: Path) -> None:
+def test_a_streams_group_is_limited_to_its_maximum_size(tmp_path: Path) -> None:
     with Harness(tmp_path, settings={"group.streams.max.size": "1"}) as harness:
         harness.create_topic("t")
         for _ in range(2):
@@ -322,7 +322,7 @@ def test_the_tasks_of_a_large_group_are_assigned_between_requests(harness: Harne
     assert describe(harness).group_state == "Stable"
 
 
-def test_a_group_that_changes_while_it_is_assigned_is_assigned_again(harness: Harness) -> None:
+def test_a_group_that_changes_during_its_assignment_is_reassigned(harness: Harness) -> None:
     harness.create_topic("wide", 100)
     many = [Subtopology(subtopology_id=str(number), source_topics=["wide"]) for number in range(SMALL // 100 + 1)]
     first, second = (Player(harness, f"m{number}", Topology(subtopologies=many)) for number in (1, 2))
@@ -337,7 +337,7 @@ def test_a_group_that_changes_while_it_is_assigned_is_assigned_again(harness: Ha
     assert sum(map(len, second.active.values())) == len(many) * 50
 
 
-def test_missing_internal_topics_are_named_to_members_that_may_not_create_them(
+def test_members_that_may_not_create_internal_topics_are_told_the_missing_ones(
     harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     allowed = RequestContext.allows

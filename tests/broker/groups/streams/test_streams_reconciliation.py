@@ -42,14 +42,14 @@ def having(active: dict[int, int], **more: object) -> StreamsMember:
     return MEMBER._replace(assigned=AssignedTasks({"0": active} if active else {}), **more)  # type: ignore[arg-type]
 
 
-def test_free_tasks_are_given_in_the_targets_epoch() -> None:
+def test_unowned_tasks_are_assigned_in_the_targets_epoch() -> None:
     after = toward(having({1: 3}), Tasks(TWO))
     assert (after.epoch, after.previous_epoch, after.state) == (5, 3, MemberState.STABLE)
     assert after.assigned.active == {"0": {1: 3, 2: 5}}
     assert toward(after, Tasks(TWO)) is after
 
 
-def test_a_task_of_another_member_is_waited_for() -> None:
+def test_a_task_of_another_member_is_awaited() -> None:
     after = toward(having({1: 3}), Tasks(TWO), active=anybody)
     assert (after.epoch, after.state, after.assigned.active) == (5, MemberState.UNRELEASED_TASKS, {"0": {1: 3}})
     later = toward(after, Tasks(TWO))
@@ -59,19 +59,19 @@ def test_a_task_of_another_member_is_waited_for() -> None:
 @pytest.mark.parametrize("target", [Tasks(ONE), Tasks(standby=ONE), Tasks(warmup=ONE)])
 @pytest.mark.parametrize("here", ["active_here", "standby_here", "warmup_here"])
 @pytest.mark.parametrize("in_place", [False, True])
-def test_a_task_that_its_process_has_in_another_role_is_waited_for(target: Tasks, here: str, in_place: bool) -> None:
+def test_a_task_that_its_process_owns_in_another_role_is_awaited(target: Tasks, here: str, in_place: bool) -> None:
     active = anybody if here == "active_here" else nobody
     after = toward(MEMBER, target, active=active, in_place=in_place, **{here: anybody})  # type: ignore[arg-type]
     assert (after.epoch, after.state) == (5, MemberState.UNRELEASED_TASKS)
     assert after.assigned.is_empty
 
 
-def test_a_standby_may_be_active_elsewhere() -> None:
+def test_a_standby_may_be_active_on_another_process() -> None:
     after = toward(MEMBER, Tasks(standby=ONE), active=anybody)
     assert (after.state, after.assigned.standby) == (MemberState.STABLE, ONE)
 
 
-def test_tasks_are_given_up_before_the_next_epoch() -> None:
+def test_tasks_are_revoked_before_the_next_epoch() -> None:
     member = having({1: 3, 2: 3})
     after = toward(member, Tasks(ONE), Tasks(TWO))
     assert (after.epoch, after.state) == (3, MemberState.UNREVOKED_TASKS)
@@ -83,7 +83,7 @@ def test_tasks_are_given_up_before_the_next_epoch() -> None:
     assert done.pending_revocation.is_empty
 
 
-def test_tasks_that_it_does_not_run_any_more_need_not_be_given_up() -> None:
+def test_tasks_that_a_member_no_longer_runs_need_no_revocation() -> None:
     after = toward(having({1: 3, 2: 3}), Tasks(ONE), Tasks(ONE))
     assert (after.epoch, after.state, after.assigned.active) == (5, MemberState.STABLE, {"0": {1: 3}})
 
@@ -100,7 +100,7 @@ def test_a_member_in_an_unknown_state_must_rejoin() -> None:
 
 
 @pytest.mark.parametrize("role", ["standby", "warmup"])
-def test_a_copy_becomes_active_in_one_step_and_is_kept_until_then(role: str) -> None:
+def test_a_standby_becomes_active_in_one_step_and_is_kept_until_then(role: str) -> None:
     member = MEMBER._replace(assigned=AssignedTasks(**{role: ONE}))  # type: ignore[arg-type]
     owned = Tasks(**{role: ONE})  # type: ignore[arg-type]
     here = {f"{role}_here": anybody, "in_place": True}
@@ -110,20 +110,20 @@ def test_a_copy_becomes_active_in_one_step_and_is_kept_until_then(role: str) -> 
     assert (after.state, after.assigned) == (MemberState.STABLE, AssignedTasks({"0": {1: 5}}))
 
 
-def test_an_active_task_becomes_a_standby_while_it_is_given_up() -> None:
+def test_an_active_task_becomes_a_standby_during_its_revocation() -> None:
     member, owned = having({1: 3}), Tasks(ONE)
     after = toward(member, Tasks(standby=ONE), owned, active=anybody, active_here=anybody, in_place=True)
     assert (after.state, after.assigned) == (MemberState.UNREVOKED_TASKS, AssignedTasks(standby=ONE))
     assert after.pending_revocation == AssignedTasks({"0": {1: 3}})
 
 
-def test_a_standby_becomes_a_warm_up_without_being_given_up() -> None:
+def test_a_standby_becomes_a_warm_up_without_a_revocation() -> None:
     member = MEMBER._replace(assigned=AssignedTasks(standby=ONE))
     after = toward(member, Tasks(warmup=ONE), Tasks(standby=ONE), standby_here=anybody, in_place=True)
     assert (after.epoch, after.state, after.assigned) == (5, MemberState.STABLE, AssignedTasks(warmup=ONE))
 
 
-def test_without_that_a_standby_is_given_up_before_it_becomes_active() -> None:
+def test_a_standby_that_cannot_be_promoted_is_revoked_before_it_becomes_active() -> None:
     member = MEMBER._replace(assigned=AssignedTasks(standby=ONE))
     after = toward(member, Tasks(ONE), Tasks(standby=ONE), standby_here=anybody)
     assert (after.state, after.pending_revocation) == (MemberState.UNREVOKED_TASKS, AssignedTasks(standby=ONE))

@@ -67,7 +67,7 @@ def test_a_subtopology_has_a_task_for_each_partition_of_its_largest_topic() -> N
     assert [str(task.subtopology_id) for task in found.task_ids(stateful_only=True)] == ["1", "1"]
 
 
-def test_repartition_topics_follow_the_data_whatever_their_order() -> None:
+def test_repartition_topics_get_partition_counts_in_any_order() -> None:
     """Subtopology 0 reads what the last one writes, and so on."""
     found = configured(
         said(
@@ -83,7 +83,7 @@ def test_repartition_topics_follow_the_data_whatever_their_order() -> None:
     assert found.problem.detail == "Internal topics are missing: c, r1, r2"
 
 
-def test_the_application_may_say_how_many_partitions() -> None:
+def test_the_application_may_set_the_number_of_partitions() -> None:
     found = configured(said({"sources": ["a"], "sinks": ["r"]}, {"reads": {"r": 7}}), image(a=3))
     assert (tasks(found), found.missing["r"].partition_count) == ({"0": 3, "1": 7}, 7)
 
@@ -93,7 +93,9 @@ def test_the_application_may_say_how_many_partitions() -> None:
     [({"r": 0, "s": 0}, 4), ({"r": 0, "s": 6}, 6), ({"r": 5, "s": 6}, None)],
     ids=["the larger one", "the one that is said", "two that are said"],
 )
-def test_repartition_topics_that_are_read_together(given: dict[str, int], expected: int | None) -> None:
+def test_copartitioned_repartition_topics_have_equal_partition_counts(
+    given: dict[str, int], expected: int | None
+) -> None:
     together = [Group(repartition_source_topics=[0, 1])]
     found = configured(
         said(
@@ -110,7 +112,7 @@ def test_repartition_topics_that_are_read_together(given: dict[str, int], expect
         assert {name: topic.partition_count for name, topic in found.missing.items()} == dict.fromkeys(given, expected)
 
 
-def test_many_missing_topics_are_not_all_named() -> None:
+def test_only_some_of_many_missing_topics_are_named() -> None:
     found = configured(said({"sources": ["d", "b", "a", "c", "e"]}), image())
     assert found.problem is not None
     assert found.problem.detail == "Source topics a, b, c and 2 additional topics are missing."
@@ -126,13 +128,13 @@ def test_many_missing_topics_are_not_all_named() -> None:
     ],
     ids=["no source", "an index too high", "a negative index"],
 )
-def test_a_topology_that_cannot_work(wrong: Topology) -> None:
+def test_an_invalid_topology_is_rejected(wrong: Topology) -> None:
     with pytest.raises(KafkaError) as raised:
         configured(wrong, image(a=1))
     assert raised.value.code == ErrorCode.STREAMS_INVALID_TOPOLOGY
 
 
-def test_topologies_are_equal_whatever_the_order_of_their_subtopologies() -> None:
+def test_topologies_are_equal_in_any_order_of_their_subtopologies() -> None:
     one = said({"sources": ["a"]}, {"sources": ["b"]})
     other = Topology(type(one.value)(epoch=0, subtopologies=one.value.subtopologies[::-1]))
     assert one == other
@@ -140,7 +142,7 @@ def test_topologies_are_equal_whatever_the_order_of_their_subtopologies() -> Non
     assert one.subtopology_ids == {"a": "0", "b": "1"}
 
 
-def test_a_long_chain_is_followed_once() -> None:
+def test_a_long_chain_of_subtopologies_is_traversed_once() -> None:
     """In the worst order, each step would look at all subtopologies again."""
     count = 450
     chain = [{"reads": {f"r{number:03}": 0}, "sinks": [f"r{number + 1:03}"]} for number in reversed(range(1, count))]

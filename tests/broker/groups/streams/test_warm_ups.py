@@ -82,14 +82,14 @@ def test_a_task_stays_until_its_new_owner_has_warmed_up() -> None:
         (5, UNKNOWN_OFFSET, False),
     ],
 )
-def test_who_has_caught_up(restored: int, end: int, caught_up: bool) -> None:
+def test_a_task_has_caught_up_within_the_acceptable_lag(restored: int, end: int, caught_up: bool) -> None:
     (task,) = tasks(1)
     assert TaskOffsets({task: restored}, {task: end}).is_caught_up(task, LAG) is caught_up
     assert not TaskOffsets({task: restored}).is_caught_up(task, LAG)
     assert not TaskOffsets({}, {task: end}).is_caught_up(task, LAG)
 
 
-def test_what_moves_at_once() -> None:
+def test_tasks_that_need_or_get_no_warm_up_move_immediately() -> None:
     targets = {"a": NO_TASKS, "b": target(tasks(1))}
     stateless = {"a": NO_TASKS, "b": target(tasks(1, subtopology=STATELESS))}
     (task,) = tasks(1)
@@ -105,7 +105,7 @@ def test_what_moves_at_once() -> None:
     assert step([member("a", tasks(1)), member("b")], targets, heard={"a": False}).tasks == {}
 
 
-def test_a_member_that_was_not_heard_of_keeps_its_warm_up_and_gets_no_other() -> None:
+def test_a_silent_member_keeps_its_warm_up_and_gets_no_other() -> None:
     members = [member("a", tasks(0, 1)), member("b", warmup=tasks(1))]
     found = step(members, {"a": NO_TASKS, "b": target(tasks(0, 1))}, heard={})
     assert found.tasks == {"a": target(tasks(0, 1)), "b": target(warmup=tasks(1))}
@@ -113,7 +113,7 @@ def test_a_member_that_was_not_heard_of_keeps_its_warm_up_and_gets_no_other() ->
     assert found.is_over("b", NO_OFFSETS, found.settings) and not found.is_over("a", NO_OFFSETS, found.settings)
 
 
-def test_no_more_warm_ups_than_the_setting_says() -> None:
+def test_warm_ups_are_limited_by_the_configured_maximum() -> None:
     members = [member("a", tasks(0, 1, 2, 3)), member("b"), member("c")]
     targets = {"a": NO_TASKS, "b": target(tasks(0, 1)), "c": target(tasks(2, 3))}
     found = step(members, targets)
@@ -124,7 +124,7 @@ def test_no_more_warm_ups_than_the_setting_says() -> None:
     assert kept.tasks["b"].warmup == {STATEFUL: {1}} and not kept.tasks["c"].warmup
 
 
-def test_a_standby_of_the_new_owner_prepares_the_move_and_replaces_another() -> None:
+def test_a_standby_on_the_new_owner_warms_up_and_replaces_another() -> None:
     members = [member("a", tasks(1)), member("b", standby=tasks(1)), member("c")]
     targets = {"a": NO_TASKS, "b": target(tasks(1)), "c": target(standby=tasks(1))}
     found = step(members, targets, count=1)
@@ -132,13 +132,13 @@ def test_a_standby_of_the_new_owner_prepares_the_move_and_replaces_another() -> 
     assert found.awaited == {"b": tasks(1)}
 
 
-def test_the_owner_is_no_standby_of_its_own_task() -> None:
+def test_the_owner_is_not_a_standby_of_its_own_task() -> None:
     targets = {"a": target(standby=tasks(1)), "b": target(tasks(1))}
     found = step([member("a", tasks(1)), member("b")], targets)
     assert found.tasks == {"a": target(tasks(1)), "b": target(warmup=tasks(1))}
 
 
-def test_a_standby_beside_the_new_owner_is_moved_to_it_if_there_is_a_warm_up_left() -> None:
+def test_a_standby_moves_to_the_new_owner_if_a_warm_up_is_available() -> None:
     members = [member("a", tasks(1, 2)), member("b", process="p"), member("c", standby=tasks(1), process="p")]
     targets = {"a": NO_TASKS, "b": target(tasks(1, 2)), "c": NO_TASKS}
     assert step(members, targets).tasks["b"].warmup == {STATEFUL: {1, 2}}
@@ -147,7 +147,7 @@ def test_a_standby_beside_the_new_owner_is_moved_to_it_if_there_is_a_warm_up_lef
     assert one.awaited == {"b": tasks(2), "c": tasks(1)}
 
 
-def test_another_step_begins_with_other_settings_or_a_member_that_has_caught_up() -> None:
+def test_another_step_begins_when_settings_change_or_a_member_catches_up() -> None:
     found = step([member("a", tasks(1)), member("b")], {"a": NO_TASKS, "b": target(tasks(1))})
     (task,) = tasks(1)
     assert found.is_over("b", lagging(task, LAG), found.settings)
@@ -171,7 +171,7 @@ OWNERS = st.lists(st.sampled_from([*MEMBERS, None]), min_size=6, max_size=6)
     caught_up=st.sets(st.integers(0, 5)),
     count=st.integers(0, 3),
 )
-def test_every_step_has_each_task_once_and_no_process_has_one_twice(
+def test_every_step_assigns_each_task_once_and_never_twice_to_a_process(
     places: list[str],
     now: list[str | None],
     copies: list[str | None],

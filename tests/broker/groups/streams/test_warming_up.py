@@ -59,7 +59,7 @@ def test_tasks_move_when_their_state_is_restored(harness: Harness, grown: tuple[
     assert (first.active, second.active, second.warmup) == ({"0": {0, 1}}, {"0": {2, 3}}, {})
 
 
-def test_a_move_is_seen_in_the_description(harness: Harness, grown: tuple[Player, Player]) -> None:
+def test_a_task_move_is_visible_in_the_group_description(harness: Harness, grown: tuple[Player, Player]) -> None:
     _, second = grown
     second.restored(2, 100, 50_000)
     (member,) = (each for each in describe(harness).members if each.member_id == "m2")
@@ -70,7 +70,7 @@ def test_a_move_is_seen_in_the_description(harness: Harness, grown: tuple[Player
     assert member.target_assignment.warmup_tasks == []
 
 
-def test_the_settings_are_told(harness: Harness, counted: Topology) -> None:
+def test_heartbeat_responses_contain_the_warm_up_settings(harness: Harness, counted: Topology) -> None:
     member = Player(harness, "m1", counted)
     joined = member.join()
     assert (joined.task_offset_interval_ms, joined.acceptable_recovery_lag) == (60_000, LAG)
@@ -83,7 +83,9 @@ def test_the_settings_are_told(harness: Harness, counted: Topology) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("num.warmup.replicas", "0"), ("acceptable.recovery.lag", "50000")])
-def test_a_setting_lets_tasks_move(harness: Harness, grown: tuple[Player, Player], name: str, value: str) -> None:
+def test_a_changed_setting_lets_tasks_move(
+    harness: Harness, grown: tuple[Player, Player], name: str, value: str
+) -> None:
     first, second = grown
     for task in (2, 3):
         second.restored(task, 0, 50_000)
@@ -92,7 +94,7 @@ def test_a_setting_lets_tasks_move(harness: Harness, grown: tuple[Player, Player
     assert (first.active, second.active) == ({"0": {0, 1}}, {"0": {2, 3}})
 
 
-def test_members_that_report_nothing_get_their_tasks_at_once(harness: Harness, counted: Topology) -> None:
+def test_members_that_report_no_offsets_get_their_tasks_immediately(harness: Harness, counted: Topology) -> None:
     first, second = Player(harness, "m1", counted), Player(harness, "m2", counted)
     second.version = 0
     first.join()
@@ -103,7 +105,7 @@ def test_members_that_report_nothing_get_their_tasks_at_once(harness: Harness, c
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_warm_ups_go_on_after_a_restart(harness: Harness, grown: tuple[Player, Player], crash: bool) -> None:
+def test_warm_ups_continue_after_a_restart(harness: Harness, grown: tuple[Player, Player], crash: bool) -> None:
     first, second = grown
     epoch = describe(harness).group_epoch
     harness.restart(crash=crash)
@@ -115,7 +117,7 @@ def test_warm_ups_go_on_after_a_restart(harness: Harness, grown: tuple[Player, P
     assert second.active == {"0": {2}}
 
 
-def test_the_next_step_of_a_large_group_is_chosen_between_requests(harness: Harness) -> None:
+def test_the_next_step_of_a_large_group_is_computed_between_requests(harness: Harness) -> None:
     harness.create_topic("wide", SMALL)
     many = topology("wide", changelog="changelog")
     first, second = Player(harness, "m1", many), Player(harness, "m2", many)
@@ -137,7 +139,7 @@ def test_the_next_step_of_a_large_group_is_chosen_between_requests(harness: Harn
     assert second.active == {"0": {SMALL // 2}}
 
 
-def test_the_owner_leaves_while_another_warms_up(harness: Harness, grown: tuple[Player, Player]) -> None:
+def test_the_owner_can_leave_while_another_member_warms_up(harness: Harness, grown: tuple[Player, Player]) -> None:
     first, second = grown
     first.ask(member_epoch=-1)
     settle(second)
@@ -154,7 +156,7 @@ def test_the_owner_leaves_while_another_warms_up(harness: Harness, grown: tuple[
         ),
     ],
 )
-def test_offsets_that_cannot_be(
+def test_invalid_task_offsets_are_rejected(
     harness: Harness, counted: Topology, offsets: list[tuple[int, int]], message: str
 ) -> None:
     member = Player(harness, "m1", counted)
@@ -165,7 +167,7 @@ def test_offsets_that_cannot_be(
     assert group_of(harness).task_offsets == {}
 
 
-def test_members_without_the_tags_of_the_group_are_warned(harness: Harness, counted: Topology) -> None:
+def test_members_without_the_client_tags_of_the_group_are_warned(harness: Harness, counted: Topology) -> None:
     member = Player(harness, "m1", counted)
     member.join(client_tags=[KeyValue(key="zone", value="1")])
     configure(harness, "streams.rack.aware.assignment.tags", "zone,cluster,rack")

@@ -13,7 +13,7 @@ A, B = bytes(15) + b"a", bytes(15) + b"b"
 ANY_GROUP = st.one_of(groups(alike=True), groups(alike=False))
 
 
-def test_a_new_group_gets_runs_in_the_order_of_its_members() -> None:
+def test_a_new_group_gets_contiguous_ranges_in_member_order() -> None:
     members = {member_id: MemberSpecification(frozenset({A}), {}) for member_id in ("m1", "m2", "m3")}
     assert assign(members, {A: 8}) == {
         "m1": {A: frozenset({0, 1, 2})},
@@ -22,7 +22,7 @@ def test_a_new_group_gets_runs_in_the_order_of_its_members() -> None:
     }
 
 
-def test_a_member_that_joins_takes_no_more_than_its_share() -> None:
+def test_a_joining_member_takes_no_more_than_its_share() -> None:
     had = {"m1": {A: frozenset({0, 1})}, "m2": {A: frozenset({2, 3})}}
     members = {each: MemberSpecification(frozenset({A}), had.get(each, {})) for each in ("m0", "m1", "m2")}
     assert assign(members, {A: 4}) == {
@@ -33,7 +33,7 @@ def test_a_member_that_joins_takes_no_more_than_its_share() -> None:
 
 
 @given(ANY_GROUP)
-def test_each_topic_is_shared_evenly_by_those_that_want_it(group: MadeUp) -> None:
+def test_each_topic_is_assigned_evenly_to_its_subscribers(group: MadeUp) -> None:
     assignment = assign(group.specifications(), group.counts)
     check_valid(group, assignment)
     for topic_id in group.counts:
@@ -46,7 +46,7 @@ def test_each_topic_is_shared_evenly_by_those_that_want_it(group: MadeUp) -> Non
 
 
 @given(groups(alike=True), groups(alike=True))
-def test_equal_topics_are_cut_alike_however_the_group_came_about(before: MadeUp, after: MadeUp) -> None:
+def test_topics_with_equal_partition_counts_are_split_alike(before: MadeUp, after: MadeUp) -> None:
     after = MadeUp(after.wishes, {**after.counts, **before.counts})
     assignment = assign(after.specifications(assign(before.specifications(), before.counts)), after.counts)
     for topics in assignment.values():
@@ -56,13 +56,13 @@ def test_equal_topics_are_cut_alike_however_the_group_came_about(before: MadeUp,
 
 
 @given(ANY_GROUP)
-def test_a_good_assignment_is_kept(group: MadeUp) -> None:
+def test_a_balanced_range_assignment_is_kept(group: MadeUp) -> None:
     first = assign(group.specifications(), group.counts)
     assert assign(group.specifications(first), group.counts) == first
 
 
 @given(st.integers(1, 30), st.integers(1, 6), st.integers(1, 6))
-def test_a_member_keeps_what_its_share_lets_it_keep(count: int, before: int, after: int) -> None:
+def test_a_member_keeps_partitions_within_its_share(count: int, before: int, after: int) -> None:
     def group(size: int) -> MadeUp:
         return MadeUp({f"m{number}": frozenset({A}) for number in range(size)}, {A: count})
 

@@ -19,13 +19,13 @@ def test_without_members_or_topics_nothing_is_assigned() -> None:
     assert assign({"m": MemberSpecification(frozenset(), {})}, {}) == {"m": {}}
 
 
-def test_each_topic_is_spread_over_the_members() -> None:
+def test_each_topic_is_spread_over_all_members() -> None:
     members = {member_id: MemberSpecification(frozenset({A, B}), {}) for member_id in ("m1", "m2", "m3")}
     assert all(len(indexes) == 1 for topics in assign(members, {A: 3, B: 3}).values() for indexes in topics.values())
 
 
 @given(groups(alike=True))
-def test_members_that_want_the_same_differ_by_one_partition_at_most(group: MadeUp) -> None:
+def test_members_with_equal_subscriptions_differ_by_at_most_one_partition(group: MadeUp) -> None:
     assignment = assign(group.specifications(), group.counts)
     check_valid(group, assignment)
     sizes = loads(assignment).values()
@@ -33,7 +33,7 @@ def test_members_that_want_the_same_differ_by_one_partition_at_most(group: MadeU
 
 
 @given(groups(alike=False))
-def test_members_that_want_different_topics_get_them_all(group: MadeUp) -> None:
+def test_members_with_different_subscriptions_get_all_partitions(group: MadeUp) -> None:
     check_valid(group, assign(group.specifications(), group.counts))
 
 
@@ -53,19 +53,19 @@ def can_be_more_even(group: MadeUp, sizes: dict[str, int], owned: dict[tuple[byt
 
 
 @given(groups(alike=False).filter(lambda group: len(group.wishes) <= 5))
-def test_loads_are_as_even_as_wishes_allow(group: MadeUp) -> None:
+def test_loads_are_as_even_as_subscriptions_allow(group: MadeUp) -> None:
     assignment = assign(group.specifications(), group.counts)
     assert not can_be_more_even(group, loads(assignment), owners(assignment))
 
 
 @given(st.one_of(groups(alike=True), groups(alike=False)))
-def test_a_good_assignment_is_kept(group: MadeUp) -> None:
+def test_a_balanced_uniform_assignment_is_kept(group: MadeUp) -> None:
     first = assign(group.specifications(), group.counts)
     assert assign(group.specifications(first), group.counts) == first
 
 
 @given(groups(alike=True), groups(alike=True))
-def test_no_more_than_must_moves_when_members_come_and_go(before: MadeUp, after: MadeUp) -> None:
+def test_as_few_partitions_as_possible_move_when_members_join_and_leave(before: MadeUp, after: MadeUp) -> None:
     """A member keeps what it still wants and may still have; only what is above its share goes."""
     after = MadeUp(after.wishes, {**after.counts, **before.counts})
     given = assign(before.specifications(), before.counts)
@@ -83,7 +83,7 @@ def test_no_more_than_must_moves_when_members_come_and_go(before: MadeUp, after:
     assert sum(now[partition] != member_id for partition, member_id in may_keep.items()) == too_many
 
 
-def test_a_chain_of_members_balances_a_pair_without_a_shared_topic() -> None:
+def test_members_without_a_shared_topic_are_balanced_through_others() -> None:
     """m1 has too much, m3 too little, and they share no topic; m2 shares one with each."""
     ends, middle = frozenset({A}), frozenset({A, B})
     before = {"m1": {A: frozenset({0, 1, 2, 3})}, "m2": {B: frozenset({0, 1})}}
