@@ -45,6 +45,8 @@ IN_MEMORY = pytest.StashKey[str]()  # the directory there, in the process that m
 SPARK = "spark"  # all files with a Spark session, as one: it costs 20 s of CPU
 # What takes a worker half a minute or more, the longest first.
 LONG = (
+    "conformance/suites/test_librdkafka.py",
+    "conformance/suites/test_sarama.py",
     SPARK,
     "conformance/test_groups.py",
     "conformance/test_kafka_streams.py",
