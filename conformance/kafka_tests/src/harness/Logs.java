@@ -95,9 +95,12 @@ final class Logs {
     private static LogConfig config(Cluster cluster, TopicPartition tp) throws Exception {
         ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, tp.topic());
         Map<String, String> values = new HashMap<>();
-        for (ConfigEntry entry : cluster.admin().describeConfigs(List.of(resource)).all().get().get(resource).entries())
+        Set<String> own = new HashSet<>();
+        for (ConfigEntry entry : cluster.admin().describeConfigs(List.of(resource)).all().get().get(resource).entries()) {
             if (LogConfig.configNames().contains(entry.name()) && entry.value() != null) values.put(entry.name(), entry.value());
-        return new LogConfig(values);
+            if (entry.source() == ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG) own.add(entry.name());
+        }
+        return new LogConfig(values, own);
     }
 
     private static Map<Long, ProducerStateEntry> producers(Cluster cluster, TopicPartition tp) throws Exception {
