@@ -180,7 +180,7 @@ class Asked:
 
 
 @by_array
-def test_a_frame_is_as_it_is_meant(array: Array) -> None:
+def test_generated_array_frames_decode_as_intended(array: Array) -> None:
     frame = array_frame(array, 3_000)
     _, position = RequestHeader.decode_from(frame, request_header_version(array.key, array.version), 4)
     message: Any
@@ -193,7 +193,7 @@ def test_a_frame_is_as_it_is_meant(array: Array) -> None:
 
 
 @pytest.mark.parametrize(("array", "distinct"), cases(ARRAYS, distinct=True))
-def test_no_turn_of_the_loop_does_much(harness: Harness, array: Array, distinct: bool) -> None:
+def test_one_event_loop_turn_makes_a_bounded_number_of_calls(harness: Harness, array: Array, distinct: bool) -> None:
     compile_all_of(array)
     Asked(harness).ask(array_frame(array, 0))  # what is imported and made once is no work of the request
     asked = Asked(harness)
@@ -202,7 +202,7 @@ def test_no_turn_of_the_loop_does_much(harness: Harness, array: Array, distinct:
 
 
 @pytest.mark.parametrize(("array", "distinct"), cases(dense(NEWEST), distinct=False))
-def test_a_frame_that_is_too_small_to_be_read_in_steps_does_not_do_much(
+def test_a_frame_too_small_for_steps_makes_a_bounded_number_of_calls(
     harness: Harness, array: Array, distinct: bool
 ) -> None:
     compile_all_of(array)
@@ -213,7 +213,7 @@ def test_a_frame_that_is_too_small_to_be_read_in_steps_does_not_do_much(
 
 
 @pytest.mark.parametrize(("array", "distinct"), sampled(cases(NEWEST, distinct=False), every=8))
-def test_memory_is_bounded_by_the_bytes_of_the_frame(harness: Harness, array: Array, distinct: bool) -> None:
+def test_memory_is_bounded_by_the_size_of_the_frame(harness: Harness, array: Array, distinct: bool) -> None:
     asked = Asked(harness, UncountedLoop())
     frame = array_frame(array, FRAME_BYTES, distinct=distinct)
     assert peak_of(lambda: asked.ask(frame)) <= MOST_TIMES * len(frame) + SLACK_BYTES
@@ -229,7 +229,7 @@ def fetch_frame(partitions: int, version: int, session_epoch: int) -> bytes:
 
 @pytest.mark.parametrize("version", [pytest.param(11, marks=pytest.mark.thorough), 18])
 @pytest.mark.parametrize("session_epoch", [-1, 0], ids=["alone", "session"])
-def test_a_fetch_of_many_partitions_takes_memory_for_its_frame(
+def test_a_fetch_of_many_partitions_uses_memory_in_proportion_to_its_frame(
     harness: Harness, version: int, session_epoch: int
 ) -> None:
     Asked(harness).ask(fetch_frame(2_000, version, session_epoch))
@@ -241,7 +241,7 @@ def test_a_fetch_of_many_partitions_takes_memory_for_its_frame(
 
 
 @pytest.mark.parametrize("in_header", [True, False], ids=["header", "body"])
-def test_unknown_tags_are_refused_before_they_take_long(harness: Harness, in_header: bool) -> None:
+def test_unknown_tagged_fields_are_rejected_early(harness: Harness, in_header: bool) -> None:
     asked = Asked(harness)
     asked.ask(tags_frame(FRAME_BYTES, in_header=in_header))
     assert asked.loop.most_calls <= MOST_CALLS, f"of {asked.loop.calls} in {asked.loop.turns} turns"

@@ -89,7 +89,7 @@ def test_a_client_gets_an_id_and_its_subscription(harness: Harness) -> None:
     assert answer.delta_temporality
 
 
-def test_without_a_matching_subscription_nothing_is_wanted(harness: Harness) -> None:
+def test_a_client_without_a_matching_subscription_pushes_no_metrics(harness: Harness) -> None:
     alter(harness, CLIENT_METRICS, "s", *((name, DELETE, None) for name in ("metrics", "interval.ms")))
     answer = Pusher(harness).get()
     assert (answer.requested_metrics, answer.push_interval_ms) == ([], 300_000)
@@ -105,16 +105,16 @@ def test_without_a_matching_subscription_nothing_is_wanted(harness: Harness) -> 
         ("client_source_port=1,client_source_address=.*", True),
     ],
 )
-def test_patterns_must_all_match_as_a_whole(harness: Harness, match: str, matches: bool) -> None:
+def test_all_match_patterns_must_match_completely(harness: Harness, match: str, matches: bool) -> None:
     subscribe(harness, "s", metrics="m", match=match)
     assert Pusher(harness).get().requested_metrics == (["m"] if matches else [])
 
 
-def test_a_pattern_that_is_no_expression_is_refused(harness: Harness) -> None:
+def test_an_invalid_match_pattern_is_rejected(harness: Harness) -> None:
     assert alter(harness, CLIENT_METRICS, "t", ("match", SET, "client_id=(?=a)"))[0] == ErrorCode.INVALID_CONFIG
 
 
-def test_subscriptions_add_up_and_a_star_stands_for_all(harness: Harness) -> None:
+def test_metrics_of_subscriptions_are_combined_and_a_star_means_all(harness: Harness) -> None:
     subscribe(harness, "t", **{"metrics": "more.", "interval.ms": "100"})
     answer = Pusher(harness).get()
     assert (len(answer.requested_metrics), answer.push_interval_ms) == (3, 100)
@@ -122,7 +122,7 @@ def test_subscriptions_add_up_and_a_star_stands_for_all(harness: Harness) -> Non
     assert Pusher(harness).get().requested_metrics == ["*"]
 
 
-def test_names_are_in_the_order_of_java_s_hash_sets() -> None:
+def test_metric_names_are_in_the_order_of_javas_hash_sets() -> None:
     assert (java_hash("hello"), java_hash("polygenelubricants")) == (99162322, 1 << 31)
     assert in_java_order(["c", "b", "a"]) == ["a", "b", "c"]
     assert in_java_order(["\U0001f600"]) == ["\U0001f600"]
@@ -131,7 +131,7 @@ def test_names_are_in_the_order_of_java_s_hash_sets() -> None:
 # --- when -----------------------------------------------------------------------------------------
 
 
-def test_requests_before_the_interval_are_throttled(harness: Harness) -> None:
+def test_requests_before_the_push_interval_are_throttled(harness: Harness) -> None:
     pusher = Pusher(harness)
     assert pusher.get().error_code == NONE
     assert pusher.get().error_code == EARLY
@@ -155,7 +155,7 @@ def test_a_changed_subscription_is_sent_at_once(harness: Harness) -> None:
     assert pusher.subscription_id != known
 
 
-def test_an_instance_ends_with_its_connection_and_after_silence(harness: Harness) -> None:
+def test_a_client_instance_ends_with_its_connection_and_after_inactivity(harness: Harness) -> None:
     pusher = Pusher(harness)
     pusher.get()
     pusher.client.connection.lost()
@@ -166,11 +166,11 @@ def test_an_instance_ends_with_its_connection_and_after_silence(harness: Harness
     assert harness.cluster.telemetry.instances() == []
 
 
-def test_each_node_has_its_own_instances(harness: Harness) -> None:
+def test_each_node_has_its_own_client_instances(harness: Harness) -> None:
     assert [Pusher(harness, node=node).get().error_code for node in (1, 2)] == [NONE, NONE]
 
 
-def test_the_oldest_instance_gives_way(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_client_instance_is_evicted(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_telemetry, "INSTANCES_MAX", 2)
     for number in range(3):
         Pusher(harness, instance_id=bytes(15) + bytes((number + 2,))).get()
@@ -181,11 +181,11 @@ def test_the_oldest_instance_gives_way(harness: Harness, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("instance_id", [ZERO_UUID, bytes(15) + b"\x01"])
-def test_reserved_ids_are_refused(harness: Harness, instance_id: bytes) -> None:
+def test_reserved_client_instance_ids_are_rejected(harness: Harness, instance_id: bytes) -> None:
     assert Pusher(harness, instance_id=instance_id).push() == ErrorCode.INVALID_REQUEST
 
 
-def test_the_codec_must_exist_and_the_size_be_allowed(harness: Harness) -> None:
+def test_unknown_codecs_and_too_large_pushes_are_rejected(harness: Harness) -> None:
     pusher = Pusher(harness)
     pusher.get()
     assert pusher.push(codec=5) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
@@ -198,7 +198,7 @@ def test_the_codec_must_exist_and_the_size_be_allowed(harness: Harness) -> None:
     assert pusher.push(b"no OTLP") == ErrorCode.INVALID_RECORD
 
 
-def test_the_apis_are_announced_only_when_enabled(harness: Harness) -> None:
+def test_telemetry_apis_are_announced_only_when_enabled(harness: Harness) -> None:
     asked = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     keys = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
     assert keys <= {api.api_key for api in harness.request(asked).api_keys}
@@ -214,7 +214,7 @@ def test_the_apis_are_announced_only_when_enabled(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("codec", list(Compression))
-def test_newest_values_and_sums_are_kept(harness: Harness, codec: int) -> None:
+def test_the_newest_values_and_sums_are_kept(harness: Harness, codec: int) -> None:
     pusher = Pusher(harness)
     pusher.get()
     assert pusher.push(metrics(gauge("g", 1), sum_of("d", 2, 1), sum_of("c", 2, 2)), codec) == NONE
@@ -238,7 +238,7 @@ def test_the_metric_names_of_clients_are_bounded(harness: Harness, monkeypatch: 
     assert set(kept(harness)) == {"2.0", "2.1", "2.2"}
 
 
-def test_the_oldest_client_is_forgotten(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_client_is_evicted(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_telemetry, "CLIENTS_KEPT", 1)
     for number in range(2):
         pusher = Pusher(harness, instance_id=bytes(15) + bytes((number + 2,)))
@@ -247,7 +247,7 @@ def test_the_oldest_client_is_forgotten(harness: Harness, monkeypatch: pytest.Mo
     assert kept(harness) == {"1": 1}
 
 
-def test_a_long_push_is_read_in_slices(harness: Harness) -> None:
+def test_a_large_push_is_decoded_in_steps(harness: Harness) -> None:
     pusher = Pusher(harness)
     pusher.get()
     before = harness.dispatcher.slicer.steps

@@ -63,7 +63,7 @@ async def test_the_system_clock_has_the_machines_time_and_runs_timers_on_its_loo
     assert clock.monotonic_ms() >= started_ms
 
 
-def test_work_aside_is_done_at_once_unless_it_is_held() -> None:
+def test_background_work_runs_immediately_unless_it_is_held() -> None:
     clock = ManualClock()
     seen: list[object] = []
     failure = OSError("no")
@@ -85,7 +85,7 @@ def test_work_aside_is_done_at_once_unless_it_is_held() -> None:
     assert seen[3:] == ["held", "more", None]
 
 
-async def test_the_system_clock_has_work_done_in_another_thread_and_reported_on_its_loop() -> None:
+async def test_the_system_clock_runs_background_work_in_another_thread() -> None:
     clock = SystemClock(asyncio.get_running_loop())
     threads: list[threading.Thread] = []
     reports: asyncio.Queue[Exception | None] = asyncio.Queue()
@@ -108,7 +108,7 @@ async def test_the_system_clock_has_work_done_in_another_thread_and_reported_on_
     clock.wait_for_aside()
 
 
-async def test_work_that_waits_for_another_machine_delays_neither_other_work_nor_the_end() -> None:
+async def test_work_that_waits_for_another_machine_delays_neither_other_work_nor_the_exit() -> None:
     clock = SystemClock(asyncio.get_running_loop(), aside_threads=1)
     may_go_on = threading.Event()
     ends: asyncio.Queue[Exception | None] = asyncio.Queue()
@@ -128,7 +128,7 @@ async def test_work_that_waits_for_another_machine_delays_neither_other_work_nor
     assert await ends.get() is failure
 
 
-def test_the_end_of_the_process_waits_for_other_threads_and_gets_each_result_once() -> None:
+def test_the_process_exit_waits_for_other_threads_and_gets_each_result_once() -> None:
     loop = asyncio.new_event_loop()
     clock = SystemClock(loop)
     go_on = threading.Event()

@@ -50,7 +50,7 @@ def test_a_new_cluster_records_its_features_once(harness: Harness) -> None:
     assert [type(record) for record in seen].count(records.FeatureLevelRecord) == len(levels)
 
 
-def test_a_new_cluster_has_one_minimum_of_replicas_in_sync_for_all_brokers(tmp_path: Path) -> None:
+def test_a_new_cluster_has_one_cluster_wide_min_insync_replicas(tmp_path: Path) -> None:
     with Harness(tmp_path, settings={"min.insync.replicas": "2"}) as harness:
         harness.restart(settings={"min.insync.replicas": "3"})
         assert harness.cluster.image.config(BROKER_RESOURCE, "") == {"min.insync.replicas": "2"}
@@ -58,7 +58,7 @@ def test_a_new_cluster_has_one_minimum_of_replicas_in_sync_for_all_brokers(tmp_p
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_a_restart_brings_back_all_that_was_answered(harness: Harness, crash: bool) -> None:
+def test_all_acknowledged_changes_survive_a_restart(harness: Harness, crash: bool) -> None:
     harness.create_topic("kept", 2, segment_ms="5000")
     harness.create_topic("gone")
     harness.produce("kept", "a", "b")
@@ -78,7 +78,7 @@ def test_a_restart_brings_back_all_that_was_answered(harness: Harness, crash: bo
     assert harness.produce("kept", "d") == 2
 
 
-def test_a_topic_of_the_same_name_created_anew_is_the_one_that_comes_back(harness: Harness) -> None:
+def test_a_recreated_topic_is_loaded_instead_of_its_namesake(harness: Harness) -> None:
     for value in ("old", "new"):
         harness.create_topic("t")
         harness.produce("t", value)
@@ -89,13 +89,13 @@ def test_a_topic_of_the_same_name_created_anew_is_the_one_that_comes_back(harnes
     assert b"old" not in contents(harness, "t")
 
 
-def test_static_settings_of_a_later_start_reach_the_topics(harness: Harness) -> None:
+def test_changed_static_settings_apply_to_the_topics_after_a_restart(harness: Harness) -> None:
     harness.create_topic("t")
     harness.restart(settings={"log.segment.bytes": "2000000"})
     assert harness.partition("t").log.settings.segment_bytes == 2_000_000
 
 
-def test_a_partition_whose_directory_is_gone_begins_anew(harness: Harness) -> None:
+def test_a_partition_whose_directory_is_missing_starts_empty(harness: Harness) -> None:
     harness.create_topic("t")
     harness.produce("t", "a")
     harness.stop()
@@ -106,7 +106,7 @@ def test_a_partition_whose_directory_is_gone_begins_anew(harness: Harness) -> No
     assert harness.produce("t", "b") == 0
 
 
-def test_configs_that_only_another_kafka_knows_do_not_hinder_the_start(
+def test_configs_known_only_to_another_kafka_version_do_not_prevent_the_start(
     harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness.create_topic("t", retention_ms="5")
@@ -128,7 +128,7 @@ def test_configs_that_only_another_kafka_knows_do_not_hinder_the_start(
 # --- partitions of other processes --------------------------------------------------------------
 
 
-def test_a_partition_with_all_replicas_elsewhere_has_no_log_and_no_leader(harness: Harness) -> None:
+def test_a_partition_without_local_replicas_has_no_log_and_no_leader(harness: Harness) -> None:
     topic = records.TopicRecord(name="t", topic_id=ID)
     elsewhere = records.PartitionRecord(partition_id=0, topic_id=ID, replicas=[7, 8], isr=[7, 8], leader=7)
     shared = records.PartitionRecord(partition_id=1, topic_id=ID, replicas=[7, 1], isr=[7, 1], leader=7)
@@ -144,7 +144,7 @@ def test_a_partition_with_all_replicas_elsewhere_has_no_log_and_no_leader(harnes
     assert [name for name in directories(harness) if not name.endswith("-delete")] == ["__cluster_metadata-0"]
 
 
-def test_a_log_that_is_here_is_kept_although_its_replica_is_another_node_s(tmp_path: Path) -> None:
+def test_a_local_log_of_another_nodes_replica_is_kept(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.cluster.controller.create_topic("t", assignment=[(0, [2])])
         harness.restart(nodes=[1])
@@ -157,7 +157,7 @@ def test_an_address_is_formatted_as_clients_expect_it() -> None:
     assert str(Endpoint("::1", 9092)) == "[::1]:9092"
 
 
-def test_logs_without_metadata_are_refused_and_not_touched(harness: Harness) -> None:
+def test_logs_without_metadata_are_rejected_and_left_unchanged(harness: Harness) -> None:
     harness.create_topic("t", 2)
     harness.stop()
     shutil.rmtree(harness.directory / "data" / "__cluster_metadata-0")
@@ -169,7 +169,7 @@ def test_logs_without_metadata_are_refused_and_not_touched(harness: Harness) -> 
 # --- strays -------------------------------------------------------------------------------------
 
 
-def test_a_log_that_no_topic_knows_is_set_aside_with_a_warning(
+def test_a_log_of_an_unknown_topic_is_set_aside_with_a_warning(
     harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness.create_topic("t")
@@ -195,7 +195,7 @@ def test_a_log_of_an_older_topic_of_the_same_name_is_set_aside(harness: Harness)
 
 
 @pytest.mark.parametrize("left", [b"", None])
-def test_a_log_whose_topic_id_a_crash_has_taken_is_given_it_again(harness: Harness, left: bytes | None) -> None:
+def test_a_log_that_lost_its_topic_id_in_a_crash_gets_it_again(harness: Harness, left: bytes | None) -> None:
     harness.create_topic("t")
     harness.produce("t", "precious")
     file = harness.directory / "data" / "t-0" / "partition.metadata"
@@ -207,7 +207,7 @@ def test_a_log_whose_topic_id_a_crash_has_taken_is_given_it_again(harness: Harne
     assert (b"precious" in contents(harness, "t"), len(directories(harness))) == (True, 2)
 
 
-def test_set_aside_means_that_nothing_is_lost(harness: Harness) -> None:
+def test_a_log_set_aside_loses_no_records(harness: Harness) -> None:
     harness.create_topic("t")
     harness.produce("t", "precious")
     harness.cluster.commit([records.RemoveTopicRecord(topic_id=harness.cluster.image.topics["t"].topic_id)])
@@ -219,7 +219,7 @@ def test_set_aside_means_that_nothing_is_lost(harness: Harness) -> None:
 # --- damage -------------------------------------------------------------------------------------
 
 
-def test_damaged_metadata_stops_every_start_and_changes_nothing(harness: Harness) -> None:
+def test_corrupt_metadata_prevents_every_start_and_changes_nothing(harness: Harness) -> None:
     harness.create_topic("t")
     harness.stop()
     file = harness.directory / "data" / "__cluster_metadata-0" / "00000000000000000000.log"
@@ -244,7 +244,9 @@ WAYS_OUT = "; `minibroker repair .*/data` rebuilds what it can, --set accept.los
 @pytest.mark.parametrize(
     ("flipped", "what"), [(35, "partition.metadata says that it is of topic"), (3, "partition.metadata is malformed")]
 )
-def test_a_wrong_id_of_the_metadata_is_refused(harness: Harness, crash: bool, flipped: int, what: str) -> None:
+def test_a_wrong_topic_id_of_the_metadata_log_is_rejected(
+    harness: Harness, crash: bool, flipped: int, what: str
+) -> None:
     harness.create_topic("t")
     harness.stop(crash=crash)
     file = harness.directory / "data" / "__cluster_metadata-0" / "partition.metadata"
@@ -261,7 +263,7 @@ def test_a_wrong_id_of_the_metadata_is_refused(harness: Harness, crash: bool, fl
 
 
 @pytest.mark.parametrize("left", [0, 60, 400, -1, -70])
-def test_metadata_that_lost_its_end_after_a_stop_is_refused(harness: Harness, left: int) -> None:
+def test_metadata_that_lost_its_end_after_a_stop_is_rejected(harness: Harness, left: int) -> None:
     harness.create_topic("t")
     harness.stop()
     file = harness.directory / METADATA
@@ -271,7 +273,7 @@ def test_metadata_that_lost_its_end_after_a_stop_is_refused(harness: Harness, le
     assert directories(harness) == ["__cluster_metadata-0", "t-0"]
 
 
-def test_metadata_that_is_damaged_before_sound_records_after_a_kill_is_refused(harness: Harness) -> None:
+def test_metadata_that_is_corrupt_before_valid_records_is_rejected_after_a_kill(harness: Harness) -> None:
     harness.create_topic("t")
     harness.create_topic("u")
     harness.stop(crash=True)
@@ -286,7 +288,7 @@ def test_metadata_that_is_damaged_before_sound_records_after_a_kill_is_refused(h
     assert file.read_bytes() == damaged
 
 
-def test_metadata_that_lost_a_topic_with_records_in_a_kill_is_refused(harness: Harness) -> None:
+def test_metadata_that_lost_a_topic_with_records_in_a_kill_is_rejected(harness: Harness) -> None:
     harness.create_topic("t")
     file = harness.directory / METADATA
     size = file.stat().st_size
@@ -300,7 +302,7 @@ def test_metadata_that_lost_a_topic_with_records_in_a_kill_is_refused(harness: H
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EMFILE])
-def test_metadata_that_cannot_be_opened_now_is_not_taken_for_damaged(
+def test_metadata_that_cannot_be_opened_is_not_reported_as_corrupt(
     harness: Harness, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness.create_topic("t")
@@ -319,7 +321,7 @@ def test_metadata_that_cannot_be_opened_now_is_not_taken_for_damaged(
     assert list(harness.cluster.image.topics) == ["t"]
 
 
-def test_a_torn_end_of_the_metadata_is_cut_off_after_a_kill(harness: Harness) -> None:
+def test_a_torn_end_of_the_metadata_is_truncated_after_a_kill(harness: Harness) -> None:
     harness.create_topic("t")
     file = harness.directory / METADATA
     size = file.stat().st_size
@@ -330,7 +332,7 @@ def test_a_torn_end_of_the_metadata_is_cut_off_after_a_kill(harness: Harness) ->
     assert list(harness.cluster.image.topics) == ["t"]
 
 
-def test_an_accepted_loss_goes_on_without_the_lost_records(harness: Harness) -> None:
+def test_an_accepted_loss_continues_without_the_lost_records(harness: Harness) -> None:
     harness.create_topic("t")
     harness.stop()
     (harness.directory / METADATA).write_bytes(b"")
@@ -360,7 +362,7 @@ def test_a_topic_deleted_before_a_kill_may_have_left_records(harness: Harness) -
 
 
 @pytest.mark.parametrize("wrong", ["AAAA", "AAAAAAAAAAAAAAAAAAAA!A", ""])
-def test_an_invalid_directory_id_is_refused_in_one_line(harness: Harness, wrong: str) -> None:
+def test_an_invalid_directory_id_is_rejected_in_one_line(harness: Harness, wrong: str) -> None:
     harness.stop()
     properties = harness.directory / "data" / "meta.properties"
     lines = properties.read_text().splitlines()
@@ -371,7 +373,7 @@ def test_an_invalid_directory_id_is_refused_in_one_line(harness: Harness, wrong:
     harness.start()
 
 
-def test_a_log_that_is_gone_begins_empty_with_a_warning(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_log_starts_empty_with_a_warning(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     harness.create_topic("t", 2)
     harness.produce("t", "lost")
     harness.stop()
@@ -383,7 +385,7 @@ def test_a_log_that_is_gone_begins_empty_with_a_warning(harness: Harness, caplog
     assert "t-1" not in caplog.text
 
 
-def test_a_directory_of_another_node_is_refused(harness: Harness) -> None:
+def test_a_directory_of_another_node_is_rejected(harness: Harness) -> None:
     harness.stop()
     properties = harness.directory / "data" / "meta.properties"
     properties.write_text(properties.read_text().replace("node.id=1", "node.id=7"))
@@ -394,7 +396,7 @@ def test_a_directory_of_another_node_is_refused(harness: Harness) -> None:
 # --- nodes --------------------------------------------------------------------------------------
 
 
-def test_only_the_leader_has_a_partition_to_offer(tmp_path: Path) -> None:
+def test_only_the_leader_serves_a_partition(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         harness.create_topic("t", 3, 3)
         cluster, topic = harness.cluster, harness.cluster.image.topics["t"]
@@ -410,14 +412,14 @@ def test_only_the_leader_has_a_partition_to_offer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "index"), [("t", 1), ("t", -1), ("nope", 0)])
-def test_an_unknown_partition_is_refused(harness: Harness, name: str, index: int) -> None:
+def test_an_unknown_partition_is_rejected(harness: Harness, name: str, index: int) -> None:
     harness.create_topic("t")
     with pytest.raises(KafkaError) as raised:
         led_partition(1, harness.cluster.image.topics.get(name), index)
     assert raised.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_partition_whose_replicas_are_away_has_no_leader(tmp_path: Path) -> None:
+def test_a_partition_whose_replicas_are_offline_has_no_leader(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.create_topic("t", 2)
         away = harness.partition("t").leader_id
@@ -427,7 +429,7 @@ def test_a_partition_whose_replicas_are_away_has_no_leader(tmp_path: Path) -> No
         assert raised.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_data_is_there_again_once_the_node_is(tmp_path: Path) -> None:
+def test_a_nodes_data_is_available_again_when_it_returns(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.create_topic("t")
         harness.produce("t", "a")
@@ -440,7 +442,7 @@ def test_data_is_there_again_once_the_node_is(tmp_path: Path) -> None:
 # --- waiting ------------------------------------------------------------------------------------
 
 
-def test_deleting_a_topic_wakes_its_waiters(harness: Harness) -> None:
+def test_deleting_a_topic_wakes_its_waiting_requests(harness: Harness) -> None:
     harness.create_topic("t")
     asked = FetchRequest.FetchTopic(
         topic="t", partitions=[FetchRequest.FetchTopic.FetchPartition(partition=0, partition_max_bytes=100)]

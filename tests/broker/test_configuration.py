@@ -40,19 +40,19 @@ def refusal(*assignments: str, file: Path | None = None, environment: dict[str, 
     return str(raised.value)
 
 
-def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+def test_the_command_line_overrides_the_environment_and_the_file(tmp_path: Path) -> None:
     file = properties(tmp_path, "num.partitions=1\nnode.id=11\nlog.dirs=/file")
     environment = {"MINIBROKER_NUM_PARTITIONS": "2", "MINIBROKER_NODE_ID": "12", "PATH": "/bin"}
     settings = load_settings(file, environment, ["num.partitions=3"]).settings
     assert (settings["num.partitions"], settings["node.id"], settings["log.dirs"]) == (3, 12, ("/file",))
 
 
-def test_the_later_of_two_lines_or_assignments_wins(tmp_path: Path) -> None:
+def test_the_later_of_two_assignments_wins(tmp_path: Path) -> None:
     assert load_settings(properties(tmp_path, "node.id=1\nnode.id=2"), {}, []).settings["node.id"] == 2
     assert load_settings(None, {}, ["node.id=1", "node.id=2"]).settings["node.id"] == 2
 
 
-def test_the_file_that_kafka_ships_is_served(tmp_path: Path) -> None:
+def test_kafkas_default_file_is_accepted(tmp_path: Path) -> None:
     settings, warnings = load_settings(properties(tmp_path, SHIPPED_WITH_KAFKA), {}, [])
     assert (settings["node.id"], settings["num.partitions"]) == (4, 2)
     assert "num.network.threads is accepted by Kafka but has no effect here: one event loop serves all" in warnings
@@ -61,11 +61,11 @@ def test_the_file_that_kafka_ships_is_served(tmp_path: Path) -> None:
     assert not any("num.partitions" in warning for warning in warnings)
 
 
-def test_settings_that_all_act_warn_of_nothing() -> None:
+def test_effective_settings_log_no_warning() -> None:
     assert load_settings(None, {}, ["num.partitions=3", "log.roll.hours=1"]).warnings == ()
 
 
-def test_a_value_of_one_listener_counts_before_the_plain_one() -> None:
+def test_a_listeners_own_value_overrides_the_general_one() -> None:
     given = ["ssl.client.auth=required", "listener.name.plaintext.ssl.client.auth=none"]
     settings, warnings = load_settings(None, {}, given)
     assert warnings == ()
@@ -73,17 +73,17 @@ def test_a_value_of_one_listener_counts_before_the_plain_one() -> None:
     assert listener_setting(settings, "ssl.client.auth", "OTHER") == "required"
 
 
-def test_a_value_of_a_listener_that_there_is_not_is_named() -> None:
+def test_a_setting_of_an_unknown_listener_is_reported() -> None:
     (warning,) = load_settings(None, {}, ["listener.name.internal.ssl.client.auth=none"]).warnings
     assert warning == "listener.name.internal.ssl.client.auth has no effect: listeners has no INTERNAL"
 
 
-def test_a_value_of_one_listener_that_cannot_be_is_refused() -> None:
+def test_an_invalid_value_of_one_listener_is_rejected() -> None:
     assert "String must be one of" in refusal("listener.name.plaintext.ssl.client.auth=maybe")
 
 
 @pytest.mark.parametrize("name", ["offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"])
-def test_segments_too_small_for_a_topic_of_the_coordinators_are_named(name: str) -> None:
+def test_segments_too_small_for_a_coordinator_topic_are_reported(name: str) -> None:
     assert load_settings(None, {}, [f"{name}=1048576"]).warnings == ()
     (warning,) = load_settings(None, {}, [f"{name}=1048575"]).warnings
     assert warning.startswith(f"{name} is too small") and "must be at least 1048576" in warning
@@ -98,18 +98,18 @@ def test_segments_too_small_for_a_topic_of_the_coordinators_are_named(name: str)
         ("MINIBROKER_A____B", "a-.b"),
     ],
 )
-def test_a_variable_names_a_setting_as_in_kafkas_image(variable: str, name: str) -> None:
+def test_an_environment_variable_names_a_setting_as_in_kafkas_image(variable: str, name: str) -> None:
     assert setting_of_variable(variable) == name
 
 
-def test_variables_of_kafkas_image_are_settings_if_they_are_asked_for() -> None:
+def test_variables_of_kafkas_image_are_settings_if_enabled() -> None:
     environment = {"KAFKA_NUM_PARTITIONS": "3", "KAFKA_BROKER_RACK": "a", "MINIBROKER_BROKER_RACK": "b"}
     assert load_settings(None, environment, []).settings["num.partitions"] == 1
     settings, warnings = load_settings(None, environment, [], kafka_variables=True)
     assert (settings["num.partitions"], settings["broker.rack"], warnings) == (3, "b", ())
 
 
-def test_unknown_variables_of_kafkas_image_are_warned_of() -> None:
+def test_unknown_variables_of_kafkas_image_cause_a_warning() -> None:
     environment = {"KAFKA_ZOOKEEPER_CONNECT": "zookeeper:2181", "KAFKA_OPTS": "-Dx=y", "KAFKA_NUM_IO_THREADS": "1"}
     assert load_settings(None, environment, [], kafka_variables=True).warnings == (
         "environment variable KAFKA_OPTS has no effect: there is no JVM",
@@ -118,7 +118,7 @@ def test_unknown_variables_of_kafkas_image_are_warned_of() -> None:
     )
 
 
-def test_a_wrong_value_in_a_variable_of_kafkas_image_is_refused() -> None:
+def test_an_invalid_value_in_a_variable_of_kafkas_image_is_rejected() -> None:
     with pytest.raises(SettingsError, match="environment variable KAFKA_NUM_PARTITIONS: Invalid value 0"):
         load_settings(None, {"KAFKA_NUM_PARTITIONS": "0"}, [], kafka_variables=True)
 
@@ -134,11 +134,11 @@ def test_a_wrong_value_in_a_variable_of_kafkas_image_is_refused() -> None:
         ("zzz", "unknown setting zzz"),
     ],
 )
-def test_a_name_kafka_does_not_know_is_refused_with_the_nearest(name: str, hint: str) -> None:
+def test_an_unknown_name_is_rejected_with_the_nearest_known_one(name: str, hint: str) -> None:
     assert refusal(f"{name}=1") == f"--set {name}: {hint}"
 
 
-def test_a_refusal_says_where_the_fault_is(tmp_path: Path) -> None:
+def test_a_rejection_names_the_source_of_the_error(tmp_path: Path) -> None:
     file = properties(tmp_path, "# x\nnum.partitions=0")
     fault = "Invalid value 0 for configuration num.partitions: Value must be at least 1"
     assert refusal(file=file) == f"{file} line 2: {fault}"
@@ -147,24 +147,24 @@ def test_a_refusal_says_where_the_fault_is(tmp_path: Path) -> None:
     assert refusal("num.partitions=0") == f"--set num.partitions=0: {fault}"
 
 
-def test_a_value_of_several_lines_is_refused_in_one() -> None:
+def test_a_value_of_several_lines_is_rejected_in_one_line() -> None:
     assert "Invalid value 1 2 for" in refusal("num.partitions=1\n2")
 
 
-def test_an_assignment_needs_a_value() -> None:
+def test_an_assignment_requires_a_value() -> None:
     assert refusal("num.partitions") == "--set num.partitions: not of the form key=value"
 
 
-def test_a_value_may_hold_an_equals_sign() -> None:
+def test_a_value_may_contain_an_equals_sign() -> None:
     assert load_settings(None, {}, ["broker.rack=a=b"]).settings["broker.rack"] == "a=b"
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named_in_the_error(tmp_path: Path) -> None:
     assert refusal(file=tmp_path / "none") == f"{tmp_path / 'none'}: No such file or directory"
     assert refusal(file=tmp_path) == f"{tmp_path}: Is a directory"
 
 
-def test_a_file_too_large_to_be_settings_is_not_read_through(tmp_path: Path) -> None:
+def test_a_file_too_large_for_settings_is_not_read_completely(tmp_path: Path) -> None:
     file = tmp_path / "large"
     with file.open("wb") as stream:
         stream.truncate(FILE_SIZE_MAX + 1)
@@ -176,12 +176,12 @@ def test_a_malformed_file_is_named_with_its_line(tmp_path: Path) -> None:
     assert refusal(file=file).startswith(f"{file}: line 1: ")
 
 
-def test_a_file_is_iso_8859_1_as_in_kafka(tmp_path: Path) -> None:
+def test_a_file_is_decoded_as_iso_8859_1_as_in_kafka(tmp_path: Path) -> None:
     file = properties(tmp_path, "broker.rack=\xe9\\u20ac")
     assert load_settings(file, {}, []).settings["broker.rack"] == "é€"
 
 
-def test_listeners_that_cannot_be_opened_are_refused_before_anything_starts() -> None:
+def test_invalid_listeners_are_rejected_before_anything_starts() -> None:
     assert refusal("listeners=SSL://:9093").startswith("listener SSL: it has no key: set ssl.keystore.location")
 
 

@@ -84,12 +84,12 @@ async def paused(times: int, promise: Promise[str] | None = None) -> str:
 # --- slices -----------------------------------------------------------------------------------------------------------
 
 
-def test_one_slice_that_is_enough_gives_the_result_at_once(loop: Loop) -> None:
+def test_an_operation_that_fits_one_slice_returns_immediately(loop: Loop) -> None:
     assert loop.operation(in_slices(steps([], "a", 1))).begin() == "a"
     assert not (loop.soon or loop.answers)
 
 
-def test_long_work_goes_on_in_later_turns(loop: Loop) -> None:
+def test_a_long_operation_continues_in_later_turns(loop: Loop) -> None:
     told: list[str] = []
     loop.delayed(in_slices(steps(told, "a", 7)))
     assert told == ["a0", "a1", "a2"]
@@ -101,7 +101,7 @@ def test_long_work_goes_on_in_later_turns(loop: Loop) -> None:
     assert loop.request.was_paused
 
 
-def test_works_take_turns_and_one_slice_is_run_in_a_turn(loop: Loop) -> None:
+def test_operations_alternate_with_one_slice_per_turn(loop: Loop) -> None:
     told: list[str] = []
     loop.delayed(in_slices(steps(told, "a", 7)))
     loop.slicer.start(steps(told, "b", 4))
@@ -114,14 +114,14 @@ def test_works_take_turns_and_one_slice_is_run_in_a_turn(loop: Loop) -> None:
     assert told[-4:] == ["a6", "a ends", "b3", "b ends"]
 
 
-def test_what_begins_while_others_wait_pauses_at_its_first_pause(loop: Loop) -> None:
+def test_an_operation_that_starts_while_others_wait_pauses_at_its_first_pause(loop: Loop) -> None:
     told: list[str] = []
     loop.delayed(in_slices(steps([], "a", 7)))
     loop.delayed(in_slices(steps(told, "b", 7)))
     assert told == ["b0"]
 
 
-def test_an_error_is_raised_in_the_first_slice_and_told_in_a_later_one(loop: Loop) -> None:
+def test_an_error_is_raised_in_the_first_slice_and_reported_in_a_later_one(loop: Loop) -> None:
     async def fail(times: int) -> None:
         await paused(times)
         raise ValueError("no")
@@ -134,7 +134,7 @@ def test_an_error_is_raised_in_the_first_slice_and_told_in_a_later_one(loop: Loo
     assert [str(error) for error in loop.failures] == ["no"]
 
 
-def test_an_answer_that_cannot_be_sent_is_a_failure(loop: Loop) -> None:
+def test_a_response_that_cannot_be_sent_is_a_failure(loop: Loop) -> None:
     def refuse(_: object) -> None:
         raise ValueError("a mistake")
 
@@ -144,7 +144,7 @@ def test_an_answer_that_cannot_be_sent_is_a_failure(loop: Loop) -> None:
     assert [str(error) for error in loop.failures] == ["a mistake"]
 
 
-def test_work_that_fails_does_not_stop_other_work(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_operation_does_not_stop_others(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     def failing() -> Steps[None]:
         yield WAITING
         raise ValueError("a mistake")
@@ -157,7 +157,7 @@ def test_work_that_fails_does_not_stop_other_work(loop: Loop, caplog: pytest.Log
     assert "a mistake" in caplog.text
 
 
-def test_without_a_loop_all_steps_run_at_once() -> None:
+def test_all_steps_run_immediately_without_an_event_loop() -> None:
     slicer = Slicer(None, now=iter(range(1000)).__next__)
     assert DelayedOperation(in_slices(steps([], "a", 100)), slicer, print, print).begin() == "a"
     told: list[str] = []
@@ -165,7 +165,7 @@ def test_without_a_loop_all_steps_run_at_once() -> None:
     assert told[-1] == "b ends"
 
 
-def test_work_that_waits_for_another_gives_its_turn_away(loop: Loop) -> None:
+def test_an_operation_that_waits_for_another_yields_its_turn(loop: Loop) -> None:
     told: list[str] = []
     loop.look_seconds = 0.0
 
@@ -186,7 +186,7 @@ def test_work_that_waits_for_another_gives_its_turn_away(loop: Loop) -> None:
 # --- promises ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_promise_goes_on_at_once_and_counts_once(loop: Loop) -> None:
+def test_a_resolved_promise_continues_immediately_and_counts_once(loop: Loop) -> None:
     promise: Promise[str] = Promise()
     loop.delayed(paused(0, promise))
     promise.resolve("first")
@@ -194,7 +194,7 @@ def test_a_promise_goes_on_at_once_and_counts_once(loop: Loop) -> None:
     assert (loop.answers, loop.soon, promise.done) == (["first"], [], True)
 
 
-def test_a_promise_that_fails_raises_where_it_is_awaited(loop: Loop) -> None:
+def test_a_failed_promise_raises_where_it_is_awaited(loop: Loop) -> None:
     promise: Promise[str] = Promise()
     loop.delayed(paused(0, promise))
     promise.fail(ValueError("no"))
@@ -214,7 +214,7 @@ def test_a_sleep_ends_by_the_clock_and_leaves_no_timer(loop: Loop) -> None:
 # --- their end --------------------------------------------------------------------------------------------------------
 
 
-def test_one_that_is_closed_runs_no_further_and_releases_what_it_holds(loop: Loop) -> None:
+def test_a_closed_operation_stops_and_releases_its_resources(loop: Loop) -> None:
     told: list[str] = []
     operation = loop.delayed(in_slices(steps(told, "a", 9)))
     operation.close()
@@ -227,7 +227,7 @@ def test_one_that_is_closed_runs_no_further_and_releases_what_it_holds(loop: Loo
     assert not (loop.answers or loop.failures)
 
 
-def test_one_that_is_closed_by_what_it_does_itself_ends_at_its_next_wait(loop: Loop) -> None:
+def test_an_operation_that_closes_itself_ends_at_its_next_wait(loop: Loop) -> None:
     told: list[str] = []
     promise: Promise[None] = Promise()
 
@@ -255,7 +255,7 @@ def test_one_that_is_closed_by_what_it_does_itself_ends_at_its_next_wait(loop: L
         (ApiKey.CREATE_TOPICS, Stage.ANSWERING, False),
     ],
 )
-def test_a_handler_that_changes_something_goes_on_when_its_client_has_gone(
+def test_an_operation_that_changes_state_continues_after_its_client_disconnects(
     loop: Loop, key: ApiKey, stage: Stage, goes_on: bool
 ) -> None:
     told: list[str] = []
@@ -267,7 +267,7 @@ def test_a_handler_that_changes_something_goes_on_when_its_client_has_gone(
     assert told[-1] == "a ends" and not loop.answers
 
 
-def test_one_whose_client_has_gone_ends_where_it_would_wait(loop: Loop) -> None:
+def test_an_operation_whose_client_disconnected_ends_where_it_would_wait(loop: Loop) -> None:
     promise: Promise[str] = Promise()
     operation = loop.delayed(paused(7, promise))
     operation.drop()
@@ -277,7 +277,7 @@ def test_one_whose_client_has_gone_ends_where_it_would_wait(loop: Loop) -> None:
     assert not loop.answers
 
 
-def test_all_can_be_taken_from_the_queue_and_what_has_a_client_runs_again(loop: Loop) -> None:
+def test_all_queued_operations_can_be_taken_and_those_with_a_client_run_again(loop: Loop) -> None:
     told: list[str] = []
     runs: list[int] = []
 
@@ -309,13 +309,13 @@ def test_all_can_be_taken_from_the_queue_and_what_has_a_client_runs_again(loop: 
         (ApiKey.FETCH, Stage.ANSWERING, False),
     ],
 )
-def test_one_that_is_written_or_answered_cannot_run_again(loop: Loop, key: ApiKey, stage: Stage, runs: bool) -> None:
+def test_a_written_or_answered_operation_cannot_run_again(loop: Loop, key: ApiKey, stage: Stage, runs: bool) -> None:
     loop.request.stage = stage  # type: ignore[misc]
     assert loop.delayed(paused(0, Promise()), key).run_again() == runs
     assert len(loop.failures) == (stage is Stage.RUNNING and runs), "the handler itself catches ClusterReplaced"
 
 
-def test_one_that_is_given_up_is_told_and_closed(loop: Loop) -> None:
+def test_an_abandoned_operation_is_notified_and_closed(loop: Loop) -> None:
     told: list[str] = []
 
     async def wait() -> str:

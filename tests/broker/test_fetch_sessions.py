@@ -40,14 +40,14 @@ def test_a_new_session_has_an_id_and_expects_epoch_1() -> None:
     assert session.epoch == 1
 
 
-def test_a_session_may_begin_without_partitions() -> None:
+def test_a_session_may_start_without_partitions() -> None:
     sessions = sessions_of(2)
     session = sessions.create(0, True, 0.0)
     assert session is not None
     assert sessions.resume(session.session_id, 1, True, 0.0) is session
 
 
-def test_a_known_session_goes_on_with_its_epoch() -> None:
+def test_a_known_session_continues_with_its_epoch() -> None:
     sessions = sessions_of(2)
     session = made(sessions, 1, 0.0)
     assert sessions.resume(session.session_id, 1, False, 5.0) is session
@@ -62,7 +62,7 @@ def test_a_known_session_goes_on_with_its_epoch() -> None:
         (0, 1, True, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
     ],
 )
-def test_a_session_that_does_not_fit_is_refused(
+def test_a_session_that_does_not_fit_is_rejected(
     session_id_change: int, epoch: int, by_id: bool, code: ErrorCode
 ) -> None:
     sessions = sessions_of(2)
@@ -72,21 +72,21 @@ def test_a_session_that_does_not_fit_is_refused(
     assert caught.value.code == code
 
 
-def test_epochs_wrap_to_1() -> None:
+def test_session_epochs_wrap_to_1() -> None:
     session = made(sessions_of(1), 1, 0.0)
     session.epoch = LARGEST_EPOCH
     session.next_epoch()
     assert session.epoch == 1
 
 
-def test_a_full_cache_keeps_sessions_in_use_against_one_of_the_same_size() -> None:
+def test_a_full_cache_keeps_sessions_in_use_over_one_of_equal_size() -> None:
     sessions = sessions_of(1)
     session = made(sessions, 2, 0.0)
     assert sessions.create(2, False, STALE_AFTER_MS) is None
     assert sessions.resume(session.session_id, 1, False, 0.0) is session
 
 
-def test_a_full_cache_gives_the_place_of_a_smaller_session_to_a_larger_one() -> None:
+def test_a_full_cache_evicts_a_smaller_session_for_a_larger_one() -> None:
     sessions = sessions_of(2)
     large, small = made(sessions, 5, 0.0), made(sessions, 1, 0.0)
     assert sessions.create(2, False, 1.0) is not None
@@ -96,7 +96,7 @@ def test_a_full_cache_gives_the_place_of_a_smaller_session_to_a_larger_one() -> 
         sessions.resume(small.session_id, 1, False, 1.0)
 
 
-def test_a_full_cache_gives_the_place_of_a_stale_session() -> None:
+def test_a_full_cache_evicts_a_stale_session() -> None:
     sessions = sessions_of(1)
     made(sessions, 9, 0.0)
     assert sessions.create(1, False, STALE_AFTER_MS + 1.0) is not None
@@ -111,7 +111,7 @@ def grow(sessions: FetchSessions, session: FetchSession, count: int) -> bool:
     return sessions.settle(session, 0.0)
 
 
-def test_the_memory_of_a_session_is_counted_and_given_back() -> None:
+def test_the_memory_of_a_session_is_counted_and_released() -> None:
     sessions = sessions_of(2)
     session = made(sessions, 10, 0.0)
     session.add(partitions(10))
@@ -127,7 +127,7 @@ def test_the_memory_of_a_session_is_counted_and_given_back() -> None:
     assert sessions.held_bytes == 0
 
 
-def test_beyond_the_bound_there_are_no_new_sessions_of_the_size_of_those_in_use() -> None:
+def test_beyond_the_memory_limit_no_new_session_of_equal_size_is_created() -> None:
     sessions = FetchSessions(1000, random.Random(1), limit_bytes=3 * TEN)
     kept = [made(sessions, 10, 0.0) for _ in range(3)]
     session = sessions.create(10, False, 0.0)
@@ -137,7 +137,7 @@ def test_beyond_the_bound_there_are_no_new_sessions_of_the_size_of_those_in_use(
         assert sessions.resume(each.session_id, 1, False, 0.0) is each
 
 
-def test_a_session_that_grows_beyond_the_bound_ends() -> None:
+def test_a_session_that_grows_beyond_the_memory_limit_is_closed() -> None:
     sessions = FetchSessions(1000, random.Random(1), limit_bytes=3 * TEN)
     session, other = made(sessions, 10, 0.0), made(sessions, 10, 0.0)
     assert grow(sessions, session, 10)
@@ -149,7 +149,7 @@ def test_a_session_that_grows_beyond_the_bound_ends() -> None:
     assert not sessions.settle(session, 0.0) and sessions.held_bytes == TEN, "it is not booked again"
 
 
-def test_beyond_the_bound_a_much_larger_session_gives_way_to_a_small_one() -> None:
+def test_beyond_the_memory_limit_a_much_larger_session_is_evicted_for_a_small_one() -> None:
     sessions = FetchSessions(1000, random.Random(1), limit_bytes=3 * TEN)
     large = made(sessions, 30, 0.0)
     small = made(sessions, 3, 0.0)
@@ -158,30 +158,30 @@ def test_beyond_the_bound_a_much_larger_session_gives_way_to_a_small_one() -> No
     assert sessions.resume(small.session_id, 1, False, 0.0) is small
 
 
-def test_beyond_the_bound_a_stale_session_gives_way() -> None:
+def test_beyond_the_memory_limit_a_stale_session_is_evicted() -> None:
     sessions = FetchSessions(1000, random.Random(1), limit_bytes=3 * TEN)
     made(sessions, 20, 0.0)
     made(sessions, 20, STALE_AFTER_MS + 1.0)
     assert len(sessions) == 1 and sessions.held_bytes == 2 * TEN
 
 
-def test_a_hundred_clients_of_ten_thousand_partitions_each_have_their_sessions() -> None:
+def test_a_hundred_clients_with_ten_thousand_partitions_each_have_sessions() -> None:
     of_each = 10_000 * (PARTITION_BYTES + len("a topic's name of usual size"))
     assert 100 * of_each <= LIMIT_BYTES
 
 
-def test_no_slots_means_no_sessions() -> None:
+def test_a_cache_without_slots_creates_no_sessions() -> None:
     assert sessions_of(0).create(1, False, 0.0) is None
 
 
-def test_a_served_partition_goes_to_the_end() -> None:
+def test_a_served_partition_moves_to_the_end() -> None:
     session = made(sessions_of(1), 3, 0.0)
     first = next(iter(session.partitions.values()))
     session.served(first)
     assert [index for _, index in session.partitions] == [1, 2, 0]
 
 
-def test_news_is_data_an_error_or_a_moved_offset() -> None:
+def test_records_errors_and_moved_offsets_are_changes() -> None:
     partition = FetchedPartition("t", 0)
     assert partition.has_news(10, 0, 0, 0), "nothing was told before"
     partition.sent(10, 0, 0)
@@ -193,7 +193,7 @@ def test_news_is_data_an_error_or_a_moved_offset() -> None:
     assert not partition.has_news(10, 0, 0, 0)
 
 
-def test_the_end_of_an_error_is_news() -> None:
+def test_the_end_of_an_error_is_a_change() -> None:
     partition = FetchedPartition("t", 0)
     partition.sent(10, 0, 0)
     partition.sent(-1, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER)

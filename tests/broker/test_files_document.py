@@ -41,14 +41,14 @@ def written(harness: Harness) -> Harness:
     return harness
 
 
-def test_every_file_that_is_there_after_a_stop_is_in_the_document(written: Harness) -> None:
+def test_every_file_that_exists_after_a_stop_is_documented(written: Harness) -> None:
     data = written.directory / "data"
     running = files(data)
     written.stop()
     assert running | files(data) == set(documented()) - BY_KAFKA_ONLY - AFTER_A_FAILURE
 
 
-def test_files_of_an_orderly_stop_are_documented_as_such(written: Harness) -> None:
+def test_files_of_a_clean_stop_are_documented_as_such(written: Harness) -> None:
     written.stop(crash=True)
     there = files(written.directory / "data")
     written.start()

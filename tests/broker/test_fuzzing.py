@@ -11,7 +11,7 @@ from tests.broker.fuzzing import fuzz
 FRAMES = 3_000
 
 
-def test_spoilt_requests_leave_no_traceback_and_every_neighbour_gets_each_answer(
+def test_malformed_requests_cause_no_traceback_and_affect_no_other_client(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     seed = random.randrange(1 << 32)

@@ -151,14 +151,14 @@ REQUESTS: dict[str, Callable[[Harness], object]] = {
 
 
 @pytest.mark.parametrize("ask", [pytest.param(ask, id=name) for name, ask in REQUESTS.items()])
-def test_a_request_leaves_no_cycles(ask: Callable[[Harness], object], harness: Harness) -> None:
+def test_a_request_leaves_no_reference_cycles(ask: Callable[[Harness], object], harness: Harness) -> None:
     ask(harness)
     with little_garbage():
         for _ in range(TIMES):
             ask(harness)
 
 
-def test_heartbeats_leave_no_cycles(harness: Harness) -> None:
+def test_heartbeats_leave_no_reference_cycles(harness: Harness) -> None:
     driver, player = Driver(harness, "classic"), Player(harness, "a", "t", group="consumer")
     (member_id,) = driver.stable()
     player.join()
@@ -168,7 +168,7 @@ def test_heartbeats_leave_no_cycles(harness: Harness) -> None:
             assert player.beat().error_code == 0
 
 
-def test_a_connection_leaves_no_cycles(harness: Harness) -> None:
+def test_a_connection_leaves_no_reference_cycles(harness: Harness) -> None:
     async def run() -> None:
         server = Server(asyncio.get_running_loop(), harness.cluster)
         bound = bind(Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0, "", 0), harness.cluster.settings)

@@ -104,11 +104,13 @@ def fetched(harness: Harness, topic_id: bytes, isolation_level: int) -> Any:
     return harness.request(request).responses[0].partitions[0]
 
 
-def test_all_topics_are_there_with_ids_configs_offsets_and_records(kafka: Harness, expected: dict[str, Any]) -> None:
+def test_all_topics_of_kafka_have_their_ids_configs_offsets_and_records(
+    kafka: Harness, expected: dict[str, Any]
+) -> None:
     assert described(kafka) == expected
 
 
-def test_epochs_go_on_where_those_of_kafka_ended(kafka: Harness) -> None:
+def test_leader_epochs_continue_those_of_kafka(kafka: Harness) -> None:
     assert kafka.cluster.metadata_log.leader_epoch == 2
     for topic in kafka.cluster.image.topics.values():
         for partition in topic.partitions:
@@ -117,7 +119,7 @@ def test_epochs_go_on_where_those_of_kafka_ended(kafka: Harness) -> None:
             assert (partition.eligible_leader_replicas, partition.last_known_elr) == ([], [])
 
 
-def test_records_that_are_only_in_the_snapshot_are_known(kafka: Harness, release: str) -> None:
+def test_records_that_are_only_in_the_snapshot_are_loaded(kafka: Harness, release: str) -> None:
     log = kafka.cluster.metadata_log.storage
     assert log.log_start_offset > 0
     image = kafka.cluster.image
@@ -128,7 +130,7 @@ def test_records_that_are_only_in_the_snapshot_are_known(kafka: Harness, release
     assert not image.brokers[1].fenced
 
 
-def test_credentials_and_acls_stay_in_the_metadata(kafka: Harness) -> None:
+def test_credentials_and_acls_of_kafka_stay_in_the_metadata(kafka: Harness) -> None:
     kafka.restart()
     seen: list[Message] = []
     kafka.cluster.metadata_log.replay(seen.append)
@@ -136,7 +138,7 @@ def test_credentials_and_acls_stay_in_the_metadata(kafka: Harness) -> None:
     assert {records.UserScramCredentialRecord, records.AccessControlEntryRecord} <= kinds
 
 
-def test_read_committed_fetches_get_the_aborted_transactions(kafka: Harness) -> None:
+def test_read_committed_fetches_return_kafkas_aborted_transactions(kafka: Harness) -> None:
     answer = fetched(kafka, kafka.cluster.image.topics["transactional"].topic_id, READ_COMMITTED)
     # Every third of nine transactions was aborted; each has 15 records and a marker in this partition.
     assert [one.first_offset for one in answer.aborted_transactions] == [0, 48, 96]
@@ -146,13 +148,13 @@ def test_read_committed_fetches_get_the_aborted_transactions(kafka: Harness) -> 
     assert fetched(kafka, kafka.cluster.image.topics["plain"].topic_id, READ_COMMITTED).aborted_transactions == []
 
 
-def test_topics_that_kafka_deleted_are_gone(kafka: Harness) -> None:
+def test_topics_deleted_by_kafka_do_not_exist(kafka: Harness) -> None:
     names = [path.name for path in (kafka.directory / "data").rglob("*")]
     assert not [name for name in names if name.endswith(("-delete", ".deleted", "-stray"))]
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_appended_records_follow_those_of_kafka_also_after_a_restart(
+def test_appended_records_follow_those_of_kafka_even_after_a_restart(
     kafka: Harness, expected: dict[str, Any], crash: bool
 ) -> None:
     end_offset = expected["plain"]["partitions"][0]["end_offset"]
@@ -167,7 +169,7 @@ def test_appended_records_follow_those_of_kafka_also_after_a_restart(
     assert [epoch for _, epoch, *_ in (a, b, c)] == ([2, 2, 3] if crash else [2, 2, 2])
 
 
-def test_producers_of_kafka_s_go_on_with_their_sequences(kafka: Harness) -> None:
+def test_producers_of_kafka_continue_their_sequences(kafka: Harness) -> None:
     producers = dict(kafka.partition("plain").log.producers.entries())
     assert len(producers) == 5  # one a codec, each with three records here
     assert {entry.batches[-1][1] for entry in producers.values()} == {2}

@@ -62,7 +62,7 @@ print(*[name for name in sys.modules if name in ("cryptography", "minibroker.bro
 NAMES = SCRIPT.partition("print")[0] + "print(*sys.modules)"
 
 
-def test_few_modules_are_imported_at_a_time_and_none_is_left_for_a_request() -> None:
+def test_all_late_imports_are_done_a_few_modules_at_a_time() -> None:
     ran = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
     at_once, there_already, left, *only_with_tls = ran.stdout.split()
     assert only_with_tls == []
@@ -72,7 +72,7 @@ def test_few_modules_are_imported_at_a_time_and_none_is_left_for_a_request() -> 
     assert left == 0
 
 
-def test_whatever_a_function_imports_is_there_before_it_runs() -> None:
+def test_every_module_that_a_function_imports_is_imported_before_it_runs() -> None:
     ran = subprocess.run([sys.executable, "-c", NAMES], capture_output=True, text=True, check=True)
     folder = Path(minibroker.__file__).parent
     files = [file for part in ("broker", "storage", "protocol") for file in (folder / part).rglob("*.py")]
@@ -93,7 +93,7 @@ def imports_in_functions(file: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("free", "pauses"), [(513, 2), (512, 0)])
-def test_there_are_no_pauses_where_few_descriptors_are_left(
+def test_imports_do_not_pause_when_few_file_descriptors_are_left(
     monkeypatch: pytest.MonkeyPatch, free: int, pauses: int
 ) -> None:
     slept: list[float] = []
@@ -106,7 +106,7 @@ def test_there_are_no_pauses_where_few_descriptors_are_left(
     assert len(slept) == pauses
 
 
-def test_a_module_for_which_there_is_no_descriptor_is_imported_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_lacks_a_file_descriptor_is_imported_later(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     slept: list[float] = []
 
@@ -125,7 +125,7 @@ def test_a_module_for_which_there_is_no_descriptor_is_imported_later(monkeypatch
     assert slept == [late_imports.RETRY_SECONDS] * 2
 
 
-def test_an_import_that_fails_otherwise_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_other_import_failure_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(late_imports, "LATE", ("nothing_of_this_name",))
     with pytest.raises(ImportError):
         asyncio.run(late_imports.import_late(free=lambda: 0))

@@ -39,7 +39,7 @@ class GatedDisk(Disk):
         super().rename(old, new)
 
 
-async def test_the_loop_goes_on_while_a_broker_in_it_closes_its_logs(tmp_path: Path) -> None:
+async def test_the_event_loop_continues_while_a_broker_closes_its_logs(tmp_path: Path) -> None:
     loop, disk = asyncio.get_running_loop(), GatedDisk()
     settings = Settings({"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"})
     with bound_listeners(settings, 1) as bound:
@@ -58,7 +58,7 @@ async def test_the_loop_goes_on_while_a_broker_in_it_closes_its_logs(tmp_path: P
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EMFILE, "Too many open files"), ImportError("cannot be read")])
-def test_compaction_begins_later_where_its_code_cannot_be_read_at_once(
+def test_compaction_starts_later_if_its_code_cannot_be_imported_immediately(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     harness, statistics = Harness(tmp_path), CleanerStatistics()

@@ -85,16 +85,16 @@ print(len(list(Path("/proc/self/fd").iterdir())))
 """
 
 
-def test_glibc_takes_the_thresholds() -> None:
+def test_glibc_accepts_the_malloc_thresholds() -> None:
     assert keep_freed_memory() == (platform.libc_ver()[0] == "glibc")
 
 
-def test_a_library_without_the_switch_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_c_library_without_mallopt_is_left_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     assert not keep_freed_memory()
 
 
-def test_the_limit_on_open_files_is_raised_as_far_as_it_may() -> None:
+def test_the_open_file_limit_is_raised_to_its_maximum() -> None:
     resource = pytest.importorskip("resource")
     hard = min(resource.getrlimit(resource.RLIMIT_NOFILE)[1], 500)
     script = RAISED.format(hard=hard)
@@ -103,7 +103,7 @@ def test_the_limit_on_open_files_is_raised_as_far_as_it_may() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only there is a table that can be looked at")
-def test_there_is_room_for_open_files_before_they_are_opened() -> None:
+def test_the_file_descriptor_table_grows_before_files_are_opened() -> None:
     pytest.importorskip("fcntl")
     ran = subprocess.run([sys.executable, "-c", ROOM], capture_output=True, text=True, check=True)
     room, opened = map(int, ran.stdout.split())
@@ -111,7 +111,7 @@ def test_there_is_room_for_open_files_before_they_are_opened() -> None:
     assert opened < 10
 
 
-def test_threads_that_wait_are_let_in_after_a_tenth_of_a_millisecond() -> None:
+def test_waiting_threads_run_after_a_tenth_of_a_millisecond() -> None:
     ran = subprocess.run([sys.executable, "-c", SHARED], capture_output=True, text=True, check=True)
     assert float(ran.stdout) == pytest.approx(0.0001)
 
@@ -128,16 +128,16 @@ def test_a_busy_process_collects_long_lived_objects_only_once() -> None:
     assert most < 2 * UNSEEN_OBJECTS
 
 
-def test_an_idle_process_collects_the_old_and_freezes_the_others() -> None:
+def test_an_idle_process_collects_old_objects_and_freezes_the_others() -> None:
     assert after_looking_at_the_old(new=1_000_000, used=0.0) == ["1", "False"]
 
 
-def test_a_busy_process_leaves_the_old_alone() -> None:
+def test_a_busy_process_does_not_collect_old_objects() -> None:
     alive, _ = after_looking_at_the_old(new=1_000_000, used=1.0)
     assert int(alive) > 1
 
 
-def test_an_idle_process_without_new_objects_leaves_the_old_alone() -> None:
+def test_an_idle_process_without_new_objects_does_not_collect_old_ones() -> None:
     assert after_looking_at_the_old(new=0, used=0.0) == ["1", "False"]
 
 

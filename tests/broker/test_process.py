@@ -45,7 +45,7 @@ def snapshot(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in files}
 
 
-def test_damaged_metadata_is_reported_with_its_position_and_nothing_is_changed(data: Path) -> None:
+def test_corrupt_metadata_is_reported_with_its_position_and_left_unchanged(data: Path) -> None:
     log = data / "data" / "__cluster_metadata-0" / "00000000000000000000.log"
     content = bytearray(log.read_bytes())
     content[-20] ^= 0xFF
@@ -84,7 +84,7 @@ def test_a_disk_that_fails_writes_is_reported_as_the_reason(data: Path, monkeypa
         assert harness.produce("t", "v") == 1
 
 
-def test_a_refused_start_leaves_a_directory_that_the_next_one_takes(data: Path) -> None:
+def test_a_rejected_start_leaves_the_directory_usable(data: Path) -> None:
     refusal(data, node_id="7")
     with Harness(data) as harness:
         assert harness.produce("t", "v") == 1

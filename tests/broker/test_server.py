@@ -40,7 +40,7 @@ def bound() -> Iterator[BoundListener]:
     taken.socket.close()
 
 
-def test_port_0_is_advertised_as_the_port_it_became(bound: BoundListener) -> None:
+def test_port_0_is_advertised_as_the_assigned_port(bound: BoundListener) -> None:
     assert bound.endpoint == ("127.0.0.1", bound.socket.getsockname()[1])
 
 
@@ -50,12 +50,12 @@ def test_clients_get_the_advertised_name() -> None:
     assert taken.endpoint == ("broker.test", 1234)
 
 
-def test_a_client_may_connect_before_it_is_accepted(bound: BoundListener) -> None:
+def test_a_client_may_connect_before_the_broker_accepts(bound: BoundListener) -> None:
     with socket.create_connection(bound.endpoint, timeout=10):
         assert bound.socket.getsockname()[1] == bound.endpoint.port
 
 
-def test_no_host_means_all_addresses() -> None:
+def test_an_empty_host_listens_on_all_addresses() -> None:
     taken = bind(listener(host=""), SETTINGS)
     try:
         with socket.create_connection(("127.0.0.1", taken.socket.getsockname()[1]), timeout=10):
@@ -64,7 +64,7 @@ def test_no_host_means_all_addresses() -> None:
         taken.socket.close()
 
 
-def test_a_taken_port_is_an_error_of_one_line(bound: BoundListener) -> None:
+def test_a_port_in_use_is_reported_in_one_line(bound: BoundListener) -> None:
     with pytest.raises(
         BindError,
         match=rf"cannot listen on 127\.0\.0\.1:{bound.endpoint.port}: Address already in use; choose another port",
@@ -72,12 +72,12 @@ def test_a_taken_port_is_an_error_of_one_line(bound: BoundListener) -> None:
         bind(listener(port=bound.endpoint.port), SETTINGS)
 
 
-def test_an_address_of_another_machine_is_an_error_of_one_line() -> None:
+def test_an_address_of_another_machine_is_reported_in_one_line() -> None:
     with pytest.raises(BindError, match=r"cannot listen on 192\.0\.2\.1:0: Cannot assign requested address"):
         bind(listener(host="192.0.2.1"), SETTINGS)
 
 
-def test_buffer_sizes_are_set_where_they_are_asked_for() -> None:
+def test_socket_buffer_sizes_are_configurable() -> None:
     settings = Settings({"log.dirs": "/nowhere", "socket.receive.buffer.bytes": "50000"})
     taken = bind(listener(), settings)
     with taken.socket:
@@ -165,7 +165,7 @@ def serve(
     asyncio.run(asyncio.wait_for(run(), 60))
 
 
-def test_a_silent_connection_is_closed_after_its_time(tmp_path: Path) -> None:
+def test_an_idle_connection_is_closed_after_its_timeout(tmp_path: Path) -> None:
     async def talk(served: Served) -> None:
         served.harness.clock.advance(60_000)
         await served.send(HELLO)
@@ -179,7 +179,7 @@ def test_a_silent_connection_is_closed_after_its_time(tmp_path: Path) -> None:
     serve(tmp_path, talk, connections_max_idle_ms="100000")
 
 
-def test_a_client_that_waits_for_an_answer_is_not_idle(tmp_path: Path) -> None:
+def test_a_client_that_waits_for_a_response_is_not_idle(tmp_path: Path) -> None:
     async def talk(served: Served) -> None:
         topic = FetchRequest.FetchTopic(topic="t", partitions=[FetchRequest.FetchTopic.FetchPartition()])
         request = FetchRequest(max_wait_ms=500_000, min_bytes=1, max_bytes=1000, topics=[topic])
@@ -219,7 +219,7 @@ def test_many_half_sent_large_requests_block_no_other_client_and_are_closed(
     assert "and 299 others: it sent nothing more of a request for 30000 ms" in told
 
 
-def test_a_slow_sender_is_not_closed_while_no_other_needs_the_memory(tmp_path: Path) -> None:
+def test_a_slow_sender_is_not_closed_while_memory_is_available(tmp_path: Path) -> None:
     async def talk(served: Served) -> None:
         (client,) = served.server._shared.sockets
         for byte in HELLO:
@@ -232,7 +232,7 @@ def test_a_slow_sender_is_not_closed_while_no_other_needs_the_memory(tmp_path: P
     serve(tmp_path, talk, connections_max_stall_ms="10000")
 
 
-def test_while_others_wait_for_memory_slow_senders_are_closed_early(tmp_path: Path) -> None:
+def test_slow_senders_are_closed_early_while_others_wait_for_memory(tmp_path: Path) -> None:
     async def talk(served: Served) -> None:
         server = served.server
         server._shared.budget.large.limit_bytes = 1
@@ -253,7 +253,7 @@ def test_while_others_wait_for_memory_slow_senders_are_closed_early(tmp_path: Pa
 
 
 @pytest.mark.skipif(not HAS_SENDFILE, reason="records do not wait in their files there")
-def test_a_client_that_reads_no_answers_is_closed_after_the_stall_time(
+def test_a_client_that_reads_no_responses_is_closed_after_the_stall_time(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def talk(served: Served) -> None:
@@ -304,7 +304,7 @@ def test_a_malformed_request_closes_the_connection_and_the_log_names_the_client(
         (pack(">hhih", 0, 14, 7, 99), "unnamed client"),
     ],
 )
-def test_a_client_that_has_not_introduced_itself_is_known_by_its_client_id(
+def test_a_client_without_software_name_is_logged_by_its_client_id(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, request_bytes: bytes, who: str
 ) -> None:
     async def talk(served: Served) -> None:
@@ -317,7 +317,7 @@ def test_a_client_that_has_not_introduced_itself_is_known_by_its_client_id(
     assert f"({who}): Produce (key 0) version 14, which is not served here" in caplog.text
 
 
-def test_a_failing_handler_costs_its_connection_only(
+def test_a_failing_handler_closes_only_its_own_connection(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def talk(served: Served) -> None:
@@ -336,7 +336,7 @@ def test_a_failing_handler_costs_its_connection_only(
     assert "Traceback" in caplog.text
 
 
-def test_the_end_of_the_broker_ends_its_connections(tmp_path: Path) -> None:
+def test_stopping_the_broker_closes_its_connections(tmp_path: Path) -> None:
     async def talk(served: Served) -> None:
         await served.server.close()
         assert await served.receive(1) == b""
@@ -358,7 +358,7 @@ def test_a_client_that_does_not_authenticate_is_closed_after_the_stall_time(
     assert "it did not authenticate within 30000 ms" in caplog.text
 
 
-def test_a_tls_client_on_a_plaintext_listener_is_recognised(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_tls_client_on_a_plaintext_listener_is_recognized(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def talk(served: Served) -> None:
         await served.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500))
         assert await served.receive(1) == b""

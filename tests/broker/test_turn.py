@@ -34,7 +34,7 @@ def loop(tmp_path: Path) -> Iterator[Loop]:
 # --- written together -------------------------------------------------------------------------------------------------
 
 
-def test_batches_of_several_connections_are_written_at_once_and_then_answered(
+def test_batches_of_several_connections_are_written_together_and_then_answered(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clients = [LoopClient(loop.harness) for _ in range(5)]
@@ -50,7 +50,7 @@ def test_batches_of_several_connections_are_written_at_once_and_then_answered(
     assert loop.values() == ["first", "a0", "a1", "a2", "a3", "a4"]
 
 
-def test_answers_of_a_connection_stay_in_order_around_those_that_wait(loop: Loop) -> None:
+def test_responses_of_a_connection_stay_in_order_around_deferred_ones(loop: Loop) -> None:
     client = LoopClient(loop.harness)
     metadata, produce = MetadataRequest(topics=[]), produce_of({("t", 0): batch("a")})
     several = produce_of({("t", 0): batch("b"), ("u", 0): batch("c")})
@@ -67,7 +67,7 @@ def test_answers_of_a_connection_stay_in_order_around_those_that_wait(loop: Loop
     assert [number for number, _ in client.responses()] == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_fetch_sees_written_batches_and_one_that_waits_sees_those_of_its_turn(loop: Loop) -> None:
+def test_a_fetch_sees_written_batches_and_a_delayed_one_those_of_its_turn(loop: Loop) -> None:
     producer, reader, waiting = (LoopClient(loop.harness) for _ in range(3))
     producer.read((1, produce_of({("t", 0): batch("a")}), PRODUCE))
     reader.read((1, fetch_of(loop.harness, {("t", 0): 0}), FETCH))
@@ -78,7 +78,7 @@ def test_a_fetch_sees_written_batches_and_one_that_waits_sees_those_of_its_turn(
     assert values == [["first"], ["a"]]
 
 
-def test_batches_of_a_client_that_has_gone_are_written(loop: Loop) -> None:
+def test_batches_of_a_disconnected_client_are_written(loop: Loop) -> None:
     gone, other = LoopClient(loop.harness), LoopClient(loop.harness)
     for client in (gone, other):
         client.read((1, produce_of({("t", 0): batch("a")}), PRODUCE))
@@ -87,7 +87,7 @@ def test_batches_of_a_client_that_has_gone_are_written(loop: Loop) -> None:
     assert (gone.sent_bytes(), codes(other), loop.values()) == (b"", [0], ["first", "a", "a"])
 
 
-def test_without_a_loop_all_is_written_at_once(loop: Loop) -> None:
+def test_all_batches_are_written_immediately_without_an_event_loop(loop: Loop) -> None:
     turn = Turn()
     data = batch("a")
     partition = loop.partition(("t", 0))
@@ -99,7 +99,7 @@ def test_without_a_loop_all_is_written_at_once(loop: Loop) -> None:
 # --- lost -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_failed_write_fails_exactly_the_answers_that_waited_for_it(loop: Loop) -> None:
+def test_a_failed_write_fails_exactly_the_responses_that_waited_for_it(loop: Loop) -> None:
     lost, other = LoopClient(loop.harness), LoopClient(loop.harness)
     lost.read((1, produce_of({("t", 0): batch("a")}), PRODUCE), (2, produce_of({("u", 0): batch("b")}), PRODUCE))
     other.read((1, produce_of({("u", 0): batch("c")}), PRODUCE))
@@ -114,9 +114,7 @@ def test_a_failed_write_fails_exactly_the_answers_that_waited_for_it(loop: Loop)
     assert (loop.values(), loop.values(("u", 0))) == (["first", "d"], ["first", "b", "c"])
 
 
-def test_the_early_write_of_a_turn_may_be_kept_and_its_last_one_lost(
-    loop: Loop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_turns_early_write_may_succeed_and_its_last_one_fail(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_module, "MAX_PENDING_BYTES", 2 * len(batch("a")))
     client, waiting = LoopClient(loop.harness), LoopClient(loop.harness)
     waiting.read((1, fetch_of(loop.harness, {("t", 0): 1}, max_wait_ms=1000), FETCH))
@@ -129,9 +127,7 @@ def test_the_early_write_of_a_turn_may_be_kept_and_its_last_one_lost(
     assert values_in(answers_in(loop.harness, answer)["t", 0]) == ["0", "1"]
 
 
-def test_the_early_write_of_a_turn_may_be_lost_and_its_last_one_kept(
-    loop: Loop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_turns_early_write_may_fail_and_its_last_one_succeed(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_module, "MAX_PENDING_BYTES", 2 * len(batch("a")))
     client = LoopClient(loop.harness)
     client.read(*((number, produce_of({("t", 0): batch(str(number))}), PRODUCE) for number in range(2)))
@@ -144,7 +140,7 @@ def test_the_early_write_of_a_turn_may_be_lost_and_its_last_one_kept(
     assert loop.values() == ["first", "3", "4"]
 
 
-def test_a_request_in_steps_reports_a_batch_that_was_lost_in_an_earlier_turn(
+def test_a_request_in_steps_reports_a_batch_lost_in_an_earlier_turn(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     soon: list[Any] = []
@@ -167,7 +163,7 @@ def test_a_request_in_steps_reports_a_batch_that_was_lost_in_an_earlier_turn(
     assert (loop.values(), loop.values(("u", 0))) == (["first", "c", "d", "e"], ["first", "b"])
 
 
-def test_a_failed_write_of_acks_0_closes_the_connection_and_drops_its_other_requests(loop: Loop) -> None:
+def test_a_failed_write_with_acks_0_closes_the_connection(loop: Loop) -> None:
     client = LoopClient(loop.harness)
     client.read(
         (1, produce_of({("t", 0): batch("a")}, acks=0), PRODUCE),
@@ -190,7 +186,7 @@ def test_pending_batches_of_a_topic_deleted_in_the_same_turn_are_lost(loop: Loop
     assert codes(client) == [LOST, 0]
 
 
-def test_an_unexpected_failure_acknowledges_nothing_and_affects_no_other_answer(
+def test_an_unexpected_failure_acknowledges_nothing_and_affects_no_other_response(
     loop: Loop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object) -> None:
@@ -208,7 +204,7 @@ def test_an_unexpected_failure_acknowledges_nothing_and_affects_no_other_answer(
 # --- promises of which a part is known already ------------------------------------------------------------------------
 
 
-def test_a_promise_is_known_at_once_if_its_write_is_done(loop: Loop) -> None:
+def test_a_promise_is_resolved_immediately_if_its_write_is_done(loop: Loop) -> None:
     turn, log = loop.harness.cluster.turn, loop.partition(("t", 0)).log
     told: list[KafkaError | None] = []
     turn.when(wait_for(log), told.append)
@@ -225,7 +221,7 @@ def test_a_promise_is_known_at_once_if_its_write_is_done(loop: Loop) -> None:
     assert [None if each is None else each.code for each in told] == [None, LOST, ErrorCode.NOT_COORDINATOR]
 
 
-def test_of_several_waits_each_failed_one_is_reported_before_the_end(loop: Loop) -> None:
+def test_each_of_several_failed_waits_is_reported_before_the_end(loop: Loop) -> None:
     turn = loop.harness.cluster.turn
     waits = []
     for where in (("t", 0), ("u", 0)):

@@ -36,7 +36,7 @@ def topic_id(harness: Harness) -> bytes:
 
 @pytest.mark.parametrize("crash", [True, False])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_commit_is_known_also_after_a_restart(harness: Harness, topic_id: bytes, version: int, crash: bool) -> None:
+def test_a_commit_survives_a_restart(harness: Harness, topic_id: bytes, version: int, crash: bool) -> None:
     by_id = version >= BY_ID
     topic = topic_id if by_id else "t"
     now_ms = harness.clock.wall_ms()
@@ -50,7 +50,7 @@ def test_a_commit_is_known_also_after_a_restart(harness: Harness, topic_id: byte
     assert (group.state_name, group.protocol_type) == ("Empty", "")
 
 
-def test_version_1_says_the_time_of_the_commit_itself(harness: Harness, topic_id: bytes) -> None:
+def test_version_1_contains_the_commit_timestamp(harness: Harness, topic_id: bytes) -> None:
     commit(harness, "g", ("t", 0, 7), version=1, timestamp_ms=12345)
     commit(harness, "g", ("t", 1, 7), version=1)
     times = [each.commit_timestamp_ms for each in committed_in(harness, "g").by_partition.values()]
@@ -58,7 +58,7 @@ def test_version_1_says_the_time_of_the_commit_itself(harness: Harness, topic_id
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_versions_2_to_4_say_how_long_to_keep_the_offset(harness: Harness, topic_id: bytes, version: int) -> None:
+def test_versions_2_to_4_contain_the_retention_time(harness: Harness, topic_id: bytes, version: int) -> None:
     topic = topic_id if version >= BY_ID else "t"
     commit(harness, "g", (topic, 0, 7), version=version, retention_time_ms=DAY_MS)
     expires_ms = harness.clock.wall_ms() + DAY_MS if 2 <= version <= 4 else NO_EXPIRY
@@ -68,7 +68,7 @@ def test_versions_2_to_4_say_how_long_to_keep_the_offset(harness: Harness, topic
 
 
 @pytest.mark.parametrize("retention_ms", [(1 << 63) - 1, -(1 << 63)])
-def test_a_retention_beyond_all_time_is_taken(harness: Harness, topic_id: bytes, retention_ms: int) -> None:
+def test_an_excessive_retention_time_is_accepted(harness: Harness, topic_id: bytes, retention_ms: int) -> None:
     assert commit(harness, "g", ("t", 0, 7), version=2, retention_time_ms=retention_ms) == [0]
     harness.restart()
     (offset,) = committed_in(harness, "g").by_partition.values()
@@ -76,26 +76,26 @@ def test_a_retention_beyond_all_time_is_taken(harness: Harness, topic_id: bytes,
     assert offset.expire_timestamp_ms == expires_ms
 
 
-def test_a_note_of_null_is_an_empty_one(harness: Harness, topic_id: bytes) -> None:
+def test_null_metadata_is_stored_as_empty(harness: Harness, topic_id: bytes) -> None:
     commit(harness, "g", ("t", 0, 7), metadata=None)
     (offset,) = committed_in(harness, "g").by_partition.values()
     assert offset.metadata == ""
 
 
-def test_each_partition_that_there_is_not_is_refused_by_itself(harness: Harness, topic_id: bytes) -> None:
+def test_unknown_partitions_are_rejected_individually(harness: Harness, topic_id: bytes) -> None:
     asked = [("t", 0, 7), ("t", 9, 7), ("nope", 0, 7), ("t", -1, 7), ("t", 1, 8)]
     assert commit(harness, "g", *asked) == [UNKNOWN, 0, UNKNOWN, UNKNOWN, 0]
     offsets = committed_in(harness, "g").by_partition
     assert {place: each.offset for place, each in offsets.items()} == {("t", 0): 7, ("t", 1): 8}
 
 
-def test_by_id_an_unknown_topic_and_an_unknown_partition_differ(harness: Harness, topic_id: bytes) -> None:
+def test_topic_ids_distinguish_unknown_topics_from_unknown_partitions(harness: Harness, topic_id: bytes) -> None:
     asked = [(UNKNOWN_ID, 0, 7), (topic_id, 9, 7), (topic_id, 0, 7), (bytes(16), 0, 7)]
     expected = [ErrorCode.UNKNOWN_TOPIC_ID, UNKNOWN, 0, ErrorCode.UNKNOWN_TOPIC_ID]
     assert commit(harness, "g", *asked, version=BY_ID) == expected
 
 
-def test_the_answer_has_the_partitions_in_the_order_of_the_request(harness: Harness, topic_id: bytes) -> None:
+def test_the_response_keeps_the_order_of_the_partitions(harness: Harness, topic_id: bytes) -> None:
     request = commit_request("g", ("t", 1, 7), ("nope", 5, 7), ("t", 0, 7))
     response = harness.request(request, 9)
     assert [(topic.name, [each.partition_index for each in topic.partitions]) for topic in response.topics] == [
@@ -106,7 +106,7 @@ def test_the_answer_has_the_partitions_in_the_order_of_the_request(harness: Harn
 
 
 @pytest.mark.parametrize(("metadata", "code"), [("x" * 10, 0), ("x" * 11, 12), ("é" * 10, 0), ("\U0001f600" * 6, 12)])
-def test_a_note_has_a_limit_in_characters_as_java_counts_them(tmp_path: Path, metadata: str, code: int) -> None:
+def test_commit_metadata_is_limited_in_utf_16_characters(tmp_path: Path, metadata: str, code: int) -> None:
     with Harness(tmp_path, settings={"offset.metadata.max.bytes": "10"}) as harness:
         harness.create_topic("t")
         assert commit(harness, "g", ("t", 0, 7), metadata=metadata) == [code]
@@ -114,7 +114,7 @@ def test_a_note_has_a_limit_in_characters_as_java_counts_them(tmp_path: Path, me
         assert ("g" in harness.cluster.groups.groups) == (code == 0)
 
 
-def test_a_note_that_is_too_long_concerns_its_own_partition_only(harness: Harness, topic_id: bytes) -> None:
+def test_too_large_metadata_rejects_only_its_own_partition(harness: Harness, topic_id: bytes) -> None:
     request = commit_request("g", ("t", 0, 7), ("t", 1, 8))
     request.topics[0].partitions[0].committed_metadata = "x" * 4097
     response = harness.request(request, 9)
@@ -123,7 +123,7 @@ def test_a_note_that_is_too_long_concerns_its_own_partition_only(harness: Harnes
 
 
 @pytest.mark.parametrize("version", VERSIONS[1:])
-def test_a_group_that_there_is_not_has_no_generation(harness: Harness, topic_id: bytes, version: int) -> None:
+def test_an_unknown_group_has_no_generation(harness: Harness, topic_id: bytes, version: int) -> None:
     topic = topic_id if version >= BY_ID else "t"
     code = ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
     answered = commit(harness, "g", (topic, 0, 7), version=version, generation_id_or_member_epoch=0, member_id="m")
@@ -131,7 +131,7 @@ def test_a_group_that_there_is_not_has_no_generation(harness: Harness, topic_id:
     assert "g" not in harness.cluster.groups.groups
 
 
-def test_an_error_of_the_member_is_answered_for_all_existing_partitions(
+def test_a_member_error_is_returned_for_all_existing_partitions(
     harness: Harness, topic_id: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit(harness, "g", ("t", 0, 7))
@@ -149,7 +149,7 @@ def test_an_error_of_the_member_is_answered_for_all_existing_partitions(
     assert [each.offset for each in committed_in(harness, "g").by_partition.values()] == [7]
 
 
-def test_an_error_of_the_group_is_answered_for_all_partitions(
+def test_a_group_error_is_returned_for_all_partitions(
     harness: Harness, topic_id: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit(harness, "g", ("t", 0, 7))
@@ -166,13 +166,13 @@ def test_an_error_of_the_group_is_answered_for_all_partitions(
     assert [each.offset for each in group.offsets.by_partition.values()] == [9]
 
 
-def test_the_empty_group_commits_too(harness: Harness, topic_id: bytes) -> None:
+def test_a_commit_to_the_empty_group_id_is_accepted(harness: Harness, topic_id: bytes) -> None:
     assert commit(harness, "", ("t", 0, 7)) == [0]
     harness.restart()
     assert committed_in(harness, "").find("t", 0) is not None
 
 
-def test_only_the_coordinator_takes_a_commit(tmp_path: Path) -> None:
+def test_only_the_coordinator_accepts_a_commit(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.create_topic("t")
         other = 3 - harness.coordinator("g")
@@ -180,7 +180,7 @@ def test_only_the_coordinator_takes_a_commit(tmp_path: Path) -> None:
         assert codes_of(answer) == [UNKNOWN, ErrorCode.NOT_COORDINATOR]
 
 
-def test_before_the_topic_of_the_groups_exists_there_is_no_coordinator(harness: Harness) -> None:
+def test_a_group_has_no_coordinator_before_the_offsets_topic_exists(harness: Harness) -> None:
     harness.create_topic("t")
     assert codes_of(harness.request(commit_request("g", ("t", 0, 7)), 9)) == [ErrorCode.NOT_COORDINATOR]
 
@@ -208,7 +208,7 @@ def slow_disk(harness: Harness, topic_id: bytes) -> None:
 
 
 @pytest.mark.usefixtures("slow_disk")
-def test_where_the_topic_is_flushed_record_by_record_a_commit_waits_for_the_disk(harness: Harness) -> None:
+def test_a_commit_waits_for_the_fsync_if_flush_messages_is_1(harness: Harness) -> None:
     waiting = harness.request(commit_request("g", ("t", 0, 7)), 9)
     assert isinstance(waiting, Waiting) and not waiting.done
     assert harness.clock.do_aside() > 0
@@ -216,7 +216,7 @@ def test_where_the_topic_is_flushed_record_by_record_a_commit_waits_for_the_disk
 
 
 @pytest.mark.usefixtures("slow_disk")
-def test_a_disk_that_takes_too_long_has_the_client_ask_again(harness: Harness) -> None:
+def test_a_slow_disk_makes_the_client_retry(harness: Harness) -> None:
     waiting = harness.request(commit_request("g", ("t", 0, 7), ("t", 9, 7)), 9)
     harness.clock.advance(4999)
     assert not waiting.done
@@ -227,9 +227,7 @@ def test_a_disk_that_takes_too_long_has_the_client_ask_again(harness: Harness) -
 
 
 @pytest.mark.parametrize("version", [BY_ID - 1, BY_ID])
-def test_nothing_is_committed_for_a_topic_that_is_deleted_while_a_long_commit_is_looked_at(
-    harness: Harness, topic_id: bytes, version: int
-) -> None:
+def test_a_topic_deleted_during_a_long_commit_gets_no_offsets(harness: Harness, topic_id: bytes, version: int) -> None:
     by_id = version == BY_ID
     request = commit_request("g", *[(topic_id if by_id else "t", 0, 7)] * 350)
     context = RequestContext(harness.cluster, harness.client().connection, version, None, Slicer())

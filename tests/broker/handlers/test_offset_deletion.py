@@ -48,14 +48,14 @@ def left(harness: Harness) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("crash", [True, False])
-def test_deleted_offsets_are_gone_also_after_a_restart(harness: Harness, crash: bool) -> None:
+def test_deleted_offsets_stay_deleted_after_a_restart(harness: Harness, crash: bool) -> None:
     assert delete(harness, "g", ("t", 0), ("u", 0)) == (0, {("t", 0): 0, ("u", 0): 0})
     assert left(harness) == [("t", 1)]
     harness.restart(crash=crash)
     assert left(harness) == [("t", 1)]
 
 
-def test_a_partition_without_an_offset_is_well_and_one_that_there_is_not_is_not(harness: Harness) -> None:
+def test_deleting_an_absent_offset_succeeds_but_not_of_an_unknown_partition(harness: Harness) -> None:
     before = harness.partition(GROUPS_TOPIC, harness.cluster.groups.log.partition_of("g")).log.log_end_offset
     answer = delete(harness, "g", ("t", 2), ("t", 3), ("nope", 0))
     assert answer == (0, {("t", 2): 0, ("t", 3): UNKNOWN, ("nope", 0): UNKNOWN})
@@ -63,7 +63,7 @@ def test_a_partition_without_an_offset_is_well_and_one_that_there_is_not_is_not(
     assert (left(harness), after) == ([("t", 0), ("t", 1), ("u", 0)], before)
 
 
-def test_pending_transactional_offsets_are_deleted_too(harness: Harness) -> None:
+def test_pending_transactional_offsets_are_deleted(harness: Harness) -> None:
     committed_in(harness, "g").pending[9] = {("t", 2): CommittedOffset(9, -1, "", 0)}
     assert delete(harness, "g", ("t", 2)) == (0, {("t", 2): 0})
     assert not committed_in(harness, "g").is_unstable("t", 2)
@@ -88,13 +88,13 @@ def test_a_group_whose_members_have_unknown_subscriptions_keeps_all_offsets(harn
 
 
 @pytest.mark.parametrize(("group", "code"), [("", ErrorCode.INVALID_GROUP_ID), ("h", ErrorCode.GROUP_ID_NOT_FOUND)])
-def test_a_group_that_cannot_be_or_is_not_is_an_error_of_the_whole(
+def test_an_invalid_or_unknown_group_id_is_an_error_of_the_whole_request(
     harness: Harness, group: str, code: ErrorCode
 ) -> None:
     assert delete(harness, group, ("t", 0)) == (code, {})
 
 
-def test_only_the_coordinator_deletes(tmp_path: Path) -> None:
+def test_only_the_coordinator_deletes_offsets(tmp_path: Path) -> None:
     with Harness(tmp_path / "two", nodes=2) as harness:
         other = 3 - harness.coordinator("g")
         response = harness.request(OffsetDeleteRequest(group_id="g"), node=other)
@@ -111,7 +111,7 @@ def test_a_deletion_that_cannot_be_recorded_changes_nothing(harness: Harness) ->
     assert left(harness) == [("t", 0), ("t", 1), ("u", 0)]
 
 
-def test_a_group_that_is_made_anew_while_a_long_deletion_is_looked_at_is_the_one_that_loses_them(
+def test_a_long_deletion_applies_to_a_group_recreated_meanwhile(
     harness: Harness,
 ) -> None:
     asked = [Topic.OffsetDeleteRequestPartition(partition_index=index) for index in range(900)]

@@ -61,7 +61,7 @@ def state(harness: Harness, index: int = 0) -> tuple[list[int], list[int], int, 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_partition_moves_at_once_to_nodes_that_are_there(tmp_path: Path, version: int) -> None:
+def test_a_partition_moves_immediately_to_online_nodes(tmp_path: Path, version: int) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         create(harness, [1], [2])
         harness.produce("t", "a")
@@ -75,7 +75,7 @@ def test_a_partition_moves_at_once_to_nodes_that_are_there(tmp_path: Path, versi
         assert harness.produce("t", "c") == 2
 
 
-def test_a_move_is_recorded_as_kafka_records_it(tmp_path: Path) -> None:
+def test_a_reassignment_is_recorded_as_kafka_records_it(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         create(harness, [1, 2])
         move(harness, (0, [2, 3]))
@@ -89,14 +89,14 @@ def test_a_move_is_recorded_as_kafka_records_it(tmp_path: Path) -> None:
         assert len(ended.directories) == 2
 
 
-def test_the_order_of_replicas_changes_without_another_leader(tmp_path: Path) -> None:
+def test_reordering_the_replicas_keeps_the_leader(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         create(harness, [1, 2])
         assert move(harness, (0, [2, 1])) == [(0, None)]
         assert state(harness) == ([2, 1], [1, 2], 1, 0)
 
 
-def test_a_move_to_a_node_that_is_away_is_under_way_until_it_comes(tmp_path: Path) -> None:
+def test_a_reassignment_to_an_offline_node_continues_until_it_is_online(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         create(harness, [1, 2], [1, 2])
         harness.restart(nodes=[1, 2])
@@ -113,7 +113,7 @@ def test_a_move_to_a_node_that_is_away_is_under_way_until_it_comes(tmp_path: Pat
         assert state(harness)[0] == [2, 3]
 
 
-def test_a_move_that_is_under_way_is_cancelled(tmp_path: Path) -> None:
+def test_an_ongoing_reassignment_can_be_cancelled(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         create(harness, [1, 2])
         harness.restart(nodes=[1, 2])
@@ -124,7 +124,7 @@ def test_a_move_that_is_under_way_is_cancelled(tmp_path: Path) -> None:
         assert move(harness, (0, None)) == [(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)]
 
 
-def test_another_move_takes_the_place_of_the_one_under_way(tmp_path: Path) -> None:
+def test_a_new_reassignment_replaces_the_ongoing_one(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=4) as harness:
         create(harness, [1])
         harness.restart(nodes=[1, 2])
@@ -136,7 +136,7 @@ def test_another_move_takes_the_place_of_the_one_under_way(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("allowed", [False, True])
-def test_where_only_new_replicas_are_in_sync_a_cancellation_would_be_unclean(tmp_path: Path, allowed: bool) -> None:
+def test_a_cancellation_without_old_in_sync_replicas_is_rejected(tmp_path: Path, allowed: bool) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         create(harness, [1], unclean_leader_election_enable=str(allowed).lower())
         change = records.PartitionChangeRecord(partition_id=0, topic_id=harness.partition("t").topic.topic_id)
@@ -161,13 +161,13 @@ def test_where_only_new_replicas_are_in_sync_a_cancellation_would_be_unclean(tmp
         ([1, 1], "The manual partition assignment includes the broker 1 more than once."),
     ],
 )
-def test_replicas_that_cannot_be_are_refused(harness: Harness, replicas: list[int], message: str) -> None:
+def test_invalid_replicas_are_rejected(harness: Harness, replicas: list[int], message: str) -> None:
     create(harness, [1])
     assert move(harness, (0, replicas)) == [(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)]
     assert state(harness) == ([1], [1], 1, 0)
 
 
-def test_the_number_of_replicas_is_kept_on_demand(tmp_path: Path) -> None:
+def test_the_replication_factor_is_kept_if_required(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         create(harness, [1, 2], [1, 2])
         refused = (ErrorCode.INVALID_REPLICATION_FACTOR, "The replication factor is changed from 2 to 1")
@@ -177,7 +177,7 @@ def test_the_number_of_replicas_is_kept_on_demand(tmp_path: Path) -> None:
         assert state(harness)[:3] == ([2], [2], 2)
 
 
-def test_while_a_move_is_under_way_its_target_is_the_number_of_replicas(tmp_path: Path) -> None:
+def test_an_ongoing_reassignment_determines_the_replication_factor(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         create(harness, [1, 2])
         harness.restart(nodes=[1, 2])
@@ -187,7 +187,7 @@ def test_while_a_move_is_under_way_its_target_is_the_number_of_replicas(tmp_path
         assert move(harness, (0, [2, 3]), **keep) == [refused]
 
 
-def test_unknown_partitions_are_refused(harness: Harness) -> None:
+def test_unknown_partitions_are_rejected(harness: Harness) -> None:
     create(harness, [1])
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert move(harness, (5, [1]), (-1, None)) == [
@@ -197,7 +197,7 @@ def test_unknown_partitions_are_refused(harness: Harness) -> None:
     assert move(harness, (0, [1]), name="nope") == [(unknown, "Unable to find a topic named nope.")]
 
 
-def test_a_partition_that_was_elsewhere_gets_a_log_when_a_replica_comes_here(tmp_path: Path) -> None:
+def test_a_remote_partition_gets_a_local_log_when_a_replica_moves_here(tmp_path: Path) -> None:
     topic_id = bytes(15) + b"\x07"
     with Harness(tmp_path) as harness:
         broker = records.RegisterBrokerRecord(broker_id=7, incarnation_id=bytes(16), broker_epoch=1)
@@ -211,7 +211,9 @@ def test_a_partition_that_was_elsewhere_gets_a_log_when_a_replica_comes_here(tmp
         assert ongoing(harness) == {("t", 0): ([1, 7], [1], [7])}
 
 
-def test_a_move_that_cannot_be_recorded_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reassignment_that_cannot_be_recorded_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object) -> None:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
 

@@ -93,7 +93,7 @@ def changed(data: bytes, *, sealed: bool = True, **fields: int) -> bytes:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_version_appends_and_gets_the_offset(harness: Harness, version: int) -> None:
+def test_every_produce_version_appends_and_returns_the_offset(harness: Harness, version: int) -> None:
     harness.create_topic("t")
     harness.produce("t", "a", "b")
     answer = produce(harness, {("t", 0): batch("c", "d", "e")}, version=version)["t", 0]
@@ -102,7 +102,7 @@ def test_every_version_appends_and_gets_the_offset(harness: Harness, version: in
     assert harness.partition("t").log.log_end_offset == 5
 
 
-def test_the_same_bytes_are_stored_but_for_offset_and_leader_epoch(harness: Harness) -> None:
+def test_stored_bytes_differ_only_in_offset_and_leader_epoch(harness: Harness) -> None:
     harness.create_topic("t")
     sent = [batch("a", "b", compression=codec, leader_epoch=77) for codec in Compression]
     expected = b""
@@ -114,7 +114,7 @@ def test_the_same_bytes_are_stored_but_for_offset_and_leader_epoch(harness: Harn
     assert stored(harness, "t") == expected
 
 
-def test_several_partitions_and_topics_are_answered_each(harness: Harness) -> None:
+def test_each_partition_of_several_topics_is_answered(harness: Harness) -> None:
     harness.create_topic("t", 2)
     harness.create_topic("u")
     harness.produce("t", "before", partition=1)
@@ -130,7 +130,7 @@ def test_several_partitions_and_topics_are_answered_each(harness: Harness) -> No
     ("count", "size"), [(3, 1), (60, 1), (3, 30_000)], ids=["few small ones", "many", "large ones"]
 )
 @pytest.mark.parametrize(("sent", "stored_as"), [(0, "producer"), (1, "producer"), (0, "gzip")])
-def test_few_small_plain_batches_need_no_slices(
+def test_few_small_plain_batches_are_not_split_into_steps(
     harness: Harness, count: int, size: int, sent: int, stored_as: str
 ) -> None:
     harness.create_topic("t", count, compression_type=stored_as)
@@ -141,12 +141,12 @@ def test_few_small_plain_batches_need_no_slices(
     assert harness.dispatcher.slicer.slices - before == (not is_at_once)
 
 
-def test_a_request_for_nothing_is_answered_with_nothing(harness: Harness) -> None:
+def test_an_empty_produce_has_an_empty_response(harness: Harness) -> None:
     assert harness.request(request_of(harness, {})).responses == []
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_acks_1_and_all_are_answered_once_it_is_readable(harness: Harness, acks: int) -> None:
+def test_acks_1_and_all_are_answered_once_the_batch_is_readable(harness: Harness, acks: int) -> None:
     harness.create_topic("t")
     assert produce(harness, {("t", 0): batch("a")}, acks=acks)["t", 0].error_code == 0
     assert harness.partition("t").log.high_watermark == 1
@@ -155,13 +155,13 @@ def test_acks_1_and_all_are_answered_once_it_is_readable(harness: Harness, acks:
 # --- acks 0 -------------------------------------------------------------------------------------
 
 
-def test_acks_0_appends_and_answers_nothing(harness: Harness) -> None:
+def test_acks_0_appends_without_a_response(harness: Harness) -> None:
     harness.create_topic("t")
     assert harness.request(request_of(harness, {("t", 0): batch("a")}, acks=0)) is None
     assert harness.partition("t").log.log_end_offset == 1
 
 
-def test_a_connection_goes_on_after_acks_0(harness: Harness) -> None:
+def test_a_connection_continues_after_acks_0(harness: Harness) -> None:
     harness.create_topic("t")
     client = harness.client()
     client.send(request_of(harness, {("t", 0): batch("a")}, acks=0))
@@ -172,7 +172,7 @@ def test_a_connection_goes_on_after_acks_0(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("where", [("nowhere", 0), ("t", 7)])
-def test_acks_0_that_fails_closes_the_connection(harness: Harness, where: Where) -> None:
+def test_a_failed_produce_with_acks_0_closes_the_connection(harness: Harness, where: Where) -> None:
     harness.create_topic("t")
     with pytest.raises(Unanswerable, match="UNKNOWN_TOPIC"):
         harness.request(request_of(harness, {where: batch("a")}, acks=0))
@@ -206,7 +206,7 @@ REFUSED: dict[str, tuple[bytes | None, ErrorCode, bool]] = {  # the records, the
 
 
 @pytest.mark.parametrize("why", REFUSED)
-def test_a_bad_batch_is_refused_whole_and_alone(harness: Harness, why: str) -> None:
+def test_an_invalid_batch_is_rejected_as_a_whole_and_individually(harness: Harness, why: str) -> None:
     records, code, with_log_start = REFUSED[why]
     harness.create_topic("t", 3)
     answers = produce(harness, {("t", 0): GOOD, ("t", 1): records, ("t", 2): GOOD})
@@ -219,7 +219,9 @@ def test_a_bad_batch_is_refused_whole_and_alone(harness: Harness, why: str) -> N
 
 
 @pytest.mark.parametrize("others", [0, 1])
-def test_a_transaction_without_an_id_is_refused_with_all_beside_it(harness: Harness, others: int) -> None:
+def test_a_transactional_batch_without_a_transactional_id_rejects_the_whole_request(
+    harness: Harness, others: int
+) -> None:
     harness.create_topic("t", 2)
     transactional = batch("a", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
     answers = produce(harness, {("t", 0): GOOD, ("t", 1): transactional} if others else {("t", 1): transactional})
@@ -243,7 +245,9 @@ OF_NOBODY = batch("a", transactional=True)
         (("t", 0), OF_NOBODY, -1),
     ],
 )
-def test_a_transaction_without_an_id_is_not_looked_at(harness: Harness, where: Where, data: bytes, acks: int) -> None:
+def test_a_transactional_batch_without_a_transactional_id_is_not_validated(
+    harness: Harness, where: Where, data: bytes, acks: int
+) -> None:
     harness.create_topic("t")
     answer = produce(harness, {where: data}, acks=acks, version=9)[where]
     assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -277,7 +281,7 @@ def test_a_transactional_batch_without_a_producer_id_is_in_no_transaction(harnes
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_unknown_topics_and_partitions_are_refused_alone(harness: Harness, version: int) -> None:
+def test_unknown_topics_and_partitions_are_rejected_individually(harness: Harness, version: int) -> None:
     harness.create_topic("t")
     answers = produce(harness, {("nowhere", 0): GOOD, ("t", 0): GOOD, ("t", 1): GOOD, ("t", -1): GOOD}, version=version)
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -286,7 +290,7 @@ def test_unknown_topics_and_partitions_are_refused_alone(harness: Harness, versi
     assert {answer.log_start_offset for answer in answers.values() if answer.error_code} == {-1}
 
 
-def test_answers_by_topic_id_carry_it(harness: Harness) -> None:
+def test_responses_by_topic_id_contain_the_topic_id(harness: Harness) -> None:
     harness.create_topic("t")
     response = harness.request(request_of(harness, {("t", 0): GOOD, ("nowhere", 0): GOOD}))
     assert [topic.topic_id for topic in response.responses] == [
@@ -297,7 +301,7 @@ def test_answers_by_topic_id_carry_it(harness: Harness) -> None:
 
 @pytest.mark.parametrize("acks", [5, -2, 2])
 @pytest.mark.parametrize("version", [VERSIONS[0], VERSIONS[-1]])
-def test_acks_that_mean_nothing_are_refused_for_all_that_is_there(harness: Harness, acks: int, version: int) -> None:
+def test_invalid_acks_reject_all_existing_partitions(harness: Harness, acks: int, version: int) -> None:
     harness.create_topic("t", 2)
     answers = produce(
         harness, {("t", 0): GOOD, ("nowhere", 0): GOOD, ("t", 1): GOOD, ("t", 9): GOOD}, acks=acks, version=version
@@ -319,7 +323,7 @@ def test_zstd_is_refused_below_version_7(harness: Harness, version: int) -> None
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_records_without_a_key_on_a_compacted_topic_are_named(harness: Harness, version: int) -> None:
+def test_records_without_a_key_for_a_compacted_topic_are_listed(harness: Harness, version: int) -> None:
     harness.create_topic("t", cleanup_policy="compact")
     answer = produce(harness, {("t", 0): keyed(b"k", None, b"", None)}, version=version)["t", 0]
     assert answer.error_code == ErrorCode.INVALID_RECORD
@@ -332,7 +336,7 @@ def test_records_without_a_key_on_a_compacted_topic_are_named(harness: Harness, 
     assert harness.partition("t").log.log_end_offset == 0
 
 
-def test_records_out_of_time_are_named(harness: Harness) -> None:
+def test_records_with_an_invalid_timestamp_are_listed(harness: Harness) -> None:
     harness.create_topic("t", message_timestamp_after_max_ms="1000")
     now = harness.clock.wall_ms()
     answer = produce(harness, {("t", 0): batch("a", "b", "c", timestamp=now, step_ms=600)})["t", 0]
@@ -341,7 +345,7 @@ def test_records_out_of_time_are_named(harness: Harness) -> None:
     assert answer.error_message == "One or more records have been rejected due to invalid timestamp"
 
 
-def test_the_topics_own_limit_of_size_is_exact(harness: Harness) -> None:
+def test_the_topics_message_size_limit_is_exact(harness: Harness) -> None:
     size = len(batch("x" * 100))
     harness.create_topic("fits", max_message_bytes=str(size))
     harness.create_topic("less", max_message_bytes=str(size - 1))
@@ -350,7 +354,7 @@ def test_the_topics_own_limit_of_size_is_exact(harness: Harness) -> None:
     assert [answer.error_code for answer in answers.values()] == [0, ErrorCode.MESSAGE_TOO_LARGE]
 
 
-def test_too_few_replicas_in_sync_refuse_acks_all_only(tmp_path: Path) -> None:
+def test_too_few_in_sync_replicas_reject_only_acks_all(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.create_topic("t", replicas=2, min_insync_replicas="3")
         assert produce(harness, {("t", 0): GOOD}, acks=-1)["t", 0].error_code == 0
@@ -360,24 +364,24 @@ def test_too_few_replicas_in_sync_refuse_acks_all_only(tmp_path: Path) -> None:
         assert produce(harness, {("t", 0): GOOD}, acks=1)["t", 0].error_code == 0
 
 
-def test_a_topic_with_fewer_replicas_than_are_to_be_in_sync_needs_all_of_them(harness: Harness) -> None:
+def test_min_insync_replicas_above_the_replication_factor_requires_all_replicas(harness: Harness) -> None:
     harness.create_topic("t", min_insync_replicas="2")
     assert produce(harness, {("t", 0): GOOD}, acks=-1)["t", 0].error_code == 0
 
 
-def test_internal_topics_are_written_by_the_admin_client_only(harness: Harness) -> None:
+def test_only_the_admin_client_can_write_to_internal_topics(harness: Harness) -> None:
     harness.create_topic("__consumer_offsets", cleanup_policy="compact")
     where = ("__consumer_offsets", 0)
     assert produce(harness, {where: keyed(b"k")})[where].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert produce(harness, {where: keyed(b"k")}, client_id="__admin_client")[where].error_code == 0
 
 
-def test_the_metadata_log_is_no_topic_for_clients(harness: Harness) -> None:
+def test_the_metadata_log_is_not_a_topic_for_clients(harness: Harness) -> None:
     where = ("__cluster_metadata", 0)
     assert produce(harness, {where: GOOD}, version=9)[where].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_batch_of_a_transaction_that_was_not_begun_is_refused(harness: Harness) -> None:
+def test_a_batch_of_a_transaction_that_was_not_started_is_rejected(harness: Harness) -> None:
     harness.create_topic("t")
     data = batch("a", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
     answer = produce(harness, {("t", 0): data}, transactional_id="mine")["t", 0]
@@ -436,7 +440,7 @@ def test_batches_are_stored_in_the_codec_of_the_topic(harness: Harness, wanted: 
     assert [record.value for record in records_of(data)] == [b"a", None, b"c" * 1000]
 
 
-def test_a_wrong_largest_timestamp_is_put_right(harness: Harness) -> None:
+def test_a_wrong_largest_timestamp_is_corrected(harness: Harness) -> None:
     harness.create_topic("t")
     data = changed(batch("a", "b", timestamp=1000, step_ms=50), max_timestamp=5)
     assert produce(harness, {("t", 0): data})["t", 0].error_code == 0
@@ -466,7 +470,7 @@ def test_a_batch_that_was_validated_for_a_replaced_log_is_not_appended_to_its_su
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
-def test_records_that_have_to_wait_for_their_turn_are_kept(harness: Harness, partitions: int) -> None:
+def test_records_of_a_request_that_waits_for_its_turn_are_kept(harness: Harness, partitions: int) -> None:
     harness.create_topic("t", 2)
     turns: list[Callable[[], None]] = []
     slicer = Slicer(turns.append)

@@ -59,7 +59,7 @@ def outcomes(response: Any) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("acks", [-1, 1])
-def test_the_answer_comes_after_the_sync_whatever_the_acks(flushing: Flushing, acks: int) -> None:
+def test_a_produce_is_answered_after_the_fsync_whatever_the_acks(flushing: Flushing, acks: int) -> None:
     waiting = flushing.produce("every", acks=acks)
     assert isinstance(waiting, Waiting) and not waiting.done
     assert flushing.sync() == 1
@@ -67,13 +67,13 @@ def test_the_answer_comes_after_the_sync_whatever_the_acks(flushing: Flushing, a
     assert flushing.sync() == 0
 
 
-def test_acks_0_has_the_log_synced_too(flushing: Flushing) -> None:
+def test_acks_0_still_flushes_the_log(flushing: Flushing) -> None:
     assert flushing.produce("every", acks=0) is None
     assert flushing.sync() == 1
     assert flushing.harness.partition("every").log.recovery_point == 1
 
 
-def test_only_the_record_that_reaches_flush_messages_waits(flushing: Flushing) -> None:
+def test_only_the_record_that_reaches_flush_messages_waits_for_the_fsync(flushing: Flushing) -> None:
     answers = [flushing.produce("some") for _ in range(4)]
     assert [isinstance(answer, Waiting) for answer in answers] == [False, False, True, False]
     flushing.sync()
@@ -81,12 +81,12 @@ def test_only_the_record_that_reaches_flush_messages_waits(flushing: Flushing) -
     assert [isinstance(flushing.produce("some"), Waiting) for _ in range(2)] == [False, True]
 
 
-def test_without_the_setting_nothing_waits_and_nothing_is_synced(flushing: Flushing) -> None:
+def test_a_produce_without_flush_messages_neither_waits_nor_flushes(flushing: Flushing) -> None:
     assert outcomes(flushing.produce("never")) == [(ErrorCode.NONE, 0)]
     assert flushing.sync() == 0
 
 
-def test_many_connections_share_a_sync(flushing: Flushing) -> None:
+def test_many_connections_share_one_fsync(flushing: Flushing) -> None:
     waiting = [flushing.produce("every") for _ in range(50)]
     assert flushing.sync() == 1
     assert [each.done for each in waiting] == [True] + [False] * 49
@@ -95,14 +95,14 @@ def test_many_connections_share_a_sync(flushing: Flushing) -> None:
     assert flushing.sync() == 0
 
 
-def test_a_request_for_several_partitions_waits_for_all_of_them(flushing: Flushing) -> None:
+def test_a_produce_to_several_partitions_waits_for_all_of_them(flushing: Flushing) -> None:
     waiting = flushing.produce("every", 0, 1, 2)
     assert not waiting.done
     assert flushing.sync() == 3
     assert outcomes(waiting.response()) == [(ErrorCode.NONE, 0)] * 3
 
 
-def test_later_requests_of_a_connection_wait_behind_it(flushing: Flushing) -> None:
+def test_later_requests_of_a_connection_wait_for_the_produce_before_them(flushing: Flushing) -> None:
     client = flushing.harness.client()
     client.send(produce_request("every"), VERSION, correlation_id=1)
     client.send(produce_request("never"), VERSION, correlation_id=2)
@@ -117,7 +117,7 @@ def answered(client: Client) -> list[int]:
     return [correlation_id for correlation_id, _ in client.responses()]
 
 
-def test_records_can_be_read_before_the_sync(flushing: Flushing) -> None:
+def test_records_can_be_read_before_the_fsync(flushing: Flushing) -> None:
     flushing.produce("every")
     assert flushing.harness.partition("every").log.high_watermark == 1
     assert fetch(flushing.harness, "every").error_code == ErrorCode.NONE
@@ -129,7 +129,7 @@ def fetch(harness: Harness, topic: str) -> Any:
     return harness.request(FetchRequest(max_bytes=1 << 20, topics=topics), 12).responses[0].partitions[0]
 
 
-def test_a_repetition_is_answered_no_sooner_than_its_original(flushing: Flushing) -> None:
+def test_a_duplicate_batch_is_answered_no_sooner_than_the_original(flushing: Flushing) -> None:
     records = batch("v", producer_id=7, producer_epoch=0, base_sequence=0)
     original = flushing.produce("every", records=records)
     original.go_away()
@@ -140,7 +140,7 @@ def test_a_repetition_is_answered_no_sooner_than_its_original(flushing: Flushing
     assert outcomes(flushing.produce("every", records=records)) == [(ErrorCode.NONE, 0)]
 
 
-def test_another_setting_acts_at_once(flushing: Flushing) -> None:
+def test_a_changed_flush_messages_takes_effect_immediately(flushing: Flushing) -> None:
     log = flushing.harness.partition("never").log
     flushing.produce("never")
     log.update_settings(log.settings._replace(flush_messages=1))
@@ -166,7 +166,7 @@ def test_a_failed_sync_fails_only_its_own_partition(flushing: Flushing) -> None:
     assert (second.error_code, second.base_offset, second.log_start_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1, -1)
 
 
-def test_the_log_is_offline_from_then_on_and_all_apis_say_so(flushing: Flushing) -> None:
+def test_a_log_with_a_failed_fsync_is_offline_in_all_apis(flushing: Flushing) -> None:
     harness = flushing.harness
     flushing.produce("every", 1)
     fail_sync(flushing, "every-1/00000000000000000000.log")
@@ -183,7 +183,7 @@ def test_the_log_is_offline_from_then_on_and_all_apis_say_so(flushing: Flushing)
     assert outcomes(flushing.produce("every", 0)) == [(ErrorCode.NONE, 0)]
 
 
-def test_a_restart_brings_it_back(flushing: Flushing) -> None:
+def test_a_restart_brings_an_offline_log_back(flushing: Flushing) -> None:
     flushing.produce("every", 1)
     fail_sync(flushing, "every-1/00000000000000000000.log")
     with pytest.raises(Exception, match="every-1 is offline until the next start"):

@@ -43,11 +43,11 @@ def producer(harness: Harness) -> Producer:
     return Producer(harness)
 
 
-def test_sequences_that_follow_are_appended(producer: Producer) -> None:
+def test_consecutive_sequences_are_appended(producer: Producer) -> None:
     assert [producer.send(0, 3), producer.send(3, 2), producer.send(5)] == [(0, 0), (0, 3), (0, 5)]
 
 
-def test_a_repetition_gets_the_first_offset_of_its_original_and_is_not_appended(producer: Producer) -> None:
+def test_a_duplicate_batch_gets_the_original_offset_and_is_not_appended(producer: Producer) -> None:
     producer.harness.produce("t", "other")
     assert [producer.send(0, 3), producer.send(3, 2)] == [(0, 1), (0, 4)]
     assert [producer.send(3, 2), producer.send(0, 3)] == [(0, 4), (0, 1)]
@@ -75,26 +75,26 @@ def test_the_last_five_batches_are_known(producer: Producer) -> None:
 
 
 @pytest.mark.parametrize(("sequence", "count"), [(4, 1), (0, 2), (0, 4), (1, 2), (2, 1), (LARGEST, 1)])
-def test_gaps_and_overlaps_are_refused(producer: Producer, sequence: int, count: int) -> None:
+def test_sequence_gaps_and_overlaps_are_rejected(producer: Producer, sequence: int, count: int) -> None:
     producer.send(0, 3)
     assert producer.send(sequence, count) == (GAP, -1)
     assert producer.send(3) == (0, 3)
 
 
-def test_an_unknown_producer_may_begin_anywhere_and_then_not_leave_gaps(producer: Producer) -> None:
+def test_an_unknown_producer_may_start_at_any_sequence_without_later_gaps(producer: Producer) -> None:
     assert producer.send(3) == (0, 0)
     assert producer.send(4) == (0, 1)
     assert producer.send(6) == (GAP, -1)
 
 
-def test_sequences_wrap_to_0_also_within_a_batch(producer: Producer) -> None:
+def test_sequences_wrap_to_0_even_within_a_batch(producer: Producer) -> None:
     assert producer.send(LARGEST - 1) == (0, 0)
     assert producer.send(LARGEST, 2) == (0, 1)
     assert producer.send(1) == (0, 3)
     assert producer.send(LARGEST, 2) == (0, 1), "a repetition of the batch that wraps"
 
 
-def test_a_new_epoch_begins_at_0_and_ends_the_old_one(producer: Producer) -> None:
+def test_a_new_producer_epoch_starts_at_sequence_0_and_fences_the_old_one(producer: Producer) -> None:
     producer.send(0, 3)
     assert producer.send(5, epoch=1) == (GAP, -1)
     assert producer.send(0, epoch=1) == (0, 3)
@@ -104,21 +104,21 @@ def test_a_new_epoch_begins_at_0_and_ends_the_old_one(producer: Producer) -> Non
     assert producer.send(1, epoch=1) == (0, 4)
 
 
-def test_partitions_and_producers_count_for_themselves(producer: Producer) -> None:
+def test_sequences_are_counted_per_partition_and_producer(producer: Producer) -> None:
     producer.send(0, 3)
     assert producer.send(0, partition=1) == (0, 0)
     assert Producer(producer.harness, 8).send(0) == (0, 3)
     assert producer.send(3) == (0, 4)
 
 
-def test_a_refused_batch_takes_no_sequence(producer: Producer) -> None:
+def test_a_rejected_batch_uses_no_sequence(producer: Producer) -> None:
     broken = batch("v", producer_id=7, producer_epoch=0, base_sequence=0)[:-1] + b"!"
     assert producer.harness.produce_batch("t", broken).error_code == ErrorCode.CORRUPT_MESSAGE
     assert producer.send(0) == (0, 0)
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_a_restart_does_not_forget(tmp_path: Path, crash: bool) -> None:
+def test_producer_sequences_survive_a_restart(tmp_path: Path, crash: bool) -> None:
     with Harness(tmp_path) as harness:
         harness.create_topic("t")
         producer = Producer(harness)

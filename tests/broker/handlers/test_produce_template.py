@@ -55,7 +55,7 @@ def answer(client: Client) -> Any:
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 3])
-def test_the_third_of_the_same_kind_is_known_whatever_its_size(
+def test_the_third_produce_of_the_same_shape_uses_the_cached_template(
     harness: Harness, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, handled = harness.client(), count_handled(monkeypatch)
@@ -76,7 +76,7 @@ AUTHORIZER = {
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 3])
-def test_the_third_that_is_refused_is_known_until_it_is_allowed(
+def test_a_rejected_produce_is_cached_until_it_is_authorized(
     tmp_path: Path, version: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level("INFO")
@@ -107,7 +107,9 @@ def test_the_third_that_is_refused_is_known_until_it_is_allowed(
         assert isinstance(client.connection.template, ProduceTemplate)
 
 
-def test_several_partitions_in_turn_are_all_known(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_produces_to_alternating_partitions_use_cached_templates(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client, handled = harness.client(), count_handled(monkeypatch)
     for number in range(4):
         for partition in range(3):
@@ -119,7 +121,7 @@ def test_several_partitions_in_turn_are_all_known(harness: Harness, monkeypatch:
     assert len(handled) < 12
 
 
-def test_a_transactional_one_is_known_as_long_as_its_transaction_is_open(
+def test_a_transactional_produce_is_cached_while_its_transaction_is_open(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer = TransactionalProducer(harness, versions=CLASSIC)
@@ -155,7 +157,7 @@ def records(harness: Harness) -> list[tuple[int, bytes | None]]:
     return found
 
 
-def test_many_in_one_read_are_answered_in_order(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_produces_in_one_read_are_answered_in_order(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     client = harness.client()
     for _ in range(2):
         client.send(produce(harness, batch("first")), 9)
@@ -169,7 +171,7 @@ def test_many_in_one_read_are_answered_in_order(harness: Harness, monkeypatch: p
     assert not handled
 
 
-def test_a_failed_write_fails_all_answers_that_waited_for_it(harness: Harness) -> None:
+def test_a_failed_write_fails_all_produces_that_waited_for_it(harness: Harness) -> None:
     client = harness.client()
     for _ in range(2):
         client.send(produce(harness, batch("first")), 9)
@@ -301,9 +303,7 @@ class Side(cluster_changes.Side):
 
 
 @given(st.sampled_from(VERSIONS), STEPS)
-def test_whatever_changes_in_between_the_answers_and_the_log_are_those_of_the_path_that_decodes(
-    version: int, steps: list[Any]
-) -> None:
+def test_cached_and_decoded_produces_give_the_same_responses_and_logs(version: int, steps: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
         knowing, decoding = Side(one, version, knows=True), Side(other, version, knows=False)
         with knowing.harness, decoding.harness:

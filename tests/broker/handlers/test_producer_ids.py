@@ -33,11 +33,11 @@ def init_transactional(harness: Harness, transactional_id: str, timeout_ms: int,
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_request_gets_an_id_of_its_own(harness: Harness, version: int) -> None:
+def test_every_init_producer_id_gets_its_own_producer_id(harness: Harness, version: int) -> None:
     assert [init(harness, version) for _ in range(3)] == [(0, 0, 0), (0, 1, 0), (0, 2, 0)]
 
 
-def test_an_id_is_never_given_out_twice_by_whatever_node_or_after_whatever_stop(tmp_path: Path) -> None:
+def test_a_producer_id_is_never_assigned_twice_by_any_node_or_restart(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         ids = [init(harness, node=node)[1] for node in (1, 2, 1)]
         harness.restart()
@@ -47,24 +47,24 @@ def test_an_id_is_never_given_out_twice_by_whatever_node_or_after_whatever_stop(
         assert len(set(ids)) == len(ids)
 
 
-def test_ids_go_on_beyond_a_recorded_block(harness: Harness) -> None:
+def test_producer_ids_continue_beyond_a_recorded_block(harness: Harness) -> None:
     assert [init(harness)[1] for _ in range(1002)] == list(range(1002))
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 2_000_000_000])
-def test_the_timeout_says_nothing_without_a_transactional_id(harness: Harness, timeout_ms: int) -> None:
+def test_the_transaction_timeout_is_ignored_without_a_transactional_id(harness: Harness, timeout_ms: int) -> None:
     assert init(harness, transaction_timeout_ms=timeout_ms)[0] == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= WITH_PRODUCER])
-def test_a_producer_that_sends_its_id_gets_another(harness: Harness, version: int) -> None:
+def test_an_idempotent_producer_that_sends_its_id_gets_another(harness: Harness, version: int) -> None:
     _, producer_id, _ = init(harness)
     assert init(harness, version, producer_id=producer_id, producer_epoch=0) == (0, producer_id + 1, 0)
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= WITH_PRODUCER])
 @pytest.mark.parametrize(("producer_id", "epoch"), [(5, -1), (-1, 0)])
-def test_an_id_without_an_epoch_or_the_reverse_is_refused(
+def test_a_producer_id_without_an_epoch_or_the_reverse_is_rejected(
     harness: Harness, version: int, producer_id: int, epoch: int
 ) -> None:
     refused = ErrorCode.INVALID_REQUEST, -1, -1
@@ -81,7 +81,7 @@ def test_an_id_without_an_epoch_or_the_reverse_is_refused(
         ("tx", 900_001, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
     ],
 )
-def test_a_transactional_id_or_timeout_that_cannot_be_is_refused(
+def test_an_invalid_transactional_id_or_timeout_is_rejected(
     harness: Harness, version: int, transactional_id: str, timeout_ms: int, code: ErrorCode
 ) -> None:
     coordinator_of(harness.cluster.transactions, "tx")
@@ -97,7 +97,7 @@ def test_a_producer_that_takes_over_a_transactional_id_gets_the_next_epoch(harne
     assert [(each.error_code, each.producer_id, each.producer_epoch) for each in answers] == [(0, 0, 0), (0, 0, 1)]
 
 
-def test_a_transactional_id_belongs_to_its_coordinator(tmp_path: Path) -> None:
+def test_only_the_coordinator_of_a_transactional_id_initializes_it(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         coordinator = coordinator_of(harness.cluster.transactions, "tx").node_id
         codes = {node: init_transactional(harness, "tx", 1000, 5, node=node).error_code for node in (1, 2)}
@@ -108,7 +108,7 @@ def test_a_transactional_id_belongs_to_its_coordinator(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", range(3, 10))
-def test_a_producer_with_its_id_is_safe_from_repetitions_and_gaps(harness: Harness, version: int) -> None:
+def test_an_idempotent_producer_is_protected_from_duplicates_and_gaps(harness: Harness, version: int) -> None:
     harness.create_topic("t")
     _, producer_id, epoch = init(harness)
 
@@ -152,7 +152,7 @@ def test_prepared_transactions_are_not_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_a_transaction_in_two_phases_never_times_out_and_outlives_the_broker(tmp_path: Path, crash: bool) -> None:
+def test_a_two_phase_transaction_never_times_out_and_survives_a_restart(tmp_path: Path, crash: bool) -> None:
     with Harness(tmp_path, settings=TWO_PHASES) as harness:
         harness.create_topic("t")
         answer = init_two_phases(harness)
@@ -172,7 +172,7 @@ def test_a_transaction_in_two_phases_never_times_out_and_outlives_the_broker(tmp
 
 
 @pytest.mark.parametrize("enabled", ["false", "true"])
-def test_version_6_is_announced_only_with_unreleased_versions(tmp_path: Path, enabled: str) -> None:
+def test_init_producer_id_version_6_requires_unstable_api_versions(tmp_path: Path, enabled: str) -> None:
     with Harness(tmp_path, settings={"unstable.api.versions.enable": enabled}) as harness:
         answer = harness.request(ApiVersionsRequest(client_software_name="a", client_software_version="1"))
         (newest,) = [api.max_version for api in answer.api_keys if api.api_key == ApiKey.INIT_PRODUCER_ID]

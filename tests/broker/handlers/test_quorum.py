@@ -21,7 +21,7 @@ def describe(harness: Harness, *asked: tuple[str, int], version: int | None = No
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_first_node_leads_and_the_others_observe(tmp_path: Path, version: int) -> None:
+def test_the_first_node_is_the_quorum_leader_and_the_others_observe(tmp_path: Path, version: int) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         answer = describe(harness, ("__cluster_metadata", 0), version=version, node=2)
         (partition,) = answer.topics[0].partitions
@@ -39,7 +39,7 @@ def test_the_first_node_leads_and_the_others_observe(tmp_path: Path, version: in
         assert voters == ([(1, {"PLAINTEXT": 9001, "INTERNAL": 19001})] if version >= 2 else [])
 
 
-def test_every_start_is_an_epoch(harness: Harness) -> None:
+def test_every_start_is_a_new_quorum_epoch(harness: Harness) -> None:
     before = harness.cluster.metadata_log.leader_epoch
     harness.restart()
     (partition,) = describe(harness, ("__cluster_metadata", 0)).topics[0].partitions
@@ -48,7 +48,7 @@ def test_every_start_is_an_epoch(harness: Harness) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("asked", [("t", 0), ("__cluster_metadata", 1)])
-def test_only_the_metadata_log_is_described(harness: Harness, version: int, asked: tuple[str, int]) -> None:
+def test_only_the_metadata_log_has_a_described_quorum(harness: Harness, version: int, asked: tuple[str, int]) -> None:
     harness.create_topic("t")
     answer = describe(harness, asked, version=version)
     (partition,) = answer.topics[0].partitions
@@ -57,7 +57,7 @@ def test_only_the_metadata_log_is_described(harness: Harness, version: int, aske
     assert (partition.error_code, partition.error_message) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
 
 
-def test_a_request_for_more_than_the_one_partition_is_refused(harness: Harness) -> None:
+def test_a_quorum_request_for_several_partitions_is_rejected(harness: Harness) -> None:
     answer = describe(harness, ("__cluster_metadata", 0), ("t", 0))
     assert [one.partitions[0].error_code for one in answer.topics] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
     assert describe(harness).topics == []
@@ -75,7 +75,7 @@ ID = bytes(15) + b"\x09"
         (None, -1, ID, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_voters_neither_come_nor_go(
+def test_voters_can_be_neither_added_nor_removed(
     harness: Harness, cluster_id: str | None, voter: int, directory_id: bytes, code: ErrorCode
 ) -> None:
     named = {"cluster_id": cluster_id, "voter_id": voter, "voter_directory_id": directory_id}

@@ -67,7 +67,7 @@ def full(harness: Harness) -> Harness:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("crash", [False, True])
-def test_quotas_are_kept(full: Harness, version: int, crash: bool) -> None:
+def test_quotas_survive_a_restart(full: Harness, version: int, crash: bool) -> None:
     expected = {
         ANN: {"producer_byte_rate": 1000.0, "request_percentage": 12.5},
         ANN_APP: {"consumer_byte_rate": 5.0},
@@ -99,7 +99,7 @@ def test_a_filter_finds_the_entities_that_match_all_its_components(
     assert set(describe(full, *components, strict=strict)) == found
 
 
-def test_a_quota_is_changed_and_removed_and_nothing_is_recorded_twice(full: Harness) -> None:
+def test_quotas_are_changed_and_removed_without_redundant_records(full: Harness) -> None:
     log = full.cluster.metadata_log.storage
     end = log.log_end_offset
     assert alter(full, entry(ANN, producer_byte_rate=1000.0)) == [(ErrorCode.NONE, None)]
@@ -113,18 +113,18 @@ def test_a_quota_is_changed_and_removed_and_nothing_is_recorded_twice(full: Harn
     assert describe(full, ("user", EXACT, "ann"), strict=True) == {}
 
 
-def test_a_change_that_is_only_to_be_checked_changes_nothing(harness: Harness) -> None:
+def test_validate_only_changes_no_quota(harness: Harness) -> None:
     assert alter(harness, entry(ANN, producer_byte_rate=1.0), validate_only=True) == [(ErrorCode.NONE, None)]
     assert describe(harness) == {}
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), 1e30, 1.5, float("inf")])
-def test_a_value_that_cannot_be_is_refused(harness: Harness, value: float) -> None:
+def test_an_invalid_quota_value_is_rejected(harness: Harness, value: float) -> None:
     ((code, _),) = alter(harness, entry(ANN, producer_byte_rate=value))
     assert (code, describe(harness)) == (INVALID, {})
 
 
-def test_one_entity_that_is_refused_keeps_no_other_from_its_quota(harness: Harness) -> None:
+def test_one_rejected_quota_entity_does_not_affect_others(harness: Harness) -> None:
     codes = [
         code for code, _ in alter(harness, entry((("ip", "nobody"),), nope=1.0), entry(ANN, producer_byte_rate=1.0))
     ]
@@ -132,7 +132,7 @@ def test_one_entity_that_is_refused_keeps_no_other_from_its_quota(harness: Harne
     assert list(describe(harness)) == [ANN]
 
 
-def test_an_entity_or_a_key_that_stands_twice_changes_nothing(harness: Harness) -> None:
+def test_a_duplicate_entity_or_key_changes_no_quota(harness: Harness) -> None:
     twice = entry(ANN, producer_byte_rate=1.0)
     ((code, message),) = alter(harness, twice, twice)
     assert (code, message) == (INVALID, "Ignoring duplicate entity user ann")

@@ -12,7 +12,7 @@ from tests.broker.harness import Harness, served_versions
 
 @pytest.mark.parametrize("version", served_versions(SaslHandshakeRequest))
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", ""])
-def test_no_mechanism_is_offered(harness: Harness, version: int, mechanism: str) -> None:
+def test_a_plaintext_listener_offers_no_sasl_mechanism(harness: Harness, version: int, mechanism: str) -> None:
     answer = harness.request(SaslHandshakeRequest(mechanism=mechanism), version)
     assert (answer.error_code, answer.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])
 
@@ -24,7 +24,7 @@ def test_sasl_authenticate_without_a_handshake_is_an_illegal_state(harness: Harn
     assert answer.error_message == "SaslAuthenticate request received after successful authentication"
 
 
-def test_the_connection_goes_on(harness: Harness) -> None:
+def test_a_connection_continues_after_rejected_sasl_requests(harness: Harness) -> None:
     client = harness.client()
     for request in (SaslHandshakeRequest(mechanism="PLAIN"), SaslAuthenticateRequest(auth_bytes=b"x")):
         client.send(request)

@@ -49,7 +49,7 @@ def describe(harness: Harness, *names: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_credentials_are_kept(harness: Harness, crash: bool) -> None:
+def test_scram_credentials_survive_a_restart(harness: Harness, crash: bool) -> None:
     assert alter(harness, upsertion("ann"), upsertion("bob", SHA_512, 16384)) == {"ann": (0, None), "bob": (0, None)}
     assert alter(harness, upsertion("ann", SHA_512)) == {"ann": (0, None)}
     expected = {"ann": [(SHA_256, 4096), (SHA_512, 4096)], "bob": [(SHA_512, 16384)]}
@@ -97,13 +97,15 @@ def test_users_without_credentials_and_duplicates_are_errors(harness: Harness) -
         (deletion("ann", 0), ErrorCode.UNSUPPORTED_SASL_MECHANISM),
     ],
 )
-def test_invalid_alterations_are_refused_and_others_are_done(harness: Harness, change: Any, code: ErrorCode) -> None:
+def test_invalid_alterations_are_rejected_and_others_are_applied(
+    harness: Harness, change: Any, code: ErrorCode
+) -> None:
     done = alter(harness, change, upsertion("zoe"))
     assert (done[change.name][0], done["zoe"][0]) == (code, ErrorCode.NONE)
     assert describe(harness) == {"zoe": [(SHA_256, 4096)]}
 
 
-def test_a_user_that_stands_twice_is_not_changed(harness: Harness) -> None:
+def test_a_user_altered_twice_in_a_request_is_unchanged(harness: Harness) -> None:
     alter(harness, upsertion("ann"))
     message = "A user credential cannot be altered twice in the same request"
     refused = {"ann": (ErrorCode.DUPLICATE_RESOURCE, message)}
@@ -122,7 +124,7 @@ def test_a_user_that_stands_twice_is_not_changed(harness: Harness) -> None:
         ([upsertion("bob"), upsertion("bob", 3)], ErrorCode.DUPLICATE_RESOURCE),
     ],
 )
-def test_a_user_that_is_named_twice_gets_the_error_of_the_first_change(
+def test_a_user_named_twice_gets_the_error_of_the_first_change(
     harness: Harness, changes: list[Any], code: ErrorCode
 ) -> None:
     assert alter(harness, *changes, upsertion("zoe"))["bob"][0] == code

@@ -53,7 +53,7 @@ def offsets(harness: Harness, *names: str) -> dict[str, tuple[bool, int, str | N
     return told
 
 
-def test_topics_that_may_not_be_described_have_no_offsets(harness: Harness) -> None:
+def test_topics_without_describe_permission_have_no_share_offsets(harness: Harness) -> None:
     assert offsets(harness, "seen", "hidden", "absent") == {
         "seen": (True, 0, None, -1),
         "hidden": (False, *DENIED, -1),
@@ -63,7 +63,7 @@ def test_topics_that_may_not_be_described_have_no_offsets(harness: Harness) -> N
     assert offsets(harness, "absent") == {"absent": (False, 0, None, -1)}
 
 
-def test_offsets_are_altered_and_deleted_only_where_the_topic_may_be_read(harness: Harness) -> None:
+def test_share_offsets_are_altered_and_deleted_only_with_read_permission(harness: Harness) -> None:
     partition = AlteredTopic.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=0)
     wanted = [AlteredTopic(topic_name=name, partitions=[partition]) for name in ("seen", "absent")]
     answer: Any = harness.request(AlterShareGroupOffsetsRequest(group_id="g", topics=wanted), user="alice")

@@ -58,7 +58,7 @@ def full_disk(*_: object) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_topic_is_there_and_usable_when_it_is_answered(harness: Harness, version: int) -> None:
+def test_a_created_topic_is_usable_when_the_request_is_answered(harness: Harness, version: int) -> None:
     result = create(harness, topic("t", 3, segment_ms="5000"), version=version)["t"]
     assert (result.error_code, result.error_message) == (ErrorCode.NONE, None if version >= WITH_MESSAGE else "")
     assert [harness.produce("t", "v", partition=index) for index in range(3)] == [0, 0, 0]
@@ -72,7 +72,7 @@ def test_a_topic_is_there_and_usable_when_it_is_answered(harness: Harness, versi
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_counts_left_open_come_from_the_settings(tmp_path: Path, version: int) -> None:
+def test_default_counts_of_partitions_and_replicas_come_from_the_settings(tmp_path: Path, version: int) -> None:
     settings = {"num.partitions": "4", "default.replication.factor": "2"}
     with Harness(tmp_path, nodes=2, settings=settings) as harness:
         create(harness, topic("t", -1, -1), version=version)
@@ -88,7 +88,7 @@ def test_leaders_are_spread_over_the_nodes(tmp_path: Path) -> None:
         assert all(len(set(partition.replicas)) == 2 for partition in partitions)
 
 
-def test_replicas_lie_where_the_client_says(tmp_path: Path) -> None:
+def test_replicas_are_placed_where_the_client_assigns_them(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         result = create(harness, topic("t", assignment={1: [3, 1], 0: [2, 3]}))["t"]
         assert (result.error_code, result.num_partitions, result.replication_factor) == (ErrorCode.NONE, 2, 2)
@@ -97,7 +97,7 @@ def test_replicas_lie_where_the_client_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= WITH_MESSAGE])
-def test_validation_alone_leaves_nothing(harness: Harness, version: int) -> None:
+def test_validate_only_creates_no_topic(harness: Harness, version: int) -> None:
     end_offset = harness.cluster.metadata_log.storage.log_end_offset
     result = create(harness, topic("t", 3, segment_ms="5"), version=version, validate_only=True)["t"]
     assert result.error_code == ErrorCode.NONE
@@ -108,7 +108,7 @@ def test_validation_alone_leaves_nothing(harness: Harness, version: int) -> None
     assert refusal(harness, topic("t", segment_ms="x"), validate_only=True)[0] == ErrorCode.INVALID_CONFIG
 
 
-def test_topics_stand_alone_in_a_request(harness: Harness) -> None:
+def test_each_topic_of_a_request_is_created_separately(harness: Harness) -> None:
     results = create(harness, topic("good"), topic("a b"), topic("good2"), topic("bad", 0))
     codes = {name: result.error_code for name, result in results.items()}
     assert codes == {
@@ -120,19 +120,19 @@ def test_topics_stand_alone_in_a_request(harness: Harness) -> None:
     assert names(harness) == ["good", "good2"]
 
 
-def test_a_name_that_stands_twice_is_refused_once_and_the_others_are_made(harness: Harness) -> None:
+def test_a_duplicate_name_is_rejected_once_and_the_others_are_created(harness: Harness) -> None:
     results = create(harness, topic("d"), topic("e"), topic("d", 2))
     refused = results["d"]
     assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     assert names(harness) == ["e"]
 
 
-def test_no_topics_are_answered_with_none(harness: Harness) -> None:
+def test_a_request_without_topics_has_an_empty_response(harness: Harness) -> None:
     assert create(harness) == {}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_refusal_has_a_message_where_the_version_has_one(harness: Harness, version: int) -> None:
+def test_a_rejection_has_a_message_where_the_version_has_one(harness: Harness, version: int) -> None:
     harness.create_topic("t")
     result = create(harness, topic("t"), version=version)["t"]
     assert result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
@@ -269,7 +269,7 @@ def test_a_refusal_has_a_message_where_the_version_has_one(harness: Harness, ver
         ),
     ],
 )
-def test_a_topic_that_cannot_be_is_refused(tmp_path: Path, asked: Creatable, code: ErrorCode, message: str) -> None:
+def test_an_invalid_topic_is_rejected(tmp_path: Path, asked: Creatable, code: ErrorCode, message: str) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.create_topic("t")
         harness.create_topic("c.d_e")
@@ -277,13 +277,13 @@ def test_a_topic_that_cannot_be_is_refused(tmp_path: Path, asked: Creatable, cod
         assert names(harness) == ["c.d_e", "t"]
 
 
-def test_the_partitions_of_a_request_are_counted_together(harness: Harness) -> None:
+def test_the_partitions_of_all_topics_in_a_request_are_limited_together(harness: Harness) -> None:
     results = create(harness, topic("a", 6000), topic("b", 4001))
     assert {result.error_code for result in results.values()} == {ErrorCode.POLICY_VIOLATION}
     assert names(harness) == []
 
 
-def test_a_topic_whose_logs_find_no_room_is_not_there_at_all(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_prevents_the_whole_topic_creation(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     real = harness.logs.create_log
 
     def create_log(name: str, partition: int, *more: Any) -> Any:
@@ -297,7 +297,7 @@ def test_a_topic_whose_logs_find_no_room_is_not_there_at_all(harness: Harness, m
     assert harness.produce("t", "v", partition=2) == 0
 
 
-def test_a_topic_that_cannot_be_recorded_is_not_there_at_all(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_cannot_be_recorded_is_not_created(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(harness.cluster.metadata_log, "append_batch", full_disk)
         assert refusal(harness, topic("t")) == (ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")

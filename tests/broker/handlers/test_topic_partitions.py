@@ -44,13 +44,13 @@ def filled(harness: Harness) -> Harness:
     return harness
 
 
-def test_all_topics_come_sorted(filled: Harness) -> None:
+def test_all_topics_are_described_in_sorted_order(filled: Harness) -> None:
     response = describe(filled)
     assert listed(response) == [("a", [0]), ("b", [0, 1, 2]), ("c", [0])]
     assert following(response) is None
 
 
-def test_asked_topics_come_sorted_and_once(filled: Harness) -> None:
+def test_requested_topics_are_described_sorted_and_once(filled: Harness) -> None:
     assert listed(describe(filled, "c", "b", "c")) == [("b", [0, 1, 2]), ("c", [0])]
 
 
@@ -65,7 +65,7 @@ def test_a_topic_is_described_completely(filled: Harness) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5])
-def test_pages_follow_one_another_without_gap_or_repetition(filled: Harness, limit: int) -> None:
+def test_pages_follow_one_another_without_gaps_or_duplicates(filled: Harness, limit: int) -> None:
     seen: list[tuple[str, int]] = []
     cursor = None
     while not seen or cursor is not None:
@@ -84,7 +84,7 @@ def test_a_full_page_points_to_the_next_partition_or_the_next_topic(filled: Harn
 
 
 @pytest.mark.parametrize("cursor", [None, ("b", 1)])
-def test_among_all_topics_those_one_may_not_describe_are_not_mentioned(
+def test_topics_without_describe_permission_are_omitted_from_all_topics(
     filled: Harness, monkeypatch: pytest.MonkeyPatch, cursor: tuple[str, int] | None
 ) -> None:
     monkeypatch.setattr(RequestContext, "allows", lambda _, right, name, **__: name != "b")
@@ -99,11 +99,11 @@ def test_among_all_topics_those_one_may_not_describe_are_not_mentioned(
 
 
 @pytest.mark.parametrize("limit", [0, -1])
-def test_a_page_has_one_partition_at_least(filled: Harness, limit: int) -> None:
+def test_a_page_has_at_least_one_partition(filled: Harness, limit: int) -> None:
     assert listed(describe(filled, "b", limit=limit)) == [("b", [0])]
 
 
-def test_the_broker_has_a_limit_of_its_own(tmp_path: Path) -> None:
+def test_the_broker_limits_the_partitions_of_a_page(tmp_path: Path) -> None:
     with Harness(tmp_path, settings={"max.request.partition.size.limit": "2"}) as harness:
         harness.create_topic("t", 3)
         response = describe(harness, limit=LARGEST)
@@ -115,12 +115,12 @@ def test_a_cursor_beyond_the_last_partition_leaves_the_topic_empty(filled: Harne
     assert (listed(response), following(response)) == ([("b", [])], None)
 
 
-def test_among_all_topics_the_cursor_may_name_one_that_is_gone(filled: Harness) -> None:
+def test_a_cursor_over_all_topics_may_name_a_deleted_topic(filled: Harness) -> None:
     assert listed(describe(filled, cursor=("aa", 5))) == [("b", [0, 1, 2]), ("c", [0])]
 
 
 @pytest.mark.parametrize("cursor", [("b", -1), ("a", 0)])
-def test_a_cursor_outside_the_requested_topics_is_refused(filled: Harness, cursor: tuple[str, int]) -> None:
+def test_a_cursor_outside_the_requested_topics_is_rejected(filled: Harness, cursor: tuple[str, int]) -> None:
     response = describe(filled, "b", "c", cursor=cursor)
     assert [(topic.name, topic.error_code) for topic in response.topics] == [
         ("b", ErrorCode.INVALID_REQUEST),
@@ -149,7 +149,7 @@ def test_an_unknown_topic_is_an_error_beside_the_others(
     assert ("a", [0]) in listed(response)
 
 
-def test_a_partition_whose_nodes_are_away_has_no_leader(tmp_path: Path) -> None:
+def test_a_partition_whose_nodes_are_offline_has_no_leader(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.create_topic("t", 2)
         harness.restart(nodes=[1])

@@ -58,7 +58,7 @@ def full_disk(*_: object) -> None:
 
 
 @pytest.mark.parametrize("version", DELETE)
-def test_a_topic_is_gone_when_its_deletion_is_answered(harness: Harness, version: int) -> None:
+def test_a_topic_no_longer_exists_when_its_deletion_is_answered(harness: Harness, version: int) -> None:
     harness.create_topic("t", 2)
     harness.create_topic("u")
     topic_id = harness.cluster.image.topics["t"].topic_id
@@ -80,7 +80,7 @@ def test_a_topic_is_deleted_by_its_id(harness: Harness) -> None:
     assert again.error_message == "This server does not host this topic ID."
 
 
-def test_a_new_topic_of_the_same_name_is_another_one(harness: Harness) -> None:
+def test_a_recreated_topic_of_the_same_name_is_a_new_topic(harness: Harness) -> None:
     harness.create_topic("t", segment_ms="5")
     harness.produce("t", "old")
     before = harness.cluster.image.topics["t"].topic_id
@@ -91,7 +91,7 @@ def test_a_new_topic_of_the_same_name_is_another_one(harness: Harness) -> None:
     assert harness.produce("t", "new") == 0
 
 
-def test_the_files_of_a_deleted_topic_go_after_a_while(harness: Harness) -> None:
+def test_the_files_of_a_deleted_topic_are_removed_after_a_delay(harness: Harness) -> None:
     harness.create_topic("t")
     delete(harness, "t")
     data = harness.directory / "data"
@@ -110,7 +110,7 @@ def test_an_unknown_topic_cannot_be_deleted(harness: Harness, version: int, name
 
 
 @pytest.mark.parametrize("version", DELETE)
-def test_a_name_that_stands_twice_is_refused_and_the_others_are_deleted(harness: Harness, version: int) -> None:
+def test_a_duplicate_name_is_rejected_and_the_others_are_deleted(harness: Harness, version: int) -> None:
     harness.create_topic("t")
     harness.create_topic("u")
     codes = {result.name: result.error_code for result in delete(harness, "t", "u", "t", version=version)}
@@ -118,7 +118,7 @@ def test_a_name_that_stands_twice_is_refused_and_the_others_are_deleted(harness:
     assert names(harness) == ["t"]
 
 
-def test_an_id_that_stands_twice_is_refused(harness: Harness) -> None:
+def test_a_duplicate_topic_id_is_rejected(harness: Harness) -> None:
     harness.create_topic("t")
     topic_id = harness.cluster.image.topics["t"].topic_id
     (result,) = delete(harness, topic_id, topic_id)
@@ -128,7 +128,7 @@ def test_an_id_that_stands_twice_is_refused(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_a_topic_asked_for_by_its_name_and_by_its_id_is_refused_once(harness: Harness, reverse: bool) -> None:
+def test_a_topic_given_by_its_name_and_by_its_id_is_rejected_once(harness: Harness, reverse: bool) -> None:
     harness.create_topic("t")
     topic_id = harness.cluster.image.topics["t"].topic_id
     (result,) = delete(harness, *((topic_id, "t") if reverse else ("t", topic_id)))
@@ -144,7 +144,9 @@ def test_a_topic_asked_for_by_its_name_and_by_its_id_is_refused_once(harness: Ha
         (("t", UNKNOWN_ID), "You may not specify both topic name and topic id."),
     ],
 )
-def test_a_topic_is_named_in_one_way(harness: Harness, asked: bytes | tuple[str, bytes], message: str) -> None:
+def test_a_topic_is_given_by_either_name_or_id(
+    harness: Harness, asked: bytes | tuple[str, bytes], message: str
+) -> None:
     harness.create_topic("t")
     (result,) = delete(harness, asked)
     assert (result.error_code, result.error_message) == (ErrorCode.INVALID_REQUEST, message)
@@ -152,7 +154,7 @@ def test_a_topic_is_named_in_one_way(harness: Harness, asked: bytes | tuple[str,
 
 
 @pytest.mark.parametrize("version", DELETE)
-def test_a_broker_may_delete_nothing(tmp_path: Path, version: int) -> None:
+def test_topic_deletion_can_be_disabled(tmp_path: Path, version: int) -> None:
     with Harness(tmp_path, settings={"delete.topic.enable": "false"}) as harness:
         harness.create_topic("t")
         (result,) = delete(harness, "t", version=version)
@@ -161,7 +163,7 @@ def test_a_broker_may_delete_nothing(tmp_path: Path, version: int) -> None:
         assert names(harness) == ["t"]
 
 
-def test_who_may_delete_on_the_cluster_may_delete_each_topic(tmp_path: Path) -> None:
+def test_delete_permission_on_the_cluster_allows_deleting_each_topic(tmp_path: Path) -> None:
     def deleted(name: str) -> tuple[int, str | None]:
         request = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)])
         (answer,) = harness.request(request, user="alice").responses
@@ -176,11 +178,11 @@ def test_who_may_delete_on_the_cluster_may_delete_each_topic(tmp_path: Path) -> 
         assert deleted("t") == (0, None)
 
 
-def test_no_deletions_are_answered_with_none(harness: Harness) -> None:
+def test_a_request_without_deletions_has_an_empty_response(harness: Harness) -> None:
     assert delete(harness) == []
 
 
-def test_a_deletion_that_cannot_be_recorded_leaves_the_topic(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deletion_that_cannot_be_recorded_keeps_the_topic(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     harness.create_topic("t")
     with monkeypatch.context() as patched:
         patched.setattr(harness.cluster.metadata_log, "append", full_disk)
@@ -189,7 +191,7 @@ def test_a_deletion_that_cannot_be_recorded_leaves_the_topic(harness: Harness, m
     assert harness.produce("t", "v") == 0
 
 
-def test_a_log_that_cannot_be_removed_does_not_hold_up_the_deletion(
+def test_a_log_that_cannot_be_removed_does_not_block_the_deletion(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness.create_topic("t", 2)
@@ -205,14 +207,14 @@ def test_a_log_that_cannot_be_removed_does_not_hold_up_the_deletion(
 
 
 @pytest.mark.parametrize("version", GROW)
-def test_new_partitions_are_there_and_usable_when_they_are_answered(harness: Harness, version: int) -> None:
+def test_new_partitions_are_usable_when_the_request_is_answered(harness: Harness, version: int) -> None:
     harness.create_topic("t", 2)
     harness.produce("t", "kept")
     assert grow(harness, "t", 4, version=version) == (ErrorCode.NONE, None)
     assert [harness.produce("t", "v", partition=index) for index in range(4)] == [1, 0, 0, 0]
 
 
-def test_new_partitions_lie_where_the_client_says(tmp_path: Path) -> None:
+def test_new_partitions_are_placed_where_the_client_assigns_them(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.create_topic("t", 1, 2)
         assert grow(harness, "t", 3, [[2, 1], [1, 2]]) == (ErrorCode.NONE, None)
@@ -230,7 +232,7 @@ def test_new_partitions_have_as_many_replicas_as_the_old_ones(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("version", GROW)
-def test_validation_alone_adds_nothing(harness: Harness, version: int) -> None:
+def test_validate_only_adds_no_partitions(harness: Harness, version: int) -> None:
     harness.create_topic("t")
     assert grow(harness, "t", 2, version=version, validate_only=True) == (ErrorCode.NONE, None)
     assert grow(harness, "t", 1, version=version, validate_only=True)[0] == ErrorCode.INVALID_PARTITIONS
@@ -302,7 +304,7 @@ def test_validation_alone_adds_nothing(harness: Harness, version: int) -> None:
         ),
     ],
 )
-def test_partitions_that_cannot_be_are_refused(
+def test_invalid_partition_counts_and_assignments_are_rejected(
     harness: Harness,
     version: int,
     name: str,
@@ -316,7 +318,7 @@ def test_partitions_that_cannot_be_are_refused(
     assert len(harness.cluster.image.topics["t"].partitions) == 2
 
 
-def test_new_partitions_have_as_many_replicas_as_the_old_ones_wherever_they_lie(tmp_path: Path) -> None:
+def test_new_partitions_have_as_many_replicas_as_the_old_ones_on_any_nodes(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.create_topic("t")
         code, message = grow(harness, "t", 2, [[1, 2]])
@@ -329,7 +331,7 @@ def test_too_many_partitions_are_refused(harness: Harness) -> None:
     assert grow(harness, "t", 10_002)[0] == ErrorCode.POLICY_VIOLATION
 
 
-def test_a_topic_that_stands_twice_is_refused_and_the_others_grow(harness: Harness) -> None:
+def test_a_duplicate_topic_is_rejected_and_the_others_get_new_partitions(harness: Harness) -> None:
     harness.create_topic("t")
     harness.create_topic("u")
     kind = CreatePartitionsRequest.CreatePartitionsTopic
@@ -342,9 +344,7 @@ def test_a_topic_that_stands_twice_is_refused_and_the_others_grow(harness: Harne
     assert len(results) == 2
 
 
-def test_partitions_whose_logs_find_no_room_are_not_there_at_all(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_prevents_adding_any_partition(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     harness.create_topic("t")
     with monkeypatch.context() as patched:
         patched.setattr(harness.logs, "create_log", full_disk)

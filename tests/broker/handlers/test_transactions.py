@@ -77,7 +77,7 @@ def codes(harness: Harness, version: int, *transactions: Asked) -> list[list[int
 
 
 @OF_BROKERS
-def test_partitions_of_several_transactions_are_added_at_once(harness: Harness, version: int) -> None:
+def test_partitions_are_added_to_several_transactions_at_once(harness: Harness, version: int) -> None:
     producers = [TransactionalProducer(harness, name) for name in ("one", "two")]
     for each in producers:
         each.init()
@@ -100,7 +100,7 @@ def test_verify_only_answers_which_partitions_are_in_the_transaction(
 
 @OF_BROKERS
 @pytest.mark.parametrize("verify_only", [True, False])
-def test_each_transaction_is_refused_for_itself(
+def test_each_transaction_is_rejected_separately(
     harness: Harness, producer: TransactionalProducer, version: int, verify_only: bool
 ) -> None:
     stranger = TransactionalProducer(harness, "stranger")
@@ -157,13 +157,15 @@ def test_a_marker_ends_the_transaction_in_its_partition(
     assert fetched(harness) == (["a"] if commit else [])
 
 
-def test_each_partition_is_answered_for_itself(harness: Harness, producer: TransactionalProducer) -> None:
+def test_each_partition_of_a_marker_request_is_answered_separately(
+    harness: Harness, producer: TransactionalProducer
+) -> None:
     producer.send("a")
     found = mark(harness, producer, ("t", 0), ("t", 9), ("unknown", 0))
     assert found == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_markers_of_the_past_are_refused(harness: Harness, producer: TransactionalProducer) -> None:
+def test_markers_of_old_epochs_are_rejected(harness: Harness, producer: TransactionalProducer) -> None:
     producer.epoch = 5
     assert mark(harness, producer, ("t", 0), coordinator_epoch=3) == [0]
     fenced = ErrorCode.TRANSACTION_COORDINATOR_FENCED
@@ -173,7 +175,7 @@ def test_markers_of_the_past_are_refused(harness: Harness, producer: Transaction
     ]
 
 
-def test_markers_go_to_leaders(tmp_path: Path) -> None:
+def test_only_leaders_accept_markers(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2, settings=SETTINGS) as harness:
         harness.create_topic("t", 2)
         producer = TransactionalProducer(harness)
@@ -204,7 +206,7 @@ def waiting_reader(harness: Harness, min_bytes: int) -> Waiting:
 
 
 @pytest.mark.parametrize("min_bytes", [1, 300])
-def test_a_waiting_read_committed_fetch_gets_the_records_with_the_commit(
+def test_a_commit_completes_a_delayed_read_committed_fetch(
     harness: Harness, producer: TransactionalProducer, min_bytes: int
 ) -> None:
     waiting = waiting_reader(harness, min_bytes)
@@ -233,7 +235,7 @@ def test_only_the_coordinator_answers_for_a_transactional_id(tmp_path: Path) -> 
         assert (listed.transactional_id, listed.transaction_state) == ("tx", "Empty")
 
 
-def test_the_filter_by_duration_counts_from_the_start_of_the_transaction(
+def test_the_duration_filter_counts_from_the_start_of_the_transaction(
     harness: Harness, producer: TransactionalProducer
 ) -> None:
     """One that has not begun has lasted longer than any."""
@@ -250,7 +252,7 @@ def test_the_filter_by_duration_counts_from_the_start_of_the_transaction(
     assert [lists(duration_ms) for duration_ms in (-1, 0, 999, 1000)] == [True, True, True, False]
 
 
-def test_a_transaction_that_ends_is_described_by_the_partitions_without_a_marker(
+def test_an_ending_transaction_is_described_with_partitions_without_a_marker(
     harness: Harness, producer: TransactionalProducer
 ) -> None:
     producer.send("a")
@@ -262,7 +264,7 @@ def test_a_transaction_that_ends_is_described_by_the_partitions_without_a_marker
     assert [(topic.topic, topic.partitions) for topic in state.topics] == [("t", [1])]
 
 
-def test_a_partition_that_is_not_led_here_describes_no_producers(harness: Harness) -> None:
+def test_describe_producers_is_rejected_for_partitions_without_a_local_replica(harness: Harness) -> None:
     Asked = DescribeProducersRequest.TopicRequest
     request = DescribeProducersRequest(topics=[Asked(name="t", partition_indexes=[0, 7])])
     known, unknown = harness.request(request).topics[0].partitions
@@ -283,14 +285,14 @@ def test_each_replica_of_a_partition_describes_its_producers(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("version", "code"), [(5, ErrorCode.ILLEGAL_GENERATION), (6, ErrorCode.GROUP_ID_NOT_FOUND)])
-def test_offsets_of_a_group_that_is_not_there(
+def test_transactional_offsets_of_an_unknown_group_depend_on_the_version(
     harness: Harness, producer: TransactionalProducer, version: int, code: ErrorCode
 ) -> None:
     assert offset_codes(harness, producer, version, generation_id_or_member_epoch=0) == [code]
     assert offset_codes(harness, producer, version) == [ErrorCode.NONE]
 
 
-def test_topic_ids_name_the_topics_of_offsets(harness: Harness, producer: TransactionalProducer) -> None:
+def test_transactional_offset_commits_use_topic_ids(harness: Harness, producer: TransactionalProducer) -> None:
     assert offset_codes(harness, producer, 6, topic_id=bytes(range(16))) == [ErrorCode.UNKNOWN_TOPIC_ID]
     assert offset_codes(harness, producer, 6) == [ErrorCode.NONE]
 
@@ -312,7 +314,7 @@ def offset_codes(
     return [partition.error_code for partition in topic.partitions]
 
 
-def test_nothing_is_committed_for_a_topic_that_is_deleted_while_a_long_commit_is_looked_at(harness: Harness) -> None:
+def test_a_topic_deleted_during_a_long_commit_gets_no_offsets(harness: Harness) -> None:
     harness.create_topic("gone")
     producer = TransactionalProducer(harness)
     assert producer.init() == ErrorCode.NONE
@@ -339,7 +341,7 @@ def test_nothing_is_committed_for_a_topic_that_is_deleted_while_a_long_commit_is
 
 
 @pytest.mark.parametrize("verify_only", [True, False])
-def test_many_partitions_of_a_transaction_are_looked_at_in_steps(harness: Harness, verify_only: bool) -> None:
+def test_many_partitions_of_a_transaction_are_processed_in_steps(harness: Harness, verify_only: bool) -> None:
     producer = TransactionalProducer(harness)
     producer.init()
     harness.create_topic("many", 100)

@@ -31,7 +31,7 @@ def brokers(harness: Harness) -> dict[int, bool]:
     return {one.broker_id: one.is_fenced for one in answer.brokers}
 
 
-def test_a_broker_that_is_away_is_forgotten_for_good(tmp_path: Path) -> None:
+def test_an_offline_broker_is_unregistered_permanently(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         epoch = harness.cluster.nodes[2].broker_epoch
         harness.restart(nodes=[1])
@@ -48,7 +48,7 @@ def test_a_broker_that_is_away_is_forgotten_for_good(tmp_path: Path) -> None:
         assert unregister(harness, 2) == (ErrorCode.BROKER_ID_NOT_REGISTERED, message)
 
 
-def test_a_node_that_is_forgotten_hands_its_leadership_on_and_is_back_with_the_next_start(tmp_path: Path) -> None:
+def test_an_unregistered_online_node_loses_leadership_until_its_restart(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.cluster.controller.create_topic("t", assignment=[(0, [2, 1])])
         client = harness.client(node=2)
@@ -63,7 +63,7 @@ def test_a_node_that_is_forgotten_hands_its_leadership_on_and_is_back_with_the_n
         assert (brokers(harness), harness.partition("t").isr) == ({1: False, 2: False}, [1, 2])
 
 
-def test_the_last_node_can_be_forgotten_too(harness: Harness) -> None:
+def test_the_last_node_can_be_unregistered(harness: Harness) -> None:
     harness.create_topic("t")
     client = harness.client()
     assert unregister(harness, 1) == (ErrorCode.NONE, "")
@@ -80,12 +80,12 @@ def test_the_last_node_can_be_forgotten_too(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("broker_id", [-1, 9])
-def test_a_broker_that_is_not_registered_cannot_be_forgotten(harness: Harness, broker_id: int) -> None:
+def test_an_unknown_broker_cannot_be_unregistered(harness: Harness, broker_id: int) -> None:
     message = f"Broker ID {broker_id} is not currently registered"
     assert unregister(harness, broker_id) == (ErrorCode.BROKER_ID_NOT_REGISTERED, message)
 
 
-def test_leadership_is_handed_on_a_hundred_partitions_a_step(tmp_path: Path) -> None:
+def test_leadership_is_transferred_a_hundred_partitions_per_step(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.cluster.controller.create_topic("t", assignment=[(index, [2, 1]) for index in range(250)])
         before = harness.dispatcher.slicer.steps
@@ -94,7 +94,7 @@ def test_leadership_is_handed_on_a_hundred_partitions_a_step(tmp_path: Path) -> 
         assert {(one.leader_id, *one.isr) for one in harness.cluster.image.topics["t"].partitions} == {(1, 1)}
 
 
-def test_a_crash_in_between_leaves_nothing_to_the_forgotten(tmp_path: Path) -> None:
+def test_a_crash_during_an_unregistration_leaves_no_leadership_to_the_broker(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.cluster.controller.create_topic("t", assignment=[(index, [2, 1]) for index in range(250)])
         next(steps_of_unregistering(harness.cluster, 2))
@@ -105,7 +105,7 @@ def test_a_crash_in_between_leaves_nothing_to_the_forgotten(tmp_path: Path) -> N
         assert {(one.leader_id, *one.isr) for one in harness.cluster.image.topics["t"].partitions} == {(1, 1)}
 
 
-def test_no_controller_is_registered(harness: Harness) -> None:
+def test_controllers_are_not_registered(harness: Harness) -> None:
     def told() -> tuple[int, str]:
         answer = harness.request(UnregisterControllerRequest(controller_id=1))
         return answer.error_code, answer.error_message

@@ -49,7 +49,7 @@ def test_a_follower_serves_fetches_from_version_11_on(tmp_path: Path) -> None:
             assert fetched(harness, node, version=10).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_node_without_a_replica_refuses_fetches(tmp_path: Path) -> None:
+def test_a_node_without_a_replica_rejects_fetches(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.create_topic("t")
         other = 3 - harness.partition("t").leader_id
@@ -64,7 +64,7 @@ def test_a_follower_serves_fetches_without_a_leader(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rack_of", ["follower", "leader", "nobody", ""])
-def test_a_leader_names_a_follower_in_the_clients_rack_only(tmp_path: Path, rack_of: str) -> None:
+def test_a_leader_returns_only_a_follower_in_the_clients_rack(tmp_path: Path, rack_of: str) -> None:
     with cluster(tmp_path, **RACK_AWARE) as harness:
         leader, follower = harness.partition("t").leader_id, followers(harness)[0]
         racks = {"follower": harness.cluster.nodes[follower].rack, "leader": harness.cluster.nodes[leader].rack}
@@ -76,7 +76,7 @@ def test_a_leader_names_a_follower_in_the_clients_rack_only(tmp_path: Path, rack
 
 
 @pytest.mark.parametrize("others", [0, 300])  # the answer is made in steps if there are many partitions
-def test_a_session_is_told_of_the_follower_whenever_it_asks_the_leader(tmp_path: Path, others: int) -> None:
+def test_a_session_gets_the_preferred_replica_with_each_fetch_from_the_leader(tmp_path: Path, others: int) -> None:
     with cluster(tmp_path, **RACK_AWARE) as harness:
         leader, follower = harness.partition("t").leader_id, followers(harness)[0]
         partitions = [Topic.FetchPartition(partition=index, partition_max_bytes=1000) for index in range(others + 1)]
@@ -90,7 +90,7 @@ def test_a_session_is_told_of_the_follower_whenever_it_asks_the_leader(tmp_path:
             request.session_id, request.topics = answer.session_id, []
 
 
-def test_a_leader_names_a_follower_only_if_it_is_in_sync_and_configured(tmp_path: Path) -> None:
+def test_a_leader_returns_a_follower_only_if_it_is_in_sync_and_configured(tmp_path: Path) -> None:
     with cluster(tmp_path, **RACK_AWARE) as harness:
         follower = followers(harness)[0]
         rack = harness.cluster.nodes[follower].rack or ""

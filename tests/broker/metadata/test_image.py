@@ -44,7 +44,7 @@ def test_a_topic_is_found_by_name_and_by_id_with_its_partitions() -> None:
     ]
 
 
-def test_a_removed_topic_takes_its_configs_along() -> None:
+def test_removing_a_topic_removes_its_configs() -> None:
     image = fold(
         topic(),
         partition(0),
@@ -55,7 +55,7 @@ def test_a_removed_topic_takes_its_configs_along() -> None:
     assert (list(image.topics_by_id), image.topics["t"].overrides) == ([OTHER_ID], {})
 
 
-def test_configs_are_set_replaced_and_removed_and_a_topic_sees_its_own() -> None:
+def test_configs_are_set_replaced_and_removed_per_topic() -> None:
     image = fold(
         config(BROKER_RESOURCE, "", "log.retention.ms", "1"),
         topic(),
@@ -70,12 +70,12 @@ def test_configs_are_set_replaced_and_removed_and_a_topic_sees_its_own() -> None
     assert image.config(BROKER_RESOURCE, "1") == {}
 
 
-def test_a_topics_configs_may_come_before_it() -> None:
+def test_a_topics_configs_may_precede_it() -> None:
     image = fold(config(TOPIC_RESOURCE, "t", "retention.ms", "5"), topic())
     assert image.topics["t"].overrides == {"retention.ms": "5"}
 
 
-def test_a_new_leader_begins_an_epoch() -> None:
+def test_a_new_leader_starts_a_new_leader_epoch() -> None:
     image = fold(topic(), partition(0))
     change = records.PartitionChangeRecord(partition_id=0, topic_id=ID, leader=2)
     image.apply(change)
@@ -83,7 +83,7 @@ def test_a_new_leader_begins_an_epoch() -> None:
     assert (found.leader_id, found.leader_epoch, found.partition_epoch) == (2, 1, 1)
 
 
-def test_a_change_without_a_leader_begins_none() -> None:
+def test_a_partition_change_without_a_leader_keeps_the_leader_epoch() -> None:
     image = fold(topic(), partition(0))
     image.apply(records.PartitionChangeRecord(partition_id=0, topic_id=ID, isr=[1], replicas=[1, 3]))
     (found,) = image.topics["t"].partitions
@@ -91,12 +91,12 @@ def test_a_change_without_a_leader_begins_none() -> None:
     assert (found.isr, found.replicas) == ([1], [1, 3])
 
 
-def test_a_second_record_of_a_partition_replaces_the_first() -> None:
+def test_a_second_partition_record_replaces_the_first() -> None:
     image = fold(topic(), partition(0), partition(1), partition(0, leader=2))
     assert [one.leader_id for one in image.topics["t"].partitions] == [2, 1]
 
 
-def test_brokers_features_and_producer_ids_are_kept() -> None:
+def test_brokers_features_and_producer_ids_are_in_the_image() -> None:
     image = fold(
         records.RegisterBrokerRecord(broker_id=1),
         records.RegisterBrokerRecord(broker_id=2),
@@ -109,7 +109,7 @@ def test_brokers_features_and_producer_ids_are_kept() -> None:
     assert (list(image.brokers), image.features, image.next_producer_id) == ([2], {"metadata.version": 30}, 1000)
 
 
-def test_a_broker_is_fenced_and_unfenced_by_the_changes_of_any_kafka() -> None:
+def test_fencing_changes_of_any_kafka_version_are_applied() -> None:
     change = records.BrokerRegistrationChangeRecord
     image = fold(records.RegisterBrokerRecord(broker_id=1, fenced=True))
     seen = []
@@ -128,12 +128,12 @@ def test_a_broker_is_fenced_and_unfenced_by_the_changes_of_any_kafka() -> None:
 @pytest.mark.parametrize(
     "message", [records.BrokerRegistrationChangeRecord(broker_id=5), records.FenceBrokerRecord(id=5)]
 )
-def test_a_change_of_an_unknown_broker_is_refused(message: Message) -> None:
+def test_a_change_of_an_unknown_broker_is_rejected(message: Message) -> None:
     with pytest.raises(InconsistentMetadata, match="there is no broker 5"):
         fold(message)
 
 
-def test_eligible_leaders_are_kept_until_they_are_changed_or_cleared() -> None:
+def test_eligible_leader_replicas_are_kept_until_changed_or_cleared() -> None:
     image = fold(topic(), partition(0), partition(1, eligible_leader_replicas=[2], last_known_elr=[1]))
     image.apply(
         records.PartitionChangeRecord(partition_id=0, topic_id=ID, eligible_leader_replicas=[1], last_known_elr=[2])
@@ -147,7 +147,7 @@ def test_eligible_leaders_are_kept_until_they_are_changed_or_cleared() -> None:
     assert [(one.eligible_leader_replicas, one.last_known_elr) for one in found] == [([], []), ([], [])]
 
 
-def test_records_of_other_kinds_are_passed_over() -> None:
+def test_records_of_other_types_are_ignored() -> None:
     image = fold(records.NoOpRecord(), records.BeginTransactionRecord(name="x"))
     assert image.topics == {}
 
@@ -160,17 +160,17 @@ def test_records_of_other_kinds_are_passed_over() -> None:
         records.RemoveTopicRecord(topic_id=ID),
     ],
 )
-def test_a_record_about_an_unknown_topic_is_refused(message: Message) -> None:
+def test_a_record_about_an_unknown_topic_is_rejected(message: Message) -> None:
     with pytest.raises(InconsistentMetadata, match="no topic with the id AAAAAAAAAAAAAAAAAAAABw"):
         fold(message)
 
 
-def test_a_partition_must_not_come_before_those_below_it() -> None:
+def test_partition_records_must_be_in_order() -> None:
     with pytest.raises(InconsistentMetadata, match="partition 2 of t comes before 1"):
         fold(topic(), partition(0), partition(2))
 
 
 @pytest.mark.parametrize("index", [1, -1])
-def test_a_change_of_an_unknown_partition_is_refused(index: int) -> None:
+def test_a_change_of_an_unknown_partition_is_rejected(index: int) -> None:
     with pytest.raises(InconsistentMetadata, match=f"t has no partition {index}"):
         fold(topic(), partition(0), records.PartitionChangeRecord(partition_id=index, topic_id=ID, leader=2))

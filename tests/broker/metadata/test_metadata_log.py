@@ -54,20 +54,20 @@ def test_appended_records_are_replayed_in_order(log: MetadataLog) -> None:
     assert replayed(log) == [*before, *appended, TOPIC]
 
 
-def test_no_records_are_no_batch(log: MetadataLog) -> None:
+def test_an_empty_list_of_records_appends_no_batch(log: MetadataLog) -> None:
     end_offset = log.storage.log_end_offset
     log.append([], 5, LEVEL)
     assert log.storage.log_end_offset == end_offset
 
 
-def test_a_log_of_several_segments_is_replayed_as_a_whole(log: MetadataLog) -> None:
+def test_a_metadata_log_of_several_segments_is_replayed_completely(log: MetadataLog) -> None:
     for name in ("a", "b", "c"):
         log.append([records.TopicRecord(name=name, topic_id=ID)], 5, LEVEL)
         log.storage.roll()
     assert [record.name for record in replayed(log) if isinstance(record, records.TopicRecord)] == ["a", "b", "c"]
 
 
-def test_control_batches_are_passed_over(log: MetadataLog) -> None:
+def test_control_batches_are_skipped(log: MetadataLog) -> None:
     before = replayed(log)
     batch = memoryview(build_batch([Record(0, 0, b"\0\0\0\2", b"\0\0", ())], control=True))
     log.storage.append(batch, [read_header(batch)], 1)
@@ -75,7 +75,7 @@ def test_control_batches_are_passed_over(log: MetadataLog) -> None:
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_records_outlive_a_restart(harness: Harness, crash: bool) -> None:
+def test_metadata_records_survive_a_restart(harness: Harness, crash: bool) -> None:
     harness.cluster.metadata_log.append([TOPIC], 5, LEVEL)
     harness.restart(crash=crash)
     assert TOPIC in replayed(harness.cluster.metadata_log)
@@ -94,18 +94,18 @@ def names_in(messages: list[Message]) -> list[str]:
     return [message.name for message in messages if isinstance(message, records.TopicRecord)]
 
 
-def test_a_transaction_holds_once_it_has_ended_even_over_batches(log: MetadataLog) -> None:
+def test_a_metadata_transaction_applies_at_its_end_even_over_several_batches(log: MetadataLog) -> None:
     log.append([*topics("a"), BEGIN, *topics("b")], 5, LEVEL)
     log.append([*topics("c"), END, *topics("d")], 5, LEVEL)
     assert names_in(replayed(log)) == ["a", "b", "c", "d"]
 
 
-def test_an_aborted_transaction_never_was(log: MetadataLog) -> None:
+def test_an_aborted_metadata_transaction_is_not_applied(log: MetadataLog) -> None:
     log.append([*topics("a"), BEGIN, *topics("b"), ABORT, *topics("c")], 5, LEVEL)
     assert names_in(replayed(log)) == ["a", "c"]
 
 
-def test_a_transaction_that_has_not_ended_does_not_hold_and_is_aborted_by_the_next_leader(harness: Harness) -> None:
+def test_an_unfinished_metadata_transaction_is_aborted_by_the_next_leader(harness: Harness) -> None:
     log = harness.cluster.metadata_log
     log.append([*topics("a"), BEGIN, *topics("b")], 5, LEVEL)
     assert names_in(replayed(log)) == ["a"]
@@ -124,9 +124,7 @@ def test_a_transaction_that_has_not_ended_does_not_hold_and_is_aborted_by_the_ne
         ([ABORT], "a transaction ends that has not begun"),
     ],
 )
-def test_beginnings_and_ends_that_do_not_match_are_refused(
-    log: MetadataLog, messages: list[Message], reason: str
-) -> None:
+def test_unbalanced_transaction_records_are_rejected(log: MetadataLog, messages: list[Message], reason: str) -> None:
     log.append(messages, 5, LEVEL)
     with pytest.raises(MetadataError, match=reason):
         replayed(log)
@@ -153,7 +151,7 @@ def control_messages(log: MetadataLog) -> list[object]:
     return found
 
 
-def test_every_start_begins_an_epoch_and_records_it(harness: Harness) -> None:
+def test_every_start_begins_and_records_an_epoch(harness: Harness) -> None:
     harness.restart()
     harness.restart(crash=True)
     voter = [LeaderChangeMessage.Voter(voter_id=1)]
@@ -162,13 +160,13 @@ def test_every_start_begins_an_epoch_and_records_it(harness: Harness) -> None:
     assert harness.cluster.metadata_log.storage.leader_epoch == 3
 
 
-def test_the_file_of_the_quorum_says_the_epoch(harness: Harness) -> None:
+def test_the_quorum_state_file_contains_the_epoch(harness: Harness) -> None:
     harness.restart()
     file = metadata_file(harness).parent / "quorum-state"
     assert quorum_state_from_text(file.read_bytes()) == QuorumState(1, 2, (1,), 0)
 
 
-def test_an_epoch_is_above_one_that_only_the_file_of_the_quorum_knows(harness: Harness) -> None:
+def test_a_new_epoch_exceeds_that_of_the_quorum_state_file(harness: Harness) -> None:
     harness.stop()
     (metadata_file(harness).parent / "quorum-state").write_bytes(QuorumState(-1, 17, (1, 2, 3), 0).text())
     harness.start()
@@ -177,7 +175,7 @@ def test_an_epoch_is_above_one_that_only_the_file_of_the_quorum_knows(harness: H
     assert quorum_state_from_text(file.read_bytes()) == QuorumState(1, 18, (1, 2, 3), 0)
 
 
-def test_a_file_of_the_quorum_that_is_no_good_is_replaced(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_invalid_quorum_state_file_is_replaced(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     harness.stop()
     file = metadata_file(harness).parent / "quorum-state"
     file.write_bytes(b"nonsense")
@@ -189,7 +187,7 @@ def test_a_file_of_the_quorum_that_is_no_good_is_replaced(harness: Harness, capl
 # --- snapshots and what Kafka's format command leaves -------------------------------------------
 
 
-def test_a_snapshot_stands_for_the_records_before_its_end(harness: Harness) -> None:
+def test_a_snapshot_replaces_the_records_before_its_end(harness: Harness) -> None:
     log = harness.cluster.metadata_log
     log.append(topics("before"), 5, LEVEL)
     end = log.storage.log_end_offset
@@ -198,7 +196,7 @@ def test_a_snapshot_stands_for_the_records_before_its_end(harness: Harness) -> N
     assert names_in(replayed(log)) == ["of the snapshot", "after"]
 
 
-def test_a_log_that_begins_behind_a_snapshot_is_no_whole(harness: Harness) -> None:
+def test_a_log_that_starts_after_a_snapshot_end_is_incomplete(harness: Harness) -> None:
     log = harness.cluster.metadata_log
     write_snapshot(metadata_file(harness).parent, 1, 1, snapshot_of([LEVEL_RECORD]))
     log.storage.roll()
@@ -208,13 +206,13 @@ def test_a_log_that_begins_behind_a_snapshot_is_no_whole(harness: Harness) -> No
         replayed(log)
 
 
-def test_a_log_that_ends_before_a_snapshot_is_refused(harness: Harness) -> None:
+def test_a_log_that_ends_before_a_snapshot_is_rejected(harness: Harness) -> None:
     path = write_snapshot(metadata_file(harness).parent, 100, 1, snapshot_of([LEVEL_RECORD]))
     with pytest.raises(MetadataError, match=f"the log ends before the snapshot {path}"):
         replayed(harness.cluster.metadata_log)
 
 
-def test_a_start_goes_on_from_a_snapshot_whose_log_is_gone(harness: Harness) -> None:
+def test_a_start_continues_from_a_snapshot_without_a_log(harness: Harness) -> None:
     harness.create_topic("t")
     log = harness.cluster.metadata_log.storage
     topic_id, end = harness.cluster.image.topics["t"].topic_id, log.log_end_offset
@@ -229,7 +227,7 @@ def test_a_start_goes_on_from_a_snapshot_whose_log_is_gone(harness: Harness) -> 
     assert harness.produce("t", "v") == 0
 
 
-def test_a_formatted_directory_begins_with_the_commands_records(tmp_path: Path) -> None:
+def test_a_formatted_directory_starts_with_the_bootstrap_records(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     config = records.ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="1")
     level = records.FeatureLevelRecord(name="metadata.version", feature_level=17)
@@ -249,7 +247,7 @@ def control_and_versions(log: MetadataLog) -> list[tuple[int, int]]:
     return [(value[1], value[2]) for _, value in values_in(log.storage.segments[0].file.read(0, 1 << 20))]
 
 
-def test_a_bootstrap_that_is_not_whole_is_refused(tmp_path: Path) -> None:
+def test_an_incomplete_bootstrap_file_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "bootstrap.checkpoint").write_bytes(snapshot_of([LEVEL_RECORD])[:-1])
     with pytest.raises(MetadataError, match="bootstrap.checkpoint cannot be used: its last batch"):
@@ -263,7 +261,7 @@ def test_a_bootstrap_that_is_not_whole_is_refused(tmp_path: Path) -> None:
         ("00000000000000000001-0000000001.checkpoint", "__cluster_metadata-0 cannot be read: "),
     ],
 )
-def test_a_file_that_cannot_be_read_is_reported(harness: Harness, name: str, reason: str) -> None:
+def test_an_unreadable_file_is_reported(harness: Harness, name: str, reason: str) -> None:
     harness.stop()
     path = metadata_file(harness).parent / name
     path.unlink(missing_ok=True)
@@ -272,14 +270,14 @@ def test_a_file_that_cannot_be_read_is_reported(harness: Harness, name: str, rea
         harness.start()
 
 
-def test_a_bootstrap_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
+def test_an_unreadable_bootstrap_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "data" / "bootstrap.checkpoint").mkdir(parents=True)
     with pytest.raises(MetadataError, match="bootstrap.checkpoint cannot be read: "):
         Harness(tmp_path)
 
 
 @pytest.mark.parametrize("level", [6, 34])
-def test_a_metadata_version_that_is_not_known_is_refused_and_nothing_written(harness: Harness, level: int) -> None:
+def test_an_unknown_metadata_version_is_rejected_and_nothing_is_written(harness: Harness, level: int) -> None:
     raised = records.FeatureLevelRecord(name="metadata.version", feature_level=level)
     harness.cluster.metadata_log.append([raised], 5, LEVEL)
     harness.stop()
@@ -311,7 +309,7 @@ def test_a_contradicting_record_is_reported_with_its_offset(harness: Harness, lo
         log.replay(harness.cluster.image.apply)
 
 
-def test_a_flipped_byte_is_found_after_a_clean_stop(harness: Harness) -> None:
+def test_a_flipped_byte_is_detected_after_a_clean_stop(harness: Harness) -> None:
     harness.create_topic("t")
     harness.stop()
     file = metadata_file(harness)
@@ -322,7 +320,7 @@ def test_a_flipped_byte_is_found_after_a_clean_stop(harness: Harness) -> None:
         harness.start()
 
 
-def test_a_torn_end_is_cut_after_a_crash_and_all_before_it_is_there(harness: Harness) -> None:
+def test_a_torn_end_is_truncated_after_a_crash_and_earlier_records_are_kept(harness: Harness) -> None:
     harness.create_topic("t")
     size = metadata_file(harness).stat().st_size
     harness.create_topic("u")
@@ -333,7 +331,7 @@ def test_a_torn_end_is_cut_after_a_crash_and_all_before_it_is_there(harness: Har
     assert list(harness.cluster.image.topics) == ["t"]
 
 
-def test_a_log_whose_beginning_is_in_a_snapshot_is_not_taken_for_whole(log: MetadataLog) -> None:
+def test_a_log_that_depends_on_a_missing_snapshot_is_not_complete(log: MetadataLog) -> None:
     log.append([TOPIC], 5, LEVEL)
     log.storage.roll()
     log.storage.delete_before(1)

@@ -90,7 +90,7 @@ def renamed(data: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [gone, emptied, halved, flipped, renamed])
-def test_topics_come_back_with_their_ids_and_records(data: Path, damage: Callable[[Path], None]) -> None:
+def test_topics_are_restored_with_their_ids_and_records(data: Path, damage: Callable[[Path], None]) -> None:
     shutil.copytree(data.parent, data.parent / "whole")
     before = ids(data.parent / "whole" / "data")
     damage(data)
@@ -102,14 +102,14 @@ def test_topics_come_back_with_their_ids_and_records(data: Path, damage: Callabl
     assert repair(data, apply=False) == []
 
 
-def test_nothing_is_changed_before_it_is_wanted(data: Path) -> None:
+def test_a_repair_without_confirmation_changes_nothing(data: Path) -> None:
     emptied(data)
     before = files(data)
     assert repair(data, apply=False)
     assert files(data) == before
 
 
-def test_a_flipped_bit_of_an_offset_is_no_loss_of_records(data: Path) -> None:
+def test_a_flipped_offset_bit_loses_no_records(data: Path) -> None:
     position, content = middle_batch((data / LOG).read_bytes()), (data / LOG).read_bytes()
     offset = int.from_bytes(content[position : position + 8], "big")
     misnumbered(data)
@@ -123,12 +123,12 @@ def test_a_flipped_bit_of_an_offset_is_no_loss_of_records(data: Path) -> None:
     assert second.endswith(" new ones; the old one is kept in a directory that ends with -stray")
 
 
-def test_lost_offsets_between_segments_are_said(data: Path) -> None:
+def test_lost_offsets_between_segments_are_reported(data: Path) -> None:
     (data / LOG).rename(data / "__cluster_metadata-0" / f"{7:020d}.log")
     assert any("offsets 0 to 6 are missing" in step for step in repair(data, apply=False))
 
 
-def test_a_log_that_was_not_there_is_not_kept(data: Path) -> None:
+def test_a_log_of_a_previously_lost_topic_is_not_kept(data: Path) -> None:
     gone(data)
     steps = repair(data, apply=False)
     assert not any("old one" in step for step in steps)
@@ -147,14 +147,14 @@ def test_undamaged_topics_keep_their_configs(data: Path) -> None:
         assert harness.cluster.image.topics["first"].overrides == {"retention.ms": "-1"}
 
 
-def test_no_producer_id_is_given_out_again(data: Path) -> None:
+def test_no_producer_id_is_assigned_again_after_a_repair(data: Path) -> None:
     gone(data)
     repair(data)
     with Harness(data.parent) as harness:
         assert harness.cluster.image.next_producer_id > 41
 
 
-def test_a_missing_directory_of_a_partition_is_a_partition_that_begins_empty(data: Path) -> None:
+def test_a_partition_with_a_missing_directory_starts_empty(data: Path) -> None:
     gone(data)
     shutil.rmtree(data / "first-0")
     steps = repair(data)
@@ -163,7 +163,7 @@ def test_a_missing_directory_of_a_partition_is_a_partition_that_begins_empty(dat
         assert fetched(harness, "first", 0) == [] and fetched(harness, "first", 1) == ["one"]
 
 
-def test_a_partition_with_a_wrong_id_is_given_that_of_its_topic(data: Path) -> None:
+def test_a_partition_with_a_wrong_topic_id_is_given_the_right_one(data: Path) -> None:
     file = data / "first-1" / "partition.metadata"
     right = file.read_bytes()
     file.write_bytes(b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABQ")
@@ -172,15 +172,15 @@ def test_a_partition_with_a_wrong_id_is_given_that_of_its_topic(data: Path) -> N
     assert file.read_bytes() == right
 
 
-def test_a_sound_directory_has_nothing_to_repair(data: Path) -> None:
+def test_an_undamaged_directory_has_nothing_to_repair(data: Path) -> None:
     assert repair(data) == []
 
 
-def test_a_directory_in_use_is_refused(data: Path) -> None:
+def test_a_directory_in_use_is_not_repaired(data: Path) -> None:
     with Harness(data.parent), pytest.raises(LogDirectoryError, match="in use by another process"):
         repair(data)
 
 
-def test_other_directories_than_log_directories_are_refused(tmp_path: Path) -> None:
+def test_directories_that_are_not_log_directories_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(LogDirectoryError, match="has no meta.properties"):
         repair(tmp_path)

@@ -18,7 +18,7 @@ TOPICS = [TopicRecord(name=name, topic_id=bytes(15) + name.encode()) for name in
 WHOLE = snapshot_of(TOPICS)
 
 
-def test_the_records_of_a_snapshot_are_those_between_header_and_footer() -> None:
+def test_the_records_of_a_snapshot_are_between_header_and_footer() -> None:
     assert [decode_metadata(value) for _, value in values_in(WHOLE)] == TOPICS
 
 
@@ -33,9 +33,7 @@ def test_a_directory_without_snapshots_has_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("newest", [(8, 1), (7, 2)])
-def test_the_largest_offset_is_the_newest_and_the_larger_epoch_of_one_offset(
-    tmp_path: Path, newest: tuple[int, int]
-) -> None:
+def test_the_newest_snapshot_has_the_largest_offset_and_then_epoch(tmp_path: Path, newest: tuple[int, int]) -> None:
     write_snapshot(tmp_path, 7, 1, snapshot_of([NoOpRecord()]))
     write_snapshot(tmp_path, *newest, WHOLE)
     found = newest_snapshot(Disk(), str(tmp_path))
@@ -55,7 +53,7 @@ def test_the_largest_offset_is_the_newest_and_the_larger_epoch_of_one_offset(
         (b"nonsense" * 20, "CORRUPT_MESSAGE"),
     ],
 )
-def test_one_that_is_not_whole_is_passed_over_for_an_older_one(
+def test_an_incomplete_snapshot_is_skipped_for_an_older_one(
     tmp_path: Path, content: bytes, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     older = write_snapshot(tmp_path, 7, 1, WHOLE)
@@ -68,5 +66,5 @@ def test_one_that_is_not_whole_is_passed_over_for_an_older_one(
     assert re.search(reason, incompleteness(content) or "")
 
 
-def test_one_that_is_whole_has_nothing_to_object_to() -> None:
+def test_a_complete_snapshot_has_no_error() -> None:
     assert incompleteness(WHOLE) is None

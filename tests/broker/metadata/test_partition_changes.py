@@ -42,7 +42,7 @@ def check(partition: Partition, live: set[int], elr: bool) -> None:
 
 
 @given(st.data())
-def test_whatever_comes_and_goes_and_is_asked_for_a_partition_stays_sound(data: st.DataObject) -> None:
+def test_a_partition_stays_consistent_through_random_changes(data: st.DataObject) -> None:
     replicas = data.draw(nodes.filter(bool))
     image, partition = made(replicas, replicas, replicas[0])
     elr = data.draw(st.booleans())
@@ -75,7 +75,7 @@ def test_whatever_comes_and_goes_and_is_asked_for_a_partition_stays_sound(data: 
 
 
 @given(nodes.filter(bool), nodes)
-def test_a_leader_that_may_lead_stays_and_one_that_may_not_never_does(replicas: list[int], live: list[int]) -> None:
+def test_a_leader_stays_exactly_while_it_is_online(replicas: list[int], live: list[int]) -> None:
     image, partition = made(replicas, replicas, replicas[0])
     record = changed(image, PartitionChange(partition, set(live).__contains__, None))
     there = [node for node in replicas if node in live]
@@ -84,7 +84,7 @@ def test_a_leader_that_may_lead_stays_and_one_that_may_not_never_does(replicas: 
 
 
 @given(nodes.filter(bool), nodes.filter(bool))
-def test_a_move_ends_once_the_new_replicas_are_in_sync(before: list[int], after: list[int]) -> None:
+def test_a_reassignment_ends_once_the_new_replicas_are_in_sync(before: list[int], after: list[int]) -> None:
     image, partition = made(before, before, before[0])
     everybody = set(NODES)
     change = PartitionChange(partition, everybody.__contains__, None)
@@ -101,7 +101,7 @@ def test_a_move_ends_once_the_new_replicas_are_in_sync(before: list[int], after:
     assert PartitionChange(partition, everybody.__contains__, None).record() is None
 
 
-def test_an_unclean_leader_is_alone_in_sync() -> None:
+def test_an_unclean_leader_is_the_only_in_sync_replica() -> None:
     image, partition = made([1, 2, 3], [1], 1)
     change = PartitionChange(partition, {2, 3}.__contains__, None)
     change.election = Election.UNCLEAN

@@ -10,7 +10,7 @@ from tests.broker.harness import Harness
 
 
 @pytest.mark.parametrize("name", ["t", "a.b_c-D9", "...", "x" * 249, "__mine", "-"])
-def test_a_legal_name_passes(name: str) -> None:
+def test_a_valid_topic_name_is_accepted(name: str) -> None:
     check_name(name)
 
 
@@ -27,14 +27,14 @@ def test_a_legal_name_passes(name: str) -> None:
         ("t\n", "'t\n' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"),
     ],
 )
-def test_an_illegal_name_is_refused_in_kafkas_words(name: str, reason: str) -> None:
+def test_an_invalid_topic_name_is_rejected_with_kafkas_message(name: str, reason: str) -> None:
     with pytest.raises(KafkaError) as raised:
         check_name(name)
     assert raised.value.code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert raised.value.message == f"Topic name is invalid: {reason}"
 
 
-def test_names_collide_that_differ_in_dots_and_underscores_only() -> None:
+def test_names_that_differ_only_in_dots_and_underscores_collide() -> None:
     assert colliding_name("a.b_c") == colliding_name("a_b.c") != colliding_name("a-b.c")
 
 
@@ -45,7 +45,7 @@ def test_kafkas_own_topics_are_internal(name: str, internal: bool) -> None:
     assert Topic(name, bytes(16)).internal == internal
 
 
-def test_a_partition_is_found_by_its_number() -> None:
+def test_a_partition_is_found_by_its_index() -> None:
     topic = Topic("t", bytes(16))
     topic.partitions = [Partition(topic, index, [1], [1], 1) for index in range(2)]
     assert [topic.partition(index) for index in (0, 1)] == topic.partitions
@@ -57,7 +57,7 @@ def test_a_partition_is_found_by_its_number() -> None:
     ("epoch", "code"),
     [(2, ErrorCode.FENCED_LEADER_EPOCH), (-2, ErrorCode.FENCED_LEADER_EPOCH), (4, ErrorCode.UNKNOWN_LEADER_EPOCH)],
 )
-def test_a_client_with_another_leader_epoch_is_refused(epoch: int, code: ErrorCode) -> None:
+def test_a_client_with_another_leader_epoch_is_rejected(epoch: int, code: ErrorCode) -> None:
     partition = Partition(Topic("t", bytes(16)), 0, [1], [1], 1)
     partition.leader_epoch = 3
     partition.check_epoch(3)
@@ -67,7 +67,7 @@ def test_a_client_with_another_leader_epoch_is_refused(epoch: int, code: ErrorCo
     assert raised.value.code == code
 
 
-def test_waking_reaches_all_waiters_even_if_some_leave_meanwhile() -> None:
+def test_all_waiters_are_woken_even_if_some_leave_meanwhile() -> None:
     partition = Partition(Topic("t", bytes(16)), 0, [1], [1], 1)
     woken = []
 
@@ -85,7 +85,7 @@ def test_waking_reaches_all_waiters_even_if_some_leave_meanwhile() -> None:
     assert (set(woken), partition.waiters) == (set(waiters), set())
 
 
-def test_an_epoch_ends_where_the_leader_of_a_later_one_found_the_log(harness: Harness) -> None:
+def test_an_epoch_ends_where_a_later_leader_started(harness: Harness) -> None:
     harness.create_topic("t")
     partition = harness.partition("t")
     ends = {}

@@ -17,7 +17,7 @@ VERSION_1 = b'{"leaderId":0,"leaderEpoch":2,"votedId":-1,"votedDirectoryId":"AAA
 @pytest.mark.parametrize(
     ("text", "state"), [(VERSION_0, QuorumState(0, 2, (0,), 0)), (VERSION_1, QuorumState(0, 2, (), 1))]
 )
-def test_a_file_of_kafkas_is_read_and_written_byte_for_byte(text: bytes, state: QuorumState) -> None:
+def test_kafkas_quorum_state_is_read_and_written_byte_for_byte(text: bytes, state: QuorumState) -> None:
     assert quorum_state_from_text(text) == state
     assert state.text() == text
 
@@ -26,7 +26,7 @@ def test_a_node_elected_alone_is_the_only_voter() -> None:
     assert QuorumState().elected(3, 1) == QuorumState(3, 1, (3,), 0)
 
 
-def test_an_election_leaves_the_voters_and_the_form_of_the_file() -> None:
+def test_an_election_keeps_the_voters_and_the_file_version() -> None:
     assert QuorumState(1, 4, (1, 2, 3), 0).elected(2, 5) == QuorumState(2, 5, (1, 2, 3), 0)
     assert QuorumState(1, 4, (), 1).elected(2, 5) == QuorumState(2, 5, (), 1)
 
@@ -44,6 +44,6 @@ def test_an_election_leaves_the_voters_and_the_form_of_the_file() -> None:
         b'{"leaderId":0,"leaderEpoch":1,"data_version":2}',
     ],
 )
-def test_any_other_text_is_refused(text: bytes) -> None:
+def test_any_other_quorum_state_text_is_rejected(text: bytes) -> None:
     with pytest.raises(MalformedQuorumState):
         quorum_state_from_text(text)

@@ -26,7 +26,9 @@ def refuse(count: int, code: str = "CORRUPT_MESSAGE") -> None:
         log.info("Produce from %s refused: %s", number, code, extra={"code": code})
 
 
-def test_so_many_lines_pass_and_the_others_are_counted(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+def test_lines_up_to_the_limit_are_logged_and_the_others_counted(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
     refuse(LINES + 100_000)
     assert len(caplog.records) == LINES
     clock.advance(1000)
@@ -38,15 +40,13 @@ def test_so_many_lines_pass_and_the_others_are_counted(clock: ManualClock, caplo
     assert (last.levelno, last.name, last.left_out) == (logging.INFO, "minibroker.produce", 100_000)  # type: ignore[attr-defined]
 
 
-def test_as_many_lines_as_are_allowed_are_followed_by_no_count(
-    clock: ManualClock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_count_follows_if_the_limit_is_not_exceeded(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     refuse(LINES)
     clock.advance(10_000)
     assert len(caplog.records) == LINES
 
 
-def test_each_second_has_its_own_lines_also_while_no_timer_runs(
+def test_each_second_has_its_own_limit_even_without_a_timer(
     clock: ManualClock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refuse(LINES + 5)
@@ -57,7 +57,7 @@ def test_each_second_has_its_own_lines_also_while_no_timer_runs(
     assert lines[LINES].startswith("lines left out within a second: 5 of the kind")
 
 
-def test_other_reasons_and_lines_are_logged_beside_a_flood(
+def test_other_reasons_and_lines_are_logged_during_a_flood(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     refuse(1000)
@@ -67,7 +67,9 @@ def test_other_reasons_and_lines_are_logged_beside_a_flood(
     assert len(caplog.records) == LINES + 3
 
 
-def test_critical_lines_and_those_about_files_always_pass(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+def test_critical_lines_and_those_about_files_are_always_logged(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
     for _ in range(100):
         log.critical("the groups are not served")
         logging.getLogger("minibroker.storage").info("a file is damaged")
@@ -83,7 +85,7 @@ def test_other_threads_have_no_limit_as_they_cannot_set_a_timer(
     assert len(caplog.records) == 100
 
 
-def test_at_the_end_the_suppressed_lines_are_counted_and_the_limit_is_lifted(caplog: pytest.LogCaptureFixture) -> None:
+def test_closing_the_limit_logs_the_count_of_suppressed_lines(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         with limited_lines(ManualClock()):
             refuse(LINES + 3)

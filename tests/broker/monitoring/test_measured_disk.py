@@ -12,7 +12,7 @@ from minibroker.broker.monitoring.request_statistics import DURATION_BUCKETS_MS
 
 
 @pytest.mark.skipif(not hasattr(os, "O_DIRECTORY"), reason="directories cannot be synced there")
-def test_syncs_of_files_and_directories_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_and_directory_fsyncs_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
     disk = MeasuredDisk()
@@ -26,7 +26,7 @@ def test_syncs_of_files_and_directories_are_noted(tmp_path: Path, monkeypatch: p
     assert disk.syncs.failures == 0
 
 
-def test_each_counts_by_the_first_bound_that_it_does_not_exceed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_duration_is_counted_in_the_first_bucket_that_holds_it(monkeypatch: pytest.MonkeyPatch) -> None:
     syncs = SyncStatistics()
     for took_ms in (0.25, 0.26, 60_000):
         times = iter((0, int(took_ms * 1e6)))
@@ -37,7 +37,7 @@ def test_each_counts_by_the_first_bound_that_it_does_not_exceed(monkeypatch: pyt
 
 
 @pytest.mark.skipif(not hasattr(os, "O_DIRECTORY"), reason="directories cannot be synced there")
-def test_a_failed_sync_is_counted_and_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_fsync_is_counted_and_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(fd: int) -> None:
         raise OSError(5, "Input/output error")
 

@@ -83,7 +83,7 @@ def test_every_metric_has_type_and_help_even_in_an_empty_cluster(stage: Stage) -
         assert row.kind.__name__.lower().startswith(family.type)
 
 
-def test_requests_their_errors_and_their_bytes(stage: Stage) -> None:
+def test_requests_errors_and_bytes_are_counted(stage: Stage) -> None:
     client = stage.client()
     client.send(MetadataRequest(topics=[]), 9)
     client.send(MetadataRequest(topics=[]), 12)
@@ -96,7 +96,7 @@ def test_requests_their_errors_and_their_bytes(stage: Stage) -> None:
     assert set(stage.values("request_bytes")) == {("Metadata",), ("DeleteTopics",)}
 
 
-def test_durations_are_a_cumulative_histogram_in_seconds(stage: Stage) -> None:
+def test_durations_are_cumulative_histograms_in_seconds(stage: Stage) -> None:
     waits = iter((0.2, 3.0, 40.0))
 
     class Slow(Interceptor):
@@ -114,7 +114,7 @@ def test_durations_are_a_cumulative_histogram_in_seconds(stage: Stage) -> None:
     assert total == pytest.approx(0.0432)
 
 
-def test_metrics_of_logs_have_topic_and_partition(stage: Stage) -> None:
+def test_log_metrics_have_topic_and_partition_labels(stage: Stage) -> None:
     harness = stage.harness
     harness.create_topic("orders", partitions=2)
     harness.produce("orders", "a", "b", partition=1, producer_id=5, producer_epoch=0, base_sequence=0)
@@ -128,7 +128,7 @@ def test_metrics_of_logs_have_topic_and_partition(stage: Stage) -> None:
     assert (stage.values("topics"), stage.values("partitions")) == ({(): 1}, {(): 2})
 
 
-def test_of_very_many_partitions_some_are_listed_and_the_others_summed(
+def test_some_of_very_many_partitions_are_listed_and_the_others_summed(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metrics, "PARTITIONS_TOLD", 3)
@@ -145,7 +145,7 @@ def test_of_very_many_partitions_some_are_listed_and_the_others_summed(
     assert stage.values("partitions") == {(): 203}
 
 
-def test_adding_up_very_many_partitions_leaves_turns_to_others(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_summing_very_many_partitions_yields_to_other_work(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "PARTITIONS_TOLD", 3)
     stage.harness.create_topic("late", partitions=1000)
     row = next(row for row in ROWS if row.name == "log_end_offset")
@@ -153,7 +153,7 @@ def test_adding_up_very_many_partitions_leaves_turns_to_others(stage: Stage, mon
     assert len(samples) == 1001 and len([sample for sample in samples if sample is not None]) == 4
 
 
-def test_open_connections_and_parked_requests_are_counted(stage: Stage) -> None:
+def test_open_connections_and_delayed_requests_are_counted(stage: Stage) -> None:
     stage.harness.create_topic("orders")
     for _ in range(3):
         stage.client()
@@ -176,7 +176,7 @@ def test_authentications_are_counted_by_listener(stage: Stage) -> None:
     assert stage.values("expired_connections_closed") == {("1", "SASL"): 1}
 
 
-def test_syncs_are_a_histogram_in_seconds_and_failures_are_among_them(stage: Stage) -> None:
+def test_fsyncs_are_a_histogram_in_seconds_that_includes_failures(stage: Stage) -> None:
     for _ in range(3):
         stage.syncs.measure(lambda: None)
     stage.syncs.failures = 2
@@ -187,7 +187,7 @@ def test_syncs_are_a_histogram_in_seconds_and_failures_are_among_them(stage: Sta
     assert stage.values("fsync_failures") == {(): 2}
 
 
-def test_the_statistics_of_the_cleaner_are_exported(stage: Stage) -> None:
+def test_cleaner_statistics_are_exported(stage: Stage) -> None:
     told = {
         "cleanings": 1,
         "seconds": 2.5,
@@ -218,7 +218,7 @@ def test_label_values_are_escaped(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("partitions", [1, 4, 5, 6, 23])
-def test_others_run_between_the_slices_and_nothing_is_missing(
+def test_metrics_are_complete_although_written_in_steps(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, partitions: int
 ) -> None:
     monkeypatch.setattr(metrics, "LINES_PER_SLICE", 5)
@@ -268,7 +268,7 @@ def commit(stage: Stage, group: str, topic: str, partition: int, offset: int, to
     found.offsets.apply(topic, partition, CommittedOffset(offset, -1, "", 1000, topic_id=topic_id))
 
 
-def test_a_group_lags_behind_the_end_of_each_partition_that_it_has_read(stage: Stage) -> None:
+def test_a_groups_lag_is_the_distance_to_the_end_of_each_partition(stage: Stage) -> None:
     stage.harness.create_topic("orders", partitions=3)
     for partition in (0, 1):
         stage.harness.produce("orders", "a", "b", "c", partition=partition)
@@ -285,7 +285,7 @@ def test_a_group_lags_behind_the_end_of_each_partition_that_it_has_read(stage: S
     assert stage.values("consumer_group_lag") == told | {("audit", "orders", "0"): 0}, "what is gone is not told"
 
 
-def test_of_very_many_lags_some_are_listed_and_the_others_summed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_some_of_very_many_lags_are_listed_and_the_others_summed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "LAGS_TOLD", 2)
     stage.harness.create_topic("orders")
     stage.harness.produce("orders", "a", "b")

@@ -54,7 +54,7 @@ async def asked(address: tuple[str, int], request: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/health", "/ready"])
-def test_a_name_of_another_site_is_refused(run: Run, path: str) -> None:
+def test_a_host_header_of_another_site_is_rejected(run: Run, path: str) -> None:
     """A site whose name is made to stand for this machine's address (DNS rebinding) gets nothing."""
 
     async def talk() -> list[bytes]:
@@ -82,9 +82,7 @@ def test_a_name_of_another_site_is_refused(run: Run, path: str) -> None:
         ("GET", "/metric", 404, b"The metrics are at /metrics.\n"),
     ],
 )
-def test_an_http_client_gets_the_metrics_and_nothing_else(
-    run: Run, method: str, path: str, status: int, body: bytes
-) -> None:
+def test_an_http_client_gets_only_the_metrics(run: Run, method: str, path: str, status: int, body: bytes) -> None:
     async def talk() -> tuple[int, bytes, str]:
         server, address = await started()
 
@@ -105,7 +103,7 @@ def test_an_http_client_gets_the_metrics_and_nothing_else(
     assert content_type.startswith("text/plain")
 
 
-def test_a_broker_that_is_down_is_healthy_and_not_ready(run: Run) -> None:
+def test_a_stopped_broker_is_healthy_but_not_ready(run: Run) -> None:
     async def talk() -> list[bytes]:
         server, address = await started(is_ready=False)
         answers = [await asked(address, f"GET {path} HTTP/1.1\r\n\r\n".encode()) for path in ("/health", "/ready")]
@@ -117,7 +115,7 @@ def test_a_broker_that_is_down_is_healthy_and_not_ready(run: Run) -> None:
     assert ready.startswith(b"HTTP/1.1 503 ") and ready.endswith(b"\r\n\r\nThe broker is not running.\n")
 
 
-def test_a_probe_is_answered_while_the_metrics_are_made(run: Run) -> None:
+def test_a_probe_is_answered_while_metrics_are_computed(run: Run) -> None:
     async def talk() -> bytes:
         go_on = asyncio.Event()
 
@@ -154,7 +152,7 @@ def test_an_invalid_request_closes_only_its_connection(run: Run, request_: bytes
     assert run(talk()).endswith(b"\r\n\r\nminibroker_info 1\n")
 
 
-def test_each_client_gets_the_tls_of_the_moment(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_http_client_uses_the_current_tls_certificate(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "minibroker.metrics")
     authority = Authority()
     names = ("first", "second")
@@ -202,7 +200,7 @@ def test_an_idle_client_is_disconnected(run: Run, monkeypatch: pytest.MonkeyPatc
     assert run(talk()) == b""
 
 
-def test_too_many_are_not_let_in(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_http_clients_are_rejected(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "CLIENTS_MAX", 1)
 
     async def talk() -> bytes:
@@ -224,9 +222,7 @@ def test_too_many_are_not_let_in(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
     assert run(talk()) == b""
 
 
-def test_metrics_that_fail_are_logged_and_the_next_are_asked_for_anew(
-    run: Run, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_metrics_failure_is_logged_and_the_next_scrape_succeeds(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     failures = iter([ZeroDivisionError()])
 
     async def failing() -> bytes:
@@ -265,14 +261,14 @@ def test_scrapes_are_made_one_after_the_other(run: Run) -> None:
     assert most == 1
 
 
-def test_it_can_be_closed_before_it_serves(run: Run) -> None:
+def test_a_metrics_server_can_be_closed_before_it_serves(run: Run) -> None:
     async def talk() -> None:
         await MetricsServer(metrics, lambda: True).close()
 
     run(talk())
 
 
-def test_the_line_in_the_log_is_an_address_to_click_on(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_logged_metrics_address_is_a_url(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "minibroker.metrics")
 
     async def talk(host: str) -> int:

@@ -45,7 +45,7 @@ def test_errors_are_counted_by_code(harness: Harness, statistics: RequestStatist
 
 
 @pytest.mark.parametrize(("waited_ms", "bucket"), [(0.25, 0), (0.3, 1), (400, 10), (30_000, 15), (60_000, 16)])
-def test_the_time_until_the_answer_goes_into_the_first_bucket_that_holds_it(
+def test_the_response_time_is_counted_in_the_first_bucket_that_holds_it(
     harness: Harness, statistics: RequestStatistics, waited_ms: float, bucket: int
 ) -> None:
     class Slow(Interceptor):
@@ -73,7 +73,7 @@ def test_a_request_that_is_never_answered_is_counted_as_lost(harness: Harness, s
     assert (counted.lost, sum(counted.durations)) == (1, 0)
 
 
-def test_an_answer_in_the_handlers_place_is_counted_too(harness: Harness, statistics: RequestStatistics) -> None:
+def test_a_response_by_an_interceptor_is_counted(harness: Harness, statistics: RequestStatistics) -> None:
     class Refusing(Interceptor):
         def before(self, call: Call) -> Message:
             return MetadataResponse(error_code=ErrorCode.NOT_CONTROLLER)

@@ -67,12 +67,12 @@ def test_a_client_authenticates_and_is_served(client: SaslClient, version: int) 
     assert client.counts == (1, 0, 0, 0, 0)
 
 
-def test_a_client_need_not_ask_for_the_versions(client: SaslClient) -> None:
+def test_a_client_can_authenticate_without_api_versions(client: SaslClient) -> None:
     client.log_in()
     assert asks(client, ANYTHING)
 
 
-def test_tokens_come_without_headers_after_a_handshake_of_version_0(client: SaslClient) -> None:
+def test_tokens_have_no_headers_after_a_version_0_handshake(client: SaslClient) -> None:
     assert client.handshake(version=0).error_code == 0
     before = len(client.sent_bytes())
     client.send_token(ALICE)
@@ -82,7 +82,7 @@ def test_tokens_come_without_headers_after_a_handshake_of_version_0(client: Sasl
     assert asks(client, ANYTHING)
 
 
-def test_a_token_and_the_next_request_may_come_byte_by_byte(client: SaslClient) -> None:
+def test_a_token_and_the_next_request_may_arrive_byte_by_byte(client: SaslClient) -> None:
     assert client.handshake(version=0).error_code == 0
     frames = PREFIX.pack(len(ALICE)) + ALICE + frame_of(ANYTHING, 9)
     before = len(client.sent_bytes())
@@ -101,7 +101,7 @@ def test_a_token_may_be_shorter_than_a_request(harness: Harness, client: SaslCli
 # --- who is not ---------------------------------------------------------------------------------
 
 
-def test_a_wrong_password_is_answered_after_a_delay_and_then_the_connection_is_closed(
+def test_a_wrong_password_is_answered_after_a_delay_and_closes_the_connection(
     harness: Harness, client: SaslClient
 ) -> None:
     client.handshake()
@@ -127,7 +127,7 @@ def test_requests_after_a_wrong_password_are_not_served(harness: Harness, client
     assert client.closed and principal(client) == "User:ANONYMOUS"
 
 
-def test_without_a_delay_a_failure_is_answered_at_once(tmp_path: Path) -> None:
+def test_a_failure_without_a_delay_is_answered_immediately(tmp_path: Path) -> None:
     with sasl_harness(tmp_path, connection_failed_authentication_delay_ms="0") as harness:
         client = sasl_client(harness)
         client.handshake()
@@ -135,7 +135,9 @@ def test_without_a_delay_a_failure_is_answered_at_once(tmp_path: Path) -> None:
         assert client.closed
 
 
-def test_a_client_that_leaves_before_its_delayed_failure_gets_no_answer(harness: Harness, client: SaslClient) -> None:
+def test_a_client_that_disconnects_before_its_delayed_failure_gets_no_response(
+    harness: Harness, client: SaslClient
+) -> None:
     client.handshake()
     client.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"))
     client.connection.lost()
@@ -143,7 +145,7 @@ def test_a_client_that_leaves_before_its_delayed_failure_gets_no_answer(harness:
     assert list(client.responses()) == []
 
 
-def test_a_token_that_cannot_be_understood_tells_nothing(tmp_path: Path) -> None:
+def test_a_malformed_token_gets_a_generic_error(tmp_path: Path) -> None:
     with sasl_harness(tmp_path, sasl_enabled_mechanisms="SCRAM-SHA-256") as harness:
         client = sasl_client(harness)
         client.handshake("SCRAM-SHA-256")
@@ -153,7 +155,7 @@ def test_a_token_that_cannot_be_understood_tells_nothing(tmp_path: Path) -> None
         assert client.answer().error_message == f"{told} SCRAM-SHA-256"
 
 
-def test_why_an_exchange_fails_is_said_in_the_log_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_reason_of_a_failed_exchange_is_only_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     old_librdkafka = b"c=biws,r=mine" + b"mine" + b"servers,p=AAAA"  # which sends its own nonce twice
     with sasl_harness(tmp_path, sasl_enabled_mechanisms="SCRAM-SHA-256") as harness, caplog.at_level(logging.INFO):
         client = sasl_client(harness)
@@ -167,7 +169,7 @@ def test_why_an_exchange_fails_is_said_in_the_log_alone(tmp_path: Path, caplog: 
     )
 
 
-def test_a_wrong_password_without_a_header_only_closes(harness: Harness, client: SaslClient) -> None:
+def test_a_wrong_password_without_a_header_only_closes_the_connection(harness: Harness, client: SaslClient) -> None:
     client.handshake(version=0)
     before = client.sent_bytes()
     client.send_token(b"\0alice\0wrong")
@@ -179,9 +181,7 @@ def test_a_wrong_password_without_a_header_only_closes(harness: Harness, client:
 
 @pytest.mark.parametrize("mechanism", ["GSSAPI", "plain", "SCRAM-SHA-256", ""])
 @pytest.mark.parametrize("version", served_versions(SaslHandshakeRequest))
-def test_a_mechanism_that_is_not_enabled_is_refused(
-    harness: Harness, client: SaslClient, mechanism: str, version: int
-) -> None:
+def test_a_disabled_mechanism_is_rejected(harness: Harness, client: SaslClient, mechanism: str, version: int) -> None:
     client.send(SaslHandshakeRequest(mechanism=mechanism), version)
     assert list(client.responses()) == []
     harness.clock.advance(DELAY_MS)
@@ -211,7 +211,7 @@ def test_requests_before_authentication_close_the_connection(
 
 
 @pytest.mark.parametrize("request_", [VERSIONS, SaslHandshakeRequest(mechanism="PLAIN"), FetchRequest()])
-def test_a_request_in_the_middle_of_an_exchange_is_refused_after_the_delay(
+def test_a_request_during_an_exchange_is_rejected_after_the_delay(
     harness: Harness, client: SaslClient, request_: Message
 ) -> None:
     client.handshake()
@@ -233,13 +233,13 @@ def test_a_request_in_the_middle_of_an_exchange_is_refused_after_the_delay(
     ],
     ids=["no error code", "unknown API", "cut"],
 )
-def test_a_request_in_an_exchange_that_cannot_be_refused_only_closes(client: SaslClient, frame: bytes) -> None:
+def test_a_request_that_cannot_be_rejected_only_closes_the_connection(client: SaslClient, frame: bytes) -> None:
     client.handshake()
     client.send_bytes(PREFIX.pack(len(frame) - 4) + frame[4:])
     assert list(client.responses()) == [] and client.closed
 
 
-def test_versions_may_be_asked_for_again_in_a_version_that_is_known(client: SaslClient) -> None:
+def test_api_versions_may_be_requested_again_in_a_supported_version(client: SaslClient) -> None:
     client._asked.append((ApiVersionsRequest.api_key, 0))
     client.send_bytes(frame_of(ApiVersionsRequest(), 0).replace(b"\0\x12\0\0", b"\0\x12\0\x63", 1))
     assert client.answer().error_code == ErrorCode.UNSUPPORTED_VERSION
@@ -247,13 +247,13 @@ def test_versions_may_be_asked_for_again_in_a_version_that_is_known(client: Sasl
     assert client.handshake().error_code == 0
 
 
-def test_a_large_request_is_refused_until_the_client_has_authenticated(client: SaslClient) -> None:
+def test_a_large_request_is_rejected_before_authentication(client: SaslClient) -> None:
     assert client.connection.limit_bytes == 512 << 10
     client.log_in()
     assert client.connection.limit_bytes == 1 << 20
 
 
-def test_a_request_above_the_limit_is_cut_off(client: SaslClient) -> None:
+def test_a_request_above_the_size_limit_closes_the_connection(client: SaslClient) -> None:
     client.send_bytes(PREFIX.pack((512 << 10) + 1) + bytes(8))
     assert client.closed
 
@@ -301,7 +301,7 @@ def session(tmp_path: Path) -> Iterator[tuple[Harness, SaslClient]]:
         yield harness, client
 
 
-def test_a_client_that_has_not_authenticated_anew_is_cut_off_at_its_next_request(
+def test_a_client_that_has_not_reauthenticated_is_disconnected_at_its_next_request(
     session: tuple[Harness, SaslClient],
 ) -> None:
     harness, client = session
@@ -315,7 +315,7 @@ def test_a_client_that_has_not_authenticated_anew_is_cut_off_at_its_next_request
 
 
 @pytest.mark.parametrize("after_ms", [2000, REAUTH_MS - 1, REAUTH_MS, 10 * REAUTH_MS])
-def test_a_client_authenticates_anew_before_or_after_the_end(
+def test_a_client_can_reauthenticate_before_or_after_the_session_expires(
     session: tuple[Harness, SaslClient], after_ms: int
 ) -> None:
     harness, client = session
@@ -329,7 +329,7 @@ def test_a_client_authenticates_anew_before_or_after_the_end(
     assert not asks(client, ANYTHING)
 
 
-def test_nothing_else_is_served_while_a_client_authenticates_anew(session: tuple[Harness, SaslClient]) -> None:
+def test_other_requests_are_not_served_during_a_reauthentication(session: tuple[Harness, SaslClient]) -> None:
     harness, client = session
     assert client.handshake().error_code == 0
     client.send(FetchRequest())
@@ -337,7 +337,7 @@ def test_nothing_else_is_served_while_a_client_authenticates_anew(session: tuple
     assert client.answer().error_code == ErrorCode.ILLEGAL_SASL_STATE and client.closed
 
 
-def test_a_session_does_not_end_in_the_middle_of_the_next_one(session: tuple[Harness, SaslClient]) -> None:
+def test_a_session_does_not_expire_during_a_reauthentication(session: tuple[Harness, SaslClient]) -> None:
     harness, client = session
     harness.clock.advance(REAUTH_MS - 1)
     assert client.handshake().error_code == 0
@@ -346,7 +346,7 @@ def test_a_session_does_not_end_in_the_middle_of_the_next_one(session: tuple[Har
     assert asks(client, ANYTHING)
 
 
-def test_reauthentication_is_refused_twice_within_a_second(session: tuple[Harness, SaslClient]) -> None:
+def test_a_second_reauthentication_within_a_second_is_rejected(session: tuple[Harness, SaslClient]) -> None:
     harness, client = session
     client.log_in()
     assert client.handshake().error_code == ErrorCode.ILLEGAL_SASL_STATE
@@ -355,7 +355,7 @@ def test_reauthentication_is_refused_twice_within_a_second(session: tuple[Harnes
     client.log_in()
 
 
-def test_the_principal_cannot_change(session: tuple[Harness, SaslClient]) -> None:
+def test_a_reauthentication_cannot_change_the_principal(session: tuple[Harness, SaslClient]) -> None:
     harness, client = session
     client.handshake()
     client.send(SaslAuthenticateRequest(auth_bytes=b"\0bob\0b"))
@@ -376,7 +376,7 @@ def test_a_failed_reauthentication_closes_the_connection(session: tuple[Harness,
     assert client.counts == (1, 0, 0, 1, 0)
 
 
-def test_requests_that_are_known_by_their_bytes_are_cut_off_too(session: tuple[Harness, SaslClient]) -> None:
+def test_cached_requests_are_disconnected_after_the_session_expires(session: tuple[Harness, SaslClient]) -> None:
     harness, client = session
     harness.create_topic("t")
     partition = TopicData.PartitionProduceData(index=0, records=batch("v"))
@@ -393,7 +393,7 @@ def test_requests_that_are_known_by_their_bytes_are_cut_off_too(session: tuple[H
     assert harness.partition("t").log.log_end_offset == 3
 
 
-def test_a_listener_and_a_mechanism_have_their_own_limit_of_a_session(tmp_path: Path) -> None:
+def test_listeners_and_mechanisms_have_their_own_session_limits(tmp_path: Path) -> None:
     own = {"listener.name.sasl_plaintext.plain.connections.max.reauth.ms": "7000", "connections.max.reauth.ms": "9000"}
     with Harness(tmp_path, settings={**PLAIN, **own}) as harness:
         assert sasl_client(harness).log_in().session_lifetime_ms == 7000

@@ -141,26 +141,26 @@ def test_requests_of_one_read_are_answered_in_order() -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, 40))
-def test_any_cut_of_the_input_gives_the_same_answers(cut: int) -> None:
+def test_requests_split_at_any_byte_get_the_same_responses(cut: int) -> None:
     talk = Conversation()
     talk.feed(b"".join(frame("a", number, padding=number * 3) for number in range(12)), cut)
     assert numbers(talk.outlet.sent) == list(range(12))
     assert talk.budget.held_bytes == 0
 
 
-def test_a_frame_larger_than_the_scratch_buffer_arrives_whole() -> None:
+def test_a_frame_larger_than_the_scratch_buffer_arrives_completely() -> None:
     talk = Conversation(limit_bytes=4 << 20)
     talk.feed(frame("a", 1, padding=3_000_000) + frame("a", 2))
     assert numbers(talk.outlet.sent) == [1, 2]
 
 
-def test_a_request_without_an_answer_sends_nothing() -> None:
+def test_a_request_without_a_response_sends_nothing() -> None:
     talk = Conversation()
     talk.feed(frame("0", 1) + frame("a", 2))
     assert numbers(talk.outlet.sent) == [2]
 
 
-def test_requests_behind_a_parked_one_wait_for_it() -> None:
+def test_requests_after_a_delayed_one_wait_for_it() -> None:
     talk = Conversation()
     talk.feed(frame("a", 1) + frame("p", 2) + frame("a", 3))
     talk.feed(frame("a", 4))
@@ -172,7 +172,7 @@ def test_requests_behind_a_parked_one_wait_for_it() -> None:
 
 
 @pytest.mark.parametrize("cut", [5, SCRATCH_BYTES])
-def test_a_connection_that_is_muted_from_the_start_runs_nothing_until_it_may(cut: int) -> None:
+def test_a_connection_muted_from_the_start_runs_nothing_until_it_is_unmuted(cut: int) -> None:
     talk = Conversation()
     talk.connection.mute()
     talk.feed(frame("a", 1) + frame("a", 2), cut)
@@ -183,7 +183,7 @@ def test_a_connection_that_is_muted_from_the_start_runs_nothing_until_it_may(cut
     assert talk.budget.held_bytes == 0
 
 
-def test_while_a_request_is_parked_reading_goes_on_up_to_a_limit() -> None:
+def test_reading_continues_up_to_a_limit_during_a_delayed_request() -> None:
     talk = Conversation()
     talk.feed(frame("p", 1))
     talk.feed(frame("a", 2))
@@ -196,7 +196,7 @@ def test_while_a_request_is_parked_reading_goes_on_up_to_a_limit() -> None:
     assert len(talk.outlet.sent) == 2 + BACKLOG_LIMIT_BYTES // 1000
 
 
-def test_a_client_that_goes_away_ends_its_delayed_request() -> None:
+def test_a_client_that_disconnects_cancels_its_delayed_request() -> None:
     talk = Conversation()
     talk.feed(frame("p", 1))
     talk.connection.lost()
@@ -205,7 +205,7 @@ def test_a_client_that_goes_away_ends_its_delayed_request() -> None:
     assert talk.outlet.sent == []
 
 
-def test_while_the_output_is_congested_no_further_request_runs() -> None:
+def test_no_further_request_runs_while_the_output_is_congested() -> None:
     talk = Conversation()
     talk.outlet.congested = True
     talk.feed(frame("a", 1) + frame("a", 2))
@@ -216,7 +216,7 @@ def test_while_the_output_is_congested_no_further_request_runs() -> None:
     assert numbers(talk.outlet.sent) == [1, 2, 3]
 
 
-def test_many_requests_in_one_read_leave_turns_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_requests_in_one_read_yield_to_other_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipelines, "TURN_SECONDS", 1000.0)
     talk = Conversation()
     talk.feed(b"".join(frame("a", number) for number in range(200)))
@@ -227,7 +227,7 @@ def test_many_requests_in_one_read_leave_turns_to_others(monkeypatch: pytest.Mon
     assert numbers(talk.outlet.sent) == list(range(200))
 
 
-def test_requests_that_take_long_leave_turns_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_requests_yield_to_other_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipelines, "TURN_SECONDS", -1.0)
     talk = Conversation()
     talk.feed(b"".join(frame("a", number) for number in range(5)))
@@ -236,7 +236,7 @@ def test_requests_that_take_long_leave_turns_to_others(monkeypatch: pytest.Monke
     assert numbers(talk.outlet.sent) == list(range(5))
 
 
-def test_connections_with_many_requests_share_one_slice_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_with_many_requests_share_one_time_slice(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 0.0
 
     def slow(connection: Connection, frame: memoryview) -> Any:
@@ -262,7 +262,7 @@ def test_connections_with_many_requests_share_one_slice_of_a_turn(monkeypatch: p
     assert all(numbers(talk.outlet.sent) == list(range(50)) for talk in talks)
 
 
-def test_the_answers_before_a_fatal_request_still_go_out() -> None:
+def test_responses_before_a_fatal_request_are_still_sent() -> None:
     talk = Conversation()
     talk.feed(frame("a", 1) + frame("x", 2) + frame("a", 3))
     assert numbers(talk.outlet.sent) == [1]
@@ -271,7 +271,7 @@ def test_the_answers_before_a_fatal_request_still_go_out() -> None:
 
 @pytest.mark.parametrize("size", [-5, 0, 7, (1 << 20) + 1])
 @pytest.mark.parametrize("cut", [1, SCRATCH_BYTES])
-def test_an_impossible_size_closes_the_connection_at_once(size: int, cut: int) -> None:
+def test_an_invalid_size_closes_the_connection_immediately(size: int, cut: int) -> None:
     talk = Conversation()
     talk.feed(frame("a", 1) + pack(">i", size), cut)
     assert numbers(talk.outlet.sent) == [1], "what was asked before is answered"
@@ -280,7 +280,7 @@ def test_an_impossible_size_closes_the_connection_at_once(size: int, cut: int) -
     assert talk.budget.held_bytes == 0
 
 
-def test_an_impossible_size_behind_a_parked_request_closes_the_connection_once_that_is_answered() -> None:
+def test_an_invalid_size_after_a_delayed_request_closes_the_connection_after_its_response() -> None:
     talk = Conversation()
     talk.feed(frame("p", 1) + frame("a", 2) + pack(">i", -1))
     assert not talk.outlet.closed
@@ -290,7 +290,7 @@ def test_an_impossible_size_behind_a_parked_request_closes_the_connection_once_t
     assert talk.outlet.closed
 
 
-def test_an_impossible_size_behind_many_requests_closes_the_connection_once_they_are_answered() -> None:
+def test_an_invalid_size_after_many_requests_closes_the_connection_after_their_responses() -> None:
     talk = Conversation()
     talk.feed(b"".join(frame("a", number) for number in range(200)) + pack(">i", 0))
     talk.outlet.run()
@@ -298,7 +298,7 @@ def test_an_impossible_size_behind_many_requests_closes_the_connection_once_they
     assert talk.outlet.closed
 
 
-def test_nothing_runs_after_the_end() -> None:
+def test_no_request_runs_after_the_connection_closes() -> None:
     talk = Conversation()
     talk.feed(frame("x", 1))
     talk.scratch[: len(frame("a", 2))] = frame("a", 2)
@@ -306,7 +306,7 @@ def test_nothing_runs_after_the_end() -> None:
     assert talk.outlet.sent == []
 
 
-def test_a_lost_connection_gives_its_memory_back() -> None:
+def test_a_lost_connection_releases_its_memory() -> None:
     talk = Conversation()
     talk.feed(frame("a", 1, padding=500_000)[:10_000])
     assert talk.budget.held_bytes > 0
@@ -315,7 +315,7 @@ def test_a_lost_connection_gives_its_memory_back() -> None:
 
 
 @given(st.binary(max_size=2000), st.integers(1, 300))
-def test_arbitrary_bytes_end_in_a_closed_connection_or_in_a_frame_that_waits(data: bytes, cut: int) -> None:
+def test_arbitrary_bytes_close_the_connection_or_leave_an_incomplete_frame(data: bytes, cut: int) -> None:
     talk = Conversation(limit_bytes=100_000)
     talk.feed(data, cut)
     talk.outlet.run()
@@ -323,7 +323,7 @@ def test_arbitrary_bytes_end_in_a_closed_connection_or_in_a_frame_that_waits(dat
 
 
 @given(st.lists(st.sampled_from("a0p"), max_size=80), st.integers(1, 200), st.randoms(use_true_random=False))
-def test_answers_keep_the_order_of_the_requests(kinds: list[str], cut: int, source: Any) -> None:
+def test_responses_keep_the_order_of_the_requests(kinds: list[str], cut: int, source: Any) -> None:
     talk = Conversation()
     data = b"".join(frame(kind, number) for number, kind in enumerate(kinds))
     for start in range(0, len(data), cut):
@@ -341,7 +341,7 @@ def test_answers_keep_the_order_of_the_requests(kinds: list[str], cut: int, sour
     assert numbers(talk.outlet.sent) == [number for number, kind in enumerate(kinds) if kind != "0"]
 
 
-def test_when_memory_is_used_up_little_is_read_at_a_time_and_nothing_behind_a_request_that_waits() -> None:
+def test_a_connection_reads_little_while_memory_is_exhausted() -> None:
     talk = Conversation()
     talk.budget.large.limit_bytes = 1
     talk.feed(frame("p", 1))
@@ -357,7 +357,7 @@ def test_when_memory_is_used_up_little_is_read_at_a_time_and_nothing_behind_a_re
     assert talk.budget.held_bytes == 0 and len(talk.connection.room(another)) == 10 * OWN_BYTES
 
 
-def test_the_bytes_behind_a_request_that_waits_are_given_back_when_the_client_goes_away() -> None:
+def test_a_disconnect_releases_the_bytes_after_a_delayed_request() -> None:
     talk = Conversation()
     talk.feed(frame("p", 1) + frame("a", 2))
     talk.feed(frame("a", 3))
@@ -366,7 +366,7 @@ def test_the_bytes_behind_a_request_that_waits_are_given_back_when_the_client_go
     assert talk.budget.held_bytes == 0
 
 
-def test_a_frame_that_waits_for_memory_goes_on_once_there_is_some() -> None:
+def test_a_frame_that_waits_for_memory_continues_once_memory_is_free() -> None:
     talk, other = Conversation(), Conversation()
     other.connection._budget = talk.budget
     talk.budget.large.limit_bytes = 1
@@ -385,7 +385,7 @@ def test_a_frame_that_waits_for_memory_goes_on_once_there_is_some() -> None:
 # --- answers that wait for the end of the turn ------------------------------------------------------------------------
 
 
-def test_answers_that_wait_for_the_end_of_the_turn_keep_the_others_behind_them() -> None:
+def test_responses_deferred_to_the_end_of_the_turn_keep_later_ones_in_order() -> None:
     talk = Conversation()
     talk.feed(b"".join(frame(kind, number) for number, kind in enumerate("adada")))
     talk.feed(frame("a", 5) + frame("p", 6) + frame("a", 7))
@@ -399,7 +399,7 @@ def test_answers_that_wait_for_the_end_of_the_turn_keep_the_others_behind_them()
 
 @pytest.mark.parametrize("last", [b"\xff\xff\xff\xff", frame("x", 0)], ids=["a size that cannot be", "an end"])
 @pytest.mark.parametrize("cut", [1, 2, 3, 4, 4096])
-def test_the_answers_of_the_turn_go_out_before_the_connection_is_closed(last: bytes, cut: int) -> None:
+def test_responses_of_the_turn_are_sent_before_the_connection_closes(last: bytes, cut: int) -> None:
     talk = Conversation()
     talk.feed(frame("d", 0) + frame("a", 1) + last[:cut])
     talk.feed(last[cut:])
@@ -408,7 +408,7 @@ def test_the_answers_of_the_turn_go_out_before_the_connection_is_closed(last: by
     assert (numbers(talk.outlet.sent), talk.outlet.closed) == ([0, 1], True)
 
 
-def test_a_client_that_has_gone_is_sent_nothing_when_its_turn_ends() -> None:
+def test_a_disconnected_client_is_sent_nothing_at_the_end_of_the_turn() -> None:
     talk = Conversation()
     talk.feed(frame("d", 0))
     talk.connection.lost()
@@ -416,14 +416,14 @@ def test_a_client_that_has_gone_is_sent_nothing_when_its_turn_ends() -> None:
     assert talk.outlet.sent == []
 
 
-def test_a_request_that_fails_when_its_turn_ends_closes_its_connection_behind_the_answers_before_it() -> None:
+def test_a_request_that_fails_at_the_end_of_the_turn_closes_after_earlier_responses() -> None:
     talk = Conversation()
     talk.feed(frame("d", 0) + frame("d", 9_999_999) + frame("d", 2))
     talk.end_turn()
     assert (numbers(talk.outlet.sent), talk.outlet.closed) == ([0], True)
 
 
-def test_answers_at_the_end_of_a_turn_that_congest_the_output_stop_requests() -> None:
+def test_deferred_responses_that_congest_the_output_stop_further_requests() -> None:
     talk = Conversation()
     talk.outlet.fills = True
     talk.feed(frame("d", 0))
@@ -436,7 +436,7 @@ def test_answers_at_the_end_of_a_turn_that_congest_the_output_stop_requests() ->
     assert numbers(talk.outlet.sent) == [0, 1, 2]
 
 
-def test_a_connection_that_fails_forgets_the_request_that_waits() -> None:
+def test_a_failed_connection_forgets_its_delayed_request() -> None:
     talk = Conversation()
     talk.feed(frame("p", 0))
     talk.connection.fail()

@@ -40,12 +40,12 @@ def door(harness: Harness) -> Iterator[Door]:
     return Door(harness)
 
 
-def test_without_limits_all_come_in(door: Door) -> None:
+def test_all_connections_are_accepted_without_limits(door: Door) -> None:
     assert [door.open().muted for _ in range(100)] == [False] * 100
     assert door.closed == []
 
 
-def test_too_many_of_an_address_are_closed_and_those_of_others_are_not(door: Door) -> None:
+def test_connections_above_the_limit_of_their_address_are_closed(door: Door) -> None:
     set_config(door.harness, "max.connections.per.ip", "2")
     set_config(door.harness, "max.connections.per.ip.overrides", "10.0.0.2:1, ::1:0")
     kept = [door.open(), door.open()]
@@ -58,7 +58,7 @@ def test_too_many_of_an_address_are_closed_and_those_of_others_are_not(door: Doo
     assert other not in door.closed
 
 
-def test_too_many_in_all_wait_in_their_order_until_others_have_gone(door: Door) -> None:
+def test_connections_above_the_total_limit_wait_in_order(door: Door) -> None:
     set_config(door.harness, "max.connections", "2")
     first, _, third, fourth, fifth = (door.open(f"10.0.0.{number}") for number in range(5))
     assert [each.muted for each in (third, fourth, fifth)] == [True] * 3
@@ -71,7 +71,7 @@ def test_too_many_in_all_wait_in_their_order_until_others_have_gone(door: Door) 
     assert not fifth.muted
 
 
-def test_those_that_come_too_fast_wait(door: Door) -> None:
+def test_connections_above_the_creation_rate_wait(door: Door) -> None:
     set_config(door.harness, "max.connection.creation.rate", "1")
     assert [door.open().muted for _ in range(10)] == [False] * 10
     late = door.open()
@@ -80,7 +80,7 @@ def test_those_that_come_too_fast_wait(door: Door) -> None:
     assert not late.muted
 
 
-def test_those_of_an_address_over_its_quota_are_closed_after_a_while(door: Door) -> None:
+def test_connections_above_the_rate_of_their_address_are_closed_after_a_delay(door: Door) -> None:
     door.harness.cluster.image.quotas |= {
         frozenset({("ip", None)}): {QUOTA: 1.0},
         frozenset({("ip", "10.0.0.2")}): {QUOTA: 2.0},
@@ -94,6 +94,6 @@ def test_those_of_an_address_over_its_quota_are_closed_after_a_while(door: Door)
 
 
 @pytest.mark.parametrize("text", ["localhost:1", "10.0.0.1", "10.0.0.1:many", ":3"])
-def test_a_list_of_numbers_that_cannot_be_read_is_refused(door: Door, text: str) -> None:
+def test_an_unreadable_list_of_overrides_is_rejected(door: Door, text: str) -> None:
     with pytest.raises(Exception, match="must be a list of address:number, and"):
         set_config(door.harness, "max.connections.per.ip.overrides", text)

@@ -44,17 +44,17 @@ def fill(frame: PartialFrame, held_bytes: int) -> None:
 
 
 @pytest.mark.parametrize("size", [-1, 0, 7, LIMIT_BYTES + 1, 0x47455420])
-def test_a_size_outside_of_the_bounds_is_refused(size: int) -> None:
+def test_a_frame_size_out_of_bounds_is_rejected(size: int) -> None:
     with pytest.raises(FrameError, match=str(size)):
         frame_size(start_of_frame(size), 0, LIMIT_BYTES)
 
 
 @pytest.mark.parametrize("size", [8, LIMIT_BYTES])
-def test_the_bounds_themselves_are_accepted(size: int) -> None:
+def test_frame_sizes_at_the_bounds_are_accepted(size: int) -> None:
     assert frame_size(start_of_frame(size), 0, LIMIT_BYTES) == size
 
 
-def test_an_announced_size_takes_no_memory_before_its_bytes_come() -> None:
+def test_an_announced_size_allocates_no_memory_before_its_bytes_arrive() -> None:
     budget = FrameBudget()
     frame = PartialFrame(start_of_frame(LIMIT_BYTES), LIMIT_BYTES, budget, nobody)
     assert frame.grow()
@@ -63,7 +63,7 @@ def test_an_announced_size_takes_no_memory_before_its_bytes_come() -> None:
 
 
 @pytest.mark.parametrize("total_bytes", [100_000, 3 << 20])
-def test_a_buffer_is_at_most_twice_as_large_as_what_came(total_bytes: int) -> None:
+def test_a_buffer_is_at_most_twice_as_large_as_the_received_bytes(total_bytes: int) -> None:
     budget = FrameBudget()
     budget.buffer(1, SPARE_BYTES)  # somebody has the shared one
     frame = PartialFrame(start_of_frame(total_bytes), LIMIT_BYTES, budget, nobody)
@@ -76,7 +76,7 @@ def test_a_buffer_is_at_most_twice_as_large_as_what_came(total_bytes: int) -> No
     assert budget.held_bytes == 4 + total_bytes
 
 
-def test_received_bytes_count_even_where_there_is_no_room_for_more() -> None:
+def test_received_bytes_count_even_without_room_for_more() -> None:
     budget = FrameBudget(limit_bytes=0)
     first, second = large_frame(budget), large_frame(budget, 100_000)
     assert first.grow() and not second.grow()
@@ -128,7 +128,7 @@ def test_one_read_takes_a_limited_part_of_a_large_frame() -> None:
         frame.filled(len(frame.room()))
 
 
-def test_beyond_the_budget_all_but_the_oldest_wait_until_bytes_are_given_back() -> None:
+def test_all_frames_but_the_oldest_wait_if_the_budget_is_exhausted() -> None:
     budget = FrameBudget(MEBIBYTE)
     oldest, other = large_frame(budget), large_frame(budget)
     woken: list[str] = []
@@ -147,7 +147,7 @@ def test_beyond_the_budget_all_but_the_oldest_wait_until_bytes_are_given_back() 
     assert budget.held_bytes == 0 and not budget.full
 
 
-def test_a_complete_frame_that_is_still_needed_does_not_keep_the_next_one_from_being_the_oldest() -> None:
+def test_a_complete_frame_in_use_lets_the_next_become_the_oldest() -> None:
     budget = FrameBudget(0)
     done, other, last = large_frame(budget), large_frame(budget, 100_000), large_frame(budget, 100_000)
     while done.grow() and not done.complete:
@@ -157,7 +157,7 @@ def test_a_complete_frame_that_is_still_needed_does_not_keep_the_next_one_from_b
     assert not last.grow()
 
 
-def test_no_more_are_woken_than_have_room() -> None:
+def test_only_as_many_frames_are_woken_as_have_room() -> None:
     budget = FrameBudget(MEBIBYTE)
     holder = large_frame(budget)
     fill(holder, MEBIBYTE)
@@ -173,7 +173,7 @@ def test_no_more_are_woken_than_have_room() -> None:
     assert waiting[2].waits and not waiting[1].waits and not budget.full
 
 
-def test_the_frame_nearest_to_its_end_is_woken_first() -> None:
+def test_the_frame_nearest_to_completion_is_woken_first() -> None:
     budget = FrameBudget(MEBIBYTE)
     oldest, holder = large_frame(budget), large_frame(budget)
     oldest.grow()
@@ -193,7 +193,7 @@ def test_the_frame_nearest_to_its_end_is_woken_first() -> None:
     assert woken == ["near", "far"], "it is the oldest now"
 
 
-def test_large_frames_leave_the_small_ones_their_part() -> None:
+def test_large_frames_leave_small_ones_their_share() -> None:
     budget = FrameBudget(0)
     hogs = [large_frame(budget, 100_000) for _ in range(5)]
     assert [frame.grow() for frame in hogs] == [True, False, False, False, False]
@@ -203,7 +203,7 @@ def test_large_frames_leave_the_small_ones_their_part() -> None:
         small.filled(len(small.room()))
 
 
-def test_when_small_frames_have_used_up_their_part_a_few_bytes_are_still_free() -> None:
+def test_a_few_bytes_stay_free_when_small_frames_exhaust_their_share() -> None:
     budget = FrameBudget()
     budget.small.limit_bytes = 0
     start = start_of_frame(SMALL_FRAME_BYTES - 4, bytes(10_000))
@@ -214,7 +214,7 @@ def test_when_small_frames_have_used_up_their_part_a_few_bytes_are_still_free() 
     assert tiny.grow() and len(tiny.room()) == 200
 
 
-def test_a_frame_that_is_given_up_is_not_woken() -> None:
+def test_an_abandoned_frame_is_not_woken() -> None:
     budget = FrameBudget(0)
     oldest, gone = large_frame(budget), large_frame(budget, 100_000)
     woken: list[str] = []
@@ -249,7 +249,7 @@ class Crowd:
         return frame
 
 
-def test_when_one_needs_room_those_give_way_that_have_hardly_grown_for_longest_and_no_more_of_them() -> None:
+def test_frames_that_stalled_longest_are_closed_first_to_make_room() -> None:
     crowd = Crowd()
     for name in "abc":
         crowd.frame(name, 170_000)
@@ -259,7 +259,7 @@ def test_when_one_needs_room_those_give_way_that_have_hardly_grown_for_longest_a
     assert (crowd.gone, crowd.woken) == (["a"], ["working"])
 
 
-def test_frames_that_grow_keep_their_memory_and_those_that_hardly_grow_do_not() -> None:
+def test_growing_frames_keep_their_memory_and_stalled_ones_do_not() -> None:
     crowd = Crowd()
     busy, lazy = crowd.frame("busy", 250_000), crowd.frame("lazy", 250_000)
     crowd.clock.advance(PATIENCE_MS)
@@ -269,7 +269,7 @@ def test_frames_that_grow_keep_their_memory_and_those_that_hardly_grow_do_not() 
     assert (crowd.gone, crowd.woken) == (["lazy"], ["working"])
 
 
-def test_a_frame_that_has_just_begun_gives_way_only_after_its_time() -> None:
+def test_a_new_frame_is_closed_only_after_its_grace_period() -> None:
     crowd = Crowd()
     crowd.frame("first", 400_000)
     crowd.clock.advance(PATIENCE_MS - 1)
@@ -280,7 +280,7 @@ def test_a_frame_that_has_just_begun_gives_way_only_after_its_time() -> None:
     assert (crowd.gone, crowd.woken) == (["first"], ["second", "working"])
 
 
-def test_a_frame_that_waited_for_memory_has_its_time_again() -> None:
+def test_a_frame_that_waited_for_memory_gets_a_new_grace_period() -> None:
     crowd = Crowd()
     crowd.frame("first", 400_000)
     crowd.frame("second", 400_000)
@@ -290,7 +290,7 @@ def test_a_frame_that_waited_for_memory_has_its_time_again() -> None:
     assert crowd.gone == ["first"], "the time in which it was not read is not the client's"
 
 
-def test_large_frames_share_one_buffer_in_turn_but_never_at_once() -> None:
+def test_large_frames_share_one_buffer_one_after_the_other() -> None:
     budget = FrameBudget()
     first, second = budget.buffer(1000, 100_000), budget.buffer(2000, 100_000)
     assert first.obj is not second.obj
@@ -302,5 +302,5 @@ def test_large_frames_share_one_buffer_in_turn_but_never_at_once() -> None:
 
 
 @pytest.mark.parametrize("total_bytes", [SMALL_FRAME_BYTES, SPARE_BYTES + 1])
-def test_small_frames_and_those_above_the_shared_buffer_get_their_own(total_bytes: int) -> None:
+def test_small_frames_and_very_large_ones_get_their_own_buffers(total_bytes: int) -> None:
     assert len(FrameBudget().buffer(1000, total_bytes)) == 1000

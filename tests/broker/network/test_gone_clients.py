@@ -13,7 +13,7 @@ def read_frame() -> bytes:
     return pack(">i", len(body)) + body
 
 
-def test_when_a_client_goes_the_requests_behind_a_waiting_one_run_if_they_change_something() -> None:
+def test_requests_that_change_state_run_after_their_client_disconnects() -> None:
     talk = Conversation()
     talk.feed(frame("p", 1) + frame("a", 2) + read_frame() + frame("p", 3) + frame("d", 4) + frame("b", 5))
     talk.connection.lost()
@@ -25,7 +25,7 @@ def test_when_a_client_goes_the_requests_behind_a_waiting_one_run_if_they_change
     assert all(delaying.is_closed for _, delaying in talk.delayed), "nobody waits any more"
 
 
-def test_when_a_client_goes_a_change_under_way_ends_before_the_next_request_runs() -> None:
+def test_a_change_in_progress_ends_before_the_next_request_of_a_disconnected_client() -> None:
     talk = Conversation()
     talk.feed(frame("l", 1) + frame("a", 2) + frame("l", 3) + frame("b", 4))
     gone: list[bool] = []
@@ -44,7 +44,7 @@ def test_when_a_client_goes_a_change_under_way_ends_before_the_next_request_runs
     assert talk.connection.closed and talk.outlet.sent == [] and talk.budget.held_bytes == 0
 
 
-def test_when_a_muted_client_goes_its_requests_run_once_they_may() -> None:
+def test_requests_of_a_muted_disconnected_client_run_once_unmuted() -> None:
     talk = Conversation()
     talk.connection.mute()
     talk.feed(frame("a", 1) + frame("b", 2))
@@ -57,7 +57,7 @@ def test_when_a_muted_client_goes_its_requests_run_once_they_may() -> None:
     assert talk.connection.closed and talk.budget.held_bytes == 0
 
 
-def test_when_a_client_goes_that_the_broker_has_closed_nothing_more_of_it_runs() -> None:
+def test_requests_of_a_client_that_the_broker_disconnected_do_not_run() -> None:
     talk = Conversation()
     talk.feed(frame("p", 1) + frame("a", 2))
     talk.connection.fail()

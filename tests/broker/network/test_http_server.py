@@ -36,7 +36,7 @@ def asked(request: bytes) -> tuple[str, str]:
     return head, body
 
 
-def test_method_path_headers_and_body_are_read() -> None:
+def test_an_http_requests_method_path_headers_and_body_are_parsed() -> None:
     head, body = asked(b"POST /token?a=b HTTP/1.1\r\nX-One: 1\r\nContent-Length: 5\r\n\r\nhello and more")
     assert body == "POST /token 1 hello"
     assert head.startswith("HTTP/1.1 200 OK\r\n") and "X-Two: 2" in head and "Content-Length: 19" in head
@@ -44,6 +44,6 @@ def test_method_path_headers_and_body_are_read() -> None:
 
 
 @pytest.mark.parametrize("size", [str(BODY_BYTES + 1), "9" * 5000, "-1", "x"])
-def test_a_body_that_is_too_large_is_refused_unread(size: str) -> None:
+def test_a_too_large_http_body_is_rejected_unread(size: str) -> None:
     head, body = asked(b"POST / HTTP/1.1\r\nContent-Length: %s\r\n\r\n" % size.encode())
     assert head.startswith("HTTP/1.1 413 ") and body == ""

@@ -29,7 +29,7 @@ class Waiter:
         self.reasons.append(reason)
 
 
-def test_beyond_the_limit_the_largest_go_and_of_equals_the_one_that_has_waited_longest() -> None:
+def test_the_largest_and_then_oldest_delayed_requests_are_closed_beyond_the_limit() -> None:
     purgatory = Purgatory(100 * KIB)
     first, second, largest, last = (Waiter() for _ in range(4))
     for client, size in (first, 20), (second, 20), (largest, 60):
@@ -44,7 +44,7 @@ def test_beyond_the_limit_the_largest_go_and_of_equals_the_one_that_has_waited_l
     assert [bool(each.reasons) for each in (first, second, last)] == [True, False, False]
 
 
-def test_small_requests_do_not_count_and_one_that_is_answered_counts_no_more() -> None:
+def test_small_or_completed_requests_do_not_count_towards_the_limit() -> None:
     purgatory = Purgatory(0)
     small = Waiter()
     purgatory.book(small, OWN_BYTES)
@@ -70,7 +70,7 @@ def joining(harness: Harness, budget: FrameBudget, group: str, size_bytes: int, 
     return client
 
 
-def test_of_many_that_park_a_large_joingroup_only_as_many_stay_as_the_limit_lets(harness: Harness) -> None:
+def test_the_limit_bounds_the_number_of_delayed_large_join_group_requests(harness: Harness) -> None:
     harness.coordinator("group")
     budget = FrameBudget()
     budget.purgatory.limit_bytes = 1000 * KIB
@@ -96,7 +96,7 @@ def test_of_many_that_park_a_large_joingroup_only_as_many_stay_as_the_limit_lets
     assert budget.purgatory.held_bytes == 0
 
 
-def test_a_produce_that_waits_for_the_disk_has_written_its_records_and_holds_them_no_more(tmp_path: Path) -> None:
+def test_a_produce_that_waits_for_the_fsync_no_longer_holds_its_records(tmp_path: Path) -> None:
     with Harness(tmp_path, disk=FailingDisk()) as harness:
         harness.create_topic("every", flush_messages="1")
         harness.clock.holds_aside = True
@@ -118,7 +118,7 @@ def test_a_produce_that_waits_for_the_disk_has_written_its_records_and_holds_the
         assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
 
 
-def test_a_client_that_goes_away_counts_no_more(harness: Harness) -> None:
+def test_a_disconnected_client_no_longer_counts_towards_the_limit(harness: Harness) -> None:
     harness.coordinator("group")
     budget = FrameBudget()
     joining(harness, budget, "group", KIB)
@@ -129,7 +129,7 @@ def test_a_client_that_goes_away_counts_no_more(harness: Harness) -> None:
     assert budget.purgatory.held_bytes == 0
 
 
-def test_one_that_is_answered_before_it_is_closed_stays(harness: Harness) -> None:
+def test_a_request_answered_before_it_is_closed_stays_connected(harness: Harness) -> None:
     harness.coordinator("group")
     budget = FrameBudget()
     budget.purgatory.limit_bytes = 150 * KIB

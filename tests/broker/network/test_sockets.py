@@ -185,7 +185,7 @@ def test_a_client_that_never_reads_takes_no_memory_and_blocks_no_other(
     run(with_client(answer, talk, receive_buffer_bytes=8192))
 
 
-def test_a_file_that_is_shorter_than_promised_closes_the_connection(
+def test_a_file_shorter_than_its_region_closes_the_connection(
     run: Any, tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = Disk().open(str(tmp_path / "data"))
@@ -207,7 +207,7 @@ def test_a_file_that_is_shorter_than_promised_closes_the_connection(
 
 @pytest.mark.parametrize("size", [100, FILE_BYTES])
 @pytest.mark.parametrize("copies", [False, True])
-def test_a_disk_that_fails_closes_the_connection(
+def test_a_failing_disk_closes_the_connection(
     run: Any, tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture, size: int, copies: bool
 ) -> None:
     class FailingFile:
@@ -234,9 +234,7 @@ def test_a_disk_that_fails_closes_the_connection(
     assert "reading failing at 0 failed" in caplog.text
 
 
-def test_a_size_that_is_no_frame_closes_the_connection_and_says_what_came(
-    run: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_invalid_frame_size_closes_the_connection_and_is_logged(run: Any, caplog: pytest.LogCaptureFixture) -> None:
     async def talk(loop: asyncio.AbstractEventLoop, client: socket.socket, harness: Harness) -> None:
         await loop.sock_sendall(client, b"GET / HTTP/1.1\r\n\r\n")
         try:
@@ -248,7 +246,7 @@ def test_a_size_that_is_no_frame_closes_the_connection_and_says_what_came(
     assert "1195725856 bytes" in caplog.text
 
 
-def test_nagles_algorithm_is_off(run: Any) -> None:
+def test_nagles_algorithm_is_disabled(run: Any) -> None:
     async def talk(loop: asyncio.AbstractEventLoop, client: socket.socket, harness: Harness) -> None:
         await loop.sock_sendall(client, frame(b"12345678"))
         assert await receive(loop, client, 2) == b"ok"
@@ -258,7 +256,7 @@ def test_nagles_algorithm_is_off(run: Any) -> None:
     run(with_client(lambda request: [b"ok"], talk))
 
 
-def test_closing_lets_queued_answers_out_first(run: Any, tmp_path: Path, content: bytes) -> None:
+def test_queued_responses_are_sent_before_closing(run: Any, tmp_path: Path, content: bytes) -> None:
     file = Disk().open(str(tmp_path / "data"))
 
     async def talk(loop: asyncio.AbstractEventLoop, client: socket.socket, harness: Harness) -> None:
@@ -271,7 +269,7 @@ def test_closing_lets_queued_answers_out_first(run: Any, tmp_path: Path, content
     run(with_client(lambda request: [Piece(file, 0, FILE_BYTES)], talk, receive_buffer_bytes=8192))
 
 
-def test_unread_answers_count_until_the_client_reads_them(run: Any) -> None:
+def test_unread_responses_count_until_the_client_reads_them(run: Any) -> None:
     answer = bytes(range(256)) * (FILE_BYTES >> 6)
 
     async def talk(loop: asyncio.AbstractEventLoop, client: socket.socket, harness: Harness) -> None:
@@ -288,7 +286,7 @@ def test_unread_answers_count_until_the_client_reads_them(run: Any) -> None:
     run(with_client(lambda request: [answer], talk, receive_buffer_bytes=8192))
 
 
-def test_unread_answers_have_a_limit_and_other_clients_get_theirs(run: Any) -> None:
+def test_unread_responses_are_limited_without_affecting_other_clients(run: Any) -> None:
     answer = bytes(range(256)) * (FILE_BYTES >> 6)
 
     async def talk(loop: asyncio.AbstractEventLoop, client: socket.socket, harness: Harness) -> None:
@@ -313,7 +311,7 @@ def test_unread_answers_have_a_limit_and_other_clients_get_theirs(run: Any) -> N
     run(with_client(lambda request: [answer], talk))
 
 
-def test_what_we_hold_back_ourselves_does_not_count_as_unread(run: Any) -> None:
+def test_responses_held_back_by_the_broker_do_not_count_as_unread(run: Any) -> None:
     answer = bytes(range(256)) * (FILE_BYTES >> 6)
 
     async def talk(loop: asyncio.AbstractEventLoop, client: socket.socket, harness: Harness) -> None:
@@ -334,7 +332,7 @@ def test_what_we_hold_back_ourselves_does_not_count_as_unread(run: Any) -> None:
     run(with_client(lambda request: [answer], talk, receive_buffer_bytes=8192))
 
 
-def test_an_unread_file_region_counts_for_nothing(run: Any, tmp_path: Path, content: bytes) -> None:
+def test_an_unread_file_region_does_not_count_as_unread(run: Any, tmp_path: Path, content: bytes) -> None:
     file = Disk().open(str(tmp_path / "data"))
 
     async def talk(loop: asyncio.AbstractEventLoop, client: socket.socket, harness: Harness) -> None:
@@ -356,7 +354,7 @@ def test_an_unread_file_region_counts_for_nothing(run: Any, tmp_path: Path, cont
         ("fe80::1%eth0", "fe80:0:0:0:0:0:0:1%eth0"),
     ],
 )
-def test_the_host_of_a_client_is_written_as_by_java(address: str, as_java_writes_it: str) -> None:
+def test_a_clients_host_is_formatted_as_by_java(address: str, as_java_writes_it: str) -> None:
     transport = asyncio.Transport(extra={"peername": (address, 50_000)})
     assert host_name(transport) == as_java_writes_it
 

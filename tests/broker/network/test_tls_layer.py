@@ -74,7 +74,7 @@ def test_bytes_and_regions_arrive_in_order(
 
 
 @pytest.mark.parametrize("cut", [1, 7, 1000])
-def test_any_cut_of_the_input_gives_the_same_answers(run: Any, cut: int) -> None:
+def test_tls_input_split_at_any_byte_gets_the_same_responses(run: Any, cut: int) -> None:
     sent = b"".join(frame(b"%08d" % number + bytes(number * 50)) for number in range(20))
 
     async def talk(served: Served, client: Client) -> None:
@@ -85,7 +85,7 @@ def test_any_cut_of_the_input_gives_the_same_answers(run: Any, cut: int) -> None
     run(with_client(echo, talk))
 
 
-def test_a_large_request_arrives_whole(run: Any) -> None:
+def test_a_large_request_arrives_completely_over_tls(run: Any) -> None:
     sent = frame(random.Random(1).randbytes(1_000_000)) + REQUEST
 
     async def talk(served: Served, client: Client) -> None:
@@ -97,7 +97,7 @@ def test_a_large_request_arrives_whole(run: Any) -> None:
     run(with_client(echo, talk))
 
 
-def test_a_close_notify_closes_the_connection_after_its_answers(run: Any) -> None:
+def test_a_close_notify_closes_the_connection_after_its_responses(run: Any) -> None:
     async def talk(served: Served, client: Client) -> None:
         await client.shake_hands(trusting())
         await client.send(REQUEST)
@@ -108,7 +108,7 @@ def test_a_close_notify_closes_the_connection_after_its_answers(run: Any) -> Non
     run(with_client(echo, talk))
 
 
-def test_the_broker_says_that_no_more_comes(run: Any) -> None:
+def test_the_broker_sends_a_close_notify(run: Any) -> None:
     def last(connection: Connection, request: memoryview) -> list[Any]:
         connection.end()
         return echo(connection, request)
@@ -125,7 +125,7 @@ def test_the_broker_says_that_no_more_comes(run: Any) -> None:
 # --- bounds -------------------------------------------------------------------------------------------
 
 
-def test_input_behind_a_parked_request_is_bounded_and_counted(run: Any) -> None:
+def test_input_after_a_delayed_request_is_bounded_and_counted(run: Any) -> None:
     delayed: list[Delaying] = []
 
     def execute(connection: Connection, request: memoryview) -> Any:
@@ -155,7 +155,7 @@ def test_input_behind_a_parked_request_is_bounded_and_counted(run: Any) -> None:
     run(with_client(execute, talk))
 
 
-def test_counted_input_is_released_when_the_client_goes_away(run: Any) -> None:
+def test_counted_input_is_released_when_the_client_disconnects(run: Any) -> None:
     async def talk(served: Served, client: Client) -> None:
         await client.shake_hands(trusting())
         sending = asyncio.ensure_future(client.send(frame(b"12345678" + bytes(1000)) * 5_000))
@@ -200,7 +200,7 @@ def test_a_client_that_never_reads_takes_no_memory_and_blocks_no_other(run: Any,
     ],
     ids=["plaintext", "http", "random", "short hello"],
 )
-def test_a_client_without_tls_is_closed_with_one_line_in_the_log(
+def test_a_client_without_tls_is_disconnected_with_one_log_line(
     run: Any, caplog: pytest.LogCaptureFixture, first: bytes, reason: str
 ) -> None:
     async def talk(served: Served, client: Client) -> None:
@@ -215,7 +215,7 @@ def test_a_client_without_tls_is_closed_with_one_line_in_the_log(
 
 
 @pytest.mark.parametrize("first", [b"", b"\x16\x03\x01\x02\x00"])
-def test_a_handshake_has_to_end_in_time(run: Any, caplog: pytest.LogCaptureFixture, first: bytes) -> None:
+def test_a_tls_handshake_has_a_timeout(run: Any, caplog: pytest.LogCaptureFixture, first: bytes) -> None:
     async def talk(served: Served, client: Client) -> None:
         await served.loop.sock_sendall(client.socket, first)
         await until(lambda: bool(served.shared.handshakes))
@@ -231,7 +231,7 @@ def test_a_handshake_has_to_end_in_time(run: Any, caplog: pytest.LogCaptureFixtu
     assert f"its TLS handshake took more than {LIMIT_MS} ms" in caplog.text
 
 
-def test_the_time_for_the_handshake_is_not_that_of_the_connection(run: Any) -> None:
+def test_the_handshake_timeout_is_independent_of_the_connection_timeout(run: Any) -> None:
     async def talk(served: Served, client: Client) -> None:
         await client.shake_hands(trusting())
         await until(lambda: not served.shared.handshakes)
@@ -242,7 +242,7 @@ def test_the_time_for_the_handshake_is_not_that_of_the_connection(run: Any) -> N
     run(with_client(echo, talk))
 
 
-def test_a_handshake_is_bounded_in_bytes(
+def test_a_tls_handshake_is_limited_in_bytes(
     run: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tls_layer, "HANDSHAKE_BYTES", 1000)
@@ -266,7 +266,7 @@ def test_a_client_that_leaves_during_the_handshake_is_forgotten(run: Any) -> Non
     run(with_client(echo, talk))
 
 
-def test_a_client_that_is_one_too_many_is_not_read_and_its_time_begins_when_it_is(run: Any) -> None:
+def test_a_client_above_the_limit_is_not_read_and_its_timeout_starts_later(run: Any) -> None:
     async def talk(served: Served, client: Client) -> None:
         await until(lambda: len(served.gate.open) == 1)
         served.gate.mutes = True
@@ -285,7 +285,7 @@ def test_a_client_that_is_one_too_many_is_not_read_and_its_time_begins_when_it_i
     run(with_client(echo, talk))
 
 
-def test_a_client_of_which_there_are_too_many_is_closed_before_the_handshake(run: Any) -> None:
+def test_a_client_above_the_limit_of_its_address_is_closed_before_the_handshake(run: Any) -> None:
     async def talk(served: Served, client: Client) -> None:
         await until(lambda: len(served.gate.open) == 1)
         served.gate.closes = True
@@ -298,7 +298,7 @@ def test_a_client_of_which_there_are_too_many_is_closed_before_the_handshake(run
     run(with_client(echo, talk))
 
 
-def test_no_handshake_fails_in_any_other_way_than_with_a_line(run: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_every_failed_handshake_is_logged_in_one_line(run: Any, caplog: pytest.LogCaptureFixture) -> None:
     """Bytes of the client's part are changed, left out or repeated, in the handshake and behind it."""
     source, unforeseen = random.Random(11), []
 
@@ -362,7 +362,7 @@ RULES = "RULE:^CN=([a-z]+),OU=people$/$1/"
         (authority.sign("CN=alice,OU=people", ()), "required", RULES, "User:alice"),
     ],
 )
-def test_the_principal_is_the_name_in_the_certificate(
+def test_the_principal_is_the_certificates_subject(
     run: Any, tmp_path: Path, own: Signed | None, auth: str, rules: str, principal: str
 ) -> None:
     async def talk(served: Served, client: Client) -> None:
@@ -388,7 +388,7 @@ def test_the_principal_is_the_name_in_the_certificate(
         (authority.sign("CN=bob", ()), "required", "no rule of ssl.principal.mapping.rules applies to 'CN=bob'"),
     ],
 )
-def test_a_client_whose_certificate_will_not_do_is_closed_with_a_line(
+def test_a_client_with_an_unacceptable_certificate_is_disconnected_with_one_log_line(
     run: Any, caplog: pytest.LogCaptureFixture, tmp_path: Path, own: Signed | None, auth: str, reason: str
 ) -> None:
     async def talk(served: Served, client: Client) -> None:

@@ -46,7 +46,7 @@ def stalled(crowd: Crowd, limit_ms: float) -> list[Reader]:
     return crowd.unread.stalled(limit_ms)
 
 
-def test_a_little_is_free() -> None:
+def test_a_small_unread_response_does_not_count() -> None:
     crowd = Crowd()
     crowd.client("a", OWN_UNREAD_BYTES)
     crowd.clock.advance(1e9)
@@ -54,7 +54,7 @@ def test_a_little_is_free() -> None:
     assert stalled(crowd, 1) == []
 
 
-def test_a_new_booking_replaces_the_old_one() -> None:
+def test_a_new_unread_size_replaces_the_old_one() -> None:
     crowd = Crowd()
     client = crowd.client("a", LARGE)
     crowd.unread.book(client, 2 * LARGE)
@@ -76,7 +76,7 @@ def test_clients_that_read_nothing_are_distinguished_from_slow_ones() -> None:
     assert stalled(crowd, 30_001) == []
 
 
-def test_an_answer_behind_those_that_wait_is_no_progress() -> None:
+def test_a_response_queued_after_unread_ones_is_no_progress() -> None:
     crowd = Crowd()
     client = crowd.client("a")
     crowd.clock.advance(20_000)
@@ -102,7 +102,7 @@ def test_beyond_the_limit_the_longest_stalled_clients_are_disconnected(caplog: p
     assert caplog.messages[0].startswith(f"closing first: it leaves {LARGE} bytes of answers unread")
 
 
-def test_the_largest_goes_of_those_that_came_together_and_if_it_is_being_written_to_a_little_later() -> None:
+def test_the_largest_of_equally_stalled_clients_is_disconnected() -> None:
     crowd = Crowd(limit_bytes=4 * LARGE)
     small = crowd.client("small", 2 * LARGE)
     large = crowd.client("large", 3 * LARGE)

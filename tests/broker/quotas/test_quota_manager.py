@@ -73,7 +73,7 @@ LEVELS = [
 
 
 @pytest.mark.parametrize("first", range(len(LEVELS)))
-def test_the_most_specific_quota_counts_for_whom_it_names(first: int) -> None:
+def test_the_most_specific_quota_applies(first: int) -> None:
     quotas = {frozenset(parts): {"x": float(number)} for number, (parts, _) in enumerate(LEVELS) if number >= first}
     quotas[frozenset({("user", "u"), ("client-id", "c")})] = {"other": 1.0} | (
         quotas.get(frozenset(LEVELS[0][0])) or {}
@@ -89,7 +89,7 @@ def test_quotas_of_others_have_no_effect() -> None:
 # --- bytes ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_producer_over_its_quota_is_answered_at_once_and_then_muted(harness: Harness, client: Client) -> None:
+def test_a_producer_over_its_quota_is_answered_immediately_and_then_muted(harness: Harness, client: Client) -> None:
     set_quotas(harness, producer_byte_rate=100)
     answer = ask(client, produce_of({("t", 0): batch("x" * 2000)}), PRODUCE)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
@@ -104,13 +104,13 @@ def test_a_producer_within_its_quota_is_not_throttled(harness: Harness, client: 
     assert muted_ms(harness, client) == 0
 
 
-def test_a_producer_that_wants_no_answers_is_muted_too(harness: Harness, client: Client) -> None:
+def test_a_producer_with_acks_0_over_its_quota_is_muted(harness: Harness, client: Client) -> None:
     set_quotas(harness, producer_byte_rate=100)
     client.send_bytes(frame_of(produce_of({("t", 0): batch("x" * 2000)}, acks=0), PRODUCE))
     assert 10_000 < muted_ms(harness, client) < 15_000
 
 
-def test_requests_in_one_read_wait_behind_the_one_that_is_over_the_quota(harness: Harness, client: Client) -> None:
+def test_requests_after_one_over_the_quota_wait(harness: Harness, client: Client) -> None:
     set_quotas(harness, producer_byte_rate=100)
     several = LoopClient(harness)
     several.read(*((number, produce_of({("t", 0): batch("x" * 2000)}), PRODUCE) for number in range(2)))
@@ -121,7 +121,7 @@ def test_requests_in_one_read_wait_behind_the_one_that_is_over_the_quota(harness
     assert [number for number, _ in several.responses()] == [1]
 
 
-def test_a_known_producer_is_held_to_a_new_quota_at_once(harness: Harness, client: Client) -> None:
+def test_a_new_quota_applies_immediately_to_a_known_producer(harness: Harness, client: Client) -> None:
     for _ in range(3):
         assert ask(client, produce_of({("t", 0): batch("x" * 2000)}), PRODUCE).throttle_time_ms == 0
     set_quotas(harness, producer_byte_rate=100)
@@ -133,7 +133,9 @@ def test_a_known_producer_is_held_to_a_new_quota_at_once(harness: Harness, clien
     assert ask(client, produce_of({("t", 0): batch("x" * 2000)}), PRODUCE).throttle_time_ms == 0
 
 
-def test_a_consumer_over_its_quota_gets_an_empty_answer_and_the_records_later(harness: Harness, client: Client) -> None:
+def test_a_consumer_over_its_quota_gets_an_empty_response_and_the_records_later(
+    harness: Harness, client: Client
+) -> None:
     harness.produce("t", "x" * 3000)
     set_quotas(harness, consumer_byte_rate=100)
     answer = ask(client, fetch_of(harness, {("t", 0): 1}), FETCH)
@@ -145,7 +147,7 @@ def test_a_consumer_over_its_quota_gets_an_empty_answer_and_the_records_later(ha
     assert values_in(found) == ["x" * 3000]
 
 
-def test_an_answer_is_not_made_larger_than_the_quota_lets_it_be(harness: Harness, client: Client) -> None:
+def test_a_fetch_response_is_limited_by_the_quota(harness: Harness, client: Client) -> None:
     for _ in range(5):
         harness.produce("t", "x" * 3000)
     set_quotas(harness, consumer_byte_rate=700)
@@ -172,7 +174,7 @@ def charged(harness: Harness, client: Client, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("version", [0, 4, 11, 12, VERSIONS[-1]])
 @pytest.mark.parametrize("count", [1, 3, 130, 300])
-def test_a_consumer_is_charged_with_the_size_of_the_answer(
+def test_a_consumer_is_charged_with_the_size_of_the_response(
     harness: Harness, charged: list[int], version: int, count: int
 ) -> None:
     for topic in ("a", "another"):
@@ -194,7 +196,7 @@ def test_a_consumer_with_a_session_is_charged_only_with_changed_partitions(
         assert charged[epoch] == 4 + len(answer.encode(FETCH)) < charged[0]
 
 
-def test_a_session_survives_a_throttled_answer_and_sends_the_records_later(harness: Harness, client: Client) -> None:
+def test_a_session_survives_a_throttled_response_and_sends_the_records_later(harness: Harness, client: Client) -> None:
     begun = ask(client, fetch_of(harness, {("t", 0): 0}, session_epoch=0), FETCH)
     harness.produce("t", "x" * 3000)
     set_quotas(harness, consumer_byte_rate=100)
@@ -210,7 +212,7 @@ def test_a_session_survives_a_throttled_answer_and_sends_the_records_later(harne
     assert values_in(answers_in(harness, answer)["t", 0]) == ["x" * 3000]
 
 
-def test_each_client_id_of_a_default_has_its_own_window(harness: Harness, client: Client) -> None:
+def test_each_client_id_under_a_default_quota_has_its_own_window(harness: Harness, client: Client) -> None:
     set_quotas(harness, (("user", None), ("client-id", None)), producer_byte_rate=100)
     assert ask(client, produce_of({("t", 0): batch("x" * 2000)}), PRODUCE).throttle_time_ms > 0
     other = harness.client()
@@ -227,15 +229,13 @@ def test_each_client_id_of_a_default_has_its_own_window(harness: Harness, client
 # --- time and partitions ----------------------------------------------------------------------------------------------
 
 
-def test_a_client_that_takes_too_much_time_waits_for_a_window_at_most(harness: Harness, client: Client) -> None:
+def test_a_client_over_its_request_quota_waits_at_most_one_window(harness: Harness, client: Client) -> None:
     set_quotas(harness, request_percentage=1e-6)
     assert ask(client, MetadataRequest(topics=[]), METADATA).throttle_time_ms == 1000
     assert 1000 <= muted_ms(harness, client) < 1010
 
 
-def test_a_consumer_that_takes_too_much_time_gets_an_empty_answer_that_is_not_charged(
-    harness: Harness, client: Client
-) -> None:
+def test_a_consumer_over_its_request_quota_gets_an_uncharged_empty_response(harness: Harness, client: Client) -> None:
     harness.produce("t", "x" * 3000)
     set_quotas(harness, request_percentage=1e-6, consumer_byte_rate=400)
     for _ in range(5):  # one answer more would be beyond the quota of bytes
@@ -249,7 +249,7 @@ def test_a_consumer_that_takes_too_much_time_gets_an_empty_answer_that_is_not_ch
     assert values_in(answers_in(harness, answer)["t", 0]) == ["x" * 3000]
 
 
-def test_a_consumer_that_has_waited_is_charged_once_for_its_time(harness: Harness, client: Client) -> None:
+def test_a_delayed_fetch_is_charged_once_for_its_time(harness: Harness, client: Client) -> None:
     set_quotas(harness, request_percentage=1e-6)
     client.send(fetch_of(harness, {("t", 0): 1}, max_wait_ms=500, min_bytes=1), FETCH)
     harness.clock.advance(500)
@@ -274,12 +274,12 @@ def test_creations_beyond_the_mutation_quota_are_refused_until_it_recovers(harne
     assert create(client, "c") == ([0], 0)
 
 
-def test_an_old_client_that_creates_too_much_is_not_refused_but_waits(harness: Harness, client: Client) -> None:
+def test_an_old_client_over_the_mutation_quota_is_delayed_instead_of_rejected(harness: Harness, client: Client) -> None:
     set_quotas(harness, controller_mutation_rate=1)
     assert create(client, "a", partitions=20, version=5) == ([0], 9000)
 
 
-def test_deleted_and_added_partitions_count_too(harness: Harness, client: Client) -> None:
+def test_deleted_and_added_partitions_count_towards_the_mutation_quota(harness: Harness, client: Client) -> None:
     harness.create_topic("u", 6)
     set_quotas(harness, controller_mutation_rate=1)
     shape = CreatePartitionsRequest.CreatePartitionsTopic
@@ -293,7 +293,7 @@ def test_deleted_and_added_partitions_count_too(harness: Harness, client: Client
     assert [one.error_code for one in ask(client, delete, 5).responses] == [ErrorCode.NONE]
 
 
-def test_refused_or_invalid_creations_are_not_charged(harness: Harness, client: Client) -> None:
+def test_rejected_creations_are_not_charged(harness: Harness, client: Client) -> None:
     set_quotas(harness, controller_mutation_rate=1)
     for _ in range(3):
         assert create(client, "t", "a/b", partitions=100)[1] == 0
@@ -303,7 +303,7 @@ def test_refused_or_invalid_creations_are_not_charged(harness: Harness, client: 
 # --- bounds -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_windows_of_many_clients_are_bounded(
+def test_the_quota_windows_of_many_clients_are_bounded(
     harness: Harness, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(quota_manager, "KEPT_MAX", 3)

@@ -39,7 +39,7 @@ def test_a_topic_is_found_by_its_name_and_by_its_id(harness: Harness) -> None:
     ("key", "code"),
     [("none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (bytes(range(16)), ErrorCode.UNKNOWN_TOPIC_ID)],
 )
-def test_a_topic_that_is_not_there_has_the_code_for_names_or_ids(
+def test_an_unknown_topic_has_the_error_code_for_names_or_ids(
     harness: Harness, key: str | bytes, code: ErrorCode
 ) -> None:
     context = context_on(harness)
@@ -52,7 +52,7 @@ def test_a_topic_that_is_not_there_has_the_code_for_names_or_ids(
     assert of_partition.value.code == code
 
 
-def test_a_partition_is_given_to_the_node_that_leads_it_while_its_log_is_of_use(tmp_path: Path) -> None:
+def test_a_partition_is_served_by_its_leader_while_its_log_is_usable(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.create_topic("t")
         partition = harness.partition("t")
@@ -70,7 +70,7 @@ def test_a_partition_is_given_to_the_node_that_leads_it_while_its_log_is_of_use(
         assert offline.value.code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_a_right_that_is_missing_has_the_code_of_its_type_of_resource(
+def test_a_missing_permission_has_the_error_code_of_its_resource_type(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def allows(_: RequestContext, right: Right, name: str, **__: bool) -> bool:
@@ -89,7 +89,7 @@ def test_a_right_that_is_missing_has_the_code_of_its_type_of_resource(
         assert of_topic.value.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def test_an_answer_says_for_how_long_its_client_is_throttled(harness: Harness) -> None:
+def test_a_response_contains_the_throttle_time_of_its_client(harness: Harness) -> None:
     harness.cluster.image.quotas[frozenset({("client-id", None)})] = {"request_percentage": 1e-6}
     assert harness.request(HeartbeatRequest(group_id="g")).throttle_time_ms == 1000
     assert harness.request(MetadataRequest(topics=[])).throttle_time_ms == 1000

@@ -41,9 +41,7 @@ def test_api_versions_announces_exactly_the_served_apis(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [6, 99, -1])
-def test_an_unknown_version_of_api_versions_gets_version_0_and_learns_what_there_is(
-    tmp_path: Path, version: int
-) -> None:
+def test_an_unknown_api_versions_version_is_answered_in_version_0(tmp_path: Path, version: int) -> None:
     frame = frame_of(HELLO, 4)
     with Harness(tmp_path) as harness:
         client = harness.client()
@@ -74,7 +72,7 @@ def test_an_unsupported_request_closes_the_connection(tmp_path: Path, key: int, 
         assert client.failure == f"{said}, which is not served here"
 
 
-def test_a_request_that_ends_early_closes_the_connection_and_the_field_is_named(tmp_path: Path) -> None:
+def test_a_truncated_request_closes_the_connection_and_logs_the_field(tmp_path: Path) -> None:
     frame = frame_of(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")]), 12)
     with Harness(tmp_path) as harness:
         client = harness.client()
@@ -83,7 +81,7 @@ def test_a_request_that_ends_early_closes_the_connection_and_the_field_is_named(
         assert "MetadataRequest v12" in str(client.failure)
 
 
-def test_bytes_after_a_request_are_passed_over(tmp_path: Path) -> None:
+def test_bytes_after_a_request_are_ignored(tmp_path: Path) -> None:
     frame = frame_of(MetadataRequest(), 12)
     with Harness(tmp_path) as harness:
         client = harness.client()
@@ -92,23 +90,23 @@ def test_bytes_after_a_request_are_passed_over(tmp_path: Path) -> None:
         assert len(answer.brokers) == 1
 
 
-def test_a_client_without_a_name_is_served(tmp_path: Path) -> None:
+def test_a_client_without_a_client_id_is_served(tmp_path: Path) -> None:
     with Harness(tmp_path) as harness:
         assert harness.request(MetadataRequest(), client_id=None).brokers
 
 
-def test_two_handlers_for_one_api_are_a_mistake() -> None:
+def test_two_handlers_for_one_api_are_rejected() -> None:
     assert SERVED[ApiKey.METADATA].handler
     with pytest.raises(ValueError, match="METADATA has a handler already"):
         handles(ApiKey.METADATA)(lambda context, request: None)
 
 
 @pytest.mark.parametrize("key", SERVED, ids=lambda key: ApiKey(key).name)
-def test_the_file_of_each_api_has_its_handler(key: int) -> None:
+def test_each_api_has_its_handler_in_its_own_file(key: int) -> None:
     assert SERVED[key].handler.__module__.startswith("minibroker.broker.handlers.")
 
 
-def test_a_handler_may_await_what_is_there_already(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handler_may_await_available_results(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     async def handler(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
         there: Promise[MetadataResponse] = Promise()
         there.resolve(MetadataResponse(cluster_id="at once"))
@@ -122,7 +120,7 @@ def test_a_handler_may_await_what_is_there_already(harness: Harness, monkeypatch
 
 
 @pytest.mark.parametrize("watched", [False, True])
-def test_one_that_waits_and_fails_when_it_is_asked_again_loses_its_connection_only(
+def test_a_delayed_request_that_fails_later_closes_only_its_own_connection(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, watched: bool
 ) -> None:
     later, asked = Promise[MetadataResponse](), []

@@ -72,7 +72,7 @@ def durability(tmp_path: Path) -> Iterator[Durability]:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_is_answered_once_it_is_on_the_disk_itself(durability: Durability, change: str) -> None:
+def test_a_change_is_answered_once_it_is_fsynced(durability: Durability, change: str) -> None:
     harness = durability.harness
     harness.clock.holds_aside = True
     waiting = harness.request(CHANGES[change])
@@ -84,14 +84,14 @@ def test_a_change_is_answered_once_it_is_on_the_disk_itself(durability: Durabili
     assert log.recovery_point == log.log_end_offset
 
 
-def test_one_sync_does_for_a_change_of_one_record_batch(durability: Durability) -> None:
+def test_a_change_of_one_record_batch_needs_one_fsync(durability: Durability) -> None:
     harness = durability.harness
     harness.clock.holds_aside = True
     harness.request(CHANGES["create"])
     assert (harness.clock.do_aside(), harness.clock.do_aside()) == (1, 0)
 
 
-def test_several_changes_share_a_sync(durability: Durability) -> None:
+def test_several_changes_share_an_fsync(durability: Durability) -> None:
     harness = durability.harness
     harness.clock.holds_aside = True
     waiting = [harness.request(CHANGES[change]) for change in ("create", "grow", "configure")]
@@ -103,7 +103,9 @@ def test_several_changes_share_a_sync(durability: Durability) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 7])  # with plain strings, and with compact ones
-def test_a_name_of_32_kb_does_not_prevent_other_answers_of_the_same_sync(durability: Durability, version: int) -> None:
+def test_a_name_of_32_kb_does_not_affect_other_responses_of_the_same_fsync(
+    durability: Durability, version: int
+) -> None:
     harness = durability.harness
     harness.clock.holds_aside = True
     names = [["a"], ["b"], ["c", 32_767 * "x"], ["d"], ["e"]]
@@ -116,7 +118,7 @@ def test_a_name_of_32_kb_does_not_prevent_other_answers_of_the_same_sync(durabil
     assert "longer than the max allowed length 249" in results[3].error_message
 
 
-def test_an_answer_that_cannot_be_encoded_closes_only_its_own_connection(
+def test_a_response_that_cannot_be_encoded_closes_only_its_own_connection(
     durability: Durability, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness = durability.harness
@@ -150,7 +152,7 @@ def unanswerable(handler: Any) -> Any:
     return run
 
 
-def test_requests_that_change_nothing_are_answered_at_once(durability: Durability) -> None:
+def test_requests_without_a_change_are_answered_immediately(durability: Durability) -> None:
     harness = durability.harness
     harness.clock.holds_aside = True
     harness.request(CHANGES["producer id"])
@@ -158,7 +160,7 @@ def test_requests_that_change_nothing_are_answered_at_once(durability: Durabilit
     assert not isinstance(harness.request(MetadataRequest(topics=None)), Waiting)
 
 
-def test_a_change_that_may_be_lost_closes_the_connection_and_later_ones_are_refused(
+def test_a_change_that_may_be_lost_closes_the_connection_and_rejects_later_ones(
     durability: Durability, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness = durability.harness
@@ -177,13 +179,13 @@ def test_a_change_that_may_be_lost_closes_the_connection_and_later_ones_are_refu
     assert harness.produce("old", "still served") == 0
 
 
-def test_an_immediate_failure_is_answered_in_the_same_way(durability: Durability) -> None:
+def test_an_immediate_fsync_failure_closes_the_connection(durability: Durability) -> None:
     durability.disk.failing = {"sync"}
     with pytest.raises(Unanswerable, match="what was changed may be lost"):
         durability.harness.request(CHANGES["create"])
 
 
-def test_a_client_that_disconnects_meanwhile_affects_no_other(durability: Durability) -> None:
+def test_a_client_that_disconnects_during_an_fsync_affects_no_other(durability: Durability) -> None:
     harness = durability.harness
     harness.clock.holds_aside = True
     waiting = harness.request(CHANGES["create"])

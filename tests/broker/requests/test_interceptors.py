@@ -105,7 +105,7 @@ def test_hooks_are_called_around_the_handler_in_order(watched: Watched) -> None:
     ]
 
 
-def test_a_call_knows_its_request(watched: Watched) -> None:
+def test_a_call_contains_its_request(watched: Watched) -> None:
     calls: list[Call] = []
     watched.first.on_before = calls.append
     watched.harness.clock.advance(40)
@@ -131,7 +131,7 @@ def test_an_interceptor_that_overrides_nothing_changes_nothing(harness: Harness)
     assert not isinstance(fetch, MetadataResponse)
 
 
-def test_a_hook_answers_in_the_handlers_place(watched: Watched) -> None:
+def test_a_hook_can_respond_instead_of_the_handler(watched: Watched) -> None:
     answer = MetadataResponse(cluster_id="mine", error_code=ErrorCode.NOT_CONTROLLER)
     watched.first.on_before = lambda call: answer
     assert watched.harness.request(METADATA, 13) == answer
@@ -144,7 +144,7 @@ def test_a_hook_answers_in_the_handlers_place(watched: Watched) -> None:
     ]
 
 
-def test_a_hook_replaces_the_answer_and_the_one_before_it_sees_that(watched: Watched) -> None:
+def test_a_hook_can_replace_the_response_for_the_hooks_before_it(watched: Watched) -> None:
     seen = []
     watched.second.on_answer = lambda call, response: MetadataResponse(cluster_id="second")
 
@@ -158,7 +158,7 @@ def test_a_hook_replaces_the_answer_and_the_one_before_it_sees_that(watched: Wat
     assert seen == ["second"]
 
 
-def test_a_hook_replaces_the_bytes_of_an_answer_and_the_one_before_it_sees_that(watched: Watched) -> None:
+def test_a_hook_can_replace_the_response_bytes_for_the_hooks_before_it(watched: Watched) -> None:
     seen = []
 
     def see(call: Call, items: list[Any]) -> list[Any]:
@@ -174,14 +174,14 @@ def test_a_hook_replaces_the_bytes_of_an_answer_and_the_one_before_it_sees_that(
     assert watched.told[-2:] == [("first", "sent", 4, 0.0), ("second", "sent", 4, 0.0)]
 
 
-def test_a_call_has_the_bytes_of_its_request(watched: Watched) -> None:
+def test_a_call_contains_the_bytes_of_its_request(watched: Watched) -> None:
     frames = []
     watched.first.on_before = lambda call: frames.append(bytes(call.frame))
     watched.harness.client().send(METADATA, 9)
     assert frames == [frame_of(METADATA, 9)[PREFIX.size :]]
 
 
-def test_a_request_without_an_answer_ends_with_no_bytes(watched: Watched) -> None:
+def test_a_request_without_a_response_ends_without_bytes(watched: Watched) -> None:
     watched.harness.create_topic("t")
     watched.told.clear()
     assert watched.harness.request(produce("t", "v", acks=0), 9) is None
@@ -194,7 +194,7 @@ def test_a_request_without_an_answer_ends_with_no_bytes(watched: Watched) -> Non
     assert watched.told[-1] == ("second", "sent", 0, 0.0)
 
 
-def test_a_parked_request_is_answered_through_the_hooks_when_it_is_complete(watched: Watched) -> None:
+def test_the_response_of_a_delayed_request_passes_the_hooks_on_completion(watched: Watched) -> None:
     harness = watched.harness
     harness.create_topic("t")
     watched.told.clear()
@@ -207,7 +207,7 @@ def test_a_parked_request_is_answered_through_the_hooks_when_it_is_complete(watc
     assert watched.told[-1][3] == 500.0
 
 
-def test_a_parked_request_whose_client_goes_away_is_lost(watched: Watched) -> None:
+def test_a_delayed_request_whose_client_disconnects_is_reported_as_lost(watched: Watched) -> None:
     harness = watched.harness
     harness.create_topic("t")
     watched.told.clear()
@@ -218,7 +218,7 @@ def test_a_parked_request_whose_client_goes_away_is_lost(watched: Watched) -> No
     assert not harness.partition("t").waiters
 
 
-def test_a_hook_holds_a_request_back_and_lets_it_go_on_with_its_own_bytes(watched: Watched) -> None:
+def test_a_hook_can_hold_a_request_and_release_it_with_its_own_bytes(watched: Watched) -> None:
     """The frame's buffer is used for other requests meanwhile."""
     harness = watched.harness
     harness.create_topic("t")
@@ -239,7 +239,7 @@ def test_a_hook_holds_a_request_back_and_lets_it_go_on_with_its_own_bytes(watche
     assert watched.hooks().count(("second", "before")) >= 2
 
 
-def test_a_request_that_was_held_back_may_have_no_answer(watched: Watched) -> None:
+def test_a_held_request_may_have_no_response(watched: Watched) -> None:
     harness = watched.harness
     harness.create_topic("t")
     watched.told.clear()
@@ -255,7 +255,7 @@ def test_a_request_that_was_held_back_may_have_no_answer(watched: Watched) -> No
     assert PREFIX.unpack_from(client.sent_bytes())[0] > 0
 
 
-def test_a_request_that_was_held_back_may_be_parked_by_its_handler(watched: Watched) -> None:
+def test_a_held_request_may_be_delayed_by_its_handler(watched: Watched) -> None:
     harness = watched.harness
     harness.create_topic("t")
     watched.told.clear()
@@ -276,7 +276,7 @@ def test_a_request_that_was_held_back_may_be_parked_by_its_handler(watched: Watc
     assert watched.hooks().count(("first", "lost")) == watched.hooks().count(("first", "sent")) == 1
 
 
-def test_a_client_that_goes_away_while_its_request_is_held_back_ends_it(watched: Watched) -> None:
+def test_a_disconnecting_client_ends_its_held_request(watched: Watched) -> None:
     held: Promise[None] = Promise()
     watched.first.on_before = lambda call: hold(held)
     client = watched.harness.client()
@@ -297,7 +297,7 @@ def test_a_hook_may_be_a_coroutine_that_does_not_wait(watched: Watched) -> None:
     assert [answer.cluster_id for _, answer in client.responses()] == ["at once", "at once"]
 
 
-def test_a_hook_that_fails_ends_the_request(watched: Watched) -> None:
+def test_a_failing_hook_ends_the_request(watched: Watched) -> None:
     def fail(*_: object) -> Any:
         raise ZeroDivisionError
 
@@ -313,7 +313,7 @@ def test_a_hook_that_fails_ends_the_request(watched: Watched) -> None:
     assert watched.hooks()[-2:] == [("first", "lost"), ("second", "lost")]
 
 
-def test_a_failure_after_a_request_was_parked_closes_its_connection_only(
+def test_a_failure_of_a_delayed_request_closes_only_its_connection(
     watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness = watched.harness
@@ -350,7 +350,9 @@ def test_a_held_request_that_cannot_run_closes_its_connection(
     assert watched.hooks()[-2:] == [("first", "lost"), ("second", "lost")]
 
 
-def test_a_failing_end_is_logged_and_the_others_are_called(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_end_hook_is_logged_and_the_others_are_called(
+    harness: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
     class Failing(Interceptor):
         def sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
             raise ZeroDivisionError
@@ -373,7 +375,7 @@ def test_records_sent_by_file_region_count_as_sent_bytes(watched: Watched) -> No
 
 
 @pytest.mark.parametrize("loop_factory", LOOPS.values(), ids=LOOPS)
-def test_over_a_socket_sent_comes_after_the_bytes_and_in_their_order(
+def test_sent_hooks_are_called_in_order_after_the_bytes_are_sent(
     harness: Harness, caplog: pytest.LogCaptureFixture, loop_factory: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -402,7 +404,7 @@ def test_over_a_socket_sent_comes_after_the_bytes_and_in_their_order(
     assert not any(each[1] == "lost" for each in told)
 
 
-def test_a_connection_that_is_lost_with_answers_in_its_queue_loses_them(harness: Harness) -> None:
+def test_a_lost_connection_loses_its_queued_responses(harness: Harness) -> None:
     told: list[tuple[Any, ...]] = []
     harness.create_topic("t")
     harness.produce("t", "x" * 900_000)

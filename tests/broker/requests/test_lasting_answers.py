@@ -45,7 +45,7 @@ def of(*names: str) -> MetadataRequest:
     return MetadataRequest(topics=[Asked(name=name) for name in names], allow_auto_topic_creation=False)
 
 
-def test_a_repeated_request_is_not_computed_again(harness: Harness, runs: list[Any]) -> None:
+def test_a_repeated_request_uses_the_cached_response(harness: Harness, runs: list[Any]) -> None:
     first = harness.request(of("t"), client_id="one")
     assert harness.request(of("t"), client_id="another") == first
     assert len(runs) == 1
@@ -55,14 +55,16 @@ def test_a_repeated_request_is_not_computed_again(harness: Harness, runs: list[A
 @pytest.mark.parametrize(
     "other", [{"version": 9}, {"listener": "INTERNAL"}, {"request": of("t", "t2")}], ids=["version", "listener", "body"]
 )
-def test_another_question_has_its_own_answer(harness: Harness, runs: list[Any], other: dict[str, Any]) -> None:
+def test_a_different_request_has_its_own_cached_response(
+    harness: Harness, runs: list[Any], other: dict[str, Any]
+) -> None:
     harness.request(of("t"))
     asked = {"request": of("t"), **other}
     harness.request(asked.pop("request"), **asked)
     assert len(runs) == 2
 
 
-def test_a_change_of_the_metadata_is_seen_at_once(harness: Harness, runs: list[Any]) -> None:
+def test_a_metadata_change_invalidates_cached_responses_immediately(harness: Harness, runs: list[Any]) -> None:
     everything = MetadataRequest(topics=None)
     assert [topic.name for topic in harness.request(everything).topics] == ["t"]
     harness.create_topic("new")
@@ -70,19 +72,21 @@ def test_a_change_of_the_metadata_is_seen_at_once(harness: Harness, runs: list[A
     assert len(runs) == 2
 
 
-def test_a_log_that_goes_offline_is_seen_at_once(harness: Harness, runs: list[Any]) -> None:
+def test_a_log_going_offline_invalidates_cached_responses_immediately(harness: Harness, runs: list[Any]) -> None:
     assert harness.request(of("t")).topics[0].partitions[1].error_code == ErrorCode.NONE
     harness.partition("t", 1).log.take_offline("of a test")
     assert harness.request(of("t")).topics[0].partitions[1].error_code == ErrorCode.LEADER_NOT_AVAILABLE
 
 
-def test_a_missing_topic_is_looked_for_each_time(harness: Harness, runs: list[Any]) -> None:
+def test_a_missing_topic_is_looked_up_each_time(harness: Harness, runs: list[Any]) -> None:
     for _ in range(2):
         assert harness.request(of("missing")).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert len(runs) == 2
 
 
-def test_no_more_is_kept_than_the_limit(harness: Harness, runs: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_responses_are_limited_in_number(
+    harness: Harness, runs: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(answers, "MAX_LASTING_BYTES", 1000)
     names = [f"x{number}" for number in range(30)]
     for name in names:

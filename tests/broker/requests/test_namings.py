@@ -6,7 +6,7 @@ from minibroker.broker.requests.namings import MOST_NAMINGS, Namings
 from minibroker.protocol.errors import KafkaError
 
 
-def test_a_thing_may_be_named_ten_times_and_each_is_counted_for_itself():
+def test_each_resource_may_be_named_ten_times_in_a_request():
     namings = Namings()
     for _ in range(MOST_NAMINGS):
         namings.add("a")

@@ -193,7 +193,7 @@ class RandomTurns:
 @pytest.mark.parametrize("max_pending_bytes", [1 << 20, 400])
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(turns=TURNS)
-def test_in_random_turns_each_client_gets_its_results_in_order(max_pending_bytes: int, turns: list[Any]) -> None:
+def test_clients_get_their_results_in_order_with_random_scheduling(max_pending_bytes: int, turns: list[Any]) -> None:
     directory = Path(tempfile.mkdtemp(prefix="turns-"))
     before, log_module.MAX_PENDING_BYTES = log_module.MAX_PENDING_BYTES, max_pending_bytes  # type: ignore[misc]
     loop = Loop(directory)

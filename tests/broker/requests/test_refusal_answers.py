@@ -20,7 +20,7 @@ WHOLE = [key for key in SERVED if "error_code" in response_class(key).__fields__
 
 @pytest.mark.parametrize("key", WHOLE, ids=lambda key: key.name)
 @pytest.mark.parametrize("error", [ERROR, KafkaError(ERROR.code)], ids=["message", "none"])
-def test_an_error_of_the_whole_answer_can_be_encoded_in_every_version(key: Any, error: KafkaError) -> None:
+def test_an_error_response_can_be_encoded_in_every_version(key: Any, error: KafkaError) -> None:
     served = SERVED[key]
     told = set()
     for version in served.versions:
@@ -31,12 +31,12 @@ def test_an_error_of_the_whole_answer_can_be_encoded_in_every_version(key: Any, 
 
 
 @pytest.mark.parametrize("key", [key for key in SERVED if key not in WHOLE], ids=lambda key: key.name)
-def test_an_error_that_has_no_place_is_raised(key: Any) -> None:
+def test_an_error_without_a_field_in_the_response_is_raised(key: Any) -> None:
     with pytest.raises(KafkaError):
         Route(SERVED[key], SERVED[key].versions[-1]).refusal(ERROR)
 
 
-def test_a_handler_that_raises_is_answered_for_whether_it_runs_at_once_or_in_steps(harness: Harness) -> None:
+def test_an_exception_of_a_handler_is_answered_immediately_or_in_steps(harness: Harness) -> None:
     assert harness.request(HeartbeatRequest(group_id="none")).error_code == ErrorCode.NOT_COORDINATOR
     answer = harness.request(UnregisterBrokerRequest(broker_id=77))
     assert answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED

@@ -59,7 +59,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[Any]]:
     return lambda: caplog.records
 
 
-def test_a_produce_has_a_line_for_each_reason(topics: Harness, lines: Lines) -> None:
+def test_a_rejected_produce_logs_one_line_for_each_reason(topics: Harness, lines: Lines) -> None:
     topics.request(produce(), 9, client_id="mine")
     assert [line.getMessage().partition(": ")[0] for line in lines()] == [
         "Produce from mine refused for t-0",
@@ -70,13 +70,13 @@ def test_a_produce_has_a_line_for_each_reason(topics: Harness, lines: Lines) -> 
     assert (unknown.code, unknown.count, unknown.name) == ("UNKNOWN_TOPIC_OR_PARTITION", COUNT, "minibroker.produce")
 
 
-def test_a_produce_without_an_answer_has_them_too(topics: Harness, lines: Lines) -> None:
+def test_a_rejected_produce_with_acks_0_logs_its_reasons(topics: Harness, lines: Lines) -> None:
     with pytest.raises(Unanswerable):
         topics.request(produce(acks=0), 9)
     assert len(lines()) == 2
 
 
-def test_a_produce_that_succeeds_has_none(topics: Harness, lines: Lines) -> None:
+def test_a_successful_produce_logs_nothing(topics: Harness, lines: Lines) -> None:
     topics.produce_batch("t", batch("a"))
     assert lines() == []
 
@@ -90,7 +90,9 @@ def test_a_produce_that_succeeds_has_none(topics: Harness, lines: Lines) -> None
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_other_requests_have_one_for_each_reason(topics: Harness, lines: Lines, request_: Message, said: str) -> None:
+def test_other_rejected_requests_log_one_line_for_each_reason(
+    topics: Harness, lines: Lines, request_: Message, said: str
+) -> None:
     topics.request(request_)
     (line,) = lines()
     assert line.getMessage().startswith(said)

@@ -49,7 +49,7 @@ class Sliced:
         self.client.outlet.run_soon()
 
 
-def test_hooks_see_all_of_a_large_fetch_before_and_after_it_has_run(watched: Watched) -> None:
+def test_hooks_see_a_large_fetch_completely_before_and_after_it_runs(watched: Watched) -> None:
     watched.harness.create_topic("t")
     seen: list[int] = []
 
@@ -67,7 +67,7 @@ def test_hooks_see_all_of_a_large_fetch_before_and_after_it_has_run(watched: Wat
     assert len(response.responses[0].partitions) == 3000
 
 
-def test_one_whose_client_goes_away_while_its_answer_is_written_is_lost(watched: Watched) -> None:
+def test_a_response_being_written_is_lost_if_the_client_disconnects(watched: Watched) -> None:
     sliced = Sliced(watched)
     sliced.client.send(UNKNOWN, 12)
     sliced.turns_until(lambda: ("first", "answer") in watched.hooks())
@@ -76,7 +76,7 @@ def test_one_whose_client_goes_away_while_its_answer_is_written_is_lost(watched:
     assert watched.hooks()[-2:] == [("first", "lost"), ("second", "lost")]
 
 
-def test_one_whose_answer_is_too_large_is_cut_off_with_a_line_and_freed_in_steps(
+def test_a_too_large_response_closes_the_connection_and_is_logged(
     watched: Watched, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(answers, "MAX_ANSWER_BYTES", 20_000)
@@ -92,7 +92,7 @@ def test_one_whose_answer_is_too_large_is_cut_off_with_a_line_and_freed_in_steps
     assert watched.hooks()[-2:] == [("first", "lost"), ("second", "lost")]
 
 
-def test_one_whose_answer_is_being_written_when_the_state_is_replaced_is_cut_off(watched: Watched) -> None:
+def test_replacing_the_state_closes_connections_whose_response_is_being_written(watched: Watched) -> None:
     sliced = Sliced(watched)
     sliced.client.send(UNKNOWN, 12)
     sliced.turns_until(lambda: ("second", "answer") in watched.hooks())
@@ -101,7 +101,7 @@ def test_one_whose_answer_is_being_written_when_the_state_is_replaced_is_cut_off
     assert watched.hooks()[-2:] == [("first", "lost"), ("second", "lost")]
 
 
-def test_one_that_is_being_read_when_the_state_is_replaced_is_cut_off(watched: Watched) -> None:
+def test_replacing_the_state_closes_connections_whose_request_is_being_read(watched: Watched) -> None:
     sliced = Sliced(watched)
     sliced.client.send(UNKNOWN, 12)
     sliced.replace_state()

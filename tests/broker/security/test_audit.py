@@ -42,14 +42,14 @@ def test_a_denial_is_logged_with_principal_host_operation_and_resource(
     assert (told["resource_type"], told["resource"], told["allowed"]) == ("TOPIC", "orders", False)
 
 
-def test_permissions_are_logged_at_debug(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+def test_allowed_operations_are_logged_at_debug_level(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     harness.add_acl(WRITE_TOPIC, "orders")
     with caplog.at_level(logging.DEBUG, "minibroker.authorizer"):
         harness.produce_batch("orders", batch("v"), user="alice")
     assert ("DEBUG", "User:alice from 127.0.0.1 is allowed WRITE on TOPIC orders") in lines(caplog)
 
 
-def test_resources_left_out_of_a_list_are_not_logged(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+def test_resources_omitted_from_a_list_are_not_logged(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "minibroker.authorizer"):
         request = MetadataRequest(topics=None, include_topic_authorized_operations=True)
         assert harness.request(request, user="bob").topics == []

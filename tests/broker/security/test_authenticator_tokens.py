@@ -43,7 +43,7 @@ def unsecured(harness: Harness, seconds: int, name: str = "alice") -> bytes:
 
 
 @pytest.mark.parametrize(("max_reauth_ms", "lifetime_ms"), [("0", 30_000), ("60000", 30_000), ("7000", 7000)])
-def test_a_session_lasts_as_long_as_the_token_at_most(tmp_path: Path, max_reauth_ms: str, lifetime_ms: int) -> None:
+def test_a_session_lasts_at_most_as_long_as_the_token(tmp_path: Path, max_reauth_ms: str, lifetime_ms: int) -> None:
     with Harness(tmp_path, settings={**OAUTH, "connections.max.reauth.ms": max_reauth_ms}) as harness:
         client = sasl_client(harness)
         client.handshake("OAUTHBEARER")
@@ -55,7 +55,7 @@ def test_a_session_lasts_as_long_as_the_token_at_most(tmp_path: Path, max_reauth
         assert not asks(client, ANYTHING)
 
 
-def test_a_token_that_has_expired_is_refused_with_two_answers(tmp_path: Path) -> None:
+def test_an_expired_token_is_rejected_in_two_responses(tmp_path: Path) -> None:
     with Harness(tmp_path, settings=OAUTH) as harness:
         client = sasl_client(harness)
         client.handshake("OAUTHBEARER")
@@ -84,7 +84,7 @@ def test_the_mechanism_of_a_session_cannot_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", served_versions(SaslHandshakeRequest))
-def test_a_client_waits_for_the_keys_of_the_issuer(tmp_path: Path, version: int) -> None:
+def test_a_client_waits_for_the_issuers_keys(tmp_path: Path, version: int) -> None:
     private = ec.generate_private_key(ec.SECP256R1())
     file = tmp_path / "jwks.json"
     file.write_text(json.dumps({"keys": [ECAlgorithm.to_jwk(private.public_key(), as_dict=True)]}))

@@ -50,11 +50,11 @@ def allows(made: Authorizer, right: Right, name: str = "t", principal: Principal
     return made.allows(principal, host, right, name)
 
 
-def test_without_an_acl_nothing_is_allowed() -> None:
+def test_no_operation_is_allowed_without_an_acl() -> None:
     assert not allows(authorizer(), READ_TOPIC)
 
 
-def test_a_super_user_may_do_everything_despite_denials() -> None:
+def test_a_super_user_may_do_everything_despite_deny_acls() -> None:
     made = authorizer(acl(Operation.READ, permission=DENY), super_users=frozenset({"User:alice"}))
     assert allows(made, READ_TOPIC)
     assert made.allows_some(ALICE, HOST, WRITE_TOPIC)
@@ -73,28 +73,28 @@ def test_a_super_user_may_do_everything_despite_denials() -> None:
         (PREFIXED, "*", "t", False),
     ],
 )
-def test_patterns(pattern: PatternType, of: str, name: str, covered: bool) -> None:
+def test_resource_patterns_match_names(pattern: PatternType, of: str, name: str, covered: bool) -> None:
     assert allows(authorizer(acl(Operation.READ, of, pattern=pattern)), READ_TOPIC, name) is covered
 
 
-def test_any_denial_wins() -> None:
+def test_a_deny_acl_overrides_allow_acls() -> None:
     made = authorizer(acl(Operation.READ), acl(Operation.READ, "*", permission=DENY, principal="User:*"))
     assert not allows(made, READ_TOPIC)
 
 
 @pytest.mark.parametrize("implying", [Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER])
-def test_allowed_operations_imply_describe_and_denials_imply_nothing(implying: Operation) -> None:
+def test_allow_acls_imply_describe_and_deny_acls_do_not(implying: Operation) -> None:
     assert allows(authorizer(acl(implying)), DESCRIBE_TOPIC)
     assert allows(authorizer(acl(Operation.DESCRIBE), acl(implying, permission=DENY)), DESCRIBE_TOPIC)
 
 
-def test_altering_configs_implies_describing_them_only() -> None:
+def test_alter_configs_implies_only_describe_configs() -> None:
     made = authorizer(acl(Operation.ALTER_CONFIGS))
     assert allows(made, DESCRIBE_TOPIC_CONFIGS)
     assert not allows(made, DESCRIBE_TOPIC)
 
 
-def test_all_operations_are_allowed_and_denied_at_once() -> None:
+def test_the_operation_all_allows_and_denies_every_operation() -> None:
     assert allows(authorizer(acl(Operation.ALL)), WRITE_TOPIC)
     assert not allows(authorizer(acl(Operation.ALL), acl(Operation.ALL, permission=DENY)), DESCRIBE_TOPIC)
 
@@ -116,17 +116,17 @@ def test_all_operations_are_allowed_and_denied_at_once() -> None:
         ("10.0.0.0/33", HOST, False),
     ],
 )
-def test_hosts(host: str, client: str, matches: bool) -> None:
+def test_acl_hosts_match_the_clients_host(host: str, client: str, matches: bool) -> None:
     assert allows(authorizer(acl(Operation.READ, host=host)), READ_TOPIC, host=client) is matches
 
 
-def test_allow_everyone_holds_only_for_resources_without_any_acl() -> None:
+def test_allow_everyone_applies_only_to_resources_without_any_acl() -> None:
     made = authorizer(acl(Operation.READ, "a", pattern=PREFIXED, principal="User:bob"), allow_without_acl=True)
     assert allows(made, READ_TOPIC, "t")
     assert not allows(made, READ_TOPIC, "ab")
 
 
-def test_a_verdict_is_void_when_an_acl_comes_or_goes() -> None:
+def test_a_changed_acl_invalidates_cached_verdicts() -> None:
     fold = Acls()
     made = Authorizer(fold, allow_without_acl=False)
     verdicts = [allows(made, READ_TOPIC)]
@@ -162,7 +162,7 @@ def test_cached_verdicts_are_bounded_and_exclude_long_names(monkeypatch: pytest.
         ([acl(Operation.WRITE, host="10.9.9.9")], False),
     ],
 )
-def test_whether_there_is_any_resource_that_a_principal_may_write_to(acls: list[Acl], some: bool) -> None:
+def test_authorize_by_resource_type_finds_any_writable_resource(acls: list[Acl], some: bool) -> None:
     assert authorizer(*acls).allows_some(ALICE, HOST, WRITE_TOPIC) is some
 
 
@@ -212,7 +212,7 @@ def slow_verdict(acls: list[Acl], right: Right, name: str, principal: str, host:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_verdicts_are_those_of_a_loop_over_all_acls_while_they_come_and_go(seed: int) -> None:
+def test_verdicts_equal_those_of_a_loop_over_all_acls(seed: int) -> None:
     source = random.Random(seed)
     without_acl = bool(seed % 2)
     fold, there = Acls(), dict[bytes, Acl]()

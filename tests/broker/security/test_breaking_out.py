@@ -252,7 +252,7 @@ def renamed(value: Any, names: dict[str, str]) -> Any:
 
 
 @pytest.mark.parametrize("seed", sampled(range(16), every=5))
-def test_random_requests_of_a_restricted_user_stay_within_its_rights(tmp_path: Path, seed: int) -> None:
+def test_random_requests_of_a_restricted_user_stay_within_its_permissions(tmp_path: Path, seed: int) -> None:
     with Harness(tmp_path, settings=AUTHORIZED) as harness:
         attempt = Attempt(harness, seed)
         answered = 0

@@ -9,7 +9,7 @@ import pytest
 from minibroker.broker.security.cipher_suites import NEWER, split_suites
 
 
-def test_names_of_java_become_those_of_openssl() -> None:
+def test_javas_cipher_suite_names_are_translated_to_openssls() -> None:
     names = {
         "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
         "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
@@ -25,13 +25,13 @@ def test_names_of_java_become_those_of_openssl() -> None:
     assert set(older) <= {cipher["name"] for cipher in context.get_ciphers()}
 
 
-def test_the_suites_of_tls_1_3_are_all_or_none() -> None:
+def test_tls_1_3_suites_are_enabled_only_together() -> None:
     assert split_suites(NEWER) == ([], list(NEWER))
     with pytest.raises(ValueError, match="either all suites are offered or none"):
         split_suites(NEWER[:1])
 
 
 @pytest.mark.parametrize("name", ["TLS_FOO", "ECDHE-RSA-AES256-GCM-SHA384", "TLS_RSA_WITH_RC4_128_MD5", ""])
-def test_an_unknown_suite_is_refused(name: str) -> None:
+def test_an_unknown_cipher_suite_is_rejected(name: str) -> None:
     with pytest.raises(ValueError, match="is not known here"):
         split_suites([name])

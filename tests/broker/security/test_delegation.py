@@ -22,7 +22,7 @@ def record(token_id: str = "id", **more: Any) -> DelegationTokenRecord:
     return DelegationTokenRecord(token_id=token_id, **{**fields, **times, **more})
 
 
-def test_the_secret_is_kafkas() -> None:
+def test_a_token_secret_is_computed_as_in_kafka() -> None:
     tokens = DelegationTokens(KEY)
     expected = hmac.new(KEY.encode(), b"id", hashlib.sha512).digest()
     assert tokens.secret("id") == expected
@@ -44,7 +44,7 @@ def test_a_token_is_found_by_its_secret_until_it_is_removed() -> None:
 
 
 @pytest.mark.parametrize("key", [None, ""])
-def test_without_a_secret_key_no_token_logs_in(key: str | None) -> None:
+def test_no_token_is_accepted_without_a_secret_key(key: str | None) -> None:
     tokens = DelegationTokens(key)
     tokens.add(record())
     assert not tokens.are_enabled
@@ -55,7 +55,7 @@ def test_without_a_secret_key_no_token_logs_in(key: str | None) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ScramMechanism)
-def test_the_holder_of_a_token_knows_its_secret(mechanism: ScramMechanism) -> None:
+def test_the_secret_proves_the_possession_of_a_token(mechanism: ScramMechanism) -> None:
     tokens = DelegationTokens(KEY)
     assert tokens.login("id", mechanism) is None
     tokens.add(record())
@@ -74,14 +74,14 @@ def test_the_holder_of_a_token_knows_its_secret(mechanism: ScramMechanism) -> No
 @pytest.mark.parametrize(
     ("times", "now_ms", "expected"), [((10, 100), 10, False), ((10, 100), 11, True), ((100, 10), 11, True)]
 )
-def test_a_token_is_good_until_it_expires(times: tuple[int, int], now_ms: int, expected: bool) -> None:
+def test_a_token_is_valid_until_it_expires(times: tuple[int, int], now_ms: int, expected: bool) -> None:
     assert is_expired(record(expiration_timestamp=times[0], max_timestamp=times[1]), now_ms) is expected
 
 
 @pytest.mark.parametrize(
     ("name", "expected"), [("User:alice", True), ("User:bob", True), ("User:carol", True), ("User:dave", False)]
 )
-def test_a_token_concerns_its_owner_requester_and_renewers(name: str, expected: bool) -> None:
+def test_a_token_is_visible_to_its_owner_requester_and_renewers(name: str, expected: bool) -> None:
     assert concerns(record(), frozenset({name, "User:eve"})) is expected
 
 

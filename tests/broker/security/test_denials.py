@@ -68,7 +68,7 @@ def asked(**key: Any) -> Any:
     return metadata.MetadataRequest.MetadataRequestTopic(**key)
 
 
-def test_all_topics_are_those_that_a_client_may_describe_from_its_host(harness: Harness) -> None:
+def test_all_topics_contains_only_those_the_client_may_describe(harness: Harness) -> None:
     harness.add_acl(READ_TOPIC, SECRET, user="bob", host="10.0.0.1")
     for _ in range(2):  # the second answer is one that was kept
         assert [name for _, name, _ in described(harness, user="admin")] == [OPEN, SECRET]
@@ -78,14 +78,14 @@ def test_all_topics_are_those_that_a_client_may_describe_from_its_host(harness: 
         assert described(harness, user="bob", host="10.0.0.1") == [(0, SECRET, operations)]
 
 
-def test_a_topic_is_no_longer_described_once_the_right_is_gone(harness: Harness) -> None:
+def test_a_topic_is_no_longer_described_after_the_permission_is_removed(harness: Harness) -> None:
     assert described(harness) == described(harness) != []
     harness.add_acl(DESCRIBE_TOPIC, OPEN, user="*", permission=Permission.DENY)
     assert described(harness) == []
 
 
 @pytest.mark.parametrize("name", [SECRET, "absent"])
-def test_a_topic_that_may_not_be_described_is_as_one_that_does_not_exist(harness: Harness, name: str) -> None:
+def test_a_topic_without_describe_permission_appears_unknown(harness: Harness, name: str) -> None:
     assert described(harness, asked(name=name)) == [(DENIED, name, NOT_ASKED)]
     page = metadata.DescribeTopicPartitionsRequest
     (answer,) = harness.request(page(topics=[page.TopicRequest(name=name)]), user="alice").topics
@@ -96,7 +96,7 @@ def test_a_topic_that_may_not_be_described_is_as_one_that_does_not_exist(harness
     assert (deleted.error_code, deleted.name, deleted.topic_id) == (DENIED, name, ZERO_UUID)
 
 
-def test_an_id_does_not_give_away_the_name(harness: Harness) -> None:
+def test_a_topic_id_does_not_reveal_the_name(harness: Harness) -> None:
     id = topic_id(harness, SECRET)
     assert described(harness, asked(name=None, topic_id=id)) == [(DENIED, None, NOT_ASKED)]
     shape = topics.DeleteTopicsRequest.DeleteTopicState
@@ -108,7 +108,7 @@ def test_an_id_does_not_give_away_the_name(harness: Harness) -> None:
     assert (deleted.error_code, deleted.name) == (DENIED, SECRET)
 
 
-def test_delete_topics_says_unknown_before_unauthorized_if_describing_is_allowed(
+def test_delete_topics_returns_unknown_before_unauthorized_with_describe_permission(
     harness: Harness,
 ) -> None:
     harness.add_acl(DESCRIBE_TOPIC, "absent")
@@ -123,7 +123,7 @@ def test_delete_topics_says_unknown_before_unauthorized_if_describing_is_allowed
     assert delete(OPEN) == ErrorCode.NONE
 
 
-def test_a_topic_is_made_by_a_prefix_and_no_other(harness: Harness) -> None:
+def test_a_prefixed_acl_allows_creating_matching_topics_only(harness: Harness) -> None:
     harness.add_acl(CREATE_TOPIC, "mine-", pattern=PatternType.PREFIXED)
 
     def create(name: str) -> int:
@@ -136,7 +136,7 @@ def test_a_topic_is_made_by_a_prefix_and_no_other(harness: Harness) -> None:
     assert create("__cluster_metadata") == ErrorCode.INVALID_REQUEST  # whoever asks
 
 
-def test_partitions_of_a_reassignment_are_refused_each(harness: Harness) -> None:
+def test_each_partition_of_an_unauthorized_reassignment_is_rejected(harness: Harness) -> None:
     shape = replicas.AlterPartitionReassignmentsRequest.ReassignableTopic
     wanted = [shape(name=SECRET, partitions=[shape.ReassignablePartition(partition_index=0, replicas=[1])])]
     answer = harness.request(replicas.AlterPartitionReassignmentsRequest(topics=wanted), user="alice")
@@ -155,7 +155,7 @@ def fetch(harness: Harness, *keys: dict[str, Any], version: int, max_wait_ms: in
     return harness.request(request, version, user="alice")
 
 
-def test_fetch_needs_read_on_the_topic(harness: Harness) -> None:
+def test_fetch_requires_read_on_the_topic(harness: Harness) -> None:
     harness.add_acl(READ_TOPIC, OPEN)
     answer = fetch(harness, {"topic": OPEN}, {"topic": SECRET}, {"topic": "absent"}, version=12)
     first, *others = [topic.partitions[0] for topic in answer.responses]
@@ -165,7 +165,7 @@ def test_fetch_needs_read_on_the_topic(harness: Harness) -> None:
     assert answer.responses[0].partitions[0].error_code == DENIED
 
 
-def test_a_fetch_waits_only_for_topics_that_it_may_read(harness: Harness) -> None:
+def test_a_fetch_waits_only_for_readable_topics(harness: Harness) -> None:
     harness.create_topic("empty", user="admin")
     harness.add_acl(READ_TOPIC, "empty")
     assert not isinstance(fetch(harness, {"topic": SECRET}, version=12, max_wait_ms=1000), Waiting)
@@ -176,7 +176,7 @@ def test_a_fetch_waits_only_for_topics_that_it_may_read(harness: Harness) -> Non
     assert codes == {SECRET: DENIED, "empty": ErrorCode.NONE}
 
 
-def test_the_next_produce_of_a_connection_is_refused_once_the_right_is_gone(harness: Harness) -> None:
+def test_a_removed_permission_rejects_the_next_produce_of_a_connection(harness: Harness) -> None:
     harness.add_acl(WRITE_TOPIC, OPEN)
     client = harness.client()
     client.connection.principal = Principal("User", "alice")
@@ -192,7 +192,7 @@ def test_the_next_produce_of_a_connection_is_refused_once_the_right_is_gone(harn
     assert codes == [0, 0, 0, DENIED, DENIED]
 
 
-def test_write_on_any_topic_allows_a_producer_id(harness: Harness) -> None:
+def test_write_permission_on_any_topic_allows_a_producer_id(harness: Harness) -> None:
     def init(user: str) -> int:
         request = transactions.InitProducerIdRequest(transactional_id=None)
         return int(harness.request(request, user=user).error_code)
@@ -203,7 +203,7 @@ def test_write_on_any_topic_allows_a_producer_id(harness: Harness) -> None:
     assert [init("alice"), init("bob"), init("carol")] == [0, 0, ErrorCode.CLUSTER_AUTHORIZATION_FAILED]
 
 
-def test_no_producer_adds_an_internal_topic_to_its_transaction(harness: Harness) -> None:
+def test_producers_cannot_add_an_internal_topic_to_a_transaction(harness: Harness) -> None:
     harness.add_acl(WRITE_TRANSACTIONAL_ID, "id")
     harness.add_acl(WRITE_TOPIC, "*")
     harness.request(groups.FindCoordinatorRequest(key_type=1, coordinator_keys=["id"]), user="alice")
@@ -230,7 +230,7 @@ def commit(harness: Harness, group: str, topic: str, user: str) -> int:
     return int(answer.topics[0].partitions[0].error_code)
 
 
-def test_groups_and_their_offsets_are_listed_as_far_as_describe_is_allowed(harness: Harness) -> None:
+def test_groups_and_offsets_are_listed_only_with_describe_permission(harness: Harness) -> None:
     for group in ("mine", "theirs"):
         request = groups.FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
         harness.request(request, user="admin")
@@ -246,7 +246,7 @@ def test_groups_and_their_offsets_are_listed_as_far_as_describe_is_allowed(harne
     assert told == [(0, [OPEN]), refused, refused]
 
 
-def test_offsets_are_committed_with_the_rights_to_read_group_and_topic(harness: Harness) -> None:
+def test_committing_offsets_requires_read_on_group_and_topic(harness: Harness) -> None:
     harness.request(groups.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), user="admin")
     assert commit(harness, "g", OPEN, "alice") == ErrorCode.GROUP_AUTHORIZATION_FAILED
     harness.add_acl(READ_GROUP, "g")
@@ -255,7 +255,7 @@ def test_offsets_are_committed_with_the_rights_to_read_group_and_topic(harness: 
     assert commit(harness, "g", OPEN, "alice") == ErrorCode.NONE
 
 
-def test_a_regex_matches_only_topics_that_its_subscriber_may_describe(harness: Harness) -> None:
+def test_a_regex_matches_only_topics_that_the_subscriber_may_describe(harness: Harness) -> None:
     harness.add_acl(READ_GROUP, "g")
     harness.request(groups.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), user="admin")
     epoch, member = 0, "m"
@@ -299,7 +299,7 @@ def steps_of(harness: Harness, request: Any, handler: Any, version: int) -> int:
     return sum(1 for _ in delaying.steps_of(outcome))
 
 
-def test_topics_that_may_not_be_described_are_left_out_in_steps(harness: Harness) -> None:
+def test_topics_without_describe_permission_are_omitted_in_steps(harness: Harness) -> None:
     for number in range(50):
         harness.create_topic(f"hidden-{number}", user="admin")
     assert steps_of(harness, metadata.MetadataRequest(topics=None), metadata_handler.metadata, 12) >= 52
@@ -312,7 +312,7 @@ def test_topics_that_may_not_be_described_are_left_out_in_steps(harness: Harness
     assert steps_of(harness, request, committed_offsets.offset_fetch, 9) >= 50
 
 
-def test_the_rights_for_many_topics_of_a_subscription_are_checked_in_steps(harness: Harness) -> None:
+def test_permissions_for_many_subscribed_topics_are_checked_in_steps(harness: Harness) -> None:
     harness.add_acl(READ_GROUP, "g")
     harness.add_acl(DESCRIBE_TOPIC, "many-", pattern=PatternType.PREFIXED)
     harness.request(groups.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), user="admin")

@@ -27,11 +27,13 @@ def der(*attributes: tuple[x509.ObjectIdentifier, str]) -> bytes:
         (((NameOID.COMMON_NAME, "Jürgen 漢"),), "CN=Jürgen 漢"),
     ],
 )
-def test_a_name_is_written_as_by_java(attributes: tuple[tuple[x509.ObjectIdentifier, str], ...], text: str) -> None:
+def test_a_distinguished_name_is_formatted_as_by_java(
+    attributes: tuple[tuple[x509.ObjectIdentifier, str], ...], text: str
+) -> None:
     assert name_text(der(*attributes)) == text
 
 
-def test_attributes_that_stand_together_are_joined_by_a_plus() -> None:
+def test_multi_valued_attributes_are_joined_by_a_plus() -> None:
     together = x509.RelativeDistinguishedName(
         [x509.NameAttribute(NameOID.COMMON_NAME, "a"), x509.NameAttribute(NameOID.ORGANIZATION_NAME, "b")]
     )
@@ -39,19 +41,19 @@ def test_attributes_that_stand_together_are_joined_by_a_plus() -> None:
 
 
 @pytest.mark.parametrize("attribute", ["", "0603550403"])
-def test_an_attribute_without_all_of_its_parts_is_malformed(attribute: str) -> None:
+def test_an_incomplete_attribute_is_malformed(attribute: str) -> None:
     length = len(attribute) // 2
     name = bytes([0x30, length + 4, 0x31, length + 2, 0x30, length]) + bytes.fromhex(attribute)
     with pytest.raises(MalformedName):
         name_text(name)
 
 
-def test_the_subject_of_a_certificate_is_read_and_not_its_issuer() -> None:
+def test_the_certificates_subject_is_read_and_not_its_issuer() -> None:
     signed = Authority("CN=the authority").sign("CN=the client,OU=x")
     assert subject_of(signed.certificate.public_bytes(Encoding.DER)) == "CN=the client,OU=x"
 
 
-def test_any_part_of_a_certificate_is_malformed() -> None:
+def test_a_truncated_certificate_is_malformed() -> None:
     whole = Authority().sign("CN=the client,OU=x").certificate.public_bytes(Encoding.DER)
     for length in range(0, 200, 7):
         with pytest.raises(MalformedName):

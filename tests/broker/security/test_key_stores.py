@@ -48,14 +48,14 @@ def pkcs12(tmp_path: Path) -> Path:
 # --- what is read -----------------------------------------------------------------------------------
 
 
-def test_a_key_store_is_read_from_texts() -> None:
+def test_a_key_store_is_read_from_pem_text() -> None:
     chain = server.certificate_pem + between.pem
     found = identity(pem(ssl_keystore_certificate_chain=chain))
     assert found.key.private_numbers() == server.key.private_numbers()  # type: ignore[union-attr]
     assert found.chain == (server.certificate, between.own.certificate)
 
 
-def test_blanks_may_stand_for_the_ends_of_lines_as_in_a_properties_file() -> None:
+def test_spaces_may_replace_line_ends_as_in_a_properties_file() -> None:
     found = identity(
         pem(
             ssl_keystore_key=server.key_pem().replace("\n", " "),
@@ -78,7 +78,7 @@ def test_a_key_store_in_pem_is_read_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12", "pkcs12"])
-def test_a_pkcs12_key_store_is_read_whatever_it_is_called(pkcs12: Path, kind: str) -> None:
+def test_a_pkcs12_key_store_is_read_whatever_its_file_name(pkcs12: Path, kind: str) -> None:
     found = identity(stored(pkcs12, ssl_keystore_type=kind))
     assert found.chain == (server.certificate, between.own.certificate, authority.own.certificate), "in this order"
 
@@ -91,7 +91,7 @@ def test_a_trust_store_is_read_from_a_text_and_from_a_file(tmp_path: Path) -> No
     assert trusted(get()) is None
 
 
-def test_the_stores_of_javas_keytool_are_read(tmp_path: Path) -> None:
+def test_stores_of_javas_keytool_are_read(tmp_path: Path) -> None:
     keys, trust, ca = tmp_path / "keys.p12", tmp_path / "trust.p12", tmp_path / "ca.pem"
     ca.write_text(authority.pem)
     make = ["-genkeypair", "-alias", "a", "-keyalg", "EC", "-dname", "CN=made by Java", "-keystore", str(keys)]
@@ -135,7 +135,7 @@ def refusal(read: Callable[[Callable[[str], Any]], Any], settings: Callable[[str
         (get(ssl_keystore_location="/no/such"), "ssl.keystore.password is not"),
     ],
 )
-def test_a_key_store_that_cannot_be_used_is_refused(settings: Callable[[str], Any], complaint: str) -> None:
+def test_an_unusable_key_store_is_rejected(settings: Callable[[str], Any], complaint: str) -> None:
     assert complaint in refusal(identity, settings)
 
 
@@ -148,11 +148,11 @@ def test_a_key_store_that_cannot_be_used_is_refused(settings: Callable[[str], An
         (get(ssl_truststore_location="/no/such"), "/no/such: No such file"),
     ],
 )
-def test_a_trust_store_that_cannot_be_used_is_refused(settings: Callable[[str], Any], complaint: str) -> None:
+def test_an_unusable_trust_store_is_rejected(settings: Callable[[str], Any], complaint: str) -> None:
     assert complaint in refusal(trusted, settings)
 
 
-def test_a_true_jks_file_is_refused_with_the_way_to_convert_it(tmp_path: Path) -> None:
+def test_a_jks_file_is_rejected_with_a_conversion_hint(tmp_path: Path) -> None:
     path = tmp_path / "keys.jks"
     make = ["-genkeypair", "-keyalg", "EC", "-dname", "CN=x", "-storetype", "JKS", "-keystore", str(path)]
     subprocess.run([*KEYTOOL, *make], check=True, capture_output=True)

@@ -34,7 +34,7 @@ class Same(Judge):
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_an_interceptor_may_refuse_valid_credentials(harness: Harness, version: int) -> None:
+def test_an_interceptor_may_reject_valid_credentials(harness: Harness, version: int) -> None:
     judge = Same(Verdict(is_refused=True))
     client = sasl_client(harness, judge)
     client.handshake(version=version)
@@ -52,7 +52,7 @@ def test_an_interceptor_may_refuse_valid_credentials(harness: Harness, version: 
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_login_may_be_held_back(harness: Harness, version: int) -> None:
+def test_an_interceptor_may_delay_a_login(harness: Harness, version: int) -> None:
     client = sasl_client(harness, Same(Verdict(delay_ms=20)), Same(Verdict(delay_ms=30)))
     client.handshake(version=version)
     before = len(client.sent_bytes())
@@ -64,7 +64,7 @@ def test_a_login_may_be_held_back(harness: Harness, version: int) -> None:
     assert principal(client) == "User:alice" and len(client.sent_bytes()) > before
 
 
-def test_a_session_may_be_made_shorter_and_not_longer(harness: Harness) -> None:
+def test_an_interceptor_may_shorten_but_not_extend_a_session(harness: Harness) -> None:
     client = sasl_client(harness, Same(Verdict(session_ms=5000)), Same(Verdict(session_ms=9000)))
     assert client.log_in().session_lifetime_ms == 5000
     harness.clock.advance(4999)
@@ -73,7 +73,7 @@ def test_a_session_may_be_made_shorter_and_not_longer(harness: Harness) -> None:
     assert not asks(client, ANYTHING)
 
 
-def test_a_mechanism_may_be_refused_and_is_not_among_those_that_are_named(harness: Harness) -> None:
+def test_an_interceptor_may_reject_a_mechanism_and_hide_it(harness: Harness) -> None:
     client = sasl_client(harness, Same(Verdict(is_refused=True), of_mechanisms=True))
     client.send(SaslHandshakeRequest(mechanism="PLAIN"))
     harness.clock.advance(DELAY_MS)

@@ -24,12 +24,12 @@ def test_a_listener_enables_the_mechanisms_of_its_settings() -> None:
     assert list(enabled_mechanisms(Settings(PLAIN), "SASL_PLAINTEXT")) == ["PLAIN"]
 
 
-def test_gssapi_may_stand_among_others_and_is_not_enabled() -> None:
+def test_gssapi_may_be_listed_but_is_not_enabled() -> None:
     settings = Settings({**PLAIN, "sasl.enabled.mechanisms": "GSSAPI,PLAIN"})
     assert list(enabled_mechanisms(settings, "SASL_PLAINTEXT")) == ["PLAIN"]
 
 
-def test_a_listener_may_enable_other_mechanisms_than_the_rest() -> None:
+def test_a_listener_may_enable_other_mechanisms_than_the_others() -> None:
     settings = Settings({JAAS: USERS, f"{LISTENER}sasl.enabled.mechanisms": "PLAIN"})
     assert list(enabled_mechanisms(settings, "SASL_PLAINTEXT")) == ["PLAIN"]
 
@@ -62,31 +62,31 @@ def test_a_listener_may_enable_other_mechanisms_than_the_rest() -> None:
         ({JAAS: "x required user_alice;"}, f"{JAAS}: Value not specified for a key"),
     ],
 )
-def test_unusable_sasl_settings_are_refused_at_the_start(changed: dict[str, str], complaint: str) -> None:
+def test_unusable_sasl_settings_are_rejected_at_startup(changed: dict[str, str], complaint: str) -> None:
     given = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", **PLAIN, **changed}
     with pytest.raises(SettingsError, match=complaint) as refused:
         load_settings(None, {}, [f"{name}={value}" for name, value in given.items()])
     assert "secret" not in str(refused.value)
 
 
-def test_a_mechanism_without_users_is_refused_at_the_start() -> None:
+def test_a_mechanism_without_users_is_rejected_at_startup() -> None:
     with pytest.raises(SettingsError, match=f"{JAAS} is missing, which PLAIN needs"):
         load_settings(None, {}, ["listeners=SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms=PLAIN"])
 
 
-def test_a_start_with_users_warns_of_nothing() -> None:
+def test_a_start_with_users_logs_no_warning() -> None:
     given = ["listeners=SASL_PLAINTEXT://127.0.0.1:0", *(f"{name}={value}" for name, value in PLAIN.items())]
     assert load_settings(None, {}, given).warnings == ()
 
 
-def test_a_misspelt_name_does_not_tell_its_value() -> None:
+def test_a_misspelt_setting_does_not_reveal_its_value() -> None:
     with pytest.raises(SettingsError, match="unknown setting listner.name.x.sasl.jaas.config") as refused:
         load_settings(None, {}, [f"listner.name.x.sasl.jaas.config={USERS}"])
     assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("prefix", [OAUTH, LISTENER, ""])
-def test_settings_of_tokens_may_be_of_a_mechanism_a_listener_or_all(prefix: str) -> None:
+def test_token_settings_may_be_per_mechanism_listener_or_global(prefix: str) -> None:
     more = {
         f"{prefix}sasl.oauthbearer.jwks.endpoint.url": "file:///keys.json",
         f"{prefix}sasl.oauthbearer.clock.skew.seconds": "7",

@@ -89,12 +89,12 @@ def test_a_token_authenticates_until_it_expires(first: str) -> None:
         "n,,\x01auth=Bearer a b\x01\x01",
     ],
 )
-def test_malformed_first_messages_are_refused(first: str) -> None:
+def test_malformed_first_messages_are_rejected(first: str) -> None:
     with pytest.raises(InvalidCredentials, match="Invalid OAUTHBEARER client first message"):
         exchange().send(first.encode())
 
 
-def test_another_authorization_id_is_refused() -> None:
+def test_another_authorization_id_is_rejected() -> None:
     said = r"Client requested an authorization id \(bob\) that is different from the token's principal name \(alice\)"
     with pytest.raises(AuthenticationFailed, match=said):
         exchange().send(f"n,a=bob,\x01auth=Bearer {token()}\x01\x01".encode())
@@ -129,11 +129,11 @@ def test_another_authorization_id_is_refused() -> None:
         part({"alg": "none"}) + "." + base64.urlsafe_b64encode(b"[" * 21_000).decode() + ".",
     ],
 )
-def test_a_token_that_is_not_good_is_refused_in_kafkas_words(said: str) -> None:
+def test_an_invalid_token_is_rejected_with_kafkas_message(said: str) -> None:
     assert refusal(exchange(), said) == '{"status":"invalid_token"}'
 
 
-def test_login_module_options_set_the_claims_that_a_token_needs() -> None:
+def test_login_module_options_set_the_required_claims() -> None:
     claims = {"who": "bob", "may": ["write", "read", "x"], "exp": NOW_S - 2}
     first = next(client_oauthbearer(token(claims), {}))
     assert let_in(exchange(**OPTIONS), first).name == "bob"
@@ -144,12 +144,12 @@ def test_login_module_options_set_the_claims_that_a_token_needs() -> None:
 
 
 @pytest.mark.parametrize("skew", ["-1", "x", "1.5", "9" * 10])
-def test_an_invalid_clock_skew_is_refused_at_the_start(skew: str) -> None:
+def test_an_invalid_clock_skew_is_rejected_at_startup(skew: str) -> None:
     with pytest.raises(JaasError):
         UnsecuredOptions({"unsecuredValidatorAllowableClockSkewMs": skew})
 
 
-def test_a_client_that_goes_on_although_its_token_is_refused_is_cut_off() -> None:
+def test_a_client_that_continues_after_a_rejected_token_is_disconnected() -> None:
     running = exchange()
     running.send(next(client_oauthbearer("x", {})))
     with pytest.raises(InvalidCredentials):
@@ -164,7 +164,7 @@ MESSAGES = st.one_of(
 
 
 @given(MESSAGES)
-def test_any_bytes_are_refused(first: bytes) -> None:
+def test_arbitrary_bytes_are_rejected(first: bytes) -> None:
     running = exchange()
     with pytest.raises((InvalidCredentials, AuthenticationFailed)):
         running.send(first)

@@ -101,12 +101,12 @@ def _asked(harness: Harness, key: ApiKey) -> list[Any]:
     return [None if isinstance(answer, Waiting) else answer for answer in answers]
 
 
-def test_each_api_that_is_served_has_a_row(harness: Harness) -> None:
+def test_each_served_api_has_an_authorization_row(harness: Harness) -> None:
     assert set(SERVED) == set(REQUIRED) == set(REQUESTS)
 
 
 @pytest.mark.parametrize("key", REQUIRED, ids=lambda key: key.name)
-def test_a_handler_asks_for_the_rights_of_its_api(
+def test_a_handler_checks_the_permissions_of_its_api(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, key: ApiKey
 ) -> None:
     _prepared(harness)
@@ -119,7 +119,7 @@ def test_a_handler_asks_for_the_rights_of_its_api(
 
 
 @pytest.mark.parametrize("key", [key for key in REQUIRED if REQUIRED[key]], ids=lambda key: key.name)
-def test_requests_without_rights_are_denied_and_change_nothing(
+def test_requests_without_permissions_are_denied_and_change_nothing(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, key: ApiKey
 ) -> None:
     _prepared(harness)

@@ -46,7 +46,7 @@ def test_the_right_password_authenticates(token: bytes, name: str) -> None:
         ),
     ],
 )
-def test_wrong_passwords_are_refused_in_kafkas_words(token: bytes, message: str) -> None:
+def test_wrong_passwords_are_rejected_with_kafkas_message(token: bytes, message: str) -> None:
     with pytest.raises(AuthenticationFailed) as refused:
         begun(plain(USERS)).send(token)
     assert str(refused.value) == message
@@ -65,19 +65,19 @@ def test_wrong_passwords_are_refused_in_kafkas_words(token: bytes, message: str)
         (b"\0\0", "Authentication failed: username not specified"),
     ],
 )
-def test_tokens_without_a_name_or_a_password_are_refused(token: bytes, message: str) -> None:
+def test_tokens_without_a_name_or_a_password_are_rejected(token: bytes, message: str) -> None:
     with pytest.raises(AuthenticationFailed) as refused:
         begun(plain(USERS)).send(token)
     assert str(refused.value) == message
 
 
 @given(st.binary(max_size=100))
-def test_any_bytes_are_refused_without_a_word_of_them(token: bytes) -> None:
+def test_arbitrary_bytes_are_rejected_without_being_quoted(token: bytes) -> None:
     with pytest.raises(AuthenticationFailed) as refused:
         begun(plain(USERS)).send(b"\0" + token)
     assert "secret" not in str(refused.value)
 
 
-def test_users_are_named_by_the_options_of_the_login_module() -> None:
+def test_login_module_options_define_the_users() -> None:
     options = {"username": "admin", "password": "x", "user_alice": "1", "user_user_bob": "2"}
     assert plain_users(options) == {"alice": "1", "user_bob": "2"}

@@ -25,11 +25,11 @@ NAME = "CN=Alice,OU=ServiceUsers,O=Org,C=US"
         (",,DEFAULT", NAME),
     ],
 )
-def test_the_first_rule_that_matches_names_the_principal(rules: str, name: str) -> None:
+def test_the_first_matching_rule_determines_the_principal(rules: str, name: str) -> None:
     assert PrincipalMapping(rules).name(NAME) == name
 
 
-def test_a_name_that_no_rule_matches_has_no_principal() -> None:
+def test_a_name_that_matches_no_rule_has_no_principal() -> None:
     with pytest.raises(NoRuleApplies, match="no rule of ssl.principal.mapping.rules applies to 'CN=Alice"):
         PrincipalMapping("RULE:^CN=bob.*$/bob/").name(NAME)
 
@@ -38,7 +38,7 @@ def test_a_name_that_no_rule_matches_has_no_principal() -> None:
     "rules",
     ["default", "RULE:a", "RULE:a/b", "RULE:a/b/X", "DEFAULT RULE:a/b/", "RULE:(a/b/", "RULE:a/$1/", "RULE:(a)/${n}/"],
 )
-def test_rules_that_cannot_be_read_are_refused(rules: str) -> None:
+def test_invalid_mapping_rules_are_rejected(rules: str) -> None:
     with pytest.raises(InvalidRules) as refused:
         PrincipalMapping(rules)
     assert "\n" not in str(refused.value)

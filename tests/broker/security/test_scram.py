@@ -82,7 +82,7 @@ def run(running: Exchange, client: Exchange) -> Authenticated:
     return end
 
 
-def test_the_example_of_rfc_7677() -> None:
+def test_the_example_of_rfc_7677_is_reproduced() -> None:
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     running = exchange(record("user", "pencil", salt=salt), nonce="%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
     challenge = running.send(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
@@ -104,7 +104,7 @@ def test_the_right_password_authenticates(mechanism: ScramMechanism, name: str) 
 
 @pytest.mark.parametrize("mechanism", ScramMechanism)
 @pytest.mark.parametrize("name", ["alice", "nobody"])
-def test_a_wrong_password_and_an_unknown_name_fail_alike_with_the_proof(mechanism: ScramMechanism, name: str) -> None:
+def test_a_wrong_password_and_an_unknown_user_fail_alike_at_the_proof(mechanism: ScramMechanism, name: str) -> None:
     running = exchange(record("alice", "right", mechanism), mechanism=mechanism)
     client = client_scram(mechanism.hash_name, name, "wrong")
     challenge = running.send(next(client))
@@ -113,7 +113,7 @@ def test_a_wrong_password_and_an_unknown_name_fail_alike_with_the_proof(mechanis
         running.send(client.send(challenge))
 
 
-def test_an_unknown_name_has_the_same_salt_each_time() -> None:
+def test_an_unknown_user_gets_the_same_salt_each_time() -> None:
     first = [exchange(nonce="n").send(b"n,,n=nobody,r=c") for _ in range(2)]
     assert first[0] == first[1] != exchange(nonce="n").send(b"n,,n=somebody,r=c")
 
@@ -127,7 +127,7 @@ def shown(running: Exchange, name: str) -> tuple[int, int, bool]:
     return len(salt), int(parts["i"]), salt.isalnum()
 
 
-def test_an_unknown_name_is_challenged_as_some_user_is() -> None:
+def test_an_unknown_user_gets_a_challenge_like_a_known_one() -> None:
     alice = record("alice", "x", salt=b"\0" * 13, iterations=8192)
     bob, carol = record("bob", "x", salt=b"0123456789abcdefghijklmnop"), record("carol", "x", SHA_512, b"\0" * 70)
     names = [f"nobody{number}" for number in range(30)]
@@ -142,7 +142,7 @@ def test_an_unknown_name_is_challenged_as_some_user_is() -> None:
     assert shown(exchange(), "nobody") == (24, 4096, False)
 
 
-def test_a_credential_of_one_mechanism_does_not_serve_the_other() -> None:
+def test_a_credential_of_one_mechanism_is_not_valid_for_the_other() -> None:
     running = exchange(record("alice", "right", SHA_512))
     client = client_scram("sha256", "alice", "right")
     challenge = running.send(next(client))
@@ -151,7 +151,7 @@ def test_a_credential_of_one_mechanism_does_not_serve_the_other() -> None:
         running.send(client.send(challenge))
 
 
-def test_another_authorization_id_is_refused() -> None:
+def test_another_authorization_id_is_rejected() -> None:
     with pytest.raises(AuthenticationFailed, match="Client requested an authorization id that is different"):
         exchange(record("alice", "x")).send(b"n,a=bob,n=alice,r=c")
     with pytest.raises(AuthenticationFailed, match="Client requested an authorization id that is different"):
@@ -182,7 +182,7 @@ def test_another_authorization_id_is_refused() -> None:
         b"n,,n=" + b"a" * (16 << 10) + b",r=c",
     ],
 )
-def test_malformed_first_messages_are_refused(first: bytes) -> None:
+def test_malformed_first_messages_are_rejected(first: bytes) -> None:
     with pytest.raises(InvalidCredentials):
         exchange(record("alice", "x")).send(first)
 
@@ -216,7 +216,7 @@ def logged_in(running: Exchange, first: str, password: str) -> Authenticated:
 
 
 @pytest.mark.parametrize("extension", ["tokenauth=true", "tokenauth=TRUE", "x=y,tokenauth=false,tokenauth=True"])
-def test_the_holder_of_a_token_is_its_owner_until_it_expires(extension: str) -> None:
+def test_a_token_authenticates_its_owner_until_it_expires(extension: str) -> None:
     token = TokenLogin(record("token-id", "secret"), "alice", 1234)
     running = exchange(record("token-id", "other"), tokens={"token-id": token})
     end = logged_in(running, f"n=token-id,r=nonce,{extension}", "secret")
@@ -232,7 +232,7 @@ def test_without_the_tokenauth_extension_a_password_is_expected(extension: str) 
 
 
 @pytest.mark.parametrize(("name", "password"), [("token-id", "password"), ("alice", "password"), ("nobody", "secret")])
-def test_a_wrong_secret_an_unknown_token_and_the_password_of_a_user_fail_alike(name: str, password: str) -> None:
+def test_a_wrong_secret_an_unknown_token_and_a_user_password_fail_alike(name: str, password: str) -> None:
     token = TokenLogin(record("token-id", "secret"), "alice", 1234)
     running = exchange(record("alice", "password"), tokens={"token-id": token})
     client = client_scram("sha256", name, password, is_token=True)
@@ -257,14 +257,14 @@ def test_a_wrong_secret_an_unknown_token_and_the_password_of_a_user_fail_alike(n
         (b"c=biws,r=cserver,p=" + base64.b64encode(bytes(32)), "does not prove"),
     ],
 )
-def test_what_proves_nothing_is_refused(final: bytes, reason: str) -> None:
+def test_an_invalid_proof_is_rejected(final: bytes, reason: str) -> None:
     running = exchange(record("alice", "x"))
     running.send(b"n,,n=alice,r=c")
     with pytest.raises(InvalidCredentials, match=reason):
         running.send(final)
 
 
-def test_a_credential_of_too_few_iterations_is_not_used() -> None:
+def test_a_credential_with_too_few_iterations_is_not_used() -> None:
     with pytest.raises(InvalidCredentials, match="4095 iterations"):
         exchange(record("alice", "x", iterations=4095)).send(b"n,,n=alice,r=c")
 
@@ -277,14 +277,14 @@ MESSAGES = st.one_of(
 
 
 @given(MESSAGES, MESSAGES)
-def test_any_bytes_are_refused(first: bytes, final: bytes) -> None:
+def test_arbitrary_bytes_are_rejected(first: bytes, final: bytes) -> None:
     running = exchange(record("alice", "x"))
     with pytest.raises((InvalidCredentials, AuthenticationFailed)):
         running.send(first)
         running.send(final)
 
 
-def test_our_client_does_not_take_a_broker_that_does_not_know_the_password() -> None:
+def test_our_client_rejects_a_broker_that_does_not_know_the_password() -> None:
     running = exchange(record("alice", "right"))
     client = client_scram("sha256", "alice", "right")
     challenge = running.send(next(client))

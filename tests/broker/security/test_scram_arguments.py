@@ -12,7 +12,7 @@ from minibroker.broker.security.scram_arguments import ScramArgumentError, scram
 SHA_256, SHA_512 = ScramMechanism
 
 
-def test_a_password_is_salted_by_chance() -> None:
+def test_a_password_gets_a_random_salt() -> None:
     made, again = (scram_credential("SCRAM-SHA-256=[name=alice,password=alice-secret]") for _ in range(2))
     assert (made.name, made.mechanism, made.iterations) == ("alice", SHA_256, 4096)
     salted = salted_password(SHA_256, "alice-secret", made.salt, 4096)
@@ -26,7 +26,7 @@ def test_salt_and_iterations_may_be_given() -> None:
     assert made == credential("alice", SHA_512, b"salt", 8192, salted)
 
 
-def test_a_password_may_come_salted() -> None:
+def test_a_password_may_be_given_salted() -> None:
     salted = salted_password(SHA_256, "secret", b"salt", 4096)
     text = f"SCRAM-SHA-256=[name=alice,salt=c2FsdA==,saltedpassword={base64.b64encode(salted).decode()}]"
     assert scram_credential(text) == credential("alice", SHA_256, b"salt", 4096, salted)
@@ -52,7 +52,7 @@ def test_a_password_may_come_salted() -> None:
         ("SCRAM-SHA-256=[name=a,password=secret,x=1]", "Unknown SCRAM configurations: x"),
     ],
 )
-def test_invalid_arguments_are_refused_without_showing_a_secret(argument: str, complaint: str) -> None:
+def test_invalid_arguments_are_rejected_without_showing_a_secret(argument: str, complaint: str) -> None:
     with pytest.raises(ScramArgumentError) as refused:
         scram_credential(argument)
     assert complaint in str(refused.value) and "secret" not in str(refused.value)

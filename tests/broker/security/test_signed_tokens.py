@@ -94,13 +94,13 @@ def identity(tokens: SignedTokens, token: str) -> Identity:
 
 
 @pytest.mark.parametrize("kind", ["RS256", "RS512", "PS256", "ES256", "ES384", "EdDSA"])
-def test_a_token_is_good_if_a_key_of_the_issuer_has_signed_it(issuer: Issuer, kind: str) -> None:
+def test_a_token_signed_with_a_key_of_the_issuer_is_valid(issuer: Issuer, kind: str) -> None:
     issuer.publish(public_jwk("RS256", "other", "other"), public_jwk(kind, "one"))
     expires_ms = issuer.clock.wall_ms() + 60_000
     assert identity(issuer.tokens(), issuer.token(kind)) == Identity("alice", expires_ms)
 
 
-def test_a_token_that_names_no_key_is_tried_with_all(issuer: Issuer) -> None:
+def test_a_token_without_a_key_id_is_checked_with_all_keys(issuer: Issuer) -> None:
     issuer.publish(public_jwk("ES256", "other"), public_jwk("RS256", None))
     assert identity(issuer.tokens(), issuer.token(key_id=None)).name == "alice"
 
@@ -125,7 +125,7 @@ def test_a_token_that_names_no_key_is_tried_with_all(issuer: Issuer) -> None:
         {"scope": ""},
     ],
 )
-def test_tokens_with_missing_or_wrong_claims_are_refused(issuer: Issuer, claims: dict[str, Any]) -> None:
+def test_tokens_with_missing_or_wrong_claims_are_rejected(issuer: Issuer, claims: dict[str, Any]) -> None:
     with pytest.raises(TokenRefused):
         identity(issuer.tokens(), issuer.token(**claims))
 
@@ -141,32 +141,34 @@ def test_tokens_with_missing_or_wrong_claims_are_refused(issuer: Issuer, claims:
         {"iat": 1_700_000_020},
     ],
 )
-def test_claims_may_be_expected_in_several_ways(issuer: Issuer, claims: dict[str, Any]) -> None:
+def test_expected_claims_may_have_several_forms(issuer: Issuer, claims: dict[str, Any]) -> None:
     assert identity(issuer.tokens(), issuer.token(**claims)).name == "alice"
 
 
 @pytest.mark.parametrize("claims", [{"aud": None, "iss": None}, {}, {"aud": 7}])
-def test_without_an_expected_audience_and_issuer_a_token_may_have_any(issuer: Issuer, claims: dict[str, Any]) -> None:
+def test_a_token_may_have_any_audience_and_issuer_unless_they_are_configured(
+    issuer: Issuer, claims: dict[str, Any]
+) -> None:
     assert identity(issuer.tokens(ANY), issuer.token(**claims)).name == "alice"
 
 
-def test_the_claim_of_the_principal_may_have_another_name(issuer: Issuer) -> None:
+def test_the_principal_claim_name_is_configurable(issuer: Issuer) -> None:
     tokens = issuer.tokens(EXPECTED._replace(subject_claim="azp"))
     assert identity(tokens, issuer.token(azp=" bob ")).name == "bob"
 
 
-def test_a_signature_of_another_key_is_refused(issuer: Issuer) -> None:
+def test_a_signature_of_another_key_is_rejected(issuer: Issuer) -> None:
     with pytest.raises(TokenRefused, match="no key of the issuer"):
         identity(issuer.tokens(), issuer.token(name="somebody else's"))
 
 
-def test_a_token_without_a_signature_is_refused(issuer: Issuer) -> None:
+def test_a_token_without_a_signature_is_rejected(issuer: Issuer) -> None:
     unsigned = jwt.encode({"sub": "alice"}, None, algorithm="none", headers={"kid": "one"})
     with pytest.raises(TokenRefused):
         identity(issuer.tokens(), unsigned)
 
 
-def test_a_public_key_is_not_taken_for_a_secret(issuer: Issuer) -> None:
+def test_a_public_key_is_not_accepted_as_a_secret(issuer: Issuer) -> None:
     """The old attack: sign by HMAC, with the public key as the secret."""
     head, body, _ = issuer.token().split(".")
     import base64
@@ -186,7 +188,7 @@ def test_a_public_key_is_not_taken_for_a_secret(issuer: Issuer) -> None:
 # --- the keys -----------------------------------------------------------------------------------
 
 
-def test_a_key_that_comes_later_is_found(issuer: Issuer) -> None:
+def test_a_key_added_later_is_found(issuer: Issuer) -> None:
     tokens = issuer.tokens()
     assert identity(tokens, issuer.token()).name == "alice"
     issuer.publish(public_jwk("ES256", "two"))
@@ -196,7 +198,7 @@ def test_a_key_that_comes_later_is_found(issuer: Issuer) -> None:
         identity(tokens, issuer.token())
 
 
-def test_an_unknown_key_id_does_not_reread_the_keys_each_time(issuer: Issuer) -> None:
+def test_an_unknown_key_id_does_not_reload_the_keys_each_time(issuer: Issuer) -> None:
     tokens = issuer.tokens()
     assert identity(tokens, issuer.token()).name == "alice"
     assert tokens.wait_for(issuer.token(key_id="two")) is None
@@ -204,7 +206,7 @@ def test_an_unknown_key_id_does_not_reread_the_keys_each_time(issuer: Issuer) ->
     assert tokens.wait_for(issuer.token(key_id="two")) is not None
 
 
-def test_old_keys_are_read_again_while_tokens_are_checked_with_them(issuer: Issuer) -> None:
+def test_old_keys_are_reloaded_while_tokens_are_checked_with_them(issuer: Issuer) -> None:
     tokens = issuer.tokens()
     assert identity(tokens, issuer.token()).name == "alice"
     issuer.publish(public_jwk("RS256", "one", "new"))
@@ -216,7 +218,7 @@ def test_old_keys_are_read_again_while_tokens_are_checked_with_them(issuer: Issu
     assert tokens.identity(renewed).name == "alice"
 
 
-def test_clients_that_come_while_keys_are_read_wait_for_the_same_reading(issuer: Issuer) -> None:
+def test_clients_that_connect_while_keys_are_loaded_share_one_load(issuer: Issuer) -> None:
     tokens, called = issuer.tokens(), []
     issuer.clock.holds_aside = True
     for number in range(3):
@@ -227,7 +229,7 @@ def test_clients_that_come_while_keys_are_read_wait_for_the_same_reading(issuer:
 
 
 @pytest.mark.parametrize("content", ["", "x", "[]", "{}", '{"keys": 1}', "[" * 100_000, "x" * (BYTES_MAX + 1), None])
-def test_keys_that_cannot_be_read_are_logged_and_looked_for_later(
+def test_keys_that_cannot_be_loaded_are_logged_and_loaded_later(
     issuer: Issuer, content: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     if content is None:
@@ -243,7 +245,7 @@ def test_keys_that_cannot_be_read_are_logged_and_looked_for_later(
     assert identity(tokens, issuer.token()).name == "alice"
 
 
-def test_unusable_keys_are_passed_over(issuer: Issuer) -> None:
+def test_unusable_keys_are_skipped(issuer: Issuer) -> None:
     encrypts = {**public_jwk("RS256", "one", "another"), "use": "enc"}
     issuer.publish(1, {}, {"kty": "RSA"}, {"kty": "new"}, {"kty": "EC", "crv": 1}, encrypts, public_jwk("RS256", "one"))
     assert identity(issuer.tokens(), issuer.token()).name == "alice"
@@ -267,15 +269,15 @@ def keys_by_http(issuer: Issuer) -> Iterator[str]:
         thread.join()
 
 
-def test_keys_are_read_from_a_url(issuer: Issuer, keys_by_http: str) -> None:
+def test_keys_are_loaded_from_a_url(issuer: Issuer, keys_by_http: str) -> None:
     assert identity(issuer.tokens(url=keys_by_http), issuer.token()).name == "alice"
 
 
 @pytest.mark.parametrize("url", [None, "", "x", "ftp://host/x", "http://", "file:", "http://[/"])
-def test_an_invalid_url_is_refused(url: str | None) -> None:
+def test_an_invalid_key_url_is_rejected(url: str | None) -> None:
     assert url_objection(url) is not None
 
 
 @pytest.mark.parametrize("url", ["file:///etc/keys.json", "http://host/x", "https://host:1/x"])
-def test_a_url_may_be_a_file_or_of_a_server(url: str) -> None:
+def test_a_key_url_may_name_a_file_or_a_server(url: str) -> None:
     assert url_objection(url) is None

@@ -47,9 +47,7 @@ def refusal(**more: str) -> str:
         ({"ssl_cipher_suites": f"{OLDER},{NEWER}"}, ("TLSv1_2", "TLSv1_3")),
     ],
 )
-def test_the_versions_of_tls_are_those_that_are_enabled_and_have_suites(
-    more: dict[str, str], versions: tuple[str, str]
-) -> None:
+def test_the_enabled_tls_versions_are_those_that_have_suites(more: dict[str, str], versions: tuple[str, str]) -> None:
     made = context(**more)
     assert (made.minimum_version.name, made.maximum_version.name) == versions
 
@@ -66,7 +64,7 @@ def test_the_versions_of_tls_are_those_that_are_enabled_and_have_suites(
         ({"ssl_truststore_certificates": "x"}, "ssl.truststore holds no certificate in PEM"),
     ],
 )
-def test_invalid_tls_settings_are_one_line_with_the_listener(more: dict[str, str], complaint: str) -> None:
+def test_invalid_tls_settings_are_reported_in_one_line_with_the_listener(more: dict[str, str], complaint: str) -> None:
     message = refusal(**more)
     assert message.startswith("listener OUTSIDE: ") and complaint in message
 
@@ -86,7 +84,7 @@ def test_client_auth_settings_set_the_verify_mode(protocol: str, more: dict[str,
     assert context(protocol, **more).verify_mode == mode
 
 
-def test_without_a_trust_store_clients_are_checked_against_that_of_the_machine() -> None:
+def test_clients_are_verified_with_the_systems_trust_store_by_default() -> None:
     given = {
         name: text for name, text in settings(ssl_client_auth="required").given.items() if "truststore" not in name
     }
@@ -103,7 +101,7 @@ def files(directory: Path, signed: Signed, **more: str) -> Settings:
     return Settings({"log.dirs": "/nowhere", **location, **{name.replace("_", "."): more[name] for name in more}})
 
 
-def test_a_file_that_was_written_anew_is_read_anew(tmp_path: Path) -> None:
+def test_a_rewritten_file_is_reloaded(tmp_path: Path) -> None:
     tls = ListenerTls("OUTSIDE", "SSL", files(tmp_path, server))
     before = tls.current
     renewed = authority.sign()
@@ -117,7 +115,7 @@ def test_a_file_that_was_written_anew_is_read_anew(tmp_path: Path) -> None:
     assert tls.current is again, "nothing has changed since"
 
 
-def test_an_unusable_key_store_is_logged_and_the_present_one_stays(
+def test_an_unusable_key_store_is_logged_and_the_current_one_is_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     present = files(tmp_path, server)
@@ -141,7 +139,7 @@ def test_an_unusable_key_store_is_logged_and_the_present_one_stays(
         (authority.sign(hosts=("localhost", "127.0.0.1", "more.test")), {}, None),
     ],
 )
-def test_a_certificate_for_another_name_replaces_none_unless_that_is_allowed(
+def test_a_certificate_with_another_name_is_accepted_only_if_allowed(
     after: Signed, more: dict[str, str], complaint: str | None
 ) -> None:
     tls = ListenerTls("OUTSIDE", "SSL", Settings({**settings().given, **more}))
@@ -160,7 +158,7 @@ def test_a_trust_store_cannot_be_added(tmp_path: Path) -> None:
         tls.renewed(files(tmp_path, server, **more))
 
 
-def test_a_listener_opens_with_the_stores_of_the_start_if_the_later_ones_are_gone(
+def test_a_listener_opens_with_the_initial_stores_if_the_later_ones_are_missing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     later = settings().with_dynamic(broker={"listener.name.outside.ssl.keystore.location": "/gone"})
@@ -168,7 +166,7 @@ def test_a_listener_opens_with_the_stores_of_the_start_if_the_later_ones_are_gon
     assert "what was set while the broker ran is not used: listener OUTSIDE: " in caplog.text
 
 
-def test_only_the_stores_of_an_open_listener_change_and_the_rest_with_its_next_opening() -> None:
+def test_only_the_stores_of_an_open_listener_can_change() -> None:
     tls = listener_tls("OUTSIDE", "SSL", settings(), settings())
     renewed = authority.sign()
     texts = {**inline(authority, renewed), "ssl.client.auth": "required"}
@@ -180,7 +178,7 @@ def test_only_the_stores_of_an_open_listener_change_and_the_rest_with_its_next_o
     assert opened.context.verify_mode == ssl.CERT_REQUIRED
 
 
-def test_a_reopened_listener_has_the_stores_of_its_settings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_reopened_listener_uses_the_stores_of_its_settings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     present = files(tmp_path, server)
     tls = ListenerTls("OUTSIDE", "SSL", present)
     later = Settings({"log.dirs": "/nowhere", **inline(authority, authority.sign("CN=other"))})

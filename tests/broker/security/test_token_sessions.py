@@ -54,7 +54,7 @@ def asks(client: SaslClient, request: Message) -> bool:
     return len(list(client.responses())) == 1 and not client.closed
 
 
-def test_the_holder_of_a_token_is_its_owner_and_may_not_ask_for_tokens(holder: Holder) -> None:
+def test_a_client_with_a_token_is_its_owner_and_cannot_create_tokens(holder: Holder) -> None:
     _, client, _ = holder
     assert log_in(holder).session_lifetime_ms == LIFETIME_MS
     assert (client.connection.principal, client.connection.has_token) == (ALICE, True)
@@ -62,7 +62,7 @@ def test_the_holder_of_a_token_is_its_owner_and_may_not_ask_for_tokens(holder: H
     assert client.answer().error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 
-def test_a_session_ends_with_its_token(holder: Holder) -> None:
+def test_a_session_ends_when_its_token_expires(holder: Holder) -> None:
     harness, client, _ = holder
     log_in(holder)
     harness.clock.advance(3000)
@@ -73,7 +73,7 @@ def test_a_session_ends_with_its_token(holder: Holder) -> None:
     assert not asks(client, ANYTHING) and client.closed
 
 
-def test_a_session_with_a_token_that_has_expired_ends_when_it_begins(holder: Holder) -> None:
+def test_a_session_with_an_expired_token_ends_immediately(holder: Holder) -> None:
     harness, client, token = holder
     harness.clock.advance(LIFETIME_MS + 1)
     last = last_token(harness, client, token.token_id)
@@ -97,7 +97,7 @@ def test_a_removed_token_does_not_authenticate(holder: Holder) -> None:
     assert client.closed
 
 
-def test_a_password_login_may_ask_for_tokens(tmp_path: Path) -> None:
+def test_a_client_with_a_password_may_create_tokens(tmp_path: Path) -> None:
     with sasl_harness(tmp_path, delegation_token_secret_key="a key") as harness:
         client = sasl_client(harness)
         client.log_in()

@@ -59,7 +59,7 @@ def offsets(found: list[Record]) -> list[int]:
     return [int(dict(record.headers)["__dlq.errors.offset"] or b"") for record in found]
 
 
-def test_a_rejected_record_has_a_dead_letter_that_names_it(harness: Harness) -> None:
+def test_a_rejected_record_gets_a_dead_letter_that_names_it(harness: Harness) -> None:
     member = reading(harness, "a", "b", "c")
     with_topic(harness)
     with_queue(harness)
@@ -81,7 +81,7 @@ def test_a_rejected_record_has_a_dead_letter_that_names_it(harness: Harness) -> 
     assert offset_of(harness)[0] == 3  # nothing is in flight any more
 
 
-def test_a_record_that_was_delivered_too_often_has_a_dead_letter(harness: Harness) -> None:
+def test_a_record_above_the_delivery_limit_gets_a_dead_letter(harness: Harness) -> None:
     member = reading(harness, "a")
     with_topic(harness)
     with_queue(harness)
@@ -114,7 +114,7 @@ def test_a_dead_letter_may_have_the_key_and_value_of_its_record(harness: Harness
     assert offsets(found) == [0, 2, 3]
 
 
-def test_records_that_were_given_up_in_another_order_are_copied_too(harness: Harness) -> None:
+def test_records_archived_out_of_order_are_copied(harness: Harness) -> None:
     member = reading(harness)
     with_topic(harness)
     with_queue(harness, copy_record_enable="true")
@@ -126,7 +126,7 @@ def test_records_that_were_given_up_in_another_order_are_copied_too(harness: Har
     assert [letter.value for letter in letters(harness)] == [b"a", b"b"]
 
 
-def test_without_the_feature_there_are_no_dead_letters(harness: Harness) -> None:
+def test_no_dead_letters_are_written_without_the_feature(harness: Harness) -> None:
     member = reading(harness, "a")
     with_topic(harness)
     with_queue(harness)
@@ -167,7 +167,7 @@ def test_a_record_is_archived_although_its_dead_letter_cannot_be_written(
     assert offset_of(harness)[0] == 1
 
 
-def test_the_queue_is_created_if_the_cluster_allows_that(tmp_path: Path) -> None:
+def test_the_dead_letter_queue_is_created_if_the_cluster_allows_it(tmp_path: Path) -> None:
     with Harness(tmp_path, settings={"errors.deadletterqueue.auto.create.topics.enable": "true"}) as harness:
         member = reading(harness, "a")
         with_queue(harness)
@@ -222,7 +222,7 @@ def test_records_being_archived_at_a_crash_get_their_dead_letters_later(
     assert offsets([letter]) == [0]
 
 
-def test_a_queue_without_a_leader_is_tried_again(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_letter_queue_without_a_leader_is_retried(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     member = reading(harness, "a")
     with_topic(harness)
     with_queue(harness)

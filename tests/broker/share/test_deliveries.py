@@ -53,7 +53,7 @@ def held_by(member_id: str) -> Callable[[Run], bool]:
     return lambda run: run.member_id == member_id
 
 
-def test_whole_batches_are_acquired_up_to_about_the_number_that_is_asked_for() -> None:
+def test_whole_batches_are_acquired_up_to_about_the_requested_number() -> None:
     deliveries = Deliveries(0)
     assert acquire(deliveries, 99, max_records=15) == [Acquired(0, 19, 1)]
     assert (deliveries.next_offset(), deliveries.in_flight) == (20, 20)
@@ -61,7 +61,7 @@ def test_whole_batches_are_acquired_up_to_about_the_number_that_is_asked_for() -
     assert deliveries.next_offset() == 35
 
 
-def test_only_so_many_offsets_are_needed_for_some_records() -> None:
+def test_the_number_of_acquired_offsets_is_bounded() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 29)
     assert deliveries.last_needed(5) == 34
@@ -69,11 +69,11 @@ def test_only_so_many_offsets_are_needed_for_some_records() -> None:
     assert [deliveries.last_needed(count) for count in (1, 10, 11, 20)] == [29, 29, 30, 39]
 
 
-def test_new_records_come_in_ranges_that_are_cut_between_batches() -> None:
+def test_new_records_are_acquired_in_ranges_cut_between_batches() -> None:
     assert acquire(Deliveries(0), 59, batch_size=25) == [Acquired(0, 29, 1), Acquired(30, 59, 1)]
 
 
-def test_the_start_moves_over_acknowledged_offsets_without_gaps() -> None:
+def test_the_start_offset_advances_over_contiguous_acknowledged_offsets() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 29)
     assert acknowledge(deliveries, 10, 19, ACCEPT) == [StateBatch(10, 19, ACKNOWLEDGED, 1)]
@@ -84,7 +84,7 @@ def test_the_start_moves_over_acknowledged_offsets_without_gaps() -> None:
     assert (deliveries.start_offset, deliveries.in_flight, deliveries.next_offset()) == (30, 0, 30)
 
 
-def test_released_records_are_delivered_again_and_counted() -> None:
+def test_released_records_are_redelivered_and_counted() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 9)
     assert acknowledge(deliveries, 4, 6, RELEASE, ACCEPT, RELEASE) == [
@@ -96,7 +96,7 @@ def test_released_records_are_delivered_again_and_counted() -> None:
     assert acquire(deliveries, 9, "other") == [Acquired(4, 4, 2), Acquired(6, 6, 2)]
 
 
-def test_what_came_together_comes_again_together_unless_the_limit_is_strict() -> None:
+def test_records_acquired_together_are_redelivered_together_unless_strict() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 29)
     acknowledge(deliveries, 0, 29, RELEASE)
@@ -105,7 +105,7 @@ def test_what_came_together_comes_again_together_unless_the_limit_is_strict() ->
     assert acquire(deliveries, 99, max_records=3, strict=True) == [Acquired(0, 2, 3)]
 
 
-def test_offsets_cannot_be_acknowledged_while_nothing_is_in_flight() -> None:
+def test_offsets_that_are_not_in_flight_cannot_be_acknowledged() -> None:
     deliveries = Deliveries(5)
     with pytest.raises(KafkaError) as raised:
         acknowledge(deliveries, 5, 5, ACCEPT)
@@ -116,7 +116,7 @@ def test_offsets_cannot_be_acknowledged_while_nothing_is_in_flight() -> None:
     assert raised.value.code == ErrorCode.INVALID_REQUEST
 
 
-def test_a_record_is_archived_at_the_limit_of_deliveries() -> None:
+def test_a_record_is_archived_at_the_delivery_limit() -> None:
     deliveries = Deliveries(0)
     limits = LIMITS._replace(deliveries=2)
     for count in (1, 2):
@@ -125,7 +125,7 @@ def test_a_record_is_archived_at_the_limit_of_deliveries() -> None:
     assert (deliveries.start_offset, deliveries.in_flight) == (1, 0)
 
 
-def test_records_that_were_delivered_often_come_in_ever_smaller_portions() -> None:
+def test_records_with_many_deliveries_are_acquired_in_ever_smaller_batches() -> None:
     deliveries = Deliveries(0)
     for count, size in ((1, 10), (2, 10), (3, 10), (4, 5), (5, 1)):
         found = acquire(deliveries, 9)
@@ -134,7 +134,7 @@ def test_records_that_were_delivered_often_come_in_ever_smaller_portions() -> No
     assert deliveries.start_offset == 1
 
 
-def test_an_acknowledged_record_among_those_that_come_in_portions_is_not_delivered_again() -> None:
+def test_an_acknowledged_record_in_such_a_batch_is_not_redelivered() -> None:
     deliveries, limits = Deliveries(0), LIMITS._replace(deliveries=4)
     deliveries.acquire("m", [(0, 5), (6, 9)], limits, 0, 500, 1)
     said = [Acknowledgement(0, 5, [RELEASE, ACCEPT, RELEASE, RELEASE, ACCEPT, RELEASE]), Acknowledgement(6, 9, [2])]
@@ -147,7 +147,7 @@ def test_an_acknowledged_record_among_those_that_come_in_portions_is_not_deliver
     assert found == [[(0, 0, 2), (2, 3, 2), (5, 5, 2), (6, 9, 2)], [(0, 0, 3), (2, 3, 3)], [(0, 0, 4)], [(2, 2, 4)]]
 
 
-def test_a_session_that_ends_releases_its_records() -> None:
+def test_a_closed_session_releases_its_records() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 9)
     assert deliveries.release(LIMITS, held_by("other")) == []
@@ -155,7 +155,7 @@ def test_a_session_that_ends_releases_its_records() -> None:
     assert acquire(deliveries, 9, "other") == [Acquired(0, 9, 2)]
 
 
-def test_locks_end_unless_they_are_renewed() -> None:
+def test_acquisition_locks_expire_unless_renewed() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 9)
     deliveries.acknowledge("m", [Acknowledgement(0, 4, [RENEW])], LIMITS, 600)
@@ -170,7 +170,7 @@ def test_locks_end_unless_they_are_renewed() -> None:
     [(9, "other", ErrorCode.INVALID_RECORD_STATE), (10, "m", ErrorCode.INVALID_REQUEST)],
     ids=["owner", "beyond"],
 )
-def test_nothing_is_acknowledged_that_the_member_has_not_acquired(last: int, member_id: str, code: ErrorCode) -> None:
+def test_a_member_can_acknowledge_only_what_it_acquired(last: int, member_id: str, code: ErrorCode) -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 9)
     with pytest.raises(KafkaError) as raised:
@@ -179,7 +179,7 @@ def test_nothing_is_acknowledged_that_the_member_has_not_acquired(last: int, mem
     assert deliveries.runs()[0].state == ACQUIRED
 
 
-def test_all_batches_of_a_request_are_acknowledged_or_none() -> None:
+def test_acknowledgements_of_a_request_are_applied_all_or_none() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 29)
     deliveries.acknowledge("m", [Acknowledgement(10, 19, [RELEASE])], LIMITS, 0)
@@ -194,7 +194,7 @@ def test_all_batches_of_a_request_are_acknowledged_or_none() -> None:
     ]
 
 
-def test_acknowledgements_before_the_start_are_ignored() -> None:
+def test_acknowledgements_before_the_start_offset_are_ignored() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 9)
     assert deliveries.begin_at(5)
@@ -203,7 +203,7 @@ def test_acknowledgements_before_the_start_are_ignored() -> None:
     assert not deliveries.begin_at(5)
 
 
-def test_offsets_that_compaction_has_removed_are_archived() -> None:
+def test_offsets_removed_by_compaction_are_archived() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 29)
     deliveries.release(LIMITS, held_by("m"))
@@ -222,7 +222,7 @@ def test_no_new_records_are_acquired_beyond_the_limit_of_locks() -> None:
     assert acquire(deliveries, 99, limits=limits) == [Acquired(12, 12, 2)]
 
 
-def test_a_kept_state_goes_on_where_it_was() -> None:
+def test_a_persisted_share_state_continues_where_it_was() -> None:
     kept = [StateBatch(0, 4, AVAILABLE, 2), StateBatch(8, 9, ACKNOWLEDGED, 1)]
     deliveries = Deliveries(0, kept)
     assert (deliveries.start_offset, deliveries.end_offset, deliveries.final_count) == (0, 10, 2)
@@ -251,7 +251,7 @@ class Model:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_random_histories_leave_each_record_as_the_model_has_it(seed: int) -> None:
+def test_random_histories_agree_with_the_model(seed: int) -> None:
     source, deliveries, model, kept = random.Random(seed), Deliveries(0), Model(), dict[int, StateBatch]()
     for now_ms in range(0, 60_000, 100):
         member_id, action = source.choice("abc"), source.random()

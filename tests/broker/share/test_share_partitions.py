@@ -33,7 +33,7 @@ def opened(harness: Harness, index: int = 0) -> SharePartition:
     return share
 
 
-def test_a_fetch_waits_for_records(harness: Harness) -> None:
+def test_a_share_fetch_waits_for_records(harness: Harness) -> None:
     member = reading(harness)
     assert member.ask_fetch(max_wait_ms=1000) is None
     harness.produce(TOPIC, "v")
@@ -45,7 +45,7 @@ def test_a_fetch_waits_for_records(harness: Harness) -> None:
     assert acquired(member.late()) == []
 
 
-def test_a_fetch_waits_for_records_that_another_member_releases(harness: Harness) -> None:
+def test_a_share_fetch_waits_for_records_that_another_member_releases(harness: Harness) -> None:
     member, other = reading(harness, "a", "b"), Sharer(harness, "other")
     other.beat(TOPIC)
     assert member.fetch() == [(0, 1, 1)]
@@ -54,14 +54,14 @@ def test_a_fetch_waits_for_records_that_another_member_releases(harness: Harness
     assert acquired(other.late()) == [(1, 1, 2)]
 
 
-def test_records_are_sent_from_their_file(harness: Harness) -> None:
+def test_share_fetch_sends_records_from_their_file(harness: Harness) -> None:
     member = reading(harness, "a" * 20_000)
     assert member.fetch() == [(0, 0, 1)]
     (region,) = [item for item in member.client.outlet.items if isinstance(item, Region)]
     assert (region.position, region.size_bytes) == (0, harness.partition(TOPIC).log.size_bytes)
 
 
-def test_a_lock_ends_on_the_clock(harness: Harness) -> None:
+def test_an_acquisition_lock_expires_by_the_clock(harness: Harness) -> None:
     member, other = reading(harness, "a"), Sharer(harness, "other")
     assert member.fetch() == [(0, 0, 1)]
     assert other.ask_fetch(max_wait_ms=2 * LOCK_MS) is None
@@ -72,14 +72,14 @@ def test_a_lock_ends_on_the_clock(harness: Harness) -> None:
     assert member.acknowledge((0, 0, [ACCEPT])) == ErrorCode.INVALID_RECORD_STATE
 
 
-def test_a_fetch_with_enough_bytes_is_answered_and_one_with_fewer_waits(harness: Harness) -> None:
+def test_a_share_fetch_waits_until_min_bytes_are_available(harness: Harness) -> None:
     member = reading(harness, "a")
     assert member.ask_fetch(max_wait_ms=1000, min_bytes=1000) is None
     harness.clock.advance(1000)
     assert acquired(member.late()) == [(0, 0, 1)]
 
 
-def test_of_many_partitions_only_those_are_looked_at_that_have_changed(harness: Harness) -> None:
+def test_only_changed_partitions_of_many_are_scanned(harness: Harness) -> None:
     member, many = reading(harness, partitions=150), range(1, 150)
     assert member.ask_fetch(more=many, max_wait_ms=1000) is None
     before = harness.dispatcher.slicer.steps
@@ -93,7 +93,7 @@ def test_of_many_partitions_only_those_are_looked_at_that_have_changed(harness: 
     assert acquired(member.late()) == []
 
 
-def test_a_fetch_of_many_partitions_waits_for_enough_bytes_of_all_of_them(harness: Harness) -> None:
+def test_a_share_fetch_waits_for_min_bytes_over_many_partitions(harness: Harness) -> None:
     member, many = reading(harness, partitions=150), range(1, 150)
     assert member.ask_fetch(more=many, max_wait_ms=1000, min_bytes=150) is None
     harness.produce(TOPIC, "v", partition=7)
@@ -103,7 +103,7 @@ def test_a_fetch_of_many_partitions_waits_for_enough_bytes_of_all_of_them(harnes
     assert acquired(member.late()) == [(0, 0, 1)] * 3
 
 
-def test_a_member_is_charged_with_the_size_of_the_answer(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_member_is_charged_with_the_size_of_the_response(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     harness.create_topic("many", 300)
     limit_fetched_bytes(harness, 1e9)
     charged: list[int] = []
@@ -131,7 +131,7 @@ def limit_fetched_bytes(harness: Harness, rate: float) -> None:
     )
 
 
-def test_a_member_that_has_used_up_its_quota_acquires_nothing(harness: Harness) -> None:
+def test_a_member_over_its_quota_acquires_no_records(harness: Harness) -> None:
     limit_fetched_bytes(harness, 100)
     member, other = reading(harness, "a" * 500), Sharer(harness, "other")
     harness.produce(TOPIC, "b" * 500)
@@ -156,7 +156,7 @@ def test_acknowledgements_survive_a_restart(harness: Harness, crash: bool) -> No
     assert member.fetch() == []
 
 
-def test_nothing_is_acknowledged_that_cannot_be_kept(harness: Harness) -> None:
+def test_acknowledgements_that_cannot_be_persisted_are_rejected(harness: Harness) -> None:
     member = reading(harness, "a", "b")
     assert member.fetch() == [(0, 1, 1)]
     harness.disk.room_bytes = 0  # type: ignore[attr-defined]
@@ -167,14 +167,14 @@ def test_nothing_is_acknowledged_that_cannot_be_kept(harness: Harness) -> None:
     assert other.fetch() == [(0, 1, 1)]
 
 
-def test_the_last_of_a_connection_releases_its_records(harness: Harness) -> None:
+def test_closing_a_connection_releases_its_records(harness: Harness) -> None:
     member, other = reading(harness, "a"), Sharer(harness, "other")
     assert member.fetch() == [(0, 0, 1)]
     member.client.connection.lost()
     assert other.fetch() == [(0, 0, 2)]
 
 
-def test_a_session_that_begins_anew_releases_nothing_of_others(harness: Harness) -> None:
+def test_a_restarted_session_releases_no_records_of_others(harness: Harness) -> None:
     member, other = reading(harness, "a"), Sharer(harness, "other")
     assert member.fetch() == [(0, 0, 1)]
     assert other.fetch() == []
@@ -184,21 +184,23 @@ def test_a_session_that_begins_anew_releases_nothing_of_others(harness: Harness)
     assert member.fetch() == [(0, 0, 2)]
 
 
-def test_a_broker_has_a_limited_number_of_sessions(tmp_path: Path) -> None:
+def test_a_broker_limits_the_number_of_share_sessions(tmp_path: Path) -> None:
     with Harness(tmp_path, settings={"group.share.max.share.sessions": "1"}) as harness:
         member, other = reading(harness, "a"), Sharer(harness, "other")
         assert member.ask_fetch().error_code == 0
         assert other.ask_fetch().error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
 
 
-def test_all_sessions_have_a_limited_number_of_partitions(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_partitions_of_all_share_sessions_are_limited(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(share_partitions, "SESSION_PARTITIONS_MAX", 1)
     member, other = reading(harness, "a"), Sharer(harness, "other")
     assert member.fetch() == [(0, 0, 1)]
     assert other.ask_fetch().error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
 
 
-def test_a_request_for_too_many_partitions_begins_no_session(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_for_too_many_partitions_creates_no_session(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(share_partitions, "SESSION_PARTITIONS_MAX", 1)
     member = reading(harness, "a", partitions=2)
     harness.create_topic("other")
@@ -210,14 +212,14 @@ def test_a_request_for_too_many_partitions_begins_no_session(harness: Harness, m
     assert harness.cluster.shares.sessions == {}
 
 
-def test_a_new_group_begins_at_the_end_unless_it_is_configured(harness: Harness) -> None:
+def test_a_new_group_starts_at_the_latest_offset_unless_configured(harness: Harness) -> None:
     member = reading(harness, "a", earliest=False)
     assert member.fetch() == []
     harness.produce(TOPIC, "b")
     assert member.fetch() == [(1, 1, 1)]
 
 
-def test_a_new_group_may_begin_some_time_ago(harness: Harness) -> None:
+def test_a_new_group_may_start_a_duration_ago(harness: Harness) -> None:
     configure(harness, auto_offset_reset="by_duration:PT1H")
     harness.create_topic(TOPIC)
     now_ms = harness.clock.wall_ms()
@@ -228,7 +230,7 @@ def test_a_new_group_may_begin_some_time_ago(harness: Harness) -> None:
     assert member.fetch() == [(1, 2, 1)]
 
 
-def test_records_that_are_deleted_are_passed_over(harness: Harness) -> None:
+def test_deleted_records_are_skipped(harness: Harness) -> None:
     member = reading(harness, "a")
     harness.produce(TOPIC, "b", "c")
     assert member.fetch() == [(0, 2, 1)]
@@ -241,7 +243,7 @@ def test_records_that_are_deleted_are_passed_over(harness: Harness) -> None:
     assert other.fetch() == [(3, 3, 1)]
 
 
-def test_the_states_are_written_anew_now_and_then_and_old_records_are_deleted(tmp_path: Path) -> None:
+def test_share_states_are_snapshotted_and_old_records_deleted(tmp_path: Path) -> None:
     settings = {
         "share.coordinator.snapshot.update.records.per.snapshot": "2",
         "share.coordinator.state.topic.num.partitions": "1",
@@ -268,7 +270,7 @@ def test_the_states_are_written_anew_now_and_then_and_old_records_are_deleted(tm
         assert offset_of(harness) == before
 
 
-def test_a_deleted_topic_takes_its_states_along(harness: Harness) -> None:
+def test_deleting_a_topic_deletes_its_share_states(harness: Harness) -> None:
     member = reading(harness, "a")
     assert member.fetch() == [(0, 0, 1)]
     (deleted,) = harness.request(DeleteTopicsRequest(topics=[Topic(name=TOPIC)])).responses
@@ -277,7 +279,7 @@ def test_a_deleted_topic_takes_its_states_along(harness: Harness) -> None:
     assert harness.cluster.groups.share_group(GROUP).initialized == {}
 
 
-def test_the_states_of_many_partitions_are_begun_in_steps(harness: Harness) -> None:
+def test_the_share_states_of_many_partitions_are_initialized_in_steps(harness: Harness) -> None:
     harness.create_topic(TOPIC, 300)
     member, before = Sharer(harness), harness.dispatcher.slicer.steps
     assert member.beat(TOPIC).error_code == 0
@@ -285,13 +287,13 @@ def test_the_states_of_many_partitions_are_begun_in_steps(harness: Harness) -> N
     assert len(harness.cluster.share_states.states) == 300
 
 
-def test_a_state_without_a_start_offset_has_no_count_either(harness: Harness) -> None:
+def test_a_share_state_without_a_start_offset_has_no_delivery_complete_count(harness: Harness) -> None:
     reading(harness)
     ((_, state),) = harness.cluster.share_states.states.values()
     assert (state.start_offset, state.complete_count) == (-1, -1)
 
 
-def test_a_state_that_is_there_is_not_begun_again(harness: Harness) -> None:
+def test_an_existing_share_state_is_not_initialized_again(harness: Harness) -> None:
     harness.create_topic(TOPIC)
     key = ShareKey(GROUP, harness.cluster.image.topics[TOPIC].topic_id, 0)
     member = Sharer(harness)
@@ -302,7 +304,7 @@ def test_a_state_that_is_there_is_not_begun_again(harness: Harness) -> None:
     assert state is not None and state.start_offset == 5
 
 
-def test_a_topic_is_deleted_although_what_groups_know_about_it_cannot_be(
+def test_a_topic_is_deleted_although_its_share_states_cannot_be(
     harness: Harness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading(harness, "a")
@@ -319,7 +321,7 @@ def test_a_topic_is_deleted_although_what_groups_know_about_it_cannot_be(
     assert "<share group s: Stable> keeps the deleted topic t: NOT_COORDINATOR: no room" in said
 
 
-def test_only_newly_acquired_records_of_an_aborted_transaction_are_archived(harness: Harness) -> None:
+def test_only_newly_acquired_records_of_aborted_transactions_are_archived(harness: Harness) -> None:
     member, other = reading(harness), Sharer(harness, "other")
     producer = TransactionalProducer(harness)
     producer.init()
@@ -338,7 +340,7 @@ def test_only_newly_acquired_records_of_an_aborted_transaction_are_archived(harn
     ]
 
 
-def test_nothing_is_archived_when_there_was_no_room_to_acquire(harness: Harness) -> None:
+def test_nothing_is_archived_if_no_record_can_be_acquired(harness: Harness) -> None:
     member = reading(harness, partitions=2)
     producer = TransactionalProducer(harness)
     producer.init()
@@ -354,7 +356,7 @@ def test_nothing_is_archived_when_there_was_no_room_to_acquire(harness: Harness)
     assert member.fetch() == [(2, 2, 1)]
 
 
-def test_a_session_that_ends_releases_the_records_of_all_its_partitions(harness: Harness) -> None:
+def test_a_closed_session_releases_the_records_of_all_its_partitions(harness: Harness) -> None:
     member, other = reading(harness, "a", partitions=3), Sharer(harness, "other")
     harness.produce(TOPIC, "b", partition=2)
     assert [member.fetch(more=[1, 2]) for _ in range(2)] == [[(0, 0, 1)]] * 2
@@ -362,7 +364,7 @@ def test_a_session_that_ends_releases_the_records_of_all_its_partitions(harness:
     assert other.fetch(more=[1, 2]) == [(0, 0, 2), (0, 0, 2)]
 
 
-def test_a_partition_with_another_leader_is_read_from_its_coordinator_again(tmp_path: Path) -> None:
+def test_a_partition_with_a_new_leader_reloads_its_share_state(tmp_path: Path) -> None:
     # With this seed the node that is asked leads both partitions, and coordinates the groups.
     with Harness(tmp_path, nodes=2, seed=2) as harness:
         member = reading(harness, "a", partitions=2)
@@ -375,7 +377,7 @@ def test_a_partition_with_another_leader_is_read_from_its_coordinator_again(tmp_
         assert [share_of(key) for key in keys] == [None, shares[1]]
 
 
-def test_a_cluster_that_is_to_have_no_share_groups_serves_none(harness: Harness) -> None:
+def test_share_groups_can_be_disabled_for_a_cluster(harness: Harness) -> None:
     member = reading(harness, "a")
     harness.cluster.commit([records.FeatureLevelRecord(name=SHARE_VERSION, feature_level=0)])
     assert member.beat(TOPIC).error_code == ErrorCode.UNSUPPORTED_VERSION

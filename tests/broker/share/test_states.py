@@ -10,7 +10,7 @@ from minibroker.broker.share.runs import StateBatch
 from minibroker.broker.share.states import ShareKey, combined
 
 
-def test_of_overlapping_batches_the_one_with_more_deliveries_counts() -> None:
+def test_the_overlapping_batch_with_more_deliveries_wins() -> None:
     batches = [StateBatch(0, 9, 0, 1), StateBatch(3, 5, 0, 2), StateBatch(5, 6, 2, 1)]
     assert combined(batches, 0) == (
         StateBatch(0, 2, 0, 1),
@@ -23,7 +23,7 @@ def test_of_overlapping_batches_the_one_with_more_deliveries_counts() -> None:
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_batches_are_combined_offset_by_offset(seed: int) -> None:
+def test_state_batches_are_merged_offset_by_offset(seed: int) -> None:
     source = random.Random(seed)
     batches = [
         StateBatch(first, first + source.randint(0, 9), source.choice([0, 2, 4]), source.randint(1, 4))
@@ -44,5 +44,5 @@ def test_batches_are_combined_offset_by_offset(seed: int) -> None:
         assert before.last + 1 < after.first or before[2:] != after[2:]
 
 
-def test_a_key_is_a_text_as_in_kafka() -> None:
+def test_a_share_state_key_is_formatted_as_in_kafka() -> None:
     assert ShareKey("group:1", bytes(15) + b"\x01", 3).text == "group:1:AAAAAAAAAAAAAAAAAAAAAQ:3"

@@ -49,7 +49,7 @@ def move(harness: Harness, topic: str) -> int:
 @GENERATIONS
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("decided", [True, False])
-def test_a_transaction_goes_on_under_other_leaders(
+def test_a_transaction_continues_after_leader_changes(
     tmp_path: Path, versions: dict[str, int], commit: bool, decided: bool
 ) -> None:
     with Harness(tmp_path, nodes=3, settings=ONE_PARTITION) as harness:
@@ -80,7 +80,7 @@ def test_a_transaction_goes_on_under_other_leaders(
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_markers_wait_for_as_many_replicas_as_records_do(tmp_path: Path, commit: bool) -> None:
+def test_markers_require_min_insync_replicas(tmp_path: Path, commit: bool) -> None:
     with Harness(tmp_path, nodes=3, settings={**ONE_PARTITION, "transaction.state.log.min.isr": "1"}) as harness:
         harness.create_topic("t", 1, 3, min_insync_replicas="2")
         producer = TransactionalProducer(harness)
@@ -101,7 +101,7 @@ def test_markers_wait_for_as_many_replicas_as_records_do(tmp_path: Path, commit:
 
 
 @pytest.mark.parametrize("restart", [True, False])
-def test_a_deleted_group_gets_no_offset_by_a_later_commit(harness: Harness, restart: bool) -> None:
+def test_a_later_commit_adds_no_offset_to_a_deleted_group(harness: Harness, restart: bool) -> None:
     producer = TransactionalProducer(harness)
     producer.init()
     assert producer.send_offset("g", 7) == OK
@@ -116,7 +116,7 @@ def test_a_deleted_group_gets_no_offset_by_a_later_commit(harness: Harness, rest
 
 
 @pytest.mark.parametrize("restart", [True, False])
-def test_a_topic_that_is_made_again_has_no_offset_of_the_one_before(harness: Harness, restart: bool) -> None:
+def test_a_recreated_topic_has_no_offset_of_its_namesake(harness: Harness, restart: bool) -> None:
     harness.create_topic("again")
     producer = TransactionalProducer(harness)
     producer.init()
@@ -142,7 +142,7 @@ def downgrade(harness: Harness, level: int) -> None:
 @pytest.mark.parametrize("level", [0, 1])
 @pytest.mark.parametrize("decided", [True, False])
 @pytest.mark.parametrize("restart", [True, False])
-def test_a_transaction_ends_as_it_began_after_a_downgrade(
+def test_a_transaction_ends_in_its_original_version_after_a_downgrade(
     harness: Harness, level: int, decided: bool, restart: bool
 ) -> None:
     producer = TransactionalProducer(harness)
@@ -165,7 +165,7 @@ def test_a_transaction_ends_as_it_began_after_a_downgrade(
 
 
 @pytest.mark.parametrize("level", [0, 1])
-def test_after_a_downgrade_an_open_transaction_of_a_newer_client_times_out(harness: Harness, level: int) -> None:
+def test_an_open_transaction_of_a_newer_client_times_out_after_a_downgrade(harness: Harness, level: int) -> None:
     producer = TransactionalProducer(harness)
     producer.init(timeout_ms=1000)
     assert producer.send("a") == OK

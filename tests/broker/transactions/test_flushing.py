@@ -82,7 +82,7 @@ def flushing(tmp_path: Path) -> Iterator[Flushing]:
         yield made
 
 
-def test_the_decision_is_flushed_before_the_answer_and_before_any_marker(flushing: Flushing) -> None:
+def test_the_decision_is_flushed_before_the_response_and_any_marker(flushing: Flushing) -> None:
     flushing.producer.send("a")
     flushing.flush_each(TRANSACTIONS_TOPIC)
     waiting = flushing.end()
@@ -95,7 +95,7 @@ def test_the_decision_is_flushed_before_the_answer_and_before_any_marker(flushin
     assert (flushing.state, fetched(flushing.harness)) == (State.COMPLETE_COMMIT, ["a"])
 
 
-def test_a_second_request_is_answered_no_sooner(flushing: Flushing) -> None:
+def test_a_repeated_end_txn_is_answered_no_sooner_than_the_first(flushing: Flushing) -> None:
     flushing.flush_each(TRANSACTIONS_TOPIC)
     add, version = requests_that_join(flushing.producer)["add"]
     first, again = flushing.ask(add, version), flushing.ask(add, version)
@@ -104,7 +104,7 @@ def test_a_second_request_is_answered_no_sooner(flushing: Flushing) -> None:
     assert [code_in(each.response()) for each in (first, again)] == [ErrorCode.NONE] * 2
 
 
-def test_a_decision_that_cannot_be_flushed_is_an_error_and_has_no_markers_before_a_start(flushing: Flushing) -> None:
+def test_a_decision_that_cannot_be_flushed_is_an_error_without_markers(flushing: Flushing) -> None:
     flushing.producer.send("a")
     flushing.flush_each(TRANSACTIONS_TOPIC)
     waiting = flushing.end()
@@ -118,7 +118,7 @@ def test_a_decision_that_cannot_be_flushed_is_an_error_and_has_no_markers_before
     flushing.harness.clock.holds_aside = False
 
 
-def test_the_end_is_recorded_once_the_markers_are_flushed(flushing: Flushing) -> None:
+def test_the_completed_transaction_is_recorded_once_the_markers_are_flushed(flushing: Flushing) -> None:
     flushing.producer.send("a")
     flushing.producer.send_offset("g", 7)
     flushing.flush_each("t", GROUPS_TOPIC)
@@ -262,7 +262,7 @@ def produced(flushing: Flushing, producer: TransactionalProducer, sequence: int)
     return ProduceRequest(transactional_id="tx", acks=-1, timeout_ms=1000, topic_data=[data])
 
 
-def test_a_batch_is_not_in_its_log_before_its_coordinator_has_written_that_it_may_be(flushing: Flushing) -> None:
+def test_a_batch_is_appended_only_after_the_coordinator_recorded_its_partition(flushing: Flushing) -> None:
     flushing.harness.produce("t", "first")
     flushing.disk.failing.add("write")
     flushing.disk.suffix = f"{TRANSACTIONS_TOPIC}-0/00000000000000000000.log"
@@ -278,7 +278,7 @@ def test_a_batch_is_not_in_its_log_before_its_coordinator_has_written_that_it_ma
     assert fetched(flushing.harness) == ["first", "a"]
 
 
-def test_a_decision_that_cannot_be_written_was_never_made(flushing: Flushing) -> None:
+def test_a_decision_that_cannot_be_written_is_discarded(flushing: Flushing) -> None:
     flushing.producer.send("a")
     flushing.disk.failing.add("write")
     assert flushing.end().error_code == ErrorCode.NOT_COORDINATOR
@@ -291,7 +291,7 @@ def test_a_decision_that_cannot_be_written_was_never_made(flushing: Flushing) ->
     assert (flushing.state, fetched(flushing.harness)) == (State.COMPLETE_COMMIT, ["a"])
 
 
-def test_an_end_that_cannot_be_recorded_is_recorded_later(flushing: Flushing) -> None:
+def test_a_completion_that_cannot_be_recorded_is_recorded_later(flushing: Flushing) -> None:
     flushing.producer.send("a")
     assert flushing.end().error_code == ErrorCode.NONE
     flushing.disk.failing.add("write")
@@ -303,7 +303,7 @@ def test_an_end_that_cannot_be_recorded_is_recorded_later(flushing: Flushing) ->
     assert (flushing.state, fetched(flushing.harness)) == (State.COMPLETE_COMMIT, ["a"])
 
 
-def test_offsets_that_cannot_be_written_were_never_committed(flushing: Flushing) -> None:
+def test_offsets_that_cannot_be_written_are_not_committed(flushing: Flushing) -> None:
     def commit(offset: int) -> int:
         partition = OffsetPartition(partition_index=0, committed_offset=offset, committed_metadata="")
         topics = [OffsetTopic(name="t", partitions=[partition])]

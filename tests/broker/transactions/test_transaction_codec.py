@@ -39,12 +39,12 @@ TRANSACTIONS = st.builds(
 
 
 @given(TRANSACTIONS, st.integers(0, 2))
-def test_a_record_is_what_its_messages_say(transaction: Transaction, version: int) -> None:
+def test_a_transaction_record_contains_its_encoded_messages(transaction: Transaction, version: int) -> None:
     key = TransactionLogKey(transactional_id=transaction.transactional_id)
     assert transaction_entry(transaction, version) == entry(key, value_of(transaction), min(version, 1))
 
 
-def test_a_transaction_of_many_partitions_is_read_back() -> None:
+def test_a_transaction_of_many_partitions_is_decoded_unchanged() -> None:
     partitions = frozenset(("t", index) for index in range(PARTITIONS_KEPT + 1))
     transaction = Transaction("tx", 1, 1000, 5, 0, state=State.ONGOING, partitions=partitions, start_ms=5)
     key, value = decode_internal(TRANSACTIONS_TOPIC, *transaction_entry(transaction))

@@ -32,7 +32,9 @@ def state(harness: Harness, transactional_id: str = "tx") -> State:
 
 
 @GENERATIONS
-def test_committed_records_are_seen_together_and_aborted_ones_never(harness: Harness, versions: dict[str, int]) -> None:
+def test_committed_records_become_visible_together_and_aborted_ones_never(
+    harness: Harness, versions: dict[str, int]
+) -> None:
     producer = TransactionalProducer(harness, versions=versions)
     assert producer.init() == OK
     assert producer.send("a") == producer.send("b", partition=1) == OK
@@ -48,7 +50,7 @@ def test_committed_records_are_seen_together_and_aborted_ones_never(harness: Har
 
 
 @GENERATIONS
-def test_until_the_markers_are_written_the_producer_has_to_wait(harness: Harness, versions: dict[str, int]) -> None:
+def test_the_producer_waits_until_the_markers_are_written(harness: Harness, versions: dict[str, int]) -> None:
     producer = TransactionalProducer(harness, versions=versions)
     producer.init()
     producer.send("a")
@@ -66,7 +68,7 @@ def test_until_the_markers_are_written_the_producer_has_to_wait(harness: Harness
 @GENERATIONS
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("crash", [True, False])
-def test_a_decision_that_is_written_is_carried_out_after_a_restart(
+def test_a_written_decision_is_completed_after_a_restart(
     harness: Harness, versions: dict[str, int], commit: bool, crash: bool
 ) -> None:
     producer = TransactionalProducer(harness, versions=versions)
@@ -88,7 +90,7 @@ def test_a_decision_that_is_written_is_carried_out_after_a_restart(
 
 @GENERATIONS
 @pytest.mark.parametrize("crash", [True, False])
-def test_an_open_transaction_goes_on_after_a_restart(harness: Harness, versions: dict[str, int], crash: bool) -> None:
+def test_an_open_transaction_continues_after_a_restart(harness: Harness, versions: dict[str, int], crash: bool) -> None:
     producer = TransactionalProducer(harness, versions=versions)
     producer.init()
     producer.send("a")
@@ -122,9 +124,7 @@ def test_a_new_producer_with_the_same_id_aborts_and_fences_the_old_one(
 
 
 @GENERATIONS
-def test_a_transaction_that_lasts_too_long_is_aborted_and_cannot_be_committed(
-    harness: Harness, versions: dict[str, int]
-) -> None:
+def test_a_transaction_that_exceeds_its_timeout_is_aborted(harness: Harness, versions: dict[str, int]) -> None:
     producer = TransactionalProducer(harness, versions=versions)
     producer.init(timeout_ms=30_000)
     producer.send("slow")
@@ -138,7 +138,7 @@ def test_a_transaction_that_lasts_too_long_is_aborted_and_cannot_be_committed(
     assert fetched(harness) == []
 
 
-def test_what_half_of_a_partition_says_is_not_carried_out(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partially_read_transaction_log_is_not_acted_upon(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     producer = TransactionalProducer(harness, versions=CLASSIC)
     producer.init()
     producer.send("a")
@@ -179,7 +179,7 @@ def test_an_unused_transactional_id_expires(harness: Harness) -> None:
     assert harness.cluster.transactions.transactions == {}
 
 
-def test_markers_are_sent_until_every_partition_has_one(harness: Harness) -> None:
+def test_markers_are_retried_until_every_partition_has_one(harness: Harness) -> None:
     producer = TransactionalProducer(harness)
     producer.init()
     producer.send("a")
@@ -196,7 +196,7 @@ def test_markers_are_sent_until_every_partition_has_one(harness: Harness) -> Non
     assert fetched(harness, partition=1) == ["b"]
 
 
-def test_the_partitions_of_a_deleted_topic_need_no_marker(harness: Harness) -> None:
+def test_partitions_of_a_deleted_topic_need_no_marker(harness: Harness) -> None:
     harness.create_topic("gone")
     producer = TransactionalProducer(harness)
     producer.init()
@@ -221,7 +221,7 @@ def test_offsets_of_a_transaction_are_pending_until_it_commits(harness: Harness)
     assert found is not None and found.offset == 8
 
 
-def test_a_partition_that_an_older_client_has_not_added_is_refused(harness: Harness) -> None:
+def test_a_partition_not_added_by_an_older_client_is_rejected(harness: Harness) -> None:
     producer = TransactionalProducer(harness, versions=CLASSIC)
     producer.init()
     assert producer.produce("a") == ErrorCode.INVALID_TXN_STATE
@@ -230,7 +230,7 @@ def test_a_partition_that_an_older_client_has_not_added_is_refused(harness: Harn
     assert harness.partition("t").log.log_end_offset == 0
 
 
-def test_nodes_share_transactions_whose_partitions_they_lead(tmp_path: Path) -> None:
+def test_each_node_writes_markers_to_the_partitions_it_leads(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3, settings=TOPICS) as harness:
         harness.create_topic("t", 3, 3)
         assert {harness.partition("t", index).leader_id for index in range(3)} == {1, 2, 3}
@@ -243,7 +243,7 @@ def test_nodes_share_transactions_whose_partitions_they_lead(tmp_path: Path) -> 
 
 
 @GENERATIONS
-def test_a_producer_whose_transactional_id_has_moved_to_another_producer_id_is_fenced(
+def test_a_producer_whose_transactional_id_has_a_new_producer_id_is_fenced(
     harness: Harness, versions: dict[str, int]
 ) -> None:
     producer, second = (TransactionalProducer(harness, versions=versions) for _ in range(2))

@@ -100,7 +100,7 @@ BUMPED_COMMIT, BUMPED_ABORT = (State.PREPARE_COMMIT, 7, 4), (State.PREPARE_ABORT
         (State.PREPARE_ABORT, COMMIT, INVALID, FENCED),
     ],
 )
-def test_with_an_epoch_for_each_transaction_the_epoch_identifies_the_transaction(
+def test_an_epoch_per_transaction_identifies_the_transaction(
     state: State, commit: bool, again: Outcome, current: Outcome
 ) -> None:
     assert ended(transaction(state), (7, 2), commit, 2) == again
@@ -109,7 +109,7 @@ def test_with_an_epoch_for_each_transaction_the_epoch_identifies_the_transaction
     assert ended(transaction(state), (8, 3), commit, 2) == MAPPING
 
 
-def test_a_producer_without_epochs_left_goes_on_under_another_id() -> None:
+def test_a_producer_with_exhausted_epochs_gets_another_producer_id() -> None:
     before = transaction(State.ONGOING, producer_epoch=LAST_CLIENT_EPOCH)
     prepared = transitions.ended(before, (7, LAST_CLIENT_EPOCH), COMMIT, 2, LATER_MS, new_id)
     assert transitions.producer_after(prepared) == (NEW_ID, 0)
@@ -122,14 +122,14 @@ def test_a_producer_without_epochs_left_goes_on_under_another_id() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_an_aborted_transaction_that_is_fenced_has_the_next_epoch(version: int) -> None:
+def test_a_fenced_aborted_transaction_has_the_next_epoch(version: int) -> None:
     fenced = transitions.fenced(transaction(State.ONGOING), version, LATER_MS, new_id)
     assert (fenced.state, fenced.producer_epoch, fenced.partitions) == (State.PREPARE_ABORT, 4, {PARTITION})
     assert fenced.last_producer_epoch == (-1 if version == 0 else 3)
     assert transitions.completed(fenced, LATER_MS).state is State.COMPLETE_ABORT
 
 
-def test_a_producer_that_is_fenced_in_its_last_epoch_leaves_another_id() -> None:
+def test_a_producer_fenced_in_its_last_epoch_gets_another_producer_id() -> None:
     before = transaction(State.ONGOING, producer_epoch=LAST_CLIENT_EPOCH)
     after = transitions.completed(transitions.fenced(before, 2, LATER_MS, new_id), LATER_MS)
     assert (after.producer_id, after.producer_epoch) == (NEW_ID, 0)
@@ -158,7 +158,7 @@ AT_REST = [State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT]
 
 
 @pytest.mark.parametrize("state", AT_REST)
-def test_a_producer_that_begins_gets_the_next_epoch(state: State) -> None:
+def test_a_producer_that_initializes_gets_the_next_epoch(state: State) -> None:
     assert initialized(transaction(state)) == (7, 4)
 
 
@@ -173,23 +173,23 @@ def test_a_producer_that_begins_gets_the_next_epoch(state: State) -> None:
         ((8, 3), FENCED),
     ],
 )
-def test_a_producer_that_goes_on_is_fenced_if_another_has_begun(
+def test_a_producer_that_continues_is_fenced_if_another_has_initialized(
     state: State, expected: tuple[int, int], outcome: tuple[int, int] | ErrorCode
 ) -> None:
     assert initialized(transaction(state), expected) == outcome
 
 
 @pytest.mark.parametrize("expected", [None, (5, 5)])
-def test_a_new_transactional_id_begins_with_epoch_0(expected: tuple[int, int] | None) -> None:
+def test_a_new_transactional_id_starts_with_epoch_0(expected: tuple[int, int] | None) -> None:
     assert initialized(Transaction("tx", 7, 60_000, NOW_MS), expected) == (7, 0)
 
 
 @pytest.mark.parametrize("state", [State.PREPARE_COMMIT, State.PREPARE_ABORT])
-def test_a_producer_waits_for_the_markers_of_the_one_before(state: State) -> None:
+def test_a_producer_waits_for_the_markers_of_the_previous_transaction(state: State) -> None:
     assert initialized(transaction(state)) == CONCURRENT
 
 
-def test_epochs_run_out_and_go_on_under_another_id() -> None:
+def test_exhausted_epochs_continue_under_another_producer_id() -> None:
     before = transaction(producer_epoch=LAST_CLIENT_EPOCH)
     assert initialized(before) == (NEW_ID, 0)
     after = transitions.initialized(before, 1000, (7, LAST_CLIENT_EPOCH), LATER_MS, new_id)
@@ -201,12 +201,12 @@ def test_epochs_run_out_and_go_on_under_another_id() -> None:
 
 
 @pytest.mark.parametrize("state", AT_REST)
-def test_the_first_partition_begins_a_transaction(state: State) -> None:
+def test_the_first_partition_starts_a_transaction(state: State) -> None:
     after = transitions.with_partitions(transaction(state), OURS, [PARTITION], 2, LATER_MS)
     assert (after.state, after.partitions, after.start_ms) == (State.ONGOING, {PARTITION}, LATER_MS)
 
 
-def test_further_partitions_leave_its_start_and_the_same_ones_all() -> None:
+def test_further_partitions_keep_the_transactions_start_time() -> None:
     before = transaction(State.ONGOING, start_ms=NOW_MS)
     after = transitions.with_partitions(before, OURS, [("t", 1)], 2, LATER_MS)
     assert (after.partitions, after.start_ms) == ({("t", 0), ("t", 1)}, NOW_MS)
@@ -222,7 +222,7 @@ def test_further_partitions_leave_its_start_and_the_same_ones_all() -> None:
         (State.PREPARE_ABORT, OURS, CONCURRENT),
     ],
 )
-def test_others_add_no_partitions(state: State, producer: tuple[int, int], code: ErrorCode) -> None:
+def test_fenced_producers_cannot_add_partitions(state: State, producer: tuple[int, int], code: ErrorCode) -> None:
     for attempt in (
         lambda: transitions.with_partitions(transaction(state), producer, [PARTITION], 0, LATER_MS),
         lambda: transitions.check_partition(transaction(state), producer, PARTITION),
@@ -241,7 +241,7 @@ def test_a_partition_outside_of_the_transaction_is_an_error() -> None:
 
 @pytest.mark.parametrize("before", State)
 @pytest.mark.parametrize("after", State)
-def test_only_the_states_of_the_table_follow_each_other(before: State, after: State) -> None:
+def test_only_valid_state_transitions_are_allowed(before: State, after: State) -> None:
     if before in REACHED_FROM[after]:
         assert transaction(before).moved(after, LATER_MS).state is after
     else:

@@ -117,7 +117,7 @@ def values(log: Log) -> list[bytes | None]:
     return [record.value for data in read_batches(log) for record in records_of(data)]
 
 
-def test_a_dirty_log_is_compacted_at_the_start_and_noted(compacting: Compacting, tmp_path: Path) -> None:
+def test_a_dirty_log_is_compacted_at_startup_and_logged(compacting: Compacting, tmp_path: Path) -> None:
     log = compacting.topic("t")
     compacting.cleaner.start()
     compacting.run()
@@ -126,7 +126,7 @@ def test_a_dirty_log_is_compacted_at_the_start_and_noted(compacting: Compacting,
     assert files_in(tmp_path / "data")["cleaner-offset-checkpoint"] == b"0\n1\nt 0 6\n"
 
 
-def test_nothing_is_compacted_twice_and_more_of_it_is_found_after_the_backoff(compacting: Compacting) -> None:
+def test_a_clean_log_is_not_compacted_again_until_it_is_dirty(compacting: Compacting) -> None:
     log = compacting.topic("t")
     compacting.cleaner.start()
     compacting.run()
@@ -141,7 +141,7 @@ def test_nothing_is_compacted_twice_and_more_of_it_is_found_after_the_backoff(co
     assert values(log) == [b"value6", b"value6"]
 
 
-def test_after_a_restart_it_goes_on_where_it_was(compacting: Compacting) -> None:
+def test_the_cleaner_continues_where_it_was_after_a_restart(compacting: Compacting) -> None:
     compacting.topic("t")
     compacting.cleaner.start()
     compacting.run()
@@ -152,21 +152,21 @@ def test_after_a_restart_it_goes_on_where_it_was(compacting: Compacting) -> None
     assert again.harness.partition("t").log.clean_offset == 6
 
 
-def test_topics_that_are_not_compacted_are_left_alone(compacting: Compacting) -> None:
+def test_topics_without_compaction_are_not_cleaned(compacting: Compacting) -> None:
     log = compacting.topic("t", cleanup_policy="delete")
     compacting.cleaner.start()
     compacting.run()
     assert len(values(log)) == 6
 
 
-def test_with_both_policies_a_log_is_compacted_too(compacting: Compacting) -> None:
+def test_a_log_with_both_policies_is_compacted(compacting: Compacting) -> None:
     log = compacting.topic("t", cleanup_policy="compact,delete")
     compacting.cleaner.start()
     compacting.run()
     assert len(values(log)) == 2
 
 
-def test_a_log_that_becomes_compacted_is_found(compacting: Compacting) -> None:
+def test_a_log_whose_policy_changes_to_compact_is_found(compacting: Compacting) -> None:
     log = compacting.topic("t", cleanup_policy="delete")
     compacting.cleaner.start()
     compacting.run()
@@ -176,7 +176,7 @@ def test_a_log_that_becomes_compacted_is_found(compacting: Compacting) -> None:
     assert len(values(log)) == 2
 
 
-def test_a_log_that_is_not_dirty_enough_waits_until_it_is_overdue(compacting: Compacting) -> None:
+def test_a_log_below_the_dirty_ratio_waits_for_the_maximum_lag(compacting: Compacting) -> None:
     log = compacting.topic("t", min_cleanable_dirty_ratio="1", max_compaction_lag_ms="100000")
     compacting.cleaner.start()
     compacting.run()
@@ -186,7 +186,7 @@ def test_a_log_that_is_not_dirty_enough_waits_until_it_is_overdue(compacting: Co
     assert len(values(log)) == 2
 
 
-def test_the_dirtiest_log_comes_first(compacting: Compacting) -> None:
+def test_the_dirtiest_log_is_cleaned_first(compacting: Compacting) -> None:
     clean = compacting.topic("clean")
     compacting.cleaner.start()
     compacting.run()
@@ -203,7 +203,7 @@ def test_the_dirtiest_log_comes_first(compacting: Compacting) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_as_many_logs_are_cleaned_at_a_time_as_there_are_threads(compacting: Compacting, threads: int) -> None:
+def test_each_cleaner_thread_cleans_one_log_at_a_time(compacting: Compacting, threads: int) -> None:
     compacting = restarted(compacting, log_cleaner_threads=str(threads))
     for name in ("a", "b", "c"):
         compacting.topic(name)
@@ -214,7 +214,7 @@ def test_as_many_logs_are_cleaned_at_a_time_as_there_are_threads(compacting: Com
     assert compacting.cleaner.statistics.cleanings == 3
 
 
-def test_it_can_be_turned_off(compacting: Compacting) -> None:
+def test_the_cleaner_can_be_disabled(compacting: Compacting) -> None:
     compacting = restarted(compacting, log_cleaner_enable="false")
     log = compacting.topic("t")
     compacting.cleaner.start()
@@ -223,7 +223,7 @@ def test_it_can_be_turned_off(compacting: Compacting) -> None:
     assert len(values(log)) == 6
 
 
-def test_a_shorter_backoff_acts_soon(compacting: Compacting) -> None:
+def test_a_shorter_backoff_takes_effect_soon(compacting: Compacting) -> None:
     compacting = restarted(compacting, log_cleaner_backoff_ms="86400000")
     compacting.cleaner.start()
     compacting.run()
@@ -234,14 +234,14 @@ def test_a_shorter_backoff_acts_soon(compacting: Compacting) -> None:
     assert len(values(log)) == 2
 
 
-def test_the_memory_is_shared_by_the_threads(compacting: Compacting) -> None:
+def test_cleaner_threads_share_the_memory(compacting: Compacting) -> None:
     settings = {"log_cleaner_threads": "4", "log_cleaner_dedupe_buffer_size": str(8 << 20)}
     compacting = restarted(compacting, **settings, log_cleaner_io_buffer_load_factor="0.5")
     limits = cleaning_limits(compacting.harness.cluster.settings)
     assert limits == (2 << 20, 0.5, 64 << 10)
 
 
-def test_the_rate_is_kept_and_can_be_changed(compacting: Compacting) -> None:
+def test_the_cleaner_io_rate_is_limited_and_can_be_changed(compacting: Compacting) -> None:
     compacting = restarted(compacting, log_cleaner_io_max_bytes_per_second="100")
     log = compacting.topic("t")
     size = log.size_bytes
@@ -259,7 +259,7 @@ def test_the_rate_is_kept_and_can_be_changed(compacting: Compacting) -> None:
     assert compacting.waited_s == before
 
 
-def test_another_rate_acts_while_a_log_is_cleaned(compacting: Compacting) -> None:
+def test_another_io_rate_takes_effect_during_a_cleaning(compacting: Compacting) -> None:
     log = compacting.topic("t")
     compacting.cleaner.start()
     compacting.harness.clock.advance(0)
@@ -270,7 +270,7 @@ def test_another_rate_acts_while_a_log_is_cleaned(compacting: Compacting) -> Non
     assert compacting.waited_s >= size / 100
 
 
-def test_another_thread_acts_while_a_log_is_cleaned(compacting: Compacting) -> None:
+def test_another_thread_count_takes_effect_during_a_cleaning(compacting: Compacting) -> None:
     for name in ("a", "b"):
         compacting.topic(name)
     compacting.cleaner.start()
@@ -280,7 +280,7 @@ def test_another_thread_acts_while_a_log_is_cleaned(compacting: Compacting) -> N
     assert compacting.aside.step() == 2
 
 
-def test_dirty_logs_that_were_deleted_or_reconfigured_are_left_alone(compacting: Compacting) -> None:
+def test_deleted_or_reconfigured_dirty_logs_are_not_cleaned(compacting: Compacting) -> None:
     compacting.topic("a", rounds=9)
     gone, kept = compacting.topic("b", rounds=5), compacting.topic("c")
     compacting.cleaner.start()
@@ -292,7 +292,7 @@ def test_dirty_logs_that_were_deleted_or_reconfigured_are_left_alone(compacting:
     assert (gone.clean_offset, kept.clean_offset) == (0, 0)
 
 
-def test_old_segments_of_compacted_logs_go_at_each_look_but_not_of_one_that_is_being_cleaned(
+def test_old_segments_of_compacted_logs_are_deleted_except_during_a_cleaning(
     compacting: Compacting,
 ) -> None:
     log = compacting.topic("t", cleanup_policy="compact,delete", retention_ms="1000")
@@ -305,7 +305,7 @@ def test_old_segments_of_compacted_logs_go_at_each_look_but_not_of_one_that_is_b
     assert log.log_start_offset == 6
 
 
-def test_appends_while_the_work_is_aside_are_kept(compacting: Compacting) -> None:
+def test_appends_during_a_cleaning_are_kept(compacting: Compacting) -> None:
     log = compacting.topic("t")
     compacting.cleaner.start()
     compacting.harness.clock.advance(0)
@@ -316,7 +316,7 @@ def test_appends_while_the_work_is_aside_are_kept(compacting: Compacting) -> Non
     assert values(log) == [b"value2"] * 2 + [b"value7"] * 2 + [b"value8"] * 2
 
 
-def test_a_topic_that_is_deleted_and_made_anew_meanwhile_is_not_touched(compacting: Compacting, tmp_path: Path) -> None:
+def test_a_topic_recreated_during_a_cleaning_is_not_touched(compacting: Compacting, tmp_path: Path) -> None:
     compacting.topic("t")
     compacting.cleaner.start()
     compacting.harness.clock.advance(0)
@@ -332,7 +332,7 @@ def test_a_topic_that_is_deleted_and_made_anew_meanwhile_is_not_touched(compacti
     assert len(values(log)) == 2
 
 
-def test_a_damaged_log_is_reported_once_and_not_compacted(
+def test_a_corrupt_log_is_reported_once_and_not_compacted(
     compacting: Compacting, caplog: pytest.LogCaptureFixture
 ) -> None:
     log, other = compacting.topic("t"), compacting.topic("other")
@@ -351,7 +351,7 @@ def test_a_damaged_log_is_reported_once_and_not_compacted(
     assert len(log.segments) == 4
 
 
-def test_a_full_disk_is_tried_again_after_the_backoff(
+def test_a_full_disk_is_retried_after_the_backoff(
     compacting: Compacting, disk: FailingDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = compacting.topic("t")
@@ -369,7 +369,7 @@ def test_a_full_disk_is_tried_again_after_the_backoff(
     assert len(values(log)) == 2
 
 
-def test_a_sync_of_the_log_that_fails_takes_it_offline(compacting: Compacting, disk: FailingDisk) -> None:
+def test_a_failed_fsync_of_the_log_takes_it_offline(compacting: Compacting, disk: FailingDisk) -> None:
     log = compacting.topic("t")
     log.recovery_point = 0
     disk.failing, disk.suffix = {"sync"}, "00.log"
@@ -380,7 +380,7 @@ def test_a_sync_of_the_log_that_fails_takes_it_offline(compacting: Compacting, d
     assert len(log.segments) == 4
 
 
-def test_a_swap_that_fails_ends_the_compaction_of_the_log(
+def test_a_failed_swap_ends_the_compaction_of_the_log(
     compacting: Compacting, disk: FailingDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = compacting.topic("t")
@@ -408,7 +408,7 @@ def test_an_unexpected_exception_is_logged_with_its_traceback(
     assert "Traceback" in caplog.text
 
 
-def test_a_stop_ends_the_present_cleaning_and_begins_no_other(compacting: Compacting, tmp_path: Path) -> None:
+def test_a_stop_cancels_the_current_cleaning_and_starts_no_other(compacting: Compacting, tmp_path: Path) -> None:
     log = compacting.topic("t")
     compacting.topic("other")
     compacting.cleaner.start()
@@ -445,7 +445,7 @@ def test_the_statistics_count_cleanings_and_dirty_ratios(compacting: Compacting)
     assert (noted.max_dirty_ratio, noted.looked_ms) == (0.0, now_ms + 500 + BACKOFF_MS)
 
 
-def test_work_that_came_to_nothing_is_noted_too(compacting: Compacting, disk: FailingDisk) -> None:
+def test_a_cleaning_without_effect_is_counted(compacting: Compacting, disk: FailingDisk) -> None:
     log = compacting.topic("t")
     disk.failing, disk.suffix = {"rename"}, ".swap"
     compacting.cleaner.start()

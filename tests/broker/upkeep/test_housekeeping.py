@@ -67,7 +67,7 @@ def produce_old(harness: Harness, topic: str = "t", *, age_ms: int = 0) -> None:
 # --- retention --------------------------------------------------------------------------------------------------------
 
 
-def test_old_segments_go_after_the_initial_delay_and_then_at_each_interval(kept: Harness) -> None:
+def test_old_segments_are_deleted_after_the_initial_delay_and_at_each_interval(kept: Harness) -> None:
     kept.create_topic("t", retention_ms="1000")
     produce_old(kept, age_ms=2000)
     kept.clock.advance(INITIAL_DELAY_MS - 1)
@@ -81,7 +81,7 @@ def test_old_segments_go_after_the_initial_delay_and_then_at_each_interval(kept:
     assert start_of(kept) == 2
 
 
-def test_settings_of_a_topic_and_of_the_broker_act_at_the_next_look(kept: Harness) -> None:
+def test_changed_topic_and_broker_settings_take_effect_at_the_next_check(kept: Harness) -> None:
     for topic in ("own", "broker"):
         kept.create_topic(topic)
         produce_old(kept, topic)
@@ -106,7 +106,7 @@ def test_settings_of_a_topic_and_of_the_broker_act_at_the_next_look(kept: Harnes
         ({"log.retention.minutes": "-5"}, -1),
     ],
 )
-def test_retention_comes_from_milliseconds_or_minutes_or_hours(
+def test_retention_is_configured_in_milliseconds_minutes_or_hours(
     tmp_path: Path, settings: dict[str, str], retention_ms: int
 ) -> None:
     with Harness(tmp_path, settings=settings) as harness:
@@ -114,7 +114,7 @@ def test_retention_comes_from_milliseconds_or_minutes_or_hours(
         assert harness.partition("t").log.settings.retention_ms == retention_ms
 
 
-def test_a_fetch_that_waits_where_records_go_is_answered(kept: Harness) -> None:
+def test_a_delayed_fetch_on_deleted_records_is_answered(kept: Harness) -> None:
     kept.create_topic("t", retention_ms="1000")
     produce_old(kept)
     asked = FetchRequest.FetchTopic.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
@@ -126,7 +126,7 @@ def test_a_fetch_that_waits_where_records_go_is_answered(kept: Harness) -> None:
     assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_compacted_logs_are_left_to_the_cleaner(kept: Harness) -> None:
+def test_housekeeping_leaves_compacted_logs_to_the_cleaner(kept: Harness) -> None:
     kept.create_topic("t", retention_ms="1000", cleanup_policy="compact,delete")
     kept.produce_batch("t", bytes(build_batch([Record(0, kept.clock.wall_ms() - 2000, b"k", b"v", ())])))
     kept.partition("t").log.roll()
@@ -134,7 +134,7 @@ def test_compacted_logs_are_left_to_the_cleaner(kept: Harness) -> None:
     assert start_of(kept) == 0
 
 
-def test_segments_that_cannot_be_deleted_are_logged_and_tried_again(
+def test_segments_that_cannot_be_deleted_are_logged_and_retried(
     kept: Harness, disk: FailingDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
     for topic in ("bad", "good"):
@@ -183,7 +183,7 @@ def test_a_log_that_has_not_grown_is_not_flushed_again(kept: Harness) -> None:
     assert kept.clock.do_aside() == 0
 
 
-def test_flush_ms_acts_at_once_when_it_is_set(kept: Harness) -> None:
+def test_a_changed_flush_ms_takes_effect_immediately(kept: Harness) -> None:
     kept.create_topic("t")
     kept.produce("t", "v")
     kept.clock.advance(INITIAL_DELAY_MS)
@@ -193,7 +193,7 @@ def test_flush_ms_acts_at_once_when_it_is_set(kept: Harness) -> None:
     assert recovery_point(kept) == 1
 
 
-def test_logs_are_looked_at_as_often_as_the_brokers_setting_says(tmp_path: Path) -> None:
+def test_logs_are_checked_at_the_brokers_configured_interval(tmp_path: Path) -> None:
     with Harness(tmp_path, settings={"log.flush.scheduler.interval.ms": "7000"}) as harness:
         harness.create_topic("t", flush_ms="10")
         harness.create_topic("default")
@@ -207,7 +207,7 @@ def test_logs_are_looked_at_as_often_as_the_brokers_setting_says(tmp_path: Path)
         assert (recovery_point(harness), recovery_point(harness, "default")) == (1, 1)
 
 
-def test_an_offline_log_is_left_alone(kept: Harness, disk: FailingDisk) -> None:
+def test_an_offline_log_is_skipped(kept: Harness, disk: FailingDisk) -> None:
     kept.create_topic("t", flush_ms="100", retention_ms="1000")
     kept.produce("t", "v")
     disk.failing = {"sync"}
@@ -229,9 +229,7 @@ def test_an_offline_log_is_left_alone(kept: Harness, disk: FailingDisk) -> None:
         ("replica.high.watermark.checkpoint.interval.ms", "replication-offset-checkpoint", "t 0 3"),
     ],
 )
-def test_a_checkpoint_is_brought_up_to_date_at_its_interval(
-    tmp_path: Path, setting: str, checkpoint: str, line: str
-) -> None:
+def test_checkpoints_are_written_at_their_interval(tmp_path: Path, setting: str, checkpoint: str, line: str) -> None:
     with Harness(tmp_path, settings={setting: "90000", "log.initial.task.delay.ms": "90000"}) as harness:
         Housekeeping(harness.cluster).start()
         harness.clock.advance(90_000)
@@ -255,7 +253,7 @@ def test_an_interval_of_0_is_a_short_one(tmp_path: Path) -> None:
         assert (tmp_path / "data" / "recovery-point-offset-checkpoint").exists()
 
 
-def test_silent_producers_are_forgotten(kept: Harness) -> None:
+def test_inactive_producers_expire(kept: Harness) -> None:
     kept.create_topic("t")
     kept.produce("t", "v", timestamp=kept.clock.wall_ms(), producer_id=7, producer_epoch=0, base_sequence=0)
     producers = kept.partition("t").log.producers
@@ -267,7 +265,7 @@ def test_silent_producers_are_forgotten(kept: Harness) -> None:
 
 
 @pytest.mark.parametrize("delay_ms", ["0", "900000"])
-def test_silent_producers_are_looked_for_from_the_first_interval_on(tmp_path: Path, delay_ms: str) -> None:
+def test_inactive_producers_are_checked_from_the_first_interval_on(tmp_path: Path, delay_ms: str) -> None:
     settings = {
         "log.initial.task.delay.ms": delay_ms,
         "producer.id.expiration.ms": "100",
@@ -287,7 +285,7 @@ def test_silent_producers_are_looked_for_from_the_first_interval_on(tmp_path: Pa
 # --- delegation tokens ----------------------------------------------------------------------------
 
 
-def test_expired_delegation_tokens_go_at_each_interval(tmp_path: Path) -> None:
+def test_expired_delegation_tokens_are_removed_at_each_interval(tmp_path: Path) -> None:
     key = {"delegation.token.secret.key": "a key", "delegation.token.expiry.check.interval.ms": "1000"}
     alice = Principal("User", "alice")
     with Harness(tmp_path, settings=key) as harness:

@@ -19,7 +19,7 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
         yield harness
 
 
-def test_much_work_is_done_in_slices(harness: Harness) -> None:
+def test_chores_of_many_partitions_run_in_slices(harness: Harness) -> None:
     harness.create_topic("t", partitions=5)
     done: list[int] = []
     ended: list[bool] = []
@@ -36,7 +36,7 @@ def test_much_work_is_done_in_slices(harness: Harness) -> None:
     assert ended == [True]
 
 
-def test_logs_that_are_closed_are_left_out(harness: Harness) -> None:
+def test_closed_logs_are_skipped(harness: Harness) -> None:
     harness.create_topic("t", partitions=3)
     harness.partition("t", 1).log.abandon()
     done: list[int] = []

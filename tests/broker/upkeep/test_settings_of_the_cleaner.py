@@ -24,12 +24,12 @@ MIB = 1 << 20
         ({"log.cleaner.io.buffer.load.factor": "-1"}, "too small to fit in even a single message"),
     ],
 )
-def test_a_cleaner_that_could_never_clean_is_refused(texts: dict[str, str], message: str) -> None:
+def test_a_cleaner_with_too_little_memory_is_rejected(texts: dict[str, str], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         Settings(texts)
 
 
-def test_a_little_more_is_enough() -> None:
+def test_a_dedupe_buffer_just_above_the_minimum_is_accepted() -> None:
     settings = Settings({"log.cleaner.threads": "2", "log.cleaner.dedupe.buffer.size": str(2 * (MIB + 1))})
     assert settings["log.cleaner.dedupe.buffer.size"] == 2 * (MIB + 1)
 
@@ -37,7 +37,7 @@ def test_a_little_more_is_enough() -> None:
 @pytest.mark.parametrize(
     ("wanted", "change"), [("1", "reduced to less than half"), ("9", "increased to more than double")]
 )
-def test_threads_change_by_no_more_than_a_factor_of_two(wanted: str, change: str) -> None:
+def test_cleaner_threads_change_by_at_most_a_factor_of_two(wanted: str, change: str) -> None:
     settings = Settings({"log.cleaner.threads": "4"})
     with pytest.raises(KafkaError, match=f"Log cleaner threads cannot be {change} the current value 4") as raised:
         validate_broker_overrides(settings, {"log.cleaner.threads": wanted}, per_broker=False)
@@ -46,12 +46,12 @@ def test_threads_change_by_no_more_than_a_factor_of_two(wanted: str, change: str
         validate_broker_overrides(settings, {"log.cleaner.threads": allowed}, per_broker=False)
 
 
-def test_the_cleaner_cannot_be_turned_off_while_the_broker_runs() -> None:
+def test_the_cleaner_cannot_be_disabled_at_runtime() -> None:
     with pytest.raises(KafkaError, match="Cannot update these configs dynamically"):
         validate_broker_overrides(Settings(), {"log.cleaner.enable": "false"}, per_broker=False)
 
 
-def test_all_settings_of_the_cleaner_act() -> None:
+def test_all_cleaner_settings_have_an_effect() -> None:
     cleaner = [entry for entry in Settings().describe_broker() if entry.name.startswith("log.cleaner.")]
     assert len(cleaner) == 11
     assert all(entry.setting.acts for entry in cleaner)
@@ -72,5 +72,5 @@ def test_all_settings_of_the_cleaner_act() -> None:
         (float("inf"), "Infinity"),
     ],
 )
-def test_a_number_is_shown_as_java_shows_it(value: float, text: str) -> None:
+def test_a_number_is_formatted_as_in_java(value: float, text: str) -> None:
     assert format_value(value) == text
