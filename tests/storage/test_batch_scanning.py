@@ -39,7 +39,7 @@ def chain(*counts: int, value: bytes = b"v") -> bytes:
 
 @pytest.mark.parametrize("value_bytes", [1, 100, 3000, 9000, 100_000])
 @pytest.mark.parametrize("block_bytes", [61, 1000, 8192])
-def test_every_batch_is_found_whatever_the_size_of_batches_and_blocks(
+def test_every_batch_is_found_for_any_size_of_batches_and_blocks(
     tmp_path: Path, value_bytes: int, block_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("minibroker.storage.batch_scanning.SCAN_BLOCK_BYTES", block_bytes)
@@ -78,7 +78,7 @@ def test_a_torn_batch_is_reported_by_its_position_after_those_before_it(tmp_path
 
 @pytest.mark.parametrize("length", [-1, 0, 9, 10, 48, 1 << 30, (1 << 31) - 1, -(1 << 31)])
 @pytest.mark.parametrize("crc", [0, None])
-def test_an_impossible_length_is_a_damage_and_takes_no_memory(tmp_path: Path, length: int, crc: int | None) -> None:
+def test_an_invalid_length_is_damage_and_allocates_no_memory(tmp_path: Path, length: int, crc: int | None) -> None:
     data = bytearray(chain(1, 1))
     struct.pack_into(">i", data, len(data) // 2 + 8, length)
     if crc is not None:
@@ -90,7 +90,7 @@ def test_an_impossible_length_is_a_damage_and_takes_no_memory(tmp_path: Path, le
 
 
 @given(st.integers(12, 10_000), st.integers(1, 255))
-def test_a_damage_after_the_first_fields_is_always_found(
+def test_damage_after_the_first_fields_is_always_found(
     tmp_path_factory: pytest.TempPathFactory, at: int, flip: int
 ) -> None:
     data = bytearray(chain(3, 3, 3))
@@ -148,7 +148,7 @@ def test_a_torn_message_of_an_old_format_is_reported(tmp_path: Path, scan, cut: 
     assert raised.value.position == list(batches_in(whole))[-1][0]
 
 
-def test_a_damage_within_any_format_is_found(tmp_path: Path) -> None:
+def test_damage_in_any_format_is_found(tmp_path: Path) -> None:
     whole = mixed(3)
     for position, header in batches_in(whole):
         at = position + header.size_bytes - 1
@@ -159,14 +159,14 @@ def test_a_damage_within_any_format_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1, 3, -1])
-def test_a_damaged_magic_is_a_damage(tmp_path: Path, magic: int) -> None:
+def test_a_wrong_magic_byte_is_damage(tmp_path: Path, magic: int) -> None:
     data = bytearray(chain(1))
     data[16] = magic & 0xFF
     with pytest.raises(CorruptBatch, match="checksum" if magic in (0, 1) else f"magic {magic}"):
         list(sound_batches(file_of(tmp_path, bytes(data)), 0, len(data)))
 
 
-def test_a_file_that_is_shorter_than_it_was_is_a_damage(tmp_path: Path) -> None:
+def test_a_file_that_has_shrunk_is_damage(tmp_path: Path) -> None:
     data = chain(1, 1)
     file = file_of(tmp_path, data[: len(data) // 2])
     for scan in (headers, spans, sound_batches):

@@ -149,14 +149,14 @@ def check_derived(log: Log, read: list[bytes]) -> None:
         assert log.producers.check(check_batch(read[-1])) is not None
 
 
-def test_a_process_killed_between_any_two_operations_loses_nothing_it_acknowledged(tmp_path: Path) -> None:
+def test_a_process_killed_between_any_operations_loses_no_acknowledged_records(tmp_path: Path) -> None:
     for lifetime in lives():
         if survives(tmp_path / f"{lifetime}", lifetime):
             break
     assert lifetime > 50
 
 
-def test_a_process_killed_during_truncation_has_done_it_or_some_of_it_or_nothing(tmp_path: Path) -> None:
+def test_a_process_killed_during_a_truncation_has_truncated_partially_or_completely(tmp_path: Path) -> None:
     for lifetime in lives():
         directory = tmp_path / f"{lifetime}"
         written = open_at(directory, SETTINGS)
@@ -193,7 +193,7 @@ def steps_of_a_directory(directory: LogDirectory) -> list[Callable[[], object]]:
     ]
 
 
-def test_a_directory_whose_process_was_killed_at_any_time_opens_again(tmp_path: Path) -> None:
+def test_a_directory_of_a_process_killed_at_any_time_can_be_reopened(tmp_path: Path) -> None:
     for lifetime in lives():
         path = tmp_path / f"{lifetime}"
         disk = MortalDisk(lifetime)

@@ -29,7 +29,7 @@ def read(disk: FaultyDisk, path: str) -> bytes | None:
     return disk.read_whole(path) if disk.exists(path) else None
 
 
-def test_it_is_a_disk_like_any_other() -> None:
+def test_a_faulty_disk_without_faults_behaves_as_a_disk() -> None:
     disk = disk_of()
     write(disk, "/data/log/a", b"0123456789")
     write(disk, "/data/log/a", b"xy", 4)
@@ -52,7 +52,7 @@ def test_it_is_a_disk_like_any_other() -> None:
     assert disk.is_directory("/data")
 
 
-def test_a_killed_process_loses_nothing_it_has_written() -> None:
+def test_a_killed_process_loses_nothing_that_was_written() -> None:
     disk = disk_of()
     write(disk, "/data/log/a", b"0123")
     disk.lifetime = 0
@@ -64,7 +64,7 @@ def test_a_killed_process_loses_nothing_it_has_written() -> None:
     assert read(disk, "/data/log/a") == b"0123"
 
 
-def test_a_write_that_its_process_does_not_outlive_is_there_in_part() -> None:
+def test_a_write_during_a_kill_is_partially_written() -> None:
     found = set()
     for seed in range(30):
         disk = disk_of(seed)
@@ -77,7 +77,7 @@ def test_a_write_that_its_process_does_not_outlive_is_there_in_part() -> None:
     assert found == {b"", b"0", b"01", b"012", b"0123"}
 
 
-def test_a_power_cut_leaves_synced_data_and_any_part_of_the_rest() -> None:
+def test_a_power_loss_keeps_fsynced_data_and_any_part_of_the_rest() -> None:
     found = set()
     for seed in range(200):
         disk = disk_of(seed)
@@ -90,7 +90,7 @@ def test_a_power_cut_leaves_synced_data_and_any_part_of_the_rest() -> None:
     assert found == {b"aaaa", b"aaaabb", b"aaaabbc", b"aaaa\0\0c", b"aaaa\0\0"}  # the last: its size, but no data
 
 
-def test_a_large_write_is_torn_at_a_sector() -> None:
+def test_a_large_write_is_torn_at_a_sector_boundary() -> None:
     sizes = set()
     for seed in range(200):
         disk = disk_of(seed)
@@ -102,7 +102,7 @@ def test_a_large_write_is_torn_at_a_sector() -> None:
     assert sizes == {0, SECTOR_BYTES, 2 * SECTOR_BYTES, 3 * SECTOR_BYTES}
 
 
-def test_names_that_were_not_synced_are_lost_from_the_last_one_on() -> None:
+def test_unsynced_names_are_lost_from_the_last_on() -> None:
     found = set()
     for seed in range(100):
         disk = disk_of(seed)
@@ -116,7 +116,7 @@ def test_names_that_were_not_synced_are_lost_from_the_last_one_on() -> None:
     assert found == {("a",), ("b",), ("b", "c"), ("c",)}
 
 
-def test_a_directory_that_was_not_synced_is_lost_with_all_that_is_in_it() -> None:
+def test_an_unsynced_directory_is_lost_with_its_contents() -> None:
     outcomes = set()
     for seed in range(20):
         disk = disk_of(seed)
@@ -128,7 +128,7 @@ def test_a_directory_that_was_not_synced_is_lost_with_all_that_is_in_it() -> Non
     assert outcomes == {True, False}
 
 
-def test_data_of_a_failed_sync_is_not_synced_by_the_next() -> None:
+def test_data_of_a_failed_fsync_is_not_written_by_the_next() -> None:
     for seed in range(30):
         disk = disk_of(seed)
         write(disk, "/data/log/a", b"a", sync=True)
@@ -177,7 +177,7 @@ def test_operations_fail_as_configured(operation: str) -> None:
     assert disk.failures == 1
 
 
-def test_a_full_disk_takes_what_fits_and_still_overwrites() -> None:
+def test_a_full_disk_accepts_what_fits_and_still_overwrites() -> None:
     disk = disk_of()
     write(disk, "/data/log/a", b"0123")
     disk.room_bytes = 2
@@ -192,7 +192,7 @@ def test_a_full_disk_takes_what_fits_and_still_overwrites() -> None:
     write(disk, "/data/log/b", b"room")
 
 
-def test_a_file_system_that_was_remounted_can_be_read() -> None:
+def test_a_file_system_remounted_read_only_can_be_read() -> None:
     disk = disk_of()
     write(disk, "/data/log/a", b"0123")
     file = disk.open("/data/log/a")
@@ -206,7 +206,7 @@ def test_a_file_system_that_was_remounted_can_be_read() -> None:
     assert disk.open("/data/log/a").read(0, 10) == b"0123"
 
 
-def test_a_flipped_bit_stays() -> None:
+def test_a_flipped_bit_persists() -> None:
     disk = disk_of()
     write(disk, "/data/log/a", b"0123", sync=True)
     disk.sync_directory("/data/log")

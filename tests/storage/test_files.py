@@ -27,11 +27,11 @@ def disk() -> Disk:
     ("path", "parent"),
     [("/a/b", "/a"), ("/a/b/", "/a"), ("/a", "/"), ("a/b", "a"), ("a", "."), ("./a", "."), ("/", "/")],
 )
-def test_a_name_is_in_its_parent(path: str, parent: str) -> None:
+def test_a_file_belongs_to_its_parent_directory(path: str, parent: str) -> None:
     assert Disk().parent(path) == parent
 
 
-def test_missing_directories_are_those_that_would_be_made(tmp_path: Path) -> None:
+def test_missing_directories_are_those_that_would_be_created(tmp_path: Path) -> None:
     path = f"{tmp_path}/a/b"
     assert Disk().missing(path) == [path, f"{tmp_path}/a"]
     Disk().make_directory(path)
@@ -48,7 +48,7 @@ def test_data_is_read_at_the_position_where_it_was_written(disk: Disk, tmp_path:
     assert file.size_bytes() == 10
 
 
-def test_a_write_that_the_system_takes_in_pieces_is_completed(
+def test_a_write_that_the_system_splits_is_completed(
     disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = disk.open(f"{tmp_path}/a", create=True)
@@ -58,16 +58,14 @@ def test_a_write_that_the_system_takes_in_pieces_is_completed(
     assert file.read(0, 100) == b"\0\0" + b"0123456789"
 
 
-def test_a_write_that_the_system_takes_nothing_of_fails(
-    disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_of_zero_bytes_by_the_system_fails(disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = disk.open(f"{tmp_path}/a", create=True)
     monkeypatch.setattr(operating_system, "write_at", lambda fd, data, position: 0)
     with pytest.raises(OSError, match="no more bytes"):
         file.write(0, b"0123")
 
 
-def test_opening_keeps_the_content_and_creates_a_file_only_if_asked(disk: Disk, tmp_path: Path) -> None:
+def test_opening_keeps_the_content_and_creates_a_file_only_if_requested(disk: Disk, tmp_path: Path) -> None:
     disk.open(f"{tmp_path}/a", create=True).write(0, b"kept")
     assert disk.open(f"{tmp_path}/a", create=True).read(0, 10) == b"kept"
     with pytest.raises(FileNotFoundError):
@@ -118,7 +116,7 @@ def test_an_open_file_can_be_read_after_its_removal(disk: Disk, tmp_path: Path) 
 
 
 @pytest.mark.skipif(not operating_system.HAS_SENDFILE, reason="there is no sendfile")
-def test_sendfile_brings_a_region_to_a_socket(disk: Disk, tmp_path: Path) -> None:
+def test_sendfile_sends_a_region_to_a_socket(disk: Disk, tmp_path: Path) -> None:
     file = disk.open(f"{tmp_path}/a", create=True)
     file.write(0, b"0123456789")
     here, there = socket.socketpair()
@@ -127,14 +125,14 @@ def test_sendfile_brings_a_region_to_a_socket(disk: Disk, tmp_path: Path) -> Non
         assert there.recv(100) == b"23456"
 
 
-def test_writing_whole_replaces_the_content_at_once_and_leaves_nothing_else(disk: Disk, tmp_path: Path) -> None:
+def test_write_whole_replaces_the_content_atomically_and_leaves_no_other_file(disk: Disk, tmp_path: Path) -> None:
     disk.write_whole(f"{tmp_path}/a", b"the old content", sync=False)
     disk.write_whole(f"{tmp_path}/a", b"new", sync=True)
     assert disk.read_whole(f"{tmp_path}/a") == b"new"
     assert disk.names(str(tmp_path)) == ["a"]
 
 
-def test_writing_whole_that_fails_keeps_the_old_content(tmp_path: Path) -> None:
+def test_a_failed_write_whole_keeps_the_old_content(tmp_path: Path) -> None:
     disk = FailingDisk()
     disk.write_whole(f"{tmp_path}/a", b"the old content", sync=False)
     disk.room_bytes = 2
@@ -143,7 +141,7 @@ def test_writing_whole_that_fails_keeps_the_old_content(tmp_path: Path) -> None:
     assert disk.read_whole(f"{tmp_path}/a") == b"the old content"
 
 
-def test_a_file_too_large_for_memory_is_not_read_whole(
+def test_a_file_too_large_for_memory_is_not_read_completely(
     disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("minibroker.storage.files.MAX_WHOLE_FILE_BYTES", 10)
@@ -158,7 +156,7 @@ def test_removing_a_missing_file_does_nothing(disk: Disk, tmp_path: Path) -> Non
     disk.remove_tree(f"{tmp_path}/a")
 
 
-def test_a_directory_is_made_with_those_above_it_and_removed_with_all_in_it(disk: Disk, tmp_path: Path) -> None:
+def test_a_directory_is_created_with_its_parents_and_removed_with_its_contents(disk: Disk, tmp_path: Path) -> None:
     disk.make_directory(f"{tmp_path}/a/b")
     disk.make_directory(f"{tmp_path}/a/b")
     assert disk.is_directory(f"{tmp_path}/a/b")

@@ -100,7 +100,7 @@ def log(tmp_path: Path, disk: NotingDisk, aside: Aside) -> Log:
     return opened(tmp_path / "orders-0", disk, aside)
 
 
-def test_a_waiter_is_called_once_all_that_was_there_at_its_request_is_synced(
+def test_a_waiter_is_called_once_all_earlier_appends_are_fsynced(
     log: Log, aside: Aside, waiters: Waiters, disk: NotingDisk
 ) -> None:
     append(log, batch(2))
@@ -126,7 +126,7 @@ def test_requests_during_a_flush_share_the_next_one(log: Log, aside: Aside, wait
     assert (log.recovery_point, len(aside.jobs)) == (8, 0)
 
 
-def test_a_waiter_that_fails_is_logged_and_the_others_are_called(
+def test_a_failing_waiter_is_logged_and_the_others_are_called(
     log: Log, aside: Aside, waiters: Waiters, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(failure: KafkaError | None) -> None:
@@ -152,7 +152,7 @@ def test_the_next_flush_begins_before_the_waiters_of_the_last_one_are_called(
     assert begun == [1]
 
 
-def test_directories_and_leader_epochs_are_synced_when_they_have_changed(
+def test_changed_directories_and_leader_epochs_are_fsynced(
     log: Log, aside: Aside, disk: NotingDisk, tmp_path: Path
 ) -> None:
     append(log, batch(1), leader_epoch=0)
@@ -176,9 +176,7 @@ def test_directories_and_leader_epochs_are_synced_when_they_have_changed(
     assert disk.synced == ["leader-epoch-checkpoint", "00000000000000000000.log", "orders-0", tmp_path.name]
 
 
-def test_a_roll_has_the_old_segment_synced_with_its_indexes_and_the_producers(
-    log: Log, aside: Aside, disk: NotingDisk
-) -> None:
+def test_a_roll_fsyncs_the_old_segment_with_its_indexes_and_producers(log: Log, aside: Aside, disk: NotingDisk) -> None:
     append_several(log)
     log.roll()
     assert (len(aside.jobs), log.recovery_point) == (1, 0)
@@ -195,7 +193,7 @@ def test_a_roll_has_the_old_segment_synced_with_its_indexes_and_the_producers(
     assert log.recovery_point == 3
 
 
-def test_a_segment_counts_as_unsafe_until_its_indexes_are_synced(log: Log, aside: Aside, disk: NotingDisk) -> None:
+def test_a_segment_is_unsafe_until_its_indexes_are_fsynced(log: Log, aside: Aside, disk: NotingDisk) -> None:
     append(log, batch(2))
     log.flush_soon()
     aside.do()
@@ -213,7 +211,9 @@ def test_a_segment_counts_as_unsafe_until_its_indexes_are_synced(log: Log, aside
     assert log.recovery_point == 4
 
 
-def test_a_flush_from_before_a_truncation_moves_nothing(log: Log, aside: Aside, waiters: Waiters) -> None:
+def test_a_flush_started_before_a_truncation_does_not_advance_the_recovery_point(
+    log: Log, aside: Aside, waiters: Waiters
+) -> None:
     for _ in range(3):
         append(log, batch(2))
     log.flush_soon(waiters["early"])
@@ -224,7 +224,7 @@ def test_a_flush_from_before_a_truncation_moves_nothing(log: Log, aside: Aside, 
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
-def test_a_directory_that_cannot_be_opened_to_be_synced_is_no_failed_sync(
+def test_a_directory_that_cannot_be_opened_for_fsync_is_not_a_failed_fsync(
     log: Log, aside: Aside, disk: NotingDisk, waiters: Waiters, code: int
 ) -> None:
     log.update_settings(INDEXED._replace(flush_messages=2))
@@ -244,7 +244,7 @@ def test_a_directory_that_cannot_be_opened_to_be_synced_is_no_failed_sync(
     assert log.recovery_point == 2
 
 
-def test_a_failed_sync_takes_the_log_offline_and_fails_all_waiters(
+def test_a_failed_fsync_takes_the_log_offline_and_fails_all_waiters(
     log: Log, aside: Aside, disk: NotingDisk, waiters: Waiters
 ) -> None:
     append(log, batch(2))
@@ -276,9 +276,7 @@ def test_closing_a_log_during_a_flush_fails_no_waiter(
     assert log.offline == ""
 
 
-def test_files_that_are_deleted_during_a_flush_are_synced_all_the_same(
-    log: Log, aside: Aside, waiters: Waiters
-) -> None:
+def test_files_deleted_during_a_flush_are_still_fsynced(log: Log, aside: Aside, waiters: Waiters) -> None:
     append(log, batch(2))
     log.flush_soon(waiters["first"])
     log.roll()
@@ -287,7 +285,7 @@ def test_files_that_are_deleted_during_a_flush_are_synced_all_the_same(
     assert waiters.told == [("first", None)]
 
 
-def test_a_flush_that_cannot_begin_leaves_the_log_in_use(tmp_path: Path, aside: Aside, waiters: Waiters) -> None:
+def test_a_flush_that_cannot_begin_keeps_the_log_online(tmp_path: Path, aside: Aside, waiters: Waiters) -> None:
     disk = NotingDisk()
     log = opened(tmp_path / "orders-0", disk, aside)
     append(log, batch(2))
@@ -305,7 +303,7 @@ def test_a_flush_that_cannot_begin_leaves_the_log_in_use(tmp_path: Path, aside: 
 
 
 @pytest.mark.parametrize("flush_messages", [1, 5])
-def test_a_flush_is_due_when_so_many_records_came_after_the_last(
+def test_a_flush_is_due_after_flush_messages_records(
     tmp_path: Path, disk: NotingDisk, aside: Aside, flush_messages: int
 ) -> None:
     log = opened(tmp_path / "orders-0", disk, aside, LogSettings(flush_messages=flush_messages))
@@ -328,7 +326,7 @@ def test_a_changed_flush_messages_counts_records_already_appended(log: Log) -> N
     assert log.log_end_offset < log.flush_at
 
 
-def test_a_stop_syncs_the_indexes_too_and_a_second_one_nothing(
+def test_a_stop_fsyncs_the_indexes_and_a_second_stop_nothing(
     tmp_path: Path, log: Log, aside: Aside, disk: NotingDisk
 ) -> None:
     append_several(log)
@@ -344,7 +342,7 @@ def test_a_stop_syncs_the_indexes_too_and_a_second_one_nothing(
     assert disk.synced == []
 
 
-def test_a_stop_syncs_of_a_small_new_log_only_the_batches_and_the_names(
+def test_a_stop_fsyncs_only_batches_and_names_of_a_small_new_log(
     tmp_path: Path, disk: NotingDisk, aside: Aside
 ) -> None:
     environment = Environment(disk, lambda: 0, lambda delay_ms, callback: None, aside.take)
@@ -355,7 +353,7 @@ def test_a_stop_syncs_of_a_small_new_log_only_the_batches_and_the_names(
     assert disk.synced == ["00000000000000000000.log", "orders-0"]
 
 
-def test_a_stop_syncs_the_files_that_have_changed(tmp_path: Path, log: Log, aside: Aside, disk: NotingDisk) -> None:
+def test_a_stop_fsyncs_the_changed_files(tmp_path: Path, log: Log, aside: Aside, disk: NotingDisk) -> None:
     append_several(log)
     log.close()
     log = opened(tmp_path / "orders-0", disk, aside)
@@ -365,7 +363,7 @@ def test_a_stop_syncs_the_files_that_have_changed(tmp_path: Path, log: Log, asid
     assert disk.synced == ["00000000000000000000.log", "00000000000000000000.index", "orders-0"]
 
 
-def test_files_left_by_a_crash_are_synced_by_the_next_stop(tmp_path: Path, disk: NotingDisk, aside: Aside) -> None:
+def test_files_left_by_a_crash_are_fsynced_by_the_next_stop(tmp_path: Path, disk: NotingDisk, aside: Aside) -> None:
     log = open_at(tmp_path / "orders-0")
     append_several(log)
     log.abandon()
@@ -377,13 +375,13 @@ def test_files_left_by_a_crash_are_synced_by_the_next_stop(tmp_path: Path, disk:
     assert "00000000000000000000.index" in disk.synced
 
 
-def test_an_attempt_returns_the_error() -> None:
+def test_a_flush_attempt_returns_the_error() -> None:
     assert attempt(lambda: None) is None
     error = attempt(lambda: os.stat("/nowhere/at/all"))  # type: ignore[arg-type, return-value]
     assert isinstance(error, FileNotFoundError)
 
 
-def test_requests_to_a_flusher_with_a_successor_go_to_that_one(
+def test_requests_to_a_replaced_flusher_are_forwarded_to_its_successor(
     tmp_path: Path, disk: NotingDisk, aside: Aside, waiters: Waiters
 ) -> None:
     old, new = opened(tmp_path / "old", disk, aside), opened(tmp_path / "new", disk, aside)

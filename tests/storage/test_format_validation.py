@@ -71,7 +71,9 @@ def moved(records: list[Record], offset: int) -> list[Record]:
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("target", MAGICS)
 @pytest.mark.parametrize("source", MAGICS)
-def test_records_of_every_format_are_stored_in_that_of_the_log(log: Log, source: int, target: int, codec: int) -> None:
+def test_records_of_every_format_are_converted_to_that_of_the_log(
+    log: Log, source: int, target: int, codec: int
+) -> None:
     data = build(RECORDS, source, compression=codec)
     stored = append(log, data, api_version=VERSIONS[source], message_format_version=target)
     headers = [header for _, header in batches_in(stored)]
@@ -84,7 +86,7 @@ def test_records_of_every_format_are_stored_in_that_of_the_log(log: Log, source:
 
 
 @pytest.mark.parametrize("name", [name for name in OLD if "small" in name])
-def test_message_sets_of_old_clients_are_taken(log: Log, name: str) -> None:
+def test_message_sets_of_old_clients_are_accepted(log: Log, name: str) -> None:
     version, *_ = name.split()
     for target in MAGICS:
         offset = log.log_end_offset
@@ -100,14 +102,14 @@ def test_headers_are_lost_in_older_formats(log: Log) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("target", [0, 1])
-def test_offset_deltas_that_do_not_count_up_are_assigned_again(log: Log, target: int, codec: int) -> None:
+def test_offset_deltas_that_are_not_consecutive_are_reassigned(log: Log, target: int, codec: int) -> None:
     sent = [record._replace(offset=offset) for record, offset in zip(RECORDS, (5, 5, 2), strict=False)]
     data = build_batch(sent, keep_offsets=True, compression=codec)
     stored = append(log, data, message_format_version=target)
     assert records_of_data(bytes(stored)) == moved(bare(sent, target), 7)
 
 
-def test_a_wrapper_whose_offsets_count_from_0_is_not_compressed_again(log: Log) -> None:
+def test_a_wrapper_with_relative_offsets_is_not_recompressed(log: Log) -> None:
     inner = b"".join(encode_message(1, r.offset, r.timestamp, 0, r.key, r.value) for r in RECORDS)
     value = gzip.compress(inner, 1, mtime=77)  # which nobody else would write like that
     stored = append(log, encode_message(1, 4, NOW_MS + 4, 1, None, value), message_format_version=1)
@@ -116,7 +118,7 @@ def test_a_wrapper_whose_offsets_count_from_0_is_not_compressed_again(log: Log) 
 
 
 @pytest.mark.parametrize("offsets", [[0, 0, 0], [0, 2, 4], [3, 4, 5], [2, 1, 0]])
-def test_other_offsets_in_a_wrapper_are_assigned_again(log: Log, offsets: list[int]) -> None:
+def test_other_offsets_in_a_wrapper_are_reassigned(log: Log, offsets: list[int]) -> None:
     inner = b"".join(encode_message(1, offset, NOW_MS, 0, b"%d" % at, b"") for at, offset in enumerate(offsets))
     data = encode_message(1, max(offsets), NOW_MS, Compression.GZIP, None, gzip.compress(inner))
     stored = append(log, data, message_format_version=1)
@@ -127,12 +129,12 @@ def test_other_offsets_in_a_wrapper_are_assigned_again(log: Log, offsets: list[i
     ]
 
 
-def test_a_wrapper_of_format_0_is_compressed_again_with_absolute_offsets(log: Log) -> None:
+def test_a_wrapper_of_format_0_is_recompressed_with_absolute_offsets(log: Log) -> None:
     stored = append(log, build_message_set(RECORDS, 0, compression=Compression.GZIP), message_format_version=0)
     assert [record.offset for record in records_of_data(bytes(stored))] == [7, 8, 9, 10, 11]
 
 
-def test_plain_messages_are_numbered_in_place_and_keep_their_bytes(log: Log) -> None:
+def test_uncompressed_messages_get_their_offsets_in_place(log: Log) -> None:
     for magic in (0, 1):
         data, offset = build_message_set(RECORDS, magic), log.log_end_offset
         stored = append(log, data, message_format_version=magic)
@@ -155,7 +157,7 @@ def test_the_topics_codec_is_applied(log: Log, source: int, target: int) -> None
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("target", MAGICS)
 @pytest.mark.parametrize("source", MAGICS)
-def test_log_append_time_is_put_in_where_the_format_has_it(log: Log, source: int, target: int, codec: int) -> None:
+def test_log_append_time_is_set_where_the_format_has_timestamps(log: Log, source: int, target: int, codec: int) -> None:
     data = build(RECORDS, source, compression=codec)
     stored = append(
         log,
@@ -173,7 +175,7 @@ def test_log_append_time_is_put_in_where_the_format_has_it(log: Log, source: int
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("settings", [{}, {"message_timestamp_type": LOG_APPEND_TIME}])
-def test_a_producer_may_not_put_in_log_append_time(log: Log, codec: int, settings: dict[str, int]) -> None:
+def test_a_producer_cannot_set_log_append_time(log: Log, codec: int, settings: dict[str, int]) -> None:
     records = [record._replace(timestamp=-1) for record in RECORDS]
     data = build_message_set(records, 1, compression=codec, timestamp_type=LOG_APPEND_TIME)
     error = refused(log, data, message_format_version=1, **settings)
@@ -190,7 +192,7 @@ def test_timestamps_must_be_within_bounds(log: Log, source: int, target: int, co
     assert [index for index, _ in error.record_errors] == [4]  # type: ignore[attr-defined]
 
 
-def test_a_record_without_a_timestamp_is_taken_whatever_the_bounds(log: Log) -> None:
+def test_a_record_without_a_timestamp_is_accepted_whatever_the_bounds(log: Log) -> None:
     data = build_message_set([Record(0, -1, b"k", b"")], 1)
     settings = {"message_timestamp_before_max_ms": 0, "message_timestamp_after_max_ms": 0}
     assert records_of_data(bytes(append(log, data, message_format_version=1, **settings)))[0].timestamp == -1
@@ -198,7 +200,7 @@ def test_a_record_without_a_timestamp_is_taken_whatever_the_bounds(log: Log) -> 
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize(("source", "target"), [(0, 0), (0, 2), (1, 1), (2, 0)])
-def test_a_compacted_topic_takes_no_record_without_a_key(log: Log, source: int, target: int, codec: int) -> None:
+def test_a_compacted_topic_rejects_records_without_a_key(log: Log, source: int, target: int, codec: int) -> None:
     data = build([RECORDS[0], RECORDS[1]._replace(key=None)], source, compression=codec)
     settings = {"message_format_version": target, "cleanup_policy": frozenset({"compact"})}
     error = refused(log, data, api_version=VERSIONS[source], **settings)
@@ -208,13 +210,13 @@ def test_a_compacted_topic_takes_no_record_without_a_key(log: Log, source: int, 
 
 @pytest.mark.parametrize("target", [0, 1])
 @pytest.mark.parametrize("options", [{}, {"transactional": True}])
-def test_producers_with_an_id_need_format_2(log: Log, target: int, options: dict[str, bool]) -> None:
+def test_idempotent_producers_require_format_2(log: Log, target: int, options: dict[str, bool]) -> None:
     data = build_batch(RECORDS, producer_id=4, producer_epoch=0, base_sequence=0, **options)
     error = refused(log, data, api_version=9, message_format_version=target)
     assert error.code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
-def test_newer_requests_bring_format_2_only(log: Log) -> None:
+def test_newer_produce_versions_require_format_2(log: Log) -> None:
     for target in MAGICS:
         for magic in (0, 1):
             data = build_message_set(RECORDS, magic)
@@ -223,7 +225,7 @@ def test_newer_requests_bring_format_2_only(log: Log) -> None:
 
 
 @pytest.mark.parametrize("target", [0, 1])
-def test_zstd_is_not_for_older_formats(log: Log, target: int) -> None:
+def test_zstd_is_rejected_for_older_formats(log: Log, target: int) -> None:
     data = build_batch(RECORDS, compression=Compression.ZSTD)
     error = refused(log, data, api_version=9, message_format_version=target)
     assert error.code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
@@ -253,7 +255,7 @@ WRAPPED = build_message_set(RECORDS, 1, compression=Compression.GZIP)
     ids=["nothing", "cut", "damaged", "two formats", "two wrappers", "more behind", "more before", "nested", "zstd"],
 )
 @pytest.mark.parametrize("target", MAGICS)
-def test_invalid_sets_are_refused(log: Log, data: bytes, code: ErrorCode, target: int) -> None:
+def test_invalid_message_sets_are_rejected(log: Log, data: bytes, code: ErrorCode, target: int) -> None:
     assert refused(log, data, message_format_version=target).code == code
 
 
@@ -262,7 +264,7 @@ def test_a_partial_message_at_the_end_is_dropped(log: Log) -> None:
     assert len(records_of_data(bytes(stored))) == 1
 
 
-def test_each_message_may_be_as_large_as_the_topic_allows(log: Log) -> None:
+def test_each_message_is_limited_by_the_topics_maximum_size(log: Log) -> None:
     data = build_message_set([Record(0, NOW_MS, b"", bytes(100)), Record(1, NOW_MS, b"", bytes(100))], 1)
     append(log, data, message_format_version=1, max_message_bytes=134)
     assert refused(log, data, message_format_version=1, max_message_bytes=133).code == ErrorCode.MESSAGE_TOO_LARGE
@@ -272,14 +274,14 @@ def test_each_message_may_be_as_large_as_the_topic_allows(log: Log) -> None:
     assert error.code == ErrorCode.RECORD_LIST_TOO_LARGE
 
 
-def test_old_formats_say_nothing_of_leader_epochs(log: Log) -> None:
+def test_old_formats_have_no_leader_epochs(log: Log) -> None:
     append(log, ONE, message_format_version=1)
     assert log.epochs.latest == -1 or log.epochs.end_offset_for(3, log.log_end_offset) == (-1, -1)
     append(log, ONE, message_format_version=2)
     assert log.epochs.latest == 3
 
 
-def test_a_log_of_mixed_formats_is_read_from_every_offset_and_found_by_time(tmp_path: Path) -> None:
+def test_a_log_of_mixed_formats_is_read_from_every_offset_and_searched_by_time(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     for target in (0, 2, 1, 0, 1, 2):
         for codec in CODECS:
@@ -311,7 +313,7 @@ def test_a_log_of_mixed_formats_is_read_from_every_offset_and_found_by_time(tmp_
 
 
 @given(st.randoms(use_true_random=False), st.sampled_from(MAGICS), st.sampled_from(sorted(OLD)))
-def test_no_damage_gets_in_and_none_breaks_the_broker(
+def test_corrupt_messages_are_never_accepted_and_do_not_crash_the_broker(
     tmp_path_factory: pytest.TempPathFactory, random: object, target: int, name: str
 ) -> None:
     log = open_at(tmp_path_factory.mktemp("log"))
@@ -324,7 +326,7 @@ def test_no_damage_gets_in_and_none_breaks_the_broker(
 
 
 @pytest.mark.parametrize("target, codec", [(0, 0), (1, 0), (0, 1), (1, 1), (2, 1)])
-def test_offsets_are_those_of_the_end_also_if_the_log_grows_meanwhile(log: Log, target: int, codec: int) -> None:
+def test_offsets_follow_the_log_end_even_if_the_log_grows_during_validation(log: Log, target: int, codec: int) -> None:
     log.update_settings(LogSettings(message_format_version=target))
     sent = [Record(offset, NOW_MS, b"k", b"v") for offset in range(1000)]
     view = memoryview(bytearray(build(sent, 1, compression=codec)))

@@ -31,7 +31,7 @@ from tests.storage.support import (
 # --- appending --------------------------------------------------------------------------------------------------------
 
 
-def test_batches_get_the_offsets_that_follow_and_are_read_as_they_were_written(tmp_path: Path) -> None:
+def test_batches_get_consecutive_offsets_and_are_read_unchanged(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     first, second = batch(3, value=b"a"), batch(2, value=b"b")
     assert append(log, first, leader_epoch=5) == 0
@@ -44,7 +44,7 @@ def test_batches_get_the_offsets_that_follow_and_are_read_as_they_were_written(t
     assert log.size_bytes == len(first) + len(second)
 
 
-def test_several_batches_are_appended_at_once(tmp_path: Path) -> None:
+def test_several_batches_are_appended_atomically(tmp_path: Path) -> None:
     log = open_at(tmp_path, LogSettings(index_interval_bytes=1))
     data = batch(3) + batch(2) + batch(1)
     headers = [check_batch(batch(count)) for count in (3, 2, 1)]
@@ -53,7 +53,7 @@ def test_several_batches_are_appended_at_once(tmp_path: Path) -> None:
     assert log.segments[0].indexes.offsets.entries() == [(4, len(batch(3))), (5, len(batch(3)) + len(batch(2)))]
 
 
-def test_a_log_may_begin_at_any_offset(tmp_path: Path) -> None:
+def test_a_log_may_start_at_any_offset(tmp_path: Path) -> None:
     log = open_at(tmp_path, log_start_offset=1 << 40)
     assert append(log, batch(2)) == 1 << 40
     assert [offset for offset, _ in read_values(log)] == [1 << 40, (1 << 40) + 1]
@@ -63,7 +63,7 @@ def test_a_log_may_begin_at_any_offset(tmp_path: Path) -> None:
 # --- leader epochs and producers --------------------------------------------------------------------------------------
 
 
-def test_a_new_leader_epoch_is_written_down_with_its_first_offset(tmp_path: Path) -> None:
+def test_a_new_leader_epoch_is_recorded_with_its_first_offset(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     assert log.leader_epoch == -1
     for leader_epoch in (0, 0, 3, 3, 4):
@@ -74,7 +74,7 @@ def test_a_new_leader_epoch_is_written_down_with_its_first_offset(tmp_path: Path
     assert log.end_offset_for_epoch(4) == (4, 10)
 
 
-def test_producers_are_known_by_their_appends(tmp_path: Path) -> None:
+def test_appends_update_the_producer_states(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     first, second = (batch(2, producer_id=7, producer_epoch=0, base_sequence=sequence) for sequence in (0, 2))
     append(log, batch(5))
@@ -87,7 +87,7 @@ def test_producers_are_known_by_their_appends(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 1, 2, 17, 20, 59, 60, 100])
-def test_truncation_removes_the_batch_of_an_offset_and_all_after_it(tmp_path: Path, offset: int) -> None:
+def test_truncation_removes_the_batch_that_contains_the_offset_and_later_ones(tmp_path: Path, offset: int) -> None:
     log = open_at(tmp_path, SMALL)
     for number in range(30):
         append(
@@ -108,7 +108,7 @@ def test_truncation_removes_the_batch_of_an_offset_and_all_after_it(tmp_path: Pa
     assert len(read_values(log)) == end + 2
 
 
-def test_deleting_records_moves_the_start_and_removes_whole_segments_later(tmp_path: Path) -> None:
+def test_deleting_records_raises_the_log_start_and_removes_whole_segments_later(tmp_path: Path) -> None:
     surroundings = Surroundings()
     log = open_at(tmp_path, SMALL._replace(file_delete_delay_ms=77), surroundings=surroundings)
     for number in range(30):
@@ -146,7 +146,7 @@ def test_deleting_records_within_a_segment_writes_nothing_until_the_log_is_close
     assert files_in(tmp_path)["leader-epoch-checkpoint"] == b"0\n1\n3 6\n"
 
 
-def test_all_records_may_be_deleted_but_not_those_to_come(tmp_path: Path) -> None:
+def test_all_records_may_be_deleted_but_not_beyond_the_high_watermark(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     log.delete_before(60)
     assert log.read(60, 100) is None

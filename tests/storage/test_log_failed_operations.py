@@ -46,7 +46,7 @@ def assert_append_fails(log: Log, **options: int) -> None:
 
 
 @pytest.mark.parametrize("room_bytes", [0, 1, 60, 61, 75])
-def test_an_append_cut_short_by_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path, room_bytes: int) -> None:
+def test_an_append_interrupted_by_a_full_disk_leaves_the_log_unchanged(tmp_path: Path, room_bytes: int) -> None:
     log, disk = failing_log(tmp_path)
     disk.room_bytes = room_bytes
     assert_append_fails(log, producer_id=7, producer_epoch=0, base_sequence=0)
@@ -57,7 +57,7 @@ def test_an_append_cut_short_by_a_full_disk_leaves_the_log_as_it_was(tmp_path: P
     assert read_values(open_at(tmp_path))[-1] == (10, b"x0")
 
 
-def test_a_failed_append_leaves_nothing_that_a_clean_stop_would_keep(tmp_path: Path) -> None:
+def test_a_failed_append_leaves_nothing_for_a_clean_stop_to_keep(tmp_path: Path) -> None:
     log, disk = failing_log(tmp_path)
     disk.room_bytes = 70
     assert_append_fails(log)
@@ -68,7 +68,7 @@ def test_a_failed_append_leaves_nothing_that_a_clean_stop_would_keep(tmp_path: P
     assert (tmp_path / "00000000000000000000.log").stat().st_size == log.size_bytes
 
 
-def test_a_start_after_a_crash_finds_no_batch_of_several_whose_append_was_cut_short(tmp_path: Path) -> None:
+def test_a_start_after_a_crash_finds_no_batch_of_an_interrupted_append(tmp_path: Path) -> None:
     log, disk = failing_log(tmp_path, LogSettings())
     parts = [batch(1, value=b"lost"), batch(1, value=b"lost")]
     disk.room_bytes = len(parts[0]) + 1
@@ -79,7 +79,7 @@ def test_a_start_after_a_crash_finds_no_batch_of_several_whose_append_was_cut_sh
     assert open_at(tmp_path, clean=False).log_end_offset == log.log_end_offset == 10
 
 
-def test_bytes_of_a_failed_append_are_cut_off_before_the_next(tmp_path: Path) -> None:
+def test_bytes_of_a_failed_append_are_truncated_before_the_next(tmp_path: Path) -> None:
     log, disk = failing_log(tmp_path)
     disk.room_bytes, disk.failing = 75, {"truncate"}
     assert_append_fails(log)
@@ -91,7 +91,7 @@ def test_bytes_of_a_failed_append_are_cut_off_before_the_next(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".snapshot", ".snapshot.tmp"])
-def test_a_roll_that_fails_leaves_the_log_as_it_was(tmp_path: Path, suffix: str) -> None:
+def test_a_failed_roll_leaves_the_log_unchanged(tmp_path: Path, suffix: str) -> None:
     log, disk = failing_log(tmp_path, SMALL._replace(segment_bytes=5 * len(batch(2))))
     disk.failing, disk.suffix = {"create", "write", "rename"}, suffix
     for _ in range(2):
@@ -105,7 +105,7 @@ def test_a_roll_that_fails_leaves_the_log_as_it_was(tmp_path: Path, suffix: str)
     assert len(read_values(open_at(tmp_path))) == 12
 
 
-def test_an_epoch_that_cannot_be_written_fails_no_append(tmp_path: Path) -> None:
+def test_an_epoch_checkpoint_that_cannot_be_written_fails_no_append(tmp_path: Path) -> None:
     log, disk = failing_log(tmp_path)
     disk.failing, disk.suffix = {"create"}, "leader-epoch-checkpoint.tmp"
     append(log, batch(1), leader_epoch=9)
@@ -114,7 +114,7 @@ def test_an_epoch_that_cannot_be_written_fails_no_append(tmp_path: Path) -> None
     assert open_at(tmp_path).leader_epoch == 9
 
 
-def test_a_read_that_fails_is_a_storage_error_and_the_next_may_succeed(tmp_path: Path) -> None:
+def test_a_failed_read_is_a_storage_error_and_the_next_may_succeed(tmp_path: Path) -> None:
     log, disk = failing_log(tmp_path)
     disk.failing = {"read"}
     for attempt in (
@@ -130,7 +130,7 @@ def test_a_read_that_fails_is_a_storage_error_and_the_next_may_succeed(tmp_path:
     assert len(read_values(log)) == 10
 
 
-def test_a_sync_that_fails_takes_the_log_offline_until_the_next_start(
+def test_a_failed_fsync_takes_the_log_offline_until_the_next_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     log, disk = failing_log(tmp_path)

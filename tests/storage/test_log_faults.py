@@ -57,7 +57,7 @@ def refused(attempt: Callable[[], object]) -> KafkaError:
     return raised.value
 
 
-def test_appends_go_on_when_there_is_space_again(log: Log, disk: FaultyDisk) -> None:
+def test_appends_continue_when_disk_space_is_available_again(log: Log, disk: FaultyDisk) -> None:
     disk.room_bytes = 100
     assert append(log, batch(1)) == 20
     for _ in range(3):
@@ -70,7 +70,7 @@ def test_appends_go_on_when_there_is_space_again(log: Log, disk: FaultyDisk) -> 
 
 
 @pytest.mark.parametrize("operation", ["write", "truncate", "create", "rename"])
-def test_a_disk_that_fails_at_times_leaves_the_log_whole(log: Log, disk: FaultyDisk, operation: str) -> None:
+def test_a_disk_with_occasional_failures_leaves_the_log_intact(log: Log, disk: FaultyDisk, operation: str) -> None:
     log.update_settings(SETTINGS._replace(segment_bytes=300))
     disk.failing, disk.failure_rate = {operation}, 0.5
     failures = 0
@@ -88,7 +88,7 @@ def test_a_disk_that_fails_at_times_leaves_the_log_whole(log: Log, disk: FaultyD
     assert reopened(disk, clean=False).log_end_offset == 20 + 2 * (100 - failures)
 
 
-def test_a_read_only_file_system_is_read_and_written_again_later(log: Log, disk: FaultyDisk) -> None:
+def test_a_read_only_file_system_is_readable_and_later_writable_again(log: Log, disk: FaultyDisk) -> None:
     log.close()
     log = reopened(disk)
     disk.read_only = True
@@ -102,7 +102,7 @@ def test_a_read_only_file_system_is_read_and_written_again_later(log: Log, disk:
     assert len(read_values(log)) == 21
 
 
-def test_a_batch_that_is_damaged_is_not_looked_into(
+def test_a_timestamp_search_in_a_corrupt_batch_is_an_error(
     log: Log, disk: FaultyDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
     size = len(batch(2))
@@ -114,14 +114,14 @@ def test_a_batch_that_is_damaged_is_not_looked_into(
     assert offset_for_timestamp(log, NOW_MS + 4) == (8, NOW_MS + 4, 0)
 
 
-def test_a_damaged_newest_batch_is_not_served_as_the_one_with_the_largest_timestamp(log: Log, disk: FaultyDisk) -> None:
+def test_a_corrupt_newest_batch_is_not_returned_for_the_largest_timestamp(log: Log, disk: FaultyDisk) -> None:
     disk.flip_bit(FIRST, 9 * len(batch(2)) + HEADER_BYTES + 5)
     assert refused(lambda: offset_of_max_timestamp(log)).code == ErrorCode.CORRUPT_MESSAGE
 
 
 @pytest.mark.parametrize("bit", range(8))
 @pytest.mark.parametrize("at", [16, 21, 27, 35, HEADER_BYTES, HEADER_BYTES + 7])
-def test_recovery_cuts_where_a_bit_has_flipped_and_says_where(
+def test_recovery_truncates_at_a_flipped_bit_and_logs_the_position(
     log: Log, disk: FaultyDisk, caplog: pytest.LogCaptureFixture, at: int, bit: int
 ) -> None:
     log.abandon()
@@ -132,7 +132,7 @@ def test_recovery_cuts_where_a_bit_has_flipped_and_says_where(
     assert f"is cut at position {4 * size}, offset 8" in caplog.text
 
 
-def test_a_region_is_sent_as_it_lies_there(log: Log, disk: FaultyDisk) -> None:
+def test_a_file_region_is_sent_unchanged(log: Log, disk: FaultyDisk) -> None:
     """Nobody looks at it on the way (bytes stay bytes): the client's own checksum finds what is wrong."""
     disk.flip_bit(FIRST, HEADER_BYTES + 5)
     region = log.read(0, len(batch(2)))
@@ -142,7 +142,7 @@ def test_a_region_is_sent_as_it_lies_there(log: Log, disk: FaultyDisk) -> None:
 
 
 @pytest.mark.parametrize("operation", ["truncate", "remove"])
-def test_a_failed_roll_leaves_no_file_in_the_way_of_the_next_append(disk: FaultyDisk, operation: str) -> None:
+def test_a_failed_roll_leaves_no_file_that_blocks_the_next_append(disk: FaultyDisk, operation: str) -> None:
     log = open_at(DIRECTORY, SETTINGS, surroundings=Surroundings(disk))
     append(log, batch(2))
     disk.failing, disk.suffix = {"truncate", operation}, "00000000000000000002.log"
@@ -176,7 +176,7 @@ def test_a_truncation_that_fails_halfway_takes_the_log_offline(disk: FaultyDisk)
     assert [offset for offset, _ in read_values(log)] == list(range(log.log_end_offset))
 
 
-def test_a_swap_of_cleaned_segments_that_fails_halfway_leaves_no_old_index_in_use(disk: FaultyDisk) -> None:
+def test_a_swap_that_fails_halfway_leaves_no_old_index_in_use(disk: FaultyDisk) -> None:
     settings = LogSettings(index_interval_bytes=0, cleanup_policy=COMPACT)
     log = open_at(DIRECTORY, settings, surroundings=Surroundings(disk))
     for index in range(6):
@@ -192,7 +192,7 @@ def test_a_swap_of_cleaned_segments_that_fails_halfway_leaves_no_old_index_in_us
         log = open_at(DIRECTORY, settings, clean=False, surroundings=Surroundings(disk))
 
 
-def test_a_deletion_is_on_the_disk_itself_after_an_orderly_stop() -> None:
+def test_a_deletion_is_durable_after_a_clean_stop() -> None:
     disk = FaultyDisk(Losing())
     disk.make_directory(DIRECTORY)
     disk.sync_directory("/")

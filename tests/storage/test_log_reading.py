@@ -31,7 +31,7 @@ from tests.storage.support import (
 # --- by offset --------------------------------------------------------------------------------------------------------
 
 
-def test_every_offset_finds_the_batch_that_contains_it(tmp_path: Path) -> None:
+def test_a_read_at_any_offset_finds_the_batch_that_contains_it(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     assert len(log.segments) > 3
     for offset in [*range(60), *reversed(range(60))]:
@@ -44,7 +44,7 @@ def test_every_offset_finds_the_batch_that_contains_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("max_bytes", [0, 1, 90, 200, 500, 990, 5000])
-def test_regions_hold_whole_batches_within_the_limit_and_lose_none(tmp_path: Path, max_bytes: int) -> None:
+def test_regions_contain_whole_batches_within_the_limit(tmp_path: Path, max_bytes: int) -> None:
     log = log_of(tmp_path)
     assert len(read_batches(log, max_bytes=max_bytes)) == 30
     for offset in range(0, 60, 2):
@@ -53,7 +53,7 @@ def test_regions_hold_whole_batches_within_the_limit_and_lose_none(tmp_path: Pat
         assert region.size_bytes <= max(max_bytes, check_batch(region.read()).size_bytes)
 
 
-def test_a_region_ends_with_its_segment(tmp_path: Path) -> None:
+def test_a_region_ends_at_its_segment_boundary(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     region = log.read(0, 1 << 20)
     assert region is not None
@@ -61,7 +61,7 @@ def test_a_region_ends_with_its_segment(tmp_path: Path) -> None:
     assert region.size_bytes == log.segments[0].size_bytes
 
 
-def test_a_first_batch_beyond_the_limit_is_given_only_on_request(tmp_path: Path) -> None:
+def test_a_first_batch_beyond_the_limit_is_returned_only_on_request(tmp_path: Path) -> None:
     log = log_of(tmp_path, 5)
     size = len(batch(2))
     assert log.read(3, size - 1, minimum_one=False) is None
@@ -72,7 +72,7 @@ def test_a_first_batch_beyond_the_limit_is_given_only_on_request(tmp_path: Path)
     assert region is not None and region.size_bytes == size
 
 
-def test_a_read_at_the_end_finds_nothing_until_more_is_appended(tmp_path: Path) -> None:
+def test_a_read_at_the_log_end_finds_nothing_until_the_next_append(tmp_path: Path) -> None:
     log = log_of(tmp_path, 5)
     assert log.read(10, 1 << 20) is None
     late = batch(1, value=b"late")
@@ -90,7 +90,7 @@ def test_an_offset_outside_the_log_is_out_of_range(tmp_path: Path, offset: int) 
     assert code_of(raised) == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_nothing_is_read_at_or_after_the_limit_offset(tmp_path: Path) -> None:
+def test_no_batch_is_read_at_or_after_the_limit_offset(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     for limit in range(0, 62, 2):
         offset = 0
@@ -115,7 +115,7 @@ def test_a_region_can_be_read_after_its_segment_was_deleted(tmp_path: Path) -> N
     assert region.read() == before
 
 
-def test_offsets_that_compaction_took_out_are_passed_over(tmp_path: Path) -> None:
+def test_offsets_removed_by_compaction_are_skipped(tmp_path: Path) -> None:
     log = open_at(tmp_path, LogSettings(index_interval_bytes=1))
     for offset in (0, 10, 20):
         log.log_end_offset = offset
@@ -130,7 +130,7 @@ def test_offsets_that_compaction_took_out_are_passed_over(tmp_path: Path) -> Non
     assert log.read(25, 1, minimum_one=False) is None
 
 
-def test_a_stored_batch_that_has_become_nonsense_is_not_served(tmp_path: Path) -> None:
+def test_a_corrupt_stored_batch_is_not_served(tmp_path: Path) -> None:
     log = log_of(tmp_path, 5, LogSettings())
     size = len(batch(2))
     with open(tmp_path / "00000000000000000000.log", "r+b") as file:
@@ -144,7 +144,7 @@ def test_a_stored_batch_that_has_become_nonsense_is_not_served(tmp_path: Path) -
 # --- by time ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_first_record_at_or_after_a_time_is_found(tmp_path: Path) -> None:
+def test_the_first_record_at_or_after_a_timestamp_is_found(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     for number in range(30):
         for timestamp in (NOW_MS + 10 * number - 9, NOW_MS + 10 * number):
@@ -153,7 +153,7 @@ def test_the_first_record_at_or_after_a_time_is_found(tmp_path: Path) -> None:
     assert offset_for_timestamp(log, NOW_MS + 291) is None
 
 
-def test_times_that_go_back_are_found_where_they_first_are_reached(tmp_path: Path) -> None:
+def test_decreasing_timestamps_are_found_where_they_are_first_reached(tmp_path: Path) -> None:
     log = open_at(tmp_path, SMALL)
     for number in range(30):
         append(log, batch(2, timestamp=NOW_MS + (100 if number == 3 else number)), leader_epoch=number // 10)
@@ -162,7 +162,7 @@ def test_times_that_go_back_are_found_where_they_first_are_reached(tmp_path: Pat
     assert offset_of_max_timestamp(log) == (6, NOW_MS + 100, 0)
 
 
-def test_times_are_looked_for_in_records_and_in_compressed_ones(tmp_path: Path) -> None:
+def test_timestamps_are_searched_within_compressed_batches(tmp_path: Path) -> None:
     from minibroker.protocol.records.building import build_batch
     from minibroker.protocol.records.record import Record
 
@@ -180,7 +180,7 @@ def test_records_before_the_log_start_are_not_found(tmp_path: Path) -> None:
     assert offset_for_timestamp(log, NOW_MS) == (25, NOW_MS + 120, 0)
 
 
-def test_a_log_without_times_has_no_largest_one(tmp_path: Path) -> None:
+def test_a_log_without_timestamps_has_no_largest_one(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     assert offset_of_max_timestamp(log) is None
     append(log, batch(3, timestamp=-1))

@@ -20,27 +20,27 @@ from tests.storage.support import (
 )
 
 
-def test_a_segment_never_grows_beyond_its_size(tmp_path: Path) -> None:
+def test_a_segment_never_exceeds_segment_bytes(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     sizes = [segment.size_bytes for segment in log.segments]
     assert all(500 - len(batch(2)) < size <= 500 for size in sizes[:-1])
 
 
-def test_a_batch_larger_than_a_segment_gets_one_of_its_own(tmp_path: Path) -> None:
+def test_a_batch_larger_than_a_segment_gets_its_own_segment(tmp_path: Path) -> None:
     log = open_at(tmp_path, LogSettings(segment_bytes=10))
     for _ in range(3):
         append(log, batch(2))
     assert [segment.base_offset for segment in log.segments] == [0, 2, 4]
 
 
-def test_a_segment_lasts_segment_ms_by_the_time_in_its_batches(tmp_path: Path) -> None:
+def test_a_segment_is_rolled_after_segment_ms_by_the_batch_timestamps(tmp_path: Path) -> None:
     log = open_at(tmp_path, LogSettings(segment_ms=1000))
     for timestamp in (NOW_MS, NOW_MS - 5000, NOW_MS + 1000, NOW_MS + 1001, NOW_MS + 1500):
         append(log, batch(timestamp=timestamp))
     assert [segment.base_offset for segment in log.segments] == [0, 3]
 
 
-def test_a_reopened_segment_lasts_no_longer(tmp_path: Path) -> None:
+def test_a_reopened_segment_keeps_its_roll_time(tmp_path: Path) -> None:
     settings = LogSettings(segment_ms=1000)
     log = open_at(tmp_path, settings)
     append(log, batch(timestamp=NOW_MS))
@@ -50,7 +50,7 @@ def test_a_reopened_segment_lasts_no_longer(tmp_path: Path) -> None:
     assert [segment.base_offset for segment in log.segments] == [0, 1]
 
 
-def test_without_times_in_its_batches_a_segment_lasts_by_the_clock(tmp_path: Path) -> None:
+def test_a_segment_without_timestamps_is_rolled_by_the_clock(tmp_path: Path) -> None:
     surroundings = Surroundings()
     log = open_at(tmp_path, LogSettings(segment_ms=1000), surroundings=surroundings)
     for elapsed_ms in (0, 1000, 1):
@@ -59,14 +59,14 @@ def test_without_times_in_its_batches_a_segment_lasts_by_the_clock(tmp_path: Pat
     assert [segment.base_offset for segment in log.segments] == [0, 2]
 
 
-def test_a_full_index_begins_another_segment(tmp_path: Path) -> None:
+def test_a_full_index_rolls_the_segment(tmp_path: Path) -> None:
     log = log_of(tmp_path, 40, LogSettings(index_interval_bytes=1, segment_index_bytes=40))
     assert {segment.indexes.offsets.count for segment in log.segments[:-1]} == {2}  # 40 // 12 - 1
     assert all(segment.indexes.times.count <= 3 for segment in log.segments)
     assert len(read_batches(log)) == 40
 
 
-def test_offsets_that_an_index_cannot_name_begin_another_segment(tmp_path: Path) -> None:
+def test_offsets_beyond_the_index_range_roll_the_segment(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     append(log, batch(1))
     log.log_end_offset = (1 << 31) - 2
@@ -75,7 +75,7 @@ def test_offsets_that_an_index_cannot_name_begin_another_segment(tmp_path: Path)
     assert [segment.base_offset for segment in log.segments] == [0, 1 << 31]
 
 
-def test_a_roll_completes_the_files_and_writes_a_snapshot(tmp_path: Path) -> None:
+def test_a_roll_completes_the_files_and_writes_a_producer_snapshot(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     append(log, batch(2, producer_id=7, producer_epoch=0, base_sequence=0))
     log.roll()
@@ -93,7 +93,7 @@ def test_a_roll_completes_the_files_and_writes_a_snapshot(tmp_path: Path) -> Non
     assert len(files["00000000000000000002.snapshot"]) == 56
 
 
-def test_other_settings_act_from_the_next_append_on(tmp_path: Path) -> None:
+def test_changed_settings_apply_from_the_next_append(tmp_path: Path) -> None:
     log = log_of(tmp_path, 5, LogSettings())
     log.update_settings(LogSettings(segment_bytes=len(batch(2)) * 6, index_interval_bytes=1))
     for _ in range(3):

@@ -53,7 +53,7 @@ def aborted(log: Log, start: int = 0, end: int = 1 << 40) -> list[AbortedTransac
     return list(log.aborted_transactions(start, end))
 
 
-def test_a_log_is_stable_up_to_its_oldest_open_transaction(log: Log) -> None:
+def test_the_last_stable_offset_is_at_the_oldest_open_transaction(log: Log) -> None:
     append(log, batch(3))
     assert log.last_stable_offset == 3
     first, second = Writer(log, 7), Writer(log, 8)
@@ -67,7 +67,7 @@ def test_a_log_is_stable_up_to_its_oldest_open_transaction(log: Log) -> None:
     assert log.last_stable_offset == log.high_watermark == 10
 
 
-def test_only_aborted_transactions_are_listed_for_readers(log: Log) -> None:
+def test_only_aborted_transactions_are_listed_for_consumers(log: Log) -> None:
     first, second = Writer(log, 7), Writer(log, 8)
     first.write()
     second.write()
@@ -77,7 +77,7 @@ def test_only_aborted_transactions_are_listed_for_readers(log: Log) -> None:
     assert aborted(log, 3) == []
 
 
-def test_a_flush_asks_for_no_index_whose_segment_was_compacted_away(tmp_path: Path) -> None:
+def test_a_flush_does_not_require_the_index_of_a_compacted_segment(tmp_path: Path) -> None:
     surroundings, aside = Surroundings(), Aside()
     surroundings.environment = surroundings.environment._replace(run_aside=aside.take)
     log = open_at(tmp_path, LogSettings(cleanup_policy=COMPACT), surroundings=surroundings)
@@ -115,7 +115,7 @@ def test_an_aborted_transaction_is_in_the_index_of_the_segment_with_its_marker(t
     assert transactions_from_bytes(file.read_bytes()) == [AbortedTransaction(7, 0, 1, 2)]
 
 
-def test_an_index_entry_that_the_disk_refuses_is_written_before_the_next_flush(
+def test_an_index_entry_that_failed_to_be_written_is_written_before_the_next_flush(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = FailingDisk()
@@ -132,7 +132,7 @@ def test_an_index_entry_that_the_disk_refuses_is_written_before_the_next_flush(
     assert transactions_from_bytes(file.read_bytes()) == aborted(log)
 
 
-def test_deleted_records_are_stable(log: Log) -> None:
+def test_deleted_records_count_as_stable(log: Log) -> None:
     Writer(log).write(3)
     assert log.last_stable_offset == 0
     log.delete_before(2)
@@ -184,7 +184,7 @@ class Model:
 
 
 @given(st.lists(STEPS, max_size=40))
-def test_random_histories_leave_the_transactions_of_their_batches(steps: list[tuple[str, int]]) -> None:
+def test_random_histories_preserve_the_transactions_of_the_batches(steps: list[tuple[str, int]]) -> None:
     with tempfile.TemporaryDirectory(prefix="transactions-") as directory:
         surroundings = Surroundings(FailingDisk())
         log, model = open_at(directory, SMALL, surroundings=surroundings), Model()
@@ -273,7 +273,7 @@ def test_a_transaction_index_before_the_recovery_point_is_rebuilt_after_a_crash(
     assert aborted(open_at(tmp_path, clean=False, recovery_point=known[2].last_offset)) == known
 
 
-def test_a_damaged_count_costs_a_look_at_the_log_and_no_more(tmp_path: Path) -> None:
+def test_a_corrupt_count_is_replaced_by_reading_the_log(tmp_path: Path) -> None:
     known = three_segments(tmp_path)
     counts = tmp_path / "aborted-transactions-checkpoint"
     for text in (b"", b"nonsense", counts.read_bytes().replace(b"\n0 1", b"\n0 2")):
@@ -283,7 +283,7 @@ def test_a_damaged_count_costs_a_look_at_the_log_and_no_more(tmp_path: Path) -> 
         log.abandon()
 
 
-def test_a_log_without_aborted_transactions_has_nothing_counted(tmp_path: Path) -> None:
+def test_a_log_without_aborted_transactions_has_no_counts(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     append(log, batch(3))
     log.roll()

@@ -52,14 +52,14 @@ def test_the_lost_end_of_a_closed_segment_is_an_error_and_the_rest_is_served(
     assert f"{file} is damaged: it can be read up to position {there * size}, offset {first + 2 * there}" in errors[0]
 
 
-def test_a_region_ends_before_the_lost_end(tmp_path: Path) -> None:
+def test_a_region_ends_before_a_lost_segment_end(tmp_path: Path) -> None:
     file, first, _ = second_segment(tmp_path)
     file.write_bytes(file.read_bytes()[:100])
     region = open_at(tmp_path).read(first, 1 << 20)
     assert region is not None and region.next_offset == first + 2 and len(region.read()) == region.size_bytes < 100
 
 
-def test_a_segment_that_is_gone_is_an_error_for_its_offsets(tmp_path: Path) -> None:
+def test_reading_a_missing_segments_offsets_is_an_error(tmp_path: Path) -> None:
     file, first, third = second_segment(tmp_path)
     file.unlink()
     log = open_at(tmp_path)
@@ -71,7 +71,7 @@ def test_a_segment_that_is_gone_is_an_error_for_its_offsets(tmp_path: Path) -> N
     ]
 
 
-def test_a_gap_that_compaction_left_is_no_damage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_gap_left_by_compaction_is_not_damage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = open_at(tmp_path, COMPACT)
     append(log, batch(2, timestamp=NOW_MS))
     log.roll()
@@ -94,7 +94,7 @@ def test_a_batch_with_offsets_of_another_segment_is_damage(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("length", [-1, 0, 13])
-def test_a_batch_that_is_too_small_to_be_one_is_corrupt_for_readers(tmp_path: Path, length: int) -> None:
+def test_a_batch_shorter_than_its_header_is_corrupt_for_consumers(tmp_path: Path, length: int) -> None:
     file, first, third = second_segment(tmp_path)
     file.write_bytes(first.to_bytes(8, "big") + length.to_bytes(4, "big", signed=True) + file.read_bytes())
     log = open_at(tmp_path)
@@ -109,7 +109,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
 
-def test_a_recovery_says_that_a_compacted_segment_lost_its_end(
+def test_a_recovery_reports_a_compacted_segment_that_lost_its_end(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file, first, third = second_segment(tmp_path)
@@ -118,7 +118,7 @@ def test_a_recovery_says_that_a_compacted_segment_lost_its_end(
     assert told(caplog) == [f"{file} ends at offset {first}, but had reached {third}: what followed is lost"]
 
 
-def test_a_recovery_says_that_leader_epochs_fall(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_recovery_reports_decreasing_leader_epochs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = open_at(tmp_path)
     for _ in range(3):
         append(log, batch(1), leader_epoch=2)
@@ -133,7 +133,7 @@ def test_a_recovery_says_that_leader_epochs_fall(tmp_path: Path, caplog: pytest.
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_log_that_ends_before_synced_offsets_is_reported(
+def test_a_log_that_ends_before_fsynced_offsets_is_reported(
     tmp_path: Path, clean: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = open_at(tmp_path)
@@ -148,7 +148,7 @@ EPOCH_AT_THE_END = b"0\n1\n0 0\n"  # as Kafka notes it when a broker becomes the
 
 
 @pytest.mark.parametrize("index", [bytes(80), b"", None])
-def test_a_recovery_believes_an_epoch_at_the_end_unless_a_kafka_has_noted_it(
+def test_a_recovery_accepts_an_epoch_at_the_log_end_unless_kafka_noted_it(
     tmp_path: Path, index: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / f"{0:020d}.log").touch()
@@ -160,7 +160,7 @@ def test_a_recovery_believes_an_epoch_at_the_end_unless_a_kafka_has_noted_it(
     assert ["leader epoch 0 began at 0" in line for line in lines] == ([] if index else [True])
 
 
-def test_an_epoch_that_a_stopped_kafka_noted_at_the_end_is_no_loss_after_a_crash(
+def test_an_epoch_that_kafka_noted_at_the_log_end_is_not_a_loss(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / f"{0:020d}.log").touch()

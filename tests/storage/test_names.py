@@ -44,16 +44,16 @@ UNIQUE = "0123456789abcdef0123456789abcdef"
         (f"orders-0.{UNIQUE}-stray", None),
     ],
 )
-def test_a_log_is_known_by_its_directory_s_name(name: str, topic_partition: tuple[str, int] | None) -> None:
+def test_a_log_is_identified_by_its_directory_name(name: str, topic_partition: tuple[str, int] | None) -> None:
     assert topic_partition_of(name) == topic_partition
 
 
-def test_directory_names_of_logs_are_read_as_topic_and_partition() -> None:
+def test_log_directory_names_are_parsed_into_topic_and_partition() -> None:
     for topic in ("a", "a-b", "a-1", "1-1", "x.y_z-"):
         assert topic_partition_of(log_name(topic, 7)) == (topic, 7)
 
 
-def test_a_deleted_log_s_name_is_no_log_s_and_is_known_again() -> None:
+def test_a_deleted_logs_directory_name_is_recognized() -> None:
     name = unlisted_log_name("or-ders", 3, UNIQUE, DELETED_LOG_SUFFIX)
     assert name == f"or-ders-3.{UNIQUE}-delete"
     assert is_deleted_log(name)
@@ -68,7 +68,7 @@ def test_the_longest_topic_name_is_shortened_for_the_file_system() -> None:
     assert name.endswith(f"-1234567890.{UNIQUE}-delete")
 
 
-def test_segment_files_are_named_by_twenty_digits() -> None:
+def test_segment_file_names_have_twenty_digits() -> None:
     assert segment_name(0) == "00000000000000000000"
     assert segment_name((1 << 63) - 1) == "09223372036854775807"
     assert offset_in("00000000000000000042.log") == 42
@@ -83,7 +83,7 @@ def test_only_files_with_exactly_the_suffix_are_listed() -> None:
 
 
 @pytest.mark.parametrize("topic", ["orders", "a-1", "a.b-future"])
-def test_the_copy_of_a_log_names_its_log_and_is_not_taken_for_one(topic: str) -> None:
+def test_a_future_logs_directory_name_identifies_its_log(topic: str) -> None:
     name = future_log_name(topic, 12, UNIQUE)
     assert name == f"{topic}-12.{UNIQUE}-future"
     assert topic_partition_of_future(name) == (topic, 12)
@@ -94,5 +94,5 @@ def test_the_copy_of_a_log_names_its_log_and_is_not_taken_for_one(topic: str) ->
 @pytest.mark.parametrize(
     "name", ["orders-0", f"orders.{UNIQUE}-future", f"orders-0.{UNIQUE}-delete", "orders-0.12-future"]
 )
-def test_other_names_are_no_copy_s(name: str) -> None:
+def test_other_directory_names_are_not_those_of_future_logs(name: str) -> None:
     assert topic_partition_of_future(name) is None

@@ -36,13 +36,13 @@ def reopened(directory: Path) -> OffsetIndex:
     return index
 
 
-def test_the_file_is_kafka_s(tmp_path: Path) -> None:
+def test_an_offset_index_file_has_kafkas_format(tmp_path: Path) -> None:
     index = index_of(tmp_path, ENTRIES)
     index.write_out()
     assert Path(index.path).read_bytes() == struct.pack(">6i", 9, 4200, 19, 8400, 50, 12600)
 
 
-def test_an_empty_index_makes_an_empty_file(tmp_path: Path) -> None:
+def test_an_empty_index_has_an_empty_file(tmp_path: Path) -> None:
     index = index_at(tmp_path)
     index.write_out()
     assert Path(index.path).read_bytes() == b""
@@ -82,14 +82,16 @@ def test_a_rebuilt_index_replaces_a_longer_one(tmp_path: Path) -> None:
     ("offset", "position"),
     [(1000, 0), (1008, 0), (1009, 4200), (1018, 4200), (1019, 8400), (1049, 8400), (1050, 12600), (9999, 12600)],
 )
-def test_a_search_for_an_offset_begins_at_the_last_batch_that_ends_at_or_before_it(
+def test_an_offset_search_starts_at_the_last_batch_that_ends_at_or_before_it(
     tmp_path: Path, offset: int, position: int
 ) -> None:
     assert index_of(tmp_path, ENTRIES).floor(offset) == position
 
 
 @pytest.mark.parametrize(("position", "floor"), [(0, 0), (4199, 0), (4200, 4200), (8399, 4200), (99999, 12600)])
-def test_a_cut_is_made_at_the_last_known_batch_before_it(tmp_path: Path, position: int, floor: int) -> None:
+def test_the_floor_of_a_position_is_the_last_indexed_batch_at_or_before_it(
+    tmp_path: Path, position: int, floor: int
+) -> None:
     assert index_of(tmp_path, ENTRIES).position_floor(position) == floor
 
 
@@ -122,13 +124,13 @@ def test_truncation_removes_the_batches_from_a_position_on(tmp_path: Path, posit
         struct.pack(">2i", -1, 5),
     ],
 )
-def test_an_index_that_contradicts_itself_is_not_believed(tmp_path: Path, content: bytes) -> None:
+def test_an_inconsistent_index_is_rejected(tmp_path: Path, content: bytes) -> None:
     Path(index_at(tmp_path).path).write_bytes(content)
     with pytest.raises(CorruptIndex):
         reopened(tmp_path).load()
 
 
-def test_an_index_that_shrinks_after_it_was_opened_is_not_believed(tmp_path: Path) -> None:
+def test_an_index_that_shrinks_after_opening_is_rejected(tmp_path: Path) -> None:
     index_of(tmp_path, ENTRIES).write_out()
     index = reopened(tmp_path)
     Path(index.path).write_bytes(b"")

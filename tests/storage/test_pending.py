@@ -68,7 +68,7 @@ def log(tmp_path: Path, disk: FailingDisk) -> Log:
 # --- before and after the write ---------------------------------------------------------------------------------------
 
 
-def test_batches_get_their_offsets_at_once_and_are_read_once_they_are_written(log: Log) -> None:
+def test_pending_batches_get_offsets_immediately_and_are_readable_once_written(log: Log) -> None:
     assert [append_soon(log, batch(count)) for count in (2, 1, 3)] == [1, 3, 4]
     assert (log.next_offset, log.log_end_offset, log.high_watermark, log.last_stable_offset) == (7, 1, 1, 1)
     assert len(read_batches(log)) == 1 and log.read(1, 1000) is None
@@ -80,7 +80,7 @@ def test_batches_get_their_offsets_at_once_and_are_read_once_they_are_written(lo
     assert [offset for offset, _ in read_values(log)] == list(range(7))
 
 
-def test_pending_batches_are_one_write(log: Log, disk: FailingDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_batches_are_written_in_one_write(log: Log, disk: FailingDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     written = []
     monkeypatch.setattr(disk, "ask", lambda operation, path: written.append(operation))
     for _ in range(5):
@@ -91,7 +91,7 @@ def test_pending_batches_are_one_write(log: Log, disk: FailingDisk, monkeypatch:
     assert written == ["write"]
 
 
-def test_the_batch_that_was_given_may_change_once_it_is_pending(log: Log) -> None:
+def test_the_callers_buffer_may_change_once_its_batch_is_pending(log: Log) -> None:
     data = batch(value=b"kept")
     append_soon(log, data)
     data[:] = bytes(len(data))
@@ -115,7 +115,7 @@ def test_waiters_for_a_batch_see_the_outcome_in_its_pending_object(log: Log, dis
     assert lost.failure is not None and lost.failure.code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_a_repetition_of_a_pending_batch_gets_the_offset_of_that(log: Log) -> None:
+def test_a_duplicate_of_a_pending_batch_gets_its_offset(log: Log) -> None:
     data = batch(2, **SEVEN, base_sequence=0)
     assert append_soon(log, data) == 1
     assert log.producers.check(check_batch(data)) == (1, NOW_MS)
@@ -132,7 +132,7 @@ def test_a_repetition_of_a_pending_batch_gets_the_offset_of_that(log: Log) -> No
     ],
     ids=["an epoch begins", "a marker", "segment.bytes", "segment.ms", "segment.index.bytes"],
 )
-def test_appends_that_roll_sync_or_are_large_are_written_at_once(
+def test_appends_that_roll_fsync_or_are_large_are_written_immediately(
     tmp_path: Path, settings: dict[str, int], data: bytearray, epoch: int
 ) -> None:
     log = begun(tmp_path, settings=LogSettings(**settings))
@@ -144,7 +144,7 @@ def test_the_first_batch_of_a_segment_is_not_pending(tmp_path: Path) -> None:
     assert append_soon(open_at(tmp_path), batch()) == -1
 
 
-def test_pending_batches_count_for_the_size_of_the_segment(tmp_path: Path) -> None:
+def test_pending_batches_count_towards_the_segment_size(tmp_path: Path) -> None:
     log = begun(tmp_path, settings=LogSettings(segment_bytes=3 * len(batch()) + 10))
     assert [append_soon(log, batch()) for _ in range(3)] == [1, 2, -1]
     assert append(log, batch()) == 3
@@ -155,7 +155,7 @@ def test_pending_batches_count_for_the_size_of_the_segment(tmp_path: Path) -> No
 # --- a transaction ----------------------------------------------------------------------------------------------------
 
 
-def test_a_pending_transaction_holds_the_stable_offset_once_it_is_written(log: Log) -> None:
+def test_a_pending_transaction_limits_the_last_stable_offset_once_written(log: Log) -> None:
     append_soon(log, batch())
     append_soon(log, batch(**SEVEN, base_sequence=0, transactional=True))
     append_soon(log, batch())
@@ -183,7 +183,7 @@ def test_a_lost_transaction_was_never_open(log: Log, disk: FailingDisk) -> None:
 
 
 @pytest.mark.parametrize("room_bytes", [None, 0, 1, 100, 200])
-def test_a_failed_write_loses_all_that_was_pending_and_leaves_nothing(
+def test_a_failed_write_discards_all_pending_batches_and_leaves_no_trace(
     log: Log, disk: FailingDisk, room_bytes: int | None
 ) -> None:
     data = batch(**SEVEN, base_sequence=0)
@@ -216,7 +216,7 @@ def test_bytes_of_a_failed_write_are_removed_by_the_next_append(log: Log, disk: 
     assert Path(log.segments[0].path + ".log").stat().st_size == log.size_bytes
 
 
-def test_a_log_whose_producers_cannot_be_read_again_goes_offline(log: Log, disk: FailingDisk) -> None:
+def test_a_log_whose_producers_cannot_be_reloaded_goes_offline(log: Log, disk: FailingDisk) -> None:
     append_soon(log, batch(**SEVEN, base_sequence=0))
     disk.failing = {"write", "read"}
     assert log.write_pending() is not None
@@ -229,7 +229,7 @@ def test_a_large_append_writes_pending_batches_first(log: Log) -> None:
     assert values(log) == [b"first0", b"small0", b"large0"]
 
 
-def test_an_append_that_follows_a_lost_batch_is_refused(log: Log, disk: FailingDisk) -> None:
+def test_an_append_that_follows_a_lost_batch_is_rejected(log: Log, disk: FailingDisk) -> None:
     append_soon(log, batch(**SEVEN, base_sequence=0))
     following = batch(**SEVEN, base_sequence=1)
     assert log.producers.check(check_batch(following)) is None
@@ -242,7 +242,7 @@ def test_an_append_that_follows_a_lost_batch_is_refused(log: Log, disk: FailingD
     assert append(log, batch()) == 1, "what was lost is of no concern to those who come later"
 
 
-def test_too_much_is_written_early(log: Log, disk: FailingDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_pending_bytes_are_written_early(log: Log, disk: FailingDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_module, "MAX_PENDING_BYTES", 2 * len(batch()))
     first: list[Pending | None] = []
     for offset in (1, 2, 3):
@@ -259,7 +259,7 @@ def test_too_much_is_written_early(log: Log, disk: FailingDisk, monkeypatch: pyt
     assert append(log, batch()) == 3
 
 
-def test_an_early_write_leaves_the_index_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_early_write_respects_the_index_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size = len(batch())
     monkeypatch.setattr(log_module, "MAX_PENDING_BYTES", 3 * size)
     log = begun(tmp_path, settings=LogSettings(index_interval_bytes=0, segment_index_bytes=12 * (3 * size + 5)))
@@ -269,7 +269,7 @@ def test_an_early_write_leaves_the_index_its_limit(tmp_path: Path, monkeypatch: 
     assert not log.segments[0].indexes.is_full
 
 
-def test_pending_batches_are_not_written_to_a_log_whose_sync_failed(tmp_path: Path) -> None:
+def test_pending_batches_are_not_written_to_a_log_whose_fsync_failed(tmp_path: Path) -> None:
     disk, aside = FailingDisk(), Aside()
     surroundings = Surroundings(disk)
     surroundings.environment = surroundings.environment._replace(run_aside=aside.take)
@@ -334,7 +334,7 @@ def test_closing_a_log_writes_pending_batches(log: Log, tmp_path: Path) -> None:
     assert producers_of(again).keys() == {7}
 
 
-def test_abandoning_a_log_loses_pending_batches(log: Log) -> None:
+def test_abandoning_a_log_discards_pending_batches(log: Log) -> None:
     append_soon(log, batch())
     lost = log.unwritten
     log.abandon()
@@ -342,7 +342,7 @@ def test_abandoning_a_log_loses_pending_batches(log: Log) -> None:
     assert log.write_pending() is None
 
 
-def test_the_disk_says_why(log: Log, disk: FailingDisk) -> None:
+def test_a_failed_write_reports_the_disks_error(log: Log, disk: FailingDisk) -> None:
     append_soon(log, batch())
     disk.room_bytes = 3
     failure = log.write_pending()

@@ -27,7 +27,7 @@ def filled(directory: Path, batches: int, settings: LogSettings = SETTINGS) -> L
     return log
 
 
-def test_a_segment_has_its_full_size_until_the_next_one_begins(tmp_path: Path) -> None:
+def test_a_preallocated_segment_has_its_full_size_until_it_is_rolled(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS)
     assert sizes(tmp_path) == [500]
     each = len(batch(value=b"0-"))
@@ -39,19 +39,19 @@ def test_a_segment_has_its_full_size_until_the_next_one_begins(tmp_path: Path) -
     assert log.size_bytes == (500 // each + 1) * each
 
 
-def test_readers_see_no_zeros(tmp_path: Path) -> None:
+def test_consumers_see_no_preallocated_zeros(tmp_path: Path) -> None:
     log = filled(tmp_path, 3)
     assert read_values(log) == [(number, b"%d-0" % number) for number in range(3)]
 
 
-def test_a_clean_stop_leaves_no_zeros(tmp_path: Path) -> None:
+def test_a_clean_stop_removes_preallocated_zeros(tmp_path: Path) -> None:
     filled(tmp_path, 3).close()
     assert sizes(tmp_path) == [3 * len(batch(value=b"0-"))]
     assert len(read_values(open_at(tmp_path, SETTINGS))) == 3
 
 
 @pytest.mark.parametrize("batches", [0, 1, 9])
-def test_a_crash_leaves_zeros_that_are_cut_quietly(
+def test_preallocated_zeros_after_a_crash_are_truncated_silently(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, batches: int
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -83,7 +83,7 @@ def test_unexpected_zeros_are_logged_as_a_warning(tmp_path: Path, caplog: pytest
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
-def test_it_acts_from_the_next_segment_on(tmp_path: Path) -> None:
+def test_preallocate_takes_effect_at_the_next_segment(tmp_path: Path) -> None:
     log = filled(tmp_path, 3, SETTINGS._replace(preallocate=False))
     size = log.size_bytes
     log.update_settings(SETTINGS)
@@ -95,7 +95,7 @@ def test_it_acts_from_the_next_segment_on(tmp_path: Path) -> None:
     assert sizes(tmp_path) == [size, len(batch()), 0]
 
 
-def test_a_truncation_leaves_nothing_behind_it(tmp_path: Path) -> None:
+def test_a_truncation_leaves_no_bytes_after_it(tmp_path: Path) -> None:
     log = filled(tmp_path, 4)
     log.truncate_to(2)
     append(log, batch(value=b"new-"))

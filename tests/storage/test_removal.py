@@ -25,7 +25,7 @@ class StickyDisk(Disk):
         super().remove_tree(path)
 
 
-def test_files_go_when_their_time_has_come(tmp_path: Path) -> None:
+def test_deleted_files_are_removed_after_their_delay(tmp_path: Path) -> None:
     surroundings = Surroundings()
     path = tmp_path / "0.log.deleted"
     path.touch()
@@ -36,13 +36,13 @@ def test_files_go_when_their_time_has_come(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_nothing_to_remove_needs_no_time() -> None:
+def test_removing_no_files_sets_no_timer() -> None:
     surroundings = Surroundings()
     unlink_later(surroundings.environment, [], 1000)
     assert surroundings.scheduled == []
 
 
-def test_a_file_that_cannot_be_removed_stays_and_the_others_go(
+def test_a_file_that_cannot_be_removed_stays_and_the_others_are_removed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     surroundings = Surroundings(StickyDisk())
@@ -63,7 +63,7 @@ def trees(directory: Path, *names: str) -> list[Path]:
     return paths
 
 
-def test_directories_go_in_another_thread_and_keep_one_at_most_busy(tmp_path: Path) -> None:
+def test_directories_are_removed_by_at_most_one_other_thread(tmp_path: Path) -> None:
     surroundings, aside = Surroundings(), Aside()
     removal = TreeRemoval(surroundings.environment._replace(run_aside=aside.take))
     paths = trees(tmp_path, "a", "b", "c")
@@ -84,7 +84,7 @@ def test_directories_go_in_another_thread_and_keep_one_at_most_busy(tmp_path: Pa
     assert not again.exists()
 
 
-def test_a_directory_that_cannot_be_removed_stays_and_the_others_go(
+def test_a_directory_that_cannot_be_removed_stays_and_the_others_are_removed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     surroundings = Surroundings(StickyDisk())

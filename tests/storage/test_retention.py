@@ -59,7 +59,7 @@ def decided(
 @pytest.mark.parametrize(
     ("now_ms", "count"), [(1000, 0), (1100, 0), (1101, 1), (1201, 2), (1300, 2), (1301, 3), (9999, 3)]
 )
-def test_a_segment_goes_when_its_newest_record_is_older_than_retention_ms(now_ms: int, count: int) -> None:
+def test_a_segment_is_deleted_when_its_newest_record_exceeds_retention_ms(now_ms: int, count: int) -> None:
     segments = stubs(10, 10, 10, newest_ms=(1000, 1100, 1200))
     settings = FOREVER._replace(retention_ms=100)
     assert decided(segments, settings, now_ms=now_ms) == [Reason.TIME] * count
@@ -70,7 +70,7 @@ def test_a_segment_with_a_newer_record_keeps_those_after_it() -> None:
     assert decided(segments, FOREVER._replace(retention_ms=100), now_ms=1000) == [Reason.TIME]
 
 
-def test_records_of_the_future_stay() -> None:
+def test_records_with_future_timestamps_are_kept() -> None:
     segments = stubs(10, 10, newest_ms=(10**15, 0))
     assert decided(segments, FOREVER._replace(retention_ms=0), now_ms=1000) == []
 
@@ -78,12 +78,12 @@ def test_records_of_the_future_stay() -> None:
 @pytest.mark.parametrize(
     ("retention_bytes", "count"), [(-1, 0), (1000, 0), (60, 0), (51, 0), (50, 1), (31, 1), (30, 2), (1, 2), (0, 3)]
 )
-def test_segments_are_deleted_while_the_rest_is_at_least_retention_bytes(retention_bytes: int, count: int) -> None:
+def test_segments_are_deleted_while_at_least_retention_bytes_remain(retention_bytes: int, count: int) -> None:
     settings = FOREVER._replace(retention_bytes=retention_bytes)
     assert decided(stubs(10, 20, 30), settings) == [Reason.SIZE] * count
 
 
-def test_size_based_retention_is_decided_before_time() -> None:
+def test_size_based_retention_is_applied_before_time_based() -> None:
     segments = stubs(10, 20, 30, newest_ms=(5000, 0, 5000))
     settings = FOREVER._replace(retention_bytes=50, retention_ms=100)
     assert decided(segments, settings, now_ms=5000) == [Reason.SIZE, Reason.TIME]
@@ -99,24 +99,24 @@ def test_segments_below_the_log_start_are_deleted_but_never_the_last(
 
 
 @pytest.mark.parametrize(("policy", "count"), [(frozenset(), 0), (COMPACTED, 0), (BOTH, 3), (frozenset({"delete"}), 3)])
-def test_time_and_size_count_only_where_the_policy_deletes(policy: frozenset[str], count: int) -> None:
+def test_retention_applies_only_with_the_delete_policy(policy: frozenset[str], count: int) -> None:
     settings = LogSettings(retention_ms=0, retention_bytes=0, cleanup_policy=policy)
     assert len(decided(stubs(10, 10, 10), settings, now_ms=5000)) == count
 
 
 @pytest.mark.parametrize(("high_watermark", "count"), [(0, 0), (9, 0), (10, 1), (29, 2), (30, 3)])
-def test_nothing_goes_that_is_not_wholly_below_the_high_watermark(high_watermark: int, count: int) -> None:
+def test_only_segments_completely_below_the_high_watermark_are_deleted(high_watermark: int, count: int) -> None:
     settings = FOREVER._replace(retention_bytes=0)
     assert len(decided(stubs(10, 10, 10), settings, high_watermark=high_watermark)) == count
 
 
-def test_an_empty_last_segment_stays() -> None:
+def test_an_empty_active_segment_is_kept() -> None:
     settings = FOREVER._replace(retention_bytes=0, retention_ms=0)
     assert decided(stubs(10, 0), settings, now_ms=5000) == [Reason.SIZE]
     assert decided(stubs(0), settings, now_ms=5000) == []
 
 
-def test_times_are_not_asked_for_beyond_the_first_that_stays() -> None:
+def test_timestamps_are_not_read_beyond_the_first_kept_segment() -> None:
     class Unreadable(Stub):
         def largest_timestamp(self) -> int:
             raise AssertionError("nobody needs this")
@@ -167,7 +167,7 @@ def rolled(tmp_path: Path, surroundings: Surroundings, settings: LogSettings = F
     return log
 
 
-def test_a_log_loses_its_old_segments_and_begins_after_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_deletes_its_old_segments_and_starts_after_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     surroundings = Surroundings()
     log = rolled(tmp_path, surroundings, FOREVER._replace(retention_ms=1500, file_delete_delay_ms=77))
@@ -188,7 +188,7 @@ def test_a_log_loses_its_old_segments_and_begins_after_them(tmp_path: Path, capl
 
 
 @pytest.mark.skipif(not HAS_POSITIONED_IO, reason="a file that was removed cannot be read there")
-def test_a_reader_in_the_middle_of_a_deleted_segment_finishes(tmp_path: Path) -> None:
+def test_a_read_in_the_middle_of_a_deleted_segment_completes(tmp_path: Path) -> None:
     surroundings = Surroundings()
     log = rolled(tmp_path, surroundings)
     region = log.read(0, 1000)
@@ -200,7 +200,7 @@ def test_a_reader_in_the_middle_of_a_deleted_segment_finishes(tmp_path: Path) ->
     assert region.read() == expected
 
 
-def test_when_even_the_active_segment_is_old_another_one_is_begun(tmp_path: Path) -> None:
+def test_an_expired_active_segment_is_rolled_and_deleted(tmp_path: Path) -> None:
     surroundings = Surroundings()
     log = rolled(tmp_path, surroundings, FOREVER._replace(retention_ms=1000))
     surroundings.now_ms = NOW_MS + 60_000
@@ -225,7 +225,7 @@ def test_a_segment_without_timestamps_is_as_old_as_its_file(tmp_path: Path) -> N
     assert log.delete_old_segments() == 2
 
 
-def test_producers_are_remembered_after_all_their_records_went(tmp_path: Path) -> None:
+def test_producers_are_known_after_all_their_records_are_deleted(tmp_path: Path) -> None:
     surroundings = Surroundings()
     log = open_at(tmp_path, FOREVER._replace(retention_bytes=0), surroundings=surroundings)
     append(log, batch(3, producer_id=7, producer_epoch=0, base_sequence=0))
@@ -245,7 +245,7 @@ def test_segments_below_a_raised_log_start_are_deleted_later(tmp_path: Path) -> 
     assert (log.log_start_offset, [segment.base_offset for segment in log.segments]) == (5, [4])
 
 
-def test_a_segment_that_cannot_be_renamed_stays_and_all_after_it(tmp_path: Path) -> None:
+def test_a_segment_that_cannot_be_renamed_is_kept_with_all_after_it(tmp_path: Path) -> None:
     disk = FailingDisk()
     surroundings = Surroundings(disk)
     log = rolled(tmp_path, surroundings, FOREVER._replace(retention_bytes=0))
@@ -291,7 +291,7 @@ def lifetimes(tmp_path: Path, jitter_ms: int) -> set[int]:
     return {later - earlier for earlier, later in pairwise(begun)}
 
 
-def test_segments_last_as_long_as_segment_ms_says_or_up_to_the_jitter_less(tmp_path: Path) -> None:
+def test_segments_are_rolled_after_segment_ms_minus_the_jitter(tmp_path: Path) -> None:
     assert lifetimes(tmp_path / "none", 0) == {101}
     jittered = lifetimes(tmp_path / "some", 5)
     assert jittered <= {97, 98, 99, 100, 101} and len(jittered) > 1

@@ -51,7 +51,7 @@ def known(segment: Segment) -> tuple[object, ...]:
     )
 
 
-def test_an_index_entry_is_made_for_each_interval_and_points_to_the_start_of_a_batch(tmp_path: Path) -> None:
+def test_an_index_entry_is_added_per_interval_at_the_start_of_a_batch(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment)
     size = len(batch(2))
@@ -61,7 +61,7 @@ def test_an_index_entry_is_made_for_each_interval_and_points_to_the_start_of_a_b
     assert segment.indexes.times.entries()[0] == (NOW_MS + 30, 107)
 
 
-def test_an_interval_of_zero_gives_an_entry_for_each_batch_but_the_first(tmp_path: Path) -> None:
+def test_an_interval_of_zero_adds_an_entry_for_each_batch_but_the_first(tmp_path: Path) -> None:
     segment = created(tmp_path, settings=LogSettings(index_interval_bytes=0))
     fill(segment, 5)
     assert segment.indexes.offsets.count == 4
@@ -74,7 +74,7 @@ def test_a_reopened_segment_has_the_same_state(tmp_path: Path) -> None:
     assert known(opened(tmp_path)) == known(segment)
 
 
-def test_entries_after_reopening_are_where_they_would_have_been(tmp_path: Path) -> None:
+def test_entries_after_reopening_are_at_the_same_positions(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment, 8)
     segment.finish()
@@ -104,7 +104,7 @@ def test_entries_after_reopening_are_where_they_would_have_been(tmp_path: Path) 
     ],
     ids=["missing", "empty", "bad size", "zeros behind", "negative", "out of order", "zeros"],
 )
-def test_damaged_indexes_are_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, damage) -> None:  # type: ignore[no-untyped-def]
+def test_corrupt_indexes_are_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, damage) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr("minibroker.storage.segment_indexes.LARGE_BATCH_BYTES", 200)
     segment = created(tmp_path)
     fill(segment)
@@ -129,7 +129,7 @@ def names_to_sync(segment: Segment) -> list[str]:
     return [Path(file.path).suffix for file in segment.files_to_sync(indexes=True)]
 
 
-def test_indexes_of_one_entry_need_no_sync_and_those_of_several_do(tmp_path: Path) -> None:
+def test_only_indexes_with_several_entries_need_an_fsync(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment, 1)
     segment.finish()
@@ -145,7 +145,7 @@ def test_indexes_of_one_entry_need_no_sync_and_those_of_several_do(tmp_path: Pat
 
 
 @pytest.mark.parametrize("damage", [lambda data: b"", lambda data: bytes(len(data))], ids=["empty", "zeros"])
-def test_an_index_of_one_entry_is_rebuilt_after_a_power_cut(tmp_path: Path, damage) -> None:  # type: ignore[no-untyped-def]
+def test_an_index_of_one_entry_is_rebuilt_after_a_power_loss(tmp_path: Path, damage) -> None:  # type: ignore[no-untyped-def]
     segment = created(tmp_path)
     fill(segment, 1)
     segment.finish()
@@ -156,7 +156,7 @@ def test_an_index_of_one_entry_is_rebuilt_after_a_power_cut(tmp_path: Path, dama
     assert (again.indexes.max_timestamp, again.indexes.offset_of_max_timestamp) == (NOW_MS, 101)
 
 
-def test_an_index_of_one_entry_whose_loss_nothing_shows_is_synced(tmp_path: Path) -> None:
+def test_an_index_of_one_entry_whose_loss_is_undetectable_is_fsynced(tmp_path: Path) -> None:
     segment = created(tmp_path)
     timeless, timed = batch(1, timestamp=-1, base_offset=100), batch(1, base_offset=101)
     segment.append(timeless, 100, (check_batch(timeless),))
@@ -166,7 +166,7 @@ def test_an_index_of_one_entry_whose_loss_nothing_shows_is_synced(tmp_path: Path
 
 
 @pytest.mark.parametrize("batches", [0, 1])
-def test_an_index_that_was_cut_is_synced_or_its_entries_might_come_back(tmp_path: Path, batches: int) -> None:
+def test_a_truncated_index_is_fsynced(tmp_path: Path, batches: int) -> None:
     segment = created(tmp_path)
     fill(segment)
     segment.finish()
@@ -175,7 +175,7 @@ def test_an_index_that_was_cut_is_synced_or_its_entries_might_come_back(tmp_path
     assert names_to_sync(segment) == [".log", ".index", ".timeindex"]
 
 
-def test_an_index_that_is_rebuilt_over_an_old_file_is_synced(tmp_path: Path) -> None:
+def test_an_index_rebuilt_over_an_old_file_is_fsynced(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment, 1)
     segment.finish()
@@ -195,7 +195,7 @@ def test_indexes_are_not_rebuilt_from_batches_with_impossible_offsets(tmp_path: 
         again.load()
 
 
-def test_an_index_that_goes_beyond_the_log_is_rebuilt(tmp_path: Path) -> None:
+def test_an_index_that_extends_beyond_the_log_is_rebuilt(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment)
     segment.finish()
@@ -228,7 +228,7 @@ def test_a_segment_that_was_not_loaded_is_not_changed(tmp_path: Path) -> None:
     assert not Path(segment.path + ".index").exists()
 
 
-def test_the_end_of_a_torn_segment_is_not_known(tmp_path: Path) -> None:
+def test_the_end_of_a_torn_segment_is_unknown(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment)
     segment.finish()
@@ -250,7 +250,7 @@ def test_a_truncated_segment_equals_a_shorter_one(tmp_path: Path) -> None:
         assert known(segment) == known(short)
 
 
-def test_positions_are_remembered_for_a_bounded_number_of_readers(tmp_path: Path) -> None:
+def test_read_positions_are_cached_for_a_bounded_number_of_consumers(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment)
     for offset in range(10 * REMEMBERED_POSITIONS):
@@ -258,7 +258,9 @@ def test_positions_are_remembered_for_a_bounded_number_of_readers(tmp_path: Path
     assert len(segment._remembered) <= REMEMBERED_POSITIONS
 
 
-def test_a_reader_that_goes_on_where_it_ended_costs_no_look_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_that_continues_where_the_last_ended_needs_no_lookup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     segment = created(tmp_path)
     fill(segment)
     end = segment.size_bytes, 140
@@ -269,7 +271,7 @@ def test_a_reader_that_goes_on_where_it_ended_costs_no_look_up(tmp_path: Path, m
         region = segment.read(region.next_offset, 500, end, True)
 
 
-def test_a_deleted_segment_s_files_are_known_by_their_suffix(tmp_path: Path) -> None:
+def test_a_deleted_segments_files_have_kafkas_suffix(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment)
     segment.finish()
@@ -277,7 +279,7 @@ def test_a_deleted_segment_s_files_are_known_by_their_suffix(tmp_path: Path) -> 
     assert {path.suffix for path in tmp_path.iterdir()} == {".deleted"}
 
 
-def test_a_large_batch_that_an_index_entry_leads_to_does_not_hide_the_small_ones_before_it(tmp_path: Path) -> None:
+def test_a_large_indexed_batch_does_not_hide_the_small_ones_before_it(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment, count=21)
     small_bytes = segment.size_bytes

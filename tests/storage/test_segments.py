@@ -34,20 +34,20 @@ def test_an_offset_belongs_to_the_last_segment_that_begins_at_or_before_it(
     assert segments.since(offset) == segments.all[index:]
 
 
-def test_one_more_comes_at_the_end_and_any_can_go(segments: Segments, tmp_path: Path) -> None:
+def test_segments_are_added_at_the_end_and_removed_anywhere(segments: Segments, tmp_path: Path) -> None:
     segments.add(segment(tmp_path, 40))
     segments.remove(segments.all[1])
     assert segments.base_offsets == [each.base_offset for each in segments.all] == [10, 30, 40]
 
 
-def test_neighbours_are_exchanged_for_one(segments: Segments, tmp_path: Path) -> None:
+def test_neighbouring_segments_are_replaced_by_one(segments: Segments, tmp_path: Path) -> None:
     new = segment(tmp_path, 15)
     segments.replace(segments.place_of(segments.all[:2]), new)
     assert segments.base_offsets == [15, 30]
     assert segments.all[0] is new
 
 
-def test_segments_that_are_not_neighbours_have_no_place(segments: Segments, tmp_path: Path) -> None:
+def test_segments_that_are_not_neighbours_cannot_be_replaced(segments: Segments, tmp_path: Path) -> None:
     first, second, third = segments.all
     for group in ([first, third], [second, first], [third, segment(tmp_path, 40)], [segment(tmp_path, 5)]):
         with pytest.raises(ValueError):

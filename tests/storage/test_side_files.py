@@ -57,7 +57,7 @@ def made() -> Made:
     return Made()
 
 
-def test_a_segment_that_ends_leaves_a_snapshot_and_no_transaction_unwritten(made: Made) -> None:
+def test_a_closed_segment_has_a_snapshot_and_all_its_transactions_written(made: Made) -> None:
     made.disk.failing = {"write"}
     made.files.aborted.add(made.segments[0].path, ABORTED)
     made.disk.heal()
@@ -67,7 +67,7 @@ def test_a_segment_that_ends_leaves_a_snapshot_and_no_transaction_unwritten(made
     assert made.disk.read_whole(f"{made.segments[0].path}.txnindex") != b""
 
 
-def test_a_file_that_could_not_be_written_is_written_before_its_sync(made: Made) -> None:
+def test_a_file_that_failed_to_be_written_is_written_before_its_fsync(made: Made) -> None:
     made.disk.failing = {"write"}
     made.files.aborted.add(made.segments[0].path, ABORTED)
     made.disk.heal()
@@ -82,7 +82,7 @@ def test_entries_of_deleted_segments_are_removed(made: Made) -> None:
     assert list(made.files.aborted.between(0, 100)) == []
 
 
-def test_entries_beyond_the_new_end_are_removed(made: Made) -> None:
+def test_entries_beyond_a_truncation_are_removed(made: Made) -> None:
     made.files.aborted.add(made.segments[0].path, ABORTED)
     made.files.end_at(15, made.segments[:1])
     assert made.names() == ["leader-epoch-checkpoint"]
@@ -91,6 +91,6 @@ def test_entries_beyond_the_new_end_are_removed(made: Made) -> None:
     assert made.contents.producers.end_offset == 15
 
 
-def test_snapshots_of_segments_that_compaction_has_joined_go_but_the_newest(made: Made) -> None:
+def test_snapshots_of_merged_segments_are_removed_except_the_newest(made: Made) -> None:
     made.files.remove_strays([0])
     assert made.names() == ["00000000000000000040.snapshot", "leader-epoch-checkpoint"]

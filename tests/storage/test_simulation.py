@@ -73,13 +73,13 @@ def run_block(block: int) -> tuple[Counter[str], list[Broken]]:
     "block",
     [*range(FIRST_BLOCKS), *(pytest.param(block, marks=pytest.mark.thorough) for block in range(FIRST_BLOCKS, BLOCKS))],
 )
-def test_promises_hold_in_random_histories_of_a_failing_disk(block: int) -> None:
+def test_guarantees_hold_in_random_histories_of_a_failing_disk(block: int) -> None:
     _, broken = run_block(block)
     assert not broken, broken[0]
 
 
 @pytest.mark.thorough
-def test_the_histories_reach_all_kinds_of_events() -> None:
+def test_random_histories_reach_all_kinds_of_events() -> None:
     counts = sum((run_block(block)[0] for block in range(BLOCKS)), Counter[str]())
     assert {thing: counts[thing] for thing, least in REACHED.items() if counts[thing] < least} == {}
 
@@ -92,7 +92,7 @@ def test_a_seed_gives_the_same_history_each_time() -> None:
     assert first.promises.batches == second.promises.batches
 
 
-def test_a_broken_promise_is_reported_with_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_violated_guarantee_is_reported_with_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: Simulation) -> None:
         raise AssertionError("a hole")
 

@@ -35,13 +35,13 @@ def reopened(directory: Path) -> TimeIndex:
     return index
 
 
-def test_the_file_is_kafka_s(tmp_path: Path) -> None:
+def test_a_time_index_file_has_kafkas_format(tmp_path: Path) -> None:
     index = index_of(tmp_path, ENTRIES[:2])
     index.write_out()
     assert Path(index.path).read_bytes() == struct.pack(">qiqi", T, 9, T + 5, 19)
 
 
-def test_a_timestamp_that_is_no_larger_adds_no_entry(tmp_path: Path) -> None:
+def test_a_timestamp_that_is_not_larger_adds_no_entry(tmp_path: Path) -> None:
     index = index_of(tmp_path, [(T, 1009), (T, 1019), (T - 1, 1029), (-1, 1039)])
     assert index.entries() == [(T, 1009)]
 
@@ -69,7 +69,9 @@ def test_an_empty_index_has_no_timestamp(tmp_path: Path) -> None:
     ("timestamp", "offset"),
     [(T - 1, BASE), (T, BASE), (T + 1, 1009), (T + 5, 1009), (T + 6, 1019), (T + 100, 1019), (T + 101, 1050)],
 )
-def test_a_search_for_a_time_begins_where_all_before_is_older(tmp_path: Path, timestamp: int, offset: int) -> None:
+def test_a_timestamp_search_starts_where_all_earlier_records_are_older(
+    tmp_path: Path, timestamp: int, offset: int
+) -> None:
     assert index_of(tmp_path, ENTRIES).floor(timestamp) == offset
 
 
@@ -96,7 +98,7 @@ def test_truncation_removes_an_offset_and_all_later_ones(tmp_path: Path, offset:
         struct.pack(">qiqi", -5, 3, T + 1, 4),
     ],
 )
-def test_an_index_that_contradicts_itself_is_not_believed(tmp_path: Path, content: bytes) -> None:
+def test_an_inconsistent_index_is_rejected(tmp_path: Path, content: bytes) -> None:
     Path(index_at(tmp_path).path).write_bytes(content)
     with pytest.raises(CorruptIndex):
         reopened(tmp_path).load()

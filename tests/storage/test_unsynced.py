@@ -38,19 +38,19 @@ def made() -> Made:
     return Made()
 
 
-def test_a_new_log_s_names_are_synced_once(made: Made) -> None:
+def test_the_file_names_of_a_new_log_are_fsynced_once(made: Made) -> None:
     assert made.collected() == ([], DIRECTORIES)
     made.unsynced.mark_synced()
     assert made.collected() == ([], [])
 
 
-def test_changed_names_are_synced_without_any_file(made: Made) -> None:
+def test_changed_names_are_fsynced_without_any_file(made: Made) -> None:
     made.unsynced.mark_synced()
     made.unsynced.names_change()
     assert made.collected() == ([], DIRECTORIES)
 
 
-def test_files_are_synced_once_with_their_names(made: Made) -> None:
+def test_files_are_fsynced_once_with_their_names(made: Made) -> None:
     made.unsynced.mark_synced()
     made.epochs.assign(3, 0)
     states = ProducerStates()
@@ -62,7 +62,7 @@ def test_files_are_synced_once_with_their_names(made: Made) -> None:
     assert made.collected() == ([], [])
 
 
-def test_files_whose_sync_could_not_begin_are_still_unsynced(made: Made) -> None:
+def test_files_whose_fsync_could_not_begin_stay_unsynced(made: Made) -> None:
     made.epochs.assign(3, 0)
     made.disk.failing = {"open"}
     with pytest.raises(OSError, match="Input/output error"):

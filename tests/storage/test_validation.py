@@ -60,7 +60,7 @@ def changed(data: bytearray, position: int, field: Struct, value: int) -> bytear
 
 
 @pytest.mark.parametrize("compression", list(Compression))
-def test_a_sound_batch_is_taken_as_it_is(log: Log, compression: Compression) -> None:
+def test_a_valid_batch_is_accepted_unchanged(log: Log, compression: Compression) -> None:
     data = batch(3, compression=compression)
     view = memoryview(data)
     taken, headers = validate(log, view, api_version=9, now_ms=NOW_MS)
@@ -71,7 +71,7 @@ def test_a_sound_batch_is_taken_as_it_is(log: Log, compression: Compression) -> 
 # --- the batch --------------------------------------------------------------------------------------------------------
 
 
-def test_bytes_that_are_no_sound_batch_are_corrupt(log: Log) -> None:
+def test_bytes_that_are_no_valid_batch_are_corrupt(log: Log) -> None:
     good = batch(2)
     flipped = bytearray(good)
     flipped[-1] ^= 1
@@ -83,7 +83,7 @@ def test_bytes_that_are_no_sound_batch_are_corrupt(log: Log) -> None:
         assert refused(log, data).code == ErrorCode.CORRUPT_MESSAGE
 
 
-def test_exactly_one_batch_is_taken(log: Log) -> None:
+def test_exactly_one_batch_is_accepted(log: Log) -> None:
     assert refused(log, batch(1) + batch(1)).code == ErrorCode.INVALID_RECORD
     damaged = batch(1)
     damaged[-1] ^= 1
@@ -91,7 +91,7 @@ def test_exactly_one_batch_is_taken(log: Log) -> None:
 
 
 @pytest.mark.parametrize("rest", [b"\0", batch(1)[:60], batch(1)[:-1]])
-def test_an_incomplete_batch_behind_is_dropped(log: Log, rest: bytes) -> None:
+def test_an_incomplete_batch_after_the_first_is_dropped(log: Log, rest: bytes) -> None:
     taken, _ = validated(log, batch(2) + rest)
     assert taken == batch(2)
 
@@ -103,21 +103,21 @@ def test_the_first_offset_must_be_zero(log: Log) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3, 0, -1])
-def test_the_count_must_match_the_offsets(log: Log, count: int) -> None:
+def test_the_record_count_must_match_the_offsets(log: Log, count: int) -> None:
     assert refused(log, changed(batch(2), 57, INT32, count)).code == ErrorCode.INVALID_RECORD
     assert refused(log, changed(batch(2), 23, INT32, count - 1)).code == ErrorCode.INVALID_RECORD
 
 
-def test_clients_write_no_control_batches(log: Log) -> None:
+def test_clients_cannot_write_control_batches(log: Log) -> None:
     assert refused(log, batch(1, control=True)).code == ErrorCode.INVALID_RECORD
 
 
-def test_a_producer_id_needs_a_sequence(log: Log) -> None:
+def test_a_producer_id_requires_a_sequence(log: Log) -> None:
     assert refused(log, batch(1, producer_id=7, producer_epoch=0)).code == ErrorCode.INVALID_RECORD
     validated(log, batch(1, producer_id=7, producer_epoch=0, base_sequence=0))
 
 
-def test_a_batch_may_be_as_large_as_the_topic_allows(log: Log) -> None:
+def test_a_batch_is_limited_by_the_topics_maximum_size(log: Log) -> None:
     data = batch(1, value=b"x" * 1000)
     validated(log, data, max_message_bytes=len(data))
     error = refused(log, data, max_message_bytes=len(data) - 1)
@@ -125,13 +125,13 @@ def test_a_batch_may_be_as_large_as_the_topic_allows(log: Log) -> None:
     assert error.message is not None and str(len(data)) in error.message
 
 
-def test_a_batch_that_no_segment_can_hold_is_refused(log: Log) -> None:
+def test_a_batch_larger_than_a_segment_is_rejected(log: Log) -> None:
     data = batch(1, value=b"x" * 1000)
     validated(log, data, segment_bytes=len(data))
     assert refused(log, data, segment_bytes=len(data) - 1).code == ErrorCode.RECORD_LIST_TOO_LARGE
 
 
-def test_zstd_is_taken_from_produce_7_on(log: Log) -> None:
+def test_zstd_is_accepted_from_produce_version_7_on(log: Log) -> None:
     data = batch(1, compression=Compression.ZSTD)
     assert refused(log, data, api_version=6).code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     validated(log, data, api_version=7)
@@ -139,7 +139,7 @@ def test_zstd_is_taken_from_produce_7_on(log: Log) -> None:
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
-def test_an_unknown_codec_is_refused(log: Log, codec: int) -> None:
+def test_an_unknown_codec_is_rejected(log: Log, codec: int) -> None:
     assert refused(log, changed(batch(1), 21, INT16, codec)).code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
@@ -147,14 +147,14 @@ def test_an_unknown_codec_is_refused(log: Log, codec: int) -> None:
 
 
 @pytest.mark.parametrize("compression", list(Compression))
-def test_records_that_do_not_parse_are_invalid(log: Log, compression: Compression) -> None:
+def test_records_that_cannot_be_parsed_are_invalid(log: Log, compression: Compression) -> None:
     data = build_batch([Record(value=b"x" * 30)] * 2, compression=Compression.NONE)
     data[61] = 0x7F
     seal(data, 0, len(data))
     assert refused(log, data).code == ErrorCode.INVALID_RECORD
 
 
-def test_a_compacted_topic_takes_no_record_without_a_key(log: Log) -> None:
+def test_a_compacted_topic_rejects_records_without_a_key(log: Log) -> None:
     data = build_batch([Record(key=b"k", timestamp=NOW_MS), Record(key=None, timestamp=NOW_MS)])
     validated(log, data)
     for policy in ({"compact"}, {"compact", "delete"}):
@@ -171,7 +171,7 @@ def stamped(*timestamps: int) -> bytearray:
     return build_batch([Record(timestamp=timestamp, value=b"v") for timestamp in timestamps])
 
 
-def test_records_may_be_an_hour_ahead_and_as_old_as_they_like(log: Log) -> None:
+def test_timestamps_may_be_an_hour_ahead_and_arbitrarily_old(log: Log) -> None:
     validated(log, stamped(0, -1, NOW_MS + HOUR_MS))
     error = refused(log, stamped(NOW_MS, NOW_MS + HOUR_MS + 1, NOW_MS))
     assert isinstance(error, InvalidRecords)
@@ -179,7 +179,7 @@ def test_records_may_be_an_hour_ahead_and_as_old_as_they_like(log: Log) -> None:
     assert [index for index, _ in error.record_errors] == [1]
 
 
-def test_a_topic_may_bound_how_old_and_how_new_records_are(log: Log) -> None:
+def test_a_topic_may_limit_the_age_and_lead_of_timestamps(log: Log) -> None:
     bounds = {"message_timestamp_before_max_ms": 1000, "message_timestamp_after_max_ms": 2000}
     validated(log, stamped(NOW_MS - 1000, NOW_MS + 2000, -1), **bounds)
     assert refused(log, stamped(NOW_MS - 1001), **bounds).code == ErrorCode.INVALID_TIMESTAMP
@@ -194,7 +194,7 @@ ANY_TIME = {"message_timestamp_before_max_ms": MAX_LONG, "message_timestamp_afte
     ("base", "delta", "timestamp"),
     [(MAX_LONG, 5, -MAX_LONG + 3), (-MAX_LONG, -5, MAX_LONG - 3), (MAX_LONG - 9, 9, MAX_LONG), (-MAX_LONG, -1, None)],
 )
-def test_a_time_beyond_an_int64_comes_out_at_its_other_end_as_in_java(
+def test_a_timestamp_beyond_int64_wraps_around_as_in_java(
     log: Log, base: int, delta: int, timestamp: int | None, count: int
 ) -> None:
     timestamp = -MAX_LONG - 1 if timestamp is None else timestamp
@@ -208,23 +208,23 @@ def test_a_time_beyond_an_int64_comes_out_at_its_other_end_as_in_java(
     assert header.max_timestamp == max(-1, *times)
 
 
-def test_a_time_beyond_an_int64_is_as_far_from_now_as_where_it_comes_out(log: Log) -> None:
+def test_a_wrapped_timestamp_is_compared_with_the_bounds_after_wrapping(log: Log) -> None:
     data = changed(build_batch([Record(timestamp=0), Record(timestamp=5)]), 27, INT64, MAX_LONG)
     assert refused(log, data).code == ErrorCode.INVALID_TIMESTAMP
 
 
-def test_a_header_that_names_another_largest_timestamp_is_corrected(log: Log) -> None:
+def test_a_wrong_largest_timestamp_in_the_header_is_corrected(log: Log) -> None:
     _, header = validated(log, changed(stamped(NOW_MS, NOW_MS + 5), 35, INT64, NOW_MS + 99))
     assert header.max_timestamp == NOW_MS + 5
 
 
-def test_log_append_time_is_put_in_by_the_broker(log: Log) -> None:
+def test_log_append_time_is_set_by_the_broker(log: Log) -> None:
     taken, header = validated(log, stamped(5, 9, NOW_MS * 2), message_timestamp_type=1)
     assert (header.timestamp_type, header.max_timestamp) == (1, NOW_MS)
     assert [record.timestamp for record in records_of(taken)] == [NOW_MS] * 3
 
 
-def test_a_producer_may_not_put_in_log_append_time_itself(log: Log) -> None:
+def test_a_producer_cannot_set_log_append_time(log: Log) -> None:
     data = build_batch(records(2), timestamp_type=1)
     error = refused(log, data, message_timestamp_type=1)
     assert isinstance(error, InvalidRecords)
@@ -232,7 +232,7 @@ def test_a_producer_may_not_put_in_log_append_time_itself(log: Log) -> None:
     assert [index for index, _ in error.record_errors] == [0, 1]
 
 
-def test_log_append_time_where_the_topic_has_create_time_is_taken_back(log: Log) -> None:
+def test_log_append_time_is_reset_for_a_topic_with_create_time(log: Log) -> None:
     _, header = validated(log, build_batch(records(2), timestamp_type=1))
     assert (header.timestamp_type, header.max_timestamp) == (0, NOW_MS)
     without = build_batch(records(2, timestamp=-1), timestamp_type=1)
@@ -281,7 +281,7 @@ def test_recompressed_records_get_new_offset_deltas(
 
 @pytest.mark.parametrize("kind", ["producer", "lz4"])
 @pytest.mark.parametrize("deltas", DELTAS)
-def test_records_that_stay_compressed_must_count_up(log: Log, deltas: list[int], kind: str) -> None:
+def test_records_that_stay_compressed_must_have_consecutive_offsets(log: Log, deltas: list[int], kind: str) -> None:
     error = refused(log, misnumbered(deltas, Compression.LZ4), compression_type=kind)
     assert isinstance(error, InvalidRecords)
     assert error.record_errors[0][1].startswith("Record ")
@@ -292,7 +292,7 @@ def test_records_that_stay_compressed_must_count_up(log: Log, deltas: list[int],
 
 @pytest.mark.parametrize("kind", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("compression", list(Compression))
-def test_a_topic_s_own_compression_is_applied(log: Log, compression: Compression, kind: str) -> None:
+def test_the_topics_own_compression_is_applied(log: Log, compression: Compression, kind: str) -> None:
     data = batch(5, value=b"x" * 100, compression=compression, producer_id=7, producer_epoch=2, base_sequence=3)
     taken, header = validated(log, data, compression_type=kind)
     codec = Compression.NONE if kind == "uncompressed" else Compression[kind.upper()]
@@ -304,7 +304,7 @@ def test_a_topic_s_own_compression_is_applied(log: Log, compression: Compression
     assert all(getattr(header, field) == getattr(before, field) for field in same)
 
 
-def test_a_level_changes_how_well_it_is_compressed(log: Log) -> None:
+def test_a_compression_level_changes_the_compression_ratio(log: Log) -> None:
     data = batch(200, value=b"some words that repeat " * 4)
     sizes = {
         level: len(validated(log, data, compression_type="gzip", compression_gzip_level=level)[0]) for level in (1, 9)
@@ -312,20 +312,20 @@ def test_a_level_changes_how_well_it_is_compressed(log: Log) -> None:
     assert sizes[9] < sizes[1]
 
 
-def test_batches_that_are_too_large_uncompressed_are_refused(log: Log) -> None:
+def test_batches_that_are_too_large_uncompressed_are_rejected(log: Log) -> None:
     data = batch(1, value=b"x" * 10_000, compression=Compression.GZIP)
     error = refused(log, data, compression_type="uncompressed", max_message_bytes=5000)
     assert error.code == ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_compression_and_log_append_time_go_together(log: Log) -> None:
+def test_compression_and_log_append_time_can_be_combined(log: Log) -> None:
     taken, header = validated(log, stamped(5, 9), compression_type="lz4", message_timestamp_type=1)
     assert (header.compression, header.timestamp_type, header.max_timestamp) == (Compression.LZ4, 1, NOW_MS)
     assert [record.timestamp for record in records_of(taken)] == [NOW_MS] * 2
 
 
 @given(st.data())
-def test_no_damage_gets_in_and_none_breaks_the_broker(
+def test_corrupt_batches_are_never_accepted_and_do_not_crash_the_broker(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     log = open_at(tmp_path_factory.getbasetemp() / "any")
@@ -372,7 +372,9 @@ CHANGES: list[dict[str, object]] = [
 
 @pytest.mark.parametrize("changes", CHANGES, ids=str)
 @pytest.mark.parametrize("codec", sampled(Compression, every=4))
-def test_much_takes_many_steps_and_nothing_is_lost(log: Log, changes: dict[str, object], codec: int) -> None:
+def test_a_large_batch_is_validated_in_many_steps_without_loss(
+    log: Log, changes: dict[str, object], codec: int
+) -> None:
     sent = [Record(timestamp=NOW_MS, key=b"k%d" % number, value=bytes(20)) for number in range(10_000)]
     log.update_settings(LogSettings(**changes))  # type: ignore[arg-type]
     data = build_batch(sent, compression=codec)
@@ -384,7 +386,7 @@ def test_much_takes_many_steps_and_nothing_is_lost(log: Log, changes: dict[str, 
     assert again == (taken, (check_batch(taken),))
 
 
-def test_a_bomb_for_a_topic_without_compression_is_counted_but_not_kept(log: Log) -> None:
+def test_a_decompression_bomb_is_counted_but_not_kept(log: Log) -> None:
     bomb = build_batch([Record(timestamp=NOW_MS, value=bytes(30_000_000))], compression=Compression.ZSTD)
     log.update_settings(LogSettings(compression_type="uncompressed"))
     count, refusal = steps_of(log, bomb)
@@ -394,7 +396,7 @@ def test_a_bomb_for_a_topic_without_compression_is_counted_but_not_kept(log: Log
     assert count > 400
 
 
-def test_settings_that_change_meanwhile_do_not_count(log: Log) -> None:
+def test_settings_that_change_during_a_validation_are_ignored(log: Log) -> None:
     data = build_batch([Record(timestamp=NOW_MS, value=bytes(1000))] * 500, compression=Compression.GZIP)
     steps = validate_in_steps(log, memoryview(data), api_version=9, now_ms=NOW_MS)
     next(steps)
@@ -404,7 +406,7 @@ def test_settings_that_change_meanwhile_do_not_count(log: Log) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_mutated_batches_of_all_sizes_come_to_the_same_in_steps_as_small_ones_do(log: Log, seed: int) -> None:
+def test_mutated_batches_give_the_same_results_in_steps_as_at_once(log: Log, seed: int) -> None:
     random = Random(seed)
     settings = dict(random.choice(CHANGES))
     if random.random() < 0.5:

@@ -136,7 +136,7 @@ def test_a_new_reassignment_replaces_the_ongoing_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("allowed", [False, True])
-def test_a_cancellation_without_old_in_sync_replicas_is_rejected(tmp_path: Path, allowed: bool) -> None:
+def test_a_cancellation_may_require_an_unclean_leader_election(tmp_path: Path, allowed: bool) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         create(harness, [1], unclean_leader_election_enable=str(allowed).lower())
         change = records.PartitionChangeRecord(partition_id=0, topic_id=harness.partition("t").topic.topic_id)

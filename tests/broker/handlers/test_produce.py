@@ -219,9 +219,7 @@ def test_an_invalid_batch_is_rejected_as_a_whole_and_individually(harness: Harne
 
 
 @pytest.mark.parametrize("others", [0, 1])
-def test_a_transactional_batch_without_a_transactional_id_rejects_the_whole_request(
-    harness: Harness, others: int
-) -> None:
+def test_a_transactional_batch_without_an_id_rejects_the_whole_request(harness: Harness, others: int) -> None:
     harness.create_topic("t", 2)
     transactional = batch("a", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
     answers = produce(harness, {("t", 0): GOOD, ("t", 1): transactional} if others else {("t", 1): transactional})

@@ -134,7 +134,7 @@ def test_records_with_many_deliveries_are_acquired_in_ever_smaller_batches() -> 
     assert deliveries.start_offset == 1
 
 
-def test_an_acknowledged_record_in_such_a_batch_is_not_redelivered() -> None:
+def test_an_acknowledged_record_is_not_redelivered_with_its_split_batch() -> None:
     deliveries, limits = Deliveries(0), LIMITS._replace(deliveries=4)
     deliveries.acquire("m", [(0, 5), (6, 9)], limits, 0, 500, 1)
     said = [Acknowledgement(0, 5, [RELEASE, ACCEPT, RELEASE, RELEASE, ACCEPT, RELEASE]), Acknowledgement(6, 9, [2])]

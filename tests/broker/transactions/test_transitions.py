@@ -222,7 +222,9 @@ def test_further_partitions_keep_the_transactions_start_time() -> None:
         (State.PREPARE_ABORT, OURS, CONCURRENT),
     ],
 )
-def test_fenced_producers_cannot_add_partitions(state: State, producer: tuple[int, int], code: ErrorCode) -> None:
+def test_only_the_current_producer_can_add_partitions_to_its_transaction(
+    state: State, producer: tuple[int, int], code: ErrorCode
+) -> None:
     for attempt in (
         lambda: transitions.with_partitions(transaction(state), producer, [PARTITION], 0, LATER_MS),
         lambda: transitions.check_partition(transaction(state), producer, PARTITION),

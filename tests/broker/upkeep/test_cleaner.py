@@ -445,7 +445,7 @@ def test_the_statistics_count_cleanings_and_dirty_ratios(compacting: Compacting)
     assert (noted.max_dirty_ratio, noted.looked_ms) == (0.0, now_ms + 500 + BACKOFF_MS)
 
 
-def test_a_cleaning_without_effect_is_counted(compacting: Compacting, disk: FailingDisk) -> None:
+def test_a_failed_cleaning_is_counted_as_uncleanable(compacting: Compacting, disk: FailingDisk) -> None:
     log = compacting.topic("t")
     disk.failing, disk.suffix = {"rename"}, ".swap"
     compacting.cleaner.start()

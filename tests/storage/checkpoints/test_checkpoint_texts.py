@@ -25,7 +25,7 @@ TOPICS = st.text("abcXYZ019._-", min_size=1, max_size=20)
 OFFSETS = st.integers(0, (1 << 63) - 1)
 
 
-def test_an_offset_checkpoint_is_written_as_kafka_writes_it() -> None:
+def test_an_offset_checkpoint_is_formatted_as_in_kafka() -> None:
     assert offsets_text({("orders", 0): 17, ("a-b", 12): 0}) == b"0\n2\na-b 12 0\norders 0 17\n"
     assert offsets_text({}) == b"0\n0\n"
 
@@ -35,18 +35,18 @@ def test_an_empty_file_is_a_checkpoint_without_rows() -> None:
     assert epochs_from_text(b"") == []
 
 
-def test_a_leader_epoch_checkpoint_is_written_as_kafka_writes_it() -> None:
+def test_a_leader_epoch_checkpoint_is_formatted_as_in_kafka() -> None:
     assert epochs_text([(0, 0), (4, 120)]) == b"0\n2\n0 0\n4 120\n"
     assert epochs_text([]) == b"0\n0\n"
 
 
-def test_partition_metadata_is_written_as_kafka_writes_it_without_a_newline_at_the_end() -> None:
+def test_partition_metadata_is_formatted_as_in_kafka_without_a_final_newline() -> None:
     topic_id = bytes.fromhex("ea8400108ba7c7f23234d26626719077")
     assert partition_metadata_text(topic_id) == b"version: 0\ntopic_id: 6oQAEIunx_IyNNJmJnGQdw"
     assert topic_id_from_text(partition_metadata_text(topic_id)) == topic_id
 
 
-def test_meta_properties_is_written_as_java_writes_it() -> None:
+def test_meta_properties_is_formatted_as_by_java() -> None:
     text = properties_text({"cluster.id": "6oQAEIunx_IyNNmJmG53dw", "node.id": "1", "version": "1"}, 1_700_000_000_000)
     assert text == (b"#\n#Tue Nov 14 22:13:20 UTC 2023\ncluster.id=6oQAEIunx_IyNNmJmG53dw\nnode.id=1\nversion=1\n")
     assert properties_from_text(text) == {"cluster.id": "6oQAEIunx_IyNNmJmG53dw", "node.id": "1", "version": "1"}
@@ -57,12 +57,12 @@ def test_properties_may_have_comments_blanks_and_equals_signs_in_values() -> Non
 
 
 @given(st.dictionaries(st.tuples(TOPICS, st.integers(0, 1 << 31)), OFFSETS))
-def test_offset_checkpoints_are_read_as_they_were_written(offsets: dict[tuple[str, int], int]) -> None:
+def test_offset_checkpoints_are_parsed_back_unchanged(offsets: dict[tuple[str, int], int]) -> None:
     assert offsets_from_text(offsets_text(offsets)) == offsets
 
 
 @given(st.lists(st.tuples(st.integers(0, 1 << 30), OFFSETS)))
-def test_leader_epoch_checkpoints_are_read_as_they_were_written(epochs: list[tuple[int, int]]) -> None:
+def test_leader_epoch_checkpoints_are_parsed_back_unchanged(epochs: list[tuple[int, int]]) -> None:
     assert epochs_from_text(epochs_text(epochs)) == epochs
 
 
@@ -78,7 +78,7 @@ def test_leader_epoch_checkpoints_are_read_as_they_were_written(epochs: list[tup
         (b"0\n1\n\xff 0 1\n", "not text"),
     ],
 )
-def test_malformed_checkpoints_are_refused_with_the_reason(text: bytes, why: str) -> None:
+def test_malformed_checkpoints_are_rejected_with_the_reason(text: bytes, why: str) -> None:
     with pytest.raises(MalformedCheckpoint, match=why):
         offsets_from_text(text)
 
@@ -86,18 +86,18 @@ def test_malformed_checkpoints_are_refused_with_the_reason(text: bytes, why: str
 @pytest.mark.parametrize(
     "text", [b"", b"version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ", b"version: 0\n", b"version: 0\ntopic_id: AAAA"]
 )
-def test_partition_metadata_without_a_topic_id_is_refused(text: bytes) -> None:
+def test_partition_metadata_without_a_topic_id_is_rejected(text: bytes) -> None:
     with pytest.raises(MalformedCheckpoint):
         topic_id_from_text(text)
 
 
-def test_a_line_that_is_no_property_is_refused() -> None:
+def test_a_line_that_is_not_a_property_is_rejected() -> None:
     with pytest.raises(MalformedCheckpoint, match="line 2"):
         properties_from_text(b"a=b\nnonsense\n")
 
 
 @given(st.binary(max_size=60))
-def test_arbitrary_bytes_are_read_or_refused(text: bytes) -> None:
+def test_arbitrary_bytes_are_parsed_or_rejected(text: bytes) -> None:
     for read in (offsets_from_text, epochs_from_text, topic_id_from_text, properties_from_text):
         try:
             read(text)

@@ -17,7 +17,7 @@ from tests.storage.support import FailingDisk
 ENTRIES = [(0, 0), (2, 10), (5, 30)]
 
 
-def test_a_log_without_epochs_has_none() -> None:
+def test_an_empty_log_has_no_leader_epochs() -> None:
     epochs = LeaderEpochs()
     assert epochs.latest == -1
     assert epochs.end_offset_for(0, 100) == (-1, -1)
@@ -41,7 +41,7 @@ def test_an_epoch_ends_where_the_next_one_begins(epoch: int, answer: tuple[int, 
     assert LeaderEpochs(ENTRIES).end_offset_for(epoch, 100) == answer
 
 
-def test_an_epoch_before_all_known_ones_ends_where_these_begin() -> None:
+def test_an_epoch_before_all_known_ones_ends_where_the_first_begins() -> None:
     assert LeaderEpochs([(5, 30), (7, 40)]).end_offset_for(3, 100) == (3, 30)
 
 
@@ -55,7 +55,7 @@ def test_an_epoch_begins_only_once() -> None:
     assert epochs.entries() == [*ENTRIES, (6, 40)]
 
 
-def test_a_new_epoch_displaces_what_contradicts_it() -> None:
+def test_a_new_epoch_replaces_conflicting_ones() -> None:
     epochs = LeaderEpochs(ENTRIES)
     epochs.assign(6, 10)
     assert epochs.entries() == [(0, 0), (6, 10)]
@@ -70,7 +70,7 @@ def test_batches_without_an_epoch_add_none() -> None:
     assert epochs.entries() == []
 
 
-def test_of_the_epochs_in_batches_only_newer_ones_count() -> None:
+def test_only_newer_epochs_in_batches_are_added() -> None:
     epochs = LeaderEpochs(ENTRIES)
     epochs.assign_later(4, 50)
     epochs.assign_later(6, 60)
@@ -81,7 +81,7 @@ def test_of_the_epochs_in_batches_only_newer_ones_count() -> None:
     ("end_offset", "left"),
     [(100, ENTRIES), (31, ENTRIES), (30, ENTRIES[:2]), (11, ENTRIES[:2]), (10, ENTRIES[:1]), (0, [])],
 )
-def test_cutting_the_end_forgets_epochs_that_began_there(end_offset: int, left: list[tuple[int, int]]) -> None:
+def test_truncating_the_end_removes_epochs_that_began_there(end_offset: int, left: list[tuple[int, int]]) -> None:
     epochs = LeaderEpochs(ENTRIES)
     epochs.truncate_from_end(end_offset)
     assert epochs.entries() == left
@@ -99,33 +99,33 @@ def test_cutting_the_end_forgets_epochs_that_began_there(end_offset: int, left: 
         (40, [(5, 40)]),
     ],
 )
-def test_cutting_the_start_lets_the_epoch_there_begin_there(start_offset: int, left: list[tuple[int, int]]) -> None:
+def test_truncating_the_start_moves_the_start_of_its_epoch(start_offset: int, left: list[tuple[int, int]]) -> None:
     epochs = LeaderEpochs(ENTRIES)
     epochs.truncate_from_start(start_offset)
     assert epochs.entries() == left
     assert epochs.changed == (left != ENTRIES)
 
 
-def test_cutting_before_the_first_epoch_changes_nothing() -> None:
+def test_truncating_before_the_first_epoch_changes_nothing() -> None:
     epochs = LeaderEpochs([(3, 10)])
     epochs.truncate_from_start(5)
     assert epochs.entries() == [(3, 10)]
 
 
 @pytest.mark.parametrize(("offset", "epoch"), [(0, 0), (9, 0), (10, 2), (29, 2), (30, 5), (1000, 5)])
-def test_an_offset_belongs_to_the_epoch_that_began_before_it(offset: int, epoch: int) -> None:
+def test_an_offset_belongs_to_the_last_epoch_that_began_at_or_before_it(offset: int, epoch: int) -> None:
     assert LeaderEpochs(ENTRIES).epoch_at(offset) == epoch
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), max_size=30))
-def test_epochs_and_starts_always_rise(assigned: list[tuple[int, int]]) -> None:
+def test_epochs_and_their_start_offsets_always_increase(assigned: list[tuple[int, int]]) -> None:
     entries = LeaderEpochs(assigned).entries()
     assert all(a[0] < b[0] and a[1] < b[1] for a, b in zip(entries, entries[1:], strict=False))
     if assigned:
         assert entries[-1][0] == assigned[-1][0]
 
 
-def test_it_is_written_when_an_epoch_begins_and_only_then(tmp_path: Path) -> None:
+def test_the_epoch_checkpoint_is_written_only_when_an_epoch_begins(tmp_path: Path) -> None:
     epochs = LeaderEpochs()
     file = LeaderEpochFile(epochs, FailingDisk(), str(tmp_path))
     path = tmp_path / "leader-epoch-checkpoint"
@@ -139,7 +139,7 @@ def test_it_is_written_when_an_epoch_begins_and_only_then(tmp_path: Path) -> Non
     assert not path.exists()
 
 
-def test_there_is_nothing_to_sync_without_epochs_or_after_a_sync(tmp_path: Path) -> None:
+def test_an_epoch_checkpoint_without_changes_needs_no_fsync(tmp_path: Path) -> None:
     epochs = LeaderEpochs()
     file = LeaderEpochFile(epochs, FailingDisk(), str(tmp_path))
     assert file.unsynced_paths() == []
@@ -152,7 +152,7 @@ def test_there_is_nothing_to_sync_without_epochs_or_after_a_sync(tmp_path: Path)
     assert (tmp_path / "leader-epoch-checkpoint").read_bytes() == b"0\n2\n0 0\n1 5\n"
 
 
-def test_a_failed_write_is_made_up_for_by_the_next(tmp_path: Path) -> None:
+def test_a_failed_epoch_write_is_repeated_with_the_next(tmp_path: Path) -> None:
     epochs, disk = LeaderEpochs(), FailingDisk()
     file = LeaderEpochFile(epochs, disk, str(tmp_path))
     epochs.assign(0, 0)

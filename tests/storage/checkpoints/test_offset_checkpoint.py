@@ -33,24 +33,24 @@ def made(tmp_path: Path) -> Checkpointing:
     return Checkpointing(tmp_path)
 
 
-def test_only_rows_of_logs_that_are_there_are_read(made: Checkpointing) -> None:
+def test_only_checkpoint_rows_of_existing_logs_are_read(made: Checkpointing) -> None:
     made.path.write_text("0\n2\norders 0 17\nothers 1 4\n")
     made.checkpoint.read([OTHERS, ("new", 0)])
     assert made.checkpoint.offsets == {OTHERS: 4}
 
 
-def test_a_checkpoint_that_is_not_there_has_no_rows(made: Checkpointing) -> None:
+def test_a_missing_checkpoint_has_no_rows(made: Checkpointing) -> None:
     made.checkpoint.read([ORDERS])
     assert made.checkpoint.offsets == {}
 
 
-def test_a_malformed_one_is_for_a_person_to_look_at(made: Checkpointing) -> None:
+def test_a_malformed_checkpoint_is_reported_to_the_user(made: Checkpointing) -> None:
     made.path.write_text("0\n7\n")
     with pytest.raises(LogDirectoryError, match="checkpoint is malformed"):
         made.checkpoint.read([ORDERS])
 
 
-def test_it_is_written_by_another_thread_and_then_put_in_place(made: Checkpointing) -> None:
+def test_a_checkpoint_is_written_by_another_thread_and_then_renamed(made: Checkpointing) -> None:
     made.checkpoint.offsets[ORDERS] = 5
     made.checkpoint.write_soon()
     assert made.content() == [] and len(made.aside.jobs) == 1
@@ -72,7 +72,7 @@ def test_unchanged_offsets_are_not_written_again(made: Checkpointing) -> None:
     assert not made.aside.jobs
 
 
-def test_many_logs_that_go_are_one_write(made: Checkpointing) -> None:
+def test_removing_many_logs_writes_the_checkpoint_once(made: Checkpointing) -> None:
     made.checkpoint.offsets.update({ORDERS: 5, OTHERS: 6})
     made.checkpoint.write(sync=False)
     assert made.checkpoint.forget(ORDERS) and made.checkpoint.forget(OTHERS)
@@ -82,7 +82,7 @@ def test_many_logs_that_go_are_one_write(made: Checkpointing) -> None:
     assert made.content() == []
 
 
-def test_before_a_log_is_created_the_file_has_no_row_of_its_name(made: Checkpointing) -> None:
+def test_a_logs_old_checkpoint_row_is_removed_before_it_is_created(made: Checkpointing) -> None:
     made.checkpoint.offsets.update({ORDERS: 5, OTHERS: 6})
     made.checkpoint.write(sync=False)
     made.checkpoint.forget(ORDERS)
@@ -90,14 +90,14 @@ def test_before_a_log_is_created_the_file_has_no_row_of_its_name(made: Checkpoin
     assert made.content() == ["others 1 6"]
 
 
-def test_a_new_log_does_not_find_the_offset_of_an_earlier_one_of_its_name(made: Checkpointing) -> None:
+def test_a_new_log_does_not_inherit_the_offset_of_its_namesake(made: Checkpointing) -> None:
     made.path.write_text("0\n2\norders 0 17\nothers 1 4\n")
     made.checkpoint.read([OTHERS])
     made.checkpoint.make_way(ORDERS)
     assert made.content() == ["others 1 4"]
 
 
-def test_a_write_in_progress_does_not_bring_back_a_forgotten_offset(made: Checkpointing) -> None:
+def test_a_write_in_progress_does_not_restore_a_removed_offset(made: Checkpointing) -> None:
     made.checkpoint.offsets.update({ORDERS: 5, OTHERS: 6})
     made.checkpoint.write_soon()
     made.checkpoint.forget(ORDERS)
@@ -111,7 +111,7 @@ def test_a_write_in_progress_does_not_bring_back_a_forgotten_offset(made: Checkp
     assert made.content() == ["orders 0 7", "others 1 6"]
 
 
-def test_a_write_that_failed_may_have_left_its_rows(made: Checkpointing) -> None:
+def test_rows_of_a_failed_write_are_assumed_to_be_in_the_file(made: Checkpointing) -> None:
     made.checkpoint.offsets[ORDERS] = 5
     made.disk.failing, made.disk.suffix = {"sync"}, made.path.parent.name
     with pytest.raises(OSError, match="Errno 5"):
@@ -122,14 +122,14 @@ def test_a_write_that_failed_may_have_left_its_rows(made: Checkpointing) -> None
     assert made.content() == []
 
 
-def test_a_new_log_without_rows_costs_no_write(made: Checkpointing) -> None:
+def test_a_new_log_without_checkpoint_rows_causes_no_write(made: Checkpointing) -> None:
     assert not made.checkpoint.forget(ORDERS)
     made.checkpoint.make_way(ORDERS)
     assert not made.path.exists()
 
 
 @pytest.mark.parametrize("operation", ["create", "write", "sync", "rename"])
-def test_a_failed_write_is_logged_leaves_the_old_file_and_is_repeated(
+def test_a_failed_write_is_logged_keeps_the_old_file_and_is_retried(
     made: Checkpointing, operation: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     made.checkpoint.offsets[ORDERS] = 5

@@ -79,7 +79,7 @@ def identity(header: BatchHeader) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("compression", list(Compression))
-def test_records_with_a_later_one_of_their_key_go_and_the_others_stay_as_they_are(compression: int) -> None:
+def test_records_superseded_by_later_ones_of_their_key_are_removed(compression: int) -> None:
     batch = pairs(
         *[("a", "1"), ("b", "2"), ("a", "3"), ("c", "4")],
         **{"base_offset": 100, "compression": compression, "leader_epoch": 5, **PRODUCER},
@@ -90,7 +90,7 @@ def test_records_with_a_later_one_of_their_key_go_and_the_others_stay_as_they_ar
     assert identity(check_batch(data)) == identity(check_batch(batch))
 
 
-def test_a_batch_of_which_all_stays_is_not_touched() -> None:
+def test_a_batch_that_is_kept_completely_is_unchanged() -> None:
     batch = pairs(("a", "1"), ("b", "2"), base_offset=10, compression=Compression.LZ4)
     header = check_batch(batch)
     original = bytes(batch)
@@ -99,24 +99,24 @@ def test_a_batch_of_which_all_stays_is_not_touched() -> None:
     assert kept[1] is original
 
 
-def test_the_largest_timestamp_is_that_of_the_records_that_stay() -> None:
+def test_the_largest_timestamp_is_that_of_the_kept_records() -> None:
     batch = pairs(("a", "1"), ("b", "2"), ("c", "3"))
     data = filtered(filter_with({"c": 50}), batch)
     assert data is not None
     assert check_batch(data).max_timestamp == NOW_MS + 1
 
 
-def test_the_time_of_the_append_stays_that_of_all_records() -> None:
+def test_log_append_time_is_kept_for_all_records() -> None:
     batch = pairs(("a", "1"), ("b", None), ("c", "3"), timestamp_type=1)
     data = filtered(filter_with({"c": 50}), batch)
     assert [record.timestamp for record in kept_records(data)] == [NOW_MS + 2] * 2
 
 
-def test_a_batch_without_a_record_that_stays_goes() -> None:
+def test_a_batch_without_kept_records_is_removed() -> None:
     assert filtered(filter_with({"a": 50, "b": 51}), pairs(("a", "1"), ("b", "2"))) is None
 
 
-def test_records_beyond_the_offset_map_stay() -> None:
+def test_records_beyond_the_offset_map_are_kept() -> None:
     batch = pairs(("a", "1"), ("a", "2"), (None, "x"), ("a", None), base_offset=10)
     data = filtered(filter_with({"a": 11}, known_to=11), batch)
     assert [record.offset for record in kept_records(data)] == [11, 12, 13]
@@ -124,7 +124,7 @@ def test_records_beyond_the_offset_map_stay() -> None:
     assert check_batch(data).delete_horizon_ms is None
 
 
-def test_records_without_a_key_go_and_are_counted() -> None:
+def test_records_without_a_key_are_removed_and_counted() -> None:
     to_clean = filter_with({})
     data = filtered(to_clean, pairs((None, "1"), ("b", "2"), (None, None)))
     assert [record.key for record in kept_records(data)] == [b"b"]
@@ -146,7 +146,7 @@ def test_read_and_written_records_are_counted() -> None:
 
 
 @pytest.mark.parametrize("compression", list(Compression))
-def test_a_tombstone_gets_a_delete_horizon_and_all_records_keep_their_times(compression: int) -> None:
+def test_a_tombstone_gets_a_delete_horizon_and_all_records_keep_their_timestamps(compression: int) -> None:
     batch = pairs(("a", "1"), ("b", None), ("c", "x"), base_offset=5, compression=compression, **PRODUCER)
     data = filtered(filter_with({"a": 90}), batch)
     assert data is not None
@@ -157,7 +157,7 @@ def test_a_tombstone_gets_a_delete_horizon_and_all_records_keep_their_times(comp
     assert identity(header) == identity(check_batch(batch))
 
 
-def test_a_horizon_once_set_stays() -> None:
+def test_an_existing_delete_horizon_is_kept() -> None:
     first = filtered(filter_with({}), pairs(("a", "1"), ("b", None)))
     assert first is not None
     assert filtered(filter_with({}, now_ms=NOW_MS + 500), bytearray(first)) == first
@@ -168,21 +168,21 @@ def test_a_horizon_once_set_stays() -> None:
 
 
 @pytest.mark.parametrize(("now_ms", "stays"), [(HORIZON_MS - 1, True), (HORIZON_MS, False)])
-def test_a_tombstone_goes_when_its_horizon_has_come(now_ms: int, stays: bool) -> None:
+def test_a_tombstone_is_removed_after_its_delete_horizon(now_ms: int, stays: bool) -> None:
     first = filtered(filter_with({}), pairs(("a", "1"), ("b", None)))
     assert first is not None
     data = filtered(filter_with({}, now_ms=now_ms), bytearray(first))
     assert [record.key for record in kept_records(data)] == ([b"a", b"b"] if stays else [b"a"])
 
 
-def test_a_tombstone_goes_at_once_when_a_later_record_of_its_key_is_known() -> None:
+def test_a_tombstone_superseded_by_a_later_record_is_removed_immediately() -> None:
     assert filtered(filter_with({"a": 50}), pairs(("a", None))) is None
 
 
 # --- batches that stay without records --------------------------------------------------------------------------------
 
 
-def test_the_last_batch_of_a_producer_stays_without_records() -> None:
+def test_the_last_batch_of_a_producer_is_kept_without_records() -> None:
     batch = pairs(("a", "1"), ("b", "2"), base_offset=20, compression=Compression.ZSTD, leader_epoch=4, **PRODUCER)
     data = filtered(filter_with({"a": 50, "b": 51}, last={7: LastRecord(21, 3)}), batch)
     assert data is not None
@@ -194,13 +194,13 @@ def test_the_last_batch_of_a_producer_stays_without_records() -> None:
     assert filtered(filter_with({}, last={7: LastRecord(99, 3)}), bytearray(data)) is None
 
 
-def test_another_batch_of_a_producer_goes() -> None:
+def test_an_earlier_empty_batch_of_a_producer_is_removed() -> None:
     batch = pairs(("a", "1"), base_offset=20, **PRODUCER)
     assert filtered(filter_with({"a": 50}, last={7: LastRecord(30, 3)}), batch) is None
     assert filtered(filter_with({"a": 50}), batch) is None
 
 
-def test_the_last_batch_of_the_cleaned_part_stays_to_mark_its_end() -> None:
+def test_the_last_batch_of_the_cleaned_range_is_kept_to_mark_its_end() -> None:
     batch = pairs((None, "1"), (None, "2"), base_offset=8)
     data = filtered(filter_with({}, end_offset=10), batch)
     assert data is not None
@@ -220,14 +220,14 @@ def in_transaction(offset: int) -> bytearray:
     return pairs(("a", "1"), base_offset=offset, transactional=True, **PRODUCER)
 
 
-def test_records_of_aborted_transactions_go_though_they_are_the_last_of_their_keys() -> None:
+def test_aborted_records_are_removed_even_as_the_latest_of_their_keys() -> None:
     to_clean = filter_with({}, aborted=(AbortedTransaction(7, 0, 2, 0),))
     assert filtered(to_clean, in_transaction(0)) is None
     assert filtered(to_clean, marker(2, committed=False)) == bytes(marker(2, committed=False))
     assert filtered(to_clean, in_transaction(3)) == bytes(in_transaction(3))
 
 
-def test_a_marker_waits_for_its_horizon_from_when_its_transaction_is_gone() -> None:
+def test_a_marker_gets_its_delete_horizon_once_its_transaction_is_removed() -> None:
     with_records = filter_with({"a": 50})
     assert filtered(with_records, in_transaction(0)) is None
     assert filtered(with_records, marker(1, committed=True)) == bytes(marker(1, committed=True))
@@ -242,7 +242,7 @@ def test_a_marker_waits_for_its_horizon_from_when_its_transaction_is_gone() -> N
 @pytest.mark.parametrize(
     ("last", "stays"), [(LastRecord(-1, 3), True), (LastRecord(-1, 4), False), (LastRecord(0, 3), False)]
 )
-def test_an_emptied_marker_stays_if_only_it_has_the_producers_epoch(last: LastRecord, stays: bool) -> None:
+def test_an_emptied_marker_is_kept_if_only_it_has_the_producers_epoch(last: LastRecord, stays: bool) -> None:
     waiting = filtered(filter_with({}), marker(1, committed=True))
     assert waiting is not None
     data = filtered(filter_with({}, now_ms=HORIZON_MS, last={7: last}), bytearray(waiting))
@@ -268,7 +268,7 @@ _RECORDS = st.lists(
 
 
 @given(_RECORDS, st.dictionaries(st.sampled_from("abc"), st.integers(0, 15)), st.integers(0, 4), st.integers(-1, 15))
-def test_records_stay_whole_or_go(
+def test_records_are_kept_or_removed_as_a_whole(
     made: list[tuple[bytes | None, bytes | None, int, tuple[tuple[str, bytes | None], ...]]],
     latest: dict[str, int],
     compression: int,

@@ -31,7 +31,7 @@ def read(file: File, block_bytes: int = 4096) -> list[StoredBatch]:
 
 
 @pytest.mark.parametrize("block_bytes", [1, 4096, 5000, 1 << 20])
-def test_every_batch_is_read_whole_whatever_the_size_of_a_block(tmp_path: Path, block_bytes: int) -> None:
+def test_every_batch_is_read_completely_for_any_block_size(tmp_path: Path, block_bytes: int) -> None:
     made = batches()
     found = read(written(tmp_path, b"".join(made)), block_bytes)
     assert [each.data for each in found] == made
@@ -39,7 +39,7 @@ def test_every_batch_is_read_whole_whatever_the_size_of_a_block(tmp_path: Path, 
     assert [each.header.base_offset for each in found] == [10 + sum(SIZES[:index]) for index in range(len(made))]
 
 
-def test_an_empty_file_holds_none(tmp_path: Path) -> None:
+def test_an_empty_file_contains_no_batches(tmp_path: Path) -> None:
     assert read(written(tmp_path, b"")) == []
 
 
@@ -60,7 +60,7 @@ def test_a_flipped_bit_is_reported_with_file_position_and_offset(tmp_path: Path,
 
 
 @pytest.mark.parametrize("cut", [1, 30, 70])
-def test_a_file_that_ends_early_is_reported(tmp_path: Path, cut: int) -> None:
+def test_a_truncated_file_is_reported(tmp_path: Path, cut: int) -> None:
     data = b"".join(batches())
     with pytest.raises(Uncleanable):
         read(written(tmp_path, data[:-cut]))
@@ -74,7 +74,7 @@ def test_decreasing_offsets_are_reported(tmp_path: Path) -> None:
         read(written(tmp_path, bytes(batch(2, base_offset=9))))
 
 
-def test_a_batch_that_announces_more_than_there_is_takes_no_memory(tmp_path: Path) -> None:
+def test_a_batch_with_an_excessive_size_allocates_no_memory(tmp_path: Path) -> None:
     data = bytearray(batch(2, base_offset=10))
     data[8:12] = (0x7FFFFFF0).to_bytes(4, "big")
     with pytest.raises(Uncleanable):

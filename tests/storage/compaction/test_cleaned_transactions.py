@@ -34,7 +34,7 @@ def aborted(first: int, last: int, producer: int = PRODUCER) -> AbortedTransacti
     return AbortedTransaction(producer, first, last, first)
 
 
-def test_records_of_an_aborted_transaction_are_distinguished_from_others() -> None:
+def test_records_of_an_aborted_transaction_are_recognized() -> None:
     transactions = CleanedTransactions([aborted(2, 5)], 0)
     assert not transactions.passes_aborted(data(0, OTHER))
     assert not transactions.passes_aborted(data(1))
@@ -46,7 +46,7 @@ def test_records_of_an_aborted_transaction_are_distinguished_from_others() -> No
     assert not transactions.passes_aborted(data(6))
 
 
-def test_a_producer_may_abort_one_transaction_after_the_other() -> None:
+def test_a_producer_may_abort_several_transactions() -> None:
     transactions = CleanedTransactions([aborted(10, 12), aborted(0, 3)], 0)
     assert transactions.passes_aborted(data(0))
     transactions.passes_marker(*marker(3, committed=False))
@@ -55,17 +55,17 @@ def test_a_producer_may_abort_one_transaction_after_the_other() -> None:
     assert transactions.passes_aborted(data(10))
 
 
-def test_transactions_aborted_before_the_start_are_passed_over() -> None:
+def test_transactions_aborted_before_the_start_are_skipped() -> None:
     transactions = CleanedTransactions([aborted(0, 3)], start_offset=4)
     assert not transactions.passes_aborted(data(4))
 
 
-def test_a_transaction_that_began_before_the_start_is_still_aborted() -> None:
+def test_a_transaction_that_began_before_the_start_can_be_aborted() -> None:
     transactions = CleanedTransactions([aborted(0, 8)], start_offset=4)
     assert transactions.passes_aborted(data(4))
 
 
-def test_a_marker_stays_as_long_as_a_batch_of_its_transaction_is_there() -> None:
+def test_a_marker_is_kept_while_a_batch_of_its_transaction_remains() -> None:
     transactions = CleanedTransactions([aborted(4, 5)], 0)
     transactions.passes_aborted(data(0))
     assert not transactions.passes_marker(*marker(1, committed=True))
@@ -75,7 +75,7 @@ def test_a_marker_stays_as_long_as_a_batch_of_its_transaction_is_there() -> None
     assert transactions.passes_marker(*marker(6, committed=False))
 
 
-def test_only_aborted_transactions_with_a_batch_left_stay_in_the_index() -> None:
+def test_only_aborted_transactions_with_remaining_batches_stay_in_the_index() -> None:
     first, second = aborted(0, 1), aborted(2, 3)
     transactions = CleanedTransactions([first, second], 0)
     transactions.passes_marker(*marker(1, committed=False))
@@ -84,7 +84,7 @@ def test_only_aborted_transactions_with_a_batch_left_stay_in_the_index() -> None
     assert transactions.still_indexed == [second]
 
 
-def test_a_marker_that_was_emptied_can_go_and_ends_nothing() -> None:
+def test_an_emptied_marker_is_removable_and_ends_no_transaction() -> None:
     transactions = CleanedTransactions([], 0)
     transactions.passes_aborted(data(0))
     header, batch = marker(1, committed=True)
@@ -92,7 +92,7 @@ def test_a_marker_that_was_emptied_can_go_and_ends_nothing() -> None:
     assert not transactions.passes_marker(*marker(2, committed=True))
 
 
-def test_control_records_of_another_kind_stay() -> None:
+def test_control_records_of_other_types_are_kept() -> None:
     message = LeaderChangeMessage(version=0, leader_id=1, voters=[], granting_voters=[])
     batch = build_batch([control_record(message, timestamp=NOW_MS)], control=True)
     assert not CleanedTransactions([], 0).passes_marker(check_batch(batch), bytes(batch))

@@ -49,7 +49,7 @@ def two_rounds(directory: Path, surroundings: Surroundings | None = None) -> Log
 AFTER_TWO_ROUNDS = [(7, "k0", "w3"), (9, "k1", "w4"), (11, "k2", "w5")]
 
 
-def test_the_latest_value_of_each_key_stays_at_its_offset(tmp_path: Path) -> None:
+def test_the_latest_value_of_each_key_is_kept_at_its_offset(tmp_path: Path) -> None:
     log = two_rounds(tmp_path)
     append(log, pairs(("k0", "active")))
     clean(log)
@@ -57,7 +57,7 @@ def test_the_latest_value_of_each_key_stays_at_its_offset(tmp_path: Path) -> Non
     assert (log.log_start_offset, log.log_end_offset, log.clean_offset) == (0, 13, 12)
 
 
-def test_a_second_cleaning_without_news_changes_no_record(tmp_path: Path) -> None:
+def test_a_second_cleaning_without_new_records_changes_nothing(tmp_path: Path) -> None:
     log = two_rounds(tmp_path)
     clean(log)
     before = read_batches(log)
@@ -65,7 +65,7 @@ def test_a_second_cleaning_without_news_changes_no_record(tmp_path: Path) -> Non
     assert read_batches(log) == before
 
 
-def test_records_that_share_an_offset_lose_none_that_is_the_latest(tmp_path: Path) -> None:
+def test_records_that_share_an_offset_keep_the_latest_of_each_key(tmp_path: Path) -> None:
     """Producers may send them, and they are stored so, as in Kafka."""
     log = open_at(tmp_path, SETTINGS)
     shared = [Record(offset, NOW_MS, key, b"v") for offset, key in ((1, b"a"), (1, b"b"), (0, b"c"), (3, b"d"))]
@@ -74,14 +74,14 @@ def test_records_that_share_an_offset_lose_none_that_is_the_latest(tmp_path: Pat
     assert contents(log) == [(0, "c", "v"), (3, "d", "v"), (4, "a", "w"), (5, "b", "w"), (6, "active", "x")]
 
 
-def test_segments_that_have_become_small_become_one(tmp_path: Path) -> None:
+def test_small_segments_are_merged(tmp_path: Path) -> None:
     log = two_rounds(tmp_path)
     cleaning = clean(log)
     assert (cleaning.segments, cleaning.replacements) == (6, 2)
     assert [segment.base_offset for segment in log.segments] == [0, 10, 12]
 
 
-def test_the_originals_are_unlinked_after_their_delay(tmp_path: Path) -> None:
+def test_the_original_segments_are_deleted_after_the_delay(tmp_path: Path) -> None:
     surroundings = Surroundings()
     log = two_rounds(tmp_path, surroundings)
     clean(log)
@@ -91,7 +91,7 @@ def test_the_originals_are_unlinked_after_their_delay(tmp_path: Path) -> None:
     assert not any(name.endswith((".cleaned", ".swap")) for name in files_in(tmp_path))
 
 
-def test_a_cleaned_log_is_the_same_after_a_restart(tmp_path: Path) -> None:
+def test_a_cleaned_log_is_unchanged_by_a_restart(tmp_path: Path) -> None:
     log = two_rounds(tmp_path)
     clean(log)
     before = read_batches(log)
@@ -102,7 +102,7 @@ def test_a_cleaned_log_is_the_same_after_a_restart(tmp_path: Path) -> None:
         log.close()
 
 
-def test_keys_for_which_there_is_no_room_wait_for_the_next_cleaning(tmp_path: Path) -> None:
+def test_keys_that_exceed_the_offset_map_wait_for_the_next_cleaning(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS)
     fill(log, [pairs(("a", "1"), ("b", "1"), ("c", "1")), pairs(("a", "2"), ("b", "2"), ("c", "2"))])
     cleaning = clean(log, limits=Limits(72, 0.7, 4096))
@@ -115,7 +115,7 @@ def test_keys_for_which_there_is_no_room_wait_for_the_next_cleaning(tmp_path: Pa
     assert contents(log) == [(3, "a", "2"), (4, "b", "2"), (5, "c", "2")]
 
 
-def test_reading_at_any_offset_goes_on_where_compaction_left_something(tmp_path: Path) -> None:
+def test_a_read_at_a_removed_offset_continues_at_the_next_record(tmp_path: Path) -> None:
     log = two_rounds(tmp_path)
     clean(log)
     firsts = {offset: min(found for found, _, _ in AFTER_TWO_ROUNDS if found >= offset) for offset in range(12)}
@@ -126,7 +126,7 @@ def test_reading_at_any_offset_goes_on_where_compaction_left_something(tmp_path:
 
 
 @pytest.mark.skipif(not HAS_POSITIONED_IO, reason="open files cannot be removed there")
-def test_a_read_of_a_replaced_segment_finishes(tmp_path: Path) -> None:
+def test_a_read_of_a_replaced_segment_completes(tmp_path: Path) -> None:
     surroundings = Surroundings()
     log = two_rounds(tmp_path, surroundings)
     region = log.read(0, 1 << 20)
@@ -159,7 +159,7 @@ def finish(cleaning: Cleaning, after_work: bool) -> None:
 
 @pytest.mark.parametrize("after_work", [True, False])
 @pytest.mark.parametrize("change", ["truncate", "settings", "close", "cancel"])
-def test_a_log_that_changes_meanwhile_is_left_as_it_is(tmp_path: Path, change: str, after_work: bool) -> None:
+def test_a_log_that_changes_during_its_cleaning_is_not_swapped(tmp_path: Path, change: str, after_work: bool) -> None:
     log = two_rounds(tmp_path)
     cleaning = begin(log)
     step(cleaning, after_work)
@@ -188,7 +188,7 @@ def test_setting_equal_settings_changes_nothing(tmp_path: Path) -> None:
     assert contents(log) == AFTER_TWO_ROUNDS
 
 
-def test_segments_that_were_deleted_meanwhile_do_not_come_back(tmp_path: Path) -> None:
+def test_segments_deleted_during_a_cleaning_stay_deleted(tmp_path: Path) -> None:
     surroundings = Surroundings()
     log = two_rounds(tmp_path, surroundings)
     cleaning = begin(log)
@@ -204,7 +204,7 @@ def test_segments_that_were_deleted_meanwhile_do_not_come_back(tmp_path: Path) -
 
 
 @pytest.mark.skipif(not HAS_POSITIONED_IO, reason="open files cannot be renamed there")
-def test_files_of_a_deleted_log_are_no_error(tmp_path: Path) -> None:
+def test_deleting_a_log_during_its_cleaning_is_not_an_error(tmp_path: Path) -> None:
     log = two_rounds(tmp_path / "log")
     cleaning = begin(log)
     (tmp_path / "log").rename(tmp_path / "gone")
@@ -213,7 +213,7 @@ def test_files_of_a_deleted_log_are_no_error(tmp_path: Path) -> None:
         cleaning.work()
 
 
-def test_appends_and_rolls_meanwhile_are_kept(tmp_path: Path) -> None:
+def test_appends_and_rolls_during_a_cleaning_are_kept(tmp_path: Path) -> None:
     log = two_rounds(tmp_path)
     cleaning = begin(log)
     assert cleaning.work()
@@ -282,7 +282,7 @@ def test_a_thread_cleans_while_another_appends_reads_rolls_and_flushes(tmp_path:
 # --- transactions -----------------------------------------------------------------------------------------------------
 
 
-def test_an_aborted_transaction_vanishes_in_three_cleanings(tmp_path: Path) -> None:
+def test_an_aborted_transaction_is_completely_removed_by_three_cleanings(tmp_path: Path) -> None:
     """First its records, then, after its horizon, its marker; the index lists it as long as readers need it."""
     log = open_at(tmp_path, SETTINGS._replace(delete_retention_ms=1000))
     options = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
@@ -314,7 +314,7 @@ def test_an_aborted_transaction_vanishes_in_three_cleanings(tmp_path: Path) -> N
     assert contents(log) == [(0, "a", "committed"), (3, "b", "1"), (4, "c", "1"), (5, "d", "1")]
 
 
-def test_an_aborted_transaction_that_no_file_names_yet_is_not_taken_for_committed(tmp_path: Path) -> None:
+def test_an_aborted_transaction_without_an_index_entry_is_not_treated_as_committed(tmp_path: Path) -> None:
     disk = FailingDisk()
     log = open_at(tmp_path, SETTINGS, surroundings=Surroundings(disk))
     options = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
@@ -328,7 +328,7 @@ def test_an_aborted_transaction_that_no_file_names_yet_is_not_taken_for_committe
     assert [(offset, key, value) for offset, key, value in contents(log) if key == "a"] == [(0, "a", "committed")]
 
 
-def test_keys_of_a_topic_that_became_compacted_later_are_all_that_stays(tmp_path: Path) -> None:
+def test_only_records_with_keys_remain_if_compaction_is_enabled_later(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS._replace(cleanup_policy=frozenset({"delete"})))
     fill(log, [pairs((None, "x"), ("a", "1")), pairs((None, "y"), (None, "z")), pairs(("b", "1"))])
     log.update_settings(log.settings._replace(cleanup_policy=COMPACT))
@@ -338,7 +338,7 @@ def test_keys_of_a_topic_that_became_compacted_later_are_all_that_stays(tmp_path
     assert cleaning.rewriter.counts.keyless_records == 3
 
 
-def test_memory_is_bounded_by_the_limits(tmp_path: Path) -> None:
+def test_cleaning_memory_is_bounded_by_the_limits(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS)
     fill(log, [pairs(*[(f"key-{index}", "v") for index in range(1000)])])
     cleaning = clean(log, limits=LIMITS._replace(keys_bytes=2400))

@@ -77,7 +77,7 @@ def clean_until_killed(path: Path, lifetime: int) -> bool:
 
 
 @pytest.mark.skipif(not HAS_POSITIONED_IO, reason="a dead broker's open files cannot be removed there")
-def test_a_cleaning_is_done_or_not_wherever_it_ends(original: Path, tmp_path: Path) -> None:
+def test_a_cleaning_interrupted_by_a_crash_is_completed_or_undone(original: Path, tmp_path: Path) -> None:
     directory, _, log = open_directory(original, undying())
     before, headers, end = contents(log), log_headers(log), log.log_end_offset
     producers = {producer: (entry.epoch, entry.batches[-1]) for producer, entry in log.producers.entries()}

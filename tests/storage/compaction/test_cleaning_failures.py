@@ -32,7 +32,7 @@ from tests.storage.support import (
 
 
 @pytest.mark.parametrize("segment", [0, 5])
-def test_a_damaged_log_is_left_as_it_is(tmp_path: Path, segment: int) -> None:
+def test_a_corrupt_log_is_not_changed_by_a_cleaning(tmp_path: Path, segment: int) -> None:
     log = two_rounds(tmp_path)
     path = tmp_path / f"{segment * 2:020d}.log"
     data = bytearray(path.read_bytes())
@@ -44,7 +44,7 @@ def test_a_damaged_log_is_left_as_it_is(tmp_path: Path, segment: int) -> None:
     assert files_in(tmp_path) == before
 
 
-def test_records_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
+def test_unreadable_records_are_reported(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS)
     data = pairs(("a", "1"), ("b", "2"), compression=4)
     data[61] ^= 0xFF
@@ -54,7 +54,7 @@ def test_records_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
         clean(log)
 
 
-def test_a_log_with_a_record_above_its_limit_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_log_with_a_record_above_its_limit_is_not_changed(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS._replace(max_decompressed_message_bytes=1000))
     append(log, build_batch([Record(key=b"k", value=bytes(2000))], compression=1))
     append(log, build_batch([Record(key=b"k", value=b"v")], compression=1))
@@ -66,7 +66,7 @@ def test_a_log_with_a_record_above_its_limit_is_left_as_it_is(tmp_path: Path) ->
     assert contents(log) == [(1, "k", "v")]
 
 
-def test_a_transaction_index_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
+def test_an_unreadable_transaction_index_is_reported(tmp_path: Path) -> None:
     log = two_rounds(tmp_path)
     (tmp_path / f"{2:020d}.txnindex").write_bytes(b"short")
     with pytest.raises(Uncleanable, match=r"00000000000000000002\.txnindex cannot be read"):
@@ -74,7 +74,7 @@ def test_a_transaction_index_that_cannot_be_read_is_reported(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("operation", ["create", "write", "sync", "open"])
-def test_a_disk_that_fails_at_the_work_leaves_the_log_as_it_is(tmp_path: Path, operation: str) -> None:
+def test_a_disk_failure_during_a_cleaning_leaves_the_log_unchanged(tmp_path: Path, operation: str) -> None:
     disk = FailingDisk()
     log = two_rounds(tmp_path, Surroundings(disk))
     before = files_in(tmp_path)
@@ -89,7 +89,7 @@ def test_a_disk_that_fails_at_the_work_leaves_the_log_as_it_is(tmp_path: Path, o
     assert contents(log) == AFTER_TWO_ROUNDS
 
 
-def test_a_full_disk_leaves_the_log_as_it_is(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_log_unchanged(tmp_path: Path) -> None:
     disk = FailingDisk()
     log = two_rounds(tmp_path, Surroundings(disk))
     before = files_in(tmp_path)
@@ -100,7 +100,7 @@ def test_a_full_disk_leaves_the_log_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".log.swap", ".index.swap", ".timeindex.swap"])
-def test_a_swap_that_cannot_begin_leaves_the_log_as_it_is(tmp_path: Path, suffix: str) -> None:
+def test_a_swap_that_cannot_begin_leaves_the_log_unchanged(tmp_path: Path, suffix: str) -> None:
     disk = FailingDisk()
     log = two_rounds(tmp_path, Surroundings(disk))
     before = files_in(tmp_path)
@@ -117,7 +117,7 @@ def test_a_swap_that_cannot_begin_leaves_the_log_as_it_is(tmp_path: Path, suffix
 
 
 @pytest.mark.parametrize("suffix", [".log.deleted", ".log", ".index"])
-def test_a_swap_that_cannot_end_is_readable_and_completed_by_the_next_start(tmp_path: Path, suffix: str) -> None:
+def test_a_swap_that_cannot_complete_is_readable_and_completed_at_the_next_start(tmp_path: Path, suffix: str) -> None:
     disk = FailingDisk()
     log = two_rounds(tmp_path, Surroundings(disk))
     cleaning = begin(log)
@@ -134,7 +134,7 @@ def test_a_swap_that_cannot_end_is_readable_and_completed_by_the_next_start(tmp_
     assert contents(open_at(tmp_path, SETTINGS, clean=False)) == [*expected, (12, "k9", "later")]
 
 
-def test_an_index_that_stays_when_a_swap_cannot_end_is_not_taken_for_that_of_the_new_segment(tmp_path: Path) -> None:
+def test_an_index_left_by_an_incomplete_swap_is_not_used_for_the_new_segment(tmp_path: Path) -> None:
     disk = FailingDisk()
     log = open_at(tmp_path, SETTINGS, surroundings=Surroundings(disk))
     append(log, pairs(("a", "1")))
@@ -151,7 +151,7 @@ def test_an_index_that_stays_when_a_swap_cannot_end_is_not_taken_for_that_of_the
     assert contents(open_at(tmp_path, SETTINGS, clean=False)) == expected
 
 
-def test_new_values_are_synced_before_older_values_are_removed(tmp_path: Path) -> None:
+def test_new_segments_are_fsynced_before_the_old_ones_are_removed(tmp_path: Path) -> None:
     disk = FailingDisk()
     log = two_rounds(tmp_path, Surroundings(disk))
     log.recovery_point = 10
@@ -163,7 +163,7 @@ def test_new_values_are_synced_before_older_values_are_removed(tmp_path: Path) -
     assert contents(log) == AFTER_TWO_ROUNDS
 
 
-def test_the_rate_is_kept_and_a_cleaning_that_waits_can_be_cancelled(tmp_path: Path) -> None:
+def test_a_cleaning_is_throttled_and_can_be_cancelled(tmp_path: Path) -> None:
     log = two_rounds(tmp_path)
     now_ms, waits = 0.0, 0
 
@@ -182,7 +182,7 @@ def test_the_rate_is_kept_and_a_cleaning_that_waits_can_be_cancelled(tmp_path: P
     assert 10_000 < now_ms <= 20_000  # reading all of it once takes ten seconds at this rate
 
 
-def test_a_log_with_nothing_closed_is_cleaned_of_nothing(tmp_path: Path) -> None:
+def test_a_log_without_closed_segments_is_not_cleaned(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS)
     append(log, pairs(("a", "1")))
     cleaning = begin(log)

@@ -45,7 +45,7 @@ def opened(directory: Path, **settings: int) -> Log:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("magic", [0, 1])
-def test_the_latest_of_each_key_stays_with_its_offset_time_and_codec(
+def test_the_latest_record_of_each_key_keeps_offset_timestamp_and_codec(
     tmp_path: Path, magic: int, codec: Compression
 ) -> None:
     old = records(("a", "1"), ("b", "2"), ("a", "3"), ("c", "4"), ("b", "5"))
@@ -61,7 +61,7 @@ def test_the_latest_of_each_key_stays_with_its_offset_time_and_codec(
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("magic", [0, 1])
-def test_what_stays_whole_is_converted_too(tmp_path: Path, magic: int, codec: Compression) -> None:
+def test_messages_that_are_kept_completely_are_converted(tmp_path: Path, magic: int, codec: Compression) -> None:
     old = records(("a", "1"), ("b", "2"))
     write_segment(tmp_path, 0, bytes(build_message_set(old, magic, compression=codec)))
     log = opened(tmp_path)
@@ -71,7 +71,7 @@ def test_what_stays_whole_is_converted_too(tmp_path: Path, magic: int, codec: Co
     assert {header.delete_horizon_ms for header in log_headers(log)} == {None}
 
 
-def test_a_tombstone_that_becomes_part_of_a_batch_gets_a_horizon(tmp_path: Path) -> None:
+def test_a_tombstone_converted_into_a_batch_gets_a_delete_horizon(tmp_path: Path) -> None:
     data = build_message_set(records(("a", "1"), ("b", None)), 1, compression=Compression.GZIP)
     write_segment(tmp_path, 0, bytes(data))
     log = opened(tmp_path, delete_retention_ms=1000)
@@ -86,7 +86,7 @@ def test_a_tombstone_that_becomes_part_of_a_batch_gets_a_horizon(tmp_path: Path)
     assert contents(log) == [(0, "a", "1"), (2, "c", "3"), (3, "d", "4")]
 
 
-def test_newer_batches_replace_older_messages_and_the_other_way_round(tmp_path: Path) -> None:
+def test_newer_batches_supersede_older_messages_and_vice_versa(tmp_path: Path) -> None:
     first = build_message_set(records(("a", "old"), ("b", "old")), 1, compression=Compression.LZ4)
     second = build_batch(records(("a", "new"), ("c", "new"), first_offset=2), base_offset=2)
     third = build_message_set(records(("c", "last"), first_offset=4), 0)
@@ -98,7 +98,7 @@ def test_newer_batches_replace_older_messages_and_the_other_way_round(tmp_path: 
     assert contents(log) == [(2, "a", "new"), (4, "c", "last"), (5, "b", "newest")]
 
 
-def test_records_without_a_key_go(tmp_path: Path) -> None:
+def test_records_without_a_key_are_removed(tmp_path: Path) -> None:
     write_segment(tmp_path, 0, bytes(build_message_set(records((None, "1"), ("a", "2"), (None, "3")), 1)))
     log = opened(tmp_path)
     assert clean(log).rewriter.counts.keyless_records == 2  # type: ignore[union-attr]
@@ -106,7 +106,7 @@ def test_records_without_a_key_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("age_ms", "stays"), [(HOUR_MS - 1, True), (HOUR_MS, False)])
-def test_tombstones_go_when_their_segment_is_older_by_the_retention_than_the_last_clean_one(
+def test_old_format_tombstones_are_removed_by_the_age_of_their_segment(
     tmp_path: Path, age_ms: int, stays: bool
 ) -> None:
     write_segment(tmp_path, 0, bytes(build_message_set(records(("a", None)), 1)), modified_ms=NOW_MS - age_ms)
@@ -119,14 +119,14 @@ def test_tombstones_go_when_their_segment_is_older_by_the_retention_than_the_las
     assert contents(log) == [(0, "a", None)] * stays + [(1, "b", "1"), (2, "c", "2")]
 
 
-def test_tombstones_stay_where_nothing_is_clean_yet(tmp_path: Path) -> None:
+def test_tombstones_are_kept_before_the_first_clean_segment(tmp_path: Path) -> None:
     write_segment(tmp_path, 0, bytes(build_message_set(records(("a", None)), 1)), modified_ms=NOW_MS - HOUR_MS)
     log = opened(tmp_path, delete_retention_ms=0)
     clean(log)
     assert contents(log) == [(0, "a", None)]
 
 
-def test_the_time_of_the_append_stays_that_of_all_in_a_wrapper(tmp_path: Path) -> None:
+def test_log_append_time_is_kept_for_all_messages_in_a_wrapper(tmp_path: Path) -> None:
     old = [record._replace(timestamp=NOW_MS) for record in records(("a", "1"), ("a", "2"))]
     data = build_message_set(old, 1, compression=Compression.GZIP, timestamp_type=1)
     write_segment(tmp_path, 0, bytes(data))
@@ -148,7 +148,7 @@ def test_the_time_of_the_append_stays_that_of_all_in_a_wrapper(tmp_path: Path) -
         max_size=6,
     )
 )
-def test_whatever_the_formats_nothing_but_older_records_goes(
+def test_only_superseded_records_are_removed_in_any_format(
     tmp_path_factory: pytest.TempPathFactory, parts: Sequence[tuple[int, Compression, list[tuple[str, str | None]]]]
 ) -> None:
     directory = tmp_path_factory.mktemp("log")

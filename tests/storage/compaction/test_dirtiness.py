@@ -31,7 +31,7 @@ def dirt(clean_bytes: int, cleanable_bytes: int, *, is_overdue: bool = False) ->
     return Dirtiness(0, 0, clean_bytes, cleanable_bytes, is_overdue)
 
 
-def test_all_but_the_active_segment_is_cleanable(tmp_path: Path) -> None:
+def test_all_segments_but_the_active_one_are_cleanable(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     append(log, pairs(("k", "active")))
     size = sum(segment.size_bytes for segment in log.segments[:-1])
@@ -58,7 +58,7 @@ def test_cleaned_segments_count_as_clean(tmp_path: Path) -> None:
     assert (found.clean_bytes, found.cleanable_bytes) == (sum(sizes[:-2]), sizes[-2])
 
 
-def test_nothing_above_the_last_stable_offset_or_the_high_watermark_is_cleaned(tmp_path: Path) -> None:
+def test_records_above_the_last_stable_offset_or_high_watermark_are_not_cleaned(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     log.last_stable_offset = 29
     assert dirtiness(log, NOW_MS).end_offset == 20
@@ -69,18 +69,20 @@ def test_nothing_above_the_last_stable_offset_or_the_high_watermark_is_cleaned(t
 
 
 @pytest.mark.parametrize(("now_ms", "end_offset"), [(NOW_MS, 20), (NOW_MS + 999, 30), (NOW_MS + 1000, 40)])
-def test_segments_with_a_record_that_is_too_young_wait(tmp_path: Path, now_ms: int, end_offset: int) -> None:
+def test_segments_with_records_below_the_minimum_lag_are_not_cleaned(
+    tmp_path: Path, now_ms: int, end_offset: int
+) -> None:
     log = log_of(tmp_path, min_compaction_lag_ms=1001 if now_ms == NOW_MS else 1000)
     assert dirtiness(log, now_ms).end_offset == end_offset
 
 
-def test_a_segment_that_is_too_young_holds_back_the_older_ones_behind_it(tmp_path: Path) -> None:
+def test_a_too_recent_segment_holds_back_older_ones_after_it(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS._replace(min_compaction_lag_ms=LAG_MS))
     fill(log, [pairs(("a", "old"), timestamp=NOW_MS - 5000), pairs(("a", "young")), pairs(("a", "o"), timestamp=1000)])
     assert dirtiness(log, NOW_MS).end_offset == 1
 
 
-def test_the_age_of_records_without_a_time_is_that_of_the_file(tmp_path: Path) -> None:
+def test_the_age_of_records_without_a_timestamp_is_that_of_the_file(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS._replace(min_compaction_lag_ms=LAG_MS))
     fill(log, [pairs(("a", "1"), timestamp=-1)])
     log.environment.disk.set_modified_ms(log.segments[0].path + ".log", NOW_MS - 500)
@@ -88,7 +90,7 @@ def test_the_age_of_records_without_a_time_is_that_of_the_file(tmp_path: Path) -
     assert dirtiness(log, NOW_MS + 500).end_offset == 1
 
 
-def test_a_log_is_overdue_when_a_dirty_segment_began_too_long_ago(tmp_path: Path) -> None:
+def test_a_log_is_overdue_when_a_dirty_segment_exceeds_the_maximum_lag(tmp_path: Path) -> None:
     log = log_of(tmp_path, max_compaction_lag_ms=3000)
     assert not dirtiness(log, NOW_MS).is_overdue
     assert dirtiness(log, NOW_MS + 1).is_overdue
@@ -104,26 +106,26 @@ def test_deleted_records_are_not_dirty(tmp_path: Path) -> None:
     assert found.cleanable_bytes == sum(segment.size_bytes for segment in log.segments[:-1])
 
 
-def test_a_log_is_due_when_more_than_the_share_is_dirty(tmp_path: Path) -> None:
+def test_a_log_is_due_above_the_minimum_dirty_ratio(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS._replace(min_cleanable_dirty_ratio=0.5))
     assert not is_due(log, dirt(100, 100))
     assert is_due(log, dirt(100, 101))
     assert dirt(300, 100).ratio == 0.25
 
 
-def test_a_log_that_is_overdue_is_due_if_there_is_anything_to_clean(tmp_path: Path) -> None:
+def test_an_overdue_log_is_due_if_there_is_anything_to_clean(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS)
     assert is_due(log, dirt(1000, 1, is_overdue=True))
     assert not is_due(log, dirt(1000, 0, is_overdue=True))
     assert dirt(0, 0).ratio == 0
 
 
-def test_with_a_share_of_one_only_the_age_counts(tmp_path: Path) -> None:
+def test_only_the_maximum_lag_counts_with_a_dirty_ratio_of_one(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS._replace(min_cleanable_dirty_ratio=1.0))
     assert not is_due(log, dirt(0, 100))
 
 
-def test_a_compacted_log_ends_its_segments_in_time(tmp_path: Path) -> None:
+def test_a_compacted_log_rolls_its_segments_within_the_maximum_lag(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS._replace(max_compaction_lag_ms=LAG_MS))
     append(log, pairs(("k", "1")))
     append(log, pairs(("k", "2"), timestamp=NOW_MS + LAG_MS))

@@ -17,7 +17,7 @@ def foreseen_of(log: Log, segment: int = 0, most_offsets: int = 100) -> list[For
     return list(foreseen(plan, log.segments[segment].path, most_offsets))
 
 
-def test_it_is_what_a_cleaning_takes(tmp_path: Path) -> None:
+def test_the_foreseen_removals_equal_those_of_a_cleaning(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS)
     fill(log, [pairs((f"k{index % 3}", f"v{index}"), (f"k{index % 2}", None)) for index in range(6)])
     before = {offset for offset, _, _ in contents(log)}
@@ -31,14 +31,14 @@ def test_it_is_what_a_cleaning_takes(tmp_path: Path) -> None:
     assert sum(each.taken_bytes for each in found) == size_bytes - log.size_bytes
 
 
-def test_a_clean_log_loses_nothing(tmp_path: Path) -> None:
+def test_a_clean_log_has_no_foreseen_removals(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS)
     fill(log, [pairs(("k", "old")), pairs(("k", "new"))])
     clean(log)
     assert foreseen_of(log) == []
 
 
-def test_no_more_offsets_than_wanted_are_listed(tmp_path: Path) -> None:
+def test_at_most_the_requested_number_of_offsets_is_listed(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS)
     fill(log, [pairs(*[("k", "v")] * 5), pairs(("k", "new"))])
     assert foreseen_of(log, most_offsets=3)[0].offsets == [0, 1, 2]

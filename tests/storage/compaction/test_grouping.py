@@ -34,35 +34,35 @@ def sizes(groups: list[list[Source]]) -> list[list[int]]:
     return [[source.size_bytes for source in group] for group in groups]
 
 
-def test_segments_are_joined_up_to_the_size_of_one() -> None:
+def test_segments_are_grouped_up_to_the_segment_size() -> None:
     assert sizes(grouped(sources(400, 600, 1, 999, 500, 501), none, SETTINGS)) == [[400, 600], [1, 999], [500], [501]]
 
 
-def test_a_segment_that_is_too_large_alone_stays_alone() -> None:
+def test_a_too_large_segment_stays_alone() -> None:
     assert sizes(grouped(sources(2000, 10, 2000), none, SETTINGS)) == [[2000], [10], [2000]]
 
 
-def test_empty_segments_vanish_in_their_neighbours() -> None:
+def test_empty_segments_are_grouped_with_their_neighbours() -> None:
     assert sizes(grouped(sources(0, 0, 1000, 0), none, SETTINGS)) == [[0, 0, 1000, 0]]
 
 
-def test_neither_index_of_a_group_outgrows_its_size() -> None:
+def test_the_indexes_of_a_group_stay_within_their_size() -> None:
     assert sizes(grouped(sources(1, 2, 3), lambda source: IndexSizes(50, 0), SETTINGS)) == [[1, 2], [3]]
     assert sizes(grouped(sources(1, 2, 3), lambda source: IndexSizes(0, 51), SETTINGS)) == [[1], [2], [3]]
 
 
-def test_offsets_of_a_group_can_be_named_in_its_indexes() -> None:
+def test_offsets_of_a_group_fit_into_its_indexes() -> None:
     half = MAX_RELATIVE_OFFSET // 2
     assert sizes(grouped(sources(1, 2, 3, offsets=half), none, SETTINGS)) == [[1, 2], [3]]
     assert sizes(grouped(sources(1, 0, 0, offsets=half), none, SETTINGS)) == [[1, 0, 0]]
 
 
-def test_a_group_is_small_enough_to_be_swapped_in_at_once() -> None:
+def test_a_group_is_small_enough_for_one_swap() -> None:
     groups = grouped(sources(*[1] * (2 * MAX_GROUP_SEGMENTS + 1)), none, SETTINGS)
     assert [len(group) for group in groups] == [MAX_GROUP_SEGMENTS, MAX_GROUP_SEGMENTS, 1]
 
 
-def test_nothing_makes_no_group() -> None:
+def test_an_empty_list_of_segments_has_no_groups() -> None:
     assert grouped([], none, SETTINGS) == []
 
 

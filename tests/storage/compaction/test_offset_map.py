@@ -23,7 +23,7 @@ def full_map(memory_bytes: int, load_factor: float = 0.9) -> tuple[OffsetMap, in
 
 
 @given(st.lists(st.tuples(st.binary(max_size=3), st.binary(max_size=3)), max_size=300))
-def test_it_finds_the_same_as_a_dict(steps: list[tuple[bytes, bytes]]) -> None:
+def test_the_offset_map_finds_the_same_offsets_as_a_dict(steps: list[tuple[bytes, bytes]]) -> None:
     keys, known = OffsetMap(MIB, 0.9, len(steps)), dict[bytes, int]()
     for offset, (key, other) in enumerate(steps):
         assert keys.put(key, offset)
@@ -35,7 +35,7 @@ def test_it_finds_the_same_as_a_dict(steps: list[tuple[bytes, bytes]]) -> None:
     assert {key: keys.get(key) for key in known} == known
 
 
-def test_it_finds_many_keys_when_nearly_full() -> None:
+def test_a_nearly_full_offset_map_finds_many_keys() -> None:
     keys = OffsetMap(10_000 * ENTRY_BYTES, 0.98, 1 << 40)
     for offset in range(keys.capacity):
         assert keys.put(b"key-%d" % offset, 3 * offset)
@@ -44,14 +44,14 @@ def test_it_finds_many_keys_when_nearly_full() -> None:
 
 
 @pytest.mark.parametrize(("memory_bytes", "load_factor"), [(72, 0.9), (1000, 0.5), (100_000, 0.9), (100_000, 1.0)])
-def test_it_takes_no_more_than_its_share_of_the_memory(memory_bytes: int, load_factor: float) -> None:
+def test_the_offset_map_uses_at_most_its_share_of_the_memory(memory_bytes: int, load_factor: float) -> None:
     keys, count = full_map(memory_bytes, load_factor)
     assert count == keys.count == keys.capacity
     assert 1 <= count <= memory_bytes / ENTRY_BYTES * load_factor
     assert keys.size_bytes <= memory_bytes
 
 
-def test_a_full_one_takes_later_offsets_of_keys_it_has() -> None:
+def test_a_full_offset_map_updates_the_offsets_of_existing_keys() -> None:
     keys, count = full_map(1000)
     assert keys.put(b"0", count + 5)
     assert keys.get(b"0") == keys.latest_offset == count + 5
@@ -60,13 +60,13 @@ def test_a_full_one_takes_later_offsets_of_keys_it_has() -> None:
     assert keys.latest_offset == count + 5
 
 
-def test_memory_is_taken_for_no_more_keys_than_there_can_be() -> None:
+def test_memory_is_allocated_only_for_the_possible_number_of_keys() -> None:
     keys = OffsetMap(128 * MIB, 0.9, 1000)
     assert 1000 <= keys.capacity < 1050
     assert keys.size_bytes < 30_000
 
 
-def test_an_entry_takes_no_more_than_it_says() -> None:
+def test_the_offset_maps_memory_equals_its_declared_size() -> None:
     keys = OffsetMap(MIB, 0.9, 1 << 40)
     taken = sum(sys.getsizeof(getattr(keys, name)) for name in keys.__slots__)
     assert taken < keys.size_bytes + 1000 <= MIB + 1000

@@ -61,7 +61,7 @@ def contents(log: Log) -> list[tuple[int, str | None, str | None]]:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("magic", MAGICS)
-def test_the_latest_value_of_each_key_stays_at_its_offset(tmp_path: Path, magic: int, codec: int) -> None:
+def test_the_latest_value_of_each_key_is_kept_at_its_offset(tmp_path: Path, magic: int, codec: int) -> None:
     log = open_at(tmp_path, SETTINGS)
     write(log, magic, codec, ("a", "1"), ("b", "1"), ("a", "2"), ("c", "1"), ("b", "2"))
     write(log, magic, codec, ("b", "3"), ("d", "1"))
@@ -81,7 +81,7 @@ def test_the_latest_value_of_each_key_stays_at_its_offset(tmp_path: Path, magic:
     ]
 
 
-def test_offsets_in_a_wrapper_keep_their_holes(tmp_path: Path) -> None:
+def test_offsets_in_a_wrapper_keep_their_gaps(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS)
     write(log, 1, 1, ("a", "1"), ("b", "1"), ("x", "1"), ("c", "1"), ("x", "1"))
     write(log, 1, 1, ("a", "2"), ("x", "2"))
@@ -93,7 +93,7 @@ def test_offsets_in_a_wrapper_keep_their_holes(tmp_path: Path) -> None:
     assert [record.offset for record in records_in(first)] == [1, 3]
 
 
-def test_a_batch_of_which_all_stays_is_not_touched(tmp_path: Path) -> None:
+def test_a_batch_that_is_kept_completely_is_unchanged(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS)
     for magic in MAGICS:
         write(log, magic, 1, (f"{magic}a", "1"), (f"{magic}b", "1"))
@@ -104,7 +104,7 @@ def test_a_batch_of_which_all_stays_is_not_touched(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_records_without_a_key_go(tmp_path: Path, magic: int) -> None:
+def test_records_without_a_key_are_removed(tmp_path: Path, magic: int) -> None:
     log = open_at(tmp_path, SETTINGS._replace(cleanup_policy=frozenset({"delete"})))
     write(log, magic, 0, (None, "1"), ("a", "1"), (None, "2"))
     log.update_settings(SETTINGS)
@@ -114,7 +114,7 @@ def test_records_without_a_key_go(tmp_path: Path, magic: int) -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize(("older_ms", "stays"), [(DAY_MS - 1, True), (DAY_MS, False)])
-def test_tombstones_stay_as_long_as_the_times_of_files_say(
+def test_tombstones_are_kept_by_the_modification_times_of_files(
     tmp_path: Path, magic: int, older_ms: int, stays: bool
 ) -> None:
     log = open_at(tmp_path, SETTINGS)
@@ -132,7 +132,7 @@ def test_tombstones_stay_as_long_as_the_times_of_files_say(
 
 
 @given(st.data())
-def test_what_stays_is_the_same_whatever_the_formats(
+def test_the_same_records_are_kept_in_all_formats(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     keys, values = st.sampled_from("abcd"), st.sampled_from(["1", "2", "3"])

@@ -32,7 +32,7 @@ def add(to: SegmentWriter, count: int, base_offset: int = 100, step: int = 10) -
     return data
 
 
-def test_the_files_end_in_cleaned_and_hold_the_batches_in_order(tmp_path: Path) -> None:
+def test_cleaned_files_contain_the_batches_in_order(tmp_path: Path) -> None:
     to = writer(tmp_path)
     data = add(to, 20)
     to.finish([], NOW_MS)
@@ -42,7 +42,7 @@ def test_the_files_end_in_cleaned_and_hold_the_batches_in_order(tmp_path: Path) 
     assert to.size_bytes == len(data)
 
 
-def test_the_indexes_are_those_that_reading_the_batches_makes(tmp_path: Path) -> None:
+def test_the_indexes_equal_those_built_from_the_batches(tmp_path: Path) -> None:
     to = writer(tmp_path)
     data = add(to, 20)
     to.finish([], NOW_MS)
@@ -56,20 +56,20 @@ def test_the_indexes_are_those_that_reading_the_batches_makes(tmp_path: Path) ->
     assert {name.removesuffix(".cleaned"): content for name, content in made.items()} == files_in(other)
 
 
-def test_it_counts_as_modified_when_its_originals_were(tmp_path: Path) -> None:
+def test_a_cleaned_segment_has_the_modification_time_of_its_originals(tmp_path: Path) -> None:
     to = writer(tmp_path)
     to.finish([], NOW_MS - 5000)
     assert Disk().modified_ms(str(tmp_path / f"{NAME}.log.cleaned")) == NOW_MS - 5000
 
 
-def test_aborted_transactions_get_an_index_of_their_own(tmp_path: Path) -> None:
+def test_a_cleaned_segment_has_its_own_transaction_index(tmp_path: Path) -> None:
     to = writer(tmp_path)
     transaction = AbortedTransaction(7, 100, 110, 105)
     to.finish([transaction], NOW_MS)
     assert files_in(tmp_path)[f"{NAME}.txnindex.cleaned"] == transactions_bytes([transaction])
 
 
-def test_what_an_earlier_attempt_has_left_is_gone(tmp_path: Path) -> None:
+def test_files_of_an_earlier_attempt_are_removed(tmp_path: Path) -> None:
     for kind in (".log", ".index", ".timeindex", ".txnindex"):
         (tmp_path / f"{NAME}{kind}.cleaned").write_bytes(b"left" * 1000)
     to = writer(tmp_path)
@@ -80,7 +80,7 @@ def test_what_an_earlier_attempt_has_left_is_gone(tmp_path: Path) -> None:
     assert f"{NAME}.txnindex.cleaned" not in files
 
 
-def test_a_full_index_takes_no_more_entries_and_the_largest_time_is_still_known(tmp_path: Path) -> None:
+def test_a_full_index_accepts_no_more_entries_but_tracks_the_largest_timestamp(tmp_path: Path) -> None:
     settings = LogSettings(index_interval_bytes=0, segment_index_bytes=60)
     to = writer(tmp_path, settings)
     add(to, 50)
@@ -91,14 +91,14 @@ def test_a_full_index_takes_no_more_entries_and_the_largest_time_is_still_known(
     assert int.from_bytes(files[f"{NAME}.timeindex.cleaned"][-12:-4], "big") == NOW_MS + 49
 
 
-def test_offsets_that_no_index_can_name_do_not_fit(tmp_path: Path) -> None:
+def test_offsets_beyond_the_index_range_overflow_the_segment(tmp_path: Path) -> None:
     to = writer(tmp_path)
     add(to, 1, base_offset=100 + 0x7FFFFFFE)
     with pytest.raises(SegmentOverflow):
         add(to, 1, base_offset=100 + 0x7FFFFFFF)
 
 
-def test_all_that_was_written_can_be_thrown_away(tmp_path: Path) -> None:
+def test_all_written_files_can_be_discarded(tmp_path: Path) -> None:
     (tmp_path / f"{NAME}.log").write_bytes(b"original")
     to = writer(tmp_path)
     add(to, 10)

@@ -20,14 +20,14 @@ class Time:
         self.now_ms += seconds * 1000
 
 
-def test_bytes_taken_are_paid_for_in_time() -> None:
+def test_throttled_bytes_are_delayed_to_the_rate() -> None:
     time = Time()
     throttle = Throttle(1000.0, time.monotonic_ms, time.wait)
     assert throttle.took(500) == 1500
     assert throttle.took(250) == 1750
 
 
-def test_a_pause_is_no_credit_for_later() -> None:
+def test_an_idle_period_gives_no_credit() -> None:
     time = Time()
     throttle = Throttle(1000.0, time.monotonic_ms, time.wait)
     throttle.took(10)
@@ -35,7 +35,7 @@ def test_a_pause_is_no_credit_for_later() -> None:
     assert throttle.took(1000) == 51_000
 
 
-def test_the_rate_can_be_changed() -> None:
+def test_the_throttle_rate_can_be_changed() -> None:
     time = Time()
     throttle = Throttle(1000.0, time.monotonic_ms, time.wait)
     assert throttle.took(1000) == 2000
@@ -43,7 +43,7 @@ def test_the_rate_can_be_changed() -> None:
     assert throttle.took(1000) == 2100
 
 
-def test_without_a_limit_nothing_is_waited_for() -> None:
+def test_nothing_waits_without_a_rate_limit() -> None:
     time = Time()
     throttle = Throttle(sys.float_info.max, time.monotonic_ms, time.wait)
     assert throttle.took(1 << 40) == 1000

@@ -48,7 +48,7 @@ def opened(
     return directory
 
 
-def test_a_new_directory_gets_its_identity_in_kafka_s_form(tmp_path: Path) -> None:
+def test_a_new_directory_gets_its_meta_properties_in_kafkas_form(tmp_path: Path) -> None:
     directory = opened(tmp_path / "data")
     assert directory.clean
     assert directory.found() == []
@@ -59,7 +59,7 @@ def test_a_new_directory_gets_its_identity_in_kafka_s_form(tmp_path: Path) -> No
     )
 
 
-def test_a_new_log_has_kafka_s_files(tmp_path: Path) -> None:
+def test_a_new_log_has_the_same_files_as_in_kafka(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     log = directory.create_log("a-b", 3, TOPIC_ID, LogSettings())
     assert log.topic_id == TOPIC_ID
@@ -69,7 +69,7 @@ def test_a_new_log_has_kafka_s_files(tmp_path: Path) -> None:
     }
 
 
-def test_a_log_whose_making_has_failed_is_made_at_the_next_try(tmp_path: Path) -> None:
+def test_a_log_whose_creation_failed_is_created_at_the_next_attempt(tmp_path: Path) -> None:
     disk = FailingDisk()
     directory = opened(tmp_path, surroundings=Surroundings(disk))
     disk.failing = {"create"}
@@ -84,7 +84,7 @@ def test_a_log_whose_making_has_failed_is_made_at_the_next_try(tmp_path: Path) -
     assert (log.topic_id, log.log_end_offset) == (TOPIC_ID, 2)
 
 
-def test_a_directory_in_the_place_of_a_new_log_is_kept(tmp_path: Path) -> None:
+def test_an_existing_directory_in_place_of_a_new_log_is_kept(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     append(directory.create_log("orders", 0, TOPIC_ID, LogSettings()), batch(2))
     shutil.copytree(tmp_path / "orders-0", tmp_path / "copied-0")
@@ -92,7 +92,7 @@ def test_a_directory_in_the_place_of_a_new_log_is_kept(tmp_path: Path) -> None:
     assert (log.topic_id, log.log_end_offset) == (TOPIC_ID, 2)
 
 
-def test_a_log_is_given_its_topic_s_id(tmp_path: Path) -> None:
+def test_a_log_is_assigned_its_topic_id(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     log = directory.create_log("orders", 0, bytes(16), LogSettings())
     assert not (tmp_path / "orders-0" / "partition.metadata").exists()
@@ -102,7 +102,7 @@ def test_a_log_is_given_its_topic_s_id(tmp_path: Path) -> None:
     assert opened(tmp_path).open_log("orders", 0, LogSettings()).topic_id == TOPIC_ID
 
 
-def test_a_clean_stop_writes_everything_that_kafka_does(tmp_path: Path) -> None:
+def test_a_clean_stop_writes_the_same_files_as_kafka(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     log = directory.create_log("orders", 0, TOPIC_ID, LogSettings(segment_bytes=200))
     for _ in range(5):
@@ -127,7 +127,7 @@ def test_a_clean_stop_writes_everything_that_kafka_does(tmp_path: Path) -> None:
     }
 
 
-def test_a_log_that_was_empty_at_a_stop_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_that_was_empty_at_a_stop_can_be_appended_to(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     directory = opened(tmp_path)
     directory.create_log("empty", 0, TOPIC_ID, LogSettings())
     directory.close()
@@ -141,7 +141,7 @@ def test_a_log_that_was_empty_at_a_stop_goes_on(tmp_path: Path, caplog: pytest.L
     assert (log.log_end_offset, log.segments[0].largest_timestamp()) == (2, NOW_MS)
 
 
-def test_logs_live_on_after_a_clean_stop(tmp_path: Path) -> None:
+def test_logs_are_unchanged_after_a_clean_stop(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     log = directory.create_log("orders", 0, TOPIC_ID, LogSettings())
     append(log, batch(5))
@@ -155,7 +155,7 @@ def test_logs_live_on_after_a_clean_stop(tmp_path: Path) -> None:
     assert (log.log_start_offset, log.log_end_offset, log.topic_id) == (2, 5, TOPIC_ID)
 
 
-def test_without_a_clean_stop_logs_are_recovered(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_logs_are_recovered_after_an_unclean_stop(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     directory = opened(tmp_path)
     log = directory.create_log("orders", 0, TOPIC_ID, LogSettings())
     append(log, batch(5))
@@ -170,7 +170,7 @@ def test_without_a_clean_stop_logs_are_recovered(tmp_path: Path, caplog: pytest.
     assert not opened(tmp_path).clean
 
 
-def test_checkpoints_bound_the_recovery_after_a_crash(tmp_path: Path) -> None:
+def test_checkpoints_limit_the_recovery_after_a_crash(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     log = directory.create_log("orders", 0, TOPIC_ID, LogSettings())
     append(log, batch(5))
@@ -183,7 +183,7 @@ def test_checkpoints_bound_the_recovery_after_a_crash(tmp_path: Path) -> None:
     assert (log.log_start_offset, log.recovery_point, log.log_end_offset) == (3, 4, 10)
 
 
-def test_the_checkpoint_stays_true_when_the_next_append_begins_a_segment(tmp_path: Path) -> None:
+def test_the_checkpoint_stays_valid_when_the_next_append_rolls_a_segment(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     log = directory.create_log("orders", 0, TOPIC_ID, LogSettings())
     points = []
@@ -194,7 +194,7 @@ def test_the_checkpoint_stays_true_when_the_next_append_begins_a_segment(tmp_pat
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-def test_a_checkpoint_that_says_too_much_is_lowered_before_the_log_is_used(tmp_path: Path, damaged: bool) -> None:
+def test_a_checkpoint_beyond_the_log_end_is_lowered_before_the_log_is_used(tmp_path: Path, damaged: bool) -> None:
     directory = opened(tmp_path)
     log = directory.create_log("orders", 0, TOPIC_ID, LogSettings())
     for _ in range(2):
@@ -209,7 +209,7 @@ def test_a_checkpoint_that_says_too_much_is_lowered_before_the_log_is_used(tmp_p
     assert files_in(tmp_path)["recovery-point-offset-checkpoint"] == b"0\n1\n" + lowered
 
 
-def test_a_disk_that_cannot_be_read_is_reported_in_one_line() -> None:
+def test_an_unreadable_disk_is_reported_in_one_line() -> None:
     disk = FaultyDisk(Losing())
     directory = opened(Path("/data"), surroundings=Surroundings(disk))
     disk.failing = {"open"}
@@ -217,7 +217,7 @@ def test_a_disk_that_cannot_be_read_is_reported_in_one_line() -> None:
         directory.found()
 
 
-def test_the_directory_itself_and_those_above_it_survive_a_power_cut() -> None:
+def test_the_directory_and_its_parents_survive_a_power_loss() -> None:
     disk = FaultyDisk(Losing())
     directory = opened(Path("/srv/kafka/data"), surroundings=Surroundings(disk))
     log = directory.create_log("orders", 0, TOPIC_ID, LogSettings())
@@ -244,7 +244,7 @@ def test_a_log_that_was_never_opened_keeps_its_checkpoints_and_stays_unclean(tmp
     assert directory.open_log("ignored", 0, LogSettings()).log_start_offset == 2
 
 
-def test_a_stop_at_which_a_log_fails_is_not_clean(tmp_path: Path) -> None:
+def test_a_stop_with_a_failing_log_is_unclean(tmp_path: Path) -> None:
     surroundings = Surroundings(disk := FailingDisk())
     directory = opened(tmp_path, surroundings=surroundings)
     append(directory.create_log("orders", 0, TOPIC_ID, LogSettings()), batch(1))
@@ -269,7 +269,7 @@ def test_all_logs_are_closed_if_one_fails(tmp_path: Path) -> None:
     assert [(log.recovery_point, log.log_end_offset) for log in logs] == [(0, 5), (4, 5)]
 
 
-def test_one_checkpoint_is_brought_up_to_date_by_itself(tmp_path: Path) -> None:
+def test_each_checkpoint_can_be_updated_separately(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     log = directory.create_log("orders", 0, TOPIC_ID, LogSettings())
     append(log, batch(5))
@@ -283,13 +283,13 @@ def test_one_checkpoint_is_brought_up_to_date_by_itself(tmp_path: Path) -> None:
     assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n0\n"
 
 
-def test_a_file_in_the_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_directory_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(LogDirectoryError, match=f"{tmp_path}/file cannot be used: it is a file, not a directory"):
         opened(tmp_path / "file")
 
 
-def test_a_directory_in_use_is_refused_until_it_is_given_up(tmp_path: Path) -> None:
+def test_a_directory_in_use_is_rejected_until_it_is_released(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     with pytest.raises(LogDirectoryError, match=f"log directory {tmp_path} is in use by another process"):
         opened(tmp_path)
@@ -304,7 +304,7 @@ def test_a_directory_in_use_is_refused_until_it_is_given_up(tmp_path: Path) -> N
         ({"cluster_id": "other"}, f"has other; give --cluster-id {CLUSTER_ID} to start that cluster"),
     ],
 )
-def test_another_broker_s_directory_is_refused_and_not_touched(
+def test_another_brokers_directory_is_rejected_and_left_unchanged(
     tmp_path: Path, options: dict[str, str], message: str
 ) -> None:
     opened(tmp_path).close()
@@ -324,19 +324,19 @@ def test_another_broker_s_directory_is_refused_and_not_touched(
         (b"version=1\nnode.id=1\n", "says cluster.id=None"),
     ],
 )
-def test_meta_properties_that_no_broker_of_ours_wrote_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+def test_foreign_meta_properties_are_rejected(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "meta.properties").write_bytes(content)
     with pytest.raises(LogDirectoryError, match=message):
         opened(tmp_path)
 
 
-def test_a_directory_id_is_added_where_an_older_broker_wrote_none(tmp_path: Path) -> None:
+def test_a_directory_id_is_added_to_directories_of_older_brokers(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_bytes(f"version=1\nnode.id=1\ncluster.id={CLUSTER_ID}\n".encode())
     assert opened(tmp_path).directory_id == DIRECTORY_ID
     assert f"directory.id={DIRECTORY_ID}\n".encode() in files_in(tmp_path)["meta.properties"]
 
 
-def test_properties_of_version_0_are_taken_over_as_version_1(tmp_path: Path) -> None:
+def test_properties_of_version_0_are_upgraded_to_version_1(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_bytes(f"version=0\nbroker.id=1\ncluster.id={CLUSTER_ID}\n".encode())
     opened(tmp_path).close()
     lines = files_in(tmp_path)["meta.properties"].splitlines()
@@ -344,7 +344,7 @@ def test_properties_of_version_0_are_taken_over_as_version_1(tmp_path: Path) -> 
     assert not any(line.startswith(b"broker.id") for line in lines)
 
 
-def test_logs_of_a_kafka_with_zookeeper_are_refused_and_not_touched(tmp_path: Path) -> None:
+def test_logs_of_a_zookeeper_based_kafka_are_rejected_and_left_unchanged(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_bytes(f"version=0\nbroker.id=1\ncluster.id={CLUSTER_ID}\n".encode())
     (tmp_path / "orders-0").mkdir()
     before = files_in(tmp_path)
@@ -356,7 +356,7 @@ def test_logs_of_a_kafka_with_zookeeper_are_refused_and_not_touched(tmp_path: Pa
 @pytest.mark.parametrize(
     "name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"]
 )
-def test_a_malformed_checkpoint_is_refused_by_name_and_an_empty_one_is_allowed(tmp_path: Path, name: str) -> None:
+def test_a_malformed_checkpoint_is_rejected_by_name_and_an_empty_one_is_accepted(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"")
     opened(tmp_path).abandon()
     (tmp_path / name).write_bytes(b"0\n7\n")
@@ -374,7 +374,7 @@ def spoil_whole(path: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [spoil_lock, spoil_whole])
-def test_a_directory_that_cannot_be_used_is_refused_in_one_line(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
+def test_an_unusable_directory_is_rejected_in_one_line(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
     path = tmp_path / "data"
     path.mkdir()
     spoil(path)
@@ -384,7 +384,7 @@ def test_a_directory_that_cannot_be_used_is_refused_in_one_line(tmp_path: Path, 
 
 
 @pytest.mark.skipif(not HAS_POSITIONED_IO, reason="open files cannot be removed there")
-def test_a_deleted_log_s_name_is_free_at_once_and_its_files_go_later(tmp_path: Path) -> None:
+def test_a_deleted_logs_name_is_free_immediately_and_its_files_are_deleted_later(tmp_path: Path) -> None:
     surroundings = Surroundings()
     directory = opened(tmp_path, surroundings=surroundings)
     log = directory.create_log("a-b", 3, TOPIC_ID, LogSettings(file_delete_delay_ms=500))
@@ -404,7 +404,7 @@ def test_a_deleted_log_s_name_is_free_at_once_and_its_files_go_later(tmp_path: P
     assert files_in(tmp_path)["recovery-point-offset-checkpoint"] == b"0\n1\na-b 3 0\n"
 
 
-def test_a_new_log_inherits_nothing_from_a_deleted_one_of_its_name_even_after_a_crash(tmp_path: Path) -> None:
+def test_a_new_log_inherits_nothing_from_a_deleted_namesake_even_after_a_crash(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     log = directory.create_log("orders", 0, TOPIC_ID, LogSettings())
     append(log, batch(9))
@@ -418,7 +418,7 @@ def test_a_new_log_inherits_nothing_from_a_deleted_one_of_its_name_even_after_a_
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (0, 3, 0)
 
 
-def test_logs_that_are_deleted_together_cost_one_write_of_each_checkpoint(tmp_path: Path) -> None:
+def test_logs_deleted_together_cause_one_write_per_checkpoint(tmp_path: Path) -> None:
     surroundings = Surroundings()
     directory = opened(tmp_path, surroundings=surroundings)
     logs = [directory.create_log("orders", partition, TOPIC_ID, LogSettings()) for partition in range(20)]
@@ -451,7 +451,7 @@ def test_a_log_set_aside_keeps_its_files_and_is_no_longer_found(tmp_path: Path) 
     assert path.is_dir()
 
 
-def test_other_files_and_directories_are_not_taken_for_logs(tmp_path: Path) -> None:
+def test_other_files_and_directories_are_not_treated_as_logs(tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()
     (tmp_path / "lost+found").mkdir()
     (tmp_path / f"orders-1.{UNIQUE}-future").mkdir()
@@ -459,7 +459,7 @@ def test_other_files_and_directories_are_not_taken_for_logs(tmp_path: Path) -> N
     assert opened(tmp_path).found() == [("orders", 0)]
 
 
-def test_time_is_taken_from_outside(tmp_path: Path) -> None:
+def test_a_log_directory_uses_the_given_clock(tmp_path: Path) -> None:
     surroundings = Surroundings()
     surroundings.now_ms = NOW_MS + 86_400_000
     opened(tmp_path, surroundings=surroundings)

@@ -39,7 +39,7 @@ def two(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "a", tmp_path / "b"
 
 
-def test_a_new_log_goes_to_the_directory_with_the_fewest(two: tuple[Path, Path]) -> None:
+def test_a_new_log_is_created_in_the_directory_with_the_fewest_logs(two: tuple[Path, Path]) -> None:
     logs = opened(*two)
     for partition in range(5):
         logs.create_log("orders", partition, TOPIC_ID, LogSettings())
@@ -48,7 +48,7 @@ def test_a_new_log_goes_to_the_directory_with_the_fewest(two: tuple[Path, Path])
     assert not logs.holds("orders", 5)
 
 
-def test_logs_are_found_where_they_lie(two: tuple[Path, Path]) -> None:
+def test_logs_are_found_in_all_directories(two: tuple[Path, Path]) -> None:
     logs = opened(*two)
     for partition in range(4):
         append(logs.create_log("orders", partition, TOPIC_ID, LogSettings()), batch(partition + 1))
@@ -62,7 +62,7 @@ def test_logs_are_found_where_they_lie(two: tuple[Path, Path]) -> None:
         assert logs.directory_of(log).path in log.directory
 
 
-def test_the_cluster_id_is_made_once_and_then_found(two: tuple[Path, Path]) -> None:
+def test_the_cluster_id_is_created_once_and_then_read(two: tuple[Path, Path]) -> None:
     logs = opened(*two)
     assert logs.cluster_id == "id-number-0AAAAAAAAAAA"
     ids = [directory.directory_id for directory in logs.directories]
@@ -81,7 +81,7 @@ def test_a_directory_that_is_added_joins_the_cluster(two: tuple[Path, Path]) -> 
     assert {directory.cluster_id for directory in logs.directories} == {logs.cluster_id}
 
 
-def test_directories_of_two_clusters_do_not_go_together(two: tuple[Path, Path]) -> None:
+def test_directories_of_two_clusters_are_rejected(two: tuple[Path, Path]) -> None:
     for path, cluster_id in zip(two, ("first", "second"), strict=True):
         opened(path, cluster_id=cluster_id).close()
     with pytest.raises(LogDirectoryError, match="cluster.id=second"):
@@ -91,7 +91,7 @@ def test_directories_of_two_clusters_do_not_go_together(two: tuple[Path, Path]) 
 
 
 @pytest.mark.parametrize("spoil", ["a file", "another node", "in use", "a log of both"])
-def test_if_one_directory_cannot_be_used_the_others_are_not_changed(tmp_path: Path, spoil: str) -> None:
+def test_one_unusable_directory_leaves_the_others_unchanged(tmp_path: Path, spoil: str) -> None:
     clean, new, bad = (tmp_path / name for name in ("clean", "new", "bad"))
     logs = opened(clean, cluster_id="same")
     logs.create_log("orders", 0, TOPIC_ID, LogSettings())
@@ -113,7 +113,7 @@ def test_if_one_directory_cannot_be_used_the_others_are_not_changed(tmp_path: Pa
     assert bad.exists()
 
 
-def test_a_directory_that_another_process_made_first_is_left_to_it(tmp_path: Path) -> None:
+def test_a_directory_created_concurrently_by_another_process_is_left_to_it(tmp_path: Path) -> None:
     class Faster(FailingDisk):
         def make_directory(self, path: str) -> None:
             if not self.exists(path):
@@ -126,12 +126,12 @@ def test_a_directory_that_another_process_made_first_is_left_to_it(tmp_path: Pat
     assert (tmp_path / "new" / "meta.properties").exists()
 
 
-def test_a_directory_listed_twice_is_refused(two: tuple[Path, Path]) -> None:
+def test_a_directory_listed_twice_is_rejected(two: tuple[Path, Path]) -> None:
     with pytest.raises(LogDirectoryError, match="is listed twice"):
         opened(two[0], two[1], two[0])
 
 
-def test_a_log_in_two_directories_is_refused(two: tuple[Path, Path]) -> None:
+def test_a_log_in_two_directories_is_rejected(two: tuple[Path, Path]) -> None:
     for path in two:
         (path / "orders-0").mkdir(parents=True)
     with pytest.raises(LogDirectoryError, match=r"orders-0 lies both in .*/a and in .*/b"):
@@ -140,7 +140,7 @@ def test_a_log_in_two_directories_is_refused(two: tuple[Path, Path]) -> None:
     opened(*two)
 
 
-def test_one_unclean_directory_makes_the_start_an_unclean_one(two: tuple[Path, Path]) -> None:
+def test_one_unclean_directory_makes_the_start_unclean(two: tuple[Path, Path]) -> None:
     logs = opened(*two)
     logs.create_log("orders", 0, TOPIC_ID, LogSettings())
     logs.create_log("orders", 1, TOPIC_ID, LogSettings())
@@ -151,7 +151,7 @@ def test_one_unclean_directory_makes_the_start_an_unclean_one(two: tuple[Path, P
     assert [directory.clean for directory in logs.directories] == [True, False]
 
 
-def test_a_log_is_deleted_where_it_lies(two: tuple[Path, Path]) -> None:
+def test_a_log_is_deleted_from_its_directory(two: tuple[Path, Path]) -> None:
     logs = opened(*two)
     log = logs.create_log("orders", 0, TOPIC_ID, LogSettings())
     logs.delete_log(log, UNIQUE)
@@ -160,7 +160,7 @@ def test_a_log_is_deleted_where_it_lies(two: tuple[Path, Path]) -> None:
     logs.write_checkpoints()
 
 
-def test_a_disk_that_fails_is_a_storage_error(two: tuple[Path, Path]) -> None:
+def test_a_failing_disk_is_a_storage_error(two: tuple[Path, Path]) -> None:
     disk = FailingDisk()
     logs = opened(*two, surroundings=Surroundings(disk))
     log = logs.create_log("orders", 0, TOPIC_ID, LogSettings())

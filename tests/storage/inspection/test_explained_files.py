@@ -25,32 +25,32 @@ def explained(kind: Kind, data: bytes, base_offset: int = 100) -> Part:
     return part
 
 
-def test_entries_of_an_offset_index_name_offset_and_position() -> None:
+def test_offset_index_entries_are_explained_by_offset_and_position() -> None:
     part = explained(Kind.OFFSET_INDEX, OffsetIndex.ENTRY.pack(5, 4096) + OffsetIndex.ENTRY.pack(9, 8192))
     assert [each.name for each in part.parts] == ["entry [0]", "entry [1]"]
     assert named(part.parts[1], "relative_offset").meaning == "offset 109, with which a batch ends"
     assert named(part.parts[1], "position").value == 8192
 
 
-def test_zeros_behind_the_entries_are_reserved() -> None:
+def test_zeros_after_the_index_entries_are_explained_as_reserved() -> None:
     part = explained(Kind.OFFSET_INDEX, OffsetIndex.ENTRY.pack(5, 4096) + bytes(80))
     assert (part.parts[-1].name, part.parts[-1].meaning) == ("reserved", "zeros, for later entries")
 
 
-def test_entries_of_a_time_index_are_times() -> None:
+def test_time_index_entries_are_explained_as_timestamps() -> None:
     part = explained(Kind.TIME_INDEX, TimeIndex.ENTRY.pack(1_700_000_000_000, 3))
     assert named(part, "timestamp").meaning == "2023-11-14T22:13:20.000Z"
     assert named(part, "relative_offset").meaning == "offset 103: none up to it has a larger timestamp"
 
 
-def test_aborted_transactions_have_their_producer_and_offsets() -> None:
+def test_aborted_transactions_are_explained_by_producer_and_offsets() -> None:
     part = explained(Kind.TRANSACTION_INDEX, TRANSACTION_ENTRY.pack(0, 7, 100, 104, 100))
     assert named(part, "producer_id").value == 7
     assert named(part, "last_offset").value == 104
 
 
 @pytest.mark.parametrize(("flip", "said"), [(0, "right"), (1, "WRONG: the bytes have ")])
-def test_a_snapshot_has_its_checksum_and_its_producers(flip: int, said: str) -> None:
+def test_a_snapshot_is_explained_by_checksum_and_producers(flip: int, said: str) -> None:
     entries = (1).to_bytes(4, "big") + SNAPSHOT_ENTRY.pack(7, 1, 4, 104, 4, 1_700_000_000_000, -1, -1)
     data = (1).to_bytes(2, "big") + (crc32c(entries) ^ flip).to_bytes(4, "big") + entries
     part = explained(Kind.PRODUCER_SNAPSHOT, data)
@@ -59,7 +59,7 @@ def test_a_snapshot_has_its_checksum_and_its_producers(flip: int, said: str) -> 
     assert named(part, "transaction_first_offset").meaning == "none"
 
 
-def test_lines_of_a_checkpoint_have_columns() -> None:
+def test_checkpoint_lines_are_explained_by_their_columns() -> None:
     part = explained(Kind.LEADER_EPOCHS, b"0\n2\n0 0\n3 17\n")
     assert [(each.name, each.value, each.meaning) for each in part.parts] == [
         ("version", "0", ""),
@@ -69,12 +69,12 @@ def test_lines_of_a_checkpoint_have_columns() -> None:
     ]
 
 
-def test_properties_and_comments_are_lines() -> None:
+def test_properties_and_comments_are_explained_as_lines() -> None:
     part = explained(Kind.META_PROPERTIES, b"#\n#Thu\ncluster.id=x\nversion=1")
     assert [each.name for each in part.parts] == ["comment", "comment", "property", "property"]
 
 
-def test_the_state_of_the_quorum_has_a_part_for_each_field() -> None:
+def test_the_quorum_state_has_a_part_for_each_field() -> None:
     part = explained(Kind.QUORUM_STATE, QuorumState(1, 4, (1,)).text())
     assert [(each.name, each.value) for each in part.parts] == [
         ("clusterId", ""),
@@ -89,7 +89,7 @@ def test_the_state_of_the_quorum_has_a_part_for_each_field() -> None:
 
 
 @pytest.mark.parametrize("data", [b"{", b"[]", b'{"a":1} x', b'{"a":' + b"[" * 5000, b"\xff"])
-def test_what_is_no_json_object_is_said(data: bytes) -> None:
+def test_text_that_is_no_json_object_is_reported(data: bytes) -> None:
     assert explained(Kind.CLEAN_SHUTDOWN, data).problem.startswith("no JSON object: ")
 
 
@@ -99,7 +99,7 @@ def test_arbitrary_bytes_never_raise(kind: Kind, data: bytes) -> None:
     explained(kind, data)
 
 
-def test_a_segment_has_its_batches() -> None:
+def test_a_segment_is_explained_by_its_batches() -> None:
     batches = bytes(build_batch([Record(value=b"a")]) + build_batch([Record(value=b"b")], base_offset=1))
     part = explained(Kind.LOG, batches, 0)
     assert [each.name for each in part.parts] == ["batch [0]", "batch [1]"]

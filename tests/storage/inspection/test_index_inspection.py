@@ -102,14 +102,14 @@ def test_an_invalid_aborted_transaction_is_reported(tmp_path: Path, data: bytes,
     assert (damage.position, damage.expected) == (0, expected)
 
 
-def test_aborted_transactions_must_end_one_after_the_other(tmp_path: Path) -> None:
+def test_aborted_transactions_must_be_in_the_order_of_their_ends(tmp_path: Path) -> None:
     data = aborted((7, 3, 9), (8, 2, 8), (7, 10, 12))
     (damage,) = damages_in(transaction_entries(file_of(tmp_path, data)))
     assert (damage.position, damage.expected, damage.found) == (34, "a last offset above 9", "8")
 
 
 @pytest.mark.parametrize("zeros", [8, 80, 5000])
-def test_room_taken_in_advance_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zeros: int) -> None:
+def test_preallocated_space_is_only_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zeros: int) -> None:
     monkeypatch.setattr(index_inspection, "BLOCK_BYTES", 64)
     file = file_of(tmp_path, offsets_of((5, 100), (0x600, 0x10000)) + bytes(zeros))
     *entries, note = offset_entries(file, 0)
@@ -118,7 +118,7 @@ def test_room_taken_in_advance_is_a_note(tmp_path: Path, monkeypatch: pytest.Mon
     assert note == Note(file.path, 16, None, text)
 
 
-def test_an_index_of_nothing_but_zeros_has_no_entries(tmp_path: Path) -> None:
+def test_an_index_of_only_zeros_has_no_entries(tmp_path: Path) -> None:
     (note,) = offset_entries(file_of(tmp_path, bytes(800)), 0)
     assert isinstance(note, Note) and note.position == 0
 
@@ -139,10 +139,10 @@ def test_any_flipped_bit_of_a_snapshot_is_reported_and_its_entries_are_shown(tmp
 
 
 @pytest.mark.parametrize("cut", range(0, 56))
-def test_a_snapshot_that_ends_early_is_reported(tmp_path: Path, cut: int) -> None:
+def test_a_truncated_snapshot_is_reported(tmp_path: Path, cut: int) -> None:
     assert damages_in(snapshot_entries(file_of(tmp_path, snapshot()[:cut])))
 
 
 @pytest.mark.parametrize("entries", [offset_entries, time_entries])
-def test_an_empty_index_is_nothing(tmp_path: Path, entries: Any) -> None:
+def test_an_empty_index_has_no_entries(tmp_path: Path, entries: Any) -> None:
     assert list(entries(file_of(tmp_path, b""), 0)) == []

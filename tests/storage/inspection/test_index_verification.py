@@ -50,7 +50,7 @@ def times_check(*entries: tuple[int, int]) -> TimeIndexCheck:
     return TimeIndexCheck(PATH, [TimeEntry(12 * index, *entry) for index, entry in enumerate(entries)])
 
 
-def test_an_offset_entry_names_the_last_offset_of_a_batch_and_where_it_begins(tmp_path: Path) -> None:
+def test_an_offset_entry_must_have_a_batchs_last_offset_and_position(tmp_path: Path) -> None:
     first, second = batch(3), batch(2)
     log = log_of(tmp_path, first, second)
     size = len(first)
@@ -63,7 +63,7 @@ def test_an_offset_entry_names_the_last_offset_of_a_batch_and_where_it_begins(tm
         assert run(log, offsets_check((4, wrong))) == [Damage(PATH, 0, 0, 4, expected, str(wrong))]
 
 
-def test_a_time_entry_names_the_largest_time_so_far_and_its_batch(tmp_path: Path) -> None:
+def test_a_time_entry_must_have_the_largest_timestamp_so_far_and_its_batch(tmp_path: Path) -> None:
     log = log_of(tmp_path, batch(2, timestamp=NOW_MS + 5), batch(2, timestamp=NOW_MS), batch(1, timestamp=NOW_MS + 9))
     assert run(log, times_check((NOW_MS + 5, 1), (NOW_MS + 9, 4))) == []
     for wrong, expected in (
@@ -76,7 +76,7 @@ def test_a_time_entry_names_the_largest_time_so_far_and_its_batch(tmp_path: Path
         assert (damage.offset, damage.expected) == (wrong[1], expected)
 
 
-def test_each_aborting_marker_has_its_entry(tmp_path: Path) -> None:
+def test_each_aborting_marker_must_have_an_index_entry(tmp_path: Path) -> None:
     options = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
     marker = end_transaction_marker(committed=False, coordinator_epoch=0, timestamp=NOW_MS)
     commit = end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=NOW_MS)
@@ -100,7 +100,7 @@ def test_each_aborting_marker_has_its_entry(tmp_path: Path) -> None:
     assert check((7, 0, 4)) == [Damage(PATH, 0, 0, 2, expected, "producer 7, offset 4")]
 
 
-def test_damaged_bytes_of_the_log_are_not_judged(tmp_path: Path) -> None:
+def test_index_entries_for_corrupt_bytes_of_the_log_are_not_verified(tmp_path: Path) -> None:
     first, second, third = batch(3), batch(2, timestamp=NOW_MS + 1), batch(1, timestamp=NOW_MS + 2)
     log = log_of(tmp_path, first, second, third)
     data = bytearray((tmp_path / "00000000000000000000.log").read_bytes())

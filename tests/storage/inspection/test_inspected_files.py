@@ -81,16 +81,16 @@ def said_in(found: list[Item]) -> list[Damage | Note]:
         (".kafka_cleanshutdown", Kind.CLEAN_SHUTDOWN, None),
     ],
 )
-def test_a_name_determines_the_kind(name: str, kind: Kind, base_offset: int | None) -> None:
+def test_a_file_name_determines_the_kind_of_file(name: str, kind: Kind, base_offset: int | None) -> None:
     assert inspected_file(f"/data/orders-0/{name}") == InspectedFile(f"/data/orders-0/{name}", kind, base_offset)
 
 
 @pytest.mark.parametrize("name", [".lock", "log", ".log", f"{BASE}.log.tmp", "notes.txt"])
-def test_other_names_have_no_kind(name: str) -> None:
+def test_other_file_names_have_no_kind(name: str) -> None:
     assert inspected_file(name) is None
 
 
-def test_a_file_has_its_topic_and_the_paths_of_its_neighbours() -> None:
+def test_a_file_knows_its_topic_and_the_paths_of_its_neighbours() -> None:
     index = InspectedFile(f"/data/__a-b-12/{BASE}.index.deleted", Kind.OFFSET_INDEX, 0)
     assert index.topic == "__a-b"
     assert index.beside(".log") == f"/data/__a-b-12/{BASE}.log.deleted"
@@ -98,7 +98,7 @@ def test_a_file_has_its_topic_and_the_paths_of_its_neighbours() -> None:
     assert InspectedFile("/data/meta.properties", Kind.META_PROPERTIES, None).topic is None
 
 
-def test_no_damage_is_reported_in_the_files_of_a_sound_log(log: Path) -> None:
+def test_no_damage_is_reported_in_the_files_of_a_valid_log(log: Path) -> None:
     for path in log.iterdir():
         assert said_in(look(path, records=True)) == []
     found = look(log / f"{BASE}.log", records=True)
@@ -107,7 +107,7 @@ def test_no_damage_is_reported_in_the_files_of_a_sound_log(log: Path) -> None:
 
 
 @pytest.mark.parametrize("mask", [0x01, 0x08, 0x80, 0xFF])
-def test_damage_at_any_byte_of_a_log_is_reported_at_its_batch_only(log: Path, mask: int) -> None:
+def test_damage_at_any_byte_of_a_log_is_reported_only_at_its_batch(log: Path, mask: int) -> None:
     path = log / f"{BASE}.log"
     good, batches = path.read_bytes(), batches_in(look(path))
     for position in range(len(good)):
@@ -121,7 +121,7 @@ def test_damage_at_any_byte_of_a_log_is_reported_at_its_batch_only(log: Path, ma
         assert others == [each for each in batches if each is not hit], position
 
 
-def test_an_index_that_is_shown_itself_is_not_reported_with_its_log(log: Path) -> None:
+def test_an_index_that_is_inspected_itself_is_not_reported_with_its_log(log: Path) -> None:
     path = log / f"{BASE}.index"
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     inspected = inspected_file(str(log / f"{BASE}.log"))
@@ -161,14 +161,14 @@ def test_entries_of_an_index_for_damaged_bytes_are_not_reported(log: Path) -> No
     assert {each.path for each in said_in(look(path))} == {str(path)}
 
 
-def test_missing_files_are_not_reported_for_the_log(log: Path) -> None:
+def test_missing_index_files_are_not_reported_for_the_log(log: Path) -> None:
     for path in log.iterdir():
         if path.suffix != ".log":
             path.unlink()
     assert said_in(look(log / f"{BASE}.log")) == []
 
 
-def test_an_index_without_its_log_is_shown_by_itself(log: Path) -> None:
+def test_an_index_without_its_log_is_shown_alone(log: Path) -> None:
     (log / f"{BASE}.log").unlink()
     assert said_in(look(log / f"{BASE}.index")) == []
 
@@ -187,7 +187,7 @@ def test_a_segment_ends_where_the_next_begins(tmp_path: Path) -> None:
     assert [each.expected for each in damages] == ["offsets from 0 on and below 2"]
 
 
-def test_a_disk_that_fails_is_a_damage(log: Path) -> None:
+def test_a_failing_disk_is_reported_as_damage(log: Path) -> None:
     disk = FailingDisk()
     disk.failing, disk.suffix = {"read"}, ".log"
     (damage,) = look(log / f"{BASE}.log", disk=disk)
@@ -198,14 +198,14 @@ def test_a_disk_that_fails_is_a_damage(log: Path) -> None:
     assert [each.path for each in said] == [str(log / f"{BASE}.timeindex")]
 
 
-def test_a_file_that_cannot_be_opened_raises(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_opened_raises_an_error(tmp_path: Path) -> None:
     missing = InspectedFile(str(tmp_path / f"{BASE}.log"), Kind.LOG, 0)
     with pytest.raises(FileNotFoundError) as caught:
         list(contents(Disk(), missing, Options()))
     assert caught.value.errno == errno.ENOENT
 
 
-def test_nothing_is_written(log: Path) -> None:
+def test_an_inspection_writes_no_file(log: Path) -> None:
     def state() -> Iterator[tuple[str, bytes, int]]:
         for path in sorted(log.iterdir()):
             yield path.name, path.read_bytes(), path.stat().st_mtime_ns

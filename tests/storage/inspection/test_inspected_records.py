@@ -47,19 +47,19 @@ def test_records_are_shown_with_their_positions_in_the_file(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("codec", [codec for codec in Compression if codec])
-def test_records_of_a_compressed_batch_are_counted_from_its_decompressed_start(tmp_path: Path, codec: int) -> None:
+def test_records_of_a_compressed_batch_have_positions_in_the_decompressed_data(tmp_path: Path, codec: int) -> None:
     first, second = found_in(tmp_path, batch(2, compression=codec))
     assert isinstance(first, FoundRecord) and isinstance(second, FoundRecord)
     assert (first.position, first.is_decompressed, second.position) == (0, True, first.size_bytes)
 
 
-def test_a_batch_that_compaction_emptied_has_none(tmp_path: Path) -> None:
+def test_a_batch_emptied_by_compaction_has_no_records(tmp_path: Path) -> None:
     header = read_header(batch(2))._replace(record_count=0)
     assert found_in(tmp_path, assemble(header, b"")) == []
 
 
 @given(position=st.integers(HEADER_BYTES, HEADER_BYTES + 40), byte=st.integers(0, 255))
-def test_a_damaged_record_is_reported_after_those_before_it(
+def test_a_corrupt_record_is_reported_after_those_before_it(
     tmp_path_factory: pytest.TempPathFactory, position: int, byte: int
 ) -> None:
     good = batch(4, value=b"value")
@@ -73,7 +73,7 @@ def test_a_damaged_record_is_reported_after_those_before_it(
     assert len(told) == 4 or isinstance(found[-1], Damage)
 
 
-def test_a_record_that_does_not_parse_ends_them(tmp_path: Path) -> None:
+def test_a_record_that_cannot_be_parsed_ends_the_list_of_records(tmp_path: Path) -> None:
     data = batch(3)
     size = (len(data) - HEADER_BYTES) // 3
     data[HEADER_BYTES + size] = 0x7E  # a length of 63, more than is left
@@ -112,21 +112,21 @@ def test_records_that_cannot_be_decompressed_are_reported(tmp_path: Path, codec:
     assert (damage.position, damage.expected) == (len(BEFORE) + HEADER_BYTES, "records that can be decompressed")
 
 
-def test_a_batch_too_large_to_be_held_is_only_mentioned(tmp_path: Path) -> None:
+def test_a_batch_too_large_for_memory_is_only_mentioned(tmp_path: Path) -> None:
     (note,) = records_in(*written(tmp_path, batch(5, value=bytes(50))), 100)
     assert isinstance(note, Note)
     assert note.text.endswith("are not shown: 100 is the most")
 
 
 @pytest.mark.parametrize("codec", [codec for codec in Compression if codec])
-def test_records_that_are_too_large_to_be_shown_are_no_damage(tmp_path: Path, codec: Compression) -> None:
+def test_records_too_large_to_be_shown_are_not_damage(tmp_path: Path, codec: Compression) -> None:
     data = build_batch([Record(timestamp=NOW_MS, value=bytes(101 << 20))], compression=codec)
     (found,) = found_in(tmp_path, bytes(data))
     assert isinstance(found, Note)
     assert found.text == "the records of this batch are not shown: they decompress to more than 104857600 bytes"
 
 
-def test_a_caller_may_want_fewer_bytes_and_what_is_larger_is_no_damage(tmp_path: Path) -> None:
+def test_a_caller_may_limit_the_size_of_shown_records(tmp_path: Path) -> None:
     data = batch(2, value=b"x" * 1000, compression=Compression.ZSTD)
     file, found = written(tmp_path, data)
     (note,) = records_in(file, found, 1000)

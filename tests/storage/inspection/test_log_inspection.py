@@ -64,7 +64,7 @@ def damages_in(findings: list[Finding]) -> list[Damage]:
     return [each for each in findings if isinstance(each, Damage)]
 
 
-def test_a_sound_log_is_its_batches(tmp_path: Path) -> None:
+def test_a_valid_log_is_shown_as_its_batches(tmp_path: Path) -> None:
     findings = inspect(tmp_path, b"".join(BATCHES))
     assert findings == [
         FoundBatch(start, read_header(data), read_header(data).crc)
@@ -72,12 +72,12 @@ def test_a_sound_log_is_its_batches(tmp_path: Path) -> None:
     ]
 
 
-def test_an_empty_log_is_nothing(tmp_path: Path) -> None:
+def test_an_empty_log_has_no_batches(tmp_path: Path) -> None:
     assert inspect(tmp_path, b"") == []
 
 
 @pytest.mark.parametrize("mask", [0x01, 0x02, 0x40, 0x80, 0xFF])
-def test_damage_at_any_byte_is_reported_at_its_batch_only(tmp_path: Path, mask: int) -> None:
+def test_damage_at_any_byte_is_reported_only_at_its_batch(tmp_path: Path, mask: int) -> None:
     good = b"".join(BATCHES)
     for position in range(STARTS[-2]):  # of the last batch, nothing behind it tells that its offset or epoch is wrong
         data = bytearray(good)
@@ -91,7 +91,7 @@ def test_damage_at_any_byte_is_reported_at_its_batch_only(tmp_path: Path, mask: 
 
 
 @given(damaged=st.sets(st.integers(0, STARTS[-1] - 1), min_size=1, max_size=6), byte=st.integers(1, 255))
-def test_however_many_bytes_are_damaged_the_sound_batches_are_shown(
+def test_valid_batches_are_shown_however_many_bytes_are_damaged(
     tmp_path_factory: pytest.TempPathFactory, damaged: set[int], byte: int
 ) -> None:
     data = bytearray(b"".join(BATCHES))
@@ -107,7 +107,9 @@ def test_however_many_bytes_are_damaged_the_sound_batches_are_shown(
 
 
 @given(st.binary(max_size=400))
-def test_any_bytes_are_shown_in_order_and_to_the_end(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_arbitrary_bytes_are_shown_in_order_and_completely(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
     end = 0
     for finding in inspect(tmp_path_factory.mktemp("bytes"), data):
         assert finding.position >= end or (isinstance(finding, Damage) and not finding.size_bytes)
@@ -119,7 +121,7 @@ def test_any_bytes_are_shown_in_order_and_to_the_end(tmp_path_factory: pytest.Te
 
 
 @pytest.mark.parametrize("cut", [1, 20, 60, 61, 70])
-def test_a_torn_end_says_what_is_missing(tmp_path: Path, cut: int) -> None:
+def test_a_torn_end_is_reported_with_what_is_missing(tmp_path: Path, cut: int) -> None:
     *whole, last = BATCHES
     findings = inspect(tmp_path, b"".join(whole) + last[:cut])
     expected = f"a batch of {len(last)} bytes" if cut >= 61 else "the 61 bytes of a batch's header"
@@ -129,13 +131,13 @@ def test_a_torn_end_says_what_is_missing(tmp_path: Path, cut: int) -> None:
     assert batches_in(findings) == STARTS[:-2]
 
 
-def test_zeros_are_called_so_and_passed_over(tmp_path: Path) -> None:
+def test_zeros_are_reported_as_such_and_skipped(tmp_path: Path) -> None:
     first, second = segment(1, 1)
     (damage,) = damages_in(inspect(tmp_path, first + bytes(5000) + second))
     assert (damage.position, damage.size_bytes, damage.found) == (len(first), 5000, "zeros")
 
 
-def test_damage_across_many_blocks_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_across_many_blocks_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("minibroker.storage.inspection.file_walking.BLOCK_BYTES", 256)
     monkeypatch.setattr(walking, "BLOCK_BYTES", 256)
     first, second, third = segment(1, 20, 1)
@@ -144,7 +146,7 @@ def test_damage_across_many_blocks_is_passed_over(tmp_path: Path, monkeypatch: p
         assert batches_in(findings) == [0, len(first) + junk, len(first) + junk + len(second)]
 
 
-def test_the_magic_and_length_that_are_wrong_are_named(tmp_path: Path) -> None:
+def test_a_wrong_magic_or_length_is_named(tmp_path: Path) -> None:
     first, second = segment(1, 1)
     magic, short, long = bytearray(first), bytearray(first), bytearray(first)
     magic[16] = 7
@@ -159,7 +161,7 @@ def test_the_magic_and_length_that_are_wrong_are_named(tmp_path: Path) -> None:
         assert (damage.expected, damage.found, damage.size_bytes) == (expected, found, len(first))
 
 
-def test_a_wrong_checksum_leaves_the_batch_to_be_read(tmp_path: Path) -> None:
+def test_a_batch_with_a_wrong_checksum_is_still_shown(tmp_path: Path) -> None:
     data = bytearray(BATCHES[0])
     data[-1] ^= 1
     found, damage = inspect(tmp_path, bytes(data))
@@ -169,14 +171,14 @@ def test_a_wrong_checksum_leaves_the_batch_to_be_read(tmp_path: Path) -> None:
     assert damage.expected == f"checksum {found.computed_crc:#010x}, as computed"
 
 
-def test_offsets_that_compaction_left_out_are_a_note(tmp_path: Path) -> None:
+def test_offsets_removed_by_compaction_are_only_a_note(tmp_path: Path) -> None:
     data = placed(0, 2) + placed(7) + placed(8)
     path = str(tmp_path / f"{segment_name(0)}.log")
     notes = [each for each in inspect(tmp_path, data) if isinstance(each, Note)]
     assert notes == [Note(path, len(placed(0, 2)), 2, "no offsets 2 to 6, as compaction leaves it")]
 
 
-def test_offsets_must_lie_between_the_segment_and_the_next(tmp_path: Path) -> None:
+def test_offsets_must_lie_between_those_of_the_segment_and_the_next(tmp_path: Path) -> None:
     early = inspect(tmp_path, placed(99), base_offset=100)
     late = inspect(tmp_path, placed(100, 3), base_offset=100, end_offset=102)
     far = inspect(tmp_path, placed(100 + (1 << 31)), base_offset=100)
@@ -196,7 +198,7 @@ def test_a_decreasing_epoch_is_reported_where_it_is_wrong(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_messages_of_old_formats_are_batches_of_one(tmp_path: Path, magic: int) -> None:
+def test_messages_of_old_formats_are_shown_as_single_batches(tmp_path: Path, magic: int) -> None:
     first, second = old_message(0, magic, b"abc"), old_message(1, magic, b"abcd")
     findings = inspect(tmp_path, first + second + placed(2))
     assert batches_in(findings) == [0, len(first), len(first + second)]
@@ -215,7 +217,7 @@ def test_a_decreasing_offset_of_an_old_message_is_reported(tmp_path: Path, magic
     assert (damage.position, damage.size_bytes, damage.found) == (len(first), 0, "offset 4")
 
 
-def test_a_damaged_message_of_an_old_format_does_not_hide_the_next(tmp_path: Path) -> None:
+def test_a_corrupt_message_of_an_old_format_does_not_hide_the_next(tmp_path: Path) -> None:
     messages = [old_message(offset, 1, b"value") for offset in range(3)]
     damaged = messages[1][:-1] + b"?"
     findings = inspect(tmp_path, messages[0] + damaged + messages[2])
@@ -224,7 +226,7 @@ def test_a_damaged_message_of_an_old_format_does_not_hide_the_next(tmp_path: Pat
     assert (damage.position, damage.size_bytes) == (len(damaged), len(damaged))
 
 
-def test_a_batch_inside_of_a_value_is_not_taken_for_one_of_the_log(tmp_path: Path) -> None:
+def test_a_batch_inside_a_record_value_is_not_treated_as_one_of_the_log(tmp_path: Path) -> None:
     """Programs that mirror logs write such values: the batch around, or the index, shows where the next batch is."""
     inner = placed(5)
     first, second = bytearray(placed(0, 1, value=inner)), placed(1, 3)
@@ -238,7 +240,7 @@ def test_a_batch_inside_of_a_value_is_not_taken_for_one_of_the_log(tmp_path: Pat
     assert batches_in(inspect(tmp_path, bytes(across) + second, known=[(3, len(across))])) == [len(across)]
 
 
-def test_an_index_that_is_wrong_does_no_harm(tmp_path: Path) -> None:
+def test_a_wrong_index_does_not_affect_the_inspection_of_the_log(tmp_path: Path) -> None:
     data = bytearray(b"".join(BATCHES))
     data[STARTS[1] + 16] = 9
     nonsense = [(0, 3), (5, STARTS[1] + 5), (4, STARTS[3]), (9, 1 << 30)]
@@ -246,7 +248,7 @@ def test_an_index_that_is_wrong_does_no_harm(tmp_path: Path) -> None:
     assert batches_in(findings) == [STARTS[0], *STARTS[2:-1]]
 
 
-def test_bytes_that_look_like_large_batches_do_not_cost_the_square_of_their_number(
+def test_bytes_that_look_like_large_batches_do_not_cost_quadratic_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(walking, "SEARCH_CRC_LEAST_BYTES", 0)
@@ -271,7 +273,7 @@ def test_bytes_that_look_like_large_batches_do_not_cost_the_square_of_their_numb
     assert computed <= walking.SEARCH_CRC_FACTOR * len(data)
 
 
-def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_file_size(tmp_path: Path) -> None:
     one = bytearray(placed(0, 1, value=bytes(4 << 20)))
     path = tmp_path / f"{segment_name(0)}.log"
     with path.open("wb") as out:
@@ -297,7 +299,7 @@ def test_a_negative_offset_delta_is_reported(tmp_path: Path) -> None:
     assert damage.found == "offsets 5 to 2"
 
 
-def test_the_epoch_that_is_known_of_an_offset_is_expected(tmp_path: Path) -> None:
+def test_an_epoch_must_match_that_of_the_epoch_checkpoint(tmp_path: Path) -> None:
     data = placed(0, epoch=1) + placed(1, epoch=1) + placed(2, epoch=4)
     assert damages_in(inspect(tmp_path, data, epochs=LeaderEpochs([(1, 0), (4, 2)]))) == []
     (damage,) = damages_in(inspect(tmp_path, data, epochs=LeaderEpochs([(1, 0), (5, 2)])))

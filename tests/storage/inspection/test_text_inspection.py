@@ -30,7 +30,7 @@ def file_of(directory: Path, data: bytes) -> File:
     return Disk().open_to_read(str(directory / "file"))
 
 
-def test_the_rows_that_the_broker_writes_are_shown(tmp_path: Path) -> None:
+def test_checkpoint_rows_written_by_the_broker_are_shown(tmp_path: Path) -> None:
     file = file_of(tmp_path, offsets_text({("orders", 0): 17, ("orders", 1): 0}))
     assert list(checkpoint_lines(file, OFFSET_COLUMNS)) == [
         Line(4, {"topic": "orders", "partition": 0, "offset": 17}),
@@ -58,19 +58,19 @@ def test_a_checkpoint_that_was_never_written_has_no_rows(tmp_path: Path) -> None
         (b"0\n2\n3 5\n4 5\n", 8, "an epoch above 3 and a start offset above 5", "'4 5'"),
     ],
 )
-def test_an_invalid_line_is_named(tmp_path: Path, data: bytes, position: int, expected: str, found: str) -> None:
+def test_an_invalid_line_is_reported(tmp_path: Path, data: bytes, position: int, expected: str, found: str) -> None:
     file = file_of(tmp_path, data)
     (damage,) = (each for each in checkpoint_lines(file, EPOCH_COLUMNS) if isinstance(each, Damage))
     assert (damage.position, damage.expected, damage.found) == (position, expected, found)
 
 
-def test_the_lines_after_a_bad_one_are_shown(tmp_path: Path) -> None:
+def test_the_lines_after_an_invalid_one_are_shown(tmp_path: Path) -> None:
     file = file_of(tmp_path, b"0\n3\n0 0\n?\n2 7\n")
     lines = [each for each in checkpoint_lines(file, EPOCH_COLUMNS) if isinstance(each, Line)]
     assert [line.fields["epoch"] for line in lines] == [0, 2]
 
 
-def test_a_line_without_end_takes_little_memory_and_hides_nothing(tmp_path: Path) -> None:
+def test_an_endless_line_uses_little_memory_and_hides_nothing(tmp_path: Path) -> None:
     data = b"0\n2\n" + b"1" * (MAX_LINE_BYTES * 3) + b"\n2 7\n"
     damage, line = checkpoint_lines(file_of(tmp_path, data), EPOCH_COLUMNS)
     assert isinstance(damage, Damage) and damage.found == repr("1" * 80 + "...")
@@ -86,7 +86,7 @@ def test_properties_are_shown_without_their_comments(tmp_path: Path) -> None:
     assert fields == [{"version": "0"}, {"topic_id": "AAAAAAAAAAAAAAAAAAAAAA"}]
 
 
-def test_a_missing_property_and_an_invalid_line_are_named(tmp_path: Path) -> None:
+def test_a_missing_property_and_an_invalid_line_are_reported(tmp_path: Path) -> None:
     file = file_of(tmp_path, b"version=1\nnonsense\n")
     assert list(property_lines(file, "=", ("version", "node.id"))) == [
         Line(0, {"version": "1"}),
@@ -103,11 +103,11 @@ def test_the_fields_of_a_json_object_are_shown_with_their_positions(tmp_path: Pa
     ]
 
 
-def test_an_empty_file_has_no_fields(tmp_path: Path) -> None:
+def test_an_empty_json_file_has_no_fields(tmp_path: Path) -> None:
     assert list(json_lines(file_of(tmp_path, b""), ("version",))) == []  # Kafka before 3.7 left the marker empty
 
 
-def test_json_that_is_damaged_and_fields_that_are_missing_are_named(tmp_path: Path) -> None:
+def test_invalid_json_and_missing_fields_are_reported(tmp_path: Path) -> None:
     (damage,) = json_lines(file_of(tmp_path, b'{"version":'), ())
     assert isinstance(damage, Damage) and damage.expected == "a JSON object"
     _, damage = json_lines(file_of(tmp_path, b'{"version":0}'), ("version", "brokerEpoch"))

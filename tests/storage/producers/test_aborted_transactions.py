@@ -46,11 +46,13 @@ def read(*paths: str) -> AbortedTransactions:
         (46, 99, []),
     ],
 )
-def test_a_range_of_offsets_has_those_with_records_in_it(start: int, end: int, found: list[AbortedTransaction]) -> None:
+def test_a_range_of_offsets_has_the_aborted_transactions_that_overlap_it(
+    start: int, end: int, found: list[AbortedTransaction]
+) -> None:
     assert list(AbortedTransactions(Disk(), ALL).between(start, end)) == found
 
 
-def test_the_files_of_all_segments_are_read(tmp_path: Path) -> None:
+def test_the_transaction_indexes_of_all_segments_are_read(tmp_path: Path) -> None:
     paths = [str(tmp_path / f"{offset:020d}") for offset in (0, 25)]
     for path, transactions in zip(paths, ([FIRST], [SECOND, THIRD]), strict=True):
         Path(f"{path}.txnindex").write_bytes(transactions_bytes(transactions))
@@ -67,7 +69,7 @@ def test_the_files_of_all_segments_are_read(tmp_path: Path) -> None:
         (None, "it is missing"),
     ],
 )
-def test_a_file_with_fewer_entries_than_counted_is_corrupt(tmp_path: Path, data: bytes | None, reason: str) -> None:
+def test_an_index_with_fewer_entries_than_counted_is_corrupt(tmp_path: Path, data: bytes | None, reason: str) -> None:
     path = str(tmp_path / f"{0:020d}")
     if data is not None:
         Path(f"{path}.txnindex").write_bytes(data)
@@ -76,7 +78,7 @@ def test_a_file_with_fewer_entries_than_counted_is_corrupt(tmp_path: Path, data:
         read_index(Disk(), path, 100, expected)
 
 
-def test_a_file_may_have_more_than_was_counted(tmp_path: Path) -> None:
+def test_an_index_may_have_more_entries_than_counted(tmp_path: Path) -> None:
     path = str(tmp_path / f"{0:020d}")
     Path(f"{path}.txnindex").write_bytes(transactions_bytes(ALL))
     assert read_index(Disk(), path, 100, (2, crc32c(transactions_bytes(ALL[:2])))) == ALL
@@ -107,7 +109,7 @@ def test_malformed_counts_are_ignored(tmp_path: Path, caplog: pytest.LogCaptureF
 
 
 @pytest.mark.parametrize(("end", "left"), [(46, ALL), (45, ALL[:2]), (31, ALL[:2]), (30, ALL[:1]), (20, []), (0, [])])
-def test_truncation_removes_aborted_transactions_behind_the_end(
+def test_truncation_removes_aborted_transactions_beyond_the_end(
     tmp_path: Path, end: int, left: list[AbortedTransaction]
 ) -> None:
     path = str(tmp_path / f"{0:020d}")
@@ -119,7 +121,7 @@ def test_truncation_removes_aborted_transactions_behind_the_end(
     assert (file.read_bytes() if file.exists() else b"") == transactions_bytes(left)
 
 
-def test_a_cut_leaves_a_segment_its_own(tmp_path: Path) -> None:
+def test_truncation_keeps_the_remaining_transactions_of_each_segment(tmp_path: Path) -> None:
     paths = [str(tmp_path / f"{offset:020d}") for offset in (0, 25)]
     for path, transactions in zip(paths, ([FIRST], [SECOND, THIRD]), strict=True):
         Path(f"{path}.txnindex").write_bytes(transactions_bytes(transactions))
@@ -129,7 +131,7 @@ def test_a_cut_leaves_a_segment_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", ["beginning", "end"])
-def test_the_file_of_a_deleted_segment_is_not_synced(tmp_path: Path, cut: str) -> None:
+def test_the_index_of_a_deleted_segment_is_not_fsynced(tmp_path: Path, cut: str) -> None:
     paths = [str(tmp_path / f"{offset:020d}") for offset in (0, 25)]
     transactions = AbortedTransactions(Disk())
     transactions.add(paths[0], FIRST)
@@ -142,7 +144,7 @@ def test_the_file_of_a_deleted_segment_is_not_synced(tmp_path: Path, cut: str) -
     assert transactions.unsynced_paths() == [f"{paths[cut == 'beginning']}.txnindex"]
 
 
-def test_an_entry_that_could_not_be_written_goes_with_its_segment(tmp_path: Path) -> None:
+def test_an_entry_that_could_not_be_written_is_removed_with_its_segment(tmp_path: Path) -> None:
     path = tmp_path / "missing" / f"{0:020d}"
     transactions = AbortedTransactions(Disk())
     transactions.add(str(path), FIRST)
@@ -162,7 +164,7 @@ def test_compaction_replaces_the_aborted_transactions_of_its_segments() -> None:
     assert list(transactions.between(0, 100)) == [FIRST, THIRD]
 
 
-def test_an_entry_that_finds_no_room_leaves_no_part_of_it() -> None:
+def test_an_entry_that_does_not_fit_on_the_disk_leaves_no_part() -> None:
     disk = FaultyDisk(Random(1))
     path = f"/{0:020d}"
     transactions = AbortedTransactions(disk)

@@ -41,7 +41,7 @@ def refusal(states: ProducerStates, each: BatchHeader) -> ErrorCode:
     return raised.value.code
 
 
-def test_sequences_that_follow_are_taken() -> None:
+def test_consecutive_sequences_are_accepted() -> None:
     states_after(header(0, 3), header(3), header(4, 10), header(14))
 
 
@@ -53,17 +53,17 @@ def test_producers_are_found_by_their_ids() -> None:
 
 
 @pytest.mark.parametrize("sequence", [0, 5, MAX_SEQUENCE])
-def test_an_unknown_producer_may_begin_with_any_sequence(sequence: int) -> None:
+def test_an_unknown_producer_may_start_with_any_sequence(sequence: int) -> None:
     states_after(header(sequence))
 
 
 @pytest.mark.parametrize("sequence", [4, 6, 5 + MAX_SEQUENCE // 2, 0])
-def test_a_gap_or_a_step_back_is_out_of_order(sequence: int) -> None:
+def test_a_sequence_gap_or_step_back_is_out_of_order(sequence: int) -> None:
     states = states_after(header(0, 5))
     assert refusal(states, header(sequence, 2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_refusal_has_the_expected_and_the_last_sequence() -> None:
+def test_an_out_of_order_error_has_the_expected_and_the_last_sequence() -> None:
     states = states_after(header(0, 5), header(5), header(6, 6))
     with pytest.raises(KafkaError, match=r"15 \(incoming.* expected 12, last five batches: 0-4, 5-5, 6-11$"):
         states.check(header(15))
@@ -75,7 +75,7 @@ def test_a_refusal_has_the_expected_and_the_last_sequence() -> None:
         states.check(header(12, epoch=1))
 
 
-def test_the_first_batch_that_is_known_may_have_to_be_the_very_first() -> None:
+def test_the_first_batch_of_a_producer_may_be_required_to_have_sequence_0() -> None:
     states = ProducerStates()
     states.check_first(header(0))
     with pytest.raises(KafkaError, match="expected 0") as raised:
@@ -84,7 +84,7 @@ def test_the_first_batch_that_is_known_may_have_to_be_the_very_first() -> None:
     states_after(header(0)).check_first(header(1))
 
 
-def test_each_of_the_last_five_batches_is_known_again() -> None:
+def test_each_of_the_last_five_batches_is_recognized_as_a_duplicate() -> None:
     headers = [header(sequence, 2, timestamp=NOW_MS + sequence) for sequence in range(0, 12, 2)]
     states = states_after(*headers)
     for number, each in enumerate(headers[1:], 1):
@@ -92,41 +92,41 @@ def test_each_of_the_last_five_batches_is_known_again() -> None:
     assert refusal(states, headers[0]) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_batch_that_repeats_only_a_part_is_no_repetition() -> None:
+def test_a_batch_that_repeats_only_a_part_is_not_a_duplicate() -> None:
     states = states_after(header(0, 5))
     assert refusal(states, header(0, 4)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_sequences_wrap_to_zero_after_the_largest() -> None:
+def test_sequences_wrap_to_zero_after_the_maximum() -> None:
     states = states_after(header(MAX_SEQUENCE - 1, 2), header(0, 2))
     assert states.check(header(MAX_SEQUENCE - 1, 2)) == (100, NOW_MS)
     states = states_after(across := header(MAX_SEQUENCE, 3), header(2, 1))
     assert states.check(across) == (100, NOW_MS)
 
 
-def test_a_new_epoch_begins_with_sequence_zero() -> None:
+def test_a_new_producer_epoch_starts_with_sequence_zero() -> None:
     states = states_after(header(0, 5), header(0, 1, epoch=1), header(1, 1, epoch=1))
     assert refusal(states, header(1, 1, epoch=2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert states.check(header(0, 1, epoch=3)) is None
 
 
-def test_an_epoch_that_has_passed_is_refused_even_for_a_batch_that_was_written() -> None:
+def test_an_old_producer_epoch_is_rejected_even_for_a_duplicate() -> None:
     states = states_after(header(0, 5), header(0, 1, epoch=1))
     assert refusal(states, header(0, 5)) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert refusal(states, header(5)) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_batches_of_an_older_epoch_are_forgotten_with_it() -> None:
+def test_batches_of_an_older_producer_epoch_are_forgotten() -> None:
     states = states_after(header(0, 5), header(0, 5, epoch=1))
     assert states.check(header(0, 5, epoch=1)) == (105, NOW_MS)
 
 
-def test_producers_do_not_touch_each_other() -> None:
+def test_producers_do_not_affect_each_other() -> None:
     states = states_after(header(0, 5), header(0, 2, producer=8), header(5, 1), header(2, 1, producer=8))
     assert len(states) == 2
 
 
-def test_a_producer_is_forgotten_after_its_time() -> None:
+def test_an_inactive_producer_expires() -> None:
     states = states_after(header(0, 1), header(0, 1, producer=8, timestamp=NOW_MS + 10))
     states.remove_expired(NOW_MS + 10, after_ms=10)
     assert [producer for producer, _ in states.entries()] == [8]
@@ -156,14 +156,14 @@ def test_a_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
     assert states.check(transactional(6)) is None
 
 
-def test_after_a_marker_with_a_new_epoch_sequences_begin_again() -> None:
+def test_sequences_restart_after_a_marker_with_a_new_epoch() -> None:
     states = states_after(transactional(0, 5))
     end(states, 105, epoch=1)
     assert refusal(states, header(5, 1, epoch=1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert states.check(header(0, 1, epoch=1)) is None
 
 
-def test_the_oldest_open_transaction_is_where_the_log_is_not_stable() -> None:
+def test_the_last_stable_offset_is_the_start_of_the_oldest_open_transaction() -> None:
     states = ProducerStates()
     assert states.first_unstable_offset(9) == 9
     states.update(transactional(0, 5), 100)
@@ -174,13 +174,13 @@ def test_the_oldest_open_transaction_is_where_the_log_is_not_stable() -> None:
     assert states.first_unstable_offset(109) == 105
 
 
-def test_an_aborted_transaction_that_was_the_only_one_leaves_the_log_stable_after_its_marker() -> None:
+def test_the_log_is_stable_after_the_marker_of_its_only_transaction() -> None:
     states = states_after(transactional(0, 5))
     assert end(states, 105, committed=False) == AbortedTransaction(7, 100, 105, 106)
     assert end(states, 106, committed=False) is None  # there was nothing to abort
 
 
-def test_a_marker_that_compaction_has_emptied_has_no_coordinator_epoch() -> None:
+def test_a_marker_emptied_by_compaction_has_no_coordinator_epoch() -> None:
     states = states_after(transactional(0, 5))
     end(states, 105)
     emptied = read_header(marker_batch(7, 0, Marker(False, 9), NOW_MS))
@@ -189,7 +189,7 @@ def test_a_marker_that_compaction_has_emptied_has_no_coordinator_epoch() -> None
     assert entry.coordinator_epoch == 3
 
 
-def test_non_transactional_batches_are_refused_during_a_transaction() -> None:
+def test_non_transactional_batches_are_rejected_during_a_transaction() -> None:
     states = states_after(transactional(0, 5))
     assert refusal(states, header(5)) == ErrorCode.INVALID_TXN_STATE
     end(states, 105)
@@ -205,7 +205,7 @@ def marker_refusal(states: ProducerStates, epoch: int, coordinator_epoch: int, v
     return None
 
 
-def test_a_marker_of_a_past_epoch_or_coordinator_ends_nothing() -> None:
+def test_a_marker_of_an_old_producer_or_coordinator_epoch_ends_nothing() -> None:
     states = states_after(header(0, epoch=4))
     end(states, 101, epoch=5)
     assert marker_refusal(states, 4, 3, version=0) == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -214,7 +214,7 @@ def test_a_marker_of_a_past_epoch_or_coordinator_ends_nothing() -> None:
     assert marker_refusal(ProducerStates(), 0, 0, version=2) is None
 
 
-def test_with_epochs_of_their_own_a_late_marker_does_not_end_the_next_transaction() -> None:
+def test_a_late_marker_does_not_end_the_next_transaction_in_transaction_version_2() -> None:
     states = states_after(transactional(0, 5))
     assert marker_refusal(states, 0, 3, version=1) is None
     assert marker_refusal(states, 0, 3, version=2) == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -223,13 +223,13 @@ def test_with_epochs_of_their_own_a_late_marker_does_not_end_the_next_transactio
     assert marker_refusal(states, 1, 3, version=2) is None  # the same once more
 
 
-def test_a_snapshot_is_kafka_s() -> None:
+def test_a_producer_snapshot_has_kafkas_format() -> None:
     states = states_after(header(0, 5), header(5, 2, timestamp=NOW_MS + 9))
     body = struct.pack(">i qhiqiqiq", 1, 7, 0, 6, 106, 1, NOW_MS + 9, -1, -1)
     assert states.snapshot() == struct.pack(">hI", 1, crc32c(body)) + body
 
 
-def test_a_snapshot_keeps_the_state_that_batches_are_checked_against() -> None:
+def test_a_snapshot_keeps_the_state_for_validating_batches() -> None:
     states = states_after(header(0, 5), last := header(5, 2, epoch=0), header(0, 1, producer=9))
     loaded = ProducerStates()
     loaded.load(states.snapshot(), 108)
@@ -250,7 +250,7 @@ def test_a_snapshot_may_contain_no_producer_or_one_without_batches() -> None:
 
 
 @given(st.data())
-def test_a_damaged_snapshot_is_refused_and_changes_nothing(data: st.DataObject) -> None:
+def test_a_corrupt_snapshot_is_rejected_and_changes_nothing(data: st.DataObject) -> None:
     states = states_after(header(0, 5))
     good = states.snapshot()
     bad = bytearray(good)
@@ -264,7 +264,7 @@ def test_a_damaged_snapshot_is_refused_and_changes_nothing(data: st.DataObject) 
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.booleans()), max_size=20))
-def test_repeated_batches_are_known_as_duplicates(batches: list[tuple[int, bool]]) -> None:
+def test_duplicate_batches_are_recognized(batches: list[tuple[int, bool]]) -> None:
     states = ProducerStates()
     offset = sequence = 0
     for count, repeated in batches:

@@ -15,13 +15,13 @@ FIRST = AbortedTransaction(producer_id=7, first_offset=10, last_offset=14, last_
 SECOND = AbortedTransaction(producer_id=8, first_offset=12, last_offset=20, last_stable_offset=21)
 
 
-def test_an_entry_is_written_as_kafka_writes_it() -> None:
+def test_a_transaction_index_entry_is_encoded_as_in_kafka() -> None:
     assert transactions_bytes([FIRST]) == bytes.fromhex(
         "00000000000000000007000000000000000a000000000000000e000000000000000c"
     )
 
 
-def test_written_transactions_are_read_back() -> None:
+def test_encoded_transactions_are_decoded_unchanged() -> None:
     assert transactions_from_bytes(transactions_bytes([FIRST, SECOND])) == [FIRST, SECOND]
     assert transactions_from_bytes(b"") == []
 
@@ -36,6 +36,6 @@ def test_written_transactions_are_read_back() -> None:
     ],
     ids=["cut", "version 1", "negative", "backwards"],
 )
-def test_an_index_that_cannot_be_right_is_refused(data: bytes) -> None:
+def test_an_invalid_transaction_index_is_rejected(data: bytes) -> None:
     with pytest.raises(CorruptIndex):
         transactions_from_bytes(data)

@@ -12,7 +12,7 @@ from tests.storage.support import NOW_MS, batch
 
 
 @pytest.mark.parametrize("marker", [Marker(True, 0), Marker(False, 2**31 - 1)])
-def test_a_marker_is_read_back(marker: Marker) -> None:
+def test_a_marker_is_decoded_unchanged(marker: Marker) -> None:
     data = marker_batch(7, 3, marker, NOW_MS)
     header = read_header(data)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 3, -1)
@@ -21,18 +21,18 @@ def test_a_marker_is_read_back(marker: Marker) -> None:
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_marker_is_the_batch_of_its_record(committed: bool) -> None:
+def test_a_marker_is_a_batch_of_one_control_record(committed: bool) -> None:
     record = end_transaction_marker(committed=committed, coordinator_epoch=5, timestamp=NOW_MS)
     built = build_batch([record], producer_id=7, producer_epoch=3, transactional=True, control=True)
     assert marker_batch(7, 3, Marker(committed, 5), NOW_MS) == built
 
 
-def test_a_marker_that_is_encoded_otherwise_is_read_too() -> None:
+def test_a_differently_encoded_marker_is_decoded() -> None:
     record = end_transaction_marker(committed=True, coordinator_epoch=5, timestamp=NOW_MS)
     longer = record._replace(value=bytes(record.value or b"") + b"more of a later version")
     built = build_batch([longer], producer_id=7, producer_epoch=3, transactional=True, control=True)
     assert read_marker(built) == Marker(True, 5)
 
 
-def test_other_batches_say_nothing_of_a_transaction() -> None:
+def test_other_batches_are_not_transaction_markers() -> None:
     assert read_marker(batch(1, producer_id=7)) is None

@@ -43,7 +43,7 @@ def fail_to_flush(disk: FaultyDisk, *operations: str, suffix: str = "") -> None:
     log.abandon()
 
 
-def test_a_start_after_a_failed_sync_writes_the_data_again(disk: FaultyDisk, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_start_after_a_failed_fsync_rewrites_the_data(disk: FaultyDisk, caplog: pytest.LogCaptureFixture) -> None:
     fail_to_flush(disk, suffix=".log")
     assert disk.holds(NOTE)
     crashed(disk)
@@ -53,7 +53,7 @@ def test_a_start_after_a_failed_sync_writes_the_data_again(disk: FaultyDisk, cap
     assert len(read_values(crashed(disk))) == 10
 
 
-def test_without_the_note_a_later_sync_succeeds_and_brings_nothing_to_the_disk(disk: FaultyDisk) -> None:
+def test_without_the_note_of_the_failure_a_later_fsync_loses_the_data(disk: FaultyDisk) -> None:
     """Otherwise the test above would pass on any disk."""
     fail_to_flush(disk, suffix=".log")
     disk.remove(NOTE)
@@ -64,7 +64,7 @@ def test_without_the_note_a_later_sync_succeeds_and_brings_nothing_to_the_disk(d
     assert len(read_values(crashed(disk))) == 0
 
 
-def test_all_from_the_recovery_point_on_is_written_again_and_nothing_else(disk: FaultyDisk) -> None:
+def test_only_data_from_the_recovery_point_on_is_rewritten(disk: FaultyDisk) -> None:
     log = open_at(DIRECTORY, surroundings=Surroundings(disk))
     for _ in range(4):
         append(log, batch(10, value=b"v" * 50_000))
@@ -80,7 +80,7 @@ def test_all_from_the_recovery_point_on_is_written_again_and_nothing_else(disk: 
         open_at(DIRECTORY, clean=False, recovery_point=15, surroundings=Surroundings(disk))
 
 
-def test_where_not_even_the_note_can_be_made_only_a_restart_of_the_machine_helps(
+def test_only_a_machine_restart_helps_if_the_failure_cannot_be_noted(
     disk: FaultyDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
     fail_to_flush(disk, "create")
@@ -90,7 +90,7 @@ def test_where_not_even_the_note_can_be_made_only_a_restart_of_the_machine_helps
 
 
 @pytest.mark.parametrize("operation", ["create", "write", "sync", "rename"])
-def test_a_start_that_cannot_write_again_leaves_it_to_the_next(disk: FaultyDisk, operation: str) -> None:
+def test_a_start_that_cannot_rewrite_the_data_leaves_it_to_the_next(disk: FaultyDisk, operation: str) -> None:
     fail_to_flush(disk, suffix=".log")
     disk.failing, disk.suffix = {operation}, ".log" if operation == "rename" else ".log.tmp"
     with pytest.raises(LogDirectoryError):
@@ -102,7 +102,7 @@ def test_a_start_that_cannot_write_again_leaves_it_to_the_next(disk: FaultyDisk,
     assert len(read_values(crashed(disk))) == 10
 
 
-def test_the_time_of_a_segment_stays(disk: FaultyDisk) -> None:
+def test_rewriting_keeps_the_modification_time_of_a_segment(disk: FaultyDisk) -> None:
     fail_to_flush(disk)
     disk.set_modified_ms(FIRST, 12_345)
     log = crashed(disk)
@@ -111,7 +111,7 @@ def test_the_time_of_a_segment_stays(disk: FaultyDisk) -> None:
     assert len(read_values(log)) == 11
 
 
-def test_a_truncation_that_cannot_be_synced_is_remembered_too(disk: FaultyDisk) -> None:
+def test_a_truncation_that_cannot_be_fsynced_is_noted(disk: FaultyDisk) -> None:
     log = open_at(DIRECTORY, surroundings=Surroundings(disk))
     append(log, batch(10))
     log.abandon()

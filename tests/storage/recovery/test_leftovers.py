@@ -37,7 +37,7 @@ def values(directory: Path) -> list[bytes | None]:
     return [value for _, value in read_values(open_at(directory, clean=False))]
 
 
-def test_a_directory_without_leftovers_is_left_alone(tmp_path: Path) -> None:
+def test_a_directory_without_leftover_files_is_unchanged(tmp_path: Path) -> None:
     segment(tmp_path, 0, value=b"a")
     put(tmp_path, "leader-epoch-checkpoint", name(4, ".snapshot"), "partition.metadata")
     before = files_in(tmp_path)
@@ -45,7 +45,7 @@ def test_a_directory_without_leftovers_is_left_alone(tmp_path: Path) -> None:
     assert files_in(tmp_path) == before
 
 
-def test_files_that_were_deleted_or_never_finished_are_removed(tmp_path: Path) -> None:
+def test_deleted_and_unfinished_files_are_removed(tmp_path: Path) -> None:
     segment(tmp_path, 0, value=b"a")
     kept = set(files_in(tmp_path))
     segment(tmp_path, 0, value=b"b", suffix=".deleted")
@@ -62,7 +62,7 @@ def test_indexes_without_a_log_are_removed(tmp_path: Path, caplog: pytest.LogCap
     assert "there is no log file beside it" in caplog.text
 
 
-def test_a_whole_replacement_takes_the_place_of_all_segments_it_covers(tmp_path: Path) -> None:
+def test_a_complete_swap_replaces_all_segments_it_covers(tmp_path: Path) -> None:
     segment(tmp_path, 0, value=b"old")
     segment(tmp_path, 4, value=b"old")
     segment(tmp_path, 8, value=b"later")
@@ -75,7 +75,7 @@ def test_a_whole_replacement_takes_the_place_of_all_segments_it_covers(tmp_path:
     assert values(tmp_path) == [b"new0", b"new1"] * 4 + [b"later0", b"later1"] * 2
 
 
-def test_a_replacement_of_which_some_files_have_their_names_already_is_completed(tmp_path: Path) -> None:
+def test_a_partially_renamed_swap_is_completed(tmp_path: Path) -> None:
     segment(tmp_path, 0, value=b"new")
     (tmp_path / name(0, ".index")).rename(tmp_path / name(0, ".index.swap"))
     settle(Disk(), str(tmp_path))
@@ -83,7 +83,7 @@ def test_a_replacement_of_which_some_files_have_their_names_already_is_completed
     assert values(tmp_path) == [b"new0", b"new1"] * 2
 
 
-def test_a_replacement_that_was_not_whole_is_given_up(tmp_path: Path) -> None:
+def test_an_incomplete_swap_is_discarded(tmp_path: Path) -> None:
     segment(tmp_path, 0, value=b"old", batches=4)
     segment(tmp_path, 4, value=b"new", suffix=".swap")
     segment(tmp_path, 2, value=b"new", suffix=".cleaned")
@@ -91,7 +91,7 @@ def test_a_replacement_that_was_not_whole_is_given_up(tmp_path: Path) -> None:
     assert values(tmp_path) == [b"old0", b"old1"] * 4
 
 
-def test_an_unfinished_replacement_of_later_segments_does_not_concern_an_earlier_one(tmp_path: Path) -> None:
+def test_an_incomplete_swap_of_later_segments_does_not_affect_earlier_ones(tmp_path: Path) -> None:
     segment(tmp_path, 0, value=b"old")
     segment(tmp_path, 4, value=b"later")
     segment(tmp_path, 0, value=b"new", suffix=".swap")
@@ -100,7 +100,7 @@ def test_an_unfinished_replacement_of_later_segments_does_not_concern_an_earlier
     assert values(tmp_path) == [b"new0", b"new1"] * 2 + [b"later0", b"later1"] * 2
 
 
-def test_settling_twice_changes_nothing_more(tmp_path: Path) -> None:
+def test_a_second_cleanup_of_leftover_files_changes_nothing(tmp_path: Path) -> None:
     segment(tmp_path, 0, value=b"old")
     segment(tmp_path, 0, value=b"new", suffix=".swap")
     names = settle(Disk(), str(tmp_path))
@@ -117,7 +117,7 @@ def judged(tmp_path: Path, data: bytes, position: int = 0) -> str | None:
 
 @pytest.mark.parametrize("size", [1, 60, 61, 100, len(BATCH) - 1])
 @pytest.mark.parametrize("position", [0, 300, 512])
-def test_a_batch_that_is_shorter_than_it_says_is_torn(tmp_path: Path, size: int, position: int) -> None:
+def test_a_batch_shorter_than_its_length_field_is_torn(tmp_path: Path, size: int, position: int) -> None:
     assert judged(tmp_path, BATCH[:size], position) is None
 
 
@@ -129,22 +129,22 @@ def test_a_sector_that_was_never_written_is_torn(tmp_path: Path, sector: int) ->
     assert judged(tmp_path, bytes(data)) is None
 
 
-def test_zeros_alone_are_torn(tmp_path: Path) -> None:
+def test_a_batch_of_only_zeros_is_torn(tmp_path: Path) -> None:
     assert judged(tmp_path, bytes(2000)) is None
 
 
 @pytest.mark.parametrize("at", [20, 40, 300, len(BATCH) - 1])
-def test_a_wrong_byte_in_a_whole_batch_is_damage(tmp_path: Path, at: int) -> None:
+def test_a_wrong_byte_in_a_complete_batch_is_damage(tmp_path: Path, at: int) -> None:
     data = bytearray(BATCH)
     data[at] ^= 4
     assert judged(tmp_path, bytes(data)) == "its length is right, but not its checksum"
 
 
-def test_a_wrong_length_of_a_whole_batch_is_damage(tmp_path: Path) -> None:
+def test_a_wrong_length_of_a_complete_batch_is_damage(tmp_path: Path) -> None:
     data = bytearray(BATCH)
     data[9] ^= 1
     assert judged(tmp_path, bytes(data)) == "only its length is wrong"
 
 
-def test_a_sound_batch_behind_shows_that_there_is_damage_before(tmp_path: Path) -> None:
+def test_a_valid_batch_after_a_torn_one_indicates_damage(tmp_path: Path) -> None:
     assert judged(tmp_path, BATCH[:700] + OTHER, 100) == "behind it there is a sound batch at 800"

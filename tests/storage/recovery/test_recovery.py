@@ -73,7 +73,7 @@ def states_of(log: Log) -> tuple[object, ...]:
     return log.log_end_offset, log.epochs.entries(), log.producers.snapshot(), log.producers.end_offset
 
 
-def test_after_a_clean_stop_everything_is_as_it_was(tmp_path: Path) -> None:
+def test_a_log_is_unchanged_after_a_clean_stop(tmp_path: Path) -> None:
     log = write_log(tmp_path)
     before = read_batches(log), indexes_of(log), states_of(log)
     log.close()
@@ -82,7 +82,7 @@ def test_after_a_clean_stop_everything_is_as_it_was(tmp_path: Path) -> None:
     assert log.recovery_point == log.log_end_offset
 
 
-def test_after_a_crash_everything_is_as_it_was(tmp_path: Path) -> None:
+def test_a_log_is_unchanged_after_a_crash(tmp_path: Path) -> None:
     log = write_log(tmp_path)
     before = read_batches(log), indexes_of(log), states_of(log)
     log.abandon()
@@ -91,7 +91,7 @@ def test_after_a_crash_everything_is_as_it_was(tmp_path: Path) -> None:
     assert log.recovery_point == 0
 
 
-def test_a_clean_start_reads_no_batches_but_the_last(tmp_path: Path) -> None:
+def test_a_clean_start_reads_only_the_last_batches(tmp_path: Path) -> None:
     log = write_log(tmp_path)
     log.close()
     first = tmp_path / LOG_FILE
@@ -102,7 +102,7 @@ def test_a_clean_start_reads_no_batches_but_the_last(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_log_holds_no_file_open_before_it_is_used(tmp_path: Path, clean: bool) -> None:
+def test_a_log_opens_no_file_before_it_is_used(tmp_path: Path, clean: bool) -> None:
     write_log(tmp_path).close()
     log = open_at(tmp_path, SMALL, clean=clean)
     assert all(segment._file is None for segment in log.segments)
@@ -125,7 +125,7 @@ def test_only_segments_from_the_recovery_point_on_are_read_after_a_crash(
     assert not caplog.records
 
 
-def test_a_flushed_log_is_read_from_the_segment_of_its_recovery_point_on(tmp_path: Path) -> None:
+def test_a_flushed_log_is_read_from_the_segment_of_its_recovery_point(tmp_path: Path) -> None:
     log = write_log(tmp_path)
     log.flush()
     assert log.recovery_point == log.log_end_offset == 24
@@ -166,7 +166,7 @@ def assert_holds(log: Log, batches: list[bytes], state: bytes) -> None:
         assert region is not None and region.read() == data
 
 
-def test_a_log_cut_off_at_any_byte_keeps_all_whole_batches_and_goes_on(
+def test_a_log_truncated_at_any_byte_keeps_all_complete_batches(
     tmp_path: Path, written: tuple[Path, list[bytes], list[bytes]], caplog: pytest.LogCaptureFixture
 ) -> None:
     source, batches, states = written
@@ -194,7 +194,7 @@ def test_a_log_cut_off_at_any_byte_keeps_all_whole_batches_and_goes_on(
             remove_tree(str(directory))  # with files of the log that are still open
 
 
-def test_a_damage_at_any_byte_ends_the_log_before_the_damaged_batch(
+def test_damage_at_any_byte_truncates_the_log_before_the_damaged_batch(
     tmp_path: Path, written: tuple[Path, list[bytes], list[bytes]]
 ) -> None:
     source, batches, states = written
@@ -216,7 +216,7 @@ def test_a_damage_at_any_byte_ends_the_log_before_the_damaged_batch(
         remove_tree(str(directory))  # with files of the log that are still open
 
 
-def test_a_base_offset_that_goes_back_or_beyond_the_index_is_a_damage(
+def test_a_decreasing_or_excessive_base_offset_is_damage(
     tmp_path: Path, written: tuple[Path, list[bytes], list[bytes]]
 ) -> None:
     source, batches, states = written
@@ -232,7 +232,9 @@ def test_a_base_offset_that_goes_back_or_beyond_the_index_is_a_damage(
         remove_tree(str(tmp_path / "log"))
 
 
-def test_a_cut_is_logged_once_with_everything_that_is_lost(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_truncation_is_logged_once_with_everything_that_is_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     log = write_log(tmp_path)
     first, *later = [segment.size_bytes for segment in log.segments]
     log.abandon()
@@ -253,7 +255,7 @@ def test_a_cut_is_logged_once_with_everything_that_is_lost(tmp_path: Path, caplo
     assert [name for name in files_in(tmp_path) if name.endswith(".log")] == [LOG_FILE]
 
 
-def test_indexes_and_snapshots_behind_the_cut_are_not_used(tmp_path: Path) -> None:
+def test_indexes_and_snapshots_beyond_the_truncation_are_not_used(tmp_path: Path) -> None:
     log = write_log(tmp_path)
     log.close()
     path = tmp_path / LOG_FILE
@@ -268,9 +270,7 @@ def test_indexes_and_snapshots_behind_the_cut_are_not_used(tmp_path: Path) -> No
     assert open_at(tmp_path, SMALL).log_end_offset == end + 2
 
 
-def test_a_damage_that_a_clean_stop_should_exclude_is_recovered_all_the_same(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_damage_despite_a_clean_stop_is_recovered(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = write_log(tmp_path, 3, LogSettings())
     log.close()
     path = tmp_path / LOG_FILE
@@ -280,13 +280,13 @@ def test_a_damage_that_a_clean_stop_should_exclude_is_recovered_all_the_same(
     assert "although the last stop was clean" in caplog.text
 
 
-def test_an_empty_directory_is_an_empty_log_at_its_checkpointed_start(tmp_path: Path) -> None:
+def test_an_empty_directory_is_an_empty_log_at_its_checkpointed_start_offset(tmp_path: Path) -> None:
     log = open_at(tmp_path, clean=False, log_start_offset=42)
     assert (log.log_start_offset, log.log_end_offset) == (42, 42)
     assert list(files_in(tmp_path)) == [f"{42:020d}.log"]
 
 
-def test_a_log_that_ends_before_its_start_offset_begins_there_again(
+def test_a_log_that_ends_before_its_start_offset_restarts_there(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_log(tmp_path).close()
@@ -297,14 +297,14 @@ def test_a_log_that_ends_before_its_start_offset_begins_there_again(
     assert append(log, batch(1)) == 100
 
 
-def test_the_checkpointed_log_start_is_kept(tmp_path: Path) -> None:
+def test_the_checkpointed_log_start_offset_is_kept(tmp_path: Path) -> None:
     write_log(tmp_path).close()
     log = open_at(tmp_path, SMALL, log_start_offset=5)
     assert log.log_start_offset == 5
     assert log.epochs.entries()[0] == (0, 5)
 
 
-def test_a_segment_begun_in_vain_is_taken_back(tmp_path: Path) -> None:
+def test_an_empty_segment_of_a_failed_roll_is_removed(tmp_path: Path) -> None:
     log = write_log(tmp_path, 3, LogSettings())
     log.close()
     (tmp_path / f"{2:020d}.log").write_bytes(b"")
@@ -318,7 +318,7 @@ def test_a_segment_begun_in_vain_is_taken_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"0\n0\n", b"nonsense", b"0\n1\n", None])
-def test_leader_epochs_that_cannot_be_read_are_read_from_the_batches(
+def test_unreadable_leader_epochs_are_rebuilt_from_the_batches(
     tmp_path: Path, content: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = write_log(tmp_path)
@@ -331,7 +331,7 @@ def test_leader_epochs_that_cannot_be_read_are_read_from_the_batches(
     assert ("malformed" in caplog.text) == (content in (b"nonsense", b"0\n1\n"))
 
 
-def test_leader_epochs_beyond_the_end_of_the_log_are_forgotten(tmp_path: Path) -> None:
+def test_leader_epochs_beyond_the_log_end_are_removed(tmp_path: Path) -> None:
     log = write_log(tmp_path)
     epochs = log.epochs.entries()
     log.close()
@@ -340,7 +340,7 @@ def test_leader_epochs_beyond_the_end_of_the_log_are_forgotten(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_damaged_snapshot_is_removed_and_the_log_read_instead(
+def test_a_corrupt_snapshot_is_removed_and_the_log_is_read_instead(
     tmp_path: Path, clean: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = write_log(tmp_path)
@@ -352,7 +352,7 @@ def test_a_damaged_snapshot_is_removed_and_the_log_read_instead(
     assert "the log is read instead" in caplog.text
 
 
-def test_without_snapshots_the_log_is_read(tmp_path: Path) -> None:
+def test_a_log_without_snapshots_is_read(tmp_path: Path) -> None:
     log = write_log(tmp_path)
     before = states_of(log)
     log.close()
@@ -361,7 +361,7 @@ def test_without_snapshots_the_log_is_read(tmp_path: Path) -> None:
     assert states_of(open_at(tmp_path, SMALL)) == before
 
 
-def test_snapshots_of_no_segment_are_removed_but_the_last(tmp_path: Path) -> None:
+def test_snapshots_without_a_segment_are_removed_except_the_last(tmp_path: Path) -> None:
     log = write_log(tmp_path)
     log.close()
     bases = [segment.base_offset for segment in log.segments]
@@ -372,9 +372,7 @@ def test_snapshots_of_no_segment_are_removed_but_the_last(tmp_path: Path) -> Non
     assert snapshots == [*bases[1:], 24]
 
 
-def test_producers_of_a_log_that_cannot_be_read_are_known_in_part(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_producers_of_an_unreadable_log_are_partially_known(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = write_log(tmp_path)
     log.close()
     for path in tmp_path.glob("*.snapshot"):
@@ -386,7 +384,7 @@ def test_producers_of_a_log_that_cannot_be_read_are_known_in_part(
     assert "incomplete" in caplog.text
 
 
-def test_transactions_are_replayed_as_they_were(tmp_path: Path) -> None:
+def test_transactions_are_replayed_unchanged(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     append(log, batch(2, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
     record = end_transaction_marker(committed=False, coordinator_epoch=5, timestamp=NOW_MS)
@@ -413,7 +411,7 @@ def test_the_topic_id_is_read_and_may_be_missing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("left", [b"", bytes(43)])
-def test_a_topic_id_that_a_power_cut_has_taken_is_not_known(
+def test_a_topic_id_lost_in_a_power_failure_is_unknown(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, left: bytes, clean: bool
 ) -> None:
     """The power may be cut after an orderly stop, too."""
@@ -424,7 +422,7 @@ def test_a_topic_id_that_a_power_cut_has_taken_is_not_known(
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_log_of_all_message_formats_is_opened_as_it_is(tmp_path: Path, clean: bool) -> None:
+def test_a_log_of_all_message_formats_is_opened_unchanged(tmp_path: Path, clean: bool) -> None:
     kept = [Record(offset, NOW_MS + offset, b"k", b"v%d" % offset) for offset in range(8)]
     data = bytes(
         build_message_set(kept[:2], 0)
@@ -443,7 +441,7 @@ def test_a_log_of_all_message_formats_is_opened_as_it_is(tmp_path: Path, clean: 
 
 
 @pytest.mark.parametrize("operation", ["read", "open", "create"])
-def test_a_disk_that_fails_makes_no_log(tmp_path: Path, operation: str) -> None:
+def test_a_failing_disk_creates_no_log(tmp_path: Path, operation: str) -> None:
     write_log(tmp_path).abandon()
     disk = FailingDisk()
     disk.failing = {operation}

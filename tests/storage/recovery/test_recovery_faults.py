@@ -52,7 +52,7 @@ def path(offset: int, suffix: str = ".log") -> str:
     return f"{DIRECTORY}/{offset:020}{suffix}"
 
 
-def test_the_log_ends_where_a_segment_is_missing(disk: FaultyDisk, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_ends_before_a_missing_segment(disk: FaultyDisk, caplog: pytest.LogCaptureFixture) -> None:
     write_log(disk).abandon()
     disk.remove(path(8))
     log = opened(disk)
@@ -64,13 +64,13 @@ def test_the_log_ends_where_a_segment_is_missing(disk: FaultyDisk, caplog: pytes
     ]
 
 
-def test_a_gap_that_compaction_may_have_left_is_no_damage(disk: FaultyDisk) -> None:
+def test_a_gap_possibly_left_by_compaction_is_not_damage(disk: FaultyDisk) -> None:
     write_log(disk).abandon()
     disk.remove(path(8))
     assert offsets(opened(disk, COMPACTED)) == [*range(8), *range(12, 18)]
 
 
-def test_truncated_batches_do_not_come_back_after_a_power_cut(disk: FaultyDisk) -> None:
+def test_truncated_batches_stay_truncated_after_a_power_loss(disk: FaultyDisk) -> None:
     log = write_log(disk)
     log.flush()
     log.truncate_to(6)
@@ -81,7 +81,7 @@ def test_truncated_batches_do_not_come_back_after_a_power_cut(disk: FaultyDisk) 
     assert log.epochs.latest == 0
 
 
-def test_an_empty_segment_among_the_others_is_the_rest_of_a_roll_that_failed(disk: FaultyDisk) -> None:
+def test_an_empty_segment_among_others_is_removed(disk: FaultyDisk) -> None:
     write_log(disk, 2).abandon()
     disk.open(path(2), create=True)
     log = opened(disk)
@@ -89,7 +89,7 @@ def test_an_empty_segment_among_the_others_is_the_rest_of_a_roll_that_failed(dis
     assert not disk.holds(path(2))
 
 
-def test_batches_cut_off_by_a_recovery_stay_cut_off(disk: FaultyDisk) -> None:
+def test_batches_truncated_by_a_recovery_stay_truncated(disk: FaultyDisk) -> None:
     log = opened(disk, LogSettings())
     for _ in range(5):
         append(log, batch(2))
@@ -104,7 +104,7 @@ def test_batches_cut_off_by_a_recovery_stay_cut_off(disk: FaultyDisk) -> None:
     assert offsets(opened(disk, LogSettings())) == list(range(6))
 
 
-def test_a_rest_between_two_segments_costs_nothing_but_itself(
+def test_trailing_bytes_between_two_segments_lose_no_records(
     disk: FaultyDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is there if a size was extended and cut again, and a power cut has kept only the extension."""
@@ -117,7 +117,7 @@ def test_a_rest_between_two_segments_costs_nothing_but_itself(
     assert disk.size_bytes(path(4)) == size
 
 
-def test_a_log_that_begins_again_always_has_a_segment(disk: FaultyDisk) -> None:
+def test_a_restarted_log_always_has_a_segment(disk: FaultyDisk) -> None:
     """Or the next start would give out the offsets from 0 on once more."""
     log = write_log(disk, 1)
     log.flush()
@@ -128,7 +128,7 @@ def test_a_log_that_begins_again_always_has_a_segment(disk: FaultyDisk) -> None:
     assert opened(disk).log_end_offset == 5
 
 
-def test_the_epochs_of_records_that_are_back_are_known(disk: FaultyDisk) -> None:
+def test_the_epochs_of_recovered_records_are_known(disk: FaultyDisk) -> None:
     """A power cut may leave the epochs as they were after a deletion that it undoes."""
     log = write_log(disk)
     epochs = log.epochs.entries()
@@ -141,7 +141,7 @@ def test_the_epochs_of_records_that_are_back_are_known(disk: FaultyDisk) -> None
     assert opened(disk, start=7).epochs.entries() == [(1, 7), (2, 12)]
 
 
-def test_a_log_that_begins_again_has_no_old_aborted_transactions(disk: FaultyDisk) -> None:
+def test_a_restarted_log_has_no_old_aborted_transactions(disk: FaultyDisk) -> None:
     log = opened(disk)
     append(log, batch(2, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
     log.flush()
