@@ -96,7 +96,7 @@ class _Tokens:
             return _Token(WORD, found[0]) if found.re is WORDS else _Token(NUMBER)
         self._at += 1
         character = self._text[self._at - 1]
-        return _Token(WORD, self._quoted(character)) if character in QUOTES else _Token(character)
+        return _Token(WORD, self._read_quoted(character)) if character in QUOTES else _Token(character)
 
     def _skip(self) -> None:
         """Pass over blanks and comments."""
@@ -106,7 +106,7 @@ class _Tokens:
                 return
             self._at = found.end()
 
-    def _quoted(self, quote: str) -> str:
+    def _read_quoted(self, quote: str) -> str:
         """Return what stands between quotation marks; the end of a line ends it, too."""
         found = []
         while self._at < len(self._text) and self._text[self._at] not in "\r\n":
@@ -114,10 +114,10 @@ class _Tokens:
             self._at += 1
             if character == quote:
                 break
-            found.append(self._escaped() if character == "\\" else character)
+            found.append(self._read_escape() if character == "\\" else character)
         return "".join(found)
 
-    def _escaped(self) -> str:
+    def _read_escape(self) -> str:
         """Return what stands for the characters behind a backslash: up to three octal digits, or one character."""
         found = OCTAL.match(self._text, self._at)
         if found is not None:

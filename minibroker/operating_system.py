@@ -159,7 +159,7 @@ class OpenFiles:
     def rename(self, old: str, new: str) -> None:
         """Rename a file or directory, and replace a file that has the new name."""
         old, new = os.path.abspath(old), os.path.abspath(new)
-        with self._names, self._closed(old) as moved, self._closed(new) as replaced:
+        with self._names, self._close_for_a_while(old) as moved, self._close_for_a_while(new) as replaced:
             path = old
             try:
                 os.replace(old, new)
@@ -173,7 +173,7 @@ class OpenFiles:
     def remove(self, path: str) -> None:
         """Remove a file."""
         path = os.path.abspath(path)
-        with self._names, self._closed(path):
+        with self._names, self._close_for_a_while(path):
             os.unlink(path)
 
     def remove_tree(self, path: str) -> None:
@@ -181,7 +181,7 @@ class OpenFiles:
         import shutil
 
         path = os.path.abspath(path)
-        with self._names, self._closed(path):
+        with self._names, self._close_for_a_while(path):
             shutil.rmtree(path)
 
     def lock_file(self, path: str) -> int | None:
@@ -210,7 +210,7 @@ class OpenFiles:
             yield file.fd
 
     @contextlib.contextmanager
-    def _closed(self, path: str) -> Iterator[list[_OpenFile]]:
+    def _close_for_a_while(self, path: str) -> Iterator[list[_OpenFile]]:
         """Close the files at or below a path for a while, and yield them; the caller opens them again."""
         with contextlib.ExitStack() as locked:
             files = [file for file in list(self._files.values()) if file.is_in(path)]

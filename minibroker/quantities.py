@@ -52,7 +52,7 @@ def milliseconds(duration: Duration) -> float:
     if isinstance(duration, timedelta):
         span_ms = duration.total_seconds() * 1000
     elif isinstance(duration, str):
-        span_ms = _parsed(duration)
+        span_ms = _parse_span(duration)
     elif isinstance(duration, int | float) and not isinstance(duration, bool):
         span_ms = float(duration)
     else:
@@ -62,7 +62,7 @@ def milliseconds(duration: Duration) -> float:
     return span_ms
 
 
-def _parsed(text: str) -> float:
+def _parse_span(text: str) -> float:
     period = re.fullmatch(_PERIOD, text)
     if period is not None:
         return sum(float(number or 0) * _MS_OF[unit] for unit, number in period.groupdict().items())
@@ -112,15 +112,15 @@ def counted(number: int, noun: str) -> str:
 
 def count_text(number: float) -> str:
     """Three digits and a factor: `950`, `1.25 M`."""
-    return _scaled(number, "").strip()
+    return _scale(number, "").strip()
 
 
 def bytes_text(size_bytes: float) -> str:
     """Three digits and a unit: `950 B`, `16.4 kB`."""
-    return _scaled(size_bytes, "B")
+    return _scale(size_bytes, "B")
 
 
-def _scaled(number: float, unit: str) -> str:
+def _scale(number: float, unit: str) -> str:
     index = 0
     while abs(number) >= 999.5 and index < len(UNITS) - 1:
         number, index = number / 1000, index + 1

@@ -96,7 +96,7 @@ class Broker(Cluster):
         is_new = self.metadata_log.is_new
         removed: set[bytes] = set()
         try:
-            self.metadata_log.replay(lambda record: self._replayed(record, removed))
+            self.metadata_log.replay(lambda record: self._note_replayed_record(record, removed))
         except MetadataError as error:
             raise MetadataError(f"{error}; {self.ways_out}") from error
         if not (self.logs.clean or self.static_settings["accept.lost.metadata"]):
@@ -125,7 +125,7 @@ class Broker(Cluster):
         self._resume_moves()
         self.coordinators.load()
 
-    def _replayed(self, record: Message, removed: set[bytes]) -> None:
+    def _note_replayed_record(self, record: Message, removed: set[bytes]) -> None:
         self.image.apply(record)
         if isinstance(record, RemoveTopicRecord):
             removed.add(record.topic_id)

@@ -70,7 +70,7 @@ def load_settings(
     given.update(_from_environment(environment, ENVIRONMENT_PREFIX))
     given.update(_from_assignments(assignments))
     inert = [name for name in sorted(given) if _is_inert(name, given[name].origin)]
-    texts = {name: _checked(name, *given[name]) for name in given}
+    texts = {name: _check_value(name, *given[name]) for name in given}
     settings = Settings(texts)
     listeners = broker_listeners(settings)
     _check_security(listeners, settings)
@@ -150,7 +150,7 @@ def _from_assignments(assignments: Iterable[str]) -> dict[str, _Given]:
     return given
 
 
-def _checked(name: str, text: str, origin: str) -> str:
+def _check_value(name: str, text: str, origin: str) -> str:
     try:
         parse_value(broker_setting(name), name, text)
     except InvalidValue as error:

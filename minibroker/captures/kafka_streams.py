@@ -121,7 +121,7 @@ def conversation_in(connection: Connection, port: int | None = None) -> Conversa
         return None
     if connection.client.port == port or not (connection.has_begin or _has_requests(connection.to_server)):
         connection = connection.turned()
-    return _paired(connection) if _has_requests(connection.to_server) else None
+    return _pair_frames(connection) if _has_requests(connection.to_server) else None
 
 
 def is_tls(connection: Connection) -> bool:
@@ -209,7 +209,7 @@ def _next_place(data: bytes, at: int, looks_right: LooksRight, places: re.Patter
 # --- pairs ---
 
 
-def _paired(connection: Connection) -> Conversation:
+def _pair_frames(connection: Connection) -> Conversation:
     asked = list(_frames(connection.to_server, looks_like_request, _REQUEST_PLACE))
     requests = list(_with_tokens(each for each in asked if isinstance(each, Frame)))
     awaited = {each.correlation_id for each in requests}

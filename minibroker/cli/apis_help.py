@@ -47,7 +47,7 @@ def served_rows() -> Iterator[tuple[str, ...]]:
     """Yield the cells of each API that is served, under SERVED_HEAD."""
     families = {key: (family, versions) for family, keys in FAMILIES.items() for key, versions in keys.items()}
     for key, (family, versions) in sorted(families.items()):
-        yield str(int(key)), api_name(key), versions, f"`handlers/{family}.py`", _announced(key)
+        yield str(int(key)), api_name(key), versions, f"`handlers/{family}.py`", _list_announced_versions(key)
 
 
 def markdown() -> str:
@@ -59,7 +59,7 @@ def markdown() -> str:
     )
 
 
-def _announced(key: ApiKey) -> str:
+def _list_announced_versions(key: ApiKey) -> str:
     if key in OF_TELEMETRY:
         return "with `client.telemetry.enable`"
     if key in RELEASED:

@@ -23,7 +23,7 @@ def topics(context: click.Context, parameter: click.Parameter, incomplete: str) 
     """Return the topics of the server; Kafka's own only after an underscore."""
     from minibroker.cli.administration import all_topics
 
-    found = _asked(context, all_topics)
+    found = _ask_for_names(context, all_topics)
     return _beginning(incomplete, (name for name in found if not name.startswith("__") or incomplete))
 
 
@@ -31,7 +31,7 @@ def groups(context: click.Context, parameter: click.Parameter, incomplete: str) 
     """Return the groups of the server."""
     from minibroker.cli.groups.groups_facts import group_names
 
-    return _beginning(incomplete, _asked(context, group_names))
+    return _beginning(incomplete, _ask_for_names(context, group_names))
 
 
 def messages(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -60,7 +60,7 @@ def _beginning(start: str, names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if name.startswith(start))[:NAMES_MAX]
 
 
-def _asked(context: click.Context, ask: Callable[[Client], Iterable[str]]) -> Iterable[str]:
+def _ask_for_names(context: click.Context, ask: Callable[[Client], Iterable[str]]) -> Iterable[str]:
     """Return the names that a server tells, none if it cannot be asked: who completes a name wants no errors."""
     from minibroker.client.client_errors import ClientError, SettingError
 

@@ -149,7 +149,7 @@ def offsets_at(
     """
     from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 
-    chosen = {each: _chosen(each[1], places, otherwise) for each in partitions}
+    chosen = {each: _choose_place(each[1], places, otherwise) for each in partitions}
     indexes = {index for _, index in chosen}
     stray = [each.partition for each in places if each.partition is not None and each.partition not in indexes]
     if stray:
@@ -172,7 +172,7 @@ def offsets_at(
     return found
 
 
-def _chosen(index: int, places: Sequence[Where], otherwise: str) -> Where:
+def _choose_place(index: int, places: Sequence[Where], otherwise: str) -> Where:
     of_all = [each for each in places if each.partition is None]
     of_this = [each for each in places if each.partition == index]
     return [Where(otherwise), *of_all, *of_this][-1]

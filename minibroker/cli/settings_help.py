@@ -64,10 +64,10 @@ def rows() -> Iterator[list[str]]:
 
 def help_text() -> str:
     """Return two lines for each setting: its facts and its meaning."""
-    return "".join(f"{', '.join(filter(None, _labelled(cells)))}\n    {cells[-1]}\n" for cells in rows())
+    return "".join(f"{', '.join(filter(None, _label_cells(cells)))}\n    {cells[-1]}\n" for cells in rows())
 
 
-def _labelled(cells: list[str]) -> list[str]:
+def _label_cells(cells: list[str]) -> list[str]:
     broker, topic, type, default, values, changes, _ = cells
     name = f"{broker} (of a topic: {topic})" if broker and topic else broker or f"{topic} (of a topic)"
     return [
@@ -80,11 +80,11 @@ def _labelled(cells: list[str]) -> list[str]:
 
 def markdown() -> str:
     """Return the text of the page."""
-    lines = [HEAD, tuple("---" for _ in HEAD), *map(_marked, rows())]
+    lines = [HEAD, tuple("---" for _ in HEAD), *map(_mark_names, rows())]
     return PREAMBLE + "\n" + "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
-def _marked(cells: list[str]) -> list[str]:
+def _mark_names(cells: list[str]) -> list[str]:
     """Mark names as code, and escape what Markdown would interpret."""
     escaped = [cell.replace("|", "\\|").replace("*", "\\*") for cell in cells]
     return [f"`{cell}`" if cell and index < 2 else cell for index, cell in enumerate(escaped)]

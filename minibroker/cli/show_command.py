@@ -86,9 +86,9 @@ def _list(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([*map(_record_facts, STRUCTS), *map(_facts, messages)]))
         return
-    apis = [_listed(message) for message in messages if message.__name__.endswith("Request")]
+    apis = [_make_row(message) for message in messages if message.__name__.endswith("Request")]
     records = [(None, struct.names[0], struct.versions.replace("-", " to "), struct.about) for struct in STRUCTS]
-    others = [_listed(message) for message in messages if not _is_api(message)]
+    others = [_make_row(message) for message in messages if not _is_api(message)]
     print_table(("API", "name", "versions", "what it is"), apis + records + others)
 
 
@@ -96,7 +96,7 @@ def _is_api(message: type[Message]) -> bool:
     return message.__name__.endswith(("Request", "Response"))
 
 
-def _listed(message: type[Message]) -> tuple[object, ...]:
+def _make_row(message: type[Message]) -> tuple[object, ...]:
     from minibroker.protocol.describing import summary
 
     key = message.api_key if _is_api(message) else None

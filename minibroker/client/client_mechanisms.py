@@ -66,7 +66,7 @@ def scram(
     if "e" in answer:
         raise AuthenticationFailed(f"SCRAM: the broker answers {answer['e'][:100]!r}")
     expected = hmac.digest(hmac.digest(salted, b"Server Key", hash_name), said, hash_name)
-    if not hmac.compare_digest(_decoded(answer.get("v", "")), expected):
+    if not hmac.compare_digest(_decode_base64(answer.get("v", "")), expected):
         raise AuthenticationFailed("SCRAM: the broker does not prove that it knows the password")
 
 
@@ -83,7 +83,7 @@ def _challenge(said: Mapping[str, str], nonce: str) -> tuple[str, bytes, int]:
         raise AuthenticationFailed(
             f"SCRAM: the broker wants {iterations} iterations, not {ITERATIONS_MIN} to {ITERATIONS_MAX}"
         )
-    salt = _decoded(said.get("s", ""))
+    salt = _decode_base64(said.get("s", ""))
     if not salt:
         raise AuthenticationFailed("SCRAM: the broker sends no salt")
     return said["r"], salt, int(iterations)
@@ -107,7 +107,7 @@ def _attributes(message: str) -> dict[str, str]:
     return found
 
 
-def _decoded(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

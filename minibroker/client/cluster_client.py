@@ -145,7 +145,7 @@ class Cluster:
             answer = await sent.link.answer(sent.correlation_id, timeout_ms / 1000)
         except FAILURES as error:
             self._drop(sent.node, sent.link)
-            raise self._failure(sent._replace(error=_timed(error, timeout_ms / 1000))) from None
+            raise self._failure(sent._replace(error=_tell_time(error, timeout_ms / 1000))) from None
         sent.link.used_s = self._network.now()
         return answer
 
@@ -188,7 +188,7 @@ class Cluster:
                 await self._ask_once(address, timeout_s)
                 return
             except FAILURES as error:
-                reasons.append(f"{address}: {reason_of(_timed(error, timeout_s))}")
+                reasons.append(f"{address}: {reason_of(_tell_time(error, timeout_s))}")
         raise ClientError(f"cannot connect to {'; '.join(reasons)}")
 
     # Nodes, leaders and coordinators
@@ -280,7 +280,7 @@ class Cluster:
             await link.write(data, timeout_ms / 1000)
         except OSError as error:
             self._drop(node, link)
-            return Sent(node, api, link, correlation_id, _timed(error, timeout_ms / 1000))
+            return Sent(node, api, link, correlation_id, _tell_time(error, timeout_ms / 1000))
         return Sent(node, api, link, correlation_id)
 
     async def _link(self, node: Node, timeout_s: float) -> Link:
@@ -322,7 +322,7 @@ class Cluster:
                 link.close()
                 raise
         except TimeoutError as error:
-            raise _timed(error, timeout_s) from None
+            raise _tell_time(error, timeout_s) from None
         except (OverflowError, UnicodeError) as error:  # an invalid port or host, maybe from the broker
             raise ConnectionError(f"no such address: {error}") from None
         return link
@@ -417,6 +417,6 @@ def reason_of(error: Exception) -> str:
     return tls_problem(error) or str((isinstance(error, OSError) and error.strerror) or error)
 
 
-def _timed(error: Exception, timeout_s: float) -> Exception:
+def _tell_time(error: Exception, timeout_s: float) -> Exception:
     """Return a TimeoutError that says how long we waited; return any other error as it is."""
     return TimeoutError(f"no answer in {timeout_s:.3g} s") if isinstance(error, TimeoutError) else error

@@ -71,7 +71,7 @@ class Membership:
     def join(self) -> list[Partition]:
         """Join the group, or join it again. Return the partitions that this member is to read."""
         while True:
-            joined = self._joined()
+            joined = self._join()
             self._identity = Identity(joined.generation_id, joined.member_id)
             is_leader = joined.leader == joined.member_id
             synced = self._ask(
@@ -110,10 +110,10 @@ class Membership:
             self._ask(LeaveGroupRequest(group_id=self._group, member_id=member, members=[identity]))
             self._identity = NOBODY
 
-    def _joined(self) -> Any:
+    def _join(self) -> Any:
         """Return the answer to JoinGroup, which comes when all members have joined."""
         subscription = ConsumerProtocolSubscription(topics=self._topics)
-        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=ASSIGNOR, metadata=_embedded(subscription))
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=ASSIGNOR, metadata=_encode_embedded(subscription))
         while True:
             answer = self._ask(
                 JoinGroupRequest(
@@ -134,7 +134,7 @@ class Membership:
 
     def _assignments(self, members: Sequence[Any]) -> list[SyncGroupRequest.SyncGroupRequestAssignment]:
         """Return what this member, the group's leader, assigns to each member."""
-        topics = {each.member_id: _subscribed(each.metadata) for each in members}
+        topics = {each.member_id: _read_subscription(each.metadata) for each in members}
         found = self._client.metadata(sorted({topic for some in topics.values() for topic in some})).topics
         counts = {topic.name: len(topic.partitions) for topic in found}
         shares = range_assignment(topics, counts)
@@ -223,11 +223,11 @@ def _by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
     return found
 
 
-def _embedded(message: Message) -> bytes:
+def _encode_embedded(message: Message) -> bytes:
     return _VERSION.pack(EMBEDDED_VERSION) + message.encode(EMBEDDED_VERSION)
 
 
-def _subscribed(data: bytes) -> list[str]:
+def _read_subscription(data: bytes) -> list[str]:
     found, _ = ConsumerProtocolSubscription.decode_from(data, EMBEDDED_VERSION, _VERSION.size)
     return list(found.topics)
 
@@ -235,7 +235,7 @@ def _subscribed(data: bytes) -> list[str]:
 def _assignment(partitions: Iterable[Partition]) -> bytes:
     of_topic = ConsumerProtocolAssignment.TopicPartition
     topics = [of_topic(topic=topic, partitions=some) for topic, some in _by_topic(partitions).items()]
-    return _embedded(ConsumerProtocolAssignment(assigned_partitions=topics))
+    return _encode_embedded(ConsumerProtocolAssignment(assigned_partitions=topics))
 
 
 def assigned_partitions(data: bytes) -> list[Partition]:

@@ -78,7 +78,7 @@ class Reader:
 
         Raises `ClientError`, also for records that are damaged.
         """
-        answers = self._client.retry(lambda: self._fetched(wait_ms))
+        answers = self._client.retry(lambda: self._fetch_answers(wait_ms))
         is_empty = not any(answer.records for answer in answers.values())
         for partition, answer in answers.items():
             before = self._offsets[partition]
@@ -105,7 +105,7 @@ class Reader:
             self._ends[partition] = min(limit, self._ends.get(partition, limit))
         return self._ends[partition]
 
-    def _fetched(self, wait_ms: int) -> dict[Partition, Any]:
+    def _fetch_answers(self, wait_ms: int) -> dict[Partition, Any]:
         """Return the answer for each partition. Raises `ClientError`; then nothing has changed."""
         by_leader: dict[int, list[Partition]] = defaultdict(list)
         for partition in self._offsets:

@@ -94,7 +94,7 @@ class Writer:
         self._formats: tuple[Format, ...] = FORMATS if identity is None else (Format(MAGIC, 3, PRODUCE_VERSION),)
         self._waiting: dict[int, deque[list[Record]]] = {}
         self._bytes = self._records = 0
-        self.partitions = client.retry(self._described, timeout_ms)
+        self.partitions = client.retry(self._count_partitions, timeout_ms)
         self._for_no_key = random.randrange(self.partitions)
 
     @property
@@ -117,7 +117,7 @@ class Writer:
         """Write all records, and report each batch. Raises `ClientError` if no server can be asked at all."""
         deadline_s = time.monotonic() + self._timeout_ms / 1000
         while self._waiting:
-            outgoing = [self._sent(partition, queue[0]) for partition, queue in self._waiting.items()]
+            outgoing = [self._send_batch(partition, queue[0]) for partition, queue in self._waiting.items()]
             again = [self._settle(each, deadline_s) for each in outgoing]
             self._waiting = {partition: queue for partition, queue in self._waiting.items() if queue}
             if any(again):
@@ -125,7 +125,7 @@ class Writer:
         self._bytes = self._records = 0
         self._for_no_key = random.randrange(self.partitions)
 
-    def _described(self) -> int:
+    def _count_partitions(self) -> int:
         """Return the number of the topic's partitions."""
         (topic,) = self._client.metadata([self._topic], create=True).topics
         self._client.check(topic.error_code, f"topic {self._topic}")
@@ -133,7 +133,7 @@ class Writer:
 
     # --- one batch --------------------------------------------------------------------------------
 
-    def _sent(self, partition: int, records: list[Record]) -> Outgoing:
+    def _send_batch(self, partition: int, records: list[Record]) -> Outgoing:
         """Send a batch to the partition's leader, in the newest format that it knows."""
         while True:
             sent = self._try(partition, records)
@@ -180,7 +180,7 @@ class Writer:
         """Wait for what becomes of a batch. Report it, or return that it is to be sent again."""
         queue = self._waiting[batch.partition]
         try:
-            first_offset = self._acknowledged(batch, max(1, int((deadline_s - time.monotonic()) * 1000)))
+            first_offset = self._await_acknowledgement(batch, max(1, int((deadline_s - time.monotonic()) * 1000)))
         except ClientError as error:
             if error.retriable and time.monotonic() < deadline_s:
                 self._client.refresh(error.reaction)
@@ -198,7 +198,7 @@ class Writer:
         self._report(Outcome(batch.partition, len(batch.records), first_offset))
         return False
 
-    def _acknowledged(self, batch: Outgoing, timeout_ms: int) -> int | None:
+    def _await_acknowledgement(self, batch: Outgoing, timeout_ms: int) -> int | None:
         """Return the first offset of a batch that was written, None if that is not told. Raises `ClientError`."""
         if isinstance(batch.sent.error, ClientError):
             raise batch.sent.error

@@ -66,7 +66,7 @@ def token_provider(module: Mapping[str, str], settings: Mapping[str, str]) -> To
     if url is not None and is_unsecured:
         raise SettingError(f"{UNSECURED} is for unsecured tokens, which do not come from {URL}")
     if url is None:
-        return _unsecured({**module, **_librdkafka_claims(settings)})
+        return _make_unsecured_source({**module, **_librdkafka_claims(settings)})
     if url.startswith("file:"):
         path = Path(unquote(urlsplit(url).path))
         return Tokens(lambda: _from_file(path), _extensions(module, settings, EXTENSION))
@@ -130,7 +130,7 @@ def _from_file(path: Path) -> tuple[str, float]:
         raise TokenError(f"no token: {error}") from None
 
 
-def _unsecured(module: Mapping[str, str]) -> Tokens:
+def _make_unsecured_source(module: Mapping[str, str]) -> Tokens:
     """Return a source of tokens without a signature, like those of Kafka's login module (RFC 7519, 6). For tests."""
     claims: dict[str, Any] = {}
     for name, value in module.items():
@@ -145,7 +145,7 @@ def _unsecured(module: Mapping[str, str]) -> Tokens:
             f"{URL} is missing: OAUTHBEARER needs it, or {STRING_CLAIM}sub in sasl.jaas.config for tests"
         )
     life_s = _number(LIFETIME, module.get(LIFETIME, "3600"))
-    return Tokens(lambda: (_unsigned(claims, life_s), life_s), _extensions(module, {}, UNSECURED_EXTENSION))
+    return Tokens(lambda: (_make_unsigned_token(claims, life_s), life_s), _extensions(module, {}, UNSECURED_EXTENSION))
 
 
 def _librdkafka_claims(settings: Mapping[str, str]) -> dict[str, str]:
@@ -162,7 +162,7 @@ def _librdkafka_claims(settings: Mapping[str, str]) -> dict[str, str]:
     return claims
 
 
-def _unsigned(claims: Mapping[str, Any], life_s: float) -> str:
+def _make_unsigned_token(claims: Mapping[str, Any], life_s: float) -> str:
     now = time.time()
     parts: list[Mapping[str, Any]] = [{"alg": "none"}, {"iat": now, "exp": now + life_s, **claims}]
     encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]

@@ -68,7 +68,7 @@ def parsed(path: str, text: str) -> Module:
 
     at = _end_of_blank(text, 0)
     while (found := _IMPORT.match(text, at)) is not None:
-        imports.append((beside(found["path"]), _declared(found)))
+        imports.append((beside(found["path"]), _declare_import(found)))
         at = _end_of_blank(text, found.end())
 
     def listed(found: re.Match[str]) -> str:
@@ -98,7 +98,7 @@ def parsed(path: str, text: str) -> Module:
     return Module(imports, code, exports)
 
 
-def _declared(found: re.Match[str]) -> str:
+def _declare_import(found: re.Match[str]) -> str:
     """Return what an import declares: names, or the whole module."""
     if found["all"] is not None:
         return str(found["all"])

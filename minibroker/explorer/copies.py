@@ -100,19 +100,19 @@ def _produce(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
             with suppress(KafkaError):  # what is damaged cannot be written, and nobody pastes what is large
                 for position, _ in batches_in(data):
                     records = records_in(data, position, limit_bytes=MOST_BYTES)
-                    yield from (_produced(each, target) for each in islice(records, MOST_COMMANDS))
+                    yield from (_make_produce_command(each, target) for each in islice(records, MOST_COMMANDS))
 
 
-def _produced(record: Any, target: str) -> str:
+def _make_produce_command(record: Any, target: str) -> str:
     """Return a command that writes the record; kcat reads it from its input, and cannot write every byte."""
-    key = "" if record.key is None else f" -k {_escaped(record.key)}"
-    headers = "".join(f" -H {quote(f'{name}=')}{_escaped(value or b'')}" for name, value in record.headers)
+    key = "" if record.key is None else f" -k {_escape_for_shell(record.key)}"
+    headers = "".join(f" -H {quote(f'{name}=')}{_escape_for_shell(value or b'')}" for name, value in record.headers)
     if record.value is None:
         return f"printf '' | {target}{key}{headers} -Z"
-    return f"printf %b {_escaped(record.value)} | {target}{key}{headers}"
+    return f"printf %b {_escape_for_shell(record.value)} | {target}{key}{headers}"
 
 
-def _escaped(data: bytes) -> str:
+def _escape_for_shell(data: bytes) -> str:
     """Return bytes for a shell; those that are not printable ASCII in octal, as printf and bash read them."""
     if all(0x20 <= byte < 0x7F and byte != 0x5C for byte in data):
         return quote(data.decode())

@@ -79,10 +79,10 @@ def add_decoded(decoder: Decoder, records: list[Data], shown: list[dict[str, Any
     for record, said in zip(records, shown, strict=True):
         for name, data in (("key", record.key), ("value", record.value)):
             if data is not None and len(data) <= most_bytes and time.monotonic() < until:
-                said[name] |= _decoded(decoder, record, data, is_key=name == "key", most=most_bytes)
+                said[name] |= _decode_record(decoder, record, data, is_key=name == "key", most=most_bytes)
 
 
-def _decoded(decoder: Decoder, record: Data, data: bytes, *, is_key: bool, most: int) -> dict[str, str]:
+def _decode_record(decoder: Decoder, record: Data, data: bytes, *, is_key: bool, most: int) -> dict[str, str]:
     named = framed(data, record.headers, key=is_key)
     if named is None:
         return {}

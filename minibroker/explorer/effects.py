@@ -46,7 +46,7 @@ def _on_topic(text: str, topic: str, partition: int) -> Effect:
 # --- topics ---
 
 
-def _produced(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _effects_of_produce(request: Any, answer: Any, name_of: NameOf) -> Effects:
     sent = {
         (topic_of(topic, name_of), each.index): each for topic in request.topic_data for each in topic.partition_data
     }
@@ -105,7 +105,7 @@ def _changed_configs(request: Any, answer: Any, name_of: NameOf) -> Effects:
 # --- groups ---
 
 
-def _joined(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _effects_of_join(request: Any, answer: Any, name_of: NameOf) -> Effects:
     if not answer.error_code:
         is_leader = " as its leader" if answer.leader == answer.member_id else ""
         text = f"{answer.member_id} is in generation {answer.generation_id} of {request.group_id}{is_leader}"
@@ -114,13 +114,13 @@ def _joined(request: Any, answer: Any, name_of: NameOf) -> Effects:
         yield _effect(f"{answer.member_id} is its member id, with which it must join again", "groups", request.group_id)
 
 
-def _synced(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _effects_of_sync(request: Any, answer: Any, name_of: NameOf) -> Effects:
     if not answer.error_code and request.assignments:
         text = f"assigned {counted(len(request.assignments), 'member')} of {request.group_id}"
         yield _effect(text, "groups", request.group_id)
 
 
-def _left(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _effects_of_leave(request: Any, answer: Any, name_of: NameOf) -> Effects:
     if not answer.error_code:
         members = [each.member_id for each in answer.members if not each.error_code] or [request.member_id]
         yield _effect(f"{', '.join(members)} left {request.group_id}", "groups", request.group_id)
@@ -140,7 +140,7 @@ def _beat(request: Any, answer: Any, name_of: NameOf) -> Effects:
         yield _effect(f"is assigned {said}", "groups", group)
 
 
-def _committed(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _effects_of_commit(request: Any, answer: Any, name_of: NameOf) -> Effects:
     done = {
         (topic_of(topic, name_of), each.partition_index)
         for topic in answer.topics
@@ -159,7 +159,7 @@ def _committed(request: Any, answer: Any, name_of: NameOf) -> Effects:
 # --- transactions ---
 
 
-def _initialized(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _effects_of_init_producer_id(request: Any, answer: Any, name_of: NameOf) -> Effects:
     if not answer.error_code:
         who = f"{request.transactional_id} has" if request.transactional_id else "a producer has"
         view = ("groups", "transactions", request.transactional_id) if request.transactional_id else ("",)
@@ -178,7 +178,7 @@ def _added_to_transaction(request: Any, answer: Any, name_of: NameOf) -> Effects
                 yield _effect(text, "groups", "transactions", transactional_id)
 
 
-def _ended(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _effects_of_end_txn(request: Any, answer: Any, name_of: NameOf) -> Effects:
     if not answer.error_code:
         verb = "committed" if request.committed else "aborted"
         text = f"{verb} the transaction of {request.transactional_id}"
@@ -186,20 +186,20 @@ def _ended(request: Any, answer: Any, name_of: NameOf) -> Effects:
 
 
 _EFFECTS: Final[dict[ApiKey, Callable[[Any, Any, NameOf], Effects]]] = {
-    ApiKey.PRODUCE: _produced,
+    ApiKey.PRODUCE: _effects_of_produce,
     ApiKey.CREATE_TOPICS: _created_topics,
     ApiKey.DELETE_TOPICS: _deleted_topics,
     ApiKey.CREATE_PARTITIONS: _added_partitions,
     ApiKey.DELETE_RECORDS: _deleted_records,
     ApiKey.ALTER_CONFIGS: _changed_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _changed_configs,
-    ApiKey.JOIN_GROUP: _joined,
-    ApiKey.SYNC_GROUP: _synced,
-    ApiKey.LEAVE_GROUP: _left,
+    ApiKey.JOIN_GROUP: _effects_of_join,
+    ApiKey.SYNC_GROUP: _effects_of_sync,
+    ApiKey.LEAVE_GROUP: _effects_of_leave,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _beat,
-    ApiKey.OFFSET_COMMIT: _committed,
-    ApiKey.TXN_OFFSET_COMMIT: _committed,
-    ApiKey.INIT_PRODUCER_ID: _initialized,
+    ApiKey.OFFSET_COMMIT: _effects_of_commit,
+    ApiKey.TXN_OFFSET_COMMIT: _effects_of_commit,
+    ApiKey.INIT_PRODUCER_ID: _effects_of_init_producer_id,
     ApiKey.ADD_PARTITIONS_TO_TXN: _added_to_transaction,
-    ApiKey.END_TXN: _ended,
+    ApiKey.END_TXN: _effects_of_end_txn,
 }

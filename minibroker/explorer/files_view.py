@@ -103,10 +103,10 @@ def listed(root: Path) -> dict[str, Any]:
     """Return the files below a directory, or the file, by their paths relative to it."""
     if root.is_file():
         found = inspected_file(str(root))
-        files = [] if found is None else [_described(root, root.parent)]
+        files = [] if found is None else [_describe_file(root, root.parent)]
         return {"files": files, "more": 0}
-    walked = (path for path in _walked(root, MOST_DEPTH) if inspected_file(str(path)) is not None)
-    files = [_described(path, root) for path in islice(walked, MOST_FILES)]
+    walked = (path for path in _walk_folder(root, MOST_DEPTH) if inspected_file(str(path)) is not None)
+    files = [_describe_file(path, root) for path in islice(walked, MOST_FILES)]
     return {"files": sorted(files, key=_place), "more": sum(1 for _ in walked)}
 
 
@@ -115,16 +115,16 @@ def _place(file: dict[str, Any]) -> tuple[bool, str, str]:
     return file["folder"].startswith("__"), file["folder"], file["name"]
 
 
-def _walked(folder: Path, depth: int) -> Iterator[Path]:
+def _walk_folder(folder: Path, depth: int) -> Iterator[Path]:
     with suppress(OSError):  # it was removed meanwhile
         for entry in sorted(os.scandir(folder), key=lambda each: each.name):
             if entry.is_dir(follow_symlinks=False) and depth > 1:
-                yield from _walked(Path(entry.path), depth - 1)
+                yield from _walk_folder(Path(entry.path), depth - 1)
             elif entry.is_file(follow_symlinks=False):
                 yield Path(entry.path)
 
 
-def _described(path: Path, root: Path) -> dict[str, Any]:
+def _describe_file(path: Path, root: Path) -> dict[str, Any]:
     found = inspected_file(str(path))
     size = 0
     with suppress(OSError):
@@ -212,14 +212,14 @@ def segment_of(inspected: InspectedFile) -> dict[str, Any]:
     return {
         "log": os.path.basename(log.path),
         "size": os.path.getsize(log.path),
-        "batches": [_drawn(each, aborted) for each in batches],
+        "batches": [_draw_batch(each, aborted) for each in batches],
         "index": [(each.offset, each.log_position) for each in _entries_of(log, INDEX_SUFFIX, OffsetEntry)],
         "timeindex": [(each.timestamp, each.offset) for each in _entries_of(log, TIME_INDEX_SUFFIX, TimeEntry)],
         "aborted": [(each.producer_id, each.first_offset, each.last_offset) for each in aborted],
     }
 
 
-def _drawn(batch: FoundBatch, aborted: list[TransactionEntry]) -> dict[str, Any]:
+def _draw_batch(batch: FoundBatch, aborted: list[TransactionEntry]) -> dict[str, Any]:
     header = batch.header
     kind = "control" if header.is_control else "transactional" if header.is_transactional else "plain"
     if kind == "transactional" and any(

@@ -126,8 +126,8 @@ def state_of(broker: Broker | Watched) -> dict[str, Any]:
 
 def explained(exchange: Exchange) -> dict[str, Any]:
     """Return the trees of a request and its answer. This may take long for large frames: run it in a thread."""
-    request = _framed(exchange.request_bytes)
-    answer = _framed(exchange.answer_bytes)
+    request = _add_size(exchange.request_bytes)
+    answer = _add_size(exchange.answer_bytes)
     return {
         "title": f"{exchange.api} version {exchange.version}",
         "request": tree(explain_request(request), request),
@@ -143,6 +143,6 @@ def _explained_answer(exchange: Exchange, answer: bytes) -> Part:
     return explain_response(answer, exchange.api_key, version)
 
 
-def _framed(frame: bytes) -> bytes:
+def _add_size(frame: bytes) -> bytes:
     """Return a frame with its size, as on the wire; of a large one the beginning."""
     return SIZE.pack(len(frame)) + frame[:SHOWN_BYTES]

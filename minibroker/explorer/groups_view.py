@@ -87,7 +87,7 @@ def group_routes(broker: Broker, name_of: NameOf) -> APIRouter:
         groups = sorted(cluster.groups.groups.values(), key=lambda group: group.group_id)[:MOST_LISTED]
         transactions = sorted(cluster.transactions.transactions.values(), key=lambda each: each.transactional_id)
         return {
-            "groups": [_summed(group) for group in groups],
+            "groups": [_summarize_group(group) for group in groups],
             "transactions": [
                 {"id": each.transactional_id, "state": each.state.label, "partitions": len(each.partitions)}
                 for each in transactions[:MOST_LISTED]
@@ -99,8 +99,8 @@ def group_routes(broker: Broker, name_of: NameOf) -> APIRouter:
         """Return a group with its members, its committed offsets and their lag."""
         found = _group(broker, group)
         node = broker.coordinator(group=group)
-        said = _summed(found) | {"coordinator": node, "lag": _lags(broker, found)}
-        return said | await _described(broker, found, node)
+        said = _summarize_group(found) | {"coordinator": node, "lag": _lags(broker, found)}
+        return said | await _describe_group(broker, found, node)
 
     @routes.get("/history")
     async def get_history(group: str | None = None, transactional_id: str | None = None, after: int = 0) -> Any:
@@ -136,7 +136,7 @@ TRANSACTION_FACTS: Final = (
 )
 
 
-def _summed(group: Group) -> dict[str, Any]:
+def _summarize_group(group: Group) -> dict[str, Any]:
     names = ("epoch", "assignment_epoch", "generation")
     return {
         "id": group.group_id,
@@ -171,7 +171,7 @@ def _partition(broker: Broker, topic: str, index: int) -> Any:
     return partition if partition is not None and partition.is_here else None
 
 
-async def _described(broker: Broker, group: Group, node_id: int | None) -> dict[str, Any]:
+async def _describe_group(broker: Broker, group: Group, node_id: int | None) -> dict[str, Any]:
     """Return the members, as the group's coordinator describes them to clients."""
     cluster = broker.running.cluster
     node = any_node(cluster) if node_id is None else cluster.nodes[node_id]
@@ -188,7 +188,7 @@ def _member(member: Any) -> dict[str, Any]:
         "client_id": legible(member.client_id),
         "host": member.client_host,
         "epoch": getattr(member, "member_epoch", None),
-        "assigned": _assigned(member),
+        "assigned": _list_assignment(member),
         "target": [],
     }
     if hasattr(member, "target_assignment") and hasattr(member.target_assignment, "topic_partitions"):
@@ -196,7 +196,7 @@ def _member(member: Any) -> dict[str, Any]:
     return said
 
 
-def _assigned(member: Any) -> list[str]:
+def _list_assignment(member: Any) -> list[str]:
     if hasattr(member, "member_assignment"):
         with suppress(MalformedMessage, ValueError, IndexError):
             return [f"{topic}-{index}" for topic, index in sorted(assigned_partitions(member.member_assignment))]

@@ -47,11 +47,11 @@ HEADERS: Final = {
 def add_page(app: Starlette) -> None:
     """Add the page to an application, at `/explorer/`. Call it before the paths of data, which take longer to match."""
     app.add_route(ROOT, lambda request: RedirectResponse(f"{ROOT}/"), include_in_schema=False)
-    app.add_route(f"{ROOT}/", _served, include_in_schema=False)
-    app.add_route(f"{ROOT}/{{name}}", _served, include_in_schema=False)
+    app.add_route(f"{ROOT}/", _serve_file, include_in_schema=False)
+    app.add_route(f"{ROOT}/{{name}}", _serve_file, include_in_schema=False)
 
 
-async def _served(request: Request) -> Response:
+async def _serve_file(request: Request) -> Response:
     """Return a file. A thread reads all of them once."""
     files = await asyncio.to_thread(_files)
     found = files.get(request.path_params.get("name", PAGE))

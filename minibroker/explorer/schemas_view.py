@@ -42,7 +42,7 @@ def schema_routes(broker: Broker) -> APIRouter:
         for name in subjects:
             await slices.next()
             if name in state.versions:  # still
-                found.append(_summed(state, name))
+                found.append(_summarize_subject(state, name))
         more = len(state.versions) - len(subjects)
         return {"subjects": found, "more": max(more, 0), "level": level_of(config_of(state, None))} | _mode(state, None)
 
@@ -59,7 +59,7 @@ def schema_routes(broker: Broker) -> APIRouter:
             "has_own_level": "compatibilityLevel" in own,
             "config": {each: value for each, value in own.items() if each != "compatibilityLevel"},
             "topic": topic if topic in broker.running.cluster.image.topics else None,
-            "versions": [_described(state, each) for each in versions[:MOST_VERSIONS]],
+            "versions": [_describe_schema(state, each) for each in versions[:MOST_VERSIONS]],
             "more": max(len(versions) - MOST_VERSIONS, 0),
         } | _mode(state, name)
 
@@ -75,7 +75,7 @@ def _versions_and_names(broker: Broker, routes: APIRouter) -> None:
         found = state.get(subject, version, deleted=True)
         if found is None:
             raise LookupError(f"the registry has no version {version} of {subject}")
-        said = _described(state, found) | {
+        said = _describe_schema(state, found) | {
             "references": [[each.name, within(subject, each.subject), each.version] for each in found.references],
             "referrers": list(islice(_referrers(state, found), MOST_REFERRERS)),
             "metadata": found.metadata,
@@ -111,7 +111,7 @@ def _versions(state: SchemaState, subject: str) -> list[StoredSchema]:
     return found
 
 
-def _summed(state: SchemaState, subject: str) -> dict[str, Any]:
+def _summarize_subject(state: SchemaState, subject: str) -> dict[str, Any]:
     versions = _versions(state, subject)
     latest = state.latest(subject)
     return {
@@ -127,7 +127,7 @@ def _mode(state: SchemaState, subject: str | None) -> dict[str, str]:
     return {"mode": mode_of(state, subject)}
 
 
-def _described(state: SchemaState, schema: StoredSchema) -> dict[str, Any]:
+def _describe_schema(state: SchemaState, schema: StoredSchema) -> dict[str, Any]:
     return {
         "subject": schema.subject,
         "version": schema.version,

@@ -31,15 +31,15 @@ def topic_routes(broker: Broker) -> APIRouter:
         """Return all topics with the sums over their partitions."""
         topics = broker.running.cluster.image.topics
         shown = sorted(topics.values(), key=lambda topic: (topic.internal, topic.name))[:MOST_TOPICS]
-        return {"topics": [_summed(topic) for topic in shown], "more": len(topics) - len(shown)}
+        return {"topics": [_summarize_topic(topic) for topic in shown], "more": len(topics) - len(shown)}
 
     @routes.get("/{name}")
     async def get_topic(name: str) -> dict[str, Any]:
         """Return a topic with its partitions."""
         topic = topic_of(broker, name)
-        partitions = [_described(each) for each in topic.partitions[:MOST_PARTITIONS]]
+        partitions = [_describe_partition(each) for each in topic.partitions[:MOST_PARTITIONS]]
         more = len(topic.partitions) - len(partitions)
-        return {**_summed(topic), "id": uuid_text(topic.topic_id), "partitions": partitions, "more": more}
+        return {**_summarize_topic(topic), "id": uuid_text(topic.topic_id), "partitions": partitions, "more": more}
 
     @routes.get("/{name}/configs")
     async def get_configs(name: str) -> list[dict[str, Any]]:
@@ -74,7 +74,7 @@ def partition_of(broker: Broker, name: str, index: int) -> Partition:
     return found
 
 
-def _summed(topic: Topic) -> dict[str, Any]:
+def _summarize_topic(topic: Topic) -> dict[str, Any]:
     here = [each.log for each in topic.partitions if each.is_here]
     return {
         "name": topic.name,
@@ -87,7 +87,7 @@ def _summed(topic: Topic) -> dict[str, Any]:
     }
 
 
-def _described(partition: Partition) -> dict[str, Any]:
+def _describe_partition(partition: Partition) -> dict[str, Any]:
     said: dict[str, Any] = {
         "index": partition.index,
         "leader": partition.leader_id,

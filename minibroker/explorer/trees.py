@@ -43,7 +43,7 @@ def _rows(part: Part, depth: int, block: int, blocks: list[bytes]) -> Iterator[d
         inner = len(blocks)
         blocks.append(part.payload)
     said = {
-        "value": _shown(part),
+        "value": _show_value(part),
         "meaning": escaped(part.meaning),
         "versions": part.versions,
         "about": part.about,
@@ -59,7 +59,7 @@ def _rows(part: Part, depth: int, block: int, blocks: list[bytes]) -> Iterator[d
         yield from _rows(each, depth + 1, inner, blocks)
 
 
-def _shown(part: Part) -> str | None:
+def _show_value(part: Part) -> str | None:
     """Return the value as people read it. It may come from anyone, so nothing in it is left unprintable."""
     value = part.value
     if value is None:

@@ -238,30 +238,30 @@ def encoded(asked: Composed, now_ms: int) -> bytes:
         client_id=asked.client_id,
     )
     try:
-        body = _built(message, asked.fields, now_ms).encode(asked.version)
+        body = _build_message(message, asked.fields, now_ms).encode(asked.version)
         frame = header.encode(request_header_version(key, asked.version)) + bytes(body)
     except (PackingError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"a value does not fit its field: {error}") from None
     return SIZE.pack(len(frame)) + frame
 
 
-def _built(struct: type, values: dict[str, Any], now_ms: int) -> Any:
+def _build_message(struct: type, values: dict[str, Any], now_ms: int) -> Any:
     """Return a message or a struct with values from JSON. Fields that are not given have their defaults."""
     known = {field.name: field for field in fields_of(struct)}
     strange = values.keys() - known.keys()
     if strange:
         raise ValueError(f"{struct.__name__} has no field {', '.join(sorted(strange))}")
     given = {name: value for name, value in values.items() if value is not None or known[name].optional}
-    return struct(**{name: _converted(known[name].kind, value, now_ms) for name, value in given.items()})
+    return struct(**{name: _convert_value(known[name].kind, value, now_ms) for name, value in given.items()})
 
 
-def _converted(kind: Kind, value: Any, now_ms: int) -> Any:
+def _convert_value(kind: Kind, value: Any, now_ms: int) -> Any:
     if value is None:
         return None
     if kind.struct is not None:
-        return _built(kind.struct, value, now_ms)
+        return _build_message(kind.struct, value, now_ms)
     if kind.item is not None:
-        return [_converted(kind.item, each, now_ms) for each in value]
+        return [_convert_value(kind.item, each, now_ms) for each in value]
     convert: dict[str, Callable[[Any], Any]] = {
         "16s": uuid_from_text,
         "bytes": bytes.fromhex,
@@ -342,10 +342,10 @@ async def sent(frame: bytes, host: str, port: int) -> Callable[[], dict[str, Any
     finally:
         writer.close()
     took_ms = (time.monotonic() - began) * 1000
-    return lambda: _answered(frame, answer) | {"took_ms": took_ms}
+    return lambda: _explain_answer(frame, answer) | {"took_ms": took_ms}
 
 
-def _answered(frame: bytes, answer: bytes) -> dict[str, Any]:
+def _explain_answer(frame: bytes, answer: bytes) -> dict[str, Any]:
     key, version = KEY_AND_VERSION.unpack_from(frame, SIZE.size)
     if key not in ApiKey._value2member_map_:
         return {"answer": None, "why": f"There is an answer, but no API {key} by which to read it: {answer.hex()}"}

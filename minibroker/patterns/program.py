@@ -103,7 +103,7 @@ class Pattern:
                 return False
             before = Before(state, False, _is_word(character))
         if before not in self._ends:
-            closed = self._closed(before.state, before.assertions(None))
+            closed = self._follow_empty_moves(before.state, before.assertions(None))
             self._ends[before] = any(self._kinds[index] is Kind.MATCH for index in closed)
         return self._ends[before]
 
@@ -111,11 +111,11 @@ class Pattern:
         bit = ord(character)
         return frozenset(
             index + 1
-            for index in self._closed(before.state, before.assertions(character))
+            for index in self._follow_empty_moves(before.state, before.assertions(character))
             if self._kinds[index] is Kind.CHARACTERS and self._arguments[index] >> bit & 1
         )
 
-    def _closed(self, state: State, holding: frozenset[Assertion]) -> set[int]:
+    def _follow_empty_moves(self, state: State, holding: frozenset[Assertion]) -> set[int]:
         """Return all instructions that are reached from `state` without a character."""
         waiting = list(state)
         reached = set(waiting)

@@ -120,13 +120,13 @@ class Reader:
         while self._position < len(self._text) and self._text[self._position] not in "|)":
             self._check_no_operator()
             if self._takes("\\Q"):
-                parts += self._quoted()
+                parts += self._read_quoted()
             else:
                 part = self._atom(depth)
                 if part is not None:
                     parts.append(part)
             if parts:  # after what only sets flags, an operator is for what stands before
-                parts.append(self._repeated(parts.pop()))
+                parts.append(self._read_operator(parts.pop()))
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
     def _atom(self, depth: int) -> Node | None:
@@ -159,7 +159,7 @@ class Reader:
             operator = self._text[start : self._position]
             raise InvalidPattern("missing argument to repetition operator", operator)
 
-    def _repeated(self, part: Node) -> Node:
+    def _read_operator(self, part: Node) -> Node:
         """Read the operator after `part`, if there is one. RE2 refuses two in a row."""
         start = self._position
         counts = self._counts()
@@ -247,7 +247,7 @@ class Reader:
             return Characters(bits)
         return self._literal(self._code(letter))
 
-    def _quoted(self) -> list[Node]:
+    def _read_quoted(self) -> list[Node]:
         """Read the text between \\Q and \\E, or the end; an operator after it applies to its last character."""
         end = self._text.find("\\E", self._position)
         text = self._text[self._position :] if end < 0 else self._text[self._position : end]

@@ -36,7 +36,7 @@ def executor_settings(archive: str) -> dict[str, str]:
 
 def write_archive(path: Path, libraries: Iterable[str] = LIBRARIES) -> list[str]:
     """Write the archive; return names and versions of the libraries in it. Raises `PackageNotFoundError`, `OSError`."""
-    found = {each.metadata["Name"].lower(): each for each in _needed(libraries)}
+    found = {each.metadata["Name"].lower(): each for each in _iterate_needed(libraries)}
     with tarfile.open(path, "w:gz", compresslevel=COMPRESSION_LEVEL) as archive:
         for package in OURS:
             _add(archive, _root() / package)
@@ -58,9 +58,9 @@ def _add(archive: tarfile.TarFile, package: Path) -> None:
     archive.add(package, package.name, filter=kept)
 
 
-def _needed(libraries: Iterable[str]) -> Iterator[Distribution]:
+def _iterate_needed(libraries: Iterable[str]) -> Iterator[Distribution]:
     """Yield the distributions of the libraries, and those that our package and they require."""
-    waiting = [*libraries, *OPTIONAL, *_required("minibroker")]
+    waiting = [*libraries, *OPTIONAL, *_list_required("minibroker")]
     seen: set[str] = set()
     while waiting:
         name = waiting.pop().lower().replace("_", "-")
@@ -73,10 +73,10 @@ def _needed(libraries: Iterable[str]) -> Iterator[Distribution]:
             if name in libraries:
                 raise
             continue  # it is for another platform, or of an extra
-        waiting += _required(name)
+        waiting += _list_required(name)
 
 
-def _required(name: str) -> list[str]:
+def _list_required(name: str) -> list[str]:
     """Return the names of what a distribution requires, without its extras."""
     try:
         requirements = distribution(name).requires or []

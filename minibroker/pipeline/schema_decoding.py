@@ -114,9 +114,9 @@ class DecodingTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows with two columns more. Raises `CannotDecode`, `RegistryUnavailable`, what reading raises."""
-        return rows_with_plain_errors(self._decoded(batches))
+        return rows_with_plain_errors(self._decode_batches(batches))
 
-    def _decoded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _decode_batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder, begin_task = known_schemas(self.place)
         begin_task()
         for batch in batches:

@@ -82,11 +82,11 @@ def session(master: str | None = None, *, log_level: LogLevel = "error", **conf:
     present = SparkSession.getActiveSession() if is_remote() else None
     if present is not None:
         return _with_settings(present, conf)
-    conf = {**_submitted(), **conf}
+    conf = {**_read_submitted_settings(), **conf}
     master = master or conf.get("spark.master", HERE)
     _require_master(master)
     if master.startswith(CONNECT):
-        return _connected(master, conf)
+        return _connect_session(master, conf)
     java = find_java(pyspark.__version__)
     local = master.startswith("local")
     _prepare_workers(local, conf.get("spark.pyspark.python"))
@@ -97,7 +97,7 @@ def session(master: str | None = None, *, log_level: LogLevel = "error", **conf:
         builder = builder.config(name, value)
     with java_home(java, (*OPTIMISE_LATER, *saved_classes.java_options(java), *_log_options(log_level))):
         start_java(settings, is_quiet=log_level == "off")
-        spark = _started(builder, master)
+        spark = _start_session(builder, master)
     _silence_query_loggers()
     register(spark)
     return spark
@@ -111,7 +111,7 @@ def _with_settings(spark: SparkSession, conf: Mapping[str, str]) -> SparkSession
     return spark
 
 
-def _submitted() -> dict[str, str]:
+def _read_submitted_settings() -> dict[str, str]:
     """Return the settings of spark-submit, if that runs this program."""
     if SUBMITTED not in os.environ:
         return {}
@@ -121,7 +121,7 @@ def _submitted() -> dict[str, str]:
     return dict(SparkConf().getAll())
 
 
-def _started(builder: SparkSession.Builder, master: str) -> SparkSession:
+def _start_session(builder: SparkSession.Builder, master: str) -> SparkSession:
     """Return the session. Raises `SessionError` if the cluster refuses it, or can give it no executors."""
     from py4j.protocol import Py4JJavaError
 
@@ -135,7 +135,7 @@ def _started(builder: SparkSession.Builder, master: str) -> SparkSession:
     return spark
 
 
-def _connected(server: str, conf: Mapping[str, str]) -> SparkSession:
+def _connect_session(server: str, conf: Mapping[str, str]) -> SparkSession:
     """Return a session of a server of Spark Connect. Raises `SessionError` without its libraries."""
     from pyspark.sql import SparkSession
 

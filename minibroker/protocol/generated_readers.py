@@ -167,11 +167,11 @@ class _Reading:
         if kind.is_fixed:
             self._run.append((target, kind.code, self.source.path, kind.size_bytes))
         elif kind.struct is not None:
-            self._nested(kind.struct, target, place, scope)
+            self._add_nested(kind.struct, target, place, scope)
         else:
-            self._counted(kind, target, place.compact, place.nullable, scope)
+            self._add_counted(kind, target, place.compact, place.nullable, scope)
 
-    def _nested(self, struct: type, target: str, place: Place, scope: tuple[str, ...]) -> None:
+    def _add_nested(self, struct: type, target: str, place: Place, scope: tuple[str, ...]) -> None:
         if not place.nullable:
             self.source.add(f"{target} = {self.struct(struct, scope)}")
             return
@@ -183,7 +183,7 @@ class _Reading:
             self.flush()
             self.source.add(f"{target} = {name}")
 
-    def _counted(self, kind: Kind, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
+    def _add_counted(self, kind: Kind, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
         """Add the lines for a value after its length, or an array after its count."""
         self._length("B" if compact else "h" if kind.code == "string" else "i")
         if compact:
@@ -199,7 +199,7 @@ class _Reading:
 
     def _value(self, kind: Kind, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
         if kind.item is None:
-            self._sliced(kind, target, nullable)
+            self._add_slice(kind, target, nullable)
         else:
             self._array(kind.item, target, compact, nullable, scope)
 
@@ -207,7 +207,7 @@ class _Reading:
         with self.source.block("if n > 127:"):
             self.source.add(f"n, pos = {function}(data, pos - 1)")
 
-    def _sliced(self, kind: Kind, target: str, nullable: bool) -> None:
+    def _add_slice(self, kind: Kind, target: str, nullable: bool) -> None:
         add = self.source.add
         add("stop = pos + n")
         with self.source.block("if stop > end:" if nullable else "if not pos <= stop <= end:"):
@@ -260,5 +260,5 @@ class _Reading:
             self.flush()
         else:
             name = free_name("item", scope)
-            self._counted(item, name, compact, False, scope)
+            self._add_counted(item, name, compact, False, scope)
         self.source.add(f"{items}.append({name})")

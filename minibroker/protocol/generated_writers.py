@@ -142,8 +142,8 @@ class _Writing:
             return
         run, self._run = self._run, []
         # The length is nearly always below 128, and a call would cost more than all else here.
-        short = self._packed([*run, (length, "B")]) if run else f"ONE_BYTE[{length}]"
-        long = f"{self._packed(run)} + " if run else ""
+        short = self._add_pack([*run, (length, "B")]) if run else f"ONE_BYTE[{length}]"
+        long = f"{self._add_pack(run)} + " if run else ""
         self.source.add(f"{self.out} += {short} if {length} < 128 else {long}{function}({length})")
 
     def flush(self) -> None:
@@ -152,9 +152,9 @@ class _Writing:
         if run == [("", "x")]:
             self.source.add(f"{self.out}.append(0)")
         elif run:
-            self.source.add(f"{self.out} += {self._packed(run)}")
+            self.source.add(f"{self.out} += {self._add_pack(run)}")
 
-    def _packed(self, run: list[tuple[str, str]]) -> str:
+    def _add_pack(self, run: list[tuple[str, str]]) -> str:
         values = ", ".join(value for value, _ in run if value)
         return f"{self.source.codec('pack', ''.join(letter for _, letter in run))}({values})"
 
@@ -165,11 +165,11 @@ class _Writing:
         if kind.is_fixed:
             self._run.append((value, kind.code))
         elif kind.struct is not None:
-            self._nested(kind.struct, value, place, scope)
+            self._add_nested(kind.struct, value, place, scope)
         else:
-            self._counted(kind, value, place.compact, place.nullable, scope)
+            self._add_counted(kind, value, place.compact, place.nullable, scope)
 
-    def _nested(self, struct: type, value: str, place: Place, scope: tuple[str, ...]) -> None:
+    def _add_nested(self, struct: type, value: str, place: Place, scope: tuple[str, ...]) -> None:
         waiting = tuple(value.partition(".")[0] for value, _ in self._run)
         name = free_name(snake_case(struct.__name__), (*scope, *waiting))
         self.source.add(f"{name} = {value}")
@@ -183,7 +183,7 @@ class _Writing:
             self.struct(struct, name, scope)
             self.flush()
 
-    def _counted(self, kind: Kind, value: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
+    def _add_counted(self, kind: Kind, value: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
         """Add the lines for a value after its length, or an array after its count."""
         if kind.item is not None:
             self._array(kind.item, value, compact, nullable, scope)
@@ -253,7 +253,7 @@ class _Writing:
                 self.struct(item.struct, name, (*scope, items))
                 self.flush()
             else:
-                self._counted(item, name, compact, False, (*scope, items, name))
+                self._add_counted(item, name, compact, False, (*scope, items, name))
 
     def _pause(self) -> None:
         add = self.source.add

@@ -43,11 +43,11 @@ class DataPoint(NamedTuple):
 
 def data_points(data: bytes | memoryview) -> Iterator[DataPoint | None]:
     """Yield the numbers in a MetricsData; None is a pause. Raises MalformedMetrics."""
-    for resource in _nested(memoryview(data), 1):
+    for resource in _iterate_nested(memoryview(data), 1):
         yield None
-        for scope in _nested(resource, 2):
+        for scope in _iterate_nested(resource, 2):
             yield None
-            for metric in _nested(scope, 2):
+            for metric in _iterate_nested(scope, 2):
                 yield None
                 yield from _of_metric(metric)
 
@@ -59,13 +59,13 @@ def _of_metric(metric: memoryview) -> Iterator[DataPoint | None]:
         if number in found:
             points = _view(found[number])
             is_delta = number == SUM and (yield from _is_delta(points))
-            for point in _nested(points, 1):
+            for point in _iterate_nested(points, 1):
                 yield _point(name, point, is_delta=is_delta)
     for number, attributes in ATTRIBUTES_OF_TOTALS.items():
         if number in found:
             points = _view(found[number])
             is_delta = yield from _is_delta(points)
-            for point in _nested(points, 1):
+            for point in _iterate_nested(points, 1):
                 yield from _totals(name, point, attributes, is_delta=is_delta)
 
 
@@ -98,7 +98,7 @@ def _totals(name: str, point: memoryview, attributes_field: int, *, is_delta: bo
     for index, (number, field) in enumerate(_fields(point)):
         if number == attributes_field:
             attributes.append(_attribute(_view(field)))
-            _counted(len(attributes))
+            _count(len(attributes))
         elif number == 4:
             totals[".count"] = _number(_UINT64, field)
         elif number == 5:
@@ -128,25 +128,25 @@ def _any_value(data: memoryview) -> str:
     return ""
 
 
-def _nested(data: memoryview, wanted: int) -> Iterator[memoryview]:
+def _iterate_nested(data: memoryview, wanted: int) -> Iterator[memoryview]:
     """Yield the messages in the field `wanted`, of which there may be many."""
     others = 0
     for number, value in _fields(data):
         if number == wanted:
             yield _view(value)
         else:
-            others = _counted(others)
+            others = _count(others)
 
 
 def _few(data: memoryview) -> Iterator[Field]:
     """Yield the fields of a message that has few."""
     count = 0
     for field in _fields(data):
-        count = _counted(count)
+        count = _count(count)
         yield field
 
 
-def _counted(count: int) -> int:
+def _count(count: int) -> int:
     if count >= FEW_FIELDS:
         raise MalformedMetrics(f"a message of OTLP has more than {FEW_FIELDS} fields")
     return count + 1

@@ -114,7 +114,7 @@ def differences(exchange: Exchange, answer: bytes, identities: Identities) -> li
         return [f"an answer that cannot be read: {error}"]
     if before is None:
         return ["the recorded answer cannot be read"]
-    return list(_compared(before, after, "", identities.learn))[:MOST_DIFFERENCES]
+    return list(_compare(before, after, "", identities.learn))[:MOST_DIFFERENCES]
 
 
 def _fields(struct: Struct) -> tuple[Field, ...]:
@@ -125,7 +125,7 @@ def _fields(struct: Struct) -> tuple[Field, ...]:
 Learn = Callable[[str, Any, Any], bool]
 
 
-def _compared(before: Any, after: Any, path: str, learn: Learn) -> Iterator[str]:
+def _compare(before: Any, after: Any, path: str, learn: Learn) -> Iterator[str]:
     for field in _fields(before):
         old, new = getattr(before, field.name), getattr(after, field.name)
         if field.name not in VOLATILE:
@@ -134,17 +134,17 @@ def _compared(before: Any, after: Any, path: str, learn: Learn) -> Iterator[str]
 
 def _values(old: Any, new: Any, path: str, name: str, learn: Learn) -> Iterator[str]:
     if isinstance(old, Struct) and isinstance(new, Struct):
-        yield from _compared(old, new, path, learn)
+        yield from _compare(old, new, path, learn)
     elif isinstance(old, list) and isinstance(new, list):
         for index, (one, other) in enumerate(zip(old, new, strict=False)):
             yield from _values(one, other, f"{path}[{index}]", name, learn)
         if len(old) != len(new):
             yield f"{path}: {counted(len(new), 'item')} in the place of {len(old)}"
     elif old != new and not learn(name, old, new):
-        yield f"{path}: {_shown(new)} in the place of {_shown(old)}"
+        yield f"{path}: {_show_value(new)} in the place of {_show_value(old)}"
 
 
-def _shown(value: Any) -> str:
+def _show_value(value: Any) -> str:
     if isinstance(value, bytes | bytearray | memoryview):
         return f"{len(value)} bytes" if len(value) != 16 else uuid_text(bytes(value))
     return legible(str(value), SHOWN_CHARACTERS)

@@ -148,7 +148,7 @@ class Conversation:
         if self._is_token(frame):
             self.upstream.write(data)
             return
-        pending = self._begun(frame, len(data))
+        pending = self._begin_pending(frame, len(data))
         pending.data = data
         self._read_request(pending, frame)
         interceptors = self._proxy.interceptors
@@ -170,7 +170,7 @@ class Conversation:
             return
         if self._proxy.interceptors:
             log.warning("a request of %d bytes of %s passes without the journal and faults", size_bytes, self.peer)
-        self._sending(self._begun(frame, size_bytes), frame)
+        self._sending(self._begin_pending(frame, size_bytes), frame)
 
     def _is_token(self, frame: memoryview) -> bool:
         """Return whether a frame is no request, as raw SASL tokens are none."""
@@ -179,7 +179,7 @@ class Conversation:
         self._has_tokens = False
         return False
 
-    def _begun(self, frame: memoryview, size_bytes: int) -> Pending:
+    def _begin_pending(self, frame: memoryview, size_bytes: int) -> Pending:
         key, version, correlation_id = START.unpack_from(frame)
         pending = Pending(self, api_key_of(key), version, correlation_id, size_bytes)
         self.counts.before(cast(Call, pending))
@@ -211,21 +211,21 @@ class Conversation:
     def _run(self, pending: Pending, call: Call) -> None:
         """Run the hooks of a request, and the handler behind them."""
         delayed = DelayedOperation(
-            call.run(), Slicer(), partial(self._answered, pending), partial(self._failed, pending)
+            call.run(), Slicer(), partial(self._finish_call, pending), partial(self._fail_client, pending)
         )
         try:
             outcome = delayed.begin()
         except Exception as error:
-            self._failed(pending, error)
+            self._fail_client(pending, error)
             return
         if outcome is not delayed:
-            self._answered(pending, outcome)
+            self._finish_call(pending, outcome)
             return
         pending.delayed = delayed
         if not pending.is_forwarded:
             self._held, self.client.splitter.held = pending, True
 
-    def _failed(self, pending: Pending, error: Exception) -> None:
+    def _fail_client(self, pending: Pending, error: Exception) -> None:
         """Close the client's connection, as a hook wants it, or has failed."""
         assert pending.call is not None
         if not isinstance(error, Unanswerable):
@@ -404,15 +404,15 @@ class Conversation:
         """Return the answer for the client: the bytes that came, unless something has changed it."""
         if not pending.is_changed or pending.message is None:
             return [pending.raw]
-        return self._encoded(pending, pending.message)
+        return self._encode_answer(pending, pending.message)
 
-    def _encoded(self, pending: Pending, response: Message) -> list[Any]:
+    def _encode_answer(self, pending: Pending, response: Message) -> list[Any]:
         header = response_header_version(pending.api_key, pending.version)
         head = pending.head or ResponseHeader(correlation_id=pending.correlation_id).encode(header)
         body = response.encode_with_unknown_tags(pending.version)
         return [SIZE.pack(len(head) + len(body)) + head + body]
 
-    def _answered(self, pending: Pending, response: Any) -> None:
+    def _finish_call(self, pending: Pending, response: Any) -> None:
         """Run the hooks of an answer, and send it. None means that there is none, as to a Produce with acks=0."""
         call = pending.call
         assert call is not None
@@ -423,17 +423,17 @@ class Conversation:
             self.ready(pending, [])
             return
         try:
-            items = [pending.raw] if response is AS_IT_CAME else self._hooked(pending, call, response)
+            items = [pending.raw] if response is AS_IT_CAME else self._run_answer_hooks(pending, call, response)
             self.ready(pending, call.encoded(items))
         except Exception as error:
             call.fail(error)
 
-    def _hooked(self, pending: Pending, call: Call, response: Message) -> list[Any]:
+    def _run_answer_hooks(self, pending: Pending, call: Call, response: Message) -> list[Any]:
         is_own = response is not pending.message or self._proxy.has_struck(call)
         response = call.answered(response)
         self.counts.answer(call, response)
         pending.is_changed = pending.is_changed or is_own
-        return self._encoded(pending, response) if pending.is_changed else [pending.raw]
+        return self._encode_answer(pending, response) if pending.is_changed else [pending.raw]
 
     def ready(self, pending: Pending, items: list[Any]) -> None:
         """Send an answer to the client as soon as all earlier ones are sent."""

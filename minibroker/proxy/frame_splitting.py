@@ -109,7 +109,7 @@ class Splitter:
     def received(self, scratch: memoryview, count: int) -> None:
         """Take the bytes at the start of what `room` has returned."""
         if self._whole and not self.held:
-            self._filled(count)
+            self._note_filled(count)
         else:
             self.feed(scratch[:count])
 
@@ -159,7 +159,7 @@ class Splitter:
             elif self._whole:
                 stop = min(position + len(self._whole) - self._filled_bytes, end)
                 self._whole[self._filled_bytes : self._filled_bytes + stop - position] = data[position:stop]
-                self._filled(stop - position)
+                self._note_filled(stop - position)
                 position = stop
             elif self._collected is not None:
                 position = self._collect(self._collected, data, position)
@@ -198,7 +198,7 @@ class Splitter:
             return SIZE.size
         return min(SIZE.size + max(_size(collected), 0), HEAD_BYTES)
 
-    def _filled(self, count: int) -> None:
+    def _note_filled(self, count: int) -> None:
         """Note that bytes were put into the memory of a wanted frame; pass it on once it is whole."""
         self._filled_bytes += count
         if self._filled_bytes == len(self._whole):

@@ -135,7 +135,7 @@ class Proxy(Served):
         self._clock = MovingClock(SystemClock(running))
         self._known = Known(self._clock)
         try:
-            self._nodes = Nodes(self._listening, self.upstream, self._clock, self._accepted, running)
+            self._nodes = Nodes(self._listening, self.upstream, self._clock, self._make_acceptor, running)
         except BindError as error:
             raise StartError(str(error)) from None
         await self._nodes.started()
@@ -263,7 +263,7 @@ class Proxy(Served):
         """Run `callback` in the loop's next turn."""
         asyncio.get_running_loop().call_soon(callback)
 
-    def _accepted(self, node: Node) -> Any:
+    def _make_acceptor(self, node: Node) -> Any:
         return Conversation(self, node).client
 
     def came(self, conversation: Conversation) -> None:

@@ -98,12 +98,12 @@ class Line:
     async def ask(self, frame: bytes, expects_answer: bool) -> bytes:
         """Send a frame; return the next answer, or nothing. Raises EOFError, or one of `FAILURES`."""
         try:
-            return await self._asked(frame, expects_answer)
+            return await self._ask(frame, expects_answer)
         except TimeoutError:
             self.close()  # or the next request would get the answer that comes late
             raise
 
-    async def _asked(self, frame: bytes, expects_answer: bool) -> bytes:
+    async def _ask(self, frame: bytes, expects_answer: bool) -> bytes:
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
         async with asyncio.timeout(self._settings.request_timeout_ms / 1000):

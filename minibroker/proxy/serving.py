@@ -40,7 +40,7 @@ def run(proxy: Proxy, wishes: Wishes) -> None:
         proxy.faults.load(wishes.faults)
     with contextlib.ExitStack() as files:
         recordings = _recordings(proxy, wishes, files)
-        printing = None if wishes.shows is None else Recording(sys.stdout.buffer, b"", _printed)
+        printing = None if wishes.shows is None else Recording(sys.stdout.buffer, b"", _print_exchange)
         if printing is not None:
             files.callback(printing.close)
         if wishes.explorer is None and wishes.control is None:
@@ -61,15 +61,15 @@ async def _serve(proxy: Proxy, wishes: Wishes) -> None:
         proxies = f"minibroker proxies {proxy.upstream} on {proxy.bootstrap_servers}"
         wishes.announce(proxies)
         if wishes.explorer is not None:
-            url = await serving.enter_async_context(_explored(proxy, wishes.explorer))
+            url = await serving.enter_async_context(_serve_explorer(proxy, wishes.explorer))
             wishes.announce(f"minibroker is explored at {url}/explorer/")
         if wishes.control is not None:
-            url = await serving.enter_async_context(_controlled(proxy, wishes.control, wishes.token))
+            url = await serving.enter_async_context(_serve_control(proxy, wishes.control, wishes.token))
             wishes.announce(f"minibroker is controlled at {url}")
         await serve_until(stop, proxies)
 
 
-def _explored(proxy: Proxy, address: HostPort) -> contextlib.AbstractAsyncContextManager[str]:
+def _serve_explorer(proxy: Proxy, address: HostPort) -> contextlib.AbstractAsyncContextManager[str]:
     """Return the context in which the explorer is served; it is the URL."""
     from minibroker.testing.control.control_server import served
 
@@ -83,7 +83,7 @@ def _explored(proxy: Proxy, address: HostPort) -> contextlib.AbstractAsyncContex
     return served(made, address, closing)
 
 
-def _controlled(proxy: Proxy, address: HostPort, token: str | None) -> contextlib.AbstractAsyncContextManager[str]:
+def _serve_control(proxy: Proxy, address: HostPort, token: str | None) -> contextlib.AbstractAsyncContextManager[str]:
     """Return the context in which the control is served; it is the URL."""
     from minibroker.testing.control.control_server import served
 
@@ -126,5 +126,5 @@ def _teller(
     return tell
 
 
-def _printed(exchange: Exchange, _: str) -> Iterable[bytes]:
+def _print_exchange(exchange: Exchange, _: str) -> Iterable[bytes]:
     return (f"{exchange}\n".encode(),)

@@ -94,7 +94,7 @@ class Nodes:
             from minibroker.broker.security.tls import tls_settings  # which most proxies do not need
 
             self._tls = tls_settings(NAME, "SSL", listening.settings)
-        self.first = self._made(upstream, self._listening.bind(listening.port))
+        self.first = self._make_node(upstream, self._listening.bind(listening.port))
 
     def __iter__(self) -> Any:
         return iter(self._nodes.values())
@@ -123,7 +123,7 @@ class Nodes:
         if node is None:
             if len(self._nodes) >= MOST_NODES:
                 raise BindError(f"{address} would be node {MOST_NODES + 1}, and there is no port for it")
-            node = self._made(address, self._next_port())
+            node = self._make_node(address, self._next_port())
             log.info("listening on port %d for %s", node.port, address)
         return node
 
@@ -140,7 +140,7 @@ class Nodes:
                     continue  # somebody else has it
         raise BindError(f"no port behind {first} is free")
 
-    def _made(self, address: Address, bound: BoundListener) -> Node:
+    def _make_node(self, address: Address, bound: BoundListener) -> Node:
         node = self._nodes[address] = Node(address, bound.socket.getsockname()[1])
         starting = self._loop.create_task(self._serve(node, bound))
         self._starting.add(starting)

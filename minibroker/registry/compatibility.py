@@ -51,7 +51,7 @@ async def objections(
     for schema in reversed(others if transitive else others[-1:]) if direction != "NONE" else ():
         await slices.next()
         older = await formats.parse_stored(state, schema)
-        differences = await _compared(compare, direction, candidate, schema, older)
+        differences = await _compare(compare, direction, candidate, schema, older)
         if differences:
             found += differences
             break
@@ -83,7 +83,7 @@ def _of_group(config: Mapping[str, Any], candidate: Candidate, earlier: Sequence
     return [each for each in earlier if property_of(each.metadata, group) == wanted]
 
 
-async def _compared(
+async def _compare(
     compare: Callable[[ParsedSchema, ParsedSchema], Awaitable[list[str]]],
     direction: str,
     candidate: Candidate,
@@ -96,17 +96,17 @@ async def _compared(
         found = [OTHER_TYPE] * (forward + backward)
     else:
         if forward:
-            found += [_filled(each, "old", "new") for each in await compare(older, candidate.parsed)]
+            found += [_fill_message(each, "old", "new") for each in await compare(older, candidate.parsed)]
         if backward:
-            found += [_filled(each, "new", "old") for each in await compare(candidate.parsed, older)]
-    return [*found, *_shown(schema)] if found else []
+            found += [_fill_message(each, "new", "old") for each in await compare(candidate.parsed, older)]
+    return [*found, *_show_schema(schema)] if found else []
 
 
-def _filled(message: str, reader: str, writer: str) -> str:
+def _fill_message(message: str, reader: str, writer: str) -> str:
     return message.replace("%s", reader, 1).replace("%s", writer, 1)
 
 
-def _shown(schema: StoredSchema) -> list[str]:
+def _show_schema(schema: StoredSchema) -> list[str]:
     if len(schema.text) <= SHOWN_CHARACTERS:
         shown = f"'{schema.text}'"
     else:

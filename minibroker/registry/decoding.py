@@ -69,7 +69,7 @@ class Decoder:
 
     def __init__(self, source: SchemaSource) -> None:
         self._source = source
-        self._parsed: dict[int | UUID, tuple[str, ParsedSchema]] = {}
+        self._parse_schema: dict[int | UUID, tuple[str, ParsedSchema]] = {}
 
     def decode(self, data: bytes | None, headers: Headers = (), *, is_key: bool = False) -> Any:
         """Return what a key or a value means: null is None. Raises DecodingError."""
@@ -78,11 +78,11 @@ class Decoder:
         record = framed(data, headers, key=is_key)
         if record is None:
             raise DecodingError("it names no schema: it begins with no byte 0 and id, and no header has a GUID")
-        if record.schema not in self._parsed:
-            self._parsed[record.schema] = self._found(record.schema)
-        return _decoded(*self._parsed[record.schema], record)
+        if record.schema not in self._parse_schema:
+            self._parse_schema[record.schema] = self._find_schema(record.schema)
+        return _decode_data(*self._parse_schema[record.schema], record)
 
-    def _found(self, named: int | UUID) -> tuple[str, ParsedSchema]:
+    def _find_schema(self, named: int | UUID) -> tuple[str, ParsedSchema]:
         """Return the schema with an id or a GUID, and its kind. Raises DecodingError."""
         try:
             found = self._source.find(named if isinstance(named, int) else str(named))
@@ -91,7 +91,7 @@ class Decoder:
             raise NoSchema(f"the registry has no schema with the {kind} {named}") from None
         except InvalidSchema as error:
             raise NoSchema(f"{INVALID}: {error}") from None
-        return found.kind, _parsed(found)
+        return found.kind, _parse_schema(found)
 
 
 class GivenDecoder:
@@ -100,21 +100,21 @@ class GivenDecoder:
     def __init__(self, kind: str, text: str) -> None:
         """Parse the schema of a kind ("AVRO", "JSON" or "PROTOBUF"). Raises NoSchema, MissingLibrary."""
         self._kind = kind
-        self._schema = _parsed(WireSchema(kind, text, {}))
+        self._schema = _parse_schema(WireSchema(kind, text, {}))
 
     def decode(self, data: bytes | None, headers: Headers = (), *, is_key: bool = False) -> Any:
         """Return what a key or a value means, whatever its headers say: null is None. Raises DecodingError."""
-        return None if data is None else _decoded(self._kind, self._schema, Framed(0, data, FIRST_MESSAGE))
+        return None if data is None else _decode_data(self._kind, self._schema, Framed(0, data, FIRST_MESSAGE))
 
 
-def _decoded(kind: str, schema: ParsedSchema, record: Framed) -> Any:
+def _decode_data(kind: str, schema: ParsedSchema, record: Framed) -> Any:
     try:
         return decode(kind, schema, record)
     except InvalidData as error:
         raise DecodingError(f"it is not what its {kind} schema says: {error}") from None
 
 
-def _parsed(found: WireSchema) -> ParsedSchema:
+def _parse_schema(found: WireSchema) -> ParsedSchema:
     """Parse a schema. Raises NoSchema, MissingLibrary."""
     if found.kind not in FORMATS:
         raise NoSchema(f"there is no format {found.kind}, but {', '.join(FORMATS)}")
@@ -132,7 +132,7 @@ def json_text(value: Any, indent: int | None = None, most: int | None = None) ->
     Bytes are as Avro's JSON has them, a character each; times and decimals are as they print. Raises DecodingError for
     values that are nested too deep, TypeError and ValueError for those that no JSON can have, such as a circle.
     """
-    encoder = json.JSONEncoder(indent=indent, default=_shown, ensure_ascii=False)
+    encoder = json.JSONEncoder(indent=indent, default=_show_value, ensure_ascii=False)
     try:
         text = encoder.encode(value) if most is None else _beginning(encoder.iterencode(value), most)
     except RecursionError:
@@ -152,5 +152,5 @@ def _beginning(pieces: Iterator[str], most: int) -> str:
     return "".join(found)
 
 
-def _shown(value: Any) -> str:
+def _show_value(value: Any) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)

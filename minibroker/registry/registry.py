@@ -90,7 +90,7 @@ class Registry:
             has_defaults = any(name.startswith(("default", "override")) for name in config)
             if new.text.strip() and not has_defaults:
                 found = await self._find(state, subject, new, latest_only=new.version == LATEST)
-                known = None if found is None else _registered(state, new, found)
+                known = None if found is None else _find_registered(state, new, found)
                 if known is not None:
                     return known
             return await self._register(subject, new, left)
@@ -102,7 +102,7 @@ class Registry:
         earlier = state.schemas(subject)
         next_version = max(state.versions.get(subject, {0: None}), default=0) + 1
         if mode not in IMPORTING:
-            new = _completed(new, config, earlier, next_version)
+            new = _complete_schema(new, config, earlier, next_version)
         if not new.text.strip():
             raise errors.no_schema()
         schema, parsed = await self._canonical(state, subject, new, stored=new.id >= 0)
@@ -404,7 +404,7 @@ def _latest_version(state: SchemaState, subject: str, reference: Reference) -> i
     return LATEST if latest is None else latest.version
 
 
-def _registered(state: SchemaState, new: NewSchema, known: StoredSchema) -> StoredSchema | None:
+def _find_registered(state: SchemaState, new: NewSchema, known: StoredSchema) -> StoredSchema | None:
     """Return the version that a schema to be registered is, if it is `known`, or an import of the same one."""
     if new.version in (0, LATEST):
         return known if new.id in (-1, known.id) else None
@@ -418,7 +418,7 @@ def _same_contracts(schema: StoredSchema, other: StoredSchema) -> bool:
     return schema.rule_set == other.rule_set and same_metadata(schema.metadata, other.metadata, other.version)
 
 
-def _completed(
+def _complete_schema(
     new: NewSchema, config: Mapping[str, Any], earlier: Sequence[StoredSchema], next_version: int
 ) -> NewSchema:
     """Return a schema with what it takes from the version before and from the config, as in Confluent's registry."""

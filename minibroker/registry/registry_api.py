@@ -88,7 +88,7 @@ class RegistryApi(SettingsApi):
             raise (
                 errors.schema_not_found() if state.has_subjects(subject, deleted) else errors.subject_not_found(subject)
             )
-        return await self._shown(request, schema)
+        return await self._show_schema(request, schema)
 
     @on("DELETE", "/subjects/{subject}")
     async def delete_subject(self, request: Request) -> list[int]:
@@ -103,7 +103,7 @@ class RegistryApi(SettingsApi):
         wanted = dict(zip(request.query.get("key", []), request.query.get("value", []), strict=False)).items()
         for schema in reversed(state.schemas(subject, request.flag("deleted"))):
             if schema.metadata is not None and wanted <= (schema.metadata.get("properties") or {}).items():
-                return await self._shown(request, schema)
+                return await self._show_schema(request, schema)
         known = state.has_subjects(subject, request.flag("deleted"))
         raise errors.schema_not_found() if known else errors.subject_not_found(subject)
 
@@ -138,13 +138,13 @@ class RegistryApi(SettingsApi):
     @on("GET", "/subjects/{subject}/versions/{version}")
     async def get_version(self, request: Request) -> dict[str, Any]:
         """Return a version of a subject."""
-        return await self._shown(request, await self._version(request, request.flag("deleted")))
+        return await self._show_schema(request, await self._version(request, request.flag("deleted")))
 
     @on("GET", "/subjects/{subject}/versions/{version}/schema")
     async def get_version_text(self, request: Request) -> Answer:
         """Return the text of a version alone."""
         schema = await self._version(request, request.flag("deleted"))
-        return Answer(raw=(await self._shown(request, schema))["schema"])
+        return Answer(raw=(await self._show_schema(request, schema))["schema"])
 
     @on("GET", "/subjects/{subject}/versions/{version}/referencedby")
     async def list_referrers(self, request: Request) -> list[int]:
@@ -206,7 +206,7 @@ class RegistryApi(SettingsApi):
     async def get_by_id(self, request: Request) -> dict[str, Any]:
         """Return the schema with an id."""
         schema = await self._by_id(request)
-        found = await self._shown(request, schema)
+        found = await self._show_schema(request, schema)
         if "subject" not in request.query:
             found = {name: value for name, value in found.items() if name not in ("subject", "version")}
         if request.flag("fetchMaxId"):
@@ -216,7 +216,7 @@ class RegistryApi(SettingsApi):
     @on("GET", "/schemas/ids/{id}/schema")
     async def get_text_by_id(self, request: Request) -> Answer:
         """Return the text of the schema with an id alone."""
-        return Answer(raw=(await self._shown(request, await self._by_id(request)))["schema"])
+        return Answer(raw=(await self._show_schema(request, await self._by_id(request)))["schema"])
 
     @on("GET", "/schemas/ids/{id}/subjects")
     async def list_subjects_of_id(self, request: Request) -> list[str]:
@@ -236,7 +236,7 @@ class RegistryApi(SettingsApi):
         for prefix, id in _ids_of(state, guid):
             schema = state.by_id(id, prefix)
             if schema is not None:
-                found = await self._shown(request, schema)
+                found = await self._show_schema(request, schema)
                 return {name: value for name, value in found.items() if name not in ("subject", "version", "id")}
         raise errors.schema_not_found(guid)
 
@@ -251,7 +251,7 @@ class RegistryApi(SettingsApi):
 
     async def _by_id(self, request: Request) -> StoredSchema:
         state, id = await self._registry.state(), path_number(request.variables["id"])
-        subject = _named(state, request.text("subject"))
+        subject = _resolve_subject(state, request.text("subject"))
         found, name = state.by_id(id, subject), qualified(subject)
         if found is None and name.subject and name.context == DEFAULT:
             others = (state.by_id(id, prefix + name.subject) for prefix in state.prefixes()[1:])
@@ -330,7 +330,7 @@ class RegistryApi(SettingsApi):
 
     async def _subject(self, request: Request) -> str:
         """Return the subject of a path, or the one for which it is an alias."""
-        return _named(await self._registry.state(), normalized(request.variables["subject"]))
+        return _resolve_subject(await self._registry.state(), normalized(request.variables["subject"]))
 
     async def _new_schema(self, request: Request, subject: str) -> NewSchema:
         """Return the schema in a request. Raises RegistryError."""
@@ -354,7 +354,7 @@ class RegistryApi(SettingsApi):
         normalize = request.flag("normalize") or config.get("normalize") is True
         return NewSchema(text, kind, references, metadata, rules, -1 if id is None else id, version or 0, normalize)
 
-    async def _shown(self, request: Request, schema: StoredSchema) -> dict[str, Any]:
+    async def _show_schema(self, request: Request, schema: StoredSchema) -> dict[str, Any]:
         """Return a schema for an answer, in the format that the query asks for."""
         found, wanted = described(schema), request.text("format").strip()
         if request.text("referenceFormat") == "qualified":
@@ -379,7 +379,7 @@ def described(schema: StoredSchema) -> dict[str, Any]:
     return found | {"schema": schema.text, "ts": schema.timestamp_ms, "deleted": schema.deleted}
 
 
-def _named(state: SchemaState, subject: str) -> str:
+def _resolve_subject(state: SchemaState, subject: str) -> str:
     """Return a subject, or the one for which it is an alias."""
     alias = state.configs.get(subject, {}).get("alias") if subject else None
     return within(subject, str(alias)) if alias else subject
@@ -405,7 +405,7 @@ def _aliases(state: SchemaState, prefix: str) -> dict[str, list[str]]:
     """Return by subject its aliases with a prefix."""
     matches, found = _matching(prefix), dict[str, list[str]]()
     for name in sorted(name for name in state.configs if name and matches(name)):
-        subject = _named(state, name)
+        subject = _resolve_subject(state, name)
         if subject != name:
             found.setdefault(subject, []).append(name)
     return found

@@ -73,12 +73,12 @@ class RegistryApplication:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http"
         began, request = perf_counter(), request_of(scope)
-        answer = await self._answered(request, receive)
+        answer = await self._answer_request(request, receive)
         if self._observer is not None:
             self._observer.after(request, answer, (perf_counter() - began) * 1000)
         await _send(request, answer, send)
 
-    async def _answered(self, request: Request, receive: Receive) -> Answer:
+    async def _answer_request(self, request: Request, receive: Receive) -> Answer:
         try:
             _check_page(request, is_private=False)
             if self._guard is not None:
@@ -88,7 +88,7 @@ class RegistryApplication:
             _ = request.answer_type
             request.body = await _body(receive, self._body_seconds)
             await turn_for_others(len(request.body))
-            request.left = partial(_left, receive)
+            request.left = partial(_await_leaving, receive)
             resolve_context(request)
             found = None if self._observer is None else await self._observer.before(request)
             answer = await self._api.answer(request) if found is None else found
@@ -133,7 +133,7 @@ async def _whole_body(receive: Receive) -> bytes:
             return b"".join(parts)
 
 
-async def _left(receive: Receive) -> None:
+async def _await_leaving(receive: Receive) -> None:
     """Return when the client is gone, after its whole body."""
     while (await receive())["type"] != "http.disconnect":
         pass

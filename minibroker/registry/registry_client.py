@@ -68,9 +68,9 @@ class RegistryClient:
         except ValueError:
             raise RequestFailed(f"{self._base} is no schema registry: its answer is not JSON") from None
         except (OSError, HTTPException) as error:
-            raise RequestFailed(self._lost(error)) from None
+            raise RequestFailed(self._describe_loss(error)) from None
 
-    def _lost(self, error: OSError | HTTPException) -> str:
+    def _describe_loss(self, error: OSError | HTTPException) -> str:
         """Return why there is no answer."""
         reason = getattr(error, "reason", error)  # urllib wraps what happens before the request is sent
         if isinstance(reason, TimeoutError):

@@ -81,11 +81,11 @@ def changed_config(before: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[
         if value is None:
             changed.pop(stored, None)
         else:
-            changed[stored] = _checked(stored, value)
+            changed[stored] = _check_value(stored, value)
     return changed
 
 
-def _checked(name: str, value: Any) -> Any:
+def _check_value(name: str, value: Any) -> Any:
     if name == "compatibilityLevel":
         level = value.upper() if isinstance(value, str) else ""
         if level not in LEVELS:

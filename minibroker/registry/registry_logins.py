@@ -68,7 +68,7 @@ class BrokersUsers:
         if not colon:
             raise InvalidCredentials("the credential has no password")
         if "PLAIN" in sasl.mechanisms:
-            return await _ended(sasl, "PLAIN", f"\0{name}\0{password}".encode())
+            return await _run_exchange(sasl, "PLAIN", f"\0{name}\0{password}".encode())
         for mechanism in ScramMechanism:
             known = sasl.credential(name, mechanism) if mechanism.text in sasl.mechanisms else None
             if known is not None and await self._knows(mechanism, known, password):
@@ -94,10 +94,10 @@ class BrokersUsers:
 async def _by_token(sasl: SaslListener, token: str) -> str:
     if "OAUTHBEARER" not in sasl.mechanisms:
         raise InvalidCredentials("the listener takes no tokens")
-    return await _ended(sasl, "OAUTHBEARER", f"n,,\x01auth=Bearer {token}\x01\x01".encode("ascii"))
+    return await _run_exchange(sasl, "OAUTHBEARER", f"n,,\x01auth=Bearer {token}\x01\x01".encode("ascii"))
 
 
-async def _ended(sasl: SaslListener, mechanism: str, message: bytes) -> str:
+async def _run_exchange(sasl: SaslListener, mechanism: str, message: bytes) -> str:
     """Return the user whom an exchange of one message authenticates. Raises InvalidCredentials."""
     exchange = sasl.mechanisms[mechanism].begin(sasl)
     while True:

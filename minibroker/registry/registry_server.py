@@ -36,7 +36,7 @@ class RegistryServer:
         """Choose the port. A connection whose client does nothing for a time is cut. Raises StartError."""
         self._idle_seconds = idle_seconds
         self._host = address.host
-        self._reserved = _bound(address, listens=False)
+        self._reserved = _bind(address, listens=False)
         self.port: int = self._reserved.getsockname()[1]
         self._server: uvicorn.Server | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -55,7 +55,7 @@ class RegistryServer:
             import uvicorn
         except ImportError:
             raise StartError(REMEDY) from None
-        listening = _bound(HostPort(self._host, self.port))
+        listening = _bind(HostPort(self._host, self.port))
         config = uvicorn.Config(
             application,
             log_config=None,
@@ -115,7 +115,7 @@ def _cut(connections: Any) -> None:
         connection.transport.abort()
 
 
-def _bound(address: HostPort, *, listens: bool = True) -> socket.socket:
+def _bind(address: HostPort, *, listens: bool = True) -> socket.socket:
     try:
         return bound(address, listens=listens, shared=True)
     except OSError as error:

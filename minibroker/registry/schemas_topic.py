@@ -145,12 +145,12 @@ class SchemasTopic:
             offset = partition.append(cluster.turn, batch, [read_header(batch)])
         except KafkaError as error:
             raise store_failed(str(error)) from None
-        await self._written(cluster, partition)
+        await self._await_written(cluster, partition)
         if self._log is partition.log and self._position == offset:  # else it is read from the log
             for index, (key, value) in enumerate(entries):
                 self._apply(Record(offset + index, now_ms, key, value))
 
-    async def _written(self, cluster: Broker, partition: Partition) -> None:
+    async def _await_written(self, cluster: Broker, partition: Partition) -> None:
         done: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
 
         def tell(failure: KafkaError | None) -> None:

@@ -96,26 +96,26 @@ def validate_formats(
         source = yield from _messages(records, settings, now_ms)
     for _ in range(_ATTEMPTS):
         offset = log.next_offset
-        validated = yield from _validated(records, source, offset, settings, now_ms)
+        validated = yield from _make_batches(records, source, offset, settings, now_ms)
         if log.next_offset == offset:
             break
     else:  # there were other appends each time, so do it without a pause
-        validated = at_once(_validated(records, source, log.next_offset, settings, now_ms))
+        validated = at_once(_make_batches(records, source, log.next_offset, settings, now_ms))
     if len(validated[0]) > settings.segment_bytes:
         raise list_too_large(len(validated[0]), settings)
     return validated
 
 
-def _validated(
+def _make_batches(
     records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int
 ) -> Steps[Validated]:
     """Return the bytes and headers to append at `offset`."""
     codec = CODECS.get(settings.compression_type, source.codec)
     same = source.magic == settings.message_format_version and codec == source.codec
     if same and source.codec == 0:
-        return (yield from _numbered(records, source, offset, settings, now_ms))
+        return (yield from _number_in_place(records, source, offset, settings, now_ms))
     if same and source.magic == 1 and source.counts_from_0:
-        return _moved(records, source, offset, settings, now_ms)
+        return _move_wrapper(records, source, offset, settings, now_ms)
     return (yield from _rewritten(source, codec, offset, settings, now_ms))
 
 
@@ -297,7 +297,9 @@ def zstd_too_early(api_version: int) -> KafkaError:
 # --- making the bytes to append -----------------------------------------------------------------
 
 
-def _numbered(records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int) -> Steps[Validated]:
+def _number_in_place(
+    records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int
+) -> Steps[Validated]:
     """Set offsets and times of plain messages in place."""
     headers = []
     stamped = settings.message_timestamp_type == LOG_APPEND_TIME
@@ -316,7 +318,7 @@ def _numbered(records: memoryview, source: Source, offset: int, settings: LogSet
     return records[: position + header.size_bytes], tuple(headers)
 
 
-def _moved(records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int) -> Validated:
+def _move_wrapper(records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int) -> Validated:
     """Set offset and time of a wrapper of format 1 in place. Its compressed content stays as it is."""
     set_message_offset(records, 0, offset + source.record_count - 1)
     if settings.message_timestamp_type == LOG_APPEND_TIME:
@@ -324,10 +326,10 @@ def _moved(records: memoryview, source: Source, offset: int, settings: LogSettin
     else:
         set_message_time(records, 0, CREATE_TIME, source.largest_timestamp)
     header = message_header(records)
-    return records[: header.size_bytes], (_counted(header, source.record_count),)
+    return records[: header.size_bytes], (_count_messages(header, source.record_count),)
 
 
-def _counted(header: BatchHeader, count: int) -> BatchHeader:
+def _count_messages(header: BatchHeader, count: int) -> BatchHeader:
     """Return the header of a wrapper with the offsets and the number of its messages."""
     first_offset = header.base_offset - count + 1
     return header._replace(base_offset=first_offset, last_offset_delta=count - 1, record_count=count)
@@ -337,7 +339,7 @@ def _rewritten(source: Source, codec: int, offset: int, settings: LogSettings, n
     """Write the records anew in the log's format and codec."""
     stamp_ms = now_ms if settings.message_timestamp_type == LOG_APPEND_TIME else None
     data = yield from build_in_steps(
-        _renumbered(source.records, offset, stamp_ms),
+        _renumber(source.records, offset, stamp_ms),
         settings.message_format_version,
         compression=codec,
         level=settings.compression_level(codec) if settings.compression_type != "producer" else None,
@@ -350,11 +352,11 @@ def _rewritten(source: Source, codec: int, offset: int, settings: LogSettings, n
         if len(headers) % _MESSAGES_AT_ONCE == 0:
             yield
     if codec and settings.message_format_version < MAGIC:
-        headers = [_counted(headers[0], source.record_count)]
+        headers = [_count_messages(headers[0], source.record_count)]
     return memoryview(data), tuple(headers)
 
 
-def _renumbered(records: Iterable[Record | None], offset: int, stamp_ms: int | None) -> Iterator[Record | None]:
+def _renumber(records: Iterable[Record | None], offset: int, stamp_ms: int | None) -> Iterator[Record | None]:
     for record in records:
         if record is None:
             yield None

@@ -268,10 +268,10 @@ class Segment:
             self._loaded_indexes()
         except CorruptBatch as error:  # the rebuilt indexes have what lies before
             end, problem = error.position, str(error.message)
-        position, end_offset, other = self._walked(self.indexes.offsets.last_position, end, next_base_offset)
+        position, end_offset, other = self._walk_to_sound_end(self.indexes.offsets.last_position, end, next_base_offset)
         return position, end_offset, problem or other
 
-    def _walked(self, start: int, end: int, next_base_offset: int) -> tuple[int, int, str]:
+    def _walk_to_sound_end(self, start: int, end: int, next_base_offset: int) -> tuple[int, int, str]:
         """Find the sound end between two positions, as `_sound_end`. Begin at 0 if there is no batch at `start`."""
         position, end_offset = start, self.base_offset
         try:
@@ -281,7 +281,7 @@ class Segment:
                 position, end_offset = at + size, last_offset + 1
         except CorruptBatch as error:
             if start == position > 0:
-                position, end_offset, _ = self._walked(0, start, next_base_offset)
+                position, end_offset, _ = self._walk_to_sound_end(0, start, next_base_offset)
             return position, end_offset, str(error.message)
         return position, end_offset, ""
 

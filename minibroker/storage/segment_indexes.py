@@ -113,7 +113,7 @@ class SparseIndex(ABC):
             if size != written * self.ENTRY.size:
                 file.truncate(written * self.ENTRY.size)
             if self.count > written:
-                file.write(written * self.ENTRY.size, self._packed(written - self._unread))
+                file.write(written * self.ENTRY.size, self._pack_entries(written - self._unread))
         self._written = self.count
         if sync:
             file.sync()
@@ -135,7 +135,7 @@ class SparseIndex(ABC):
             second.append(other)
         return first, second
 
-    def _packed(self, start: int) -> bytes:
+    def _pack_entries(self, start: int) -> bytes:
         return b"".join(map(self.ENTRY.pack, self._first[start:], self._second[start:]))
 
     @abstractmethod

@@ -82,7 +82,7 @@ class Segments:
                 gaps = "compact" in segment.settings.cleanup_policy or segment.base_offset < clean_offset
                 end = segment.readable(end_offset, gaps=gaps)
                 if end[1] <= offset < end_offset:
-                    raise _lost(segment, end, end_offset)
+                    raise _make_loss_error(segment, end, end_offset)
             if limit < end[1]:
                 end = segment.position_of(limit), limit
             region = segment.read(offset, max_bytes, end, minimum_one)
@@ -133,7 +133,7 @@ class Segments:
         return (yield from self.first_at(largest, start_offset))
 
 
-def _lost(segment: Segment, end: tuple[int, int], end_offset: int) -> KafkaError:
+def _make_loss_error(segment: Segment, end: tuple[int, int], end_offset: int) -> KafkaError:
     """Return the error for what follows the readable end (position, offset) of a segment.
 
     As in Kafka, it is CORRUPT_MESSAGE if there is the head of a batch that is too small to be one.

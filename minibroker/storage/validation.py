@@ -132,12 +132,12 @@ def validate_in_steps(log: Log, records: memoryview, *, api_version: int, now_ms
     except MisnumberedRecords:
         if codec == new_codec:
             raise
-        records, header = yield from _recompressed(records, header, settings, renumbers=True)
+        records, header = yield from _recompress_batch(records, header, settings, renumbers=True)
         largest = yield from check_records_in_steps(records, 0, header, rules)
     header = _with_times(records, header, settings, largest, now_ms)
     if header.compression != new_codec:
         yield
-        records, header = yield from _recompressed(records, header, settings)
+        records, header = yield from _recompress_batch(records, header, settings)
     if settings.record_attributes_elide:
         records, header = yield from _without_attributes(records, header, settings)
     return records, (header,)
@@ -158,9 +158,9 @@ def _with_times(
 ) -> BatchHeader:
     """Set the batch's timestamps by the topic's timestamp type, and return its header. `largest` is of the records."""
     if settings.message_timestamp_type == LOG_APPEND_TIME:
-        return _stamped(records, header, now_ms)
+        return _stamp_batch(records, header, now_ms)
     if largest != header.max_timestamp or header.attributes & TIMESTAMP_TYPE_BIT:
-        return _timed(records, header, largest)
+        return _time_batch(records, header, largest)
     return header
 
 
@@ -207,7 +207,7 @@ def _too_large(size_bytes: int, settings: LogSettings) -> KafkaError:
     return error(size_bytes, settings)
 
 
-def _stamped(records: memoryview, header: BatchHeader, now_ms: int) -> BatchHeader:
+def _stamp_batch(records: memoryview, header: BatchHeader, now_ms: int) -> BatchHeader:
     """Set LogAppendTime in the batch and return its header. Raises `InvalidRecords` if the producer has set it."""
     if header.timestamp_type == LOG_APPEND_TIME:
         raise stamped_by_producer(range(header.record_count))
@@ -215,7 +215,7 @@ def _stamped(records: memoryview, header: BatchHeader, now_ms: int) -> BatchHead
     return read_header(records)
 
 
-def _timed(records: memoryview, header: BatchHeader, largest: int) -> BatchHeader:
+def _time_batch(records: memoryview, header: BatchHeader, largest: int) -> BatchHeader:
     """Set CreateTime and the largest timestamp in the batch, and return its header. Raises `InvalidRecords`."""
     if header.timestamp_type == LOG_APPEND_TIME and largest < 0:
         raise stamped_by_producer(range(header.record_count))
@@ -223,7 +223,7 @@ def _timed(records: memoryview, header: BatchHeader, largest: int) -> BatchHeade
     return read_header(records)
 
 
-def _recompressed(
+def _recompress_batch(
     records: memoryview, header: BatchHeader, settings: LogSettings, *, renumbers: bool = False
 ) -> Steps[tuple[memoryview, BatchHeader]]:
     """Return the batch in the topic's codec, and with `renumbers` with offset deltas from 0 on, as Kafka writes it."""

@@ -57,7 +57,7 @@ def _librdkafka(access: Access) -> dict[str, Any]:
         config |= {"ssl.key.pem": access.certified.key, "ssl.certificate.pem": access.certified.certificate}
     if access.tokens is not None:
         config |= {"sasl.mechanism": access.mechanism, "sasl.oauthbearer.method": "oidc"}
-        config |= _named("sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret", access)
+        config |= _name_credentials("sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret", access)
         config |= {
             "sasl.oauthbearer.token.endpoint.url": access.tokens.endpoint,
             "sasl.oauthbearer.scope": access.tokens.scope,
@@ -65,7 +65,7 @@ def _librdkafka(access: Access) -> dict[str, Any]:
         if access.authority is not None:
             config["https.ca.pem"] = access.authority
     elif access.mechanism is not None:
-        config |= {"sasl.mechanism": access.mechanism, **_named("sasl.username", "sasl.password", access)}
+        config |= {"sasl.mechanism": access.mechanism, **_name_credentials("sasl.username", "sasl.password", access)}
     return config
 
 
@@ -81,7 +81,7 @@ def _python(access: Access) -> dict[str, Any]:
     if access.mechanism is not None:
         config["sasl_mechanism"] = access.mechanism
         if access.tokens is None:
-            config |= _named("sasl_plain_username", "sasl_plain_password", access)
+            config |= _name_credentials("sasl_plain_username", "sasl_plain_password", access)
     return config
 
 
@@ -121,11 +121,11 @@ def _java(access: Access) -> dict[str, Any]:
         }
     if access.mechanism is not None:
         config["sasl.mechanism"] = access.mechanism
-        options = _named("username", "password", access)
+        options = _name_credentials("username", "password", access)
     if access.tokens is not None:
         config["sasl.login.callback.handler.class"] = f"{SECURITY}oauthbearer.OAuthBearerLoginCallbackHandler"
         config["sasl.oauthbearer.token.endpoint.url"] = access.tokens.endpoint
-        options = {**_named("clientId", "clientSecret", access), "scope": access.tokens.scope}
+        options = {**_name_credentials("clientId", "clientSecret", access), "scope": access.tokens.scope}
         if access.authority is not None:
             options |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": access.authority}
     if access.mechanism is not None:
@@ -141,7 +141,7 @@ def _kafkajs(access: Access) -> dict[str, Any]:
         if access.certified is not None:
             config["ssl"] |= {"key": access.certified.key, "cert": access.certified.certificate}
     if access.mechanism is not None:
-        named = _named("username", "password", access) if access.tokens is None else _token_options(access)
+        named = _name_credentials("username", "password", access) if access.tokens is None else _token_options(access)
         config["sasl"] = {"mechanism": access.mechanism.lower(), **named}
     return config
 
@@ -153,7 +153,7 @@ def _franz_go(access: Access) -> dict[str, Any]:
         if access.certified is not None:
             config["tls"] |= {"key_pem": access.certified.key, "certificate_pem": access.certified.certificate}
     if access.mechanism is not None:
-        named = _named("user", "pass", access) if access.tokens is None else _token_options(access)
+        named = _name_credentials("user", "pass", access) if access.tokens is None else _token_options(access)
         config["sasl"] = {"mechanism": access.mechanism, **named}
     return config
 
@@ -162,11 +162,11 @@ def _token_options(access: Access) -> dict[str, str | None]:
     """Return a token for a library that takes a function, and what a function needs to get others."""
     assert access.tokens is not None
     endpoint, scope, token = access.tokens
-    own = _named("client_id", "client_secret", access)
+    own = _name_credentials("client_id", "client_secret", access)
     return {"token": token(), "token_endpoint": endpoint, "scope": scope, **own}
 
 
-def _named(user: str, password: str, access: Access) -> dict[str, str | None]:
+def _name_credentials(user: str, password: str, access: Access) -> dict[str, str | None]:
     return {user: access.user, password: access.password}
 
 

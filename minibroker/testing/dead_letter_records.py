@@ -57,7 +57,7 @@ def dead_letters_of(cluster: Broker, group: str) -> list[DeadLetter]:
     """Return the dead letters of a share group in its topic, one partition after the other; none without a topic."""
     name = str(group_value(cluster, group, DEAD_LETTER_TOPIC))
     records = (record for partition in partitions_here(cluster, name) for record in seen_records(partition, 0))
-    told = ((record, _said(record)) for record in records)
+    told = ((record, _read_headers(record)) for record in records)
     return [
         DeadLetter(
             **vars(record),
@@ -72,7 +72,7 @@ def dead_letters_of(cluster: Broker, group: str) -> list[DeadLetter]:
     ]
 
 
-def _said(record: Record) -> dict[str, str]:
+def _read_headers(record: Record) -> dict[str, str]:
     """Return what the headers of a dead letter say; the last ones count, if it stands for another dead letter."""
     return {
         key.removeprefix(PREFIX): (value or b"").decode() for key, value in record.headers if key.startswith(PREFIX)

@@ -100,7 +100,7 @@ class EmbeddedBroker(Served):
         if self.emulated is not None:
             self._defaults |= settings_of(self.emulated)
         self._given = {name: text_of_setting(value) for name, value in (settings or {}).items()}
-        self._security = self._secured(security or self._given.get("test.security"), users)
+        self._security = self._make_security(security or self._given.get("test.security"), users)
         check_settings(self._texts)
         self.nodes: Final = nodes
         self.first_records: Sequence[Message] = ()  # of the metadata of each new cluster
@@ -153,7 +153,9 @@ class EmbeddedBroker(Served):
         Raises SettingsError, and ValueError as for a new broker.
         """
         before = self._security
-        self._security = self._secured(protocol, {**({} if before is None else before.passwords), **(users or {})})
+        self._security = self._make_security(
+            protocol, {**({} if before is None else before.passwords), **(users or {})}
+        )
         try:
             check_settings(self._texts)
         except SettingsError:
@@ -257,7 +259,7 @@ class EmbeddedBroker(Served):
             raise RuntimeError('the broker has no security: it needs Broker(security="SASL_SSL") or another protocol')
         return self._security
 
-    def _secured(self, protocol: str | None, users: Mapping[str, str] | None) -> Security | None:
+    def _make_security(self, protocol: str | None, users: Mapping[str, str] | None) -> Security | None:
         """Return a new security, or None. Raises ValueError."""
         if protocol is not None:
             from minibroker.testing.broker_security import Security  # which few tests need

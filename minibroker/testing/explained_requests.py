@@ -34,10 +34,10 @@ def explained(exchanges: Iterable[Exchange]) -> Iterator[Explained]:
     """Yield the explained requests and answers. Topic ids have the names that an answer before has given them."""
     topics = dict(NO_TOPICS)
     for exchange in exchanges:
-        asked = _sized(exchange.request_bytes)
+        asked = _add_size(exchange.request_bytes)
         yield Explained(explain_request(asked, topics=topics), asked, str(exchange))
         if exchange.answer_bytes:
-            said = _sized(exchange.answer_bytes)
+            said = _add_size(exchange.answer_bytes)
             part = explain_response(said, exchange.api_key, exchange.version, topics=topics)
             topics.update(topics_named_in(part))
             yield Explained(part, said, f"#{exchange.number} answer")
@@ -52,7 +52,7 @@ def gist(exchange: Exchange) -> str:
     return legible(line, GIST_CHARACTERS)
 
 
-def _sized(frame: bytes) -> bytes:
+def _add_size(frame: bytes) -> bytes:
     return len(frame).to_bytes(SIZE_BYTES, "big") + frame
 
 

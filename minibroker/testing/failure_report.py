@@ -33,14 +33,14 @@ def state_of(broker: Broker) -> dict[str, object]:
             "type": group.type,
             "state": group.state_name,
             "members": member_ids(group),
-            "committed": _committed(group),
+            "committed": _sum_committed(group),
         }
         for group in cluster.groups.groups.values()
     }
     return {"topics": topics, "groups": groups}
 
 
-def _committed(group: Group) -> dict[str, int]:
+def _sum_committed(group: Group) -> dict[str, int]:
     return {f"{topic}-{index}": each.offset for (topic, index), each in group.offsets.by_partition.items()}
 
 
@@ -83,6 +83,6 @@ def _state(broker: Broker) -> Iterator[str]:
             yield f"share group {name}: {group.state_name}, {members}"
             yield from (f"  {each}" for each in broker.share_history.of_group(group.group_id)[-MAXIMUM_LINES:])
         else:
-            yield f"group {name}: {group.state_name}, {members}, committed {_committed(group)}"
+            yield f"group {name}: {group.state_name}, {members}, committed {_sum_committed(group)}"
     for fault in broker.faults.all():
         yield repr(fault)

@@ -130,7 +130,7 @@ def _topic(name: Any, given: Any) -> NewTopic:
         raise FillError(f"topic {name}: a list of records or a mapping is expected, not {given!r}")
     if name == SCHEMAS_TOPIC and not given.keys() <= TOPIC_WORDS:
         return NewTopic(name, schemas=[_schema(str(subject), each) for subject, each in given.items()])
-    _known(f"topic {name}", given, TOPIC_WORDS)
+    _check_known(f"topic {name}", given, TOPIC_WORDS)
     partitions = given.get("partitions")
     if partitions is not None and (type(partitions) is not int or partitions < 1):
         raise FillError(f"topic {name}: partitions cannot be {partitions!r}")
@@ -141,7 +141,7 @@ def _topic(name: Any, given: Any) -> NewTopic:
 def _schema(subject: str, given: Any) -> NewSchema:
     if not isinstance(given, Mapping) or "schema" not in given:
         return NewSchema(subject, given)
-    _known(f"subject {subject}", given, SCHEMA_WORDS)
+    _check_known(f"subject {subject}", given, SCHEMA_WORDS)
     references = given.get("references") or ()
     return NewSchema(subject, given["schema"], str(given.get("kind", "AVRO")), [tuple(each) for each in references])
 
@@ -149,7 +149,7 @@ def _schema(subject: str, given: Any) -> NewSchema:
 def _record(given: Any) -> NewRecord:
     if not isinstance(given, Mapping) or not set(given) & RECORD_WORDS:
         return NewRecord(_bytes(given))
-    _known("a record", given, RECORD_WORDS)
+    _check_known("a record", given, RECORD_WORDS)
     partition, timestamp_ms = given.get("partition", 0), given.get("timestamp_ms")
     if type(partition) is not int or (timestamp_ms is not None and type(timestamp_ms) is not int):
         raise FillError(f"partition and timestamp_ms are numbers, not {partition!r} and {timestamp_ms!r}")
@@ -164,7 +164,7 @@ def _record(given: Any) -> NewRecord:
     )
 
 
-def _known(what: str, given: Mapping[str, Any], words: frozenset[str]) -> None:
+def _check_known(what: str, given: Mapping[str, Any], words: frozenset[str]) -> None:
     for word in given:
         if word not in words:
             raise FillError(f"{what} has no {word!r}; it has {', '.join(sorted(words))}")

@@ -56,7 +56,7 @@ def section(test: str, when: str, failure: str, brokers: Iterable[tuple[Broker, 
     `failure` is pytest's text; of each broker's requests the first ones, which came before the test, are left out.
     """
     parts = [f'<section id="{anchor(test, when)}"><h2>{escape(test)} ({escape(when)})</h2>']
-    parts.append(f'<pre class="failure">{_shown(failure[-FAILURE_CHARACTERS:])}</pre>')
+    parts.append(f'<pre class="failure">{_escape_text(failure[-FAILURE_CHARACTERS:])}</pre>')
     for broker, before in brokers:
         parts += _of_broker(broker, before, anchor(test, when))
     return "".join([*parts, "</section>\n"])
@@ -134,7 +134,7 @@ def _records(records: Iterable[Record]) -> str:
 
 def _table(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     head = "".join(f"<th>{each}</th>" for each in heads)
-    body = "".join(f"<tr>{''.join(f'<td>{_shown(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(f'<td>{_escape_text(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><tr>{head}</tr>{body}</table>"
 
 
@@ -153,10 +153,10 @@ def _frames(exchanges: list[Exchange], prefix: str) -> list[str]:
         if left < 0:
             break
         name = f"{prefix}-{exchange.number}"
-        found.append(f'<details id="{name}"><summary>{_shown(str(exchange))}</summary>{made}</details>\n')
+        found.append(f'<details id="{name}"><summary>{_escape_text(str(exchange))}</summary>{made}</details>\n')
     return found[::-1]
 
 
-def _shown(text: str) -> str:
+def _escape_text(text: str) -> str:
     """Return text for the page: line breaks stay, other control characters are escaped."""
     return "<br>".join(escape(escaped(line)) for line in text.splitlines())

@@ -208,7 +208,7 @@ class Issuer(Runs):
         }
         key = self._signing_key()
         private = key.private if options.get("trusted", True) else _new_key().private
-        return _signed(claims, _Key(key.id, private)), lifetime_s
+        return _sign_claims(claims, _Key(key.id, private)), lifetime_s
 
     def _signing_key(self) -> _Key:
         if not self._keys:
@@ -329,7 +329,7 @@ def _new_key() -> _Key:
     return _Key(secrets.token_hex(4), ec.generate_private_key(ec.SECP256R1()))
 
 
-def _signed(claims: dict[str, Any], key: _Key) -> str:
+def _sign_claims(claims: dict[str, Any], key: _Key) -> str:
     import jwt  # it takes some time to import
 
     return jwt.encode(claims, key.private, ALGORITHM, {"kid": key.id})

@@ -164,7 +164,7 @@ class Journal(Interceptor):
     def keep_at_most(self, exchanges: int, size_bytes: int) -> None:
         """Change how much is kept."""
         self._maximum_exchanges, self._maximum_bytes = exchanges, size_bytes
-        self._grown(0)
+        self._make_room(0)
 
     def of(self, call: Call) -> Exchange | None:
         """Return the exchange of a running request, if it is kept."""
@@ -196,9 +196,9 @@ class Journal(Interceptor):
 
     def _keep(self, exchange: Exchange) -> None:
         self._exchanges.append(exchange)
-        self._grown(len(exchange.request_bytes))
+        self._make_room(len(exchange.request_bytes))
 
-    def _grown(self, size_bytes: int) -> None:
+    def _make_room(self, size_bytes: int) -> None:
         self._kept_bytes += size_bytes
         while self._exchanges and (
             len(self._exchanges) > self._maximum_exchanges or self._kept_bytes > self._maximum_bytes
@@ -240,19 +240,19 @@ class Journal(Interceptor):
         exchange = self._open.get(call)
         if exchange is not None:
             end = items.index(CLOSE) if CLOSE in items else len(items)
-            answer = _joined(items[:end])
+            answer = _join_items(items[:end])
             exchange.answer_bytes = kept_answer(exchange.api_key, exchange.version, answer)
             if exchange.is_kept:
-                self._grown(len(exchange.answer_bytes))
+                self._make_room(len(exchange.answer_bytes))
         return items
 
     def sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
-        self._ended(call, "answered" if sent_bytes else "unanswered", duration_ms)
+        self._end_exchange(call, "answered" if sent_bytes else "unanswered", duration_ms)
 
     def lost(self, call: Call) -> None:
-        self._ended(call, "lost", None)
+        self._end_exchange(call, "lost", None)
 
-    def _ended(self, call: Call, outcome: str, duration_ms: float | None) -> None:
+    def _end_exchange(self, call: Call, outcome: str, duration_ms: float | None) -> None:
         exchange = self._open.pop(call, None)
         if exchange is not None:
             exchange.outcome, exchange.duration_ms, exchange.ended_before = outcome, duration_ms, self._number + 1
@@ -283,7 +283,7 @@ def condition(api: str | None = None, **which: Unpack[Which]) -> Callable[[Excha
     return meets
 
 
-def _joined(items: list[Any]) -> bytes:
+def _join_items(items: list[Any]) -> bytes:
     """Return the frame of an answer, without its size."""
     if len(items) == 1 and items[0].__class__ in (bytes, bytearray):
         return own_frame(memoryview(items[0]).toreadonly()[SIZE_BYTES:])

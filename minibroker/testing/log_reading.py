@@ -70,17 +70,17 @@ class Record:
 
     def __str__(self) -> str:
         """Describe the record in a line, as failures of tests show it."""
-        key = "" if self.key is None else f"key {_shown(self.key)}, "
-        said = f"{self.topic}-{self.partition} offset {self.offset}: {key}value {_shown(self.value)}"
+        key = "" if self.key is None else f"key {_show_bytes(self.key)}, "
+        said = f"{self.topic}-{self.partition} offset {self.offset}: {key}value {_show_bytes(self.value)}"
         if self.headers:
-            said += ", headers " + ", ".join(f"{name}={_shown(value)}" for name, value in self.headers)
+            said += ", headers " + ", ".join(f"{name}={_show_bytes(value)}" for name, value in self.headers)
         return said if self.transaction is None else f"{said}, transaction {self.transaction}"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self}>"
 
 
-def _shown(data: bytes | None) -> str:
+def _show_bytes(data: bytes | None) -> str:
     """Describe a key or a value, shortened to `SHOWN_BYTES`: as text if it is printable."""
     if data is None:
         return "null"
@@ -115,11 +115,13 @@ def seen_records(partition: Partition, first: int) -> Iterator[Record]:
     while (region := log.read(offset, READ_BYTES)) is not None:
         data = region.read()
         for position, header in batches_in(data):
-            yield from _seen(partition, header, data, position, first)
+            yield from _iterate_records(partition, header, data, position, first)
         offset = region.next_offset
 
 
-def _seen(partition: Partition, header: BatchHeader, data: bytes, position: int, start: int) -> Iterator[Record]:
+def _iterate_records(
+    partition: Partition, header: BatchHeader, data: bytes, position: int, start: int
+) -> Iterator[Record]:
     if header.is_control:
         return
     for record in records_in(data, position, limit_bytes=MAX_RECORD_BYTES):

@@ -92,12 +92,12 @@ def kafka(request: pytest.FixtureRequest, _kafka_start: Start) -> Broker:
 
     In a test that also uses `kafka_broker`, and has no options, it is that one after a reset.
     """
-    words = _marked(request.node)
+    words = _read_markers(request.node)
     fill = words.pop("fill", None)
     if "kafka_registry" in request.fixturenames:
         words.setdefault("registry", True)
     if "kafka_broker" in request.fixturenames and not words:
-        broker = _emptied(request.getfixturevalue("kafka_broker"))
+        broker = _empty_broker(request.getfixturevalue("kafka_broker"))
         _watch(request.node, broker)
     else:
         broker = _from_marker(lambda: _kafka_start(**words))
@@ -117,7 +117,7 @@ def _from_marker(work: Callable[[], Made]) -> Made:
     pytest.fail(f"the fixture kafka: {said}", pytrace=False)  # here, as pytest would print the error above, too
 
 
-def _emptied(broker: Broker) -> Broker:
+def _empty_broker(broker: Broker) -> Broker:
     """Reset the session's broker, which a test may have stopped."""
     if broker.is_stopped:
         broker.start()
@@ -153,7 +153,7 @@ def kafka_cluster(_kafka_start: Start) -> Start:
     return cluster
 
 
-def _marked(node: Any) -> dict[str, Any]:
+def _read_markers(node: Any) -> dict[str, Any]:
     """Return the options of a test's markers; the nearest marker takes precedence."""
     words: dict[str, Any] = {}
     for marker in reversed(list(node.iter_markers(MARKER))):

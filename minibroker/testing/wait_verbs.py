@@ -195,7 +195,9 @@ async def requests_there(
     def expired() -> str:
         found = journal.found(api, **which)
         said = "".join(f"\n  {each}" for each in found[-20:])
-        return f"{were(count, 'request')} expected ({_described(api, which)}), and {there_are(len(found))}{said}"
+        return (
+            f"{were(count, 'request')} expected ({_describe_conditions(api, which)}), and {there_are(len(found))}{said}"
+        )
 
     return await watch.until(there, timeout, expired) if count else journal.found(api, **which)
 
@@ -258,7 +260,7 @@ def lags(cluster: Broker, group: str, topic: str) -> dict[int, int] | None:
     return behind
 
 
-def _described(api: str | None, which: Which) -> str:
+def _describe_conditions(api: str | None, which: Which) -> str:
     """Describe the conditions for requests."""
     condition = None if which.get("where") is None else "a condition"
     given: dict[str, object] = {"api": api, **which, "where": condition}

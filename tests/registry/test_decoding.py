@@ -50,4 +50,4 @@ def test_a_missing_library_of_a_format_names_the_extra(monkeypatch: pytest.Monke
     monkeypatch.setattr(decoding, "parsed_schema", missing)
     told = "PROTOBUF needs the extra registry: python3 -m pip install protobuf googleapis-common-protos"
     with pytest.raises(MissingLibrary, match=told):
-        decoding._parsed(WireSchema("PROTOBUF", 'syntax = "proto3";', {}))
+        decoding._parse_schema(WireSchema("PROTOBUF", 'syntax = "proto3";', {}))

@@ -50,7 +50,7 @@ def _internal(name: str, type: ConfigType, default: int, valid: Range, text: str
     return GroupSetting(Setting(name, type, default, text, valid, internal=True), *brokers)
 
 
-def _bound(name: str, default: int, valid: Range, text: str) -> GroupSetting:
+def _bounded_setting(name: str, default: int, valid: Range, text: str) -> GroupSetting:
     """Return a setting that has a default and bounds in the broker settings."""
     kind, rest = name.split(".", 1)
     return _setting(name, default, valid, text, f"group.{name}", f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}")
@@ -69,26 +69,26 @@ DURATION: Final = r"(?i)by_duration:\+?P(?=.)(\+?\d+D)?(T(?=.)(\+?\d+H)?(\+?\d+M
 GROUP_SETTINGS: Final = {
     each.row.name: each
     for each in (
-        _bound(
+        _bounded_setting(
             *("share.session.timeout.ms", 45_000, FROM_ONE),
             "The time without heartbeats after which a member is removed from a share group.",
         ),
-        _bound(
+        _bounded_setting(
             *("share.heartbeat.interval.ms", 5000, FROM_ONE), "How often the members of a share group send heartbeats."
         ),
-        _bound(
+        _bounded_setting(
             *("share.record.lock.duration.ms", 30_000, Range(1000)),
             "How long a member of a share group may keep acquired records before others get them.",
         ),
-        _bound(
+        _bounded_setting(
             *("share.delivery.count.limit", 5, Range(2)),
             "How often a record is delivered to a share group at most; then it is archived.",
         ),
-        _bound(
+        _bounded_setting(
             *("share.partition.max.record.locks", 2000, Range(100)),
             "The most records of a partition between the first and the last one in flight, for a share group.",
         ),
-        _bound(
+        _bounded_setting(
             *("share.assignment.interval.ms", 1000, FROM_ZERO),
             "The least time between two target assignments of a share group.",
         ),
@@ -123,15 +123,15 @@ GROUP_SETTINGS: Final = {
                 "Whether a dead letter has the key and the value of its record, besides the headers that name it.",
             )
         ),
-        _bound(
+        _bounded_setting(
             *("streams.session.timeout.ms", 45_000, FROM_ONE),
             "The time without heartbeats after which a member is removed from a streams group.",
         ),
-        _bound(
+        _bounded_setting(
             *("streams.heartbeat.interval.ms", 5000, FROM_ONE),
             "How often the members of a streams group send heartbeats.",
         ),
-        _bound(
+        _bounded_setting(
             *("streams.assignment.interval.ms", 1000, FROM_ZERO),
             "The least time between two target assignments of a streams group.",
         ),

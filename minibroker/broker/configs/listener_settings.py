@@ -21,11 +21,11 @@ def listener_setting(settings: Settings, name: str, listener: str, mechanism: st
     for prefix in prefixes:
         value = settings.kept(prefix + name)
         if value is not None:
-            return _typed(name, prefix + name, value)
+            return _parse_value(name, prefix + name, value)
     return settings.kept(name)
 
 
-def _typed(name: str, full_name: str, value: Any) -> Any:
+def _parse_value(name: str, full_name: str, value: Any) -> Any:
     """Return the typed value; for a name without a row, return the text."""
     if broker_setting(full_name).type is not ConfigType.UNKNOWN:
         return value

@@ -83,7 +83,7 @@ def listeners_of_node(listeners: tuple[Listener, ...], index: int) -> tuple[List
     """
     return tuple(
         listener._replace(
-            port=_shifted(listener.port, index), advertised_port=_shifted(listener.advertised_port, index)
+            port=_shift_port(listener.port, index), advertised_port=_shift_port(listener.advertised_port, index)
         )
         for listener in listeners
     )
@@ -109,10 +109,10 @@ def _shifted_text(text: str, by: int, controllers: Collection[str]) -> str:
     match = LISTENER.fullmatch(text)
     if match is None or match["name"].upper() in controllers:
         return text
-    return f"{text[: match.start('port')]}{_shifted(int(match['port']), by)}"
+    return f"{text[: match.start('port')]}{_shift_port(int(match['port']), by)}"
 
 
-def _shifted(port: int, by: int) -> int:
+def _shift_port(port: int, by: int) -> int:
     if port == 0:
         return 0
     if port + by > PORT_MAX:

@@ -46,7 +46,7 @@ def parse_properties(text: str) -> Iterator[Property]:
         assert key is not None  # the pattern matches the empty string too
         separator = SEPARATOR.match(line, key.end())
         end = key.end() if separator is None else separator.end()
-        yield Property(_unescaped(key[0], number), _unescaped(line[end:], number), number)
+        yield Property(_unescape(key[0], number), _unescape(line[end:], number), number)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -77,7 +77,7 @@ def _continues(line: str) -> bool:
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
-def _unescaped(text: str, line: int) -> str:
+def _unescape(text: str, line: int) -> str:
     r"""Replace escapes. Drop a backslash before any other character; \u needs four hexadecimal digits."""
 
     def character(match: re.Match[str]) -> str:

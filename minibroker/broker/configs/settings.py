@@ -119,7 +119,7 @@ class Settings:
             ConfigSource.DYNAMIC_DEFAULT_BROKER: _canonical(cluster or {}),
             ConfigSource.STATIC_BROKER: _with_node_id(_canonical(static or {})),
         }
-        self._set = self._parsed()
+        self._set = self._parse_all()
         self._described: list[ConfigEntry] | None = None  # computed on first use
         self._log_settings: LogSettings | None = None  # of topics without overrides, computed on first use
         self._topic_entries: dict[str, ConfigEntry] = {}  # for topics that do not override them, computed on first use
@@ -205,7 +205,7 @@ class Settings:
         """Return the sources of a broker setting's value, in order of precedence."""
         return tuple(self._synonyms(name))
 
-    def _parsed(self) -> dict[str, Value]:
+    def _parse_all(self) -> dict[str, Value]:
         """Return the typed value of every name that is set, from the source with the highest precedence."""
         return {
             name: parse_value(broker_setting(name), name, text)

@@ -31,7 +31,7 @@ def parse_value(setting: Setting, name: str, text: str) -> Value:
     `name` is the setting's name in error messages, that of the broker or of the topic. Raises InvalidValue.
     """
     try:
-        value = _typed(setting.type, text.strip())
+        value = _parse_as_type(setting.type, text.strip())
     except ValueError as error:
         raise InvalidValue(f"Invalid value {text} for configuration {name}: {error}") from None
     if isinstance(value, tuple):
@@ -49,7 +49,7 @@ def _offender(setting: Setting, value: Value) -> str | None:
     return format_value(value)
 
 
-def _typed(type: ConfigType, text: str) -> Value:
+def _parse_as_type(type: ConfigType, text: str) -> Value:
     if type is ConfigType.BOOLEAN:
         return _boolean(text)
     if type in BITS:

@@ -114,10 +114,10 @@ def _present_directories(cluster: Cluster, partition: Partition) -> dict[int, by
 
 def balance(cluster: Cluster, partitions: Iterable[Partition]) -> None:
     """Elect preferred replicas that can lead but do not."""
-    apply_changes(cluster, [_preferred(cluster, partition) for partition in partitions])
+    apply_changes(cluster, [_elect_preferred(cluster, partition) for partition in partitions])
 
 
-def _preferred(cluster: Cluster, partition: Partition) -> PartitionChangeRecord | None:
+def _elect_preferred(cluster: Cluster, partition: Partition) -> PartitionChangeRecord | None:
     if partition.leader_id in (partition.replicas[0], NO_LEADER) or partition.is_offline:
         return None
     change = change_of(cluster, partition)

@@ -132,11 +132,11 @@ class LogMoves:
             move.copy.log.flusher.release()
             self._end(move)
         elif move.copy.log.flusher.hold():
-            self._cluster.clock.run_aside(move.copy.copy_of_tail(), partial(self._finished, move))
+            self._cluster.clock.run_aside(move.copy.copy_of_tail(), partial(self._finish_move, move))
         else:
             self._cluster.clock.call_later(FLUSH_WAIT_MS, partial(self._finish, move))
 
-    def _finished(self, move: Move, error: Exception | None) -> None:
+    def _finish_move(self, move: Move, error: Exception | None) -> None:
         flusher = move.copy.log.flusher
         move.copy.log.write_pending()  # so that the copy includes it
         if error is None and not move.is_void and move.copy.is_current():
@@ -173,9 +173,9 @@ class LogMoves:
         except KafkaError as error:
             log.warning("the metadata log could not record that %s has moved: %s", partition, error)
         conclusion = partial(cluster.logs.conclude_move, source, move.directory, new, move.copy.unsynced_names())
-        cluster.clock.run_aside(conclusion, partial(self._concluded, move))
+        cluster.clock.run_aside(conclusion, partial(self._conclude_move, move))
 
-    def _concluded(self, move: Move, error: Exception | None) -> None:
+    def _conclude_move(self, move: Move, error: Exception | None) -> None:
         if error is not None:
             log.warning("the next start will check whether %s has moved: %s", move.partition, error)
         self._end(move)

@@ -53,7 +53,7 @@ def renew(cluster: Cluster, secret: bytes, renewer: Principal, period_ms: int) -
     Return the expiry, in ms since 1970. Raises KafkaError with a code of DELEGATION_TOKEN: AUTH_DISABLED, NOT_FOUND,
     EXPIRED, OWNER_MISMATCH, in this order.
     """
-    record, now_ms = _known(cluster, secret), cluster.clock.wall_ms()
+    record, now_ms = _find_token(cluster, secret), cluster.clock.wall_ms()
     _check_lives(record, now_ms)
     _check_renewer(record, renewer)
     return _expire_at(cluster, record, _after(now_ms, period_ms, cluster.settings["delegation.token.expiry.time.ms"]))
@@ -65,7 +65,7 @@ def expire(cluster: Cluster, secret: bytes, renewer: Principal, period_ms: int) 
     Return the expiry, in ms since 1970. Raises KafkaError with a code of DELEGATION_TOKEN: AUTH_DISABLED, NOT_FOUND,
     OWNER_MISMATCH, EXPIRED, in this order.
     """
-    record, now_ms = _known(cluster, secret), cluster.clock.wall_ms()
+    record, now_ms = _find_token(cluster, secret), cluster.clock.wall_ms()
     _check_renewer(record, renewer)
     if period_ms < 0:
         cluster.commit([RemoveDelegationTokenRecord(token_id=record.token_id)])
@@ -89,7 +89,7 @@ def _check_enabled(cluster: Cluster) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
 
-def _known(cluster: Cluster, secret: bytes) -> DelegationTokenRecord:
+def _find_token(cluster: Cluster, secret: bytes) -> DelegationTokenRecord:
     _check_enabled(cluster)
     record = cluster.image.tokens.find(secret)
     if record is None:

@@ -98,7 +98,7 @@ def _exclusively(context: RequestContext, change: Results[Result], shape: type[R
             acls.is_changing = False
     except KafkaError as error:
         refused = error
-    return (yield from each(lambda _: _refused(shape, refused), range(asked)))
+    return (yield from each(lambda _: _make_refusal(shape, refused), range(asked)))
 
 
 def _create(context: RequestContext, creations: list[CreateAclsRequest.AclCreation]) -> Steps[list[Created]]:
@@ -120,7 +120,7 @@ def _create(context: RequestContext, creations: list[CreateAclsRequest.AclCreati
             wanted[acl] = None
             results.append(Created())
         except KafkaError as error:
-            results.append(_refused(Created, error))
+            results.append(_make_refusal(Created, error))
         yield
     if len(wanted) > MAX_CHANGES:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
@@ -150,7 +150,7 @@ def _delete(context: RequestContext, wanted: list[AclFilter]) -> Steps[list[Dele
         try:
             each_filter.check()
         except KafkaError as error:
-            results.append(_refused(Deleted, error))
+            results.append(_make_refusal(Deleted, error))
             continue
         result = Deleted(error_message=None)
         for id, acl in (yield from _matching(context, each_filter)):
@@ -181,7 +181,7 @@ def _matching_acl(acl: Acl) -> Deleted.DeleteAclsMatchingAcl:
     )
 
 
-def _refused(shape: type[Result], error: KafkaError) -> Result:
+def _make_refusal(shape: type[Result], error: KafkaError) -> Result:
     return shape(error_code=error.code, error_message=error.message)
 
 

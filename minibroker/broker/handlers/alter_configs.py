@@ -30,7 +30,7 @@ Answer = AlterConfigsResponse.AlterConfigsResourceResponse
 
 @handles(ApiKey.ALTER_CONFIGS, durable=True)
 async def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    changes = await in_slices(each(partial(_changed, context), request.resources))
+    changes = await in_slices(each(partial(_make_change, context), request.resources))
     answers = await in_slices(altered(context, changes, validate_only=request.validate_only, loggers=False))
     return AlterConfigsResponse(
         responses=[
@@ -45,7 +45,7 @@ async def alter_configs(context: RequestContext, request: AlterConfigsRequest) -
     )
 
 
-def _changed(context: RequestContext, resource: AlterConfigsRequest.AlterConfigsResource) -> Changed:
+def _make_change(context: RequestContext, resource: AlterConfigsRequest.AlterConfigsResource) -> Changed:
     """Return the change after which a resource has exactly the settings in the request."""
     named = {config.name for config in resource.configs}
     current = context.cluster.image.configs.get((resource.resource_type, resource.resource_name), {})

@@ -36,7 +36,7 @@ def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -
     return DescribeClusterResponse(
         cluster_id=context.cluster.cluster_id,
         controller_id=context.cluster.controller_id,
-        brokers=[*_brokers(context), *(_fenced(context) if request.include_fenced_brokers else ())],
+        brokers=[*_brokers(context), *(_list_fenced_brokers(context) if request.include_fenced_brokers else ())],
         cluster_authorized_operations=cluster_operations(context, request.include_cluster_authorized_operations),
     )
 
@@ -61,7 +61,7 @@ def _brokers(context: RequestContext) -> list[DescribeClusterResponse.DescribeCl
     ]
 
 
-def _fenced(context: RequestContext) -> list[DescribeClusterResponse.DescribeClusterBroker]:
+def _list_fenced_brokers(context: RequestContext) -> list[DescribeClusterResponse.DescribeClusterBroker]:
     """Return the registered brokers that are not running, if they had a listener of the client's listener's name."""
     cluster = context.cluster
     return [

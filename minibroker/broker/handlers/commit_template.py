@@ -79,9 +79,9 @@ class OffsetCommitTemplate:
         self._layout = Struct(">" + "qi".join(f"{len(piece)}s" for piece in self._around))
         if len(self._around) != len(offsets) + 1 or not self._is_like(frame):
             raise ValueError("The request is encoded in an unusual way.")
-        self._answer = self._encoded(0, response)[START_BYTES:]
+        self._answer = self._encode_answer(0, response)[START_BYTES:]
 
-    def _encoded(self, correlation_id: int, response: OffsetCommitResponse) -> Any:
+    def _encode_answer(self, correlation_id: int, response: OffsetCommitResponse) -> Any:
         start = answer_start(response_header_version(self.key, self.version))
         return encoded(response, self.version, start, correlation_id)[0]
 
@@ -94,7 +94,7 @@ class OffsetCommitTemplate:
         for topic in response.topics:
             for partition in topic.partitions:
                 partition.error_code = failure.code
-        return self._encoded(correlation_id, response)
+        return self._encode_answer(correlation_id, response)
 
     def run(self, cluster: Broker, correlation_id: int, frame: memoryview) -> Any:
         """Commit the offsets in `frame`, and return the answer. Return None if `offset_commit` must handle it."""

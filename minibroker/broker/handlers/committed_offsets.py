@@ -117,7 +117,7 @@ class Commit:
     def commit(self) -> Steps[OffsetCommitResponse]:
         """Commit the offsets, and return the answer."""
         for topic in self._request.topics:
-            found = self._found(topic)
+            found = self._find_topic(topic)
             for portion in chunks(topic.partitions):
                 self._take(*found, portion)
                 yield
@@ -135,7 +135,7 @@ class Commit:
             _refuse(self._asked, error)
         return self._response
 
-    def _found(self, topic: CommitTopic) -> tuple[Topic | None, ErrorCode, CommitTopicAnswer]:
+    def _find_topic(self, topic: CommitTopic) -> tuple[Topic | None, ErrorCode, CommitTopicAnswer]:
         """Return the topic, or None with the error for its partitions, and the topic's part of the answer."""
         context = self._context
         key = topic.topic_id if context.version >= FIRST_WITH_TOPIC_IDS else topic.name

@@ -68,16 +68,18 @@ async def describe_configs(context: RequestContext, request: DescribeConfigsRequ
     unknown = [each.resource_type for each in request.resources if each.resource_type not in DESCRIBE]
     if unknown:  # as in Kafka, then all are refused, whatever the rights
         error = KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {unknown[0]}")
-        return DescribeConfigsResponse(results=(await in_slices(each(partial(_refused, error), request.resources))))
+        return DescribeConfigsResponse(
+            results=(await in_slices(each(partial(_make_refusal, error), request.resources)))
+        )
     namings = Namings()
     described = cache(partial(_entry, request))  # thousands of topics have the same values
     results = await in_slices(
-        each(lambda resource: _described(context, resource, namings, described), request.resources)
+        each(lambda resource: _describe_resource(context, resource, namings, described), request.resources)
     )
     return DescribeConfigsResponse(results=results)
 
 
-def _refused(error: KafkaError, resource: DescribeConfigsRequest.DescribeConfigsResource) -> Described:
+def _make_refusal(error: KafkaError, resource: DescribeConfigsRequest.DescribeConfigsResource) -> Described:
     return Described(
         error_code=error.code,
         error_message=error.message,
@@ -86,7 +88,7 @@ def _refused(error: KafkaError, resource: DescribeConfigsRequest.DescribeConfigs
     )
 
 
-def _described(
+def _describe_resource(
     context: RequestContext,
     resource: DescribeConfigsRequest.DescribeConfigsResource,
     namings: Namings,

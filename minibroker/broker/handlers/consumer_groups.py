@@ -101,7 +101,7 @@ async def consumer_group_describe(
     context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
     def answer(group_id: str) -> Described:
-        group = _described(context, group_id)
+        group = _describe_group(context, group_id)
         if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
             group.authorized_operations = context.allowed_operations(ResourceType.GROUP, group_id)
         return group
@@ -109,7 +109,7 @@ async def consumer_group_describe(
     return ConsumerGroupDescribeResponse(groups=(await in_slices(each_once(answer, request.group_ids))))
 
 
-def _described(context: RequestContext, group_id: str) -> Described:
+def _describe_group(context: RequestContext, group_id: str) -> Described:
     from minibroker.broker.groups.consumer.consumer_descriptions import described
 
     try:

@@ -145,7 +145,7 @@ async def describe_delegation_token(
     tokens, own = [], frozenset({str(context.principal)})
     for record in list(context.cluster.image.tokens.by_id.values()):
         if (owners is None or delegation.concerns(record, owners)) and _may_see(context, record, own):
-            tokens.append(_described(context, record))
+            tokens.append(_describe_token(context, record))
         await pause()
     return DescribeDelegationTokenResponse(tokens=tokens)
 
@@ -156,7 +156,7 @@ def _may_see(context: RequestContext, record: DelegationTokenRecord, own: frozen
     return context.allows(DESCRIBE_TOKEN, record.token_id) or context.allows(DESCRIBE_TOKENS, record.owner)
 
 
-def _described(context: RequestContext, record: DelegationTokenRecord) -> Described:
+def _describe_token(context: RequestContext, record: DelegationTokenRecord) -> Described:
     owner, requester = delegation.parsed(record.owner), delegation.parsed(record.requester)
     renewers = map(delegation.parsed, record.renewers)
     return Described(

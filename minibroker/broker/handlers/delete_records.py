@@ -44,14 +44,14 @@ async def delete_records(context: RequestContext, request: DeleteRecordsRequest)
         answer = TopicAnswer(name=name)
         response.topics.append(answer)
         for index, offset in offsets.items():
-            answer.partitions.append(_deleted(context, name, index, offset))
+            answer.partitions.append(_delete_before(context, name, index, offset))
             await pause()
         await pause()
     log_refusals(context, log, ApiKey.DELETE_RECORDS)
     return response
 
 
-def _deleted(context: RequestContext, name: str, index: int, offset: int) -> PartitionAnswer:
+def _delete_before(context: RequestContext, name: str, index: int, offset: int) -> PartitionAnswer:
     try:
         low_watermark = _delete(context, name, index, offset)
     except KafkaError as error:

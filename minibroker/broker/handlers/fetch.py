@@ -50,9 +50,9 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Cor
         return _fetch_in_steps(context, request)
     session = None
     if request.session_id == NO_SESSION and request.session_epoch == FINAL_EPOCH:
-        wanted = _named(context, request.topics)
+        wanted = _list_requested(context, request.topics)
     else:
-        session, wanted = at_once(_wanted(context, request))
+        session, wanted = at_once(_find_session_and_partitions(context, request))
     reading = Reading(context, request, session, wanted)
     try:
         reading.read()
@@ -64,7 +64,7 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Cor
 
 
 async def _fetch_in_steps(context: RequestContext, request: FetchRequest) -> FetchResponse:
-    session, wanted = await in_slices(_wanted(context, request))
+    session, wanted = await in_slices(_find_session_and_partitions(context, request))
     return await _read_in_steps(LongReading(context, request, session, wanted))
 
 
@@ -108,7 +108,7 @@ def _asks_much(context: RequestContext, request: FetchRequest) -> bool:
 # --- what is asked ------------------------------------------------------------------------------
 
 
-def _wanted(
+def _find_session_and_partitions(
     context: RequestContext, request: FetchRequest
 ) -> Steps[tuple[FetchSession | None, list[FetchedPartition]]]:
     """Return the session that is used or begun, if any, and the partitions to read. Raises KafkaError."""
@@ -121,7 +121,7 @@ def _wanted(
         wanted = yield from _named_in_steps(context, request)
         if request.session_epoch == FINAL_EPOCH:
             return None, wanted
-        return (yield from _begun(context, wanted)), wanted
+        return (yield from _begin_session(context, wanted)), wanted
     session = sessions.resume(request.session_id, request.session_epoch, uses_topic_ids, now_ms)
     session.next_epoch()  # first of all, so that a second request with this epoch cannot change the session
     yield from _update(context, session, request)
@@ -132,7 +132,7 @@ def _wanted(
     return session, list(session.partitions.values())
 
 
-def _begun(context: RequestContext, wanted: list[FetchedPartition]) -> Steps[FetchSession | None]:
+def _begin_session(context: RequestContext, wanted: list[FetchedPartition]) -> Steps[FetchSession | None]:
     """Return a new session with these partitions, or None if there is no room for it."""
     sessions = context.node.sessions
     now_ms = context.cluster.clock.monotonic_ms()
@@ -148,10 +148,10 @@ def _begun(context: RequestContext, wanted: list[FetchedPartition]) -> Steps[Fet
     return session if sessions.settle(session, now_ms) else None
 
 
-def _named(context: RequestContext, topics: Iterable[FetchRequest.FetchTopic]) -> list[FetchedPartition]:
+def _list_requested(context: RequestContext, topics: Iterable[FetchRequest.FetchTopic]) -> list[FetchedPartition]:
     by_id = context.version >= FIRST_WITH_TOPIC_IDS
     return [
-        _asked(FetchedPartition(topic.topic_id if by_id else topic.topic, asked.partition), asked)
+        _copy_request(FetchedPartition(topic.topic_id if by_id else topic.topic, asked.partition), asked)
         for topic in topics
         for asked in topic.partitions
     ]
@@ -163,7 +163,7 @@ def _named_in_steps(context: RequestContext, request: FetchRequest) -> Steps[lis
     for topic in request.topics:
         key = topic.topic_id if by_id else topic.topic
         for portion in _portions(context, topic.partitions):
-            named += [_asked(FetchedPartition(key, asked.partition), asked) for asked in portion]
+            named += [_copy_request(FetchedPartition(key, asked.partition), asked) for asked in portion]
             if len(named) > FEW:
                 yield
         if len(request.topics) > FEW:
@@ -176,7 +176,7 @@ def _portions(context: RequestContext, items: list[Item]) -> Iterator[Sequence[I
     return taken(items) if context.may_take_apart else chunks(items)
 
 
-def _asked(partition: FetchedPartition, asked: FetchRequest.FetchTopic.FetchPartition) -> FetchedPartition:
+def _copy_request(partition: FetchedPartition, asked: FetchRequest.FetchTopic.FetchPartition) -> FetchedPartition:
     partition.fetch_offset = asked.fetch_offset
     partition.max_bytes = asked.partition_max_bytes
     partition.current_leader_epoch = asked.current_leader_epoch
@@ -202,7 +202,7 @@ def _update(context: RequestContext, session: FetchSession, request: FetchReques
                     known = FetchedPartition(key, asked.partition)
                     _name(context, known)
                     session.add([known])
-                _asked(known, asked)
+                _copy_request(known, asked)
                 if len(session.partitions) > FEW:
                     yield
     for forgotten in request.forgotten_topics_data:

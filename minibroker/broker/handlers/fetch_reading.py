@@ -102,11 +102,11 @@ class Reading:
         """Read all partitions now. Raises Conversion if records must be converted, which takes several steps."""
         self._begin()
         for fetched in self.wanted:
-            answer, size_bytes = self._partition(fetched, self._left())
+            answer, size_bytes = self._partition(fetched, self._bytes_left())
             self.size_bytes += size_bytes
             self.answers.append((fetched, answer, size_bytes))
 
-    def _left(self) -> int:
+    def _bytes_left(self) -> int:
         """Return how many more bytes of records fit. It is negative only if max_bytes is, and then no batch fits."""
         return max(self.max_bytes - self.size_bytes, min(self.max_bytes, 0))
 
@@ -118,13 +118,13 @@ class Reading:
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             context.authorize_topic(READ_TOPIC, fetched.topic)
             if self.request.rack_id or len(context.cluster.nodes) > 1:
-                return self._chosen(fetched, left)
-            return self._led(fetched, context.partition(fetched.topic, fetched.index), left)
+                return self._answer_by_replica(fetched, left)
+            return self._read_led(fetched, context.partition(fetched.topic, fetched.index), left)
         except KafkaError as error:
             code = error.code
             if code == ErrorCode.UNKNOWN_TOPIC_ID and fetched.name is not None:
                 code = self._code_without_id(fetched, fetched.name)
-            return self._refused(fetched, code), 0
+            return self._make_refusal(fetched, code), 0
 
     def _code_without_id(self, fetched: FetchedPartition, name: str) -> ErrorCode:
         """Return the error of a topic that was deleted since the session learnt its name."""
@@ -133,7 +133,7 @@ class Reading:
         other = self.context.find_partition(name, fetched.index)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if other is None else ErrorCode.INCONSISTENT_TOPIC_ID
 
-    def _chosen(self, fetched: FetchedPartition, left: int | None) -> tuple[PartitionAnswer, int]:
+    def _answer_by_replica(self, fetched: FetchedPartition, left: int | None) -> tuple[PartitionAnswer, int]:
         """Return the answer of a follower, or of a leader to a client with a rack; see `_partition`."""
         context = self.context
         partition = context.find_partition(fetched.topic, fetched.index)
@@ -143,13 +143,13 @@ class Reading:
         if context.cluster.settings["replica.selector.class"] == RACK_AWARE:
             other = preferred_replica(context.cluster.nodes, context.node, partition, self.request.rack_id)
         if other is None:
-            return self._led(fetched, partition, left)
-        answer, _ = self._led(fetched, partition, left and 0)
+            return self._read_led(fetched, partition, left)
+        answer, _ = self._read_led(fetched, partition, left and 0)
         answer.preferred_read_replica, answer.records = other, b""
         self.urgent = True
         return answer, 0
 
-    def _refused(self, fetched: FetchedPartition, code: ErrorCode) -> PartitionAnswer:
+    def _make_refusal(self, fetched: FetchedPartition, code: ErrorCode) -> PartitionAnswer:
         unreadable = code in UNREADABLE
         if unreadable:
             self.unreadable += 1
@@ -170,7 +170,9 @@ class Reading:
             self.leaders[leader.leader_id] = leader
         return answer
 
-    def _led(self, fetched: FetchedPartition, partition: Partition, left: int | None) -> tuple[PartitionAnswer, int]:
+    def _read_led(
+        self, fetched: FetchedPartition, partition: Partition, left: int | None
+    ) -> tuple[PartitionAnswer, int]:
         partition.check_epoch(fetched.current_leader_epoch)
         log = partition.log
         committed = self.request.isolation_level == READ_COMMITTED
@@ -197,9 +199,9 @@ class Reading:
         region = log.read(
             fetched.fetch_offset, min(fetched.max_bytes, left), limit_offset=limit, minimum_one=self.size_bytes == 0
         )
-        return self._filled(fetched, answer, log, limit, region)
+        return self._fill_answer(fetched, answer, log, limit, region)
 
-    def _filled(
+    def _fill_answer(
         self,
         fetched: FetchedPartition,
         answer: PartitionAnswer,
@@ -279,9 +281,9 @@ class Reading:
                 topic = fetched.topic
                 topics.append(self._topic(topic))
             topics[-1].partitions.append(answer)
-        response = self._assembled(topics)
+        response = self._assemble_response(topics)
         if self.context.usage is not None and self._is_throttled(answer_bytes(response, self.context.version)):
-            return self._throttled()
+            return self._make_throttled_response()
         if self.session is not None:
             for fetched, answer, size_bytes in answers:
                 self._note(self.session, fetched, answer, size_bytes)
@@ -297,7 +299,7 @@ class Reading:
         usage = context.usage
         return usage is not None and not context.cluster.quotas.charge_fetched(context, usage, size_bytes)
 
-    def _throttled(self) -> FetchResponse:
+    def _make_throttled_response(self) -> FetchResponse:
         """Return an empty answer: the client asks again after the throttle time."""
         if self.session is None or self.request.session_epoch > INITIAL_EPOCH:
             return FetchResponse(session_id=NO_SESSION if self.session is None else self.session.session_id)
@@ -324,7 +326,7 @@ class Reading:
         if size_bytes:
             session.served(fetched)
 
-    def _assembled(self, topics: list[TopicAnswer]) -> FetchResponse:
+    def _assemble_response(self, topics: list[TopicAnswer]) -> FetchResponse:
         session_id = NO_SESSION if self.session is None else self.session.session_id
         return FetchResponse(session_id=session_id, responses=topics)
 

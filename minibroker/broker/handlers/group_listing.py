@@ -42,7 +42,7 @@ DEAD = "Dead"
 @handles(ApiKey.DESCRIBE_GROUPS)
 async def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     def described(group_id: str) -> Described:
-        group = _described(context, group_id)
+        group = _describe_group(context, group_id)
         if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
             group.authorized_operations = context.allowed_operations(ResourceType.GROUP, group_id)
         return group
@@ -50,7 +50,7 @@ async def describe_groups(context: RequestContext, request: DescribeGroupsReques
     return DescribeGroupsResponse(groups=(await in_slices(each_once(described, request.groups))))
 
 
-def _described(context: RequestContext, group_id: str) -> Described:
+def _describe_group(context: RequestContext, group_id: str) -> Described:
     groups = context.cluster.groups
     try:
         context.authorize(DESCRIBE_GROUP, group_id)

@@ -73,11 +73,11 @@ def altered(
     `loggers` is whether levels of loggers may be changed.
     """
     counts = yield from counted((resource.resource_type, resource.resource_name) for resource in resources)
-    change = partial(_altered, context, counts, validate_only=validate_only, loggers=loggers)
+    change = partial(_alter_resource, context, counts, validate_only=validate_only, loggers=loggers)
     return (yield from each_in_steps(change, resources))
 
 
-def _altered(
+def _alter_resource(
     context: RequestContext,
     counts: Mapping[tuple[int, str], int],
     resource: AskedResource,
@@ -100,7 +100,7 @@ def _altered(
         if kind == ResourceType.BROKER_LOGGER:
             _change_loggers(context, resource, validate_only=validate_only)
             return answer
-        decided = _decided(context, resource)
+        decided = _decide_values(context, resource)
         check_sizes(decided.values())
         if decided and not validate_only:
             yield from context.cluster.controller.change_config_in_steps(kind, name, decided)
@@ -110,7 +110,7 @@ def _altered(
     return answer
 
 
-def _decided(context: RequestContext, resource: AskedResource) -> dict[str, str | None]:
+def _decide_values(context: RequestContext, resource: AskedResource) -> dict[str, str | None]:
     """Return the new texts of the changed settings by name; None for those that are removed. Raises KafkaError."""
     if resource.resource_type == ResourceType.TOPIC:
         return _topic_change(context, resource.resource_name, _changes(resource))

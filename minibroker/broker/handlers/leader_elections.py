@@ -37,21 +37,21 @@ async def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -
     try:
         context.authorize(ALTER_CLUSTER, message=denied_to(ApiKey.ELECT_LEADERS, ALTER_CLUSTER))
     except KafkaError as error:
-        return _refused(request, error, error.code)
+        return _make_refusal(request, error, error.code)
     kind = TYPES.get(request.election_type)
     if kind is None:
-        return _refused(
+        return _make_refusal(
             request, KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
         )
     results = []
-    for name, indexes in _asked(context, request):
+    for name, indexes in _iterate_requested(context, request):
         await pause()
         result = TopicResult(topic=name)
         for portion in chunks(indexes):
             try:
-                result.partition_result += _elected(context, name, portion, kind)
+                result.partition_result += _elect_some(context, name, portion, kind)
             except KafkaError as error:
-                return _refused(request, error)
+                return _make_refusal(request, error)
             await pause()
         if request.topic_partitions is None:
             needed = [one for one in result.partition_result if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]
@@ -60,16 +60,16 @@ async def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -
     return ElectLeadersResponse(replica_election_results=results)
 
 
-def _elected(context: RequestContext, name: str, indexes: Sequence[int], kind: Election) -> list[PartitionResult]:
+def _elect_some(context: RequestContext, name: str, indexes: Sequence[int], kind: Election) -> list[PartitionResult]:
     """Elect leaders for some partitions of a topic, and return a result for each. Raises KafkaError if all fail."""
     changes: list[PartitionChangeRecord] = []
     results = [_result(context, name, index, kind, changes) for index in indexes]
     apply_changes(context.cluster, changes)
-    catch_up(context.cluster, _changed(context, changes))
+    catch_up(context.cluster, _apply_changes(context, changes))
     return results
 
 
-def _refused(
+def _make_refusal(
     request: ElectLeadersRequest, error: KafkaError, of_none: ErrorCode = ErrorCode.NONE
 ) -> ElectLeadersResponse:
     """Return the answer with this error for all partitions; with `of_none` if no partition is listed, as in Kafka."""
@@ -89,7 +89,7 @@ def _refused(
     )
 
 
-def _asked(context: RequestContext, request: ElectLeadersRequest) -> Iterator[tuple[str, Sequence[int]]]:
+def _iterate_requested(context: RequestContext, request: ElectLeadersRequest) -> Iterator[tuple[str, Sequence[int]]]:
     """Yield (topic, partition indexes) of the partitions that need leaders."""
     if request.topic_partitions is None:
         topics = list(context.cluster.image.topics.values())
@@ -117,5 +117,5 @@ def _existing(context: RequestContext, name: str, index: int) -> Partition:
     return partition
 
 
-def _changed(context: RequestContext, changes: Iterable[PartitionChangeRecord]) -> list[Partition]:
+def _apply_changes(context: RequestContext, changes: Iterable[PartitionChangeRecord]) -> list[Partition]:
     return [context.topic(change.topic_id).partitions[change.partition_id] for change in changes]

@@ -56,13 +56,13 @@ Asked = dict[str, set[int]] | None
 @handles(ApiKey.DESCRIBE_LOG_DIRS)
 async def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     context.authorize(DESCRIBE_CLUSTER)
-    asked = _asked(request)
+    asked = _list_requested(request)
     directories = context.cluster.logs.directories
     results = await in_slices(each_in_steps(lambda directory: _result(context, directory, asked), directories))
     return DescribeLogDirsResponse(results=results)
 
 
-def _asked(request: DescribeLogDirsRequest) -> Asked:
+def _list_requested(request: DescribeLogDirsRequest) -> Asked:
     if request.topics is None:
         return None
     asked: dict[str, set[int]] = defaultdict(set)

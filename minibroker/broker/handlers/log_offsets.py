@@ -88,7 +88,7 @@ async def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> 
     for name, partition in asked:
         key = name, partition.partition_index
         if key not in answers:
-            answers[key] = await in_slices(_listed(context, request, name, partition, counts[key] > 1))
+            answers[key] = await in_slices(_list_partition_offset(context, request, name, partition, counts[key] > 1))
             await pause()
     topics: dict[str, TopicAnswer] = {}
     for (name, _), answer in answers.items():
@@ -97,7 +97,7 @@ async def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> 
     return ListOffsetsResponse(topics=list(topics.values()))
 
 
-def _listed(
+def _list_partition_offset(
     context: RequestContext, request: ListOffsetsRequest, name: str, asked: AskedPartition, repeated: bool
 ) -> Steps[PartitionAnswer]:
     try:
@@ -118,7 +118,7 @@ def _listed(
                 partition, asked.timestamp, asked.max_num_offsets, context.cluster.clock.wall_ms()
             )
             return PartitionAnswer(partition_index=asked.partition_index, old_style_offsets=offsets)
-        found = yield from _found(partition, asked.timestamp, request.isolation_level == READ_COMMITTED)
+        found = yield from _find_offset(partition, asked.timestamp, request.isolation_level == READ_COMMITTED)
     except KafkaError as error:
         return PartitionAnswer(partition_index=asked.partition_index, error_code=error.code)
     return PartitionAnswer(
@@ -160,7 +160,7 @@ def _offsets_before(partition: Partition, timestamp: int, max_count: int, now_ms
     return newest[: max(max_count, 0)]
 
 
-def _found(partition: Partition, timestamp: int, committed: bool) -> Steps[Found]:
+def _find_offset(partition: Partition, timestamp: int, committed: bool) -> Steps[Found]:
     log = partition.log
     limit_offset = log.last_stable_offset if committed else log.high_watermark
     if timestamp == LATEST:

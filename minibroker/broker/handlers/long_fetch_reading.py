@@ -100,7 +100,7 @@ class LongReading(Reading):
         """Return what `_partition` does, also if records must be converted."""
         while True:
             try:
-                return self._partition(fetched, self._left())
+                return self._partition(fetched, self._bytes_left())
             except Conversion as needed:
                 conversion = needed.with_traceback(None)  # the traceback would keep this frame alive
             found: Region | Converted | KafkaError | None
@@ -109,16 +109,16 @@ class LongReading(Reading):
             except KafkaError as error:
                 found = error.with_traceback(None)
             if not conversion.is_void():
-                return self._converted(fetched, conversion, found)
+                return self._answer_converted(fetched, conversion, found)
 
-    def _converted(
+    def _answer_converted(
         self, fetched: FetchedPartition, conversion: Conversion, found: Region | Converted | KafkaError | None
     ) -> tuple[PartitionAnswer, int]:
         if isinstance(found, KafkaError):
-            return self._refused(fetched, found.code), 0
+            return self._make_refusal(fetched, found.code), 0
         if isinstance(found, Converted) and found.next_offset < conversion.wanted.limit_offset:
             self.urgent = True  # there is more, which the next fetch converts
-        return self._filled(fetched, conversion.answer, conversion.log, conversion.wanted.limit_offset, found)
+        return self._fill_answer(fetched, conversion.answer, conversion.log, conversion.wanted.limit_offset, found)
 
     # --- answering ------------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class LongReading(Reading):
                     runs[-1][1].append(fetched)
             yield
         if self.context.usage is not None and self._is_throttled((yield from self._size_in_steps(runs))):
-            return self._throttled()
+            return self._make_throttled_response()
         topics: list[TopicAnswer] = []
         for key, partitions in runs:
             topics.append(self._topic(key))
@@ -154,7 +154,7 @@ class LongReading(Reading):
             for named in chunks(partitions):
                 topics[-1].partitions += map(self.answer_of, named)
                 yield
-        return self._with_endpoints(self._assembled(topics))
+        return self._with_endpoints(self._assemble_response(topics))
 
     def _size_in_steps(self, runs: Runs) -> Steps[int]:
         """Return the size of the answer as `answer_bytes` does, without building all of it."""
@@ -166,26 +166,26 @@ class LongReading(Reading):
             size_bytes += bare_bytes - none_bytes + more_length_bytes(len(partitions), version)
             for portion in chunks(partitions, PORTION):
                 topic = self._topic(key)
-                topic.partitions = [self._found(fetched)[0] for fetched in portion]
+                topic.partitions = [self._find_answer(fetched)[0] for fetched in portion]
                 size_bytes += answer_bytes(FetchResponse(responses=[topic]), version) - bare_bytes
                 yield
         return size_bytes
 
     def answer_of(self, fetched: FetchedPartition) -> PartitionAnswer:
         """Return the answer for a partition, and note it in the session."""
-        answer, size_bytes = self._found(fetched)
+        answer, size_bytes = self._find_answer(fetched)
         self.found.pop(fetched, None)
         if self.session is not None:
             self._note(self.session, fetched, answer, size_bytes)
         return answer
 
-    def _found(self, fetched: FetchedPartition) -> tuple[PartitionAnswer, int]:
+    def _find_answer(self, fetched: FetchedPartition) -> tuple[PartitionAnswer, int]:
         """Return the answer for a partition, and the size of its records in bytes."""
         found = self.found.get(fetched)
         if found is not None:
             return found
         code = self.refused.get(fetched)
-        return self._partition(fetched, None) if code is None else (self._refused(fetched, code), 0)
+        return self._partition(fetched, None) if code is None else (self._make_refusal(fetched, code), 0)
 
 
 class _Answers:

@@ -91,7 +91,7 @@ def _topics(context: RequestContext, request: MetadataRequest) -> Steps[list[Top
         answers = []
         for topic in list(context.cluster.image.topics.values()):
             if context.allows(DESCRIBE_TOPIC, topic.name):
-                answers.append((yield from _found(context, topic)))
+                answers.append((yield from _answer_topic(context, topic)))
             yield
         return answers
     ids: dict[bytes, None] = {}
@@ -102,7 +102,7 @@ def _topics(context: RequestContext, request: MetadataRequest) -> Steps[list[Top
         some_without_name = some_without_name or asked.name is None
         yield
     if context.version < FIRST_BY_TOPIC_ID and (ids or some_without_name):
-        return (yield from each(_refused, request.topics))
+        return (yield from each(_make_refusal, request.topics))
     if ids:
         return (yield from each_in_steps(partial(_by_id, context), ids))
     names = yield from counted(asked.name or "" for asked in request.topics)
@@ -127,7 +127,7 @@ def _are_too_many(context: RequestContext, names: Counts[str]) -> Steps[bool]:
     return missing * each_count > MAXIMUM_PARTITIONS_PER_REQUEST
 
 
-def _refused(asked: AskedTopic) -> TopicAnswer:
+def _make_refusal(asked: AskedTopic) -> TopicAnswer:
     return TopicAnswer(error_code=ErrorCode.INVALID_REQUEST, name=asked.name or "", topic_id=asked.topic_id)
 
 
@@ -137,7 +137,7 @@ def _by_id(context: RequestContext, topic_id: bytes) -> Steps[TopicAnswer]:
         return TopicAnswer(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
     if not context.allows(DESCRIBE_TOPIC, topic.name):
         return TopicAnswer(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic_id)
-    return (yield from _found(context, topic))
+    return (yield from _answer_topic(context, topic))
 
 
 def _by_name(context: RequestContext, name: str, create: bool) -> Steps[TopicAnswer]:
@@ -145,7 +145,7 @@ def _by_name(context: RequestContext, name: str, create: bool) -> Steps[TopicAns
         context.authorize(DESCRIBE_TOPIC, name)
         check_name(name)
         topic = yield from _existing(context, name, create)
-        return (yield from _found(context, topic))
+        return (yield from _answer_topic(context, topic))
     except KafkaError as error:
         return TopicAnswer(error_code=error.code, name=name, is_internal=name in INTERNAL_TOPICS)
 
@@ -174,7 +174,7 @@ def _create(context: RequestContext, name: str) -> Steps[None]:
         yield from context.cluster.controller.create_topic_in_steps(name)
 
 
-def _found(context: RequestContext, topic: Topic) -> Steps[TopicAnswer]:
+def _answer_topic(context: RequestContext, topic: Topic) -> Steps[TopicAnswer]:
     answer = TopicAnswer(name=topic.name, topic_id=topic.topic_id, is_internal=topic.internal)
     for portion in chunks(topic.partitions):
         answer.partitions += [described(partition, context.cluster.nodes, PartitionAnswer) for partition in portion]

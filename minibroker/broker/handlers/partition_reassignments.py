@@ -56,7 +56,7 @@ async def alter_partition_reassignments(
         await pause()
         answer = Altered(name=topic.name)
         for portion in chunks(topic.partitions):
-            answer.partitions += _altered(context, request, topic.name, portion)
+            answer.partitions += _alter_portion(context, request, topic.name, portion)
             await pause()
         response.responses.append(answer)
     return response
@@ -79,7 +79,7 @@ def _all_refused(
     return response
 
 
-def _altered(
+def _alter_portion(
     context: RequestContext, request: AlterPartitionReassignmentsRequest, name: str, portion: Sequence[AskedPartition]
 ) -> list[AlteredPartition]:
     """Begin or cancel the moves of some partitions, and return a result for each. Raises KafkaError if all fail."""
@@ -122,7 +122,7 @@ async def list_partition_reassignments(
 ) -> ListPartitionReassignmentsResponse:
     context.authorize(DESCRIBE_CLUSTER, message=denied_to(ApiKey.LIST_PARTITION_REASSIGNMENTS, DESCRIBE_CLUSTER))
     response = ListPartitionReassignmentsResponse(error_message=None)
-    for topic, indexes in _asked(context, request):
+    for topic, indexes in _iterate_requested(context, request):
         ongoing: list[OngoingPartition] = []
         for portion in chunks(indexes):
             found = map(topic.partition, portion)
@@ -134,7 +134,7 @@ async def list_partition_reassignments(
     return response
 
 
-def _asked(
+def _iterate_requested(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> Iterator[tuple[Topic, Sequence[int]]]:
     """Yield (topic, partition indexes) of the requested topics that exist."""

@@ -90,7 +90,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> Outcome:
             return _at_once_or_in_steps(context, request)
         appended = _append(context, partition, request, asked.index, validated, joined, now_ms)
     except KafkaError as error:
-        appended = _refused(context, key, asked.index, error)
+        appended = _make_refusal(context, key, asked.index, error)
         failed.append(appended)
     answer = TopicAnswer(name=data.name, topic_id=data.topic_id, partition_responses=[appended])
     if not failed and request.acks:
@@ -100,7 +100,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> Outcome:
     if denied is not None and request.acks:
         remember_refusal(context, len(asked.records), answer, denied)
     log_refusals(context, log, ApiKey.PRODUCE)
-    return _answered(context, request, [answer], failed)
+    return _make_response(context, request, [answer], failed)
 
 
 def _at_once_or_in_steps(context: RequestContext, request: ProduceRequest) -> Outcome:
@@ -147,7 +147,7 @@ def _produce_in_steps(context: RequestContext, request: ProduceRequest) -> Steps
                 appended = yield from _validate_and_append(context, request, key, asked)
             except KafkaError as error:
                 error.__traceback__ = None  # `refusal` would else keep this frame alive
-                appended = _refused(context, key, asked.index, error)
+                appended = _make_refusal(context, key, asked.index, error)
                 failed.append(appended)
             answer.partition_responses.append(appended)
             yield
@@ -155,7 +155,7 @@ def _produce_in_steps(context: RequestContext, request: ProduceRequest) -> Steps
         yield
     if failed:
         log_refusals(context, log, ApiKey.PRODUCE)
-    return _answered(context, request, answers, failed)
+    return _make_response(context, request, answers, failed)
 
 
 def _validate_and_append(
@@ -174,7 +174,7 @@ def _validate_and_append(
     return _append(context, partition, request, asked.index, validated, joined, now_ms)
 
 
-def _answered(
+def _make_response(
     context: RequestContext, request: ProduceRequest, answers: list[TopicAnswer], failed: list[PartitionAnswer]
 ) -> ProduceResponse | None:
     if request.acks == 0:
@@ -222,7 +222,7 @@ def _key(context: RequestContext, data: ProduceRequest.TopicProduceData) -> str 
     return data.topic_id if context.version >= FIRST_WITH_TOPIC_IDS else data.name
 
 
-def _led(context: RequestContext, key: str | bytes, index: int) -> Partition:
+def _find_led_partition(context: RequestContext, key: str | bytes, index: int) -> Partition:
     context.authorize_topic(WRITE_TOPIC, key)
     return context.partition(key, index)
 
@@ -245,7 +245,7 @@ def _ready(
     Raises KafkaError.
     """
     joined = None
-    partition = _led(context, key, asked.index)
+    partition = _find_led_partition(context, key, asked.index)
     if request.transactional_id is not None and asked.records is not None and is_transactional(asked.records):
         joined = _join_transaction(context, partition, asked.records, request.transactional_id)
     _check_writable(context, request, partition)
@@ -296,10 +296,10 @@ def _wait_for(context: RequestContext, request: ProduceRequest, wait: Wait, answ
     if request.acks:
         context.wait_for(wait, partial(lost, answer))
     else:
-        context.cluster.turn.when(wait, partial(_unanswered, context))
+        context.cluster.turn.when(wait, partial(_close_if_failed, context))
 
 
-def _unanswered(context: RequestContext, failure: KafkaError | None) -> None:
+def _close_if_failed(context: RequestContext, failure: KafkaError | None) -> None:
     """Close the connection if a Produce with acks=0 has failed: its client can notice nothing else."""
     if failure is not None:
         log.warning("closing %s: a Produce with acks=0 failed: %s", context.connection.peer, failure)
@@ -317,7 +317,7 @@ def _join_transaction(
     return check_produce(context.cluster.transactions, partition, header, transactional_id, context.version)
 
 
-def _refused(context: RequestContext, key: str | bytes, index: int, error: KafkaError) -> PartitionAnswer:
+def _make_refusal(context: RequestContext, key: str | bytes, index: int, error: KafkaError) -> PartitionAnswer:
     topic = context.find_topic(key)
     refused(context, error, topic.name if topic is not None else key if isinstance(key, str) else "?", index)
     answer = PartitionAnswer(index=index, error_code=error.code, base_offset=-1, error_message=error.message)

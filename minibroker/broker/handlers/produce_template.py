@@ -113,7 +113,7 @@ class Template(ABC):
                 return frame[at + 1 : end] if end + len(TAIL) == len(frame) and frame[end:] == TAIL else None
         return None
 
-    def _encoded(self, correlation_id: int, topic: TopicAnswer) -> Any:
+    def _encode_answer(self, correlation_id: int, topic: TopicAnswer) -> Any:
         """Return the frame of an answer."""
         start = answer_start(response_header_version(self.key, self.version))
         return encoded(ProduceResponse(responses=[topic]), self.version, start, correlation_id)[0]
@@ -151,7 +151,7 @@ class ProduceTemplate(Template):
         answer = PartitionAnswer(
             index=self._partition.index, base_offset=first, log_append_time_ms=time, log_start_offset=start
         )
-        frame = bytes(self._encoded(0, self._of_topic(answer)))
+        frame = bytes(self._encode_answer(0, self._of_topic(answer)))
         before, after = frame[SIZE_AND_CORRELATION_ID.size :].split(marks[: 8 * self._values])
         return before, after
 
@@ -167,7 +167,7 @@ class ProduceTemplate(Template):
         """Return the frame of the answer to a batch that could not be written."""
         answer = PartitionAnswer(index=self._partition.index)
         lost(answer, failure)
-        return self._encoded(correlation_id, self._of_topic(answer))
+        return self._encode_answer(correlation_id, self._of_topic(answer))
 
     def _answered(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
         """Append the records."""
@@ -219,7 +219,7 @@ class RefusalTemplate(Template):
     ) -> None:
         """Remember a request whose whole answer is `topic`."""
         super().__init__(context, head, others)
-        self._answer = bytes(self._encoded(0, topic))[SIZE_AND_CORRELATION_ID.size :]
+        self._answer = bytes(self._encode_answer(0, topic))[SIZE_AND_CORRELATION_ID.size :]
         self._client_id = context.client_id
         self._denied = context.principal, context.connection.host, WRITE_TOPIC, reason.topic
         self._reason = reason

@@ -46,7 +46,7 @@ def init_producer_id(context: RequestContext, request: InitProducerIdRequest) ->
             return _transactional(context, request, request.transactional_id)
         producer_id = context.cluster.controller.next_producer_id()
     except KafkaError as error:
-        return _refused(context, error)
+        return _make_refusal(context, error)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=FIRST_EPOCH)
 
 
@@ -83,6 +83,6 @@ def _timeout_ms(context: RequestContext, request: InitProducerIdRequest) -> int:
     return timeout_ms
 
 
-def _refused(context: RequestContext, error: KafkaError) -> InitProducerIdResponse:
+def _make_refusal(context: RequestContext, error: KafkaError) -> InitProducerIdResponse:
     code = code_for(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
     return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)

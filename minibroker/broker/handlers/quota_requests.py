@@ -53,19 +53,19 @@ async def describe_client_quotas(
     entries = []
     for entity in list(found):
         if entity in quotas:  # another request may have removed it since the step before
-            entries.append(_described(entity, quotas[entity]))
+            entries.append(_describe_entity(entity, quotas[entity]))
         await pause()
     return DescribeClientQuotasResponse(entries=entries)
 
 
-def _described(entity: QuotaEntity, values: dict[str, float]) -> Described:
+def _describe_entity(entity: QuotaEntity, values: dict[str, float]) -> Described:
     return Described(
-        entity=[Described.EntityData(entity_type=kind, entity_name=name) for kind, name in _sorted(entity)],
+        entity=[Described.EntityData(entity_type=kind, entity_name=name) for kind, name in _sort_entity(entity)],
         values=[Described.ValueData(key=key, value=value) for key, value in sorted(values.items())],
     )
 
 
-def _sorted(entity: QuotaEntity) -> list[tuple[str, str | None]]:
+def _sort_entity(entity: QuotaEntity) -> list[tuple[str, str | None]]:
     return sorted(entity, key=lambda part: part[0])
 
 
@@ -77,12 +77,12 @@ async def alter_client_quotas(context: RequestContext, request: AlterClientQuota
     for parts, entry in zip(named, request.entries, strict=True):
         await pause()
         answer = answers[parts] = Altered(error_message=None)
-        answer.entity = await in_slices(each(_named, _sorted(parts)))
+        answer.entity = await in_slices(each(_name_part, _sort_entity(parts)))
         try:
             context.authorize(ALTER_CLUSTER_CONFIGS, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
             if counts[parts] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {_text(parts)}")
-            decided = _decided(context, entry)
+            decided = _decide_records(context, entry)
             if decided and not request.validate_only:
                 context.cluster.commit(decided)
         except KafkaError as error:
@@ -90,7 +90,7 @@ async def alter_client_quotas(context: RequestContext, request: AlterClientQuota
     return AlterClientQuotasResponse(entries=list(answers.values()))
 
 
-def _named(part: tuple[str, str | None]) -> Altered.EntityData:
+def _name_part(part: tuple[str, str | None]) -> Altered.EntityData:
     return Altered.EntityData(entity_type=part[0], entity_name=part[1])
 
 
@@ -100,10 +100,10 @@ def _parts(entry: Asked) -> QuotaEntity:
 
 
 def _text(entity: QuotaEntity) -> str:
-    return ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in _sorted(entity))
+    return ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in _sort_entity(entity))
 
 
-def _decided(context: RequestContext, entry: Asked) -> list[ClientQuotaRecord]:
+def _decide_records(context: RequestContext, entry: Asked) -> list[ClientQuotaRecord]:
     """Return the records for the metadata log. Raises KafkaError(INVALID_REQUEST)."""
     entity, limits = checked_entity((part.entity_type, part.entity_name) for part in entry.entity)
     keys = Counter(change.key for change in entry.ops)

@@ -46,11 +46,11 @@ async def describe_user_scram_credentials(
         asked = await in_slices(counted(user.name for user in request.users))
     else:
         asked = await in_slices(counted(dict.fromkeys(name for name, _ in sorted(known))))
-    results = await in_slices(each(lambda name: _described(context, name, asked[name]), list(asked)))
+    results = await in_slices(each(lambda name: _describe_user(context, name, asked[name]), list(asked)))
     return DescribeUserScramCredentialsResponse(results=results)
 
 
-def _described(context: RequestContext, name: str, count: int) -> Described:
+def _describe_user(context: RequestContext, name: str, count: int) -> Described:
     result = Described(user=name)
     known = context.cluster.image.scram_credentials
     found = [known[name, mechanism] for mechanism in ScramMechanism if (name, mechanism) in known]
@@ -78,11 +78,11 @@ async def alter_user_scram_credentials(
     for change in changes:
         by_user.setdefault(change.name, []).append(change)
         await pause()
-    results = await in_slices(each(lambda one: _altered(context, *one), by_user.items()))
+    results = await in_slices(each(lambda one: _alter_user(context, *one), by_user.items()))
     return AlterUserScramCredentialsResponse(results=results)
 
 
-def _altered(context: RequestContext, name: str, changes: list[Upsertion | Deletion]) -> Altered:
+def _alter_user(context: RequestContext, name: str, changes: list[Upsertion | Deletion]) -> Altered:
     """Make the one change of a user. Of several, refuse all, but report an error of the first one instead."""
     result = Altered(user=name, error_message=None)
     change = changes[0]

@@ -477,7 +477,7 @@ def _acknowledge(
     said: list[Acknowledgement] = []
     for portion in chunks(batches):
         for batch in portion:
-            said.append(_checked(batch, renews=renews))
+            said.append(_check_acknowledgement(batch, renews=renews))
             if len(said) > 1 and said[-1].first < said[-2].last:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Acknowledgement batches overlap, or are not in order.")
             if len(said) > 1 and said[-1].first == said[-2].last:
@@ -490,7 +490,7 @@ def _acknowledge(
         raise refused(error) from None
 
 
-def _checked(batch: Batch, *, renews: bool) -> Acknowledgement:
+def _check_acknowledgement(batch: Batch, *, renews: bool) -> Acknowledgement:
     """Return the acknowledgement of a request. Raises KafkaError(INVALID_REQUEST)."""
     types, count = batch.acknowledge_types, batch.last_offset - batch.first_offset + 1
     if count <= 0 or not types or len(types) not in (1, count):

@@ -122,7 +122,7 @@ async def share_group_describe(
             context.authorize(DESCRIBE_GROUP, group_id)
             context.cluster.groups.check_id(group_id)
             _check_coordinator(context, group_id, named=False)
-            found = _described(context, context.cluster.groups.share_group(group_id))
+            found = _describe_group(context, context.cluster.groups.share_group(group_id))
         except KafkaError as error:
             return Described(group_id=group_id, error_code=error.code, error_message=error.message)
         if request.include_authorized_operations:
@@ -132,7 +132,7 @@ async def share_group_describe(
     return ShareGroupDescribeResponse(groups=(await in_slices(each_once(answer, request.group_ids))))
 
 
-def _described(context: RequestContext, group: ShareGroup) -> Described:
+def _describe_group(context: RequestContext, group: ShareGroup) -> Described:
     """Return the group. Raises KafkaError(TOPIC_AUTHORIZATION_FAILED) for a member's topic that may not be seen."""
     members = []
     for member in in_hash_order(group.members):
@@ -256,11 +256,11 @@ async def alter_share_group_offsets(
         else ShareGroup(groups, request.group_id)
     )
     group.check_deletion()
-    responses = await in_slices(each(lambda asked: _altered(context, group, asked), request.topics))
+    responses = await in_slices(each(lambda asked: _alter_offsets(context, group, asked), request.topics))
     return AlterShareGroupOffsetsResponse(responses=responses)
 
 
-def _altered(
+def _alter_offsets(
     context: RequestContext,
     group: ShareGroup,
     asked: AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic,
@@ -314,11 +314,11 @@ async def delete_share_group_offsets(
     _check_coordinator(context, request.group_id, named=True)
     group = context.cluster.groups.share_group(request.group_id)
     group.check_deletion()
-    responses = await in_slices(each(lambda asked: _deleted(context, group, asked.topic_name), request.topics))
+    responses = await in_slices(each(lambda asked: _delete_offsets(context, group, asked.topic_name), request.topics))
     return DeleteShareGroupOffsetsResponse(responses=responses)
 
 
-def _deleted(context: RequestContext, group: ShareGroup, name: str) -> Deleted:
+def _delete_offsets(context: RequestContext, group: ShareGroup, name: str) -> Deleted:
     answer = Deleted(topic_name=name)
     try:
         context.authorize(READ_TOPIC, name, message=DENIAL_MESSAGES[ResourceType.TOPIC])

@@ -46,7 +46,7 @@ def _each_partition(
         partitions = []
         for asked in topic.partitions:
             try:
-                key = _checked(context, request.group_id, topic.topic_id, asked.partition)
+                key = _check_key(context, request.group_id, topic.topic_id, asked.partition)
                 partitions.append(do(key, asked) or shape.PartitionResult(partition=asked.partition))
             except KafkaError as error:
                 partitions.append(
@@ -57,7 +57,7 @@ def _each_partition(
     return results
 
 
-def _checked(context: RequestContext, group_id: str, topic_id: bytes, index: int) -> ShareKey:
+def _check_key(context: RequestContext, group_id: str, topic_id: bytes, index: int) -> ShareKey:
     """Return the key of a partition that exists and whose state this node keeps. Raises KafkaError."""
     context.authorize(CLUSTER_ACTION, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
     if index < 0:
@@ -69,7 +69,7 @@ def _checked(context: RequestContext, group_id: str, topic_id: bytes, index: int
     return key
 
 
-def _changed(context: RequestContext, key: ShareKey) -> None:
+def _announce_change(context: RequestContext, key: ShareKey) -> None:
     """Let the leader of a partition read its state again, and answer once this is kept. Raises KafkaError."""
     context.cluster.shares.drop(key)
     context.wait_for(context.cluster.share_states.wait(key.text), _raise)
@@ -85,7 +85,7 @@ async def initialize(
 ) -> InitializeShareGroupStateResponse:
     def begin(key: ShareKey, asked: Any) -> None:
         context.cluster.share_states.begin(key, asked.state_epoch, asked.start_offset)
-        _changed(context, key)
+        _announce_change(context, key)
 
     results = await in_slices(_each_partition(context, request, InitializedTopic, begin))
     return InitializeShareGroupStateResponse(results=results)
@@ -117,7 +117,7 @@ async def write(context: RequestContext, request: WriteShareGroupStateRequest) -
         context.cluster.share_states.write(
             key, asked.state_epoch, asked.leader_epoch, asked.start_offset, asked.delivery_complete_count, batches
         )
-        _changed(context, key)
+        _announce_change(context, key)
 
     return WriteShareGroupStateResponse(
         results=(await in_slices(_each_partition(context, request, WrittenTopic, keep)))
@@ -128,7 +128,7 @@ async def write(context: RequestContext, request: WriteShareGroupStateRequest) -
 async def delete(context: RequestContext, request: DeleteShareGroupStateRequest) -> DeleteShareGroupStateResponse:
     def forget(key: ShareKey, asked: Any) -> None:
         context.cluster.share_states.forget(key)
-        _changed(context, key)
+        _announce_change(context, key)
 
     return DeleteShareGroupStateResponse(
         results=(await in_slices(_each_partition(context, request, DeletedTopic, forget)))

@@ -173,7 +173,7 @@ async def streams_group_describe(
     context: RequestContext, request: StreamsGroupDescribeRequest
 ) -> StreamsGroupDescribeResponse:
     def answer(group_id: str) -> Described:
-        group = _described(context, group_id)
+        group = _describe_group(context, group_id)
         if group.error_code == ErrorCode.NONE:
             group.topology_description_status = NOT_STORED if request.include_topology_description else 0
             if request.include_authorized_operations:
@@ -183,7 +183,7 @@ async def streams_group_describe(
     return StreamsGroupDescribeResponse(groups=(await in_slices(each_once(answer, request.group_ids))))
 
 
-def _described(context: RequestContext, group_id: str) -> Described:
+def _describe_group(context: RequestContext, group_id: str) -> Described:
     from minibroker.broker.groups.streams.streams_describing import described
 
     try:

@@ -60,17 +60,17 @@ FIRST_STRICT_CREATION, FIRST_STRICT_DELETION, FIRST_STRICT_GROWTH = 6, 5, 3  # r
 
 @handles(ApiKey.CREATE_TOPICS, durable=True)
 async def create_topics(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    repeated = await in_slices(_repeated(topic.name for topic in request.topics))
+    repeated = await in_slices(_find_repeated(topic.name for topic in request.topics))
     wanted = [topic for topic in request.topics if topic.name not in repeated]
-    topics = [_refused(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")) for name in repeated]
+    topics = [_make_refusal(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")) for name in repeated]
     await pause()
     if sum(_partition_count(context, topic) for topic in wanted) > MAXIMUM_PARTITIONS_PER_REQUEST:
         error = KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
-        topics += [_refused(topic.name, error) for topic in wanted]
+        topics += [_make_refusal(topic.name, error) for topic in wanted]
     else:
         described = cache(_config)  # thousands of topics have the same values
         topics += await in_slices(
-            each_in_steps(lambda topic: _created(context, topic, request.validate_only, described), wanted)
+            each_in_steps(lambda topic: _create_topic(context, topic, request.validate_only, described), wanted)
         )
     return CreateTopicsResponse(topics=topics)
 
@@ -82,11 +82,11 @@ def _partition_count(context: RequestContext, topic: CreateTopicsRequest.Creatab
     return default if topic.num_partitions == DEFAULT else max(topic.num_partitions, 0)
 
 
-def _refused(name: str, error: KafkaError) -> Created:
+def _make_refusal(name: str, error: KafkaError) -> Created:
     return Created(name=name, error_code=error.code, error_message=error.message)
 
 
-def _repeated(names: Iterable[str]) -> Steps[dict[str, None]]:
+def _find_repeated(names: Iterable[str]) -> Steps[dict[str, None]]:
     """Return the names that are listed more than once, each once."""
     counts = yield from counted(names)
     repeated: dict[str, None] = {}
@@ -98,7 +98,7 @@ def _repeated(names: Iterable[str]) -> Steps[dict[str, None]]:
     return repeated
 
 
-def _created(
+def _create_topic(
     context: RequestContext,
     topic: CreateTopicsRequest.CreatableTopic,
     validate_only: bool,
@@ -118,7 +118,7 @@ def _created(
             charge=partial(context.charge_mutations, strict=context.version >= FIRST_STRICT_CREATION),
         )
     except KafkaError as error:
-        return _refused(topic.name, error)
+        return _make_refusal(topic.name, error)
     if not context.allows(DESCRIBE_TOPIC_CONFIGS, topic.name):
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return Created(name=topic.name, topic_id=topic_id, error_message=None, topic_config_error_code=code)
@@ -163,7 +163,7 @@ async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -
             refused.append(_not_deleted(name, topic_id, error))
         await pause()
     await in_slices(counts.release())
-    deleted = await in_slices(each_in_steps(lambda topic: _deleted(context, topic, found[topic] > 1), found))
+    deleted = await in_slices(each_in_steps(lambda topic: _delete_topic(context, topic, found[topic] > 1), found))
     return DeleteTopicsResponse(responses=refused + deleted)
 
 
@@ -171,7 +171,7 @@ def _not_deleted(name: str | None, topic_id: bytes, error: KafkaError) -> Delete
     return Deleted(name=name, topic_id=topic_id, error_code=error.code, error_message=error.message)
 
 
-def _deleted(context: RequestContext, topic: Topic, twice: bool) -> Steps[Deleted]:
+def _delete_topic(context: RequestContext, topic: Topic, twice: bool) -> Steps[Deleted]:
     """Delete a topic, unless the request has both its name and its id."""
     try:
         if twice:
@@ -223,9 +223,9 @@ def _existing(context: RequestContext, name: str | None, topic_id: bytes) -> Top
 
 @handles(ApiKey.CREATE_PARTITIONS, durable=True)
 async def create_partitions(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-    repeated = await in_slices(_repeated([topic.name for topic in request.topics]))
+    repeated = await in_slices(_find_repeated([topic.name for topic in request.topics]))
     wanted = [topic for topic in request.topics if topic.name not in repeated]
-    results = await in_slices(each_in_steps(lambda topic: _grown(context, topic, request.validate_only), wanted))
+    results = await in_slices(each_in_steps(lambda topic: _grow_topic(context, topic, request.validate_only), wanted))
     results += [
         Grown(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")
         for name in repeated
@@ -233,7 +233,7 @@ async def create_partitions(context: RequestContext, request: CreatePartitionsRe
     return CreatePartitionsResponse(results=results)
 
 
-def _grown(
+def _grow_topic(
     context: RequestContext, topic: CreatePartitionsRequest.CreatePartitionsTopic, validate_only: bool
 ) -> Steps[Grown]:
     assignment = None if topic.assignments is None else [given.broker_ids for given in topic.assignments]

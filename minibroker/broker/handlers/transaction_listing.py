@@ -59,11 +59,11 @@ ProducerAnswer = PartitionAnswer.ProducerState
 async def describe_transactions(
     context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    states = await in_slices(each_once(partial(_described, context), request.transactional_ids))
+    states = await in_slices(each_once(partial(_describe_transaction, context), request.transactional_ids))
     return DescribeTransactionsResponse(transaction_states=states)
 
 
-def _described(context: RequestContext, transactional_id: str) -> Described:
+def _describe_transaction(context: RequestContext, transactional_id: str) -> Described:
     transactions = context.cluster.transactions
     try:
         context.authorize(DESCRIBE_TRANSACTIONAL_ID, transactional_id)

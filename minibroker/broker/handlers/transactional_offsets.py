@@ -57,7 +57,7 @@ def _in_steps(context: RequestContext, request: TxnOffsetCommitRequest) -> Steps
     if not asked:
         return response  # as in Kafka, the transaction does not change then
     try:
-        taken, joined = yield from _committed(context, request, asked)
+        taken, joined = yield from _commit_pending(context, request, asked)
         if taken:
             wait_for_offsets(context, request.group_id, lambda error: _refuse(taken, error))
         if joined is not None:
@@ -108,10 +108,10 @@ def _refuse(asked: Iterable[Asked], error: KafkaError) -> None:
         answer.error_code = error.code
 
 
-def _committed(
+def _commit_pending(
     context: RequestContext, request: TxnOffsetCommitRequest, asked: Sequence[Asked]
 ) -> Steps[tuple[list[Asked], Wait | None]]:
-    """Record the offsets as pending. Return the partitions that were accepted, and the wait of `_joined`.
+    """Record the offsets as pending. Return the partitions that were accepted, and the wait of `_join_transaction`.
 
     Raises KafkaError if all are refused.
     """
@@ -135,7 +135,7 @@ def _committed(
     def check() -> None:
         nonlocal joined
         check_topics(context, (topic for topic, _, _ in taken))
-        joined = _joined(context, request, producer)
+        joined = _join_transaction(context, request, producer)
         try:
             _check_committer(context, request, taken)
         except KafkaError as error:
@@ -147,7 +147,9 @@ def _committed(
     return taken, joined
 
 
-def _joined(context: RequestContext, request: TxnOffsetCommitRequest, producer: tuple[int, int]) -> Wait | None:
+def _join_transaction(
+    context: RequestContext, request: TxnOffsetCommitRequest, producer: tuple[int, int]
+) -> Wait | None:
     """Add the group's partition to the transaction, and return the wait for its record. Raises KafkaError."""
     groups = context.cluster.groups
     groups.check_named(context.node, request.group_id)

@@ -153,8 +153,8 @@ def _broker(image: Image, record: records.RegisterBrokerRecord) -> None:
 
 def _broker_change(image: Image, record: records.BrokerRegistrationChangeRecord) -> None:
     broker = _known_broker(image, record.broker_id)
-    broker.fenced = _changed(broker.fenced, record.fenced)
-    broker.in_controlled_shutdown = _changed(broker.in_controlled_shutdown, record.in_controlled_shutdown)
+    broker.fenced = _change_flag(broker.fenced, record.fenced)
+    broker.in_controlled_shutdown = _change_flag(broker.in_controlled_shutdown, record.in_controlled_shutdown)
 
 
 def _known_broker(image: Image, broker_id: int) -> records.RegisterBrokerRecord:
@@ -164,7 +164,7 @@ def _known_broker(image: Image, broker_id: int) -> records.RegisterBrokerRecord:
     return broker
 
 
-def _changed(before: bool, change: int) -> bool:
+def _change_flag(before: bool, change: int) -> bool:
     """Return the flag after a change of BrokerRegistrationChangeRecord: 1 sets it, -1 clears it, 0 keeps it."""
     return before if change == 0 else change > 0
 

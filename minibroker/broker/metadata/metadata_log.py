@@ -143,13 +143,13 @@ class MetadataLog:
         offset = 0
         try:
             for offset, value in values:
-                for at, message in self._released(offset, decode_metadata(value)):
+                for at, message in self._release_records(offset, decode_metadata(value)):
                     offset = at
                     apply(message)
         except (UnknownMetadata, MalformedMessage, InconsistentMetadata, KafkaError) as error:
             raise MetadataError(f"{path} cannot be used, offset {offset}: {error}") from error
 
-    def _released(self, offset: int, message: Message) -> Iterable[tuple[int, Message]]:
+    def _release_records(self, offset: int, message: Message) -> Iterable[tuple[int, Message]]:
         """Return the records that become valid: this one, none yet, or those of the transaction that it ends."""
         if isinstance(message, BeginTransactionRecord):
             if self._pending is not None:

@@ -234,7 +234,7 @@ class Repair:
             self.steps.append(f"{name}-{index} {where}")
             partition = records.PartitionRecord(partition_id=index, topic_id=topic_id)
             partition.replicas, partition.isr, partition.leader = [self._node_id], [self._node_id], self._node_id
-            partition.leader_epoch = 0 if found is None else self._written(found.path)[0]
+            partition.leader_epoch = 0 if found is None else self._find_largest_ids(found.path)[0]
             partition.partition_epoch = 0
             partition.directories = [bytes(16) if found is None else found.directory_id]
             self._added.append(partition)
@@ -245,13 +245,13 @@ class Repair:
             levels = features.INITIAL.items()
             first = [records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels]
             self._added[:0] = first
-        seen = max((self._written(found.path)[1] for found in self._logs.values()), default=-1)
+        seen = max((self._find_largest_ids(found.path)[1] for found in self._logs.values()), default=-1)
         if seen >= self._salvage.image.next_producer_id - UNWRITTEN_PRODUCER_IDS:
             next_id = seen + 1 + UNWRITTEN_PRODUCER_IDS
             owner = records.ProducerIdsRecord(broker_id=self._node_id, broker_epoch=-1, next_producer_id=next_id)
             self._added.append(owner)
 
-    def _written(self, path: str) -> tuple[int, int]:
+    def _find_largest_ids(self, path: str) -> tuple[int, int]:
         """Return the largest leader epoch and producer id of the batches in a log; 0 and -1 if there are none."""
         epoch, producer_id = 0, -1
         for base_offset in offsets_with(self._disk.names(path), LOG_SUFFIX):

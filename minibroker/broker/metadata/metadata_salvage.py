@@ -93,7 +93,7 @@ class Salvage:
     def _take(self, path: str, values: Iterator[tuple[int, bytes]]) -> None:
         for offset, value in values:
             try:
-                for message in self._released(decode_metadata(value)):
+                for message in self._release_messages(decode_metadata(value)):
                     self.image.apply(message)
                     self.messages.append(message)
                     if isinstance(message, RemoveTopicRecord):
@@ -101,7 +101,7 @@ class Salvage:
             except (InconsistentMetadata, UnknownMetadata, MalformedMessage, KafkaError) as error:
                 self.problems.append(f"{path}: the record at offset {offset} is left out: {error}")
 
-    def _released(self, message: Message) -> list[Message]:
+    def _release_messages(self, message: Message) -> list[Message]:
         """Return the messages that become valid with a record; those of a transaction whose end is lost never do."""
         pending = self._pending
         if isinstance(message, BeginTransactionRecord):

@@ -57,7 +57,7 @@ class PartitionChange:
             change.isr = self.isr  # without eligible replicas, the last ones in sync stay, as no other may lead
         self._remember_last_leader(change)
         self._set_replicas(change)
-        return None if change == _unchanged(partition) else change
+        return None if change == _make_empty_change(partition) else change
 
     def _complete_reassignment(self) -> None:
         """Remove the replicas in `removing` once all others are in sync."""
@@ -77,7 +77,7 @@ class PartitionChange:
 
     def _elect(self, change: PartitionChangeRecord) -> bool:
         """Set the leader if it changes; return whether it has all records."""
-        leader, clean = self._elected()
+        leader, clean = self._elect_leader()
         if leader != self._partition.leader_id:
             change.leader = leader
             if leader in self._eligible:
@@ -87,7 +87,7 @@ class PartitionChange:
                 self.isr = [leader]
         return clean
 
-    def _elected(self) -> tuple[int, bool]:
+    def _elect_leader(self) -> tuple[int, bool]:
         """Return the elected leader, and whether it has all records."""
         present = self._partition.leader_id
         preferred = self.replicas[:1] if self.election is Election.PREFERRED else []
@@ -132,5 +132,5 @@ UNCHANGED = PartitionChangeRecord()
 UNKNOWN_DIRECTORY = bytes(16)
 
 
-def _unchanged(partition: Partition) -> PartitionChangeRecord:
+def _make_empty_change(partition: Partition) -> PartitionChangeRecord:
     return PartitionChangeRecord(partition_id=partition.index, topic_id=partition.topic.topic_id)

@@ -151,7 +151,7 @@ def _connections(observed: Observed) -> Iterator[Sample]:
         yield (str(node_id), listener), counts[node_id, listener]
 
 
-def _accepted(observed: Observed) -> Iterator[Sample]:
+def _count_accepted(observed: Observed) -> Iterator[Sample]:
     for (node_id, listener), count in observed.server.accepted.items():
         yield (str(node_id), listener), count
 
@@ -164,7 +164,7 @@ def _authentications(name: str) -> Callable[[Observed], Iterator[Sample]]:
     return samples
 
 
-def _delayed(observed: Observed) -> Iterator[Sample]:
+def _count_delayed(observed: Observed) -> Iterator[Sample]:
     yield (), sum(each.waiting for each in observed.server.connections())
 
 
@@ -285,9 +285,11 @@ ROWS: tuple[Row, ...] = (
     Row("request_bytes", COUNTER, API, "Bytes of requests that could be read.", _by_api(lambda s: s.received_bytes)),
     Row("response_bytes", COUNTER, API, "Bytes of answers that were sent.", _by_api(lambda s: s.sent_bytes)),
     Row("request_duration_seconds", HISTOGRAM, API, DURATION_HELP, _by_api(_durations)),
-    Row("requests_delayed", GAUGE, (), "Requests that wait for something, such as a Fetch for records.", _delayed),
+    Row(
+        "requests_delayed", GAUGE, (), "Requests that wait for something, such as a Fetch for records.", _count_delayed
+    ),
     Row("connections", GAUGE, NODE + LISTENER, "Open connections.", _connections),
-    Row("connections_accepted", COUNTER, NODE + LISTENER, "Accepted connections.", _accepted),
+    Row("connections_accepted", COUNTER, NODE + LISTENER, "Accepted connections.", _count_accepted),
     Row("authentications", COUNTER, NODE + LISTENER, "Clients that authenticated.", _authentications("succeeded")),
     Row(
         "authentication_failures",

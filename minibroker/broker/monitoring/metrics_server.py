@@ -57,12 +57,12 @@ class MetricsServer:
         if request.method not in ("GET", "HEAD"):
             return http_response("405 Method Not Allowed", b"Only GET and HEAD.\n")
         try:
-            answer, body = await self._answered(request.path)
+            answer, body = await self._answer_path(request.path)
         except Unavailable as why:
             return http_response("503 Service Unavailable", f"{why}\n".encode())
         return answer if request.method == "GET" else answer[: len(answer) - len(body)]
 
-    async def _answered(self, path: str) -> tuple[bytes, bytes]:
+    async def _answer_path(self, path: str) -> tuple[bytes, bytes]:
         """Return the answer and its body. Raises Unavailable."""
         if path == READY and not self._is_ready():
             raise Unavailable(DOWN)

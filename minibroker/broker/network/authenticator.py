@@ -269,7 +269,7 @@ class Authenticator:
         if self._failure is not None:  # the request that failed is run again
             return await self._fail(self._failure, answer)
         if self._proven is not None:  # so it does here
-            return await self._authenticated(self._proven, answer)
+            return await self._conclude_exchange(self._proven, answer)
         if self._unwanted is not None:
             return await self._fail(_refusal(self._unwanted), answer)
         if self._exchange is None:
@@ -282,14 +282,14 @@ class Authenticator:
                 await known
                 challenge = self._exchange.send(token)
         except StopIteration as end:
-            return await self._authenticated(end.value, answer)
+            return await self._conclude_exchange(end.value, answer)
         except AuthenticationFailed as error:
             return await self._fail(_refusal(str(error)), answer)
         except InvalidCredentials as error:
             return await self._fail(self._invalid_credentials(), answer, str(error))
         return answer(Reply(ErrorCode.NONE, "", challenge, 0))
 
-    async def _authenticated(self, end: Authenticated, answer: Answer[Answered]) -> Answered:
+    async def _conclude_exchange(self, end: Authenticated, answer: Answer[Answered]) -> Answered:
         principal = Principal(USER, end.name)
         if self._previous not in (None, principal):
             before = self._previous
@@ -375,10 +375,12 @@ class Authenticator:
 
     def _begin(self, coroutine: Coroutine[Any, Any, list[Any]]) -> Outcome:
         """Return the items to send, or what is not done yet."""
-        outcome: Outcome = DelayedOperation(coroutine, Slicer(), self._connection.answered, self._failed).begin()
+        outcome: Outcome = DelayedOperation(
+            coroutine, Slicer(), self._connection.answered, self._fail_connection
+        ).begin()
         return outcome
 
-    def _failed(self, error: Exception) -> None:
+    def _fail_connection(self, error: Exception) -> None:
         self._log_failure(error)
         self._connection.fail()
 

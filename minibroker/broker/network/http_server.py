@@ -96,7 +96,7 @@ class HttpServer:
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_private: bool) -> None:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                writer.write(await self._answered(await _request(reader), is_private))
+                writer.write(await self._answer_request(await _request(reader), is_private))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             self._log.debug("an HTTP client left or sent no request: %r", error)
@@ -105,7 +105,7 @@ class HttpServer:
         finally:
             writer.close()
 
-    async def _answered(self, request: HttpRequest | None, is_private: bool) -> bytes:
+    async def _answer_request(self, request: HttpRequest | None, is_private: bool) -> bytes:
         if request is None:
             return http_response("413 Content Too Large")
         refusal = refusal_of(request.headers, is_private=is_private)

@@ -176,7 +176,7 @@ class TlsLayer(asyncio.BufferedProtocol):
             return
         self._flush()
         try:
-            self.principal = self._identified()
+            self.principal = self._identify_client()
         except (NoRuleApplies, MalformedName) as error:
             self._give_up(str(error))
             return
@@ -184,7 +184,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         self._application = self._make_application()
         self._application.connection_made(cast(asyncio.Transport, self))
 
-    def _identified(self) -> Principal:
+    def _identify_client(self) -> Principal:
         """Return the identity in the client's certificate. Raises NoRuleApplies, MalformedName."""
         certificate = self._tls.getpeercert(binary_form=True)
         if certificate is None or self._mapping is None:
@@ -217,7 +217,7 @@ class TlsLayer(asyncio.BufferedProtocol):
             application = self._application
             assert application is not None
             room = application.get_buffer(-1)
-            count, ended = self._filled(room)
+            count, ended = self._fill_room(room)
             if count == 0:
                 break
             application.buffer_updated(count)
@@ -229,7 +229,7 @@ class TlsLayer(asyncio.BufferedProtocol):
     def _has_more(self) -> bool:
         return bool(self._incoming.pending or self._tls.pending())
 
-    def _filled(self, room: memoryview) -> tuple[int, bool]:
+    def _fill_room(self, room: memoryview) -> tuple[int, bool]:
         """Decrypt into `room`; return the number of bytes, and whether the client has finished sending."""
         filled = 0
         try:

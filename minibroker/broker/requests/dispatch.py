@@ -84,7 +84,7 @@ class Dispatcher:
         if connection.must_authenticate:
             authenticator = _admit(connection, key)
             if authenticator is not None:
-                return self._misplaced(authenticator, key, version, correlation_id, frame)
+                return self._refuse_misplaced(authenticator, key, version, correlation_id, frame)
         template = connection.template
         if template is not None and key == template.key and version == template.version and not self.interceptors:
             outcome: Outcome = template.run(self.cluster, correlation_id, frame)
@@ -94,7 +94,7 @@ class Dispatcher:
         if route is None:
             served = SERVED.get(key)
             if served is None or version not in served.versions:
-                return self._unsupported(key, version, correlation_id, served)
+                return self._answer_unsupported(key, version, correlation_id, served)
             route = self._routes[key, version] = Route(served, version)
         try:
             header, position = RequestHeader.decode_from(frame, route.header_version)
@@ -139,7 +139,7 @@ class Dispatcher:
             coroutine = self._read_and_answer(context, route, correlation_id, frame, position)
         return self._begin(context, route, coroutine)
 
-    def _misplaced(
+    def _refuse_misplaced(
         self, authenticator: Authenticator, key: int, version: int, correlation_id: int, frame: memoryview
     ) -> Outcome:
         """Answer a request in the middle of a SASL exchange with ILLEGAL_SASL_STATE, and close the connection.
@@ -343,7 +343,7 @@ class Dispatcher:
         self.slicer.start(released((*context.long_arrays, *long_arrays)))
         return items
 
-    def _unsupported(self, key: int, version: int, correlation_id: int, served: Served | None) -> list[Any]:
+    def _answer_unsupported(self, key: int, version: int, correlation_id: int, served: Served | None) -> list[Any]:
         """Answer an ApiVersions request of a newer version with the supported versions (KIP-511)."""
         if key != ApiKey.API_VERSIONS or served is None:
             raise Unanswerable(f"{_name(key)} (key {key}) version {version}, which is not served here")

@@ -83,7 +83,7 @@ def read_for_client_in_steps(log: Log, wanted: Wanted) -> Steps[Region | Convert
         try:
             if not (yield from has_newer_format(log, region, wanted.magic)):
                 return region
-            converted = yield from _converted(region, wanted)
+            converted = yield from _convert_region(region, wanted)
         except (OSError, CorruptBatch) as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log}: cannot read offset {offset}: {error}") from error
         if converted is None or converted.size_bytes:
@@ -98,7 +98,7 @@ def has_newer_format(log: Log, region: Region, magic: int) -> Steps[bool]:
     return (yield from log.segments[at].has_newer_format(magic, region.position, end))
 
 
-def _converted(region: Region, wanted: Wanted) -> Steps[Converted | None]:
+def _convert_region(region: Region, wanted: Wanted) -> Steps[Converted | None]:
     """Convert as much of the region as fits; return None if not even one batch fits."""
     out = bytearray()
     max_bytes = min(wanted.max_bytes, wanted.max_converted_bytes)

@@ -88,7 +88,7 @@ def _attribute(attribute: _Element) -> str:
     keyword = KEYWORDS.get(number)
     if keyword is None or value.tag not in TEXTS:
         return f"{keyword or number}=#{value.whole.hex()}"
-    return f"{keyword}={_escaped(value.content.decode('utf-8', 'replace'))}"
+    return f"{keyword}={_escape(value.content.decode('utf-8', 'replace'))}"
 
 
 def _number(content: bytes) -> str:
@@ -104,7 +104,7 @@ def _number(content: bytes) -> str:
     return ".".join(map(str, (first, arcs[0] - 40 * first, *arcs[1:])))
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Escape special characters, and spaces at both ends."""
     start = len(text) - len(text.lstrip(" \r"))
     end = len(text.rstrip(" \r"))

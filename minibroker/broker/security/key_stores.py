@@ -60,7 +60,7 @@ def identity(get: Get) -> Identity:
         found = _pem_identity(text or key, text or chain, get("ssl.key.password"))
     else:
         found = _pkcs12_identity(location, get)
-    return _checked(found)
+    return _check_pair(found)
 
 
 def trusted(get: Get) -> tuple[x509.Certificate, ...] | None:
@@ -129,7 +129,7 @@ def _pem_identity(key_text: str, chain_text: str, password: str | None) -> Ident
     except (ValueError, UnsupportedAlgorithm):
         hint = "it is not PKCS#8" if password is None else "ssl.key.password may be wrong"
         raise StoreError(f"the private key cannot be read: {hint}") from None
-    return Identity(key, _certificates("ssl.keystore", chain_text))  # type: ignore[arg-type]  # `_checked` sees to it
+    return Identity(key, _certificates("ssl.keystore", chain_text))  # type: ignore[arg-type]  # `_check_pair` sees to it
 
 
 def _certificates(store: str, text: str) -> tuple[x509.Certificate, ...]:
@@ -195,7 +195,7 @@ def _in_order(own: x509.Certificate, others: list[x509.Certificate]) -> tuple[x5
     return tuple(chain)
 
 
-def _checked(found: Identity) -> Identity:
+def _check_pair(found: Identity) -> Identity:
     """Return `found`. Raises StoreError if the key does not belong to the first certificate."""
     form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
     if found.key.public_key().public_bytes(*form) != found.chain[0].public_key().public_bytes(*form):

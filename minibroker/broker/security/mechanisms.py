@@ -116,7 +116,7 @@ def _tokens(
     """Return a function that makes the validator of tokens. Raises SettingsError."""
     url = listener_setting(settings, URL, listener, "OAUTHBEARER")
     if handler in SIGNED:
-        return _signed(settings, listener, url)
+        return _make_token_check(settings, listener, url)
     if handler not in (None, UNSECURED):
         raise SettingsError(f"listener {listener}: {HANDLER}={handler} is not there: it may be {SIGNED[0]}")
     if url is not None:
@@ -128,7 +128,7 @@ def _tokens(
     return lambda surroundings: UnsecuredTokens(unsecured, surroundings.now_ms)
 
 
-def _signed(settings: Settings, listener: str, url: str | None) -> Callable[[Surroundings], Tokens]:
+def _make_token_check(settings: Settings, listener: str, url: str | None) -> Callable[[Surroundings], Tokens]:
     objection = url_objection(url)
     if objection is not None:
         raise SettingsError(f"listener {listener}: {URL} {objection}")

@@ -108,10 +108,10 @@ def sections(token: str) -> tuple[dict[str, Any], dict[str, Any], str]:
     parts = token.split(".")
     if len(parts) != SECTIONS:
         raise TokenRefused("it has not three parts")
-    return _decoded(parts[0]), _decoded(parts[1]), parts[2]
+    return _decode_part(parts[0]), _decode_part(parts[1]), parts[2]
 
 
-def _decoded(part: str) -> dict[str, Any]:
+def _decode_part(part: str) -> dict[str, Any]:
     try:
         found = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     except (binascii.Error, ValueError, RecursionError):

@@ -39,12 +39,12 @@ class _Rule(NamedTuple):
             return name
         if self.pattern.fullmatch(name) is None:
             return None
-        result = self.pattern.sub(self._replaced, name)
+        result = self.pattern.sub(self._replace_match, name)
         if self.case:
             return result.lower() if self.case == "L" else result.upper()
         return result
 
-    def _replaced(self, match: re.Match[str]) -> str:
+    def _replace_match(self, match: re.Match[str]) -> str:
         return "".join(part if isinstance(part, str) else match[part] or "" for part in self.replacement)
 
 

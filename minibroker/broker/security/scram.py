@@ -106,7 +106,7 @@ def credential(
 
 def scram(mechanism: ScramMechanism, clients: Known, server_nonce: str) -> Exchange:
     """Authenticate a client that proves to know the password of a user, or the secret of a delegation token."""
-    first = _matched(FIRST, (yield b""))
+    first = _match_message(FIRST, (yield b""))
     name = first["name"].replace("=2C", ",").replace("=3D", "=")
     if first["identity"] and first["identity"] != name:
         raise AuthenticationFailed(
@@ -119,18 +119,18 @@ def scram(mechanism: ScramMechanism, clients: Known, server_nonce: str) -> Excha
         found = None if token is None else token.credential
     else:
         found, others = clients.credential(name, mechanism), clients.credentials(mechanism)
-    known = found or _invented(name, mechanism, others)
+    known = found or _invent_credential(name, mechanism, others)
     if known.iterations < MIN_ITERATIONS:
         raise InvalidCredentials(f"{known.iterations} iterations are less than {MIN_ITERATIONS}")
     nonce = first["nonce"] + server_nonce
     challenge = f"r={nonce},s={base64.b64encode(known.salt).decode()},i={known.iterations}"
-    final = _matched(FINAL, (yield challenge.encode()))
+    final = _match_message(FINAL, (yield challenge.encode()))
     if final["nonce"] != nonce:
         raise InvalidCredentials("the nonce is not that of the challenge; Kafka 4 also refuses librdkafka before 2.6.1")
-    if _decoded(final["channel"]) != first["header"].encode():
+    if _decode_base64(final["channel"]) != first["header"].encode():
         raise InvalidCredentials("the channel binding is not that of the first message")
     said = f"{first['bare']},{challenge},{final['without_proof']}".encode()
-    if not _proves(mechanism, known, said, _decoded(final["proof"])) or found is None:
+    if not _proves(mechanism, known, said, _decode_base64(final["proof"])) or found is None:
         raise InvalidCredentials("the client does not prove that it knows the password")
     signature = hmac.digest(known.server_key, said, mechanism.hash_name)
     last = b"v=" + base64.b64encode(signature)
@@ -160,7 +160,7 @@ class Shape(NamedTuple):
     is_text: bool = False
 
 
-def _invented(
+def _invent_credential(
     name: str, mechanism: ScramMechanism, others: Iterable[UserScramCredentialRecord]
 ) -> UserScramCredentialRecord:
     """Return a credential for an unknown user that no password matches, in one of the shapes that others have."""
@@ -181,7 +181,7 @@ def _digest(text: str) -> bytes:
     return hmac.digest(_KEY, text.encode(), "sha256")
 
 
-def _matched(pattern: re.Pattern[str], token: bytes) -> re.Match[str]:
+def _match_message(pattern: re.Pattern[str], token: bytes) -> re.Match[str]:
     """Return the parts of a message. Raises InvalidCredentials."""
     try:
         match = pattern.fullmatch(token.decode("ascii")) if len(token) <= MESSAGE_BYTES_MAX else None
@@ -192,7 +192,7 @@ def _matched(pattern: re.Pattern[str], token: bytes) -> re.Match[str]:
     return match
 
 
-def _decoded(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -40,7 +40,7 @@ def scram_credential(argument: str) -> UserScramCredentialRecord:
         raise ScramArgumentError(f"Unknown SCRAM configurations: {', '.join(sorted(parts))}")
     if not name:
         raise ScramArgumentError("You must supply 'name' to add-scram")
-    salt = os.urandom(SALT_BYTES) if salt_text is None else _decoded("salt", salt_text)
+    salt = os.urandom(SALT_BYTES) if salt_text is None else _decode_base64("salt", salt_text)
     if password is not None:
         salted = salted_password(mechanism, password, salt, iterations)
     elif salted_text is None:
@@ -48,7 +48,7 @@ def scram_credential(argument: str) -> UserScramCredentialRecord:
     elif salt_text is None:
         raise ScramArgumentError("You must supply 'salt' with 'saltedpassword' to add-scram")
     else:
-        salted = _decoded("saltedpassword", salted_text)
+        salted = _decode_base64("saltedpassword", salted_text)
     return credential(name, mechanism, salt, iterations, salted)
 
 
@@ -85,7 +85,7 @@ def _iterations(mechanism: ScramMechanism, text: str) -> int:
     return int(text)
 
 
-def _decoded(name: str, text: str) -> bytes:
+def _decode_base64(name: str, text: str) -> bytes:
     try:
         decoded = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

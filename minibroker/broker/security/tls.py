@@ -134,10 +134,10 @@ def tls_settings(name: str, protocol: str, settings: Settings, stores: Settings 
 
 def _source(name: str, settings: Settings) -> tuple[object, ...]:
     values = [listener_setting(settings, setting, name) for setting in STORES]
-    return (*values, *(_written(listener_setting(settings, setting, name)) for setting in FILES))
+    return (*values, *(_last_written_ns(listener_setting(settings, setting, name)) for setting in FILES))
 
 
-def _written(location: str | None) -> int | None:
+def _last_written_ns(location: str | None) -> int | None:
     """Return when a file was last written (ns since 1970), or None if it does not exist."""
     try:
         return None if location is None else os.stat(location).st_mtime_ns

@@ -151,12 +151,12 @@ class _Writing:
         topic = yield from self._topic()
         index = self._partition.index % len(topic.partitions)
         while True:
-            target = self._led(topic, index)
+            target = self._find_led_partition(topic, index)
             letters = yield from self._letters(target.log.settings.max_message_bytes)
             batch = memoryview((yield from build_batch_in_steps(letters)))
             now_ms = self._cluster.clock.wall_ms()
             validated = yield from validate_in_steps(target.log, batch, api_version=NEWEST_PRODUCE, now_ms=now_ms)
-            if self._led(topic, index).log is not target.log:
+            if self._find_led_partition(topic, index).log is not target.log:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{target} has another log now.")
             target.append(self._cluster.turn, *validated)
             for offset in list(self._left)[: len(letters)]:
@@ -164,7 +164,7 @@ class _Writing:
             if not self._left:
                 return wait_for(target.log)
 
-    def _led(self, topic: Topic, index: int) -> Partition:
+    def _find_led_partition(self, topic: Topic, index: int) -> Partition:
         """Return a partition of the queue that can be written to. Raises KafkaError."""
         leader_id = topic.partitions[index].leader_id
         if leader_id == NO_LEADER:

@@ -295,7 +295,9 @@ class Deliveries:
         changed: list[StateBatch] = []
         for first, last, types in current:
             skipped = max(self.start_offset - first, 0)
-            for start, stop, kind in _typed(first + skipped, last, types[skipped:] if len(types) > 1 else types):
+            for start, stop, kind in _iterate_types(
+                first + skipped, last, types[skipped:] if len(types) > 1 else types
+            ):
                 for run in self._within(start, stop):
                     run.origin.by_record = run.origin.by_record or len(types) > 1
                     if kind == AcknowledgeType.RENEW:
@@ -411,7 +413,7 @@ def _end_of_batch(bounds: Sequence[tuple[int, int]], offset: int) -> int:
     return bounds[index][1] if index < len(bounds) else offset
 
 
-def _typed(first: int, last: int, types: Sequence[int]) -> Iterator[tuple[int, int, AcknowledgeType]]:
+def _iterate_types(first: int, last: int, types: Sequence[int]) -> Iterator[tuple[int, int, AcknowledgeType]]:
     """Yield ranges of offsets with their type: one for all, or neighbours of the same type."""
     if len(types) == 1:
         yield first, last, KINDS[types[0]]

@@ -135,7 +135,7 @@ class SharePartition:
         """Archive what was acquired of aborted transactions; return the rest, and what has changed."""
         left: list[Acquired] = []
         changed: list[StateBatch] = []
-        aborted = self._aborted(found)
+        aborted = self._find_aborted(found)
         position = 0
         for one in acquired:
             first = one.first
@@ -153,7 +153,7 @@ class SharePartition:
                 left.append(one._replace(first=first))
         return left, changed
 
-    def _aborted(self, found: Sequence[BatchHeader]) -> list[BatchHeader]:
+    def _find_aborted(self, found: Sequence[BatchHeader]) -> list[BatchHeader]:
         """Return the batches that belong to aborted transactions."""
         ended: dict[int, list[AbortedTransaction]] = {}
         for one in self.partition.log.aborted_transactions(found[0].base_offset, found[-1].last_offset + 1):

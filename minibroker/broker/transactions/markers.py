@@ -114,7 +114,7 @@ class MarkerSender:
             self._end_or_again(transactional_id)
             return
 
-        unflushed = self._unflushed(transaction)
+        unflushed = self._list_unflushed(transaction)
         if not unflushed:
             self._end_or_again(transactional_id)
             return
@@ -129,7 +129,7 @@ class MarkerSender:
         waits = [(wait, partial(_note_lost, lost, where)) for where, wait in unflushed]
         self._coordinator.cluster.turn.when_all(waits, end)
 
-    def _unflushed(self, transaction: Transaction) -> list[tuple[TopicPartition, Wait]]:
+    def _list_unflushed(self, transaction: Transaction) -> list[tuple[TopicPartition, Wait]]:
         """Return the partitions of the transaction whose markers need a flush (flush.messages)."""
         topics = self._coordinator.cluster.image.topics
         found = (

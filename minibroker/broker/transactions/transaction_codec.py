@@ -49,7 +49,7 @@ def _flexible_value(transaction: Transaction) -> bytes:
 
 @lru_cache(maxsize=256)
 def _partitions(partitions: frozenset[TopicPartition]) -> bytes:
-    value = TransactionLogValue(transaction_partitions=_grouped(partitions)).encode(FLEXIBLE_VERSION)
+    value = TransactionLogValue(transaction_partitions=_group_by_topic(partitions)).encode(FLEXIBLE_VERSION)
     return value[_START.size - _VERSION_BYTES : -_TIMES.size - len(NO_TAGS)]
 
 
@@ -78,14 +78,14 @@ def value_of(transaction: Transaction) -> TransactionLogValue:
         producer_epoch=transaction.producer_epoch,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_status=transaction.state,
-        transaction_partitions=None if transaction.state is State.EMPTY else _grouped(transaction.partitions),
+        transaction_partitions=None if transaction.state is State.EMPTY else _group_by_topic(transaction.partitions),
         transaction_last_update_timestamp_ms=transaction.last_update_ms,
         transaction_start_timestamp_ms=transaction.start_ms,
         client_transaction_version=transaction.client_version,
     )
 
 
-def _grouped(partitions: frozenset[TopicPartition]) -> list[TransactionLogValue.PartitionsSchema]:
+def _group_by_topic(partitions: frozenset[TopicPartition]) -> list[TransactionLogValue.PartitionsSchema]:
     by_topic: defaultdict[str, list[int]] = defaultdict(list)
     for topic, partition in sorted(partitions):
         by_topic[topic].append(partition)

@@ -47,7 +47,7 @@ def initialized(
             producer_epoch=0,
             last_producer_epoch=NO_EPOCH if expected is None else transaction.producer_epoch,
         )
-    epoch, last_epoch = _bumped(transaction, expected)
+    epoch, last_epoch = _bump_epoch(transaction, expected)
     return _at_rest(transaction, now_ms, timeout_ms=timeout_ms, producer_epoch=epoch, last_producer_epoch=last_epoch)
 
 
@@ -60,12 +60,12 @@ def check_expected(transaction: Transaction, expected: Expected) -> None:
         producer_id, epoch = expected
         repeated = producer_id == transaction.previous_producer_id and epoch >= LAST_CLIENT_EPOCH
         if producer_id != transaction.producer_id and not repeated:
-            raise _fenced(transaction, epoch)
+            raise _make_fenced_error(transaction, epoch)
     if transaction.state in ENDING:
         raise _concurrent(transaction)
 
 
-def _bumped(transaction: Transaction, expected: Expected) -> tuple[int, int]:
+def _bump_epoch(transaction: Transaction, expected: Expected) -> tuple[int, int]:
     """Return the next epoch, and the one before it if the producer expected it."""
     current = transaction.producer_epoch
     if expected is None:
@@ -74,7 +74,7 @@ def _bumped(transaction: Transaction, expected: Expected) -> tuple[int, int]:
         return current + 1, current
     if expected[1] == transaction.last_producer_epoch:
         return current, transaction.last_producer_epoch  # a retry, as the answer was lost
-    raise _fenced(transaction, expected[1])
+    raise _make_fenced_error(transaction, expected[1])
 
 
 def _at_rest(transaction: Transaction, now_ms: int, **changes: object) -> Transaction:
@@ -126,7 +126,7 @@ def _check_producer(transaction: Transaction, producer: tuple[int, int]) -> None
     if producer_id != transaction.producer_id:
         raise _mapped_otherwise(transaction, producer_id)
     if epoch != transaction.producer_epoch:
-        raise _fenced(transaction, epoch)
+        raise _make_fenced_error(transaction, epoch)
 
 
 # --- EndTxn -------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def ended(
         return _ended_with_own_epoch(transaction, producer, commit, client_version, now_ms, new_producer_id)
     _check_producer(transaction, producer)
     if transaction.state is State.ONGOING:
-        return _prepared(transaction, commit, client_version, now_ms)
+        return _prepare(transaction, commit, client_version, now_ms)
     _check_outcome(transaction, commit)
     return transaction
 
@@ -170,7 +170,7 @@ def _ended_with_own_epoch(
         raise _mapped_otherwise(transaction, producer[0])
     current = producer[1] == transaction.producer_epoch and transaction.state not in ENDING
     if not current and not (again and transaction.state in ENDING | AT_REST - {State.EMPTY}):
-        raise _fenced(transaction, producer[1])
+        raise _make_fenced_error(transaction, producer[1])
     if again:
         _check_outcome(transaction, commit)
         return transaction
@@ -179,7 +179,7 @@ def _ended_with_own_epoch(
             raise _invalid_state(transaction, commit)
         transaction = transaction._replace(start_ms=now_ms)
     next_producer_id = new_producer_id() if transaction.epochs_exhausted else NO_PRODUCER_ID
-    return _prepared(transaction, commit, client_version, now_ms, next_producer_id)
+    return _prepare(transaction, commit, client_version, now_ms, next_producer_id)
 
 
 def _asks_again(transaction: Transaction, producer: tuple[int, int]) -> bool:
@@ -208,7 +208,7 @@ OUTCOMES = {
 }
 
 
-def _prepared(
+def _prepare(
     transaction: Transaction, commit: bool, client_version: int, now_ms: int, next_producer_id: int = NO_PRODUCER_ID
 ) -> Transaction:
     changes: dict[str, int] = {"client_version": client_version, "next_producer_id": next_producer_id}
@@ -222,8 +222,8 @@ def fenced(transaction: Transaction, client_version: int, now_ms: int, new_produ
     """Return an ongoing transaction in PrepareAbort, with a new epoch that fences its producer."""
     if client_version >= OWN_EPOCHS:
         next_producer_id = new_producer_id() if transaction.epochs_exhausted else NO_PRODUCER_ID
-        return _prepared(transaction, False, client_version, now_ms, next_producer_id)
-    bumped = _prepared(transaction, False, client_version, now_ms)
+        return _prepare(transaction, False, client_version, now_ms, next_producer_id)
+    bumped = _prepare(transaction, False, client_version, now_ms)
     return bumped._replace(producer_epoch=transaction.producer_epoch + 1, last_producer_epoch=NO_EPOCH)
 
 
@@ -256,7 +256,7 @@ def _mapped_otherwise(transaction: Transaction, producer_id: int) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
 
 
-def _fenced(transaction: Transaction, epoch: int) -> KafkaError:
+def _make_fenced_error(transaction: Transaction, epoch: int) -> KafkaError:
     message = f"Epoch {epoch} of {transaction.transactional_id} is not the current one, {transaction.producer_epoch}."
     return KafkaError(ErrorCode.PRODUCER_FENCED, message)
 

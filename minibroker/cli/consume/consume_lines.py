@@ -135,15 +135,15 @@ def formatter(text: str, null: bytes, *, is_terminal: bool) -> Formatter:
             parts.append(lambda found: b"%")
         else:
             parts.append(_PARTS[name] if name in _PARTS else _PARTS_OF_BYTES[name](shown, null))
-    return _joined([*parts, _constant(text[position:])])
+    return _join_parts([*parts, _constant(text[position:])])
 
 
 def _constant(text: str) -> Part:
-    data = _ESCAPE.sub(_unescaped, os.fsencode(text))
+    data = _ESCAPE.sub(_unescape, os.fsencode(text))
     return lambda found: data
 
 
-def _unescaped(found: re.Match[bytes]) -> bytes:
+def _unescape(found: re.Match[bytes]) -> bytes:
     hexadecimal, other = found.groups()
     return _ESCAPED.get(other, other) if hexadecimal is None else bytes([int(hexadecimal, 16)])
 
@@ -159,10 +159,10 @@ def line_formatter(null: bytes, key_separator: str | None, *, timestamps: bool, 
     if key_separator is not None:
         separator = os.fsencode(key_separator)
         parts += [_key(_readable, null), lambda found: separator]
-    return _joined([*parts, _value(_readable, null), lambda found: b"\n"])
+    return _join_parts([*parts, _value(_readable, null), lambda found: b"\n"])
 
 
-def _joined(parts: Iterable[Part]) -> Formatter:
+def _join_parts(parts: Iterable[Part]) -> Formatter:
     all_parts = tuple(parts)
     return lambda found: b"".join([part(found) for part in all_parts])
 

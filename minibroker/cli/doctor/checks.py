@@ -104,7 +104,7 @@ def examine(
     server's cluster. Raises SettingError.
     """
     step = Step(address, settings, timeout_s, network, {} if clusters is None else clusters)
-    yield from _unused(settings)
+    yield from _find_unused_settings(settings)
     found = yield from _port(step)
     if found is None or not (yield from _speaker(step, found)):
         return
@@ -115,7 +115,7 @@ def examine(
         yield from _clock(step)
 
 
-def _unused(settings: Mapping[str, str]) -> Findings:
+def _find_unused_settings(settings: Mapping[str, str]) -> Findings:
     """Say which settings of a login have no effect, as security.protocol is one without."""
     protocol = str(settings.get("security.protocol", "PLAINTEXT")).strip().upper()
     given = sorted(name for name in settings if name.startswith("sasl."))
@@ -271,7 +271,7 @@ def _login(step: Step) -> Generator[Finding, None, Any]:
     settings = step.client_settings()
     link = None
     try:
-        link = _opened(step, settings)
+        link = _open_link(step, settings)
         yield Finding("ok", _versions(link))
         if settings.credentials is not None:
             yield Finding("ok", f"logged in by {settings.credentials.mechanism}")
@@ -280,16 +280,16 @@ def _login(step: Step) -> Generator[Finding, None, Any]:
             text = f"clients must log in, by {' or '.join(mechanisms)}"
             yield Finding("problem", text, f"Set security.protocol={protocol}, sasl.mechanism, and the credentials.")
             return None
-        return _asked(link, MetadataRequest(topics=[]), step.timeout_s, lowest=1)
+        return _ask(link, MetadataRequest(topics=[]), step.timeout_s, lowest=1)
     except FAILURES as error:
-        yield Finding("problem", _failed(error, step.timeout_s), _of_failure(error, settings))
+        yield Finding("problem", _describe_failure(error, step.timeout_s), _of_failure(error, settings))
         return None
     finally:
         if link is not None:
             link.close()
 
 
-def _opened(step: Step, settings: ClientSettings) -> SocketLink:
+def _open_link(step: Step, settings: ClientSettings) -> SocketLink:
     link = run(step.network.connect(*step.address, settings, step.timeout_s))
     try:
         run(open_link(link, settings, step.network, step.timeout_s))
@@ -299,7 +299,7 @@ def _opened(step: Step, settings: ClientSettings) -> SocketLink:
     return link
 
 
-def _asked(link: SocketLink, request: Message, timeout_s: float, lowest: int = 0) -> Any:
+def _ask(link: SocketLink, request: Message, timeout_s: float, lowest: int = 0) -> Any:
     correlation_id, data = link.connection.send(request, link.connection.version(type(request), lowest))
     run(link.write(data, timeout_s))
     return run(link.answer(correlation_id, timeout_s))
@@ -309,7 +309,7 @@ def _mechanisms(link: SocketLink, timeout_s: float) -> list[str]:
     """Return the mechanisms of a listener on which clients must log in; none for another."""
     if ApiKey.SASL_HANDSHAKE not in link.connection.versions:
         return []
-    answer = _asked(link, SaslHandshakeRequest(mechanism=""), timeout_s)
+    answer = _ask(link, SaslHandshakeRequest(mechanism=""), timeout_s)
     return list(answer.mechanisms) if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM else []
 
 
@@ -333,7 +333,7 @@ def release_like(versions: Mapping[int, range]) -> str | None:
     return None
 
 
-def _failed(error: Exception, timeout_s: float) -> str:
+def _describe_failure(error: Exception, timeout_s: float) -> str:
     return _why(error, timeout_s) if isinstance(error, TimeoutError) else reason_of(error)
 
 
@@ -359,14 +359,14 @@ def _nodes(step: Step, metadata: Any) -> Generator[Finding, None, bool]:
     yield Finding("ok", f"cluster {cluster} has {_count(len(metadata.brokers), 'node')}")
     reached = []
     for node in metadata.brokers[:NODES_MAX]:
-        reached.append((yield from _advertised(step, node, cluster)))
+        reached.append((yield from _check_advertised_address(step, node, cluster)))
     if not reached:
         advice = "Wait until a node is registered with the controller."
         yield Finding("problem", "the cluster has no nodes yet", advice)
     return bool(reached) and all(reached)
 
 
-def _advertised(step: Step, node: Any, cluster: str) -> Generator[Finding, None, bool]:
+def _check_advertised_address(step: Step, node: Any, cluster: str) -> Generator[Finding, None, bool]:
     advertised = Address(node.host, node.port)
     if advertised == step.address:
         yield Finding("ok", f"node {node.node_id} advertises {advertised}, the address that was asked")

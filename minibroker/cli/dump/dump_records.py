@@ -47,7 +47,7 @@ def _metadata(record: Record) -> Pair:
 
     value = record.value or b""
     try:
-        return None, _said(decode_metadata(value), read_frame(value).version)
+        return None, _say_message(decode_metadata(value), read_frame(value).version)
     except (ValueError, IndexError) as error:
         raise Undecodable(str(error)) from error
 
@@ -60,7 +60,7 @@ def _internal(topic: str) -> Decoder:
             key, value = decode_internal(topic, record.key, record.value)
         except ValueError as error:
             raise Undecodable(str(error)) from error
-        return _said(*key), None if value is None else _said(*value)
+        return _say_message(*key), None if value is None else _say_message(*value)
 
     return decode
 
@@ -85,5 +85,5 @@ def said_object(pair: Pair) -> dict[str, Any]:
     return {name: said._asdict() for name, said in zip(("key_says", "value_says"), pair, strict=True) if said}
 
 
-def _said(message: Message, version: int) -> Said:
+def _say_message(message: Message, version: int) -> Said:
     return Said(type(message).__name__, version, plain(message, version))

@@ -114,8 +114,8 @@ def record_line(found: FoundRecord, said: Pair | None) -> str:
 def meaning_text(said: Pair) -> str:
     """Return what a record means: its key, if that is a message, and its value."""
     key, value = said
-    parts = [] if key is None else [_said(key)]
-    return ", ".join([*parts, "tombstone" if value is None else _said(value)])
+    parts = [] if key is None else [_format_said(key)]
+    return ", ".join([*parts, "tombstone" if value is None else _format_said(value)])
 
 
 def damage_line(damage: Damage) -> str:
@@ -175,7 +175,7 @@ def _word(value: Any) -> str:
     return readable(str(value).encode("utf-8", "surrogateescape"))
 
 
-def _said(said: Said) -> str:
+def _format_said(said: Said) -> str:
     version = "" if said.version is None else f" v{said.version}"
     return f"{said.name}{version} {_word(json.dumps(said.fields, ensure_ascii=False))}"
 

@@ -36,15 +36,17 @@ def pairs_in(given: Given, answers: bytes | None, selected: Selected) -> list[Nu
     Raises click.UsageError if there are none. What is to be said about the capture goes to standard error.
     """
     if answers is None and is_saved(given.data):
-        pairs = _saved(given, selected)
+        pairs = _list_saved(given, selected)
     else:
-        pairs = _heard(_captured(given.data) if answers is None else [_of_two_files(given.data, answers)], selected)
+        pairs = _list_heard(
+            _read_captured(given.data) if answers is None else [_of_two_files(given.data, answers)], selected
+        )
     if selected.only is not None and all(each.number != selected.only for each in pairs):
         raise click.UsageError(f"there is no request {selected.only}, the last one is {pairs[-1].number}")
     return pairs
 
 
-def _heard(connections: list[Connection], selected: Selected) -> list[NumberedPair]:
+def _list_heard(connections: list[Connection], selected: Selected) -> list[NumberedPair]:
     from minibroker.captures.explained_capture import numbered
     from minibroker.captures.kafka_streams import conversations_in
 
@@ -53,7 +55,7 @@ def _heard(connections: list[Connection], selected: Selected) -> list[NumberedPa
     return numbered(conversations.found)
 
 
-def _saved(given: Given, selected: Selected) -> list[NumberedPair]:
+def _list_saved(given: Given, selected: Selected) -> list[NumberedPair]:
     """Return what a proxy or a journal has saved, by its numbers there."""
     from minibroker.proxy.flows import FlowError, exchanges_of
 
@@ -120,7 +122,7 @@ def line_of(numbered: NumberedPair) -> str:
     return "  ".join(each for each in [*said, ", ".join(dict.fromkeys(errors))] if each)
 
 
-def _captured(data: bytes) -> list[Connection]:
+def _read_captured(data: bytes) -> list[Connection]:
     from minibroker.captures.packets import Capture, Malformed, is_capture
     from minibroker.captures.tcp_streams import connections_in
     from minibroker.captures.tshark_text import connections_of

@@ -109,13 +109,15 @@ def _print(found: Group, coordinator: str, offsets: Offsets) -> None:
     print_table(["group", "state", "type", "assignor", "coordinator"], [row])
     if found.members:
         click.echo()
-        rows = [[_assigned(cell) if isinstance(cell, dict) else cell for cell in each] for each in found.members]
+        rows = [
+            [_format_assignment(cell) if isinstance(cell, dict) else cell for cell in each] for each in found.members
+        ]
         print_table(found.members[0]._fields, rows)
     if offsets:
         click.echo()
         print_table(offsets[0]._fields, offsets)
 
 
-def _assigned(partitions: dict[str, list[int]]) -> str:
+def _format_assignment(partitions: dict[str, list[int]]) -> str:
     """Like `orders:0,1 payments:3`."""
     return " ".join(f"{topic}:{','.join(map(str, indexes))}" for topic, indexes in partitions.items())

@@ -140,11 +140,11 @@ def ends(client: Client, partitions: Iterable[TopicPartition]) -> dict[TopicPart
     """Return the end offset of each partition that exists and has a leader. Raises `ClientError`."""
     from minibroker.client.partition_offsets import LATEST, list_offsets
 
-    led = set(_led(all_topics(client).values()))
+    led = set(_iterate_led_partitions(all_topics(client).values()))
     return list_offsets(client, dict.fromkeys((each for each in partitions if each in led), LATEST))
 
 
-def _led(topics: Iterable[Any]) -> Iterator[TopicPartition]:
+def _iterate_led_partitions(topics: Iterable[Any]) -> Iterator[TopicPartition]:
     for topic in topics:
         for each in topic.partitions:
             if each.leader_id >= 0:

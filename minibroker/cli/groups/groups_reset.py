@@ -91,7 +91,7 @@ def reset_offsets(
         raise click.UsageError("choose partitions with --topic or --all-topics")
     with connected(bootstrap) as client:
         is_shared = _inactive(client, group).type == "share"
-        positions = _start_offsets(client, group) if is_shared else _committed(client, group)
+        positions = _start_offsets(client, group) if is_shared else _fetch_committed(client, group)
         places = sorted(positions) if all_topics else partitions_of(client, topics)
         if not places:
             raise failure(f"{group} has no offsets: choose topics with --topic")
@@ -111,7 +111,7 @@ def _inactive(client: Client, group: str) -> Group:
     return found
 
 
-def _committed(client: Client, group: str) -> Positions:
+def _fetch_committed(client: Client, group: str) -> Positions:
     return {place: each.offset for place, each in committed(client, group).items()}
 
 

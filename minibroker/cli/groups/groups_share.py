@@ -54,11 +54,11 @@ def start_offsets(client: Client, group: str) -> dict[TopicPartition, StartOffse
         for each in topic.partitions:
             place = topic.topic_name, each.partition_index
             check(each.error_code, f"cannot get the offset of {group} for {place[0]}-{place[1]}", each.error_message)
-            found[place] = StartOffset(_known(each.start_offset), _known(each.lag))
+            found[place] = StartOffset(_known_or_none(each.start_offset), _known_or_none(each.lag))
     return found
 
 
-def _known(number: int) -> int | None:
+def _known_or_none(number: int) -> int | None:
     return None if number < 0 else number
 
 

@@ -105,14 +105,14 @@ def script_of(state: State) -> str:
         "quotas": list(_quotas(state.quotas, left_out.append)),
         "offsets": list(_offsets(state.offsets, left_out.append)),
     }
-    functions = "".join(f"\n{name}() {{\n    :\n{_indented(lines)}}}\n" for name, lines in bodies.items())
+    functions = "".join(f"\n{name}() {{\n    :\n{_indent(lines)}}}\n" for name, lines in bodies.items())
     notes = "".join(f"# Left out: {escaped(note)}\n" for note in left_out)
     head = HEAD.format(source=escaped(state.source), parts=", ".join(PARTS))
     foot = FOOT.format(parts=" ".join(PARTS), all_parts=" | ".join(bodies))
     return head.replace("set -eu\n", f"{notes}set -eu\n", 1) + functions + foot
 
 
-def _indented(lines: Iterable[str]) -> str:
+def _indent(lines: Iterable[str]) -> str:
     return "".join(f"    {line}\n" for line in lines)
 
 

@@ -105,14 +105,16 @@ def _topics(client: Client, known: dict[str, Any], left_out: list[str]) -> Itera
     for name, entries in _configs(client, TOPIC_RESOURCE, names):
         partitions = known[name].partitions
         replicas = max(len(each.replica_nodes) for each in partitions)
-        yield Topic(name, len(partitions), replicas, _changed(TOPIC_RESOURCE, f"topic {name}", entries, left_out))
+        yield Topic(
+            name, len(partitions), replicas, _select_changed_configs(TOPIC_RESOURCE, f"topic {name}", entries, left_out)
+        )
 
 
 def _dynamic_configs(client: Client, left_out: list[str]) -> Iterator[DynamicConfigs]:
     for kind, names in ((BROKER_RESOURCE, [""]), *_named_resources(client).items()):
         for name, entries in _configs(client, kind, names):
             found = DynamicConfigs(KINDS[kind], name, {})
-            found.configs.update(_changed(kind, found.whose, entries, left_out))
+            found.configs.update(_select_changed_configs(kind, found.whose, entries, left_out))
             if found.configs:
                 yield found
 
@@ -134,7 +136,7 @@ def _named_resources(client: Client) -> dict[int, list[str]]:
     return found
 
 
-def _changed(kind: int, where: str, entries: list[Any], left_out: list[str]) -> dict[str, str]:
+def _select_changed_configs(kind: int, where: str, entries: list[Any], left_out: list[str]) -> dict[str, str]:
     """Return what was set at run time, but for secrets, and names that Apache Kafka does not have."""
     from minibroker.broker.configs.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS
     from minibroker.broker.configs.settings_values import format_value

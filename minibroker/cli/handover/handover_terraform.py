@@ -155,10 +155,10 @@ def label(*names: str) -> str:
 
 def text(value: str) -> str:
     """Return a text as a quoted one of Terraform, in which `${` and `%{` begin what is computed."""
-    quoted = "".join(QUOTED.get(each) or (each if each.isprintable() else _escaped(each)) for each in value)
+    quoted = "".join(QUOTED.get(each) or (each if each.isprintable() else _escape(each)) for each in value)
     return '"' + quoted.replace("${", "$${").replace("%{", "%%{") + '"'
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     code = ord(character)
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"

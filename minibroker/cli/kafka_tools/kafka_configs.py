@@ -70,7 +70,7 @@ def kafka_configs(
         if action == "alter":
             assert name is not None
             _alter(client, kind, name, add_config, deleted)
-            click.echo(f"Completed updating {'' if name else 'default '}config for {_titled(kind, name)}.")
+            click.echo(f"Completed updating {'' if name else 'default '}config for {_make_title(kind, name)}.")
             return
         for each in _names(client, kind) if name is None else [name]:
             _describe(client, kind, each, shows_all)
@@ -117,7 +117,7 @@ def _node(client: Client, kind: str, name: str) -> int | None:
 
 def _describe(client: Client, kind: str, name: str, shows_all: bool) -> None:
     adjective = "Default" if name == DEFAULT_BROKER else "All" if shows_all else "Dynamic"
-    click.echo(f"{adjective} configs for {_titled(kind, name)} are:")
+    click.echo(f"{adjective} configs for {_make_title(kind, name)} are:")
     for each in configs_of(client, RESOURCES[kind], name, _node(client, kind, name)):
         sources = DYNAMIC[kind][-1:] if name == DEFAULT_BROKER else DYNAMIC[kind]
         if shows_all or each.config_source in sources:
@@ -126,7 +126,7 @@ def _describe(client: Client, kind: str, name: str, shows_all: bool) -> None:
             click.echo(f"  {each.name}={each.value} sensitive={sensitive} synonyms={{{synonyms}}}")
 
 
-def _titled(kind: str, name: str) -> str:
+def _make_title(kind: str, name: str) -> str:
     return f"{kind} in the cluster" if name == DEFAULT_BROKER else f"{kind.removesuffix('s')} {name}"
 
 

@@ -114,16 +114,16 @@ class _Lines:
         return b"Offset:%d" % found.record.offset
 
     def headers(self, found: Found) -> bytes:
-        pairs = [b"%s:%s" % (name.encode(), self._shown(value)) for name, value in found.record.headers]
+        pairs = [b"%s:%s" % (name.encode(), self._show_bytes(value)) for name, value in found.record.headers]
         return self._headers.join(pairs) or b"NO_HEADERS"
 
     def key(self, found: Found) -> bytes:
-        return self._shown(found.record.key)
+        return self._show_bytes(found.record.key)
 
     def value(self, found: Found) -> bytes:
-        return self._shown(found.record.value)
+        return self._show_bytes(found.record.value)
 
-    def _shown(self, data: bytes | None) -> bytes:
+    def _show_bytes(self, data: bytes | None) -> bytes:
         return self._null if data is None else bytes(data)
 
 

@@ -177,7 +177,7 @@ def _show_until_over(spark: SparkSession, run: ArchiveRun, progress: StreamProgr
         try:
             while run.query.isActive:
                 if console.is_terminal:
-                    bars.update(bar, **_shown(spark, run, progress))
+                    bars.update(bar, **_run_with_progress(spark, run, progress))
                 time.sleep(POLL_S)
         except KeyboardInterrupt:
             return False  # report what is archived; the next run continues from there
@@ -187,7 +187,7 @@ def _show_until_over(spark: SparkSession, run: ArchiveRun, progress: StreamProgr
     return True
 
 
-def _shown(spark: SparkSession, run: ArchiveRun, progress: StreamProgress) -> dict[str, Any]:
+def _run_with_progress(spark: SparkSession, run: ArchiveRun, progress: StreamProgress) -> dict[str, Any]:
     from minibroker.cli.pipeline.pipeline_progress import running
 
     tasks = running(spark.sparkContext.statusTracker())

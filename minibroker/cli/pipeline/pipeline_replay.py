@@ -113,8 +113,8 @@ def replay(
         raise cannot(f"there is no archive {archive}")
     with lake_session(table_format, master, conf) as spark:
         rows, all_configs = _archive(spark, table_format, archive)
-        archived = _chosen(archived_partitions(rows), topics)
-        targets = _renamed(archived, topic_map) if to is None else {_only_topic(archived): to}
+        archived = _choose_topics(archived_partitions(rows), topics)
+        targets = _map_targets(archived, topic_map) if to is None else {_only_topic(archived): to}
         whole = archive if "://" in archive else str(Path(archive).resolve())  # independent of the working directory
         name = replay_id or replay_id_of(whole, targets, repartition)
         task = ReplayTask(settings, name, targets, repartition, commit_records)
@@ -147,7 +147,7 @@ def _archive(spark: SparkSession, table_format: Any, path: str) -> tuple[DataFra
     return table.read(), {topic: dict(configs) for topic, configs in newest_note(table).configs.items()}
 
 
-def _chosen(archived: list[Archived], topics: tuple[str, ...]) -> list[Archived]:
+def _choose_topics(archived: list[Archived], topics: tuple[str, ...]) -> list[Archived]:
     """Return the archived records of the topics, of all if none are named."""
     found = {each.partition.topic for each in archived}
     for topic in topics:
@@ -158,7 +158,7 @@ def _chosen(archived: list[Archived], topics: tuple[str, ...]) -> list[Archived]
     return [each for each in archived if not topics or each.partition.topic in topics]
 
 
-def _renamed(archived: list[Archived], topic_map: tuple[tuple[str, str], ...]) -> dict[str, str]:
+def _map_targets(archived: list[Archived], topic_map: tuple[tuple[str, str], ...]) -> dict[str, str]:
     """Return the named targets. Only replayed topics may have one, to catch misspelt names."""
     found = {each.partition.topic for each in archived}
     for topic, target in topic_map:

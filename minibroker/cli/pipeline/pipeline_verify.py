@@ -92,11 +92,11 @@ def verify(
 
     if client and servers is None:
         raise click.UsageError("--client and --command-config need --bootstrap-server")
-    in_use, wanted = _is_in_use(path), _wanted(checks, skip)
+    in_use, wanted = _is_in_use(path), _select_checks(checks, skip)
     plan = log_files.plan_directory(path, topics=topics, checks=wanted, compacted=compacted, in_use=in_use)
     if in_use:
         click.echo(f"{path} is in use: concurrent writes may look like damage", err=True)
-    found = _found(plan, engine, path, master, conf)
+    found = _collect_findings(plan, engine, path, master, conf)
     if servers is not None:
         found = _as_brokers_say(found, Bootstrap(servers, client, connect_timeout_s))
     if as_json:
@@ -109,7 +109,7 @@ def verify(
     return int(any(strict or finding.severity != "note" for finding in found))
 
 
-def _found(
+def _collect_findings(
     plan: DirectoryPlan, engine: Engine, path: str, master: str, conf: tuple[tuple[str, str], ...]
 ) -> list[Finding]:
     """Return the findings in the order in which they are printed."""
@@ -148,7 +148,7 @@ def _as_brokers_say(found: list[Finding], bootstrap: Bootstrap) -> list[Finding]
     return said
 
 
-def _wanted(checks: str | None, skip: str | None) -> list[str]:
+def _select_checks(checks: str | None, skip: str | None) -> list[str]:
     """Return the checks to make. Raises click.ClickException, status 2."""
     from minibroker.pipeline.jobs.verify.findings import CHECKS
 
@@ -189,13 +189,13 @@ def _list(context: click.Context, wanted: bool) -> None:
 
 def _print(found: Sequence[Finding], each: bool) -> None:
     if found:
-        print_table(HEAD, map(_cells, found) if each else _grouped(found))
+        print_table(HEAD, map(_cells, found) if each else _group_findings(found))
     counts = Counter(finding.kind for finding in found)
     said = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
     click.echo(f"{len(found)} {'finding' if len(found) == 1 else 'findings'}{': ' if said else ''}{said}", err=True)
 
 
-def _grouped(found: Sequence[Finding]) -> Iterator[tuple[object, ...]]:
+def _group_findings(found: Sequence[Finding]) -> Iterator[tuple[object, ...]]:
     """Yield a row for each file and kind: its first finding, and how many more there are."""
     for _, group in groupby(found, lambda finding: (finding.file, finding.kind)):
         first, *more = group

@@ -143,7 +143,7 @@ def describe(owners: tuple[str, ...], with_secrets: bool, bootstrap: Bootstrap, 
         minibroker tokens describe --owner alice
     """
     with connected(bootstrap) as client:
-        rows = [_row(token, with_secrets) for token in _described(client, owners)]
+        rows = [_row(token, with_secrets) for token in _describe_tokens(client, owners)]
     rows.sort(key=lambda row: (row["owner"], row["issued_ms"], row["id"]))
     if as_json:
         click.echo(json.dumps(rows))
@@ -164,7 +164,7 @@ def _row(token: Any, with_secret: bool) -> dict[str, Any]:
     }
 
 
-def _described(client: Client, owners: tuple[str, ...]) -> list[Any]:
+def _describe_tokens(client: Client, owners: tuple[str, ...]) -> list[Any]:
     """Return the tokens that the client may see. Raises `ClientError`."""
     from minibroker.client.client_errors import check
     from minibroker.protocol.messages.delegation_tokens import DescribeDelegationTokenRequest
@@ -178,7 +178,7 @@ def _described(client: Client, owners: tuple[str, ...]) -> list[Any]:
 
 def _secret_of(client: Client, token_id: str) -> bytes:
     """Return the HMAC of a token, so that nobody has to write it on a command line. Raises click.ClickException."""
-    found: bytes | None = next((one.hmac for one in _described(client, ()) if one.token_id == token_id), None)
+    found: bytes | None = next((one.hmac for one in _describe_tokens(client, ()) if one.token_id == token_id), None)
     if found is None:
         raise failure(f"there is no token {token_id} that you may see")
     return found

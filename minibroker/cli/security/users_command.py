@@ -63,7 +63,7 @@ def described_users(client: Client) -> list[ListedUser]:
     """Return all users, one row for each mechanism. Raises `ClientError`."""
     return [
         ListedUser(user, MECHANISMS[info.mechanism - 1], info.iterations)
-        for user, infos in sorted(_described(client).items())
+        for user, infos in sorted(_describe_users(client).items())
         for info in sorted(infos, key=lambda info: info.mechanism)
     ]
 
@@ -123,7 +123,7 @@ def remove(name: str, bootstrap: Bootstrap) -> None:
 
     deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion
     with connected(bootstrap) as client:
-        known = _described(client)
+        known = _describe_users(client)
         if name not in known:
             raise no_such("user", name, known)
         for info in known[name]:
@@ -142,7 +142,7 @@ def _password() -> str:
     return password
 
 
-def _described(client: Client) -> dict[str, list[Any]]:
+def _describe_users(client: Client) -> dict[str, list[Any]]:
     """Return what is known of all users. Raises `ClientError`."""
     from minibroker.client.client_errors import check
     from minibroker.protocol.messages.security import DescribeUserScramCredentialsRequest

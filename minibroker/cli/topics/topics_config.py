@@ -66,7 +66,7 @@ def config(
 
             raise failure(f"{name} has no config {unknown}{did_you_mean(unknown, sorted(known))}")
         _change(client, name, changed, deleted)
-        kept = _kept(client, name, deleted)
+        kept = _find_kept_configs(client, name, deleted)
     if as_json:
         gone = [key for key in deleted if key not in kept]
         click.echo(json.dumps({"name": name, "set": changed | kept, "deleted": gone}))
@@ -78,7 +78,7 @@ def config(
         click.echo(f"{name}: {key} {told}")
 
 
-def _kept(client: Client, name: str, deleted: tuple[str, ...]) -> dict[str, str | None]:
+def _find_kept_configs(client: Client, name: str, deleted: tuple[str, ...]) -> dict[str, str | None]:
     """Return the deleted configs that the topic still has, with their values: some cannot be unset again."""
     entries = topic_configs(client, name) if deleted else []
     return {

@@ -44,14 +44,14 @@ def list_transactions(states: tuple[str, ...], bootstrap: Bootstrap, as_json: bo
         minibroker transactions list --state Ongoing
     """
     with connected(bootstrap) as client:
-        rows = _listed(client, states)
+        rows = _list_transactions(client, states)
     if as_json:
         click.echo(json.dumps(rows))
     else:
         print_rows(rows, ("transactional_id", "coordinator", "producer_id", "state"))
 
 
-def _listed(client: Client, states: tuple[str, ...]) -> list[dict[str, Any]]:
+def _list_transactions(client: Client, states: tuple[str, ...]) -> list[dict[str, Any]]:
     from minibroker.protocol.messages.transactions import ListTransactionsRequest
 
     rows: list[dict[str, Any]] = []
@@ -82,14 +82,14 @@ def describe(transactional_id: str, bootstrap: Bootstrap, as_json: bool) -> None
         minibroker transactions describe orders-1 --json
     """
     with connected(bootstrap) as client:
-        row = _described(client, transactional_id)
+        row = _describe_transaction(client, transactional_id)
     if as_json:
         click.echo(json.dumps(row))
     else:
         print_rows([row])
 
 
-def _described(client: Client, transactional_id: str) -> dict[str, Any]:
+def _describe_transaction(client: Client, transactional_id: str) -> dict[str, Any]:
     from minibroker.protocol.errors import ErrorCode
     from minibroker.protocol.messages.transactions import DescribeTransactionsRequest
 
@@ -97,7 +97,9 @@ def _described(client: Client, transactional_id: str) -> dict[str, Any]:
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
     (found,) = client.request(request, node).transaction_states
     if found.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-        raise no_such("transactional id", transactional_id, (row["transactional_id"] for row in _listed(client, ())))
+        raise no_such(
+            "transactional id", transactional_id, (row["transactional_id"] for row in _list_transactions(client, ()))
+        )
     client.check(found.error_code, f"cannot describe {transactional_id}", node)
     return {
         "transactional_id": transactional_id,

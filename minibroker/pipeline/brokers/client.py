@@ -31,9 +31,9 @@ class Client(blocking.Client):
         `missing_ok`.
         """
         named = None if topics is None else sorted(set(topics))
-        return sorted(self.retry(lambda: self._described(named, missing_ok)))
+        return sorted(self.retry(lambda: self._list_partitions_of(named, missing_ok)))
 
-    def _described(self, named: list[str] | None, missing_ok: bool) -> list[TopicPartition]:
+    def _list_partitions_of(self, named: list[str] | None, missing_ok: bool) -> list[TopicPartition]:
         found = []
         for topic in self.metadata(named).topics:
             if named is None and topic.is_internal:

@@ -91,13 +91,13 @@ class Fetcher:
             data = answer.records or b""
             size, next_offset = extent(data)
             if size:
-                yield from self._advanced(answer, data, size, next_offset)
+                yield from self._send_next_and_yield(answer, data, size, next_offset)
             elif data:  # a broker before 0.10.1 cuts a batch that is larger than the fetch size
                 self._fetch_bytes = min(2 * self._fetch_bytes, MAX_FETCH_BYTES)
             else:
                 self._nothing(answer)
 
-    def _advanced(self, answer: Any, data: bytes, size: int, next_offset: int | None) -> Iterator[Fetched]:
+    def _send_next_and_yield(self, answer: Any, data: bytes, size: int, next_offset: int | None) -> Iterator[Fetched]:
         """Send the next request, then yield the batches. Nothing can be fetched behind a batch without a valid end."""
         self._nothing_since = None
         if next_offset is not None and next_offset <= self._offset:

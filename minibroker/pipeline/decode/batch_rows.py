@@ -43,11 +43,11 @@ def batch_rows(
         else:
             column = _column(field.name, headers, is_valid, place)
         is_array = isinstance(column, np.ndarray | pa.Array)
-        columns.append(_typed(column, field.type) if is_array else rows.constant(column, field.type, count))
+        columns.append(_cast_column(column, field.type) if is_array else rows.constant(column, field.type, count))
     return record_batch(columns, rows.schema, count)
 
 
-def _typed(column: Any, kind: pa.DataType) -> pa.Array:
+def _cast_column(column: Any, kind: pa.DataType) -> pa.Array:
     array = column if isinstance(column, pa.Array) else pa.array(column)
     return array if array.type == kind else array.cast(kind)
 

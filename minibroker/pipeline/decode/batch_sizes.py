@@ -53,13 +53,13 @@ def measured_sizes(view: memoryview, headers: Headers, one_in: int, arena: Arena
     count = len(headers.size)
     sizes = Sizes(np.zeros(count, np.bool_), *(np.zeros(count, np.int64) for _ in Sizes._fields[1:]))
     for is_new in (True, False):
-        wanted = _chosen(headers, one_in) & ((headers.magic == MAGIC) == is_new)
+        wanted = _choose_sample(headers, one_in) & ((headers.magic == MAGIC) == is_new)
         for load in _loads(view, headers, np.flatnonzero(wanted).tolist(), arena, chunk_bytes):
             (_measure_batches if is_new else _measure_messages)(arena.data, headers, load, sizes)
     return sizes
 
 
-def _chosen(headers: Headers, one_in: int) -> Bools:
+def _choose_sample(headers: Headers, one_in: int) -> Bools:
     spread = headers.base_offset.astype(np.uint64) * np.uint64(_SPREAD)
     is_wrapper = (headers.magic < MAGIC) & (headers.codec != 0)
     chosen: Bools = (((spread >> np.uint64(33)) % np.uint64(one_in) == 0) | is_wrapper) & ~headers.is_control

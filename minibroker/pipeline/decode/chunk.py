@@ -95,7 +95,7 @@ class ChunkDecoder:
             fields.offsets = headers.base_offset[batch] + record - (ends - batches.records)[batch]
             if self._wanted.timestamp:
                 fields.timestamps_ms = headers.max_timestamp[batch]
-            yield from self._given(fields)
+            yield from self._decode_given_records(fields)
 
     def records(self, batches: Batches) -> Decoded:
         """Yield the rows of batches of format 2."""
@@ -117,7 +117,7 @@ class ChunkDecoder:
             if malformed_here.any():
                 yield from self._around(batches, np.unique(batch[span][malformed_here]))
                 return
-            yield from self._given(fields)
+            yield from self._decode_given_records(fields)
 
     def _record_fields(self, batches: Batches, starts: Int64s, batch: Int64s) -> tuple[Fields, Bools]:
         headers, wanted = batches.headers, self._wanted
@@ -160,7 +160,7 @@ class ChunkDecoder:
             yield from self._around(batches, np.flatnonzero(bad))
             return
         for each in fields:
-            yield from self._given(each)
+            yield from self._decode_given_records(each)
 
     def _message_offsets(self, batches: Batches, batch: Int64s) -> tuple[Int64s, Bools]:
         """Return the offsets of all messages, and which wrappers have an offset that does not fit them.
@@ -214,7 +214,7 @@ class ChunkDecoder:
             first = index + 1
         yield from decode(batches.between(first, len(batches.start)))
 
-    def _given(self, fields: Fields) -> Decoded:
+    def _decode_given_records(self, fields: Fields) -> Decoded:
         """Yield the rows of the records within the range of offsets."""
         rows = self._rows.of_records(self._arena.data, fields)
         first, end = self._offsets.start, self._offsets.end

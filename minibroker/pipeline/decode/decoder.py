@@ -75,7 +75,7 @@ class _Decoder(ABC):
             if found.positions:
                 yield from self._window(view, headers_at(view, found.positions), whence)
             if found.problem is not None:
-                yield from self._lost(view, found, whence)
+                yield from self._report_loss(view, found, whence)
                 return
 
     def finish(self) -> RecordBatches:
@@ -86,7 +86,7 @@ class _Decoder(ABC):
     def _window(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
         """Yield the rows of some consecutive batches in `view`. Raises `CorruptData`."""
 
-    def _lost(self, view: memoryview, found: Scan, place: Place) -> RecordBatches:
+    def _report_loss(self, view: memoryview, found: Scan, place: Place) -> RecordBatches:
         """Report that no batch can be found after this place. The offset is read from the bytes there."""
         yield from self.finish()
         offset = int.from_bytes(bytes(view[found.end : found.end + 8]).ljust(8, b"\0"), "big", signed=True)
@@ -221,9 +221,9 @@ class BatchesDecoder(_Decoder):
         )
         if len(given.size):
             is_valid = batch_headers.checksums_match(view, given) if self._request.verify_crc else None
-            yield batch_rows(self._rows, given, is_valid, place, self._measured(view, given))
+            yield batch_rows(self._rows, given, is_valid, place, self._measure_sizes(view, given))
 
-    def _measured(self, view: memoryview, headers: Headers) -> Sizes | None:
+    def _measure_sizes(self, view: memoryview, headers: Headers) -> Sizes | None:
         if not self._request.measure_one_in:
             return None
         return measured_sizes(view, headers, self._request.measure_one_in, self._arena, self._chunk_bytes)

@@ -95,7 +95,7 @@ class DirectorySource:
         Raises `DataLoss` if a partition is gone; with `fail_on_data_loss` false, leave it out.
         """
         wanted = list(partitions)
-        return _retried(lambda: self._bounds_now(wanted))
+        return _retry_while_files_change(lambda: self._bounds_now(wanted))
 
     def _bounds_now(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Bounds]:
         found = find_logs(self._paths)
@@ -114,7 +114,7 @@ class DirectorySource:
 
         None means that there is none, or that the isolation level hides it.
         """
-        return _retried(lambda: self._offsets_at_now(timestamps_ms))
+        return _retry_while_files_change(lambda: self._offsets_at_now(timestamps_ms))
 
     def _offsets_at_now(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         bounds = self._bounds_now(list(timestamps_ms))
@@ -133,7 +133,7 @@ class DirectorySource:
         Ranges are cut only between batches, so a few large batches may give fewer splits. Raises `DataLoss` if offsets
         are gone, or if the log does not reach the end.
         """
-        return _retried(lambda: self._splits_now(ranges, min_splits))
+        return _retry_while_files_change(lambda: self._splits_now(ranges, min_splits))
 
     def _splits_now(self, ranges: Sequence[OffsetRange], min_splits: int) -> list[Split]:
         wanted = [each for each in self._existing(ranges) if each.start < each.end]
@@ -202,14 +202,14 @@ class DirectorySource:
         log = find_logs([each for each in self._paths if DISK.is_directory(each)]).get(offsets.partition)
         if log is None:
             return []
-        found = _retried(lambda: list(extents(LogView(log).look(), offsets.start, offsets.end)))
+        found = _retry_while_files_change(lambda: list(extents(LogView(log).look(), offsets.start, offsets.end)))
         return stretches_of(found, offsets, self._split_bytes)
 
 
 Result = TypeVar("Result")
 
 
-def _retried(work: Callable[[], Result]) -> Result:
+def _retry_while_files_change(work: Callable[[], Result]) -> Result:
     """Run `work`, and again while files disappear in the meantime: retention and compaction do not wait for readers."""
     gone = ""
     for _ in range(TRIES):

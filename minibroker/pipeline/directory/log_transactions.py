@@ -66,7 +66,7 @@ class Transactions:
 
     def catch_up(self, view: LogView) -> None:
         """Read what was added to the log. Raises `OSError`, and `CorruptData` if a marker cannot be read."""
-        index = self._reached(view) if self._cuts == view.cuts else None
+        index = self._find_segment_reached(view) if self._cuts == view.cuts else None
         if index is None:
             index = self._begin(view) if view.segments else 0
         try:
@@ -77,7 +77,7 @@ class Transactions:
             self._cuts = -1  # the next call begins again, and raises again
             raise
 
-    def _reached(self, view: LogView) -> int | None:
+    def _find_segment_reached(self, view: LogView) -> int | None:
         """Return the index of the last segment that was read, if it still is what it was; else None."""
         for index, segment in enumerate(view.segments):
             if self._segment is not None and segment.path == self._segment.path:
@@ -157,7 +157,7 @@ def _trusted_entries(view: LogView) -> list[list[AbortedTransaction]]:
     safe_end = _safe_end(view.log)
     for index, segment in enumerate(view.segments[:-1]):
         end = view.end_offset_of(index)
-        entries = _indexed(segment, end) if end <= safe_end else None
+        entries = _read_transaction_index(segment, end) if end <= safe_end else None
         if entries is None:
             break
         found.append(entries)
@@ -175,7 +175,7 @@ def _safe_end(log: FoundLog) -> int:
         return 0
 
 
-def _indexed(segment: SegmentFile, end: int) -> list[AbortedTransaction] | None:
+def _read_transaction_index(segment: SegmentFile, end: int) -> list[AbortedTransaction] | None:
     """Return the entries of a segment's `.txnindex`, or None if they cannot be trusted.
 
     Without the file nothing was aborted, unless the segment's other indexes are missing too.

@@ -147,7 +147,7 @@ class OpenSegment:
     def _index(self) -> tuple[Int64s, Int64s]:
         """Return (last offset, position) of batches: the index's, and those found by a walk behind its last entry."""
         offsets, positions = _read_index(self.segment, self.size_bytes)
-        walked = np.array(_walked(self.segment.file(LOG_SUFFIX)), np.int64).reshape(-1, 2)
+        walked = np.array(_list_walked_batches(self.segment.file(LOG_SUFFIX)), np.int64).reshape(-1, 2)
         further = walked[(walked[:, 1] > positions[-1:].max(initial=-1)) & (walked[:, 1] < self.size_bytes)]
         if not len(further) or (len(offsets) and further[0, 0] <= offsets[-1]):
             return offsets, positions
@@ -195,7 +195,7 @@ class OpenSegment:
         A preallocated file has room for a batch that is only partly written; that one does not count. A running
         broker's index may be behind; what follows its last entry is walked over once and remembered.
         """
-        walked = _walked(self.segment.file(LOG_SUFFIX))
+        walked = _list_walked_batches(self.segment.file(LOG_SUFFIX))
         if known is None:
             del walked[:]
         before = place = known or self._mark(len(self._index[1]), self.start)
@@ -253,7 +253,7 @@ class OpenSegment:
 
 
 @lru_cache(maxsize=WALKS_KEPT)
-def _walked(path: str) -> array[int]:
+def _list_walked_batches(path: str) -> array[int]:
     """Return last offset and position, in turn, of batches that a walk has passed in this file, like index entries."""
     return array("q")
 

@@ -69,7 +69,7 @@ class SplitReader:
                     logger.warning("%s", again)
 
     def _as_planned(self, stretch: Stretch) -> Iterator[pa.RecordBatch]:
-        with closing(_opened(stretch)) as file:
+        with closing(_open_file(stretch)) as file:
             yield from self._blocks(file, stretch)
 
     def _blocks(self, file: File, stretch: Stretch) -> Iterator[pa.RecordBatch]:
@@ -84,7 +84,7 @@ class SplitReader:
                 position += whole
             if is_damaged:
                 damage = damage_at(file, position, end, self._next_offset, stretch.start)
-                yield from self._damaged(damage)
+                yield from self._yield_damage(damage)
                 position += damage.size_bytes
 
     def _block(self, file: File, position: int, end: int) -> bytes:
@@ -98,7 +98,7 @@ class SplitReader:
                 data += _exactly(file, position + size, wanted - size)
         return data
 
-    def _damaged(self, damage: Damage) -> Iterator[pa.RecordBatch]:
+    def _yield_damage(self, damage: Damage) -> Iterator[pa.RecordBatch]:
         reason = f"expected {damage.expected}, found {damage.found}"
         if self._request.mode == "PERMISSIVE":
             yield from self._decoder.finish()
@@ -109,23 +109,23 @@ class SplitReader:
         yield from self._decoder.damaged(decode_chunk.Damage(damage.offset, reason, place, position=0))
 
 
-def _opened(stretch: Stretch) -> File:
+def _open_file(stretch: Stretch) -> File:
     """Open the file if the stretch is unchanged. Raises `DataLoss`."""
     try:
         file = DISK.open_to_read(stretch.path)
     except FileNotFoundError:
-        raise DataLoss(f"{_planned(stretch)}, and the file is gone") from None
+        raise DataLoss(f"{_path_planned(stretch)}, and the file is gone") from None
     size = file.size_bytes()
     if size < stretch.end_position:
         file.close()
-        raise DataLoss(f"{_planned(stretch)}, and the file has {size} bytes now")
+        raise DataLoss(f"{_path_planned(stretch)}, and the file has {size} bytes now")
     if not _is_unchanged(file, stretch):
         file.close()
-        raise DataLoss(f"{_planned(stretch)}, and other batches are there now")
+        raise DataLoss(f"{_path_planned(stretch)}, and other batches are there now")
     return file
 
 
-def _planned(stretch: Stretch) -> str:
+def _path_planned(stretch: Stretch) -> str:
     return (
         f"{stretch.path}: offsets {stretch.start} to {stretch.end - 1} were from {stretch.position} to "
         f"{stretch.end_position} when the read was planned"

@@ -75,7 +75,7 @@ def _messages(columns: Columns, sizes: Int64s, offsets: Int64s, settings: BatchS
         heads["timestamp"] = columns.timestamps_ms
     heads["key_length"] = lengths_of(columns.key)
     value_lengths = lengths_of(columns.value).astype(">i4")
-    joined = join(_fixed(heads), columns.key, _fixed(value_lengths), columns.value)
+    joined = join(_as_fixed_size(heads), columns.key, _as_fixed_size(value_lengths), columns.value)
     positions = offsets_of(joined).astype(np.int64)
     data = np.frombuffer(joined.buffers()[2], np.uint8)[positions[0] : positions[-1]].copy()
     _put_checksums(data, positions)
@@ -86,7 +86,7 @@ def _attributes(settings: BatchSettings) -> int:
     return TIMESTAMP_TYPE_BIT if settings.timestamp_type == LOG_APPEND_TIME else 0
 
 
-def _fixed(values: NDArray[np.generic]) -> pa.FixedSizeBinaryArray:
+def _as_fixed_size(values: NDArray[np.generic]) -> pa.FixedSizeBinaryArray:
     """Return the bytes of each item of an array as a binary value."""
     offsets = np.arange(len(values) + 1, dtype=np.int32) * values.dtype.itemsize
     return pa.Array.from_buffers(
@@ -108,11 +108,11 @@ def _sets(
     """Yield sets of messages. `positions` is where the first message of each set begins."""
     for (start, end), facts in zip(pairwise([*positions, len(data)]), facts_of(columns, starts), strict=True):
         time = max(facts.max_timestamp_ms, NO_TIMESTAMP) if settings.magic else NO_TIMESTAMP
-        written = _wrapped(data[start:end], facts.last_offset, time, settings)
+        written = _wrap_messages(data[start:end], facts.last_offset, time, settings)
         yield EncodedBatch(written, facts.end - facts.start, facts.base_offset, facts.last_offset, time, -1)
 
 
-def _wrapped(messages: memoryview, last_offset: int, timestamp_ms: int, settings: BatchSettings) -> bytes:
+def _wrap_messages(messages: memoryview, last_offset: int, timestamp_ms: int, settings: BatchSettings) -> bytes:
     """Return the messages as they are, or in a compressed wrapper."""
     if settings.codec == Compression.NONE:
         return bytes(messages)

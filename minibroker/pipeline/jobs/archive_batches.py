@@ -108,9 +108,9 @@ class ArchiveBatches:
         rows.sparkSession.conf.set(*TIMESTAMP_SETTING)  # only in the stream's own copy of the session
         ordered = in_few_tasks(rows).sortWithinPartitions(*ORDER)
         ordered.write.partitionBy(*DIRECTORIES).option("compression", self.compression).parquet(self.files.url(data))
-        self.files.write(f"{staging}/written", Noted(self.query, self._counted(rows, data)).text())
+        self.files.write(f"{staging}/written", Noted(self.query, self._count_totals(rows, data)).text())
 
-    def _counted(self, rows: DataFrame, data: str) -> Totals:
+    def _count_totals(self, rows: DataFrame, data: str) -> Totals:
         files = self._parquet(data)
         totals = totals_of(rows.sparkSession.read.schema(COLUMNS).parquet(self.files.url(data)))
         return replace(totals, files=len(files), file_bytes=sum(file.size_bytes for file in files))

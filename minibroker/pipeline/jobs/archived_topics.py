@@ -50,10 +50,10 @@ def topic_ids(options: ReadOptions, topics: Iterable[str]) -> dict[str, str]:
         with _client(options) as client:
             answer = client.metadata(wanted)
             where = f"the one of cluster {answer.cluster_id or client.bootstrap_servers}"
-        return {topic.name: _named(topic.topic_id, where) for topic in answer.topics}
+        return {topic.name: _topic_id_text(topic.topic_id, where) for topic in answer.topics}
     for partition, log in sorted(find_logs(paths_in(options.path)).items()):
         if partition.topic in wanted and partition.topic not in found:
-            found[partition.topic] = _named(
+            found[partition.topic] = _topic_id_text(
                 _id_in(f"{log.path}/{PARTITION_METADATA}"), f"the one in {log.log_directory}"
             )
     return found
@@ -68,7 +68,7 @@ def _id_in(path: str) -> bytes:
         raise OptionError(f"{path} is malformed: {error}") from None
 
 
-def _named(topic_id: bytes, otherwise: str) -> str:
+def _topic_id_text(topic_id: bytes, otherwise: str) -> str:
     """Return the id as Kafka writes it, or `otherwise` if there is none."""
     return base64.urlsafe_b64encode(topic_id).decode().rstrip("=") if topic_id != NO_ID else otherwise
 

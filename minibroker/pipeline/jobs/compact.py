@@ -88,7 +88,7 @@ def write_compacted(compacted: DataFrame, path: str) -> None:
 
 def savings_here(options: Mapping[str, str], *, tombstones: bool = True) -> list[dict[str, Any]]:
     """Return the rows of `savings` of the log that these options name, sorted by partition."""
-    sized = [_sized(batch) for batch in _read(options, (*KEY, "value"))]
+    sized = [_measure_records(batch) for batch in _read(options, (*KEY, "value"))]
     if not sized:
         return []
     # In the order of the log, so that the last row of a key is its latest record.
@@ -143,7 +143,7 @@ def _read(options: Mapping[str, str], columns: tuple[str, ...]) -> Any:
     return read_here(parse_options(options, "records", "batch"), columns)
 
 
-def _sized(batch: pa.RecordBatch) -> pa.Table:
+def _measure_records(batch: pa.RecordBatch) -> pa.Table:
     """Return the keys of records, their sizes in bytes, and whether their values are null."""
     sizes = [pc.fill_null(pc.binary_length(batch[name]), 0).cast(pa.int64()) for name in ("key", "value")]
     columns = {name: batch[name] for name in KEY}

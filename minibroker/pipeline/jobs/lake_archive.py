@@ -111,7 +111,7 @@ class LakeArchive:
         if not self.table.exists():
             self.table.create(rows)
         self._commit(in_few_tasks(rows).sortWithinPartitions(*ORDER), end)
-        return self._counted(ranges)
+        return self._count_totals(ranges)
 
     def _reading(self, ranges: list[OffsetRange]) -> dict[str, str]:
         """Return the options to read these ranges, and nothing else."""
@@ -137,7 +137,7 @@ class LakeArchive:
             )
         self.note = note
 
-    def _counted(self, ranges: list[OffsetRange]) -> Totals:
+    def _count_totals(self, ranges: list[OffsetRange]) -> Totals:
         """Count the rows of these ranges."""
         from pyspark.sql import functions as F
 

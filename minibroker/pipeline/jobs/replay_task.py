@@ -85,7 +85,7 @@ class ReplayTask:
         sender = sender_in(transaction, client, self.settings)
         writer = TaskWriter(client, self.settings, sender, partition.partition, keep_none=True)
         try:
-            for rows in _limited(batches, self.commit_records):
+            for rows in _limit_rows(batches, self.commit_records):
                 new = rows.filter(pc.greater_equal(rows.column("offset"), start))
                 self._write(transaction, writer, new, done)
             self._commit(transaction, writer, done)
@@ -159,7 +159,7 @@ def _times(rows: pa.RecordBatch) -> pa.Array:
     return pc.coalesce(times, rows.column("timestampMs"))
 
 
-def _limited(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+def _limit_rows(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows in batches of at most `most`."""
     for batch in batches:
         for start in range(0, batch.num_rows, most):

@@ -25,18 +25,18 @@ class LocalQueries:
         self._options = options
         names = [column.split()[0] for column in stats.BATCH_COLUMNS.split(", ")]
         parsed = parse_options({**options, "measure": str(one_in)}, "batches", "batch")
-        self._batches = _measured(pa.Table.from_batches(read_here(parsed, names), chosen(BATCHES, names)))
+        self._batches = _measure_batches(pa.Table.from_batches(read_here(parsed, names), chosen(BATCHES, names)))
         self._data = self._batches.filter(pc.field("batches") > 0)
 
     def grouped(self, sets: Sequence[Sequence[str]], most: int) -> list[dict[str, Any]]:
         """Return the rows of each set of dimensions, at most `most` of each, the largest first."""
         found = []
         for by in sets:
-            rows = self._grouped(by)
+            rows = self._group_rows(by)
             found += [{**row, "set": stats.set_id(by), "rows": len(rows)} for row in rows[:most]]
         return found
 
-    def _grouped(self, by: Sequence[str]) -> list[dict[str, Any]]:
+    def _group_rows(self, by: Sequence[str]) -> list[dict[str, Any]]:
         names = list(by) or [EVERYTHING]
         extremes = [("size", "max"), ("size", "list"), ("time_ms", "min"), ("time_ms", "max")]
         groups = self._batches.group_by(names).aggregate([*((name, "sum") for name in stats.SUMS), *extremes])
@@ -87,16 +87,16 @@ class LocalQueries:
     def _key_counts(self) -> pa.Table:
         columns = ("topic", "key")
         read = read_here(parse_options(self._options, "records", "batch"), columns)
-        found = [_counted([], chosen(RECORDS, columns))]
+        found = [_count_rows([], chosen(RECORDS, columns))]
         waiting: list[pa.RecordBatch] = []
         rows = 0
         for batch in read:
             waiting.append(batch)
             rows += len(batch)
             if rows >= MERGED_ROWS:
-                found.append(_counted(waiting, chosen(RECORDS, columns)))
+                found.append(_count_rows(waiting, chosen(RECORDS, columns)))
                 waiting, rows = [], 0
-        found.append(_counted(waiting, chosen(RECORDS, columns)))
+        found.append(_count_rows(waiting, chosen(RECORDS, columns)))
         together = pa.concat_tables(found).group_by(list(columns)).aggregate([("records", "sum")])
         return together.rename_columns([*columns, "records"])
 
@@ -105,13 +105,13 @@ class LocalQueries:
         del self._batches, self._data
 
 
-def _counted(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+def _count_rows(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
     rows = pa.Table.from_batches(batches, schema)
     counts = rows.group_by(schema.names).aggregate([([], "count_all")])
     return counts.rename_columns([*schema.names, "records"])
 
 
-def _measured(batches: pa.Table) -> pa.Table:
+def _measure_batches(batches: pa.Table) -> pa.Table:
     """Return the dimensions of each batch, and what is summed up: 0 where a measure is not about the batch."""
     data = pc.invert(batches["isControl"])
     conditions = {

@@ -72,7 +72,7 @@ def picture(statistics: Statistics) -> bytes:
         grid = figure.subplots(rows, 2, squeeze=False)
         for index, axes in enumerate(grid.flat):
             _draw(axes, statistics, plots[index]) if index < len(plots) else axes.remove()
-        return _rendered(figure, "png")
+        return _render_figure(figure, "png")
 
 
 def page(statistics: Statistics) -> str:
@@ -85,7 +85,7 @@ def page(statistics: Statistics) -> str:
         for plot in plots_of(statistics):
             figure = Figure(figsize=PLOT_SIZE_INCHES, layout="constrained")
             _draw(figure.subplots(), statistics, plot)
-            svg = _rendered(figure, "svg").decode()
+            svg = _render_figure(figure, "svg").decode()
             drawn.append(f"<div>{svg[svg.index('<svg') :]}</div>")
     notes = "".join(f'<p class="note">{escape(line)}.</p>' for line in summary(statistics))
     body = "".join(_html(table) for table in tables(statistics))
@@ -103,7 +103,7 @@ def _draw(axes: Axes, statistics: Statistics, plot: Plot) -> None:
         label.set_tick_params(length=0)
 
 
-def _rendered(figure: Figure, kind: str) -> bytes:
+def _render_figure(figure: Figure, kind: str) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind, metadata={"Date": None} if kind == "svg" else {})
     return buffer.getvalue()

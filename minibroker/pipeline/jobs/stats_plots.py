@@ -179,7 +179,7 @@ def sizes_of_batches(axes: Axes, statistics: Statistics) -> None:
 
 def compression(axes: Axes, statistics: Statistics) -> None:
     """Draw the stored and the uncompressed bytes of each codec and format."""
-    rows = _measured(statistics)
+    rows = _measure_traffic(statistics)
     places = range(len(rows))
     stored, uncompressed = [row.bytes for row in rows], [row.uncompressed_bytes or 0 for row in rows]
     axes.barh([place - 0.2 for place in places], uncompressed, height=0.38, color=GREY, label="uncompressed")
@@ -198,7 +198,7 @@ def compression(axes: Axes, statistics: Statistics) -> None:
 
 def parts_of_a_record(axes: Axes, statistics: Statistics) -> None:
     """Draw the average uncompressed size of a record: its key, its value, and the overhead."""
-    rows = _measured(statistics)
+    rows = _measure_traffic(statistics)
     places = range(len(rows))
     lefts = [0.0] * len(rows)
     for name, color in PARTS:
@@ -225,7 +225,7 @@ def _part(row: Traffic, name: str) -> float:
     return (row.overhead_per_record or 0.0) if name == "overhead" else (size or 0) / max(row.records, 1)
 
 
-def _measured(statistics: Statistics) -> list[Traffic]:
+def _measure_traffic(statistics: Statistics) -> list[Traffic]:
     rows = [row for row in statistics.tables["codec, format"] if row.compression_ratio is not None]
     return sorted(rows, key=lambda row: -row.bytes)[:ROWS_MAX]
 
@@ -239,7 +239,7 @@ def _finish_codecs(axes: Axes, statistics: Statistics, title: str) -> None:
 
     None of the batches of these is in the sample, or there are too many.
     """
-    rows = _measured(statistics)
+    rows = _measure_traffic(statistics)
     _name_rows(axes, [_codec_and_format(row) for row in rows])
     axes.xaxis.set_major_formatter(lambda number, _: bytes_text(number))
     axes.legend(**_legend_style(len(axes.get_legend_handles_labels()[0]), True))

@@ -154,7 +154,7 @@ class KeySkew:
             gini=gini(*curve) if keys else None,
             share_of_top_percent=float(np.interp(max(1 / keys, 0.01), *curve)) if keys else None,
             top=[TopKey(key, count, count / everything) for key, count in top],
-            curve=_thinned(*curve),
+            curve=_thin_curve(*curve),
         )
 
 
@@ -170,7 +170,7 @@ def gini(keys: Shares, records: Shares) -> float:
     return float(np.diff(keys) @ (records[1:] + records[:-1])) - 1
 
 
-def _thinned(keys: Shares, records: Shares) -> list[tuple[float, float]]:
+def _thin_curve(keys: Shares, records: Shares) -> list[tuple[float, float]]:
     """Return fewer points of a curve, as many as a plot can show, and the last one."""
     kept = [(0.0, 0.0)]
     for x, y in zip(keys.tolist(), records.tolist(), strict=True):

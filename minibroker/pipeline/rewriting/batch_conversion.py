@@ -106,12 +106,12 @@ class Converter:
 
     def convert(self, sources: list[Source]) -> Iterator[Written]:
         """Yield the result of some consecutive batches, in the order of the log."""
-        rows = self._decoded([source for source in sources if source.target.way in ENCODED])
+        rows = self._decode_rows([source for source in sources if source.target.way in ENCODED])
         sources = self._exact(sources, rows)
         for (target, timestamp_type), some in groupby(sources, _likeness):
             if target.way in ENCODED:
                 settings = self._batch_settings(target, timestamp_type)
-                yield from self._encoded(list(self._stretches(some)), settings, rows)
+                yield from self._encode_stretches(list(self._stretches(some)), settings, rows)
             elif target.way is Way.COPY:
                 yield from (Written(source.header, source.data) for source in some)
             else:
@@ -153,7 +153,7 @@ class Converter:
         if joined is not None:
             yield joined
 
-    def _decoded(self, sources: list[Source]) -> _Rows:
+    def _decode_rows(self, sources: list[Source]) -> _Rows:
         if not sources:
             return _Rows([])
         every = OffsetRange(self._partition, 0, MAX_OFFSET)
@@ -165,13 +165,13 @@ class Converter:
         self.expansion = max(1.0, sum(batch.nbytes for batch in batches) / len(data))
         return _Rows(batches)
 
-    def _encoded(self, stretches: list[Stretch], settings: BatchSettings, rows: _Rows) -> Iterator[Written]:
+    def _encode_stretches(self, stretches: list[Stretch], settings: BatchSettings, rows: _Rows) -> Iterator[Written]:
         for some, following in rows.up_to(stretches[-1].last.last_offset):
             offsets = some.column(OFFSET).to_numpy()
             origins, stretches = _origins(stretches, offsets, following)
             try:
                 for batch in encode_origins(some, settings, origins):
-                    yield from _written(batch, settings)
+                    yield from _write_batch(batch, settings)
             except EncodeError as error:
                 raise RewriteError(f"{self._partition}, from offset {offsets[0]} on: {error}") from error
 
@@ -258,7 +258,7 @@ def _producer(stretch: Stretch, offset: int) -> Producer:
     return Producer(run.producer_id, run.producer_epoch, sequence, run.is_transactional)
 
 
-def _written(batch: EncodedBatch, settings: BatchSettings) -> Iterator[Written]:
+def _write_batch(batch: EncodedBatch, settings: BatchSettings) -> Iterator[Written]:
     """Yield the batch or wrapper, with its number of records, or each of the messages in one set."""
     if settings.magic == MAGIC:
         yield Written(read_header(batch.data), batch.data)

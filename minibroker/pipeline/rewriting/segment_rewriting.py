@@ -150,7 +150,7 @@ class SegmentRewriter:
 
     def _sources(self) -> Iterator[Source]:
         """Yield the batches that are not dropped, each with how to rewrite it."""
-        for batch in self._stored():
+        for batch in self._iterate_sound_batches():
             target = target_of(batch.header, self._settings)
             if target.magic < MAGIC and batch.header.magic == MAGIC and self._is_dropped(batch.header):
                 target = target._replace(way=Way.DROP)
@@ -173,7 +173,7 @@ class SegmentRewriter:
             )
         return self._uncommitted.has(header.producer_id, header.base_offset)
 
-    def _stored(self) -> Iterator[StoredBatch]:
+    def _iterate_sound_batches(self) -> Iterator[StoredBatch]:
         """Yield the whole, sound batches of the segment. It ends at a torn batch, as after a broker's recovery."""
         size_bytes = self._task.size_bytes
         position = 0

@@ -96,7 +96,7 @@ def _append(directory: str, needed: Iterable[Change], is_clean: bool) -> None:
     """Append the changes to the metadata log, after what a crash has left behind the end is cut off."""
     environment = Environment(Disk(), now_ms, schedule=lambda delay_ms, callback: None)
     log = open_log(environment, directory, (METADATA_TOPIC, 0), LogSettings(), Checkpointed(clean=is_clean))
-    records = [Record(0, now_ms(), None, _encoded(change), ()) for change in needed]
+    records = [Record(0, now_ms(), None, _encode_change(change), ()) for change in needed]
     batch = memoryview(build_batch(records))
     log.append(batch, [read_header(batch)], log.leader_epoch)
     log.close()
@@ -107,7 +107,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _encoded(change: Change) -> bytes:
+def _encode_change(change: Change) -> bytes:
     topic, name, value = change
     record = ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic, name=name, value=value)
     return encode_metadata(record, _ANY_LEVEL)

@@ -64,7 +64,7 @@ class Workspace:
         if disk.exists(f"{self._state}/plan.json") or not disk.exists(f"{self.target}/{FINISHED}"):
             return None
         found = json.loads(disk.read_whole(f"{self.target}/{FINISHED}"))
-        self._require_same(found["plan"], _said(plan, settings), "remove the directory")
+        self._require_same(found["plan"], _describe_run(plan, settings), "remove the directory")
         report: dict[str, Any] = found["report"]
         return report
 
@@ -87,7 +87,7 @@ class Workspace:
     def begin(self, plan: Plan, settings: RewriteSettings) -> None:
         """Write down the plan. Raises `RewriteError` if another rewriting has done something here."""
         path = f"{self._state}/plan.json"
-        said = _said(plan, settings)
+        said = _describe_run(plan, settings)
         if self._disk.exists(path) and self._has_done_something():
             self._require_same(
                 json.loads(self._disk.read_whole(path)), said, "finish that one, or remove the directory"
@@ -174,7 +174,7 @@ class Workspace:
         to it.
         """
         kept = {name: value for name, value in report.items() if name != "target"}
-        note = {"plan": _said(plan, settings), "report": kept}
+        note = {"plan": _describe_run(plan, settings), "report": kept}
         self._disk.write_whole(f"{self.target}/{FINISHED}", json.dumps(note, indent=1).encode(), sync=True)
         self._disk.sync_directory(self.target)
         self._disk.remove(f"{self._state}/plan.json")
@@ -199,7 +199,7 @@ class Workspace:
         return f"{self._state}/done/{task.log}.{segment_name(task.base_offset)}"
 
 
-def _said(plan: Plan, settings: RewriteSettings) -> dict[str, Any]:
+def _describe_run(plan: Plan, settings: RewriteSettings) -> dict[str, Any]:
     """Return what must be the same in each run of a rewriting, as JSON."""
     said = {
         "version": VERSION,

@@ -76,7 +76,7 @@ def write_at_least_once(settings: SinkSettings, batches: Iterable[pa.RecordBatch
         sender = Sender(
             client, settings, identity, _IDEMPOTENT_PRODUCE_VERSION, renew=renew if settings.idempotent else None
         )
-        return Delivered(_written(TaskWriter(client, settings, sender, task), batches).rows)
+        return Delivered(_write_batches(TaskWriter(client, settings, sender, task), batches).rows)
 
 
 def write_exactly_once(
@@ -95,10 +95,10 @@ def write_exactly_once(
         transaction.begin()
         marker = transaction.marker()
         if marker is not None and marker.value > number:
-            return Delivered(_skipped(_chain(first, rest), marker, number, transactional_id))
+            return Delivered(_skip_rows(_chain(first, rest), marker, number, transactional_id))
         try:
             writer = TaskWriter(client, settings, sender_in(transaction, client, settings), task)
-            note = _note(_written(writer, _chain(first, rest)))
+            note = _note(_write_batches(writer, _chain(first, rest)))
             transaction.mark(Marker(number + 1, note))
         except BaseException:
             try_to_abort(settings, transaction)
@@ -118,7 +118,7 @@ def commit(settings: SinkSettings, transactions: Sequence[Open]) -> None:
     with connected(settings) as client:
         for each in transactions:
             try:
-                _resumed(client, settings, each).end(commit=True)
+                _resume_transaction(client, settings, each).end(commit=True)
             except Fenced as error:
                 if not _is_committed(settings, each):
                     raise Fenced(
@@ -136,7 +136,7 @@ def abort(settings: SinkSettings, transactions: Sequence[Open]) -> None:
     with connected(settings) as client:
         for each in transactions:
             try:
-                _resumed(client, settings, each).end(commit=False)
+                _resume_transaction(client, settings, each).end(commit=False)
             except Fenced:
                 continue  # it was committed, timed out, or taken over
             except WriteFailed as error:
@@ -166,7 +166,7 @@ def _is_committed(settings: SinkSettings, left: Open) -> bool:
     impatient = _impatient(settings)
     try:
         with connected(impatient) as client:
-            marker = _resumed(client, impatient, left).marker()
+            marker = _resume_transaction(client, impatient, left).marker()
     except WriteFailed:
         return False
     return marker is not None and marker.value >= left.marker
@@ -178,19 +178,19 @@ def _impatient(settings: SinkSettings) -> SinkSettings:
     return replace(settings, delivery_timeout_ms=patience_ms, client=client)
 
 
-def _resumed(client: Client, settings: SinkSettings, left: Open) -> Transaction:
+def _resume_transaction(client: Client, settings: SinkSettings, left: Open) -> Transaction:
     identity = Identity(left.producer_id, left.epoch, left.transactional_id)
     return Transaction(client, settings, left.transactional_id, identity, left.generation)
 
 
-def _written(writer: TaskWriter, batches: Iterable[pa.RecordBatch]) -> Counted:
+def _write_batches(writer: TaskWriter, batches: Iterable[pa.RecordBatch]) -> Counted:
     for batch in batches:
         writer.write(batch)
     writer.flush()
     return writer.counted
 
 
-def _skipped(batches: Iterable[pa.RecordBatch], marker: Marker, number: int, transactional_id: str) -> int:
+def _skip_rows(batches: Iterable[pa.RecordBatch], marker: Marker, number: int, transactional_id: str) -> int:
     """Count rows without writing them, as they are committed. Raises `WriteFailed` if they are other rows."""
     if marker.value > number + 1:
         raise WriteFailed(

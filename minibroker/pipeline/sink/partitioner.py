@@ -43,7 +43,7 @@ class Partitioner:
             places = np.flatnonzero(codes == code) if len(topics.dictionary) > 1 else slice(None)
             chosen = rows.take(pa.array(places)) if isinstance(places, np.ndarray) else rows
             partitions[places] = self._of_topic(topic, chosen)
-        for code, partition, some in _grouped(rows, codes, partitions):
+        for code, partition, some in _group_rows(rows, codes, partitions):
             yield TopicPartition(topics.dictionary[code].as_py(), partition), some
 
     def _of_topic(self, topic: str, rows: pa.RecordBatch) -> Int64s:
@@ -73,7 +73,7 @@ class Partitioner:
         return partitions
 
 
-def _grouped(
+def _group_rows(
     rows: pa.RecordBatch, codes: npt.NDArray[np.int32], partitions: Int64s
 ) -> Iterator[tuple[int, int, pa.RecordBatch]]:
     """Yield the rows by (code of the topic, partition). If all have the same, they are not copied."""

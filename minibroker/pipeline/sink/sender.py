@@ -86,7 +86,7 @@ class Sender:
         Raises `RecordRefused` if no broker accepts a row, `Fenced`, and `WriteFailed`, also if a batch was not accepted
         within `delivery_timeout_ms` of its first attempt.
         """
-        queues = {partition: self._encoded(partition, some) for partition, some in rows.items()}
+        queues = {partition: self._encode_batches(partition, some) for partition, some in rows.items()}
         waiting: Waiting = {}
         _fill(waiting, queues, 1)
         while waiting:
@@ -95,7 +95,9 @@ class Sender:
 
     # From rows to batches
 
-    def _encoded(self, partition: TopicPartition, rows: pa.RecordBatch, most: int | None = None) -> Iterator[Outgoing]:
+    def _encode_batches(
+        self, partition: TopicPartition, rows: pa.RecordBatch, most: int | None = None
+    ) -> Iterator[Outgoing]:
         settings = self._settings.batches if most is None else replace(self._settings.batches, batch_records=most)
         position = 0
         try:
@@ -104,20 +106,20 @@ class Sender:
                 position += batch.record_count
                 if batch.record_count == 1 and len(batch.data) > self._settings.max_request_bytes:
                     limit = f"kafka.max.request.size={self._settings.max_request_bytes}"
-                    raise self._refused(partition, some, f"{len(batch.data)} bytes exceed {limit}")
+                    raise self._make_refusal(partition, some, f"{len(batch.data)} bytes exceed {limit}")
                 yield Outgoing(partition, some, batch.data)
         except EncodeError as error:
             raise RecordRefused(f"{partition}: {error}") from None
 
     def _split(self, batch: Outgoing) -> list[Outgoing]:
         """Return the batch's rows in batches with half as many records."""
-        return list(self._encoded(batch.partition, batch.rows, (batch.rows.num_rows + 1) // 2))
+        return list(self._encode_batches(batch.partition, batch.rows, (batch.rows.num_rows + 1) // 2))
 
     # Requests
 
     def _round(self, waiting: Waiting, queues: Queues) -> None:
         """Send each partition's next batch, and remove those that were written. Wait if some must be retried."""
-        sent = self._sent(waiting)
+        sent = self._send_to_leaders(waiting)
         try:
             _fill(waiting, queues, 2)  # encode the next ones while these are in flight
         finally:
@@ -141,7 +143,7 @@ class Sender:
             self._renew_if_lost(failed)
             self._wait(again)
 
-    def _sent(self, waiting: Waiting) -> list[tuple[list[Outgoing], Sent]]:
+    def _send_to_leaders(self, waiting: Waiting) -> list[tuple[list[Outgoing], Sent]]:
         """Send requests to all leaders, each with one batch for each partition."""
         if self._before is not None:
             self._before(waiting)
@@ -199,7 +201,7 @@ class Sender:
         if code in FENCED:
             raise Fenced(f"{batch.partition}: {error_name(code)}: another producer has the transactional id by now")
         if code == ErrorCode.MESSAGE_TOO_LARGE:
-            raise self._refused(batch.partition, batch.rows, f"{error_name(code)}, {len(batch.data)} bytes")
+            raise self._make_refusal(batch.partition, batch.rows, f"{error_name(code)}, {len(batch.data)} bytes")
         if not may_pass(code) and (code not in SEQUENCE_LOST or self._renew is None):
             raise self._failure(batch, code, detail)
         if batch.attempts > self._settings.retries or time.monotonic() > batch.deadline:
@@ -215,10 +217,12 @@ class Sender:
         if records:
             first = records[0]
             reason = first.batch_index_error_message or said or ""
-            return self._refused(batch.partition, batch.rows.slice(first.batch_index), f"{error_name(code)} {reason}")
+            return self._make_refusal(
+                batch.partition, batch.rows.slice(first.batch_index), f"{error_name(code)} {reason}"
+            )
         return WriteFailed(f"{batch.partition}: {error_name(code)}" + (f" ({said})" if said else ""))
 
-    def _refused(self, partition: TopicPartition, rows: pa.RecordBatch, why: str) -> RecordRefused:
+    def _make_refusal(self, partition: TopicPartition, rows: pa.RecordBatch, why: str) -> RecordRefused:
         """Return an error that names the first of the rows."""
         row = rows.slice(0, 1).to_pylist()[0]
         key = None if row["key"] is None else row["key"][:_KEY_BYTES_SHOWN]

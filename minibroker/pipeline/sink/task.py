@@ -45,12 +45,12 @@ class Buffer:
 
     def take(self) -> dict[TopicPartition, pa.RecordBatch]:
         """Remove and return all rows, one record batch for each partition."""
-        taken = {partition: _joined(rows) for partition, rows in self._rows.items()}
+        taken = {partition: _join_rows(rows) for partition, rows in self._rows.items()}
         self._rows, self._held_bytes = {}, 0
         return taken
 
 
-def _joined(rows: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _join_rows(rows: list[pa.RecordBatch]) -> pa.RecordBatch:
     return rows[0] if len(rows) == 1 else pa.concat_batches(rows)
 
 

@@ -43,7 +43,7 @@ class LogDataSource(Shipped, DataSource):
     @with_plain_errors
     def reader(self, schema: StructType) -> BatchReader:
         """Return the reader of `spark.read`."""
-        options, request = self._parsed(schema, "batch")
+        options, request = self._parse_options(schema, "batch")
         return BatchReader(options, request, open_source(options))
 
     @with_plain_errors
@@ -52,10 +52,10 @@ class LogDataSource(Shipped, DataSource):
         _require_streams()
         from minibroker.pipeline.sources.stream_reader import StreamReader
 
-        options, request = self._parsed(schema, "stream")
+        options, request = self._parse_options(schema, "stream")
         return StreamReader(options, request, open_source(options))
 
-    def _parsed(self, schema: StructType, query: Query) -> tuple[ReadOptions, ReadRequest]:
+    def _parse_options(self, schema: StructType, query: Query) -> tuple[ReadOptions, ReadRequest]:
         options = parse_options(self.options, self.table, query)
         return options, request_of(options, columns_of(schema, options))
 

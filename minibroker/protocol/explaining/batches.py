@@ -80,7 +80,7 @@ def explain_batches(cursor: Cursor, explain_record: ExplainRecord) -> None:
 
 
 @contextmanager
-def _described(cursor: Cursor, name: str, type_: str) -> Iterator[Part]:
+def _describe_parts(cursor: Cursor, name: str, type_: str) -> Iterator[Part]:
     """Add a part whose own parts say what they are for."""
     with cursor.part(name, type_) as whole:
         try:
@@ -96,7 +96,7 @@ def _described(cursor: Cursor, name: str, type_: str) -> Iterator[Part]:
 
 def _batch(cursor: Cursor, name: str, explain_record: ExplainRecord) -> None:
     start = cursor.position
-    with _described(cursor, name, "RecordBatch") as batch:
+    with _describe_parts(cursor, name, "RecordBatch") as batch:
         fields = {field: _field(cursor, field, code) for field, code in _HEADER[:2]}
         length = fields["batch_length"].value
         if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
@@ -186,7 +186,7 @@ class _Records:
         self._explain_record = explain_record
 
     def record(self, cursor: Cursor, index: int) -> None:
-        with _described(cursor, f"record [{index}]", "Record") as record:
+        with _describe_parts(cursor, f"record [{index}]", "Record") as record:
             length = _zigzag(cursor, "length", "varint").value
             if not 1 <= length <= cursor.left_bytes:
                 raise Unreadable(f"a length of {length:,} bytes, and {cursor.left_bytes:,} are left")
@@ -209,7 +209,7 @@ class _Records:
             if not 0 <= count <= cursor.left_bytes:
                 raise Unreadable(f"{count:,} headers, and {cursor.left_bytes:,} bytes are left")
             for index in range(count):
-                with _described(cursor, f"[{index}]", "header"):
+                with _describe_parts(cursor, f"[{index}]", "header"):
                     name = _bytes(cursor, "key")
                     if name.value is not None:
                         name.type, name.value = "string", name.value.decode(errors="replace")
@@ -234,11 +234,11 @@ def _bytes(cursor: Cursor, name: str) -> Part:
     with cursor.part(name, "bytes") as part:
         length = _varint(cursor, MAX_VARINT_BYTES)
         part.prefix_bytes = cursor.position - part.start
-        _sliced(cursor, part, length)
+        _read_slice(cursor, part, length)
     return part
 
 
-def _sliced(cursor: Cursor, part: Part, length: int) -> None:
+def _read_slice(cursor: Cursor, part: Part, length: int) -> None:
     if length < 0:
         part.meaning = "null"
     else:
@@ -249,7 +249,7 @@ def _sliced(cursor: Cursor, part: Part, length: int) -> None:
 
 
 def _message(cursor: Cursor, name: str, explain_record: ExplainRecord) -> None:
-    with _described(cursor, name, "Message") as message:
+    with _describe_parts(cursor, name, "Message") as message:
         offset, size = (_field(cursor, field, code) for field, code in _MESSAGE_HEADER[:2])
         message.meaning = f"offset {offset.value}"
         is_whole = 0 <= size.value <= cursor.left_bytes
@@ -276,7 +276,7 @@ def _sized_bytes(cursor: Cursor, name: str) -> Part:
     with cursor.part(name, "bytes") as part:
         length = cursor.number(_PACKINGS["i"])
         part.prefix_bytes = 4
-        _sliced(cursor, part, length)
+        _read_slice(cursor, part, length)
     return part
 
 

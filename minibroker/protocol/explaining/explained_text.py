@@ -34,7 +34,7 @@ def _lines(part: Part, data: Bytes, depth: int, mark: str, name_width: int, abou
     place = f"{mark}{part.start:0{width}x}"
     name = f"{'  ' * depth}{part.name}"
     hexadecimal = f"{HIDDEN_HEX:<{3 * ROW_BYTES}}" if part.is_secret else _hex(data, part.start, end)
-    yield f"{place}  {hexadecimal}  {name:<{name_width}}  {_said(part)}".rstrip()
+    yield f"{place}  {hexadecimal}  {name:<{name_width}}  {_say_part(part)}".rstrip()
     if about and (told := background_text(part)):
         yield f"{'':{len(place)}}  {'':{3 * ROW_BYTES}}  {'  ' * depth}  {told}"
     for each in part.parts:
@@ -49,7 +49,7 @@ def _hex(data: Bytes, start: int, end: int) -> str:
     return f"{shown:<{3 * ROW_BYTES - 1}}{'…' if end - start > ROW_BYTES else ' '}"
 
 
-def _said(part: Part) -> str:
+def _say_part(part: Part) -> str:
     return "  ".join(each for each in (part.type, value_text(part), part.meaning and f"({part.meaning})") if each)
 
 

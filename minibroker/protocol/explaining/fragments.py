@@ -29,13 +29,13 @@ def explain_fragment(data: Bytes, kind: str) -> Part:
     """Explain bytes that are one of FRAGMENTS: "assignment", or a message of a record, such as "OffsetCommitValue"."""
     cursor = Cursor(data)
     with cursor.part(kind, "bytes") as whole, cursor.contained(whole):
-        whole.meaning = _explained(cursor, whole, kind)
+        whole.meaning = _explain_fragment(cursor, whole, kind)
         if cursor.left_bytes and kind not in _MEMBERS:
             raise Unreadable(f"{cursor.left_bytes:,} bytes follow the end of the message")
     return whole
 
 
-def _explained(cursor: Cursor, whole: Part, kind: str) -> str:
+def _explain_fragment(cursor: Cursor, whole: Part, kind: str) -> str:
     if kind in _MEMBERS:
         explain_versioned(cursor, _MEMBERS[kind], read_message)
         return _MEMBERS[kind].__name__

@@ -154,14 +154,16 @@ def _value(cursor: Cursor, part: Part, kind: Kind, place: Place, message: type[M
         if kind.code == UUID and part.value in cursor.topics:
             part.meaning += f", {cursor.topics[part.value]}"
     elif kind.struct is not None:
-        _nested(cursor, part, kind.struct, place, message, version)
+        _explain_nested(cursor, part, kind.struct, place, message, version)
     elif kind.item is not None:
         _array(cursor, part, kind.item, place, message, version)
     else:
-        _sliced(cursor, part, kind, place, message)
+        _explain_slice(cursor, part, kind, place, message)
 
 
-def _nested(cursor: Cursor, part: Part, struct: type, place: Place, message: type[Message], version: int) -> None:
+def _explain_nested(
+    cursor: Cursor, part: Part, struct: type, place: Place, message: type[Message], version: int
+) -> None:
     if place.nullable:
         marker = cursor.number(_NULL_MARKER)
         part.prefix_bytes += 1
@@ -181,7 +183,7 @@ def _length(cursor: Cursor, part: Part, code: str, *, compact: bool, nullable: b
     return length
 
 
-def _sliced(cursor: Cursor, part: Part, kind: Kind, place: Place, message: type[Message]) -> None:
+def _explain_slice(cursor: Cursor, part: Part, kind: Kind, place: Place, message: type[Message]) -> None:
     length = _length(cursor, part, kind.code, compact=place.compact, nullable=place.nullable)
     if length < 0:
         part.meaning = "null"

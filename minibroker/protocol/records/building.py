@@ -146,10 +146,10 @@ def recompress_in_steps(
         payload = renumbered(payload, header.record_count)
     chunks = compressed_chunks(codec, payload, level)
     changed = header._replace(attributes=header.attributes & ~(COMPRESSION_MASK | ELIDED_BIT) | codec)
-    return (yield from assemble_in_steps(changed, _bounded(chunks, max_bytes - HEADER_BYTES, too_large)))
+    return (yield from assemble_in_steps(changed, _bound_chunks(chunks, max_bytes - HEADER_BYTES, too_large)))
 
 
-def _bounded(chunks: Iterable[Bytes], max_bytes: int, too_large: Callable[[int], KafkaError]) -> Iterator[Bytes]:
+def _bound_chunks(chunks: Iterable[Bytes], max_bytes: int, too_large: Callable[[int], KafkaError]) -> Iterator[Bytes]:
     """Yield the chunks up to `max_bytes`, then count the rest, and raise at the end if there was more."""
     size_bytes = 0
     for chunk in chunks:

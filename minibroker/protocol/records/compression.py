@@ -53,7 +53,7 @@ def decompress(codec: int, data: Bytes, limit_bytes: int) -> Bytes:
     """
     if codec == Compression.NONE:
         return data
-    return _joined(_DECOMPRESSORS[known_codec(codec)](data, limit_bytes, _CHUNK_BYTES), limit_bytes)
+    return _join_chunks(_DECOMPRESSORS[known_codec(codec)](data, limit_bytes, _CHUNK_BYTES), limit_bytes)
 
 
 def decompressed_chunks(codec: int, data: Bytes, limit_bytes: int, chunk_bytes: int = STEP_BYTES) -> Iterator[Bytes]:
@@ -91,7 +91,7 @@ def known_codec(codec: int) -> int:
     raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression type id: {codec}")
 
 
-def _joined(chunks: Iterator[Bytes], limit_bytes: int) -> Bytes:
+def _join_chunks(chunks: Iterator[Bytes], limit_bytes: int) -> Bytes:
     """Join the chunks. Raises at the first one that exceeds the limit, before the next is produced."""
     joined: Bytes = b""
     for chunk in chunks:

@@ -58,20 +58,20 @@ def xxhash32(data: bytes) -> int:
             for lane in range(4):
                 lanes[lane] = _round(lanes[lane], _UINT32.unpack_from(data, position + 4 * lane)[0])
             position += 16
-        value = sum(_rotated(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True))
+        value = sum(_rotate(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True))
     else:
         value = _PRIMES[4]
-    return _finished(value + len(data), data[position:])
+    return _finish_hash(value + len(data), data[position:])
 
 
-def _finished(value: int, rest: bytes) -> int:
+def _finish_hash(value: int, rest: bytes) -> int:
     position = 0
     while position + 4 <= len(rest):
         word = _UINT32.unpack_from(rest, position)[0]
-        value = _rotated(value + word * _PRIMES[2] & _MASK, 17) * _PRIMES[3] & _MASK
+        value = _rotate(value + word * _PRIMES[2] & _MASK, 17) * _PRIMES[3] & _MASK
         position += 4
     for byte in rest[position:]:
-        value = _rotated(value + byte * _PRIMES[4] & _MASK, 11) * _PRIMES[0] & _MASK
+        value = _rotate(value + byte * _PRIMES[4] & _MASK, 11) * _PRIMES[0] & _MASK
     value &= _MASK
     value = (value ^ value >> 15) * _PRIMES[1] & _MASK
     value = (value ^ value >> 13) * _PRIMES[2] & _MASK
@@ -79,8 +79,8 @@ def _finished(value: int, rest: bytes) -> int:
 
 
 def _round(lane: int, word: int) -> int:
-    return _rotated(lane + word * _PRIMES[1] & _MASK, 13) * _PRIMES[0] & _MASK
+    return _rotate(lane + word * _PRIMES[1] & _MASK, 13) * _PRIMES[0] & _MASK
 
 
-def _rotated(value: int, bits: int) -> int:
+def _rotate(value: int, bits: int) -> int:
     return (value << bits | value >> (32 - bits)) & _MASK

@@ -171,11 +171,11 @@ def encode_message(
 ) -> bytes:
     """Return the bytes of a message. Format 0 has no timestamp."""
     head = _BODY[1].pack(magic, attributes, timestamp) if magic else _BODY[0].pack(magic, attributes)
-    body = b"".join((head, *_sized(key), *_sized(value)))
+    body = b"".join((head, *_read_sized(key), *_read_sized(value)))
     return _BEFORE_BODY.pack(offset, len(body) + _CRC.size, crc32(body)) + body
 
 
-def _sized(data: Bytes | None) -> tuple[Bytes, ...]:
+def _read_sized(data: Bytes | None) -> tuple[Bytes, ...]:
     return (_NULL,) if data is None else (_INT32.pack(len(data)), data)
 
 

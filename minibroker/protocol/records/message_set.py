@@ -70,10 +70,10 @@ def _records_in(wrapper: Message, payload: bytes) -> Iterator[Record]:
 
 def inner_messages(wrapper: Message, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> bytes:
     """Return the decompressed set in a wrapper. Raises `InvalidRecords`, and what `decompress` raises."""
-    return bytes(decompress(*_compressed(wrapper), limit_bytes))
+    return bytes(decompress(*_read_compressed(wrapper), limit_bytes))
 
 
-def _compressed(wrapper: Message) -> tuple[int, Bytes]:
+def _read_compressed(wrapper: Message) -> tuple[int, Bytes]:
     """Return the codec of a wrapper, and its compressed value. Raises as `inner_messages` does."""
     codec, value = wrapper.compression, wrapper.value
     if value is None:
@@ -155,7 +155,7 @@ def _next_inner(payload: bytes, position: int) -> tuple[int, int]:
 
 def inner_chunks(wrapper: Message, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Iterator[Bytes]:
     """Yield what `inner_messages` returns in pieces. Raises the same errors, on the way."""
-    yield from decompressed_chunks(*_compressed(wrapper), limit_bytes)
+    yield from decompressed_chunks(*_read_compressed(wrapper), limit_bytes)
 
 
 def messages_in_steps(wrapper: Message) -> Iterator[Message | None]:

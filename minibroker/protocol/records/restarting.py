@@ -31,7 +31,7 @@ _START_BYTES = 1 + MAX_VARLONG_BYTES + MAX_VARINT_BYTES  # the most that a `NewS
 
 def renumbered(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
     """Return the `count` records, which must be valid, with offset deltas from 0 on."""
-    return restarted(Window(chunks), count, _numbered)
+    return restarted(Window(chunks), count, _number_record)
 
 
 def moved(chunks: Iterator[Bytes], stays: bytes | bytearray, by_ms: int) -> Iterator[Bytes]:
@@ -86,7 +86,7 @@ def _with(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
     return zigzag_bytes(length + 1) + b"\0", body
 
 
-def _numbered(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
+def _number_record(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
     _, at = read_raw(data, body + 1, MAX_VARLONG_BYTES)
     _, rest = read_raw(data, at, MAX_VARINT_BYTES)
     start = data[body:at] + zigzag_bytes(index)
@@ -109,7 +109,7 @@ def restarted(window: Window, count: int, new_start: NewStart) -> Iterator[Bytes
             position = yield from _large(window, found, index, new_start)
             index += 1
         elif window.ended:
-            raise _malformed(window, position)
+            raise _make_error(window, position)
         elif found is None or found[1] > len(window.data):
             position = window.more(position)
     yield window.data[position:]
@@ -180,10 +180,10 @@ def _extent(window: Window, position: int) -> tuple[int, int] | None:
         raise InvalidRecords(f"the record at byte {window.start + position} is malformed: {error}") from error
     end = body + (length >> 1)
     if length & 1 or end == body:
-        raise _malformed(window, position)
+        raise _make_error(window, position)
     return body, end
 
 
-def _malformed(window: Window, position: int) -> InvalidRecords:
+def _make_error(window: Window, position: int) -> InvalidRecords:
     length = read_raw(window.data, position, MAX_VARINT_BYTES)[0] >> 1
     return InvalidRecords(f"the record at byte {window.start + position} is malformed: a length of {length} bytes")

@@ -258,7 +258,7 @@ class _Checking:
         try:
             extent = window.extent(scan.position)
         except MalformedVarint as error:
-            raise (yield from self._malformed(str(error))) from error
+            raise (yield from self._make_error(str(error))) from error
         if extent is None or window.awaits(extent):
             scan.position = window.more(scan.position)
             scan.payload = window.data
@@ -274,7 +274,7 @@ class _Checking:
         try:
             yield from record.walk()
         except (MalformedVarint, Malformed) as error:
-            raise (yield from self._malformed(str(error), extent)) from error
+            raise (yield from self._make_error(str(error), extent)) from error
         self._check_number(record.offset_delta)
         timestamp = self._check_one(scan.index, record.offset_delta, record.timestamp_delta, record.key_bytes >= 0)
         self._largest = max(self._largest, timestamp)
@@ -285,14 +285,14 @@ class _Checking:
         """Find what is wrong with a record: it is malformed, longer than the data, or has a wrong offset delta."""
         window, scan = self._window, self._scan
         if not 1 <= extent.length <= window.end - extent.body:
-            raise (yield from self._malformed("", extent))
+            raise (yield from self._make_error("", extent))
         try:
             record, _ = read_record(window.data, scan.position, self._header, None)
         except (MalformedVarint, Malformed) as error:
-            raise (yield from self._malformed(str(error), extent)) from error
+            raise (yield from self._make_error(str(error), extent)) from error
         self._check_number(record.offset - self._header.base_offset)
 
-    def _malformed(self, message: str, extent: Extent | None = None) -> Steps[InvalidRecords]:
+    def _make_error(self, message: str, extent: Extent | None = None) -> Steps[InvalidRecords]:
         """Return the error for the next record. Raises if what follows, but not too much, cannot be decompressed."""
         index, size = self._scan.index, (yield from self._window.drain(MAX_UNCOMPRESSED_BYTES))
         if extent is not None and not 1 <= extent.length <= size - extent.body:

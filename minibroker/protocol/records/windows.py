@@ -199,9 +199,9 @@ class LargeRecord:
         if size > MAX_UNCOMPRESSED_BYTES:
             text = f"a key or value of {size} bytes is not held in memory: {MAX_UNCOMPRESSED_BYTES} is the most"
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
-        return size, (yield from self._kept(size))
+        return size, (yield from self._keep(size))
 
-    def _kept(self, size: int) -> Steps[bytes]:
+    def _keep(self, size: int) -> Steps[bytes]:
         parts, missing = [], size
         while missing:
             yield from self._at_hand(1)

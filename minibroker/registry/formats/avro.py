@@ -30,15 +30,15 @@ class AvroSchema:
     @cached_property
     def canonical(self) -> str:
         """The text as Java writes it. Raises InvalidSchema if values are nested too deep, as the others do."""
-        return _written(partial(canonical_text, self.type, self._referenced))
+        return _write_text(partial(canonical_text, self.type, self._referenced))
 
     def normalized(self) -> str:
         """Return the text as Confluent normalizes it."""
-        return _written(partial(normalized_text, self.type, self._referenced))
+        return _write_text(partial(normalized_text, self.type, self._referenced))
 
     def comparable(self) -> str:
         """Return the normalized text with the defaults as they are."""
-        return _written(partial(normalized_text, self.type, self._referenced, converts=False))
+        return _write_text(partial(normalized_text, self.type, self._referenced, converts=False))
 
     def field_names(self) -> set[str]:
         """Return the names of the fields of a record, and none for any other type."""
@@ -46,10 +46,10 @@ class AvroSchema:
 
     def formatted(self, format: str) -> str:
         """Return the canonical text, or with "resolved" the one that contains what it refers to."""
-        return _written(partial(canonical_text, self.type)) if format == "resolved" else self.canonical
+        return _write_text(partial(canonical_text, self.type)) if format == "resolved" else self.canonical
 
 
-def _written(write: Callable[[], str]) -> str:
+def _write_text(write: Callable[[], str]) -> str:
     try:
         return write()
     except RecursionError:
@@ -70,11 +70,11 @@ def incompatibilities(reader: ParsedSchema, writer: ParsedSchema, budget: Budget
     budget = budget or Budget()
     comparison = Comparison(budget)
     try:
-        return _named(comparison.differences(reader.type, writer.type), budget)
+        return _name_differences(comparison.differences(reader.type, writer.type), budget)
     finally:
         comparison.forget()
 
 
-def _named(differences: list[Part], budget: Budget) -> list[str]:
+def _name_differences(differences: list[Part], budget: Budget) -> list[str]:
     found = Found(differences)
     return named_changes((str(change) for _, change in walked([found], budget)), found.count)

@@ -118,7 +118,7 @@ class Parser:
             raise InvalidSchema(f"The types are nested more than {DEPTH_MAX} deep")
         try:
             if isinstance(node, str):
-                return self._known(node, space)
+                return self._find_type(node, space)
             if isinstance(node, dict):
                 return self._complex(node, space)
             if isinstance(node, list):
@@ -133,7 +133,7 @@ class Parser:
         name = _name(text, space)
         return self.names.get(name.full) or self.names.get(name.simple)
 
-    def _known(self, text: str, space: str | None) -> AvroType:
+    def _find_type(self, text: str, space: str | None) -> AvroType:
         found = self._find(text, space)
         if found is None:
             raise InvalidSchema(f"Undefined name: {text_of(text)}")
@@ -146,7 +146,7 @@ class Parser:
         if kind in PRIMITIVES:
             found = AvroType(kind)
         elif kind in NAMED:
-            return self._named(kind, node, space)
+            return self._make_named_type(kind, node, space)
         elif kind in ("array", "map"):
             found = AvroType(kind)
             part, what = ("items", "array") if kind == "array" else ("values", "map")
@@ -172,7 +172,7 @@ class Parser:
             )
         return self._type(node, space)
 
-    def _named(self, kind: str, node: dict[str, Any], space: str | None) -> AvroType:
+    def _make_named_type(self, kind: str, node: dict[str, Any], space: str | None) -> AvroType:
         given = node.get("name")
         if not isinstance(given, str):
             raise InvalidSchema(f"No name in schema: {text_of(node)}")
@@ -226,7 +226,7 @@ class Parser:
         if kind.kind in ("float", "double") and isinstance(default, str):
             default = _number_of(default, name)
         if has_default and self._check_defaults and not self._defaults.is_valid(kind, default):
-            raise InvalidSchema(f"Invalid default for field {name}: {text_of(default)} not a {_written(kind)}")
+            raise InvalidSchema(f"Invalid default for field {name}: {text_of(default)} not a {_write_type(kind)}")
         props = {key: value for key, value in node.items() if key not in FIELD_RESERVED}
         doc = _optional_text(node, "doc")
         return Field(name, kind, doc, has_default, default, order.lower(), tuple(_aliases(node)), props)
@@ -245,7 +245,7 @@ class Parser:
         return union
 
 
-def _written(kind: AvroType) -> str:
+def _write_type(kind: AvroType) -> str:
     from minibroker.registry.formats.avro_writing import canonical_text  # which imports this module
 
     return canonical_text(kind)

@@ -46,7 +46,7 @@ class _Writer:
 
     def text(self, kind: AvroType, space: str | None) -> str:
         if kind.name is not None:
-            return self._named(kind, kind.name, space)
+            return self._write_named(kind, kind.name, space)
         if kind.kind == "union":
             return "[" + ",".join(self.text(branch, space) for branch in kind.branches) + "]"
         parts = [f'"type":"{kind.kind}"']
@@ -57,7 +57,7 @@ class _Writer:
             return f'"{kind.kind}"'
         return _object([*parts, *self._props(kind)])
 
-    def _named(self, kind: AvroType, name: Name, space: str | None) -> str:
+    def _write_named(self, kind: AvroType, name: Name, space: str | None) -> str:
         if self._known.get(name) is kind:
             return quoted(name.qualified(space))
         self._known[name] = kind
@@ -86,26 +86,26 @@ class _Writer:
             parts.append(f'"doc":{quoted(field.doc)}')
         default = _of_java(field.type, field.default) if self._converts else field.default
         if field.has_default and default is not _NOTHING:
-            parts.append(f'"default":{text_of(self._ordered(default))}')
+            parts.append(f'"default":{text_of(self._order_values(default))}')
         if field.order != "ascending":
             parts.append(f'"order":"{field.order}"')
         if field.aliases:
             parts.append(f'"aliases":{text_of(sorted(field.aliases) if self._sort else list(field.aliases))}')
         if field.props:
-            parts += _members(self._ordered(field.props))
+            parts += _members(self._order_values(field.props))
         return _object(parts)
 
     def _props(self, kind: AvroType) -> list[str]:
         if not kind.props:
             return []
-        props = self._ordered(kind.props)
+        props = self._order_values(kind.props)
         if self._sort and kind.kind in LOGICAL_TYPES.get(str(props.get("logicalType")), ()):
             leading = ("logicalType", "precision", "scale") if props["logicalType"] == "decimal" else ("logicalType",)
             props = {name: props[name] for name in leading if props.get(name)} | props
         return _members(props)
 
-    def _ordered(self, value: Any) -> Any:
-        return _sorted(value) if self._sort else value
+    def _order_values(self, value: Any) -> Any:
+        return _sort_keys(value) if self._sort else value
 
 
 def _of_java(kind: AvroType, value: Any) -> Any:
@@ -163,10 +163,10 @@ def _members(props: Mapping[str, Any]) -> list[str]:
     return [f"{quoted(name)}:{text_of(value)}" for name, value in props.items()]
 
 
-def _sorted(value: Any) -> Any:
+def _sort_keys(value: Any) -> Any:
     """Return a value whose objects have their keys in alphabetical order."""
     if isinstance(value, dict):
-        return {name: _sorted(value[name]) for name in sorted(value)}
+        return {name: _sort_keys(value[name]) for name in sorted(value)}
     if isinstance(value, list):
-        return [_sorted(each) for each in value]
+        return [_sort_keys(each) for each in value]
     return value

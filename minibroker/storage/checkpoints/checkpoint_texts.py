@@ -46,7 +46,7 @@ def checkpoint_rows(text: bytes, columns: int) -> list[list[str]]:
     """
     if not text:
         return []
-    lines = _decoded(text).splitlines()
+    lines = _decode_text(text).splitlines()
     if len(lines) < 2 or lines[0] != str(CHECKPOINT_VERSION):
         raise MalformedCheckpoint(f"the first line is not the version {CHECKPOINT_VERSION}")
     if lines[1] != str(len(lines) - 2):
@@ -98,7 +98,7 @@ def partition_metadata_text(topic_id: bytes) -> bytes:
 
 def topic_id_from_text(text: bytes) -> bytes:
     """Return the topic id, 16 bytes, of a `partition.metadata`. Raises `MalformedCheckpoint`."""
-    lines = dict(line.split(": ", 1) for line in _decoded(text).splitlines() if ": " in line)
+    lines = dict(line.split(": ", 1) for line in _decode_text(text).splitlines() if ": " in line)
     if lines.get("version") != "0" or "topic_id" not in lines:
         raise MalformedCheckpoint("it does not contain version 0 and a topic_id")
     try:
@@ -122,7 +122,7 @@ def properties_text(values: Mapping[str, str], now_ms: int) -> bytes:
 def properties_from_text(text: bytes) -> dict[str, str]:
     """Parse a Java properties file without escapes or continued lines. Raises `MalformedCheckpoint`."""
     values: dict[str, str] = {}
-    for number, line in enumerate(_decoded(text).splitlines(), 1):
+    for number, line in enumerate(_decode_text(text).splitlines(), 1):
         line = line.strip()
         if not line or line[0] in "#!":
             continue
@@ -133,7 +133,7 @@ def properties_from_text(text: bytes) -> dict[str, str]:
     return values
 
 
-def _decoded(text: bytes) -> str:
+def _decode_text(text: bytes) -> str:
     try:
         return text.decode()
     except UnicodeDecodeError:

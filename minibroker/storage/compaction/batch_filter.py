@@ -124,9 +124,9 @@ class BatchFilter:
         else:
             kept = self._data(header, batch)
         if kept is None and self._must_stay(header):
-            kept = _emptied(header)
+            kept = _empty_batch(header)
         if kept is not None and self._elides:
-            kept = _elided(*kept)
+            kept = _elide_attributes(*kept)
         counts = self.counts
         counts.read_bytes += len(batch)
         counts.read_records += header.record_count
@@ -145,7 +145,7 @@ class BatchFilter:
         if not kept:
             return None
         if self._converts:
-            found = self._converted(header, kept)
+            found = self._convert_batch(header, kept)
         else:
             data = message if len(kept) == len(records) else _rebuilt_message(header, kept)
             found = message_header(data), data
@@ -153,7 +153,7 @@ class BatchFilter:
         counts.written_records += len(kept)
         return found
 
-    def _converted(self, old: BatchHeader, kept: list[Record]) -> Batch:
+    def _convert_batch(self, old: BatchHeader, kept: list[Record]) -> Batch:
         data = bytes(build(kept, MAGIC, compression=old.compression, timestamp_type=old.timestamp_type))
         header = read_header(data)
         if all(record.value is not None for record in kept) or old.last_offset > self._keys.latest_offset:
@@ -319,13 +319,13 @@ def _rebuilt_message(header: BatchHeader, kept: list[Record]) -> bytes:
     return bytes(build_message_set(kept, header.magic, compression=codec, timestamp_type=timestamp_type))
 
 
-def _elided(header: BatchHeader, data: Bytes) -> Batch:
+def _elide_attributes(header: BatchHeader, data: Bytes) -> Batch:
     """Return the batch without the attributes of its records, or as it is if they are not all 0."""
     batch = without_attributes(data, read_header(data))
     return (header, data) if batch is None else (read_header(batch), batch)
 
 
-def _emptied(header: BatchHeader) -> Batch:
+def _empty_batch(header: BatchHeader) -> Batch:
     """Return the batch without records, as Kafka writes it."""
     attributes = header.attributes & KNOWN_ATTRIBUTES & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT)
     changed = header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0)

@@ -44,14 +44,14 @@ def _of_segment(source: Source, rewriter: Rewriter, most_offsets: int) -> Forese
     read_records, written_records, written_bytes = counts.read_records, counts.written_records, counts.written_bytes
     for batch, kept in rewriter.filtered(source):
         if len(offsets) < most_offsets:
-            offsets += _taken(batch, kept)
+            offsets += _list_removed_offsets(batch, kept)
     records = counts.read_records - read_records
     taken_bytes = source.size_bytes - (counts.written_bytes - written_bytes)
     taken_records = records - (counts.written_records - written_records)
     return Foreseen(source.path, records, taken_records, source.size_bytes, taken_bytes, offsets[:most_offsets])
 
 
-def _taken(batch: StoredBatch, kept: Batch | None) -> list[int]:
+def _list_removed_offsets(batch: StoredBatch, kept: Batch | None) -> list[int]:
     """Return the offsets of the records of a batch that are not kept."""
     if kept is not None and kept[1] is batch.data:
         return []

@@ -183,7 +183,7 @@ class LogDirectory:
             self._identify(node_id, cluster_id, new_id)
             for path in self._missing:
                 self._disk.sync_directory(self._disk.parent(path))
-            for path in self._deleted():
+            for path in self._list_deleted():
                 self._disk.remove_tree(path)
             self._unopened = set(self.found())
             for checkpoint in self._checkpoints.values():
@@ -241,7 +241,7 @@ class LogDirectory:
     def _lower_recovery_point(self, log: Log) -> None:
         """Write the checkpoint: its offset is too large because of damage, or because Kafka has written it."""
         try:
-            self._updated(RECOVERY_POINT_CHECKPOINT).write(sync=True)
+            self._update_checkpoint(RECOVERY_POINT_CHECKPOINT).write(sync=True)
         except OSError as error:
             raise LogDirectoryError(f"the log in {log.directory} cannot be opened: {error}") from error
 
@@ -365,13 +365,13 @@ class LogDirectory:
     def write_checkpoints(self, *, sync: bool = False) -> None:
         """Write recovery points, log start offsets, high watermarks and clean offsets of all logs. Raises `OSError`."""
         for name in OFFSET_CHECKPOINTS:
-            self._updated(name).write(sync=sync)
+            self._update_checkpoint(name).write(sync=sync)
 
     def write_checkpoint_soon(self, name: str) -> None:
         """Write one of `OFFSET_CHECKPOINTS` in another thread, if an offset in it has changed."""
-        self._updated(name).write_soon()
+        self._update_checkpoint(name).write_soon()
 
-    def _updated(self, name: str) -> OffsetCheckpoint:
+    def _update_checkpoint(self, name: str) -> OffsetCheckpoint:
         """Return the checkpoint with the current offsets. A log that was not opened keeps its row."""
         checkpoint = self._checkpoints[name]
         offset_of = CHECKPOINTED[name]
@@ -393,7 +393,7 @@ class LogDirectory:
             failures = _in_threads([partial(attempt, log.close) for log in self.logs.values()])
             self.write_checkpoints(sync=True)
             # Nothing else would remove them after the stop, and Kafka would take them for damaged logs.
-            _in_threads([partial(self._removal.now, path) for path in self._deleted()])
+            _in_threads([partial(self._removal.now, path) for path in self._list_deleted()])
             if failures:
                 raise failures[0]
             if self.clean or not self._unopened:
@@ -453,5 +453,5 @@ class LogDirectory:
             self._disk.remove(path)
             self._disk.sync_directory(self.path)
 
-    def _deleted(self) -> list[str]:
+    def _list_deleted(self) -> list[str]:
         return [f"{self.path}/{name}" for name in self._disk.names(self.path) if is_deleted_log(name)]

@@ -77,7 +77,9 @@ def offset_entries(file: File, base_offset: int) -> Iterator[OffsetEntry | Note 
         OffsetEntry(at, base_offset + offset, where) for at, (offset, where) in _entries(file, OffsetIndex.ENTRY, used)
     )
     before = OffsetEntry(0, base_offset - 1, -1)
-    for entry, last in _judged(found, before, lambda a, b: b.offset > a.offset and b.log_position > a.log_position):
+    for entry, last in _judge_entries(
+        found, before, lambda a, b: b.offset > a.offset and b.log_position > a.log_position
+    ):
         yield entry
         if last is not None:
             expected = f"an offset above {last.offset} and a position above {last.log_position}"
@@ -94,7 +96,7 @@ def time_entries(file: File, base_offset: int) -> Iterator[TimeEntry | Note | Da
         for at, (timestamp, offset) in _entries(file, TimeIndex.ENTRY, used)
     )
     before = TimeEntry(0, -1, base_offset)
-    for entry, last in _judged(found, before, lambda a, b: b.timestamp > a.timestamp and b.offset >= a.offset):
+    for entry, last in _judge_entries(found, before, lambda a, b: b.timestamp > a.timestamp and b.offset >= a.offset):
         yield entry
         if last is not None:
             expected = f"a timestamp above {last.timestamp} and an offset of at least {last.offset}"
@@ -108,7 +110,7 @@ def transaction_entries(file: File) -> Iterator[TransactionEntry | Note | Damage
     used = _used_bytes(file, TRANSACTION_ENTRY)
     found = (TransactionEntry(at, *fields) for at, fields in _entries(file, TRANSACTION_ENTRY, used))
     before = TransactionEntry(0, TRANSACTION_INDEX_VERSION, -1, -1, -1, -1)
-    for entry, last in _judged(found, before, lambda a, b: b.last_offset > a.last_offset):
+    for entry, last in _judge_entries(found, before, lambda a, b: b.last_offset > a.last_offset):
         yield entry
         problem = _transaction_problem(entry, last)
         if problem:
@@ -161,7 +163,7 @@ def sound_entries(entries: Iterable[object], kind: type[AnyEntry]) -> Iterator[A
         yield held
 
 
-def _judged(
+def _judge_entries(
     entries: Iterator[AnyEntry], before: AnyEntry, follows: Callable[[AnyEntry, AnyEntry], bool]
 ) -> Iterator[tuple[AnyEntry, AnyEntry | None]]:
     """Yield each entry, with the last good entry before it if it is out of order, else with None.

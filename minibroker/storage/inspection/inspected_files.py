@@ -240,7 +240,7 @@ def _log(
         file,
         base_offset=inspected.base_offset,
         end_offset=_next_base_offset(disk, inspected),
-        known=_known(disk, inspected) if is_segment else (),
+        known=_iterate_indexed(disk, inspected) if is_segment else (),
         epochs=_epochs_beside(disk, inspected) if is_segment and options.verify else None,
     )
     for finding in inspection.findings():
@@ -257,7 +257,7 @@ def _log(
         yield from check.end(file.size_bytes())
 
 
-def _known(disk: Disk, inspected: InspectedFile) -> Iterator[tuple[int, int]]:
+def _iterate_indexed(disk: Disk, inspected: InspectedFile) -> Iterator[tuple[int, int]]:
     """Yield (last offset, position) of the batches that are in the offset index."""
     with suppress(FileNotFoundError):
         index = disk.open_to_read(inspected.beside(INDEX_SUFFIX))

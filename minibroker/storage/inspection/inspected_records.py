@@ -50,7 +50,7 @@ def records_in(
         yield _unread(file, found, found.position + HEADER_BYTES, "records that can be decompressed", error, most_bytes)
         return
     start = 0 if header.compression or header.attributes & ELIDED_BIT else found.position + HEADER_BYTES
-    yield from _parsed(file, found, payload, start)
+    yield from _parse_records(file, found, payload, start)
 
 
 def _messages(file: File, found: FoundBatch, most_bytes: int) -> Iterator[FoundRecord | Note | Damage]:
@@ -69,7 +69,7 @@ def _messages(file: File, found: FoundBatch, most_bytes: int) -> Iterator[FoundR
         yield _unread(file, found, found.position, "messages that can be read", error, most_bytes)
 
 
-def _parsed(file: File, found: FoundBatch, payload: Bytes, start: int) -> Iterator[FoundRecord | Damage]:
+def _parse_records(file: File, found: FoundBatch, payload: Bytes, start: int) -> Iterator[FoundRecord | Damage]:
     header, position, last_offset = found.header, 0, found.header.base_offset - 1
     records = parse_records(payload, header)
     for index in range(header.record_count):

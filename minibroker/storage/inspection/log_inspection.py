@@ -85,12 +85,12 @@ class LogInspection:
                 yield Damage(self._path, position, step.size_bytes, walker.next_offset, step.expected, step.found)
                 position += step.size_bytes
                 continue
-            judged = list(self._judged(step))
+            judged = list(self._judge_batch(step))
             yield step._replace(is_credible=not any(isinstance(each, Damage) for each in judged))
             yield from judged
             position += step.header.size_bytes
 
-    def _judged(self, found: FoundBatch) -> Iterator[Note | Damage]:
+    def _judge_batch(self, found: FoundBatch) -> Iterator[Note | Damage]:
         """Check a batch whose size is known, and set what the next one must be."""
         header, expected = found.header, self._walker.next_offset
         if not found.is_sound:

@@ -39,7 +39,7 @@ def checkpoint_lines(file: File, columns: tuple[str, ...]) -> Iterator[Line | Da
     lines = _lines(file)
     position, text = next(lines, (0, ""))
     if text != str(CHECKPOINT_VERSION):
-        yield Damage(file.path, position, 0, None, f"version {CHECKPOINT_VERSION} in the first line", _shown(text))
+        yield Damage(file.path, position, 0, None, f"version {CHECKPOINT_VERSION} in the first line", _show_line(text))
     counted, announced = next(lines, (file.size_bytes(), ""))
     count, before = 0, (-1, -1)
     for position, text in lines:
@@ -50,18 +50,20 @@ def checkpoint_lines(file: File, columns: tuple[str, ...]) -> Iterator[Line | Da
             epoch, start_offset = now = int(row.fields["epoch"]), int(row.fields["start_offset"])
             if epoch <= before[0] or start_offset <= before[1]:
                 expected = f"an epoch above {before[0]} and a start offset above {before[1]}"
-                yield Damage(file.path, position, 0, start_offset, expected, _shown(text))
+                yield Damage(file.path, position, 0, start_offset, expected, _show_line(text))
             else:
                 before = now
     if announced != str(count):
-        yield Damage(file.path, counted, 0, None, f"{count} rows, as there are, in the second line", _shown(announced))
+        yield Damage(
+            file.path, counted, 0, None, f"{count} rows, as there are, in the second line", _show_line(announced)
+        )
 
 
 def _row(file: File, position: int, text: str, columns: tuple[str, ...]) -> Line | Damage:
     words = text.split()
     expected = " and ".join(columns)
     if len(words) != len(columns):
-        return Damage(file.path, position, len(text), None, expected, _shown(text))
+        return Damage(file.path, position, len(text), None, expected, _show_line(text))
     fields: dict[str, str | int] = {}
     for name, word in zip(columns, words, strict=True):
         if name not in NUMBERS:
@@ -69,7 +71,7 @@ def _row(file: File, position: int, text: str, columns: tuple[str, ...]) -> Line
         elif word.isascii() and word.isdigit():
             fields[name] = int(word)
         else:
-            return Damage(file.path, position, len(text), None, expected, _shown(text))
+            return Damage(file.path, position, len(text), None, expected, _show_line(text))
     return Line(position, fields)
 
 
@@ -87,7 +89,7 @@ def property_lines(file: File, separator: str, required: tuple[str, ...]) -> Ite
             missing.pop(key.strip(), None)
             yield Line(position, {key.strip(): value.strip()})
         else:
-            yield Damage(file.path, position, len(text), None, f"a key, {separator!r} and a value", _shown(text))
+            yield Damage(file.path, position, len(text), None, f"a key, {separator!r} and a value", _show_line(text))
     for key in missing:
         yield Damage(file.path, file.size_bytes(), 0, None, f"a line for {key}", "the end of the file")
 
@@ -130,7 +132,7 @@ def _end(pattern: re.Pattern[str], text: str, position: int) -> int:
     return found.end()
 
 
-def _shown(text: str) -> str:
+def _show_line(text: str) -> str:
     return repr(text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}...")
 
 

@@ -247,7 +247,7 @@ class ProducerStates:
 
     def snapshot(self) -> bytes:
         """Return the content of a `.snapshot` file, which has only the newest of the last five batches."""
-        body = b"".join((_COUNT.pack(len(self._entries)), *(_packed(*item) for item in self._entries.items())))
+        body = b"".join((_COUNT.pack(len(self._entries)), *(_pack_entry(*item) for item in self._entries.items())))
         return _SNAPSHOT_HEAD.pack(SNAPSHOT_VERSION, crc32c(body)) + body
 
     def load(self, data: bytes, end_offset: int) -> None:
@@ -296,7 +296,7 @@ def _check_new_epoch(header: BatchHeader, entry: ProducerEntry) -> None:
         )
 
 
-def _packed(producer_id: int, entry: ProducerEntry) -> bytes:
+def _pack_entry(producer_id: int, entry: ProducerEntry) -> bytes:
     _, last_sequence, last_offset, delta, _ = entry.batches[-1] if entry.batches else (-1, -1, NO_OFFSET, 0, -1)
     return SNAPSHOT_ENTRY.pack(
         producer_id,
@@ -323,10 +323,10 @@ def _read_snapshot(data: bytes) -> dict[int, ProducerEntry]:
     if count * SNAPSHOT_ENTRY.size != len(data) - _ENTRIES_POSITION:
         raise CorruptSnapshot(f"it announces {count} entries in {len(data)} bytes")
     entries = SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[_ENTRIES_POSITION:])
-    return {fields[0]: _unpacked(*fields[1:]) for fields in entries}
+    return {fields[0]: _unpack_entry(*fields[1:]) for fields in entries}
 
 
-def _unpacked(
+def _unpack_entry(
     epoch: int, last_sequence: int, last_offset: int, delta: int, timestamp: int, coordinator_epoch: int, first: int
 ) -> ProducerEntry:
     entry = ProducerEntry(epoch)

@@ -53,10 +53,10 @@ def read_marker(batch: Bytes) -> Marker | None:
             and batch[end:] == template[end:]
         ):
             return Marker(committed, *_EPOCH.unpack_from(batch, _EPOCH_POSITION))
-    return _decoded(batch)
+    return _decode_marker(batch)
 
 
-def _decoded(batch: Bytes) -> Marker | None:
+def _decode_marker(batch: Bytes) -> Marker | None:
     """Read a marker that is encoded differently from ours, or return None."""
     from minibroker.protocol.messages.control_records import EndTxnMarker  # here, as it is rarely needed
     from minibroker.protocol.records.control import ControlType, control_message, control_type

@@ -216,7 +216,9 @@ class _Opening:
             for segment, segment_end in zip(self.segments, ends, strict=True):
                 expected = counts.get(segment.base_offset)
                 if segment.path not in self.recovered and (segment.base_offset in indexed or expected):
-                    found += self._indexed(segment, max(segment_end, segment.base_offset + 1), expected)
+                    found += self._read_indexed_transactions(
+                        segment, max(segment_end, segment.base_offset + 1), expected
+                    )
         aborted = AbortedTransactions(self.disk, found, counts)
         for path, transactions in self.recovered.items():
             aborted.replace(path, transactions)
@@ -225,7 +227,9 @@ class _Opening:
             aborted.write_counts(self.directory, [segment.base_offset for segment in self.segments])
         return aborted
 
-    def _indexed(self, segment: Segment, end_offset: int, expected: tuple[int, int] | None) -> list[AbortedTransaction]:
+    def _read_indexed_transactions(
+        self, segment: Segment, end_offset: int, expected: tuple[int, int] | None
+    ) -> list[AbortedTransaction]:
         """Return the transactions in a segment's index. If it is wrong, read the batches and rewrite it."""
         try:
             return read_index(self.disk, segment.path, end_offset, expected)

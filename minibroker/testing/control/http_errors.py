@@ -36,20 +36,20 @@ class ErrorAnswer(BaseModel):
     message: str
 
 
-def _told(status: int, description: str) -> dict[int | str, dict[str, Any]]:
+def _describe_status(status: int, description: str) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": ErrorAnswer, "description": description}}
 
 
 EVERYWHERE: Final = {
-    **_told(400, "A value is invalid, or the body is not JSON"),
-    **_told(403, "The page of another site asks"),
-    **_told(409, "The broker rejects the request, with Kafka's name of the error, or is down"),
-    **_told(422, "A field is missing, unknown, or of the wrong type"),
+    **_describe_status(400, "A value is invalid, or the body is not JSON"),
+    **_describe_status(403, "The page of another site asks"),
+    **_describe_status(409, "The broker rejects the request, with Kafka's name of the error, or is down"),
+    **_describe_status(422, "A field is missing, unknown, or of the wrong type"),
 }
-GUARDED: Final = _told(401, "The token is missing or wrong")
-MISSING: Final = _told(404, "There is no such number")
+GUARDED: Final = _describe_status(401, "The token is missing or wrong")
+MISSING: Final = _describe_status(404, "There is no such number")
 SECRET: Final = re.compile("password|users")  # in the name of a field
-WAITED: Final = _told(408, "The wait timed out; the message reports the progress")
+WAITED: Final = _describe_status(408, "The wait timed out; the message reports the progress")
 
 
 def register(app: FastAPI) -> None:

@@ -190,15 +190,15 @@ def registry_fault_routes(broker: Broker, routes: APIRouter) -> None:
     @routes.get("/registry/faults/{number}", responses=MISSING)
     async def get_registry_fault(number: int) -> RegistryFaultState:
         """Return how often the fault has struck."""
-        return _state(_found(broker, number))
+        return _state(_find_fault(broker, number))
 
     @routes.delete("/registry/faults/{number}", status_code=204, responses=MISSING)
     async def remove_registry_fault(number: int) -> None:
         """Remove the fault."""
-        _found(broker, number).remove()
+        _find_fault(broker, number).remove()
 
 
-def _found(broker: Broker, number: int) -> RegistryFault:
+def _find_fault(broker: Broker, number: int) -> RegistryFault:
     """Return a fault of the registry. Raises LookupError."""
     for fault in broker.registry.faults():
         if fault.number == number:

@@ -118,22 +118,22 @@ def fault_routes(observed: Observed, routes: APIRouter) -> None:
     @routes.get("/faults/{number}", responses=MISSING)
     async def get_fault(number: int) -> FaultState:
         """Return how often the fault has struck."""
-        return _state(_found(observed, number))
+        return _state(_find_fault(observed, number))
 
     @routes.delete("/faults/{number}", status_code=204, responses=MISSING)
     async def remove_fault(number: int) -> None:
         """Remove the fault."""
-        _found(observed, number).remove()
+        _find_fault(observed, number).remove()
 
     @routes.post("/faults/{number}/wait", responses=MISSING | WAITED)
     async def wait_for_hits(number: int, asked: HitWait | None = None) -> FaultState:
         """Wait until the fault has this many hits."""
-        asked, found = asked or HitWait(), _found(observed, number)
+        asked, found = asked or HitWait(), _find_fault(observed, number)
         await found.await_for_hits(asked.hits, asked.timeout)
         return _state(found)
 
 
-def _found(observed: Observed, number: int) -> Fault:
+def _find_fault(observed: Observed, number: int) -> Fault:
     for fault in observed.faults.all():
         if fault.number == number:
             return fault

@@ -101,7 +101,7 @@ class Emulation(Interceptor):
     def before(self, call: Call) -> Message | None:
         versions = self._served.get(call.api_key)
         if versions is not None and (call.context.version in versions or self._is_unstable(call)):
-            return self._changed(call) if call.api_key in self._quirks else None
+            return self._apply_quirks(call) if call.api_key in self._quirks else None
         if call.api_key == ApiKey.API_VERSIONS and versions is not None:
             self._unsupported.add(call)
             return self._other_versions(versions)
@@ -118,7 +118,7 @@ class Emulation(Interceptor):
             raise Unanswerable(f"ApiVersions, which Kafka {self.release} does not serve")
         return self._other_versions(versions)
 
-    def _changed(self, call: Call) -> Message | None:
+    def _apply_quirks(self, call: Call) -> Message | None:
         """Apply the release's quirks to the request; return the answer, if a quirk has one."""
         changes = self._changes[call] = [quirk.change(self.release, call) for quirk in self._quirks[call.api_key]]
         answers = (change.before(call.request) for change in changes)

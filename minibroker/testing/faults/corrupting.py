@@ -57,7 +57,7 @@ def _codec(data: bytearray, position: int, header: BatchHeader) -> bytearray:
     return data
 
 
-def _truncated(data: bytearray, position: int, header: BatchHeader) -> bytearray:
+def _truncate_batch(data: bytearray, position: int, header: BatchHeader) -> bytearray:
     """End the answer in the middle of the batch."""
     return data[: position + header.size_bytes // 2]
 
@@ -73,6 +73,6 @@ _DAMAGES: Final[dict[Corruption, Callable[[bytearray, int, BatchHeader], bytearr
     "crc": _crc,
     "length": _length,
     "codec": _codec,
-    "truncated": _truncated,
+    "truncated": _truncate_batch,
     "offsets": _offsets,
 }

@@ -266,7 +266,7 @@ class Faults(Interceptor):
             if rule.answer == "silence":
                 await self._keep_silent(call, fault)
             if rule.code is not None and rule.when != "after":
-                answer = self._refused(call, rule)
+                answer = self._make_refusal(call, rule)
                 if answer is not None:
                     return answer
         return None
@@ -281,7 +281,7 @@ class Faults(Interceptor):
         finally:
             self._held.get(fault, set()).discard(call)
 
-    def _refused(self, call: Call, rule: Rule) -> Message | None:
+    def _make_refusal(self, call: Call, rule: Rule) -> Message | None:
         """Return the answer if nothing of the request passes; else note the errors for the answer to the rest."""
         if call.api_key == ApiKey.FETCH and rule.level != "top":
             without_wait(call.request)
@@ -337,7 +337,7 @@ class Faults(Interceptor):
     def encoded(self, call: Call, items: list[Any]) -> list[Any]:
         for fault in self._struck.get(call, ()):
             if fault.rule.answer == "half":
-                data = _joined(items)
+                data = _join_items(items)
                 return [data[: len(data) // 2], CLOSE]
             if fault.rule.answer == "wrong-correlation-id":
                 begin = bytearray(items[0])  # the first item holds the whole header, as bytes of any type
@@ -363,5 +363,5 @@ class Faults(Interceptor):
             put_back()
 
 
-def _joined(items: list[Any]) -> bytes:
+def _join_items(items: list[Any]) -> bytes:
     return b"".join(item if item.__class__ in BYTES else item.read() for item in items)

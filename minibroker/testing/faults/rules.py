@@ -199,15 +199,15 @@ class Rule:
     def __str__(self) -> str:
         """Return the name, or else the words that were given."""
         given = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return self.name or ", ".join(f"{word} {_shown(word, value)}" for word, value in given if value is not None)
+        return self.name or ", ".join(f"{word} {_show_word(word, value)}" for word, value in given if value is not None)
 
 
-def _declared(hint: Any) -> tuple[tuple[Any, ...], Word]:
+def _read_declaration(hint: Any) -> tuple[tuple[Any, ...], Word]:
     kinds, word = get_args(hint)
     return tuple(kind for kind in get_args(kinds) if kind is not NoneType), word
 
 
-WORDS: Final = {word: _declared(hint) for word, hint in get_type_hints(Rule, include_extras=True).items()}
+WORDS: Final = {word: _read_declaration(hint) for word, hint in get_type_hints(Rule, include_extras=True).items()}
 """The types of each word, without None, and its `Word`."""
 
 
@@ -312,7 +312,7 @@ def _milliseconds(word: str, duration: Duration | None) -> float:
         raise FaultError(f"{word}: {error}") from None
 
 
-def _shown(word: str, value: Any) -> str:
+def _show_word(word: str, value: Any) -> str:
     if callable(value):
         return "given"
     if isinstance(value, int | float) and timedelta in WORDS[word][0]:

@@ -44,13 +44,13 @@ def _member(member: ConsumerMember, target: Partitions, image: Image) -> Describ
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topic_names),
         subscribed_topic_regex=member.topic_regex,
-        assignment=_assignment(_owned(member), image),
+        assignment=_assignment(_partitions_held(member), image),
         target_assignment=_assignment(target, image),
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )
 
 
-def _owned(member: ConsumerMember) -> Partitions:
+def _partitions_held(member: ConsumerMember) -> Partitions:
     """Return the partitions that it has, and those that it has still to revoke."""
     owned = dict(without_epochs(member.assigned))
     for topic_id, partitions in without_epochs(member.pending_revocation).items():

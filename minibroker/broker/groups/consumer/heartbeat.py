@@ -47,7 +47,7 @@ def heartbeat(
     group, update = _update(coordinator, request)
     update.check_room(request.member_id, request.instance_id)
     member_id = request.member_id or uuid_text(coordinator.cluster.new_uuid())
-    owned = _owned(request.topic_partitions)
+    owned = _read_owned_partitions(request.topic_partitions)
     before = _present(update, request, member_id, owned)
     after = _as_it_says(before, request, caller)
     subscription_changed = update.set_member(before, after)
@@ -150,7 +150,7 @@ def _or(text: str | None, otherwise: str | None) -> str | None:
     return otherwise if text is None else text
 
 
-def _owned(said: Sequence[ConsumerGroupHeartbeatRequest.TopicPartitions] | None) -> Partitions | None:
+def _read_owned_partitions(said: Sequence[ConsumerGroupHeartbeatRequest.TopicPartitions] | None) -> Partitions | None:
     if said is None:
         return None
     owned: dict[bytes, frozenset[int]] = {}

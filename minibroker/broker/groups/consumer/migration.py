@@ -85,7 +85,7 @@ def _cannot_upgrade(classic: ClassicGroup, reason: str) -> KafkaError:
 def _upgrade_records(classic: ClassicGroup) -> list[Change]:
     """Return the records of the members with their last assignment, which is also the target until the next one."""
     group_id, epoch = classic.group_id, classic.generation
-    members = [_upgraded(classic, member) for member in classic.members.values()]
+    members = [_upgrade_member(classic, member) for member in classic.members.values()]
     return [
         *(consumer_records.member_metadata(group_id, member) for member in members),
         consumer_records.group_epoch(group_id, epoch, 0),
@@ -98,7 +98,7 @@ def _upgrade_records(classic: ClassicGroup) -> list[Change]:
     ]
 
 
-def _upgraded(classic: ClassicGroup, member: Member) -> ConsumerMember:
+def _upgrade_member(classic: ClassicGroup, member: Member) -> ConsumerMember:
     protocol = classic.protocol or member.protocols[0].name
     try:
         said = classic_metadata.subscription(member.metadata(protocol))
@@ -161,7 +161,7 @@ def downgrade(
     classic.generation = group.epoch
     classic.state = State.STABLE
     for member in members:
-        classic.add(_downgraded(group, member, target.get(member.member_id, {})))
+        classic.add(_downgrade_member(group, member, target.get(member.member_id, {})))
     classic.protocol = classic.select_protocol()
     classic.learn_topics()
     context.append(group.group_id, [*group.tombstones(), classic.entry()])
@@ -174,7 +174,7 @@ def downgrade(
         classic.begin_rebalance(reason)
 
 
-def _downgraded(group: ConsumerGroupState, member: ConsumerMember, target: Partitions) -> Member:
+def _downgrade_member(group: ConsumerGroupState, member: ConsumerMember, target: Partitions) -> Member:
     assert member.classic is not None
     protocols = member.classic.protocols
     image = group.context.cluster.image

@@ -51,7 +51,7 @@ def _stable(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMem
     return _within_subscription(member, circumstances)
 
 
-def _unrevoked(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
+def _await_revocation(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
     if not circumstances.still_owns(member.pending_revocation):
         return _toward_target(member, circumstances)
     return _within_subscription(member, circumstances) if circumstances.subscription_changed else member
@@ -113,7 +113,7 @@ def _without_empty(partitions: dict[bytes, dict[int, int]]) -> PartitionEpochs:
 
 NEXT: dict[MemberState, Callable[[ConsumerMember, Circumstances], ConsumerMember]] = {
     MemberState.STABLE: _stable,
-    MemberState.UNREVOKED_PARTITIONS: _unrevoked,
+    MemberState.UNREVOKED_PARTITIONS: _await_revocation,
     MemberState.UNRELEASED_PARTITIONS: _toward_target,
     MemberState.UNKNOWN: _unknown,
 }

@@ -123,11 +123,11 @@ class StreamsMember(NamedTuple):
             previous_member_epoch=self.previous_epoch,
             state=self.state,
             active_tasks=_recorded_active(assigned),
-            standby_tasks=_recorded(assigned.standby),
-            warmup_tasks=_recorded(assigned.warmup),
+            standby_tasks=_records_of_tasks(assigned.standby),
+            warmup_tasks=_records_of_tasks(assigned.warmup),
             active_tasks_pending_revocation=_recorded_active(revoked),
-            standby_tasks_pending_revocation=_recorded(revoked.standby),
-            warmup_tasks_pending_revocation=_recorded(revoked.warmup),
+            standby_tasks_pending_revocation=_records_of_tasks(revoked.standby),
+            warmup_tasks_pending_revocation=_records_of_tasks(revoked.warmup),
         )
 
     def with_assignment(self, value: StreamsGroupCurrentMemberAssignmentValue) -> StreamsMember:
@@ -150,7 +150,7 @@ class StreamsMember(NamedTuple):
         )
 
 
-def _recorded(tasks: AnyTasks) -> list[_Assigned]:
+def _records_of_tasks(tasks: AnyTasks) -> list[_Assigned]:
     return [
         _Assigned(subtopology_id=each, partitions=sorted(partitions), assignment_epochs=None)
         for each, partitions in sorted(tasks.items())

@@ -106,7 +106,7 @@ def _toward_target(member: StreamsMember, circumstances: Circumstances, epoch: i
     active = dict(kept.active)
     for each, partitions in given.active.items():
         active[each] = {**active.get(each, {}), **dict.fromkeys(sorted(partitions), circumstances.target_epoch)}
-    after = AssignedTasks(active, _joined(kept.standby, given.standby), _joined(kept.warmup, given.warmup))
+    after = AssignedTasks(active, _join_tasks(kept.standby, given.standby), _join_tasks(kept.warmup, given.warmup))
     state = MemberState.STABLE if given == wanted else MemberState.UNRELEASED_TASKS
     return member.moved_to(circumstances.target_epoch, state, after, NOTHING_ASSIGNED)
 
@@ -125,8 +125,8 @@ def _changed_in_place(
     standby, warmup = _both(given.standby, assigned.warmup), _both(given.warmup, assigned.standby)
     return (
         kept._replace(
-            standby=_joined(kept.standby, _joined(demoted, standby)),
-            warmup=_joined(kept.warmup, warmup),
+            standby=_join_tasks(kept.standby, _join_tasks(demoted, standby)),
+            warmup=_join_tasks(kept.warmup, warmup),
         ),
         revoked._replace(standby=_missing(revoked.standby, warmup), warmup=_missing(revoked.warmup, standby)),
     )
@@ -141,8 +141,8 @@ def _promoted_in_place(
     now: TaskSet = {} if circumstances.must_wait_for(revoked) else given.active
     return (
         kept._replace(
-            standby=_joined(kept.standby, _missing(_both(assigned.standby, target), now)),
-            warmup=_joined(kept.warmup, _missing(_both(assigned.warmup, target), now)),
+            standby=_join_tasks(kept.standby, _missing(_both(assigned.standby, target), now)),
+            warmup=_join_tasks(kept.warmup, _missing(_both(assigned.warmup, target), now)),
         ),
         revoked,
     )
@@ -169,7 +169,7 @@ def _missing(tasks: TaskSet, others: AnyTasks) -> TaskSet:
     return {each: rest for each in tasks if (rest := tasks[each].difference(others.get(each, ())))}
 
 
-def _joined(tasks: TaskSet, others: Mapping[str, frozenset[int]]) -> TaskSet:
+def _join_tasks(tasks: TaskSet, others: Mapping[str, frozenset[int]]) -> TaskSet:
     return {each: tasks.get(each, frozenset()) | others.get(each, frozenset()) for each in {**tasks, **others}}
 
 

@@ -207,10 +207,10 @@ class Update:
         None if the step to the target must be chosen first, which goes on in later turns of the loop.
         """
         if self.group.initial_delay is not None:
-            self._delayed("initial rebalance delay")
+            self._delay_assignment("initial rebalance delay")
             return Target(self._assignment_epoch, NO_TASKS)
         if self._is_early():
-            self._delayed("assignment interval")
+            self._delay_assignment("assignment interval")
         self._assigns_later = self.has_work and not self._is_small()
         if self._wants_target and not self._assigns_later:
             at_once(self._assign())
@@ -251,7 +251,7 @@ class Update:
         last_ms = self.group.assignment_timestamp_ms
         return bool(last_ms and interval_ms and self._cluster.clock.wall_ms() < last_ms + interval_ms)
 
-    def _delayed(self, reason: str) -> None:
+    def _delay_assignment(self, reason: str) -> None:
         detail = f"Assignment delayed due to the configured {reason}."
         self.status.append(Problem(Status.ASSIGNMENT_DELAYED, detail))
 

@@ -84,9 +84,9 @@ def topology_of(said: SaidTopology) -> Topology:
                     subtopology_id=each.subtopology_id,
                     source_topics=each.source_topics,
                     source_topic_regex=each.source_topic_regex,
-                    state_changelog_topics=[_recorded(topic) for topic in each.state_changelog_topics],
+                    state_changelog_topics=[_to_topic_info(topic) for topic in each.state_changelog_topics],
                     repartition_sink_topics=each.repartition_sink_topics,
-                    repartition_source_topics=[_recorded(topic) for topic in each.repartition_source_topics],
+                    repartition_source_topics=[_to_topic_info(topic) for topic in each.repartition_source_topics],
                     copartition_groups=[
                         Subtopology.CopartitionGroup(
                             source_topics=group.source_topics,
@@ -102,7 +102,7 @@ def topology_of(said: SaidTopology) -> Topology:
     )
 
 
-def _recorded(topic: StreamsGroupHeartbeatRequest.TopicInfo) -> TopicInfo:
+def _to_topic_info(topic: StreamsGroupHeartbeatRequest.TopicInfo) -> TopicInfo:
     configs = [StreamsGroupTopologyValue.TopicConfig(key=each.key, value=each.value) for each in topic.topic_configs]
     return TopicInfo(
         name=topic.name,
@@ -210,7 +210,7 @@ def configured(topology: Topology, image: Image) -> Configured:
     try:
         _check_sources(topology, image)
         counts = _Counts(topology, image)
-        subtopologies = {each: _configured(one, counts) for each, one in topology.subtopologies.items()}
+        subtopologies = {each: _configure_subtopology(one, counts) for each, one in topology.subtopologies.items()}
         if sum(each.task_count for each in subtopologies.values()) > MAXIMUM_TASKS:
             raise _invalid(f"A topology may have {MAXIMUM_TASKS} tasks at most.")
         missing = _missing(topology, image, counts)
@@ -218,7 +218,7 @@ def configured(topology: Topology, image: Image) -> Configured:
         return Configured(None, {}, failure.problem)
     if not missing:
         return Configured(subtopologies)
-    detail = f"Internal topics are missing: {_listed(sorted(missing))}"
+    detail = f"Internal topics are missing: {_list_names(sorted(missing))}"
     return Configured(subtopologies, missing, Problem(Status.MISSING_INTERNAL_TOPICS, detail))
 
 
@@ -226,15 +226,15 @@ def _check_sources(topology: Topology, image: Image) -> None:
     sources = {name for each in topology.subtopologies.values() for name in each.source_topics}
     missing = sorted(sources - image.topics.keys())
     if missing:
-        raise _Misconfigured(Status.MISSING_SOURCE_TOPICS, f"Source topics {_listed(missing)} are missing.")
+        raise _Misconfigured(Status.MISSING_SOURCE_TOPICS, f"Source topics {_list_names(missing)} are missing.")
 
 
-def _listed(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     shown = ", ".join(names[:LISTED])
     return f"{shown} and {len(names) - LISTED} additional topics" if len(names) > LISTED else shown
 
 
-def _configured(each: Subtopology, counts: _Counts) -> ConfiguredSubtopology:
+def _configure_subtopology(each: Subtopology, counts: _Counts) -> ConfiguredSubtopology:
     read = (*each.source_topics, *(topic.name for topic in each.repartition_source_topics))
     internal = (*each.repartition_source_topics, *each.state_changelog_topics)
     return ConfiguredSubtopology(
@@ -273,11 +273,11 @@ class _Counts:
         self._image = image
         self._subtopologies = topology.subtopologies.values()
         self.decided: dict[str, int] = {}
-        self._fixed = self._said()
+        self._fixed = self._read_said_counts()
         self._internal = {topic.name for each in self._subtopologies for topic in each.repartition_source_topics}
         self._decide_repartition_topics()
         for each in self._subtopologies:
-            for group in _copartitioned(each):
+            for group in _iterate_copartition_groups(each):
                 self._make_equal(group)
         for each in self._subtopologies:
             count = max(self.of(name) for name in _read(each))
@@ -296,7 +296,7 @@ class _Counts:
             raise _invalid(f"Number of partitions is not set for topic: {name}")
         return count
 
-    def _said(self) -> dict[str, int]:
+    def _read_said_counts(self) -> dict[str, int]:
         return {
             topic.name: topic.partitions
             for each in self._subtopologies
@@ -369,7 +369,7 @@ def _read(each: Subtopology) -> Iterable[str]:
     return names
 
 
-def _copartitioned(each: Subtopology) -> Iterator[frozenset[str]]:
+def _iterate_copartition_groups(each: Subtopology) -> Iterator[frozenset[str]]:
     """Yield the names of topics that must have the same number of partitions. Raises KafkaError."""
     repartition = [topic.name for topic in each.repartition_source_topics]
     for group in each.copartition_groups:

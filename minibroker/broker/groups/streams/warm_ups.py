@@ -112,13 +112,13 @@ class _Patch:
     def applied(self, target: Tasks) -> Tasks:
         """Return the tasks of a member with this target."""
         return Tasks(
-            _changed(target.active, self.active, self.not_active),
-            _changed(target.standby, self.standby, self.not_standby),
+            _change_task_set(target.active, self.active, self.not_active),
+            _change_task_set(target.standby, self.standby, self.not_standby),
             by_subtopology(self.warmup),
         )
 
 
-def _changed(tasks: TaskSet, more: Set[TaskId], fewer: Set[TaskId]) -> TaskSet:
+def _change_task_set(tasks: TaskSet, more: Set[TaskId], fewer: Set[TaskId]) -> TaskSet:
     return by_subtopology((set(listed(tasks)) | more) - fewer) if more or fewer else tasks
 
 

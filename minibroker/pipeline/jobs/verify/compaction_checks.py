@@ -33,7 +33,7 @@ KEYS = pa.schema(
 
 def wrong_in_cleaned(block: Block, records: Records, start_offset: int, clean_offset: int) -> Iterator[Problem]:
     """Yield records without a key, and tombstones without a delete horizon, one for each batch."""
-    cleaned = _cleaned(block, records, start_offset, clean_offset)
+    cleaned = _mark_cleaned(block, records, start_offset, clean_offset)
     for row in np.flatnonzero(cleaned & (records.key_size < 0)).tolist():
         batch = int(records.batch[row])
         yield Problem("keyless-record", int(block.positions[batch]), int(records.offset[row]), "the record has no key")
@@ -49,7 +49,7 @@ def keys_in_cleaned(
     block: Block, records: Records, start_offset: int, clean_offset: int
 ) -> tuple[list[bytes], Int64s, Int64s]:
     """Return (keys, offsets, positions of their batches) in the cleaned part."""
-    rows = np.flatnonzero(_cleaned(block, records, start_offset, clean_offset) & (records.key_size >= 0))
+    rows = np.flatnonzero(_mark_cleaned(block, records, start_offset, clean_offset) & (records.key_size >= 0))
     starts, sizes = records.key_start[rows].tolist(), records.key_size[rows].tolist()
     keys = [records.data[start : start + size] for start, size in zip(starts, sizes, strict=True)]
     return keys, records.offset[rows], block.positions[records.batch[rows]]
@@ -65,7 +65,7 @@ def duplicate_key(topic: str, partition: int, key: bytes, count: int, first: Map
     )
 
 
-def _cleaned(block: Block, records: Records, start_offset: int, clean_offset: int) -> Bools:
+def _mark_cleaned(block: Block, records: Records, start_offset: int, clean_offset: int) -> Bools:
     in_range = (records.offset >= start_offset) & (records.offset < clean_offset)
     cleaned: Bools = in_range & ~block.headers.is_control[records.batch]
     return cleaned

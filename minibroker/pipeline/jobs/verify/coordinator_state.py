@@ -59,12 +59,12 @@ def _read(files: tuple[Stamp, ...]) -> dict[int, Coordinated]:
                 values[key.message.transactional_id] = value.message
     found: dict[int, Coordinated] = {}
     for transactional_id, state in values.items():
-        known = _known(transactional_id, state)
+        known = _read_transaction(transactional_id, state)
         found |= {state.previous_producer_id: known, state.next_producer_id: known, state.producer_id: known}
     return found
 
 
-def _known(transactional_id: str, value: TransactionLogValue) -> Coordinated:
+def _read_transaction(transactional_id: str, value: TransactionLogValue) -> Coordinated:
     in_transaction = (
         (each.topic, index) for each in value.transaction_partitions or () for index in each.partition_ids
     )

@@ -34,7 +34,7 @@ class _IndexCheck:
         self._rest = len(data) % entry.itemsize
         self._order = kind
 
-    def _marked(self, faults: Sequence[Fault], name: str, values: Int64s) -> Iterator[Problem]:
+    def _yield_problems(self, faults: Sequence[Fault], name: str, values: Int64s) -> Iterator[Problem]:
         """Yield a problem of each entry that has a fault. `name` and `values` are of its other field."""
         size = self._entries.itemsize
         if self._rest:
@@ -82,7 +82,7 @@ class OffsetIndexCheck(_IndexCheck):
                 lambda at: f"; the batch there ends at offset {self._last_at[at]}",
             ),
         )
-        yield from self._marked(faults, "offset {0}, position {1}", self._positions)
+        yield from self._yield_problems(faults, "offset {0}, position {1}", self._positions)
 
 
 class TimeIndexCheck(_IndexCheck):
@@ -130,7 +130,7 @@ class TimeIndexCheck(_IndexCheck):
             (self._found & other, "timeindex-timestamp", lambda at: f"; the batch has {self._of_batch[at]}"),
             (self._found & late, "timeindex-late", lambda at: f"; the log has {self._so_far[at]} before it"),
         )
-        yield from self._marked(faults, "time {1}, offset {0}", self._timestamps)
+        yield from self._yield_problems(faults, "time {1}, offset {0}", self._timestamps)
         known = int(self._timestamps[-1]) if count else NONE
         if closed and not damaged and self._max_timestamp > max(known, NONE) and not falls[-1:].any():
             detail = f"its last entry has {known}, the log {self._max_timestamp}"

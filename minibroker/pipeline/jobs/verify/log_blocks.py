@@ -120,7 +120,7 @@ class LogFile:
                 if len(block):
                     self.end_position = int(block.positions[-1] + block.headers.size[-1])
                     yield block
-                position = position + found.end if damage is None else self._passed(damage)
+                position = position + found.end if damage is None else self._pass_damage(damage)
                 continue
             giant = self._walker.header_at(position)
             if giant is not None:
@@ -128,7 +128,7 @@ class LogFile:
                 continue
             step = self._walker.step(position)
             assert isinstance(step, PassedOver)
-            position = self._passed(step)
+            position = self._pass_damage(step)
 
     def _read(self, position: int, size: int) -> bytes:
         data = self._file.read(position, min(size, self._size - position))
@@ -159,7 +159,7 @@ class LogFile:
             f"stored {header.crc:08x}, computed {found.computed_crc:08x} over {header.size_bytes} bytes",
         )
 
-    def _passed(self, damage: PassedOver) -> int:
+    def _pass_damage(self, damage: PassedOver) -> int:
         """Note what is wrong with bytes that are not a batch. Return where to continue."""
         position, end = damage.position, damage.position + damage.size_bytes
         is_end = end == self._size

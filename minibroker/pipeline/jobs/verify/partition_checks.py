@@ -64,7 +64,7 @@ def check_partition(plan: PartitionPlan, summaries: Sequence[SegmentSummary | Va
     removed = [each.base_offset for each in summaries if isinstance(each, Vanished)]
     findings: list[Finding] = []
     if removed:
-        findings += _removed(plan, removed)
+        findings += _find_removed(plan, removed)
         plan = _behind(plan, max(removed))
         if not plan.bases:
             return findings
@@ -81,7 +81,7 @@ def check_partition(plan: PartitionPlan, summaries: Sequence[SegmentSummary | Va
     return findings + list(fold.findings)
 
 
-def _removed(plan: PartitionPlan, bases: Sequence[int]) -> list[Finding]:
+def _find_removed(plan: PartitionPlan, bases: Sequence[int]) -> list[Finding]:
     findings = plan.findings()
     for base in bases:
         detail = "it was removed during the check; what spans segments was checked behind it"
@@ -230,7 +230,7 @@ class _Fold:
         for marker in here.first_markers.values():
             if marker.first_offset < 0 and marker.kind != NO_RECORD and self._ends_nothing(marker):
                 self.findings.add(summary.file, without_transaction(marker))
-        aborts = [self._carried(marker, here.first_markers) for marker in here.aborts]
+        aborts = [self._carry_marker(marker, here.first_markers) for marker in here.aborts]
         known_log = Known(self._first_offset, self._plan.compacted, bool(self._damages or summary.damages))
         markers = {marker.offset: marker for marker in aborts}
         index_name = segment_name(summary.base_offset) + TRANSACTION_INDEX_SUFFIX
@@ -246,7 +246,7 @@ class _Fold:
             return False
         return self._plan.log_start == 0 or marker.producer_id in self._states
 
-    def _carried(self, marker: Marker, firsts: dict[int, Marker]) -> Marker:
+    def _carry_marker(self, marker: Marker, firsts: dict[int, Marker]) -> Marker:
         """Return an abort marker with facts of earlier segments: its own first offset, and other open transactions."""
         mine = self._open.get(marker.producer_id)
         if mine is not None and firsts[marker.producer_id].offset == marker.offset:

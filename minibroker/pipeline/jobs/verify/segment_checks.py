@@ -50,12 +50,12 @@ class Vanished:
 def check_segment(plan: SegmentPlan) -> tuple[list[Finding], SegmentSummary | Vanished]:
     """Check a segment by itself. Return its findings and its summary. Raises `OSError`."""
     try:
-        return _checked(plan)
+        return _check_segment(plan)
     except FileNotFoundError:
         return [], Vanished(plan.base_offset)
 
 
-def _checked(plan: SegmentPlan) -> tuple[list[Finding], SegmentSummary]:
+def _check_segment(plan: SegmentPlan) -> tuple[list[Finding], SegmentSummary]:
     checks = _SegmentChecks(plan)
     with closing(checks.file):
         for block in checks.file.blocks():
@@ -168,10 +168,10 @@ class _SegmentChecks:
             return
         if marker is not None:
             for problem in self._transactions.take_marker(marker):
-                if problem.kind != "marker-without-transaction" or not self._excused():
+                if problem.kind != "marker-without-transaction" or not self._may_be_excused():
                     self.findings.add(self._log_name, problem)
 
-    def _excused(self) -> bool:
+    def _may_be_excused(self) -> bool:
         """Return whether missing batches may have been compacted away, or may be in damaged parts."""
         return self._partition.compacted or bool(self.file.problems)
 

@@ -66,11 +66,11 @@ def incompatibilities(
     budget = budget or Budget()
     comparison = Comparison(allowed, budget)
     try:
-        return _named(comparison.changes(writer.root, reader.root), allowed, budget)
+        return _name_changes(comparison.changes(writer.root, reader.root), allowed, budget)
     finally:
         comparison.forget()
 
 
-def _named(changes: Changes, allowed: frozenset[str], budget: Budget) -> list[str]:
+def _name_changes(changes: Changes, allowed: frozenset[str], budget: Budget) -> list[str]:
     found = (Change(change.kind, path + change.path) for path, change in walked([changes], budget))
     return named_changes((each.sentence() for each in found if each.kind not in allowed), changes.count)

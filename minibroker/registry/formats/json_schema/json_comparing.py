@@ -120,7 +120,7 @@ class Comparison:
         question: Question = (original, update)
         while True:
             self._budget.spend()
-            answer = self._answered(question)
+            answer = self._answer(question)
             begins = answer is PENDING
             if begins:
                 running.append(self._begin(question))
@@ -138,15 +138,15 @@ class Comparison:
                 changes: Changes = answer
                 return changes
 
-    def _answered(self, question: Question) -> Any:
+    def _answer(self, question: Question) -> Any:
         """Return the answer to a question, PENDING if that needs a comparison."""
         if isinstance(question, Search):
-            return self._searched(question)
+            return self._search(question)
         if isinstance(question, Matching):
             return most_pairs(question.edges, question.lefts, self._budget.spend)
         return self._already(question)
 
-    def _searched(self, search: Search) -> Schema | None:
+    def _search(self, search: Search) -> Schema | None:
         """Return the schema of the first pattern that is found in a name, or None."""
         found = (schema for pattern, schema in search.patterns.items() if self._finder.found(pattern, search.name))
         return next(found, None)
@@ -157,7 +157,7 @@ class Comparison:
         if original is None or update is None:
             kinds = [] if original is update else ["SCHEMA_ADDED" if original is None else "SCHEMA_REMOVED"]
             return Changes([Change(kind) for kind in kinds], self._allowed)
-        identity = id(_resolved(original)), id(_resolved(update))
+        identity = id(_resolve(original)), id(_resolve(update))
         if identity in self._known:
             return self._known[identity]
         if identity not in self._open:
@@ -170,7 +170,7 @@ class Comparison:
         """Begin to compare a pair. Raises TooMuch."""
         before, after = question
         assert isinstance(before, Schema) and isinstance(after, Schema)
-        original, update = _resolved(before), _resolved(after)
+        original, update = _resolve(before), _resolve(after)
         self._budget.spend(STEPS_OF_A_PAIR + _size(original) + _size(update))
         identity = id(original), id(update)
         self._open.add(identity)
@@ -296,38 +296,38 @@ def _properties_changes(original: Object, update: Object) -> Comparing:
         if before is not None and after is not None:
             between: list[Part] = [(yield before, after)]
         elif before is not None:
-            between = yield from _removed(name, before, update)
+            between = yield from _compare_removed(name, before, update)
         else:
             assert after is not None
-            between = yield from _added(name, after, original, name in update.required)
+            between = yield from _compare_added(name, after, original, name in update.required)
         changes += under(name, between)
     return changes
 
 
-def _removed(name: str, before: Schema, update: Object) -> Comparing:
+def _compare_removed(name: str, before: Schema, update: Object) -> Comparing:
     """Return the changes of a property that was removed: the content model of the update counts."""
     if open_object(update):
         return [Change("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL")]
     covering = yield from _covering(update, name)
     if covering is not None:
-        return (yield from _covered("PROPERTY_REMOVED", before, covering))
+        return (yield from _compare_covered("PROPERTY_REMOVED", before, covering))
     if isinstance(before, Never):
         return [Change("PROPERTY_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
     return [Change("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
 
 
-def _added(name: str, after: Schema, original: Object, required: bool) -> Comparing:
+def _compare_added(name: str, after: Schema, original: Object, required: bool) -> Comparing:
     """Return the changes of a property that was added: the content model of the original counts."""
     if open_object(original):
         if isinstance(after, Empty):
             return [Change("PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")]
         return [Change(f"{necessity(after, required)}_ADDED_TO_OPEN_CONTENT_MODEL")]
     covering = yield from _covering(original, name)
-    changes: list[Part] = [] if covering is None else (yield from _covered("PROPERTY_ADDED", covering, after))
+    changes: list[Part] = [] if covering is None else (yield from _compare_covered("PROPERTY_ADDED", covering, after))
     return [*changes, Change(f"{necessity(after, required)}_ADDED_TO_UNOPEN_CONTENT_MODEL")]
 
 
-def _covered(kind: str, before: Schema, after: Schema) -> Comparing:
+def _compare_covered(kind: str, before: Schema, after: Schema) -> Comparing:
     """Return the changes where a schema for all others takes the place of one for a property or item."""
     changes: Changes = yield before, after
     verdict = "IS" if changes.compatible else "NOT"
@@ -415,7 +415,7 @@ def _item_removed(before: Schema, update: Array) -> Comparing:
         return [Change("ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL")]
     covering = rest_of(update)
     if covering is not None:
-        return (yield from _covered("ITEM_REMOVED", before, covering))
+        return (yield from _compare_covered("ITEM_REMOVED", before, covering))
     if isinstance(before, Never):
         return [Change("ITEM_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
     return [Change("ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
@@ -429,11 +429,11 @@ def _item_added(after: Schema, original: Array) -> Comparing:
         return [Change("ITEM_ADDED_TO_OPEN_CONTENT_MODEL")]
     covering = rest_of(original)
     if covering is not None:
-        return (yield from _covered("ITEM_ADDED", covering, after))
+        return (yield from _compare_covered("ITEM_ADDED", covering, after))
     return [Change("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL")]
 
 
-def _resolved(schema: Schema) -> Schema:
+def _resolve(schema: Schema) -> Schema:
     """Return the schema that a reference refers to."""
     return schema.resolved() if isinstance(schema, Reference) else schema
 

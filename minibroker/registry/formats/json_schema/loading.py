@@ -125,7 +125,7 @@ class _Loader:
             parts.append(Not(inner=self._load(raw["not"])))
         if "const" in raw and self._draft.constant:
             parts.append(Const(value=write_json(raw["const"], ordered=True)))
-        return parts + self._typed(raw) + self._untyped(raw)
+        return parts + self._load_typed(raw) + self._load_untyped(raw)
 
     def _reference(self, raw: Raw) -> Reference:
         """Return a reference, which is followed later."""
@@ -140,7 +140,7 @@ class _Loader:
             parts=_combined_first([self._with_text(self._load(part), part) for part in _list(raw, criterion)]),
         )
 
-    def _typed(self, raw: Raw) -> list[Schema]:
+    def _load_typed(self, raw: Raw) -> list[Schema]:
         """Return the node of `type`."""
         if "type" not in raw:
             return []
@@ -161,7 +161,7 @@ class _Loader:
             raise InvalidSchema(f"unknown type: [{kind}]")
         return maker(raw)
 
-    def _untyped(self, raw: Raw) -> list[Schema]:
+    def _load_untyped(self, raw: Raw) -> list[Schema]:
         """Return the nodes of keywords about kinds of values that `type` does not name, and of conditions."""
         named = raw.get("type", [])
         kinds = {KINDS.get(kind, kind) for kind in ([named] if isinstance(named, str) else named)}
@@ -234,8 +234,8 @@ class _Loader:
     def _object(self, raw: Raw) -> Object:
         """Return the node of an object."""
         node = Object(
-            properties=self._named(raw, "properties"),
-            patterns=self._named(raw, "patternProperties"),
+            properties=self._load_named(raw, "properties"),
+            patterns=self._load_named(raw, "patternProperties"),
             required=set(_texts(raw.get("required", []), "required")),
             max_properties=_count(raw, "maxProperties"),
             min_properties=_count(raw, "minProperties"),
@@ -255,7 +255,7 @@ class _Loader:
 
     def _modern_object(self, node: Object, raw: Raw) -> None:
         """Add the keywords of an object that came with 2019-09."""
-        node.schema_dependencies = self._named(raw, "dependentSchemas")
+        node.schema_dependencies = self._load_named(raw, "dependentSchemas")
         node.property_dependencies = {
             name: set(_texts(names, "dependentRequired")) for name, names in _mapping(raw, "dependentRequired").items()
         }
@@ -278,7 +278,7 @@ class _Loader:
             raise InvalidSchema("the schema combines too many schemas within each other")
         return node
 
-    def _named(self, raw: Raw, keyword: str) -> dict[str, Schema]:
+    def _load_named(self, raw: Raw, keyword: str) -> dict[str, Schema]:
         """Return the nodes of a keyword that has schemas by name."""
         return {name: self._load(schema) for name, schema in _mapping(raw, keyword).items()}
 
@@ -301,7 +301,7 @@ def _kind_of(value: Any) -> str:
     return kinds.get(type(value), "a number")
 
 
-def _expected(raw: Raw, keyword: str, kind: str) -> InvalidSchema:
+def _make_kind_error(raw: Raw, keyword: str, kind: str) -> InvalidSchema:
     """Return the error of a keyword whose value is of another kind."""
     return InvalidSchema(f"{keyword}: expected {kind}, found {_kind_of(raw[keyword])}")
 
@@ -309,7 +309,7 @@ def _expected(raw: Raw, keyword: str, kind: str) -> InvalidSchema:
 def _text(raw: Raw, keyword: str) -> str:
     """Return the text of a keyword. Raises InvalidSchema."""
     if not isinstance(value := raw[keyword], str):
-        raise _expected(raw, keyword, "a text")
+        raise _make_kind_error(raw, keyword, "a text")
     return value
 
 
@@ -321,14 +321,14 @@ def _optional_text(raw: Raw, keyword: str) -> str | None:
 def _list(raw: Raw, keyword: str) -> list[Any]:
     """Return the array of a keyword. Raises InvalidSchema."""
     if not isinstance(value := raw[keyword], list):
-        raise _expected(raw, keyword, "an array")
+        raise _make_kind_error(raw, keyword, "an array")
     return value
 
 
 def _mapping(raw: Raw, keyword: str) -> dict[str, Any]:
     """Return the object of a keyword, empty without it. Raises InvalidSchema."""
     if not isinstance(value := raw.get(keyword, {}), dict):
-        raise _expected(raw, keyword, "an object")
+        raise _make_kind_error(raw, keyword, "an object")
     return value
 
 
@@ -342,7 +342,7 @@ def _texts(value: Any, keyword: str) -> list[str]:
 def _flag(raw: Raw, keyword: str) -> bool:
     """Return the boolean of a keyword, False without it. Raises InvalidSchema."""
     if not isinstance(value := raw.get(keyword, False), bool):
-        raise _expected(raw, keyword, "a boolean")
+        raise _make_kind_error(raw, keyword, "a boolean")
     return value
 
 
@@ -352,7 +352,7 @@ def _count(raw: Raw, keyword: str) -> int | None:
         return None
     value = raw[keyword]
     if isinstance(value, bool) or not isinstance(value, int) or not -MAXIMUM_INTEGER - 1 <= value <= MAXIMUM_INTEGER:
-        raise _expected(raw, keyword, "an integer of 32 bits")
+        raise _make_kind_error(raw, keyword, "an integer of 32 bits")
     return value
 
 
@@ -361,7 +361,7 @@ def _limit(raw: Raw, keyword: str) -> Limit | None:
     if keyword not in raw:
         return None
     if isinstance(value := raw[keyword], bool) or not isinstance(value, int | Decimal):
-        raise _expected(raw, keyword, "a number")
+        raise _make_kind_error(raw, keyword, "a number")
     return value
 
 

@@ -99,8 +99,8 @@ def parse(text: str, references: Mapping[str, str]) -> ProtobufSchema:
     """Parse a schema, with the texts of those that it imports by their names. Raises InvalidSchema."""
     if len(references) > MAXIMUM_FILES:
         raise InvalidSchema(f"the schema has more than {MAXIMUM_FILES} references")
-    file = _parsed(text)
-    imported = {name: _parsed(reference) for name, reference in references.items()}
+    file = _parse_file(text)
+    imported = {name: _parse_file(reference) for name, reference in references.items()}
     imported |= _well_known(file, imported)
     schema = ProtobufSchema(write_file(file), file, imported)
     schema.check()
@@ -117,7 +117,7 @@ def incompatibilities(reader: ProtobufSchema, writer: ProtobufSchema, budget: Bu
     return named_changes((change.sentence() for change in found), len(found))
 
 
-def _parsed(text: str) -> File:
+def _parse_file(text: str) -> File:
     """Return the file of a text, or of a descriptor in base64. Raises InvalidSchema."""
     try:
         file: File | None = read_file(text)

@@ -41,10 +41,10 @@ def set_meta(proto: Message, options: Iterable[Option]) -> None:
     values = option.value
     holder: Any = _holder()()
     holder.meta.doc = _text(values.get("doc", ""))
-    for each in _listed(values.get("params")):
+    for each in _as_list(values.get("params")):
         if isinstance(each, dict):
             holder.meta.params.add(key=_text(each.get("key", "")), value=_text(each.get("value", "")))
-    holder.meta.tags.extend(map(_text, _listed(values.get("tags"))))
+    holder.meta.tags.extend(map(_text, _as_list(values.get("tags"))))
     proto.MergeFromString(holder.SerializeToString())
 
 
@@ -71,7 +71,7 @@ def _text(value: Any) -> str:
     return value.text if isinstance(value, Word) else value if isinstance(value, str) else ""
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     """Return the values of a field that may be repeated."""
     return value if isinstance(value, list) else [] if value is None else [value]
 

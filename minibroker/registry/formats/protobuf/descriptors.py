@@ -407,17 +407,17 @@ def well_known(name: str) -> str | File | None:
     if name in _CONFLUENT:
         return _CONFLUENT[name]
     if name == "google/protobuf/descriptor.proto":
-        return file_of(_copied(descriptor_pb2.DESCRIPTOR))
+        return file_of(_copy_descriptor(descriptor_pb2.DESCRIPTOR))
     if name not in _GOOGLE:
         return None
     try:
         module = import_module(_GOOGLE[name])
     except ImportError:
         return None
-    return file_of(_copied(module.DESCRIPTOR))
+    return file_of(_copy_descriptor(module.DESCRIPTOR))
 
 
-def _copied(descriptor: Any) -> FileDescriptorProto:
+def _copy_descriptor(descriptor: Any) -> FileDescriptorProto:
     """Return a descriptor as a message."""
     proto = FileDescriptorProto()
     descriptor.CopyToProto(proto)

@@ -53,7 +53,7 @@ class Names:
 
     def __init__(self, file: File, others: Collected) -> None:
         """Take the names of a file and of `others`, among which the file itself may be."""
-        own = _collected(file, local=True)
+        own = _collect_names(file, local=True)
         self.types: Mapping[str, Found] = ChainMap(own.types, others.types)
         self.extensions: Mapping[str, Field] = ChainMap(own.extensions, others.extensions)
 
@@ -87,13 +87,13 @@ def all_names(files: Iterable[File]) -> Collected:
     """Return the types and extensions of files that others import."""
     all = Collected({}, {})
     for file in files:
-        found = _collected(file, local=False)
+        found = _collect_names(file, local=False)
         all.types.update(found.types)
         all.extensions.update(found.extensions)
     return all
 
 
-def _collected(file: File, *, local: bool) -> Collected:
+def _collect_names(file: File, *, local: bool) -> Collected:
     """Return the types and extensions of a file."""
     package = file.package or ""
     prefix = f"{package}." if package else ""

@@ -118,7 +118,7 @@ class _Reader(Words):
         if word == "option":
             message.options.append(self._option_statement())
         elif word == "reserved":
-            message.reserved.append(self._reserved())
+            message.reserved.append(self._read_reserved())
         elif word == "message":
             message.types.append(self._message())
         elif word == "enum":
@@ -208,7 +208,7 @@ class _Reader(Words):
             if word == "option":
                 enum.options.append(self._option_statement())
             elif word == "reserved":
-                enum.reserved.append(self._reserved())
+                enum.reserved.append(self._read_reserved())
             else:
                 if word[0].isdigit():
                     self.fail("field and constant names cannot start with a digit")
@@ -249,10 +249,10 @@ class _Reader(Words):
     def _method(self) -> Method:
         """Read a method after its keyword."""
         name = self.name()
-        request, request_streams = self._streamed()
+        request, request_streams = self._read_streamed_type()
         if self.word() != "returns":
             self.fail("expected 'returns'")
-        response, response_streams = self._streamed()
+        response, response_streams = self._read_streamed_type()
         method = Method(name, request, response, request_streams, response_streams)
         if not self.takes("{"):
             self.require(";")
@@ -265,7 +265,7 @@ class _Reader(Words):
             method.options.append(self._option_statement())
         return method
 
-    def _streamed(self) -> tuple[str, bool]:
+    def _read_streamed_type(self) -> tuple[str, bool]:
         """Return the type of what a method takes or gives, and whether it is a stream."""
         self.require("(")
         word = self.word()
@@ -274,7 +274,7 @@ class _Reader(Words):
         self.require(")")
         return type_name, streams
 
-    def _reserved(self) -> list[Range | str]:
+    def _read_reserved(self) -> list[Range | str]:
         """Read reserved numbers and names after their keyword."""
         values: list[Range | str] = []
         while True:
@@ -374,9 +374,9 @@ class _Reader(Words):
                 nested = values.setdefault(option.name, {})
                 if not isinstance(nested, dict):
                     self.fail(f"{option.name} has values of two kinds")
-                nested[option.value.name] = _worded(option.value.kind, option.value.value)
+                nested[option.value.name] = _mark_kind(option.value.kind, option.value.value)
             else:
-                _add(values, option.name, _worded(option.kind, option.value))
+                _add(values, option.name, _mark_kind(option.kind, option.value))
             if not self.takes(","):
                 self.takes(";")
         self.depth -= 1
@@ -388,14 +388,14 @@ class _Reader(Words):
         self.require("[")
         values: list[Any] = []
         while not self.takes("]"):
-            values.append(_worded(*self._value()))
+            values.append(_mark_kind(*self._value()))
             if not self.takes(",") and self.peek() != "]":
                 self.fail("expected ',' or ']'")
         self.depth -= 1
         return values
 
 
-def _worded(kind: Kind, value: Any) -> Any:
+def _mark_kind(kind: Kind, value: Any) -> Any:
     """Return a value of a map or list, with its kind where a text alone does not tell."""
     return Word(kind, value) if kind in (Kind.BOOLEAN, Kind.NUMBER, Kind.NAME) else value
 

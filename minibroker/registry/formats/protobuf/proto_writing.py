@@ -71,7 +71,7 @@ class _Writer:
             imports,
             self._option_lines(file.options),
             self._types(file.types),
-            [self._extend(each) for each in self._grouped(file.extends)],
+            [self._extend(each) for each in self._group_extends(file.extends)],
             [self._service(each) for each in file.services],
         ]
         return head + "".join("\n" + "".join(block) for block in blocks if block)
@@ -94,7 +94,7 @@ class _Writer:
             [inner._one_of(each) for each in inner._one_ofs(message.one_ofs)],
             [inner._group(each) for each in inner._by_number(message.groups)],
             inner._ranges("extensions", message.extensions if self._extensions else []),
-            [inner._extend(each) for each in inner._grouped(message.extends)],
+            [inner._extend(each) for each in inner._group_extends(message.extends)],
             inner._types(message.types),
         ]
         return _block(f"message {message.name}", blocks)
@@ -108,7 +108,7 @@ class _Writer:
 
     def _enum_value(self, value: EnumValue) -> str:
         """Return a value of an enum."""
-        return f"{value.name} = {value.number}{self._bracketed(value.options)};\n"
+        return f"{value.name} = {value.number}{self._bracket_options(value.options)};\n"
 
     def _one_of(self, one_of: OneOf) -> str:
         """Return a oneof, whose fields are in their order."""
@@ -138,7 +138,7 @@ class _Writer:
         """Return a method."""
         request = ("stream " if method.request_streams else "") + self._full(method.request)
         response = ("stream " if method.response_streams else "") + self._full(method.response)
-        options = _indented("".join(self._option_lines(method.options)))
+        options = _indent("".join(self._option_lines(method.options)))
         ending = f" {{\n{options}}}" if options else ""
         return f"rpc {method.name} ({request}) returns ({response}){ending};\n"
 
@@ -153,7 +153,7 @@ class _Writer:
         if field.json_name is not None:
             options.append(Option("json_name", Kind.TEXT, field.json_name))
         prefix = f"{label} " if label else ""
-        return f"{prefix}{type_name} {field.name} = {field.number}{self._bracketed(options)};\n"
+        return f"{prefix}{type_name} {field.name} = {field.number}{self._bracket_options(options)};\n"
 
     def _ranges(self, keyword: str, statements: Sequence[Sequence[Range | str]]) -> list[str]:
         """Return what is reserved, or kept for extensions."""
@@ -185,7 +185,7 @@ class _Writer:
         ]
         return sorted(ordered, key=lambda each: each.fields[0].number)
 
-    def _grouped(self, extends: Sequence[Extend]) -> Sequence[Extend]:
+    def _group_extends(self, extends: Sequence[Extend]) -> Sequence[Extend]:
         """Return extensions; in normal form one for each message that is extended."""
         if self._names is None or not self._extensions:
             return extends if self._extensions else []
@@ -223,10 +223,10 @@ class _Writer:
         """Return options as statements."""
         return [f"option {self._option(each)};\n" for each in self._normal_options(options)]
 
-    def _bracketed(self, options: Sequence[Option]) -> str:
+    def _bracket_options(self, options: Sequence[Option]) -> str:
         """Return options in brackets, if there are any."""
         normal = self._normal_options(options)
-        return f" {self._listed(normal)}" if normal else ""
+        return f" {self._write_list(normal)}" if normal else ""
 
     def _normal_options(self, options: Sequence[Option]) -> Sequence[Option]:
         """Return options; in normal form sorted, with full names, and those of one name that is not repeated merged."""
@@ -256,11 +256,11 @@ class _Writer:
         if option.kind is Kind.OPTION:
             return f"{name}.{self._option(option.value)}"
         if option.kind is Kind.TEXT:
-            return f"{name} = {_quoted(option.value)}"
+            return f"{name} = {_quote(option.value)}"
         if option.kind is Kind.MAP:
-            return f"{name} = {self._mapped(option.value)}"
+            return f"{name} = {self._write_map(option.value)}"
         if option.kind is Kind.LIST:
-            return f"{name} = {self._listed(option.value)}"
+            return f"{name} = {self._write_list(option.value)}"
         return f"{name} = {self._number(option.value) if option.kind is Kind.NUMBER else option.value}"
 
     def _value(self, value: Any) -> str:
@@ -270,14 +270,14 @@ class _Writer:
         if isinstance(value, Word):
             return self._number(value.text) if value.kind is Kind.NUMBER else value.text
         if isinstance(value, dict):
-            return self._mapped(value)
+            return self._write_map(value)
         if isinstance(value, list):
             if self._names is not None and len(value) == 1:
                 return self._value(value[0])
             return f"[\n{self._lines([self._value(each) for each in value])}]"
-        return _quoted(value)
+        return _quote(value)
 
-    def _mapped(self, values: dict[str, Any]) -> str:
+    def _write_map(self, values: dict[str, Any]) -> str:
         """Return a map."""
         if self._names is not None:
             kept = {self._key(name): value for name, value in reversed(values.items()) if value != []}
@@ -292,7 +292,7 @@ class _Writer:
         full = self._names.resolve_extension(name[1:-1], self._scope)
         return name if full is None else f"[{full}]"
 
-    def _listed(self, values: Sequence[Any]) -> str:
+    def _write_list(self, values: Sequence[Any]) -> str:
         """Return a list, on one line if it has one value."""
         if len(values) == 1:
             return f"[{self._value(values[0])}]"
@@ -300,9 +300,7 @@ class _Writer:
 
     def _lines(self, values: Sequence[str]) -> str:
         """Return values with commas between them, each on its lines."""
-        return "".join(
-            _indented(value + ("," if index < len(values) - 1 else "")) for index, value in enumerate(values)
-        )
+        return "".join(_indent(value + ("," if index < len(values) - 1 else "")) for index, value in enumerate(values))
 
     def _number(self, text: str) -> str:
         """Return a number; in normal form as Java's DecimalFormat writes it."""
@@ -311,15 +309,15 @@ class _Writer:
 
 def _block(head: str, blocks: Iterable[Sequence[str]]) -> str:
     """Return a declaration with its parts in braces."""
-    return f"{head} {{{''.join(chr(10) + ''.join(map(_indented, block)) for block in blocks if block)}}}\n"
+    return f"{head} {{{''.join(chr(10) + ''.join(map(_indent, block)) for block in blocks if block)}}}\n"
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     """Return the lines of a text with two more spaces, empty lines too."""
     return "".join(f"  {line}\n" for line in text.rstrip("\n").split("\n")) if text else ""
 
 
-def _quoted(text: Any) -> str:
+def _quote(text: Any) -> str:
     return f'"{str(text).translate(_ESCAPES)}"'
 
 

@@ -153,9 +153,9 @@ class _Comparison:
             here = (*path, *([home] if home else []), str(number))
             if number not in after:
                 if home not in gone:
-                    self._note(_removed(before[number], home), here)
+                    self._note(_judge_removed(before[number], home), here)
             elif number not in before:
-                self._note(_added(after[number], home), here)
+                self._note(_judge_added(after[number], home), here)
             else:
                 if homes[0][number] and not home:
                     self._note("ONEOF_FIELD_MOVED_TO_TOP_LEVEL", here)
@@ -257,11 +257,11 @@ def _gone_one_ofs(original: Message, update: Message, kept: Collection[int]) -> 
     }
 
 
-def _removed(field: Field, home: str | None) -> str:
+def _judge_removed(field: Field, home: str | None) -> str:
     return "ONEOF_FIELD_REMOVED" if home else f"{_REQUIRED[field.label == 'required']}FIELD_REMOVED"
 
 
-def _added(field: Field, home: str | None) -> str:
+def _judge_added(field: Field, home: str | None) -> str:
     return "ONEOF_FIELD_ADDED" if home else f"{_REQUIRED[field.label == 'required']}FIELD_ADDED"
 
 

@@ -112,9 +112,9 @@ class Words:
             self.place += 1
             if character == quote:
                 return
-            parts.append(self._escaped() if character == "\\" else character)
+            parts.append(self._read_escape() if character == "\\" else character)
 
-    def _escaped(self) -> str:
+    def _read_escape(self) -> str:
         """Return the character that an escape stands for."""
         if self.place >= len(self.text):
             self.fail("unexpected end of file")

@@ -17,7 +17,7 @@ def assign(members: Mapping[str, MemberSpecification], partition_counts: Mapping
     """Return each member's partitions; `partition_counts` go by topic id. Only unwanted partitions are left."""
     assignment: dict[str, dict[bytes, frozenset[int]]] = {member_id: {} for member_id in members}
     for (count, subscribers), topic_ids in _equal_topics(members, partition_counts).items():
-        cut = _cut(count, subscribers, _owned(topic_ids, subscribers, members))
+        cut = _cut(count, subscribers, _find_owned_indexes(topic_ids, subscribers, members))
         for member_id, indexes in cut.items():
             if indexes:
                 for topic_id in topic_ids:
@@ -39,7 +39,7 @@ def _equal_topics(
     return equal
 
 
-def _owned(
+def _find_owned_indexes(
     topic_ids: Sequence[bytes], subscribers: Sequence[str], members: Mapping[str, MemberSpecification]
 ) -> dict[str, list[int]]:
     """Return the indexes that each member has in more of the topics than any other member, in order."""
