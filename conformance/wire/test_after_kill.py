@@ -101,14 +101,14 @@ def epoch(connection: Connection) -> int:
     return current
 
 
-def test_topics_and_records_are_as_they_were(connection: Connection, before: Before) -> None:
+def test_topics_and_records_survive_a_kill(connection: Connection, before: Before) -> None:
     known = metadata_of(connection, NAME)
     assert (known.error_code, known.topic_id, len(known.partitions)) == (0, before.topic_id, 2)
     assert stored(connection, NAME) == before.records
     assert list_offset(connection, NAME, LATEST).offset == 5
 
 
-def test_configs_are_as_they_were(connection: Connection) -> None:
+def test_configs_survive_a_kill(connection: Connection) -> None:
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=TOPIC_RESOURCE, resource_name=NAME, configuration_keys=["retention.ms", "segment.ms"]
     )
@@ -116,7 +116,7 @@ def test_configs_are_as_they_were(connection: Connection) -> None:
     assert {each.name: each.value for each in answer.configs} == {"retention.ms": "-1", "segment.ms": "77"}
 
 
-def test_a_reader_of_the_old_leader_is_fenced(connection: Connection, epoch: int) -> None:
+def test_a_consumer_with_the_old_leader_epoch_is_fenced(connection: Connection, epoch: int) -> None:
     expected = {
         epoch - 1: Fetched(ErrorCode.FENCED_LEADER_EPOCH),
         epoch: Fetched(0, 5, 0, (0, 2)),
@@ -128,7 +128,7 @@ def test_a_reader_of_the_old_leader_is_fenced(connection: Connection, epoch: int
         assert list_offset(connection, NAME, LATEST, current_leader_epoch=each).error_code == answer.error_code
 
 
-def test_where_the_epoch_before_the_kill_ended(connection: Connection, epoch: int) -> None:
+def test_the_epoch_before_the_kill_has_its_end_offset(connection: Connection, epoch: int) -> None:
     listed = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
     wanted = listed.OffsetForLeaderPartition(partition=0, leader_epoch=0)
     request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[listed(topic=NAME, partitions=[wanted])])
@@ -136,13 +136,13 @@ def test_where_the_epoch_before_the_kill_ended(connection: Connection, epoch: in
     assert (answer.error_code, answer.leader_epoch, answer.end_offset) == (0, 0, 5)
 
 
-def test_new_batches_carry_the_new_epoch(connection: Connection, epoch: int) -> None:
+def test_new_batches_have_the_new_leader_epoch(connection: Connection, epoch: int) -> None:
     assert produce(connection, NAME, batch([b"a"], timestamp=NOW_MS), partition=1).error_code == 0
     assert stored(connection, NAME, 1)[-1].leader_epoch == epoch
     assert list_offset(connection, NAME, LATEST, 1).leader_epoch == epoch
 
 
-def test_a_producers_sequence_is_known(connection: Connection) -> None:
+def test_a_producers_sequence_survives_a_kill(connection: Connection) -> None:
     duplicate = Outcome(0, 2, log_append_time_ms=NOW_MS, log_start_offset=0)
     assert produce(connection, NAME, sequenced(2, 3)) == duplicate
     assert produce(connection, NAME, sequenced(7)).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -25,7 +25,9 @@ NOWHERE = (-1, "", -1)
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_the_cluster(connection: Connection, broker: Broker, version: int) -> None:
+def test_describe_cluster_returns_the_broker_and_cluster_id(
+    connection: Connection, broker: Broker, version: int
+) -> None:
     answer = connection.ask(DescribeClusterRequest(), version)
     assert (answer.error_code, answer.error_message, answer.endpoint_type) == (0, None, BROKERS)
     (node,) = answer.brokers
@@ -39,12 +41,14 @@ def test_the_cluster(connection: Connection, broker: Broker, version: int) -> No
     ("endpoint_type", "code"),
     [(CONTROLLERS, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)],
 )
-def test_endpoints_that_are_not_here(connection: Connection, endpoint_type: int, code: ErrorCode) -> None:
+def test_describe_cluster_rejects_other_endpoint_types(
+    connection: Connection, endpoint_type: int, code: ErrorCode
+) -> None:
     answer = connection.ask(DescribeClusterRequest(endpoint_type=endpoint_type), 1)
     assert (ErrorCode(answer.error_code), answer.brokers, answer.controller_id) == (code, [], -1)
 
 
-def test_operations_that_are_allowed(connection: Connection) -> None:
+def test_allowed_cluster_operations_are_returned(connection: Connection) -> None:
     answer = connection.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)
     assert answer.cluster_authorized_operations == 8096
 
@@ -67,7 +71,7 @@ def found(connection: Connection, version: int, key_type: int, *keys: str) -> di
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_the_coordinator_is_the_one_broker(connection: Connection, broker: Broker, version: int) -> None:
+def test_the_only_broker_is_the_coordinator(connection: Connection, broker: Broker, version: int) -> None:
     host, port = broker.bootstrap_servers.split(":")
     here = (0, broker_id(connection), host, int(port))
     keys = ["a", "b", ""] if version >= 4 else ["a"]
@@ -76,16 +80,16 @@ def test_the_coordinator_is_the_one_broker(connection: Connection, broker: Broke
 
 
 @pytest.mark.parametrize("version", [1, 3, 4, 6])
-def test_a_coordinator_of_an_unknown_kind(connection: Connection, version: int) -> None:
+def test_an_unknown_coordinator_type_is_rejected(connection: Connection, version: int) -> None:
     assert found(connection, version, 9, "a") == {"a": (ErrorCode.INVALID_REQUEST, *NOWHERE)}
 
 
 @pytest.mark.parametrize("version", [5, 6])
-def test_a_share_coordinator_of_a_key_that_is_none(connection: Connection, version: int) -> None:
+def test_an_invalid_share_coordinator_key_is_rejected(connection: Connection, version: int) -> None:
     assert found(connection, version, SHARE, "a") == {"a": (ErrorCode.INVALID_REQUEST, *NOWHERE)}
 
 
-def test_no_keys(connection: Connection) -> None:
+def test_an_empty_list_of_keys_has_an_empty_response(connection: Connection) -> None:
     assert found(connection, 4, GROUP) == {}
 
 
@@ -105,7 +109,7 @@ def listed(answer: Any) -> list[tuple[str, int, list[int]]]:
     ]
 
 
-def test_partitions_of_topics_in_order_of_their_names(connection: Connection, new_topic: NewTopic) -> None:
+def test_described_topics_are_sorted_by_name(connection: Connection, new_topic: NewTopic) -> None:
     first, second = sorted((new_topic(2), new_topic(1)))
     counts = {name: list(range(len(metadata_of(connection, name).partitions))) for name in (first, second)}
     answer = describe(connection, second, "no-such-topic", first)
@@ -124,12 +128,12 @@ def test_partitions_of_topics_in_order_of_their_names(connection: Connection, ne
     assert partition.offline_replicas == []
 
 
-def test_all_topics(connection: Connection, new_topic: NewTopic) -> None:
+def test_describe_topic_partitions_returns_all_topics(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic(2)
     assert (name, 0, [0, 1]) in listed(describe(connection))
 
 
-def test_page_by_page(connection: Connection, new_topic: NewTopic) -> None:
+def test_topic_partitions_are_described_page_by_page(connection: Connection, new_topic: NewTopic) -> None:
     first, second = sorted((new_topic(2), new_topic(2)))
     expected = [(first, 0, [0]), (first, 0, [1]), (second, 0, [0]), (second, 0, [1])]
     cursor = None
@@ -142,29 +146,29 @@ def test_page_by_page(connection: Connection, new_topic: NewTopic) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -1])
-def test_a_page_holds_at_least_one_partition(connection: Connection, new_topic: NewTopic, limit: int) -> None:
+def test_a_page_contains_at_least_one_partition(connection: Connection, new_topic: NewTopic, limit: int) -> None:
     name = new_topic(2)
     assert listed(describe(connection, name, limit=limit)) == [(name, 0, [0])]
 
 
-def test_a_cursor_beyond_the_last_partition(connection: Connection, new_topic: NewTopic) -> None:
+def test_a_cursor_beyond_the_last_partition_is_accepted(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic(2)
     answer = describe(connection, name, cursor=(name, 5))
     assert (listed(answer), answer.next_cursor) == ([(name, 0, [])], None)
 
 
 @pytest.mark.parametrize("cursor", [("self", -1), ("a", 0)])
-def test_a_cursor_that_makes_no_sense(connection: Connection, new_topic: NewTopic, cursor: tuple[str, int]) -> None:
+def test_an_invalid_cursor_is_rejected(connection: Connection, new_topic: NewTopic, cursor: tuple[str, int]) -> None:
     name = new_topic()
     topic, partition = cursor
     answer = describe(connection, name, cursor=(name if topic == "self" else topic, partition))
     assert listed(answer) == [(name, ErrorCode.INVALID_REQUEST, [])]
 
 
-def test_a_name_that_is_none(connection: Connection) -> None:
+def test_an_invalid_topic_name_is_rejected(connection: Connection) -> None:
     assert listed(describe(connection, "a b")) == [("a b", ErrorCode.INVALID_TOPIC_EXCEPTION, [])]
 
 
-def test_a_topic_that_is_asked_twice_is_answered_once(connection: Connection, new_topic: NewTopic) -> None:
+def test_a_topic_requested_twice_is_returned_once(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic(2)
     assert listed(describe(connection, name, name)) == [(name, 0, [0, 1])]

@@ -50,9 +50,7 @@ def id_of(connection: Connection, name: str) -> bytes:
     return topic_id
 
 
-def test_partitions_that_do_not_exist_are_answered_first(
-    connection: Connection, new_topic: NewTopic, group: str
-) -> None:
+def test_nonexistent_partitions_are_answered_first(connection: Connection, new_topic: NewTopic, group: str) -> None:
     name = new_topic(2)
     asked = [(name, index) for index in (9, 0, 8, 1)]
     answered = commit(connection, group, *((*partition, 5) for partition in asked))
@@ -61,7 +59,7 @@ def test_partitions_that_do_not_exist_are_answered_first(
     assert list(delete(connection, group, *asked)[1].items()) == expected
 
 
-def test_topics_that_are_refused_are_answered_last(connection: Connection, name: str, group: str) -> None:
+def test_rejected_topics_are_answered_last(connection: Connection, name: str, group: str) -> None:
     topic_id = id_of(connection, name)
     asked = (UNKNOWN_ID, [0]), (topic_id, [1, 0])
     answered = fetch_group(connection, group, *asked, version=10)[1]
@@ -69,7 +67,7 @@ def test_topics_that_are_refused_are_answered_last(connection: Connection, name:
 
 
 @pytest.mark.parametrize("version", COMMIT_VERSIONS)
-def test_every_version_commits(connection: Connection, new_topic: NewTopic, group: str, version: int) -> None:
+def test_every_version_commits_an_offset(connection: Connection, new_topic: NewTopic, group: str, version: int) -> None:
     name = new_topic(2)
     topic: str | bytes = id_of(connection, name) if version >= BY_ID else name
     answered = commit(
@@ -84,7 +82,7 @@ def test_every_version_commits(connection: Connection, new_topic: NewTopic, grou
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_every_version_fetches(connection: Connection, new_topic: NewTopic, group: str, version: int) -> None:
+def test_every_version_fetches_an_offset(connection: Connection, new_topic: NewTopic, group: str, version: int) -> None:
     name = new_topic(3)
     commit(connection, group, (name, 0, 7), (name, 2, 9), committed_leader_epoch=0, committed_metadata="note")
     topic: str | bytes = id_of(connection, name) if version >= BY_ID else name
@@ -100,7 +98,7 @@ def test_every_version_fetches(connection: Connection, new_topic: NewTopic, grou
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_a_group_that_there_is_not_has_committed_nothing(
+def test_an_unknown_group_has_no_committed_offsets(
     connection: Connection, new_topic: NewTopic, group: str, version: int
 ) -> None:
     name = new_topic()
@@ -113,11 +111,11 @@ def test_a_group_that_there_is_not_has_committed_nothing(
         assert fetch_group(connection, group, version=version, everything=True) == (0, {})
 
 
-def test_nobody_asks_whether_a_topic_that_is_fetched_by_name_exists(connection: Connection, group: str) -> None:
+def test_offset_fetch_by_name_does_not_check_the_topic(connection: Connection, group: str) -> None:
     assert fetch_group(connection, group, ("no-such-topic", [0])) == (0, {("no-such-topic", 0): NOTHING})
 
 
-def test_an_id_that_is_fetched_must_be_one(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_offset_fetch_by_id_requires_a_known_topic_id(connection: Connection, new_topic: NewTopic, group: str) -> None:
     topic_id = id_of(connection, new_topic())
     answered = fetch_group(connection, group, (UNKNOWN_ID, [0]), (topic_id, [0]), version=BY_ID)
     unknown = Fetched(-1, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
@@ -125,7 +123,7 @@ def test_an_id_that_is_fetched_must_be_one(connection: Connection, new_topic: Ne
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_several_groups_are_answered_together(
+def test_several_groups_are_answered_in_one_response(
     connection: Connection, new_topic: NewTopic, new_name: Callable[[], str], version: int
 ) -> None:
     name, groups = new_topic(2), [f"group-{new_name()}" for _ in range(3)]
@@ -157,9 +155,7 @@ def test_several_groups_are_answered_together(
     ]
 
 
-def test_a_commit_of_nothing_is_well_and_makes_no_group(
-    connection: Connection, new_topic: NewTopic, group: str
-) -> None:
+def test_an_empty_commit_succeeds_and_creates_no_group(connection: Connection, new_topic: NewTopic, group: str) -> None:
     topic = OffsetCommitRequest.OffsetCommitRequestTopic
     known, unknown = topic(name=new_topic()), topic(name="no-such-topic")
     for topics, answered in (([], []), ([known], []), ([known, unknown], [("no-such-topic", [])])):
@@ -169,7 +165,7 @@ def test_a_commit_of_nothing_is_well_and_makes_no_group(
 
 
 @pytest.mark.parametrize("stable", [True, False])
-def test_without_transactions_every_offset_is_stable(
+def test_every_offset_is_stable_without_transactions(
     connection: Connection, new_topic: NewTopic, group: str, stable: bool
 ) -> None:
     name = new_topic()
@@ -177,9 +173,7 @@ def test_without_transactions_every_offset_is_stable(
     assert fetch_group(connection, group, (name, [0]), require_stable=stable) == (0, {(name, 0): Fetched(7)})
 
 
-def test_partitions_that_there_are_not_are_refused_one_by_one(
-    connection: Connection, new_topic: NewTopic, group: str
-) -> None:
+def test_unknown_partitions_are_rejected_individually(connection: Connection, new_topic: NewTopic, group: str) -> None:
     name = new_topic(2)
     asked = [(name, 0, 7), (name, 9, 7), ("no-such-topic", 0, 7), (name, -1, 7), (name, 1, 8)]
     assert commit(connection, group, *asked) == {
@@ -192,7 +186,7 @@ def test_partitions_that_there_are_not_are_refused_one_by_one(
     assert committed(connection, group) == {(name, 0): 7, (name, 1): 8}
 
 
-def test_by_id_an_unknown_topic_and_an_unknown_partition_differ(
+def test_topic_ids_distinguish_unknown_topics_from_unknown_partitions(
     connection: Connection, new_topic: NewTopic, group: str
 ) -> None:
     topic_id = id_of(connection, new_topic())
@@ -204,7 +198,7 @@ def test_by_id_an_unknown_topic_and_an_unknown_partition_differ(
     }
 
 
-def test_where_no_partition_exists_nobody_looks_at_the_group(connection: Connection, group: str) -> None:
+def test_a_commit_to_unknown_partitions_does_not_check_the_group(connection: Connection, group: str) -> None:
     answered = commit(connection, group, ("no-such-topic", 0, 7), generation_id_or_member_epoch=5, member_id="nobody")
     assert answered == {("no-such-topic", 0): UNKNOWN}
 
@@ -219,14 +213,16 @@ def test_where_no_partition_exists_nobody_looks_at_the_group(connection: Connect
     ],
     ids=["longest", "too long", "two bytes a character", "two units a character"],
 )
-def test_a_note_has_a_limit(connection: Connection, new_topic: NewTopic, group: str, note: str, code: int) -> None:
+def test_commit_metadata_has_a_maximum_size(
+    connection: Connection, new_topic: NewTopic, group: str, note: str, code: int
+) -> None:
     name = new_topic()
     assert commit(connection, group, (name, 0, 7), committed_metadata=note) == {(name, 0): code}
     expected = Fetched(7, metadata=note) if code == 0 else NOTHING
     assert fetch_group(connection, group, (name, [0])) == (0, {(name, 0): expected})
 
 
-def test_a_note_that_is_too_long_concerns_its_own_partition(
+def test_too_large_metadata_rejects_only_its_own_partition(
     connection: Connection, new_topic: NewTopic, group: str
 ) -> None:
     name = new_topic(2)
@@ -237,22 +233,22 @@ def test_a_note_that_is_too_long_concerns_its_own_partition(
     assert committed(connection, group) == {(name, 1): 8}
 
 
-def test_a_null_note_is_an_empty_one(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_null_metadata_is_stored_as_empty(connection: Connection, new_topic: NewTopic, group: str) -> None:
     name = new_topic()
     assert commit(connection, group, (name, 0, 7), committed_metadata=None) == {(name, 0): 0}
     assert fetch_group(connection, group, (name, [0])) == (0, {(name, 0): Fetched(7)})
 
 
 @pytest.mark.parametrize("offset", [0, -1, -2, (1 << 63) - 1])
-def test_any_number_is_an_offset(connection: Connection, new_topic: NewTopic, group: str, offset: int) -> None:
+def test_any_number_can_be_committed_as_an_offset(
+    connection: Connection, new_topic: NewTopic, group: str, offset: int
+) -> None:
     name = new_topic()
     assert commit(connection, group, (name, 0, offset)) == {(name, 0): 0}
     assert fetch_group(connection, group, (name, [0])) == (0, {(name, 0): Fetched(offset)})
 
 
-def test_of_a_partition_that_stands_twice_the_last_counts(
-    connection: Connection, new_topic: NewTopic, group: str
-) -> None:
+def test_the_last_of_duplicate_partitions_is_committed(connection: Connection, new_topic: NewTopic, group: str) -> None:
     name = new_topic()
     request = commit_request(group, (name, 0, 7), (name, 0, 5))
     (topic,) = connection.ask(request, 9).topics
@@ -260,7 +256,7 @@ def test_of_a_partition_that_stands_twice_the_last_counts(
     assert committed(connection, group) == {(name, 0): 5}
 
 
-def test_the_empty_group_commits_and_fetches(connection: Connection, new_topic: NewTopic) -> None:
+def test_the_empty_group_id_commits_and_fetches(connection: Connection, new_topic: NewTopic) -> None:
     find_coordinator(connection, "")
     name = new_topic()
     assert commit(connection, "", (name, 0, 7)) == {(name, 0): 0}
@@ -268,7 +264,7 @@ def test_the_empty_group_commits_and_fetches(connection: Connection, new_topic: 
 
 
 @pytest.mark.parametrize("version", COMMIT_VERSIONS)
-def test_a_group_that_there_is_not_has_no_generation(
+def test_an_unknown_group_has_no_generation(
     connection: Connection, new_topic: NewTopic, group: str, version: int
 ) -> None:
     name = new_topic()
@@ -280,7 +276,7 @@ def test_a_group_that_there_is_not_has_no_generation(
     assert answered == {(topic, 0): code}
 
 
-def test_who_is_no_member_may_name_one_while_the_group_is_empty(
+def test_any_member_id_can_commit_while_the_group_is_empty(
     connection: Connection, new_topic: NewTopic, group: str
 ) -> None:
     name = new_topic()
@@ -311,9 +307,7 @@ def test_a_member_commits_in_its_generation(
     assert committed(connection, group) == {(name, 0): 7}
 
 
-def test_a_static_member_whose_place_is_taken_is_fenced(
-    connection: Connection, new_topic: NewTopic, group: str
-) -> None:
+def test_a_replaced_static_member_is_fenced(connection: Connection, new_topic: NewTopic, group: str) -> None:
     name = new_topic()
     before = join(connection, group, name, instance_id="static")
     sync(connection, group, before)
@@ -322,7 +316,7 @@ def test_a_static_member_whose_place_is_taken_is_fenced(
         assert commit(connection, group, (name, 0, 7), **member.fields()) == {(name, 0): code}
 
 
-def test_before_the_assignment_is_there_a_member_is_told_to_wait(
+def test_a_member_without_an_assignment_is_told_to_rebalance(
     connection: Connection, new_topic: NewTopic, group: str
 ) -> None:
     name = new_topic()
@@ -337,7 +331,7 @@ def test_before_the_assignment_is_there_a_member_is_told_to_wait(
 
 
 @pytest.mark.parametrize("fields", [{}, {"member_id": "nobody", "member_epoch": 3}], ids=["no member", "nobody"])
-def test_whoever_asks_may_fetch_from_a_classic_group(
+def test_any_client_can_fetch_offsets_of_a_classic_group(
     connection: Connection, new_topic: NewTopic, group: str, fields: dict[str, object]
 ) -> None:
     name = new_topic()
@@ -347,7 +341,9 @@ def test_whoever_asks_may_fetch_from_a_classic_group(
 
 
 @pytest.mark.parametrize("version", [9, BY_ID])
-def test_offsets_go_with_their_topic(connection: Connection, new_topic: NewTopic, group: str, version: int) -> None:
+def test_offsets_are_deleted_with_their_topic(
+    connection: Connection, new_topic: NewTopic, group: str, version: int
+) -> None:
     gone, kept = new_topic(), new_topic()
     kept_topic: str | bytes = id_of(connection, kept) if version >= BY_ID else kept
     commit(connection, group, (gone, 0, 7), (kept, 0, 8))
@@ -358,7 +354,7 @@ def test_offsets_go_with_their_topic(connection: Connection, new_topic: NewTopic
     assert repeated(everything, lambda seen: seen[1] == left) == (0, left)
 
 
-def test_a_commit_that_no_record_batch_has_room_for_changes_nothing(
+def test_a_commit_too_large_for_a_record_batch_changes_nothing(
     connection: Connection, new_topic: NewTopic, group: str
 ) -> None:
     name = new_topic()

@@ -61,7 +61,7 @@ DONE = [(ErrorCode.NONE, "")]
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-def test_what_a_topic_has(connection: Connection, new_topic: NewTopic, version: int) -> None:
+def test_a_topic_config_is_described_with_its_values(connection: Connection, new_topic: NewTopic, version: int) -> None:
     name = new_topic(retention_ms="77")
     answer = describe(connection, TOPIC, name, version=version)
     found = values(answer)
@@ -120,7 +120,7 @@ OF_A_TOPIC = set(
 )
 
 
-def test_all_that_is_listed_of_a_topic(connection: Connection, new_name: Callable[[], str]) -> None:
+def test_all_topic_configs_are_listed(connection: Connection, new_name: Callable[[], str]) -> None:
     name = new_name()
     answer = connection.ask(create_request(topic(name)), 7).topics[0]
     assert {each.name for each in answer.configs} == OF_A_TOPIC
@@ -128,13 +128,13 @@ def test_all_that_is_listed_of_a_topic(connection: Connection, new_name: Callabl
     assert values(listed).keys() == OF_A_TOPIC
 
 
-def test_only_what_is_asked_and_there(connection: Connection, new_topic: NewTopic) -> None:
+def test_only_requested_and_known_configs_are_described(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic()
     assert values(describe(connection, TOPIC, name, ["retention.ms", "no.such"])).keys() == {"retention.ms"}
     assert len(values(describe(connection, TOPIC, name, []))) == len(values(describe(connection, TOPIC, name)))
 
 
-def test_synonyms_and_documentation(connection: Connection, new_topic: NewTopic) -> None:
+def test_synonyms_and_documentation_are_included_on_request(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic(retention_ms="77")
     both = ["retention.ms", "segment.ms"]
     answer = describe(connection, TOPIC, name, both, include_synonyms=True, include_documentation=True)
@@ -157,12 +157,12 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("kind", "name", "code"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_described(connection: Connection, kind: int, name: str, code: ErrorCode) -> None:
+def test_invalid_resources_cannot_be_described(connection: Connection, kind: int, name: str, code: ErrorCode) -> None:
     answer = describe(connection, kind, name)
     assert (ErrorCode(answer.error_code), answer.configs) == (code, [])
 
 
-def test_what_a_broker_has(connection: Connection) -> None:
+def test_a_broker_config_is_described_with_its_values(connection: Connection) -> None:
     answer = describe(connection, BROKER, str(broker_id(connection)))
     found = {each.name: each for each in answer.configs}
     assert (found["num.partitions"].value, found["num.partitions"].config_source) == ("3", OF_FILE)
@@ -171,7 +171,7 @@ def test_what_a_broker_has(connection: Connection) -> None:
     assert found["log.dirs"].value
 
 
-def test_a_config_is_set_and_deleted(connection: Connection, new_topic: NewTopic) -> None:
+def test_a_topic_config_is_set_and_deleted(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic()
     for version in (0, 1):
         assert alter(connection, (TOPIC, name, [("retention.ms", SET, "5000")]), version=version) == DONE
@@ -189,7 +189,7 @@ def eventually(connection: Connection, name: str, key: str, expected: tuple[str,
     return True
 
 
-def test_a_list_grows_and_shrinks(connection: Connection, new_topic: NewTopic) -> None:
+def test_a_list_config_is_appended_and_subtracted(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic()
     steps = [
         (APPEND, "compact", "delete,compact"),
@@ -203,7 +203,7 @@ def test_a_list_grows_and_shrinks(connection: Connection, new_topic: NewTopic) -
         assert eventually(connection, name, "cleanup.policy", (expected, OF_TOPIC))
 
 
-def test_a_list_grows_until_no_string_could_hold_it(connection: Connection, new_topic: NewTopic) -> None:
+def test_a_list_config_cannot_grow_beyond_the_string_limit(connection: Connection, new_topic: NewTopic) -> None:
     name, key = new_topic(), "follower.replication.throttled.replicas"
     texts = [",".join(f"{number}:1" for number in range(start, start + 1600)) for start in (10_000, 20_000, 30_000)]
     for number, text in enumerate(texts[:2], start=1):
@@ -254,7 +254,7 @@ CHANGES: dict[str, tuple[Sequence[Change], ErrorCode, str]] = {
 
 
 @pytest.mark.parametrize(("changes", "code", "message"), CHANGES.values(), ids=CHANGES)
-def test_changes_that_cannot_be(
+def test_invalid_config_changes_are_rejected(
     connection: Connection, new_topic: NewTopic, changes: Sequence[Change], code: ErrorCode, message: str
 ) -> None:
     name = new_topic()
@@ -264,7 +264,7 @@ def test_changes_that_cannot_be(
     assert values(describe(connection, TOPIC, name))["retention.ms"] == ("604800000", OF_DEFAULT)
 
 
-def test_each_resource_stands_alone(connection: Connection, new_topic: NewTopic) -> None:
+def test_each_resource_is_altered_separately(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic()
     answers = alter(
         connection, (TOPIC, name, [("retention.ms", SET, "7")]), (TOPIC, "no-such-topic", [("retention.ms", SET, "7")])
@@ -276,7 +276,7 @@ def test_each_resource_stands_alone(connection: Connection, new_topic: NewTopic)
     assert eventually(connection, name, "retention.ms", ("7", OF_TOPIC))
 
 
-def test_the_same_resource_twice(connection: Connection, new_topic: NewTopic) -> None:
+def test_a_duplicate_resource_is_rejected(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic()
     twice = [(TOPIC, name, [("retention.ms", SET, "7")]), (TOPIC, name, [("segment.ms", SET, "7")])]
     refusal = (ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
@@ -294,7 +294,7 @@ UNCHANGEABLE: dict[str, tuple[int, str, Change, str]] = {
 
 
 @pytest.mark.parametrize(("kind", "name", "change", "message"), UNCHANGEABLE.values(), ids=UNCHANGEABLE)
-def test_resources_that_cannot_be_changed(
+def test_some_resources_cannot_be_altered(
     connection: Connection, kind: int, name: str, change: Change, message: str
 ) -> None:
     resource = str(broker_id(connection)) if name == "here" else name
@@ -303,7 +303,7 @@ def test_resources_that_cannot_be_changed(
     assert message in complaint
 
 
-def test_a_brokers_default_for_topics(connection: Connection, new_topic: NewTopic) -> None:
+def test_a_broker_config_is_the_default_of_topics(connection: Connection, new_topic: NewTopic) -> None:
     name, here = new_topic(), str(broker_id(connection))
     for resource, value, source in (("", "604800002", 3), (here, "604800001", 2)):
         assert alter(connection, (BROKER, resource, [("log.retention.ms", SET, value)])) == DONE
@@ -318,7 +318,7 @@ BROKER_LEVEL = [(ErrorCode.INVALID_CONFIG, "Broker-level min.insync.replicas can
 ALL_BROKERS = [(ErrorCode.INVALID_CONFIG, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.")]
 
 
-def test_the_minimum_of_replicas_in_sync_is_one_for_all_brokers(connection: Connection, new_topic: NewTopic) -> None:
+def test_min_insync_replicas_is_cluster_wide(connection: Connection, new_topic: NewTopic) -> None:
     of_all, here = 3, str(broker_id(connection))
     assert values(describe(connection, BROKER, "", [MINIMUM])) == {MINIMUM: ("1", of_all)}
     assert values(describe(connection, TOPIC, new_topic(), [MINIMUM])) == {MINIMUM: ("1", of_all)}
@@ -333,7 +333,7 @@ RATE = "leader.replication.throttled.rate"
 OF_BROKER, OF_ALL = 2, 3
 
 
-def test_settings_of_a_broker_that_have_no_effect_or_no_meaning_are_kept(connection: Connection) -> None:
+def test_broker_settings_without_effect_are_kept(connection: Connection) -> None:
     here, unknown = str(broker_id(connection)), "no.such.name"
     assert values(describe(connection, BROKER, here, [RATE, unknown])) == {}
     assert alter(connection, (BROKER, "", [(RATE, SET, "2000")])) == DONE
@@ -377,7 +377,7 @@ OF_BROKERS: dict[str, tuple[str, Change, ErrorCode, str]] = {
 
 
 @pytest.mark.parametrize(("name", "line", "code", "message"), OF_BROKERS.values(), ids=OF_BROKERS)
-def test_what_a_broker_does_not_take(
+def test_a_broker_rejects_invalid_settings(
     connection: Connection, name: str, line: Change, code: ErrorCode, message: str
 ) -> None:
     ((found, words),) = alter(connection, (BROKER, name and str(broker_id(connection)), [line]), validate_only=True)
@@ -400,10 +400,10 @@ TAKEN: list[tuple[str, str]] = [
 
 
 @pytest.mark.parametrize(("key", "value"), TAKEN)
-def test_what_a_broker_takes(connection: Connection, key: str, value: str) -> None:
+def test_a_broker_accepts_valid_settings(connection: Connection, key: str, value: str) -> None:
     here = str(broker_id(connection))
     assert alter(connection, (BROKER, here, [(key, SET, value)]), validate_only=True) == DONE
 
 
-def test_how_many_settings_are_listed(connection: Connection) -> None:
+def test_a_broker_lists_as_many_settings_as_kafka(connection: Connection) -> None:
     assert len(values(describe(connection, BROKER, str(broker_id(connection))))) == 350

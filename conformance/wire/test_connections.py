@@ -47,7 +47,7 @@ def api_versions(connection: Connection, version: int, name: str = "wire", softw
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_the_apis_are_announced_in_all_that_kafka_speaks(connection: Connection, version: int) -> None:
+def test_api_versions_announces_the_same_apis_as_kafka(connection: Connection, version: int) -> None:
     answer = api_versions(connection, version)
     announced = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
     assert answer.error_code == 0
@@ -57,7 +57,7 @@ def test_the_apis_are_announced_in_all_that_kafka_speaks(connection: Connection,
 
 
 @pytest.mark.parametrize("version", [6, 99, 32767, -1])
-def test_an_unknown_version_of_api_versions_is_answered_in_version_0(connection: Connection, version: int) -> None:
+def test_an_unknown_api_versions_version_is_answered_in_version_0(connection: Connection, version: int) -> None:
     correlation_id = connection.send_request(ApiKey.API_VERSIONS, version, b"\0\0\0", header_version=2)
     only_itself = struct.pack(">ihihhh", correlation_id, ErrorCode.UNSUPPORTED_VERSION, 1, ApiKey.API_VERSIONS, 0, 5)
     assert connection.frame() == only_itself
@@ -65,7 +65,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(connection:
 
 
 @pytest.mark.parametrize(("name", "version"), [("", "1"), ("a b", "1"), ("a", ""), ("a", "-"), ("ü", "1")])
-def test_a_clients_name_that_is_none(connection: Connection, name: str, version: str) -> None:
+def test_an_invalid_client_software_name_is_rejected(connection: Connection, name: str, version: str) -> None:
     refused = api_versions(connection, 3, name, version)
     assert (refused.error_code, refused.api_keys) == (ErrorCode.INVALID_REQUEST, [])
     assert api_versions(connection, 3, "a.b-c", "1.2-rc3").error_code == 0
@@ -104,7 +104,7 @@ FRAMES = {
 
 
 @pytest.mark.parametrize("data", FRAMES.values(), ids=FRAMES)
-def test_what_is_no_request_closes_the_connection(connection: Connection, data: bytes) -> None:
+def test_bytes_that_are_no_request_close_the_connection(connection: Connection, data: bytes) -> None:
     connection.send_bytes(data)
     assert connection.is_closed()
 
@@ -122,7 +122,7 @@ def test_a_malformed_body_closes_the_connection(connection: Connection, body: by
     assert connection.is_closed()
 
 
-def test_a_name_that_is_no_utf_8(connection: Connection, differing: Differing) -> None:
+def test_an_invalid_utf_8_string_closes_the_connection(connection: Connection, differing: Differing) -> None:
     connection.send_request(ApiKey.METADATA, 1, struct.pack(">ih", 1, 2) + b"\xff\xfe")
     if differing(kafka=True, minibroker=False, because="Java reads question marks; no topic has such a name"):
         assert connection.frame()
@@ -130,37 +130,37 @@ def test_a_name_that_is_no_utf_8(connection: Connection, differing: Differing) -
         assert connection.is_closed()
 
 
-def test_a_null_client_id_is_fine(connection: Connection) -> None:
+def test_a_null_client_id_is_accepted(connection: Connection) -> None:
     connection.send_frame(struct.pack(">hhih", ApiKey.METADATA, 1, 5, -1) + NO_TOPICS)
     assert connection.frame().startswith(struct.pack(">i", 5))
 
 
-def test_a_tag_that_nobody_knows_is_passed_over(connection: Connection) -> None:
+def test_an_unknown_tagged_field_is_ignored(connection: Connection) -> None:
     no_topics_and_a_tag = b"\1\0\0\0" + b"\1\x63\2ab"
     correlation_id = connection.send_request(ApiKey.METADATA, 9, no_topics_and_a_tag, header_version=2)
     assert connection.answer(ApiKey.METADATA, 9, correlation_id).topics == []
 
 
-def test_bytes_after_a_body_are_passed_over(connection: Connection) -> None:
+def test_bytes_after_a_request_body_are_ignored(connection: Connection) -> None:
     correlation_id = connection.send_request(ApiKey.METADATA, 1, NO_TOPICS + b"xx")
     assert connection.answer(ApiKey.METADATA, 1, correlation_id).topics == []
 
 
-def test_answers_come_in_the_order_of_the_requests(connection: Connection) -> None:
+def test_responses_have_the_order_of_the_requests(connection: Connection) -> None:
     requests = [(MetadataRequest(topics=[]), 1), (ApiVersionsRequest(), 0), (MetadataRequest(topics=[]), 4)] * 20
     sent = [(request.api_key, version, connection.send(request, version)) for request, version in requests]
     for each in sent:
         connection.answer(*each)
 
 
-def test_a_request_may_come_byte_by_byte(connection: Connection) -> None:
+def test_a_request_may_arrive_byte_by_byte(connection: Connection) -> None:
     request = struct.pack(">ihhih", 14, ApiKey.METADATA, 1, 9, -1) + NO_TOPICS
     for position in range(len(request)):
         connection.send_bytes(request[position : position + 1])
     assert connection.frame().startswith(struct.pack(">i", 9))
 
 
-def test_a_connection_that_is_closed_answers_what_came_before(connection: Connection) -> None:
+def test_a_closed_connection_still_answers_earlier_requests(connection: Connection) -> None:
     correlation_id = connection.send(MetadataRequest(topics=[]), 1)
     connection.send_request(1000, 0, b"")
     connection.answer(ApiKey.METADATA, 1, correlation_id)

@@ -27,14 +27,14 @@ SET, DELETE = 0, 1
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_group_that_is_not_there_is_told(connection: Connection, group: str, version: int) -> None:
+def test_an_unknown_consumer_group_is_reported(connection: Connection, group: str, version: int) -> None:
     answer = describe(connection, group, version)
     assert told(answer) == (ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group} not found.")
     assert (answer.group_id, answer.group_state, answer.members) == (group, "", [])
     assert describe(connection, "", version).error_code == ErrorCode.INVALID_GROUP_ID
 
 
-def test_the_apis_of_classic_groups_know_it_as_far_as_they_can(
+def test_classic_group_apis_partially_support_a_consumer_group(
     connection: Connection, new_topic: NewTopic, group: str
 ) -> None:
     Member(connection, group, "m-1", new_topic()).join()
@@ -82,7 +82,7 @@ def configs(connection: Connection, group: str) -> dict[str, tuple[str, int]]:
     }
 
 
-def test_a_group_has_settings_of_its_own(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_a_group_can_have_its_own_settings(connection: Connection, new_topic: NewTopic, group: str) -> None:
     default = {"consumer.heartbeat.interval.ms": ("5000", 5), "consumer.session.timeout.ms": ("45000", 5)}
     assert configs(connection, group) == default
     assert alter(connection, group, consumer_heartbeat_interval_ms="6000") == (0, None)
@@ -108,11 +108,11 @@ def test_a_group_has_settings_of_its_own(connection: Connection, new_topic: NewT
         ({"session_timeout_ms": "45000"}, ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_a_setting_beyond_the_brokers_bounds_is_refused(
+def test_a_group_setting_beyond_the_brokers_bounds_is_rejected(
     connection: Connection, group: str, config: dict[str, str], code: ErrorCode
 ) -> None:
     assert alter(connection, group, **config)[0] == code
 
 
-def test_a_group_without_a_name_has_no_settings(connection: Connection) -> None:
+def test_settings_of_an_empty_group_id_are_rejected(connection: Connection) -> None:
     assert alter(connection, "", consumer_session_timeout_ms="50000")[0] == ErrorCode.INVALID_REQUEST

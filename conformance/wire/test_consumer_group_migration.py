@@ -35,7 +35,7 @@ def partitions_in(data: bytes) -> dict[str, list[int]]:
     return {each.topic: sorted(each.partitions) for each in given.assigned_partitions}
 
 
-def test_a_classic_group_goes_over_and_back(
+def test_a_classic_group_is_upgraded_and_downgraded(
     connection: Connection, connect: Callable[[], Connection], new_topic: NewTopic, group: str
 ) -> None:
     name = new_topic(2)
@@ -71,7 +71,7 @@ def test_a_classic_group_goes_over_and_back(
         assert describe(connection, group).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_classic_member_joins_a_group_of_the_new_generation(
+def test_a_classic_member_joins_a_consumer_group(
     connection: Connection, connect: Callable[[], Connection], new_topic: NewTopic, group: str
 ) -> None:
     name = new_topic(2)
@@ -95,7 +95,7 @@ def test_a_classic_member_joins_a_group_of_the_new_generation(
         assert describe(connection, group).group_state != "Dead"
 
 
-def test_a_classic_member_waits_for_no_target_that_is_not_made_yet(
+def test_a_classic_member_does_not_wait_for_a_new_target_assignment(
     connection: Connection, connect: Callable[[], Connection], new_topic: NewTopic, group: str
 ) -> None:
     name = new_topic(2)
@@ -115,7 +115,7 @@ def test_a_classic_member_waits_for_no_target_that_is_not_made_yet(
     ("more_topics", "generation", "state", "heartbeat"),
     [(0, 2, "Stable", 0), (1, 0, "PreparingRebalance", ErrorCode.ILLEGAL_GENERATION)],
 )
-def test_a_static_member_that_is_back_with_the_classic_protocol_takes_the_group_with_it_at_once(
+def test_a_static_member_that_rejoins_with_the_classic_protocol_downgrades_the_group(
     connection: Connection,
     connect: Callable[[], Connection],
     new_topic: NewTopic,
@@ -150,7 +150,7 @@ def test_a_static_member_that_is_back_with_the_classic_protocol_takes_the_group_
         (b"\0", "the embedded consumer protocol is malformed"),
     ],
 )
-def test_a_classic_group_whose_assignment_cannot_be_taken_over_stays_one(
+def test_a_classic_group_with_an_unconvertible_assignment_stays_classic(
     connection: Connection, connect: Callable[[], Connection], group: str, given: bytes, reason: str
 ) -> None:
     with connect() as own:
@@ -165,7 +165,7 @@ def test_a_classic_group_whose_assignment_cannot_be_taken_over_stays_one(
         assert old.heartbeat() == 0
 
 
-def test_a_group_of_others_than_consumers_stays_one(
+def test_a_group_of_another_protocol_type_stays_classic(
     connection: Connection, connect: Callable[[], Connection], group: str
 ) -> None:
     with connect() as own:

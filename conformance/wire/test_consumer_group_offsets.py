@@ -53,7 +53,7 @@ def join(connection: Connection, group: str, *topics: str, member_id: str = "m-1
     return Member(member_id, answer.member_epoch)
 
 
-def test_a_member_commits_in_its_epoch(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_a_member_commits_in_its_member_epoch(connection: Connection, new_topic: NewTopic, group: str) -> None:
     name = new_topic()
     member = join(connection, group, name)
     for code, who in (
@@ -69,7 +69,7 @@ def test_a_member_commits_in_its_epoch(connection: Connection, new_topic: NewTop
 
 
 @pytest.mark.parametrize("version", range(2, 9))
-def test_a_version_that_knows_no_epochs_is_not_for_its_members(
+def test_consumer_group_members_cannot_commit_in_versions_without_epochs(
     connection: Connection, new_topic: NewTopic, group: str, version: int
 ) -> None:
     name = new_topic()
@@ -78,7 +78,7 @@ def test_a_version_that_knows_no_epochs_is_not_for_its_members(
     assert answered == {(name, 0): ErrorCode.UNSUPPORTED_VERSION}
 
 
-def test_a_member_fetches_in_its_epoch(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_a_member_fetches_in_its_member_epoch(connection: Connection, new_topic: NewTopic, group: str) -> None:
     name = new_topic()
     member = join(connection, group, name)
     commit(connection, group, (name, 0, 7), **member.fields())
@@ -95,7 +95,7 @@ def test_a_member_fetches_in_its_epoch(connection: Connection, new_topic: NewTop
         assert fetch_group(connection, group, (name, [0]), **who) == expected, who
 
 
-def test_a_partition_that_a_member_has_had_since_then_may_be_committed_in_an_older_epoch(
+def test_an_older_epoch_may_commit_partitions_assigned_since_then(
     connection: Connection, new_topic: NewTopic, group: str
 ) -> None:
     name = new_topic(2)
@@ -120,7 +120,7 @@ def test_a_partition_that_a_member_has_had_since_then_may_be_committed_in_an_old
     assert committed(connection, group) == {(name, index): 7}
 
 
-def test_when_all_have_left_whoever_is_no_member_commits(
+def test_clients_that_are_not_members_commit_once_the_group_is_empty(
     connection: Connection, new_topic: NewTopic, group: str
 ) -> None:
     name = new_topic()
@@ -131,7 +131,9 @@ def test_when_all_have_left_whoever_is_no_member_commits(
     assert committed(connection, group) == {(name, 0): 7}
 
 
-def test_what_members_read_stays(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_offsets_of_subscribed_topics_cannot_be_deleted(
+    connection: Connection, new_topic: NewTopic, group: str
+) -> None:
     read, other = new_topic(), new_topic()
     member = join(connection, group, read)
     commit(connection, group, (read, 0, 7), (other, 0, 8), **member.fields())

@@ -20,7 +20,9 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest
 
 
-def test_topics_that_grow_and_go(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_assignments_follow_topics_that_grow_and_are_deleted(
+    connection: Connection, new_topic: NewTopic, group: str
+) -> None:
     name, kept = new_topic(1), new_topic(1)
     member = Member(connection, group, "m-1", name, kept)
     member.join()
@@ -42,7 +44,7 @@ def test_topics_that_grow_and_go(connection: Connection, new_topic: NewTopic, gr
     assert describe(connection, group).group_epoch == 4
 
 
-def test_a_pattern_gets_the_topics_whose_whole_names_it_matches(
+def test_a_regex_must_match_complete_topic_names(
     connection: Connection, new_name: Callable[[], str], new_topic: NewTopic, group: str
 ) -> None:
     prefix = new_name()
@@ -61,7 +63,7 @@ def test_a_pattern_gets_the_topics_whose_whole_names_it_matches(
     settle(member, total=1)
 
 
-def test_the_topics_of_a_new_pattern_come_with_a_later_heartbeat(
+def test_topics_of_a_new_regex_are_assigned_with_a_later_heartbeat(
     connection: Connection, new_topic: NewTopic, group: str
 ) -> None:
     """The one that brings it is answered before they are looked for."""
@@ -76,7 +78,7 @@ def test_the_topics_of_a_new_pattern_come_with_a_later_heartbeat(
     assert (member.epoch, describe(connection, group).group_epoch) == (3, 3)
 
 
-def test_the_topics_of_names_beside_a_new_pattern_come_at_once(
+def test_named_topics_beside_a_new_regex_are_assigned_immediately(
     connection: Connection, new_topic: NewTopic, group: str
 ) -> None:
     name, other = new_topic(2), new_topic(1)
@@ -86,7 +88,7 @@ def test_the_topics_of_names_beside_a_new_pattern_come_at_once(
     assert (member.epoch, describe(connection, group).group_epoch) == (3, 3)
 
 
-def test_a_pattern_that_matches_nothing_changes_nothing(connection: Connection, name: str, group: str) -> None:
+def test_a_regex_without_matches_changes_nothing(connection: Connection, name: str, group: str) -> None:
     member = Member(connection, group, "m-1", subscribed_topic_names=None, subscribed_topic_regex="no-such-topic.*")
     assert (member.join().error_code, member.epoch, member.count) == (0, 1, 0)
     time.sleep(1.5)  # in which it is looked for, and another target would be made
@@ -95,7 +97,7 @@ def test_a_pattern_that_matches_nothing_changes_nothing(connection: Connection, 
     assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Stable", 1, 1)
 
 
-def test_a_pattern_finds_topics_of_the_broker_too(connection: Connection, group: str) -> None:
+def test_a_regex_matches_internal_topics(connection: Connection, group: str) -> None:
     member = Member(connection, group, "m-1", subscribed_topic_names=None, subscribed_topic_regex="__consumer_off.*")
     member.join()
     (internal,) = [metadata_of(connection, "__consumer_offsets")]
@@ -120,7 +122,7 @@ def test_a_pattern_finds_topics_of_the_broker_too(connection: Connection, group:
         ("*", "missing argument to repetition operator"),
     ],
 )
-def test_a_pattern_that_is_none_is_told(connection: Connection, group: str, regex: str, reason: str) -> None:
+def test_an_invalid_regex_is_rejected(connection: Connection, group: str, regex: str, reason: str) -> None:
     member = Member(connection, group, "m-1", subscribed_topic_names=None, subscribed_topic_regex=regex)
     answer = member.join()
     assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION

@@ -21,7 +21,7 @@ from minibroker.protocol.errors import ErrorCode
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_one_member_from_joining_to_leaving(
+def test_a_consumer_group_member_joins_and_leaves(
     connection: Connection, new_topic: NewTopic, group: str, version: int
 ) -> None:
     name = new_topic(3)
@@ -56,7 +56,7 @@ def test_a_member_of_version_0_is_given_an_id(connection: Connection, new_topic:
     assert (joined.error_code, len(joined.member_id)) == (0, 22)
 
 
-def test_a_member_that_wants_nothing_is_in_the_first_epoch(connection: Connection, group: str) -> None:
+def test_a_member_without_subscriptions_is_in_the_first_epoch(connection: Connection, group: str) -> None:
     joined = Member(connection, group, "m-1").join()
     assert (joined.error_code, joined.member_epoch) == (0, 1)
     assert joined.assignment is not None
@@ -107,7 +107,7 @@ NOT_EMPTY = (ErrorCode.INVALID_REQUEST, "TopicPartitions must be empty when (re-
         ),
     ],
 )
-def test_a_request_that_does_not_say_what_it_must_is_refused(
+def test_a_heartbeat_without_required_fields_is_rejected(
     connection: Connection, group: str, version: int, fields: dict[str, Any], expected: ErrorAnswer
 ) -> None:
     answer = Member(connection, group, "m-1", "t").join(version, **fields)
@@ -116,7 +116,7 @@ def test_a_request_that_does_not_say_what_it_must_is_refused(
     assert describe(connection, group).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_who_is_no_member_is_told(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_an_unknown_member_is_rejected(connection: Connection, new_topic: NewTopic, group: str) -> None:
     stranger = Member(connection, group, "m-2")
     unknown = (ErrorCode.UNKNOWN_MEMBER_ID, f"Member m-2 is not a member of group {group}.")
     assert told(stranger.ask(member_epoch=1)) == (
@@ -132,7 +132,7 @@ def test_who_is_no_member_is_told(connection: Connection, new_topic: NewTopic, g
 # --- epochs -------------------------------------------------------------------------------------
 
 
-def test_a_wrong_epoch_is_fenced_and_0_joins_again(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_a_wrong_epoch_is_fenced_and_epoch_0_rejoins(connection: Connection, new_topic: NewTopic, group: str) -> None:
     member = Member(connection, group, "m-1", new_topic(2))
     member.join()
     words = "member epoch ({}) than the one known by the group coordinator (2). "
@@ -150,7 +150,9 @@ def test_a_wrong_epoch_is_fenced_and_0_joins_again(connection: Connection, new_t
     assert (member.epoch, member.count) == (2, 2)
 
 
-def test_partitions_are_given_up_before_they_are_given(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_partitions_are_revoked_before_they_are_assigned(
+    connection: Connection, new_topic: NewTopic, group: str
+) -> None:
     name = new_topic(4)
     first, second = Member(connection, group, "m-1", name), Member(connection, group, "m-2", name)
     first.join()
@@ -178,7 +180,7 @@ def test_partitions_are_given_up_before_they_are_given(connection: Connection, n
     assert {first.count, second.count} == {2}
 
 
-def test_the_previous_epoch_is_good_with_no_more_than_the_member_has(
+def test_the_previous_epoch_is_accepted_within_the_members_assignment(
     connection: Connection, new_topic: NewTopic, group: str
 ) -> None:
     name = new_topic(4)
@@ -194,7 +196,7 @@ def test_the_previous_epoch_is_good_with_no_more_than_the_member_has(
         assert answer.error_code == ErrorCode.FENCED_MEMBER_EPOCH
 
 
-def test_whoever_tells_everything_is_told_everything(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_a_full_heartbeat_gets_a_full_response(connection: Connection, new_topic: NewTopic, group: str) -> None:
     member = Member(connection, group, "m-1", new_topic(2))
     member.join()
     for fields, is_told in (
@@ -209,7 +211,7 @@ def test_whoever_tells_everything_is_told_everything(connection: Connection, new
 # --- static members -----------------------------------------------------------------------------
 
 
-def test_a_static_member_leaves_for_a_while_and_comes_back(
+def test_a_static_member_leaves_temporarily_and_rejoins(
     connection: Connection, new_topic: NewTopic, group: str
 ) -> None:
     name = new_topic(2)
@@ -242,7 +244,7 @@ def test_a_static_member_leaves_for_a_while_and_comes_back(
 
 
 @pytest.mark.parametrize("away", [False, True])
-def test_a_member_that_joins_with_another_instance_id_has_that_one_alone(
+def test_a_member_that_rejoins_with_another_instance_id_has_only_that(
     connection: Connection, new_topic: NewTopic, group: str, away: bool
 ) -> None:
     name = new_topic()
@@ -261,9 +263,7 @@ def test_a_member_that_joins_with_another_instance_id_has_that_one_alone(
     assert members == {("s-1", "j"), ("s-2", "i")}
 
 
-def test_the_members_of_a_description_are_in_the_order_of_their_hashes(
-    connection: Connection, name: str, group: str
-) -> None:
+def test_described_members_are_sorted_by_their_hashes(connection: Connection, name: str, group: str) -> None:
     for number in range(1, 8):
         Member(connection, group, f"member-{number}", name).join()
     listed = [each.member_id for each in describe(connection, group).members]

@@ -40,7 +40,7 @@ def count_of(connection: Connection, name: str) -> int:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_a_topic_grows(connection: Connection, new_topic: NewTopic, version: int) -> None:
+def test_partitions_are_added_to_a_topic(connection: Connection, new_topic: NewTopic, version: int) -> None:
     name = new_topic(2)
     assert grow(connection, wanted(name, 4), version=version, validate_only=True) == [(ErrorCode.NONE, name, None)]
     assert count_of(connection, name) == 2
@@ -57,7 +57,9 @@ def test_a_topic_grows(connection: Connection, new_topic: NewTopic, version: int
         (-1, "The topic {} currently has 2 partition(s); -1 would not be an increase."),
     ],
 )
-def test_a_topic_does_not_shrink(connection: Connection, new_topic: NewTopic, count: int, message: str) -> None:
+def test_the_partition_count_cannot_be_decreased(
+    connection: Connection, new_topic: NewTopic, count: int, message: str
+) -> None:
     name = new_topic(2)
     refusal = (ErrorCode.INVALID_PARTITIONS, name, message.format(name))
     assert grow(connection, wanted(name, count)) == [refusal]
@@ -65,7 +67,7 @@ def test_a_topic_does_not_shrink(connection: Connection, new_topic: NewTopic, co
     assert count_of(connection, name) == 2
 
 
-def test_where_new_partitions_go(connection: Connection, new_topic: NewTopic) -> None:
+def test_new_partitions_are_placed_as_assigned(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic(2)
     here = broker_id(connection)
     wrong: dict[str, tuple[int, list[list[int]]]] = {
@@ -83,13 +85,13 @@ def test_where_new_partitions_go(connection: Connection, new_topic: NewTopic) ->
     assert repeated(lambda: count_of(connection, name), lambda count: count == 3) == 3
 
 
-def test_growing_what_is_not_there(connection: Connection) -> None:
+def test_partitions_cannot_be_added_to_an_unknown_topic(connection: Connection) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     for name in ("no-such-topic", "a b"):
         assert grow(connection, wanted(name, 3)) == [(unknown, name, None)]
 
 
-def test_growing_the_same_twice(connection: Connection, new_topic: NewTopic) -> None:
+def test_a_duplicate_topic_is_rejected(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic(2)
     refusal = (ErrorCode.INVALID_REQUEST, name, "Duplicate topic name.")
     assert grow(connection, wanted(name, 3), wanted(name, 4)) == [refusal]

@@ -66,7 +66,9 @@ def test_a_topic_is_created(connection: Connection, new_name: Callable[[], str],
 
 
 @pytest.mark.parametrize("version", [2, 4, 7])
-def test_defaults_of_partitions_and_replicas(connection: Connection, new_name: Callable[[], str], version: int) -> None:
+def test_default_partition_and_replica_counts_are_used(
+    connection: Connection, new_name: Callable[[], str], version: int
+) -> None:
     name = new_name()
     assert create(connection, topic(name, -1, -1), version=version)[name].error_code == 0
     seen = repeated(lambda: metadata_of(connection, name), lambda seen: seen.error_code == 0)
@@ -75,7 +77,9 @@ def test_defaults_of_partitions_and_replicas(connection: Connection, new_name: C
 
 @pytest.mark.parametrize("validate_only", [False, True])
 @pytest.mark.parametrize("version", [2, 5, 7])
-def test_a_topic_that_exists(connection: Connection, new_topic: NewTopic, version: int, validate_only: bool) -> None:
+def test_an_existing_topic_is_rejected(
+    connection: Connection, new_topic: NewTopic, version: int, validate_only: bool
+) -> None:
     name = new_topic()
     answer = create(connection, topic(name, 5), version=version, validate_only=validate_only)[name]
     assert_refused(answer, ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
@@ -94,12 +98,14 @@ NAMES = {
 
 @pytest.mark.parametrize("validate_only", [False, True])
 @pytest.mark.parametrize(("name", "message"), NAMES.items(), ids=[name[:5] for name in NAMES])
-def test_a_name_that_is_none(connection: Connection, name: str, message: str, validate_only: bool) -> None:
+def test_an_invalid_topic_name_is_rejected(
+    connection: Connection, name: str, message: str, validate_only: bool
+) -> None:
     answer = create(connection, topic(name), validate_only=validate_only)[name]
     assert_refused(answer, ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
 
-def test_names_that_metrics_could_not_tell_apart(connection: Connection, new_name: Callable[[], str]) -> None:
+def test_colliding_topic_names_are_rejected(connection: Connection, new_name: Callable[[], str]) -> None:
     name = new_name()
     assert create(connection, topic(f"{name}.x_y"))[f"{name}.x_y"].error_code == 0
     answer = create(connection, topic(f"{name}_x.y"))[f"{name}_x.y"]
@@ -124,7 +130,7 @@ COUNTS = {
 
 @pytest.mark.parametrize("validate_only", [False, True])
 @pytest.mark.parametrize(("counts", "code", "message"), COUNTS.values(), ids=COUNTS)
-def test_counts_that_cannot_be(
+def test_invalid_partition_and_replica_counts_are_rejected(
     connection: Connection,
     new_name: Callable[[], str],
     counts: tuple[int, int],
@@ -171,7 +177,7 @@ CONFIGS: dict[str, tuple[dict[str, str | None], str]] = {
 
 @pytest.mark.parametrize("validate_only", [False, True])
 @pytest.mark.parametrize(("configs", "message"), CONFIGS.values(), ids=CONFIGS)
-def test_configs_that_cannot_be(
+def test_invalid_topic_configs_are_rejected(
     connection: Connection,
     new_name: Callable[[], str],
     configs: dict[str, str | None],
@@ -184,13 +190,13 @@ def test_configs_that_cannot_be(
     assert not exists(connection, name)
 
 
-def test_configs_as_people_write_them(connection: Connection, new_name: Callable[[], str]) -> None:
+def test_topic_configs_are_normalized(connection: Connection, new_name: Callable[[], str]) -> None:
     name = new_name()
     written = {"retention.ms": " 5000 ", "cleanup.policy": "compact, delete", "preallocate": "TRUE"}
     assert create(connection, topic(name, configs=written))[name].error_code == 0
 
 
-def test_a_config_is_looked_at_after_the_name_and_before_the_counts(
+def test_configs_are_validated_after_the_name_and_before_the_counts(
     connection: Connection, new_name: Callable[[], str]
 ) -> None:
     name, wrong = new_name(), {"retention.ms": "abc"}
@@ -212,7 +218,7 @@ ASSIGNMENTS: dict[str, tuple[Sequence[tuple[int, Sequence[int]]], str]] = {
 
 
 @pytest.mark.parametrize(("assignments", "message"), ASSIGNMENTS.values(), ids=ASSIGNMENTS)
-def test_assignments_that_cannot_be(
+def test_invalid_replica_assignments_are_rejected(
     connection: Connection,
     new_name: Callable[[], str],
     assignments: Sequence[tuple[int, Sequence[int]]],
@@ -227,7 +233,7 @@ def test_assignments_that_cannot_be(
 @pytest.mark.parametrize(
     ("counts", "message"), [((1, -1), "numPartitions was not"), ((-1, 1), "replication factor was")]
 )
-def test_assignments_besides_counts(
+def test_replica_assignments_exclude_counts(
     connection: Connection, new_name: Callable[[], str], counts: tuple[int, int], message: str
 ) -> None:
     name = new_name()
@@ -235,14 +241,14 @@ def test_assignments_besides_counts(
     assert_refused(answer, ErrorCode.INVALID_REQUEST, message)
 
 
-def test_assignments_in_any_order(connection: Connection, new_name: Callable[[], str]) -> None:
+def test_replica_assignments_may_be_in_any_order(connection: Connection, new_name: Callable[[], str]) -> None:
     name = new_name()
     wanted = topic(name, -1, -1, assignments=on_broker(connection, [(1, [0]), (0, [0])]))
     answer = create(connection, wanted)[name]
     assert (answer.error_code, answer.num_partitions, answer.replication_factor) == (0, 2, 1)
 
 
-def test_validate_only_answers_like_a_creation_and_creates_nothing(
+def test_validate_only_responds_like_a_creation_and_creates_nothing(
     connection: Connection, new_name: Callable[[], str]
 ) -> None:
     name = new_name()
@@ -253,7 +259,7 @@ def test_validate_only_answers_like_a_creation_and_creates_nothing(
     assert not exists(connection, name)
 
 
-def test_the_same_name_twice_in_a_request(connection: Connection, new_name: Callable[[], str]) -> None:
+def test_a_duplicate_topic_name_in_a_request_is_rejected(connection: Connection, new_name: Callable[[], str]) -> None:
     twice, once = new_name(), new_name()
     response = connection.ask(create_request(topic(twice), topic(once), topic(twice)), 7)
     assert len(response.topics) == 2
@@ -263,7 +269,7 @@ def test_the_same_name_twice_in_a_request(connection: Connection, new_name: Call
     assert not exists(connection, twice)
 
 
-def test_each_topic_of_a_request_stands_alone(connection: Connection, new_name: Callable[[], str]) -> None:
+def test_each_topic_of_a_request_is_created_separately(connection: Connection, new_name: Callable[[], str]) -> None:
     good, bad = new_name(), new_name()
     answers = create(connection, topic(bad, 0), topic(good), topic("a b"))
     assert {name: answer.error_code for name, answer in answers.items()} == {
@@ -273,17 +279,19 @@ def test_each_topic_of_a_request_stands_alone(connection: Connection, new_name: 
     }
 
 
-def test_the_metadata_log_is_no_topic(connection: Connection) -> None:
+def test_the_metadata_topic_cannot_be_created(connection: Connection) -> None:
     answer = create(connection, topic("__cluster_metadata"))["__cluster_metadata"]
     assert_refused(answer, ErrorCode.INVALID_REQUEST, "Creation of internal topic __cluster_metadata is prohibited.")
 
 
-def test_no_topics(connection: Connection) -> None:
+def test_a_request_without_topics_has_an_empty_response(connection: Connection) -> None:
     assert create(connection) == {}
 
 
 @pytest.mark.minibroker_only
-def test_a_topic_can_be_used_when_its_creation_is_answered(connection: Connection, new_name: Callable[[], str]) -> None:
+def test_a_created_topic_is_usable_when_the_request_is_answered(
+    connection: Connection, new_name: Callable[[], str]
+) -> None:
     name = new_name()
     for _ in range(3):
         assert create(connection, topic(name, 2))[name].error_code == 0

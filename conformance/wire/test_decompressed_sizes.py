@@ -37,7 +37,7 @@ def large() -> bytes:
 
 
 @pytest.mark.parametrize("codec", COMPRESSORS)
-def test_a_record_of_120_mb_is_taken_and_found_by_its_time(
+def test_a_record_of_120_mb_is_accepted_and_found_by_its_timestamp(
     connection: Connection, new_topic: NewTopic, large: bytes, codec: int
 ) -> None:
     name = new_topic()
@@ -65,7 +65,7 @@ def altered(connection: Connection, kind: int, name: str, value: str | None) -> 
 REFUSED = ErrorCode.INVALID_RECORD
 
 
-def test_a_topic_may_limit_its_compressed_records(connection: Connection, new_topic: NewTopic) -> None:
+def test_a_topic_may_limit_its_decompressed_records(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic(**{LIMIT.replace(".", "_"): "512"})
     assert produce(connection, name, gzipped([b"v" * 4096], timestamp=NOW_MS)).error_code == REFUSED
     assert produce(connection, name, gzipped([b"v" * 64, b"v" * 4096], timestamp=NOW_MS)).error_code == REFUSED
@@ -76,7 +76,7 @@ def test_a_topic_may_limit_its_compressed_records(connection: Connection, new_to
     assert produce(connection, name, gzipped([b"v" * body], timestamp=NOW_MS)).error_code == 0
 
 
-def test_a_lower_limit_keeps_larger_records_from_being_found_by_their_time(
+def test_a_lower_limit_prevents_finding_larger_records_by_timestamp(
     connection: Connection, new_topic: NewTopic
 ) -> None:
     name = new_topic()
@@ -101,7 +101,7 @@ def limited(connection: Connection, node: str, value: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("of_all", [True, False])
-def test_the_brokers_limit_is_that_of_topics_without_one(
+def test_topics_inherit_the_brokers_decompression_limit(
     connection: Connection, new_topic: NewTopic, of_all: bool
 ) -> None:
     name, other = new_topic(), new_topic(**{LIMIT.replace(".", "_"): "5000"})
@@ -114,6 +114,6 @@ def test_the_brokers_limit_is_that_of_topics_without_one(
 
 
 @pytest.mark.parametrize("value", ["0", "-1", str(MOST + 1), "x"])
-def test_limits_that_cannot_be(connection: Connection, name: str, value: str) -> None:
+def test_invalid_decompression_limits_are_rejected(connection: Connection, name: str, value: str) -> None:
     assert altered(connection, TOPIC, name, value) == ErrorCode.INVALID_CONFIG
     assert altered(connection, TOPIC, name, str(MOST)) == 0

@@ -161,7 +161,7 @@ def expire(client: Connection, hmac: bytes, period_ms: int = -1, version: int = 
 
 
 @pytest.mark.parametrize("version", range(1, 4))
-def test_a_token_for_oneself(alice: Connection, version: int) -> None:
+def test_a_user_creates_a_token_for_itself(alice: Connection, version: int) -> None:
     token = made(alice, "bob", "carol", version=version)
     assert (token.principal_type, token.principal_name) == ("User", "alice")
     requester = ("User", "alice") if version >= 3 else ("", "")
@@ -189,13 +189,15 @@ def test_a_token_for_oneself(alice: Connection, version: int) -> None:
         (1 << 62, EXPIRY_MS, MAX_LIFETIME_MS),
     ],
 )
-def test_how_long_a_token_lives(alice: Connection, asked_ms: int, expiry_ms: int, max_ms: int) -> None:
+def test_a_tokens_lifetime_is_the_requested_one_up_to_the_maximum(
+    alice: Connection, asked_ms: int, expiry_ms: int, max_ms: int
+) -> None:
     token = made(alice, lifetime_ms=asked_ms)
     lasts = token.expiry_timestamp_ms - token.issue_timestamp_ms, token.max_timestamp_ms - token.issue_timestamp_ms
     assert lasts == (expiry_ms, max_ms)
 
 
-def test_renewers_are_users(alice: Connection) -> None:
+def test_renewers_of_tokens_are_users(alice: Connection) -> None:
     renewers = [Renewer(principal_type="Group", principal_name="bob")]
     answer = alice.ask(CreateDelegationTokenRequest(renewers=renewers, max_lifetime_ms=-1), 3)
     assert answer.error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
@@ -208,7 +210,7 @@ def test_renewers_are_users(alice: Connection) -> None:
     assert [one.principal_name for one in seen.renewers] == ["bob", "bob", "alice"]
 
 
-def test_a_token_for_somebody_else(alice: Connection, bob: Connection, log_in: LogIn) -> None:
+def test_a_token_for_another_owner_requires_permission(alice: Connection, bob: Connection, log_in: LogIn) -> None:
     token = made(alice, **for_bob())
     assert (token.principal_name, token.token_requester_principal_name) == ("bob", "alice")
     refused = asked(bob, owner_principal_type="User", owner_principal_name="alice")
@@ -219,17 +221,19 @@ def test_a_token_for_somebody_else(alice: Connection, bob: Connection, log_in: L
     assert made(log_in("admin"), **for_bob()).principal_name == "bob"
 
 
-def test_an_owner_without_a_type(alice: Connection) -> None:
+def test_an_owner_without_a_principal_type_is_rejected(alice: Connection) -> None:
     answer = asked(alice, owner_principal_type=None, owner_principal_name="bob")
     assert (answer.error_code, answer.token_id, answer.hmac) == (ErrorCode.UNKNOWN_SERVER_ERROR, "", b"")
 
 
-def test_an_owner_that_is_no_user(log_in: LogIn) -> None:
+def test_an_owner_that_is_not_a_user_is_rejected(log_in: LogIn) -> None:
     answer = asked(log_in("admin"), owner_principal_type="Group", owner_principal_name="staff")
     assert (answer.error_code, answer.principal_type) == (0, "Group")
 
 
-def test_who_sees_a_token(alice: Connection, bob: Connection, log_in: LogIn) -> None:
+def test_tokens_are_visible_to_owners_renewers_and_authorized_users(
+    alice: Connection, bob: Connection, log_in: LogIn
+) -> None:
     carol, admin = log_in("carol"), log_in("admin")
     own, of_bob, renewable = made(alice).token_id, made(alice, **for_bob()).token_id, made(alice, "carol").token_id
     repeated(lambda: described(admin), lambda seen: {own, of_bob, renewable} <= set(seen))
@@ -254,7 +258,7 @@ def test_who_sees_a_token(alice: Connection, bob: Connection, log_in: LogIn) -> 
     assert repeated(lambda: seen(bob), lambda found: found[0]) == [True, True, False]
 
 
-def test_who_renews_and_expires_a_token(alice: Connection, bob: Connection, log_in: LogIn) -> None:
+def test_only_owners_and_renewers_renew_and_expire_a_token(alice: Connection, bob: Connection, log_in: LogIn) -> None:
     admin = log_in("admin")
     token, of_bob = made(alice, "carol"), made(alice, **for_bob())
     assert [change(bob, token.hmac) for change in (renew, expire)] == [(MISMATCH, 0)] * 2
@@ -266,7 +270,7 @@ def test_who_renews_and_expires_a_token(alice: Connection, bob: Connection, log_
 
 @pytest.mark.parametrize("version", range(1, 3))
 @pytest.mark.parametrize("hmac", [b"", b"x", bytes(64)])
-def test_a_token_that_is_not_there(alice: Connection, version: int, hmac: bytes) -> None:
+def test_an_unknown_token_is_rejected(alice: Connection, version: int, hmac: bytes) -> None:
     assert renew(alice, hmac, version=version) == (NOT_FOUND, 0)
     assert expire(alice, hmac, version=version) == (NOT_FOUND, 0)
 
@@ -290,7 +294,7 @@ def await_check(client: Connection) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 3))
-def test_renewing(alice: Connection, version: int) -> None:
+def test_a_token_is_renewed(alice: Connection, version: int) -> None:
     await_check(alice)
     token = made(alice, lifetime_ms=600_000)
     for period_ms, lasts_ms in ((100_000, 100_000), (-1, 600_000), (0, 600_000), (1, 1)):
@@ -304,7 +308,7 @@ def test_renewing(alice: Connection, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 3))
-def test_expiring(alice: Connection, version: int) -> None:
+def test_a_token_is_expired(alice: Connection, version: int) -> None:
     token = made(alice)
     for period_ms, lasts_ms in ((100_000, 100_000), (1 << 40, MAX_LIFETIME_MS)):
         code, expiry_ms = expire(alice, token.hmac, period_ms, version)
@@ -317,7 +321,7 @@ def test_expiring(alice: Connection, version: int) -> None:
     assert renew(alice, token.hmac, version=version) == (NOT_FOUND, 0)
 
 
-def test_expiring_at_once_leaves_a_token_that_has_expired(alice: Connection) -> None:
+def test_immediate_expiry_keeps_an_expired_token(alice: Connection) -> None:
     await_check(alice)
     token = made(alice)
     code, expiry_ms = expire(alice, token.hmac, 0)
@@ -342,9 +346,7 @@ def log_in_by(client: Connection, token: Any, mechanism: str = "SCRAM-SHA-512", 
 
 
 @pytest.mark.parametrize("mechanism", HASHES)
-def test_who_logs_in_with_a_token_is_its_owner(
-    address: str, alice: Connection, bob: Connection, mechanism: str
-) -> None:
+def test_a_client_with_a_token_is_its_owner(address: str, alice: Connection, bob: Connection, mechanism: str) -> None:
     for client, owner_may in ((alice, True), (bob, False)):
         token = made(client)
         with Connection(address) as session:
@@ -355,7 +357,7 @@ def test_who_logs_in_with_a_token_is_its_owner(
             assert may_describe_cluster(session) is owner_may
 
 
-def test_who_has_logged_in_with_a_token_may_not_ask_for_tokens(address: str, alice: Connection) -> None:
+def test_a_client_with_a_token_cannot_create_tokens(address: str, alice: Connection) -> None:
     token = made(alice)
     with Connection(address) as session:
         assert log_in_by(session, token).error_code == 0
@@ -366,7 +368,7 @@ def test_who_has_logged_in_with_a_token_may_not_ask_for_tokens(address: str, ali
         assert (listed.error_code, listed.tokens) == (NOT_ALLOWED, [])
 
 
-def test_a_wrong_secret(address: str, alice: Connection) -> None:
+def test_a_wrong_token_secret_is_rejected(address: str, alice: Connection) -> None:
     token = made(alice)
     with Connection(address) as session:
         answer = log_in_by(session, token, secret=bytes(64))
@@ -377,7 +379,7 @@ def test_a_wrong_secret(address: str, alice: Connection) -> None:
         assert session.is_closed()
 
 
-def test_a_token_that_was_removed(address: str, alice: Connection) -> None:
+def test_a_removed_token_is_rejected(address: str, alice: Connection) -> None:
     token = made(alice)
     assert expire(alice, token.hmac)[0] == 0
     settle(alice, token, None)
@@ -389,7 +391,7 @@ def test_a_token_that_was_removed(address: str, alice: Connection) -> None:
         )
 
 
-def test_a_session_ends_with_its_token(address: str, alice: Connection) -> None:
+def test_a_session_ends_when_its_token_expires(address: str, alice: Connection) -> None:
     token = made(alice, lifetime_ms=1900)
     with Connection(address) as session, Connection(address) as other:
         lifetime_ms = log_in_by(session, token).session_lifetime_ms
@@ -403,7 +405,7 @@ def test_a_session_ends_with_its_token(address: str, alice: Connection) -> None:
         assert not is_served(other)
 
 
-def test_a_token_that_has_expired_lets_nobody_do_anything(address: str, alice: Connection) -> None:
+def test_a_session_with_an_expired_token_is_closed(address: str, alice: Connection) -> None:
     """Until it is removed, one may log in with it."""
     await_check(alice)
     token = made(alice)

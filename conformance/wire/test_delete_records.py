@@ -68,7 +68,7 @@ def name(connection: Connection, new_topic: NewTopic) -> str:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_a_log_begins_where_it_is_told_to(connection: Connection, name: str, version: int) -> None:
+def test_a_log_starts_at_the_requested_offset(connection: Connection, name: str, version: int) -> None:
     assert one(connection, name, 3, version) == (0, 3)
     assert list_offset(connection, name, EARLIEST).offset == 3
     assert list_offset(connection, name, LATEST).offset == 5
@@ -76,19 +76,19 @@ def test_a_log_begins_where_it_is_told_to(connection: Connection, name: str, ver
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_minus_one_is_the_high_watermark(connection: Connection, name: str, version: int) -> None:
+def test_offset_minus_1_is_the_high_watermark(connection: Connection, name: str, version: int) -> None:
     assert one(connection, name, -1, version) == (0, 5)
     assert list_offset(connection, name, EARLIEST).offset == 5
 
 
-def test_what_is_gone_already_is_well(connection: Connection, name: str) -> None:
+def test_deleting_already_deleted_records_succeeds(connection: Connection, name: str) -> None:
     assert one(connection, name, 4) == (0, 4)
     assert one(connection, name, 2) == (0, 4)
     assert one(connection, name, 0) == (0, 4)
     assert one(connection, name, 4) == (0, 4)
 
 
-def test_an_empty_log_has_nothing_to_delete(connection: Connection, new_topic: NewTopic) -> None:
+def test_delete_records_of_an_empty_log_deletes_nothing(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic()
     assert one(connection, name, 0) == (0, 0)
     assert one(connection, name, -1) == (0, 0)
@@ -96,7 +96,7 @@ def test_an_empty_log_has_nothing_to_delete(connection: Connection, new_topic: N
 
 
 @pytest.mark.parametrize("offset", [6, 1 << 62, -2, -(1 << 63)])
-def test_an_offset_that_cannot_be_is_out_of_range(connection: Connection, name: str, offset: int) -> None:
+def test_an_invalid_offset_is_out_of_range(connection: Connection, name: str, offset: int) -> None:
     assert one(connection, name, offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
     assert list_offset(connection, name, EARLIEST).offset == 0
 
@@ -110,7 +110,7 @@ def test_an_offset_that_cannot_be_is_out_of_range(connection: Connection, name: 
         ("", (0, 1)),
     ],
 )
-def test_only_a_topic_that_is_just_compacted_keeps_its_records(
+def test_delete_records_is_rejected_for_a_topic_that_is_only_compacted(
     connection: Connection, new_topic: NewTopic, policy: str, answer: tuple[int, int]
 ) -> None:
     name = new_topic(cleanup_policy=policy)
@@ -118,25 +118,23 @@ def test_only_a_topic_that_is_just_compacted_keeps_its_records(
     assert one(connection, name, 1) == answer
 
 
-def test_partitions_that_are_not_there_are_unknown(connection: Connection, name: str) -> None:
+def test_unknown_partitions_are_rejected(connection: Connection, name: str) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert sorted(delete(connection, (name, 7, 0), ("no-such-topic", 0, 0), (name, 0, 1))) == sorted(
         [(name, 7, unknown, -1), ("no-such-topic", 0, unknown, -1), (name, 0, 0, 1)]
     )
 
 
-def test_of_a_partition_that_stands_twice_the_last_counts(connection: Connection, name: str) -> None:
+def test_the_last_of_duplicate_partitions_counts(connection: Connection, name: str) -> None:
     assert delete(connection, (name, 0, 1), (name, 0, 3)) == [(name, 0, 0, 3)]
     assert delete(connection, (name, 0, 5), (name, 0, 4)) == [(name, 0, 0, 4)]
 
 
-def test_nothing_asked_is_nothing_answered(connection: Connection) -> None:
+def test_an_empty_delete_records_has_an_empty_response(connection: Connection) -> None:
     assert delete(connection) == []
 
 
-def test_a_reader_before_the_start_is_out_of_range_and_one_within_a_batch_gets_it_whole(
-    connection: Connection, name: str
-) -> None:
+def test_a_fetch_within_a_batch_at_the_log_start_returns_the_whole_batch(connection: Connection, name: str) -> None:
     assert one(connection, name, 3) == (0, 3)
     out_of_range = fetched(connection.ask(fetch_request({name: [asked(0, 2)]}), 12))[name, 0]
     assert out_of_range.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -144,7 +142,7 @@ def test_a_reader_before_the_start_is_out_of_range_and_one_within_a_batch_gets_i
     assert (found.error_code, found.log_start_offset, found.first_offsets) == (0, 3, (2, 4))
 
 
-def test_a_deletion_is_remembered_by_the_producers_sequence(
+def test_producer_sequences_survive_deleted_records(
     connection: Connection, connect: Callable[[], Connection], name: str
 ) -> None:
     assert one(connection, name, -1) == (0, 5)
@@ -154,7 +152,7 @@ def test_a_deletion_is_remembered_by_the_producers_sequence(
         assert produce(other, name, made([b"next"])).base_offset == 5
 
 
-def test_the_largest_timestamp_is_that_of_a_record_after_the_start(
+def test_the_largest_timestamp_is_that_of_a_record_after_the_log_start(
     connection: Connection, new_topic: NewTopic, differing: Differing
 ) -> None:
     name = new_topic()

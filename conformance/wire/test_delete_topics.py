@@ -54,7 +54,7 @@ def test_a_topic_is_deleted_by_its_id(connection: Connection, new_topic: NewTopi
     assert delete(connection, (None, topic_id)) == [(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)]
 
 
-def test_deletions_that_make_no_sense(connection: Connection, new_topic: NewTopic) -> None:
+def test_inconsistent_deletions_are_rejected(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic()
     topic_id = metadata_of(connection, name).topic_id
     wrong = ErrorCode.INVALID_REQUEST
@@ -67,9 +67,9 @@ def test_deletions_that_make_no_sense(connection: Connection, new_topic: NewTopi
 
 
 @pytest.mark.parametrize("name", ["__cluster_metadata", "a b"])
-def test_names_that_can_be_no_topics_are_unknown(connection: Connection, name: str) -> None:
+def test_invalid_topic_names_are_unknown(connection: Connection, name: str) -> None:
     assert delete(connection, (name, ZERO)) == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, ZERO)]
 
 
-def test_deleting_nothing(connection: Connection) -> None:
+def test_an_empty_deletion_has_an_empty_response(connection: Connection) -> None:
     assert delete(connection) == []

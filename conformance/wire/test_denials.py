@@ -184,20 +184,22 @@ KAFKAS_FIRST = {
     ("key", "code"),
     [pytest.param(key, code, id=key.name) for code, keys in DENIED.items() for key in keys],
 )
-def test_who_has_no_right_is_refused_in_each_version(client: Connection, key: ApiKey, code: ErrorCode) -> None:
+def test_clients_without_permission_are_rejected_in_each_version(
+    client: Connection, key: ApiKey, code: ErrorCode
+) -> None:
     refused = {version: codes for version, codes in codes_of_requests(client, key) if codes}
     assert refused == dict.fromkeys(refused, {code})
     assert refused
 
 
-def test_no_api_that_needs_rights_is_left_out() -> None:
+def test_every_api_that_requires_permission_is_tested() -> None:
     here = {*DENIED_BY_RESOURCE, *(key for keys in DENIED.values() for key in keys)}
     assert {key for key, rights in REQUIRED.items() if rights} == here | OTHERS
     assert not here & OTHERS
 
 
 @pytest.mark.parametrize("key", DENIED_BY_RESOURCE, ids=lambda key: key.name)
-def test_each_resource_without_a_right_is_refused(client: Connection, key: ApiKey) -> None:
+def test_each_resource_without_permission_is_rejected(client: Connection, key: ApiKey) -> None:
     refused = {code for _, codes in codes_of_requests(client, key) for code in codes}
     assert refused == DENIED_BY_RESOURCE[key]
 
@@ -235,7 +237,7 @@ MESSAGES: dict[ApiKey, dict[int, set[str | None]]] = {  # by the first version t
     sorted({*DENIED_BY_RESOURCE, *(key for keys in DENIED.values() for key in keys)}),
     ids=lambda key: ApiKey(key).name,
 )
-def test_refusals_have_kafkas_messages(client: Connection, key: ApiKey) -> None:
+def test_authorization_errors_have_kafkas_messages(client: Connection, key: ApiKey) -> None:
     told: dict[int, set[str | None]] = {}
     for version, answer in answers(client, key):
         told.setdefault(version, set()).update(messages(answer))
@@ -253,7 +255,7 @@ def test_refusals_have_kafkas_messages(client: Connection, key: ApiKey) -> None:
 @pytest.mark.parametrize(
     ("key", "version"), [(ApiKey.DESCRIBE_CONFIGS, 4), (ApiKey.ALTER_CONFIGS, 2), (ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)]
 )
-def test_configs_are_refused_in_words(client: Connection, key: ApiKey, version: int) -> None:
+def test_config_authorization_errors_have_messages(client: Connection, key: ApiKey, version: int) -> None:
     request: Any = copy.copy(REQUESTS[key][0][0])
     request.resources = [each for each in request.resources if each.resource_type in CONFIG_TYPES]
     answer = client.ask(request, version)
@@ -266,7 +268,7 @@ def test_configs_are_refused_in_words(client: Connection, key: ApiKey, version: 
 CONFIG_TYPES = {2: (NO_TOPIC, TOPIC_MESSAGE), 4: (NO_CLUSTER, None), 32: (NO_GROUP, GROUP_MESSAGE)}
 
 
-def test_who_may_delete_on_the_cluster_may_delete_each_topic(
+def test_delete_permission_on_the_cluster_allows_deleting_each_topic(
     administrator: Connection, client: Connection, new_name: Callable[[], str], name: str
 ) -> None:
     def delete(wanted: str) -> tuple[int, str | None]:
@@ -286,7 +288,7 @@ def test_who_may_delete_on_the_cluster_may_delete_each_topic(
         assert remove(administrator, {"host_filter": CLIENT, "operation": Operation.DELETE}) == (0, ["kafka-cluster"])
 
 
-def test_offsets_of_share_groups_for_topics_that_may_not_be_seen(
+def test_share_group_offsets_of_hidden_topics_are_rejected(
     administrator: Connection, client: Connection, differing: Differing, new_name: Callable[[], str], name: str
 ) -> None:
     group, absent, seen = new_name(), new_name(), new_name()
@@ -321,7 +323,7 @@ def test_offsets_of_share_groups_for_topics_that_may_not_be_seen(
     assert ids == {name: tells_nothing, absent: True}
 
 
-def test_credentials_are_not_for_everybody(client: Connection) -> None:
+def test_scram_credentials_require_cluster_permission(client: Connection) -> None:
     shape = DescribeUserScramCredentialsRequest.UserName
     for names in ([], ["u"], ["u", "v", "v"]):
         answer = client.ask(DescribeUserScramCredentialsRequest(users=[shape(name=name) for name in names]), 0)
@@ -393,14 +395,14 @@ def describes_producers(name: str) -> Message:
         (ShareAcknowledgeRequest(group_id="", member_id="m"), 2, NO_GROUP),
     ],
 )
-def test_some_errors_are_told_to_whoever_asks_and_others_to_those_with_rights(
+def test_some_errors_precede_the_authorization(
     client: Connection, request_: Message, version: int, code: ErrorCode
 ) -> None:
     assert set(error_codes(client.ask(request_, version))) - {ErrorCode.NONE} == {code}
 
 
 @pytest.mark.parametrize("resource_type", [0, 3, 99])
-def test_a_type_of_configs_that_nobody_knows_is_told_of_all(
+def test_an_unknown_config_resource_type_rejects_all_resources(
     administrator: Connection, name: str, resource_type: int
 ) -> None:
     wanted = [Described(resource_type=each, resource_name=name) for each in (2, resource_type)]
@@ -454,7 +456,7 @@ USES_TOPICS = "The described group uses topics that the client is not authorized
         ("streams", StreamsGroupDescribeRequest, USES_TOPICS),
     ],
 )
-def test_a_group_is_not_described_with_topics_that_may_not_be(
+def test_a_group_with_hidden_assigned_topics_is_not_described(
     administrator: Connection, client: Connection, name: str, kind: str, describe: Any, message: str
 ) -> None:
     group = f"{name}-{kind}"
@@ -477,7 +479,7 @@ def test_a_group_is_not_described_with_topics_that_may_not_be(
 @pytest.mark.parametrize(
     ("kind", "describe"), [("consumer", ConsumerGroupDescribeRequest), ("share", ShareGroupDescribeRequest)]
 )
-def test_a_group_is_described_with_topics_that_are_only_subscribed_to(
+def test_a_group_with_hidden_subscribed_topics_is_described(
     administrator: Connection, client: Connection, new_name: Callable[[], str], kind: str, describe: Any
 ) -> None:
     group, absent = new_name(), new_name()

@@ -38,7 +38,7 @@ def update(connection: Connection, version: int, *wanted: Wanted, **fields: Any)
     return connection.ask(UpdateFeaturesRequest(feature_updates=updates, **fields), version)
 
 
-def test_features_are_announced_as_their_clients_bear_it(connection: Connection) -> None:
+def test_older_api_versions_omit_features_that_start_at_0(connection: Connection) -> None:
     def supported(version: int) -> dict[str, tuple[int, int]]:
         request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
         answer = connection.ask(request, version)
@@ -49,7 +49,7 @@ def test_features_are_announced_as_their_clients_bear_it(connection: Connection)
     assert supported(4) == {METADATA: (7, NEWEST), ELR: (0, 1), "transaction.version": (0, 2), **from_0}
 
 
-def test_the_levels_that_a_new_cluster_begins_with(connection: Connection) -> None:
+def test_a_new_cluster_starts_with_kafkas_feature_levels(connection: Connection) -> None:
     """The level of kraft.version is 0, as the voters are in the properties. No answer lists a feature of level 0."""
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     told = {one.name: one.max_version_level for one in connection.ask(request, 3).finalized_features}
@@ -59,7 +59,7 @@ def test_the_levels_that_a_new_cluster_begins_with(connection: Connection) -> No
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_a_level_that_is_in_force(connection: Connection, version: int) -> None:
+def test_updating_to_the_current_feature_level_succeeds(connection: Connection, version: int) -> None:
     answer = update(connection, version, (METADATA, NEWEST, UPGRADE))
     assert (answer.error_code, answer.error_message) == (0, None)
     told = [(one.feature, one.error_code, one.error_message) for one in answer.results]
@@ -78,7 +78,9 @@ def test_a_level_that_is_in_force(connection: Connection, version: int) -> None:
         ),
     ],
 )
-def test_a_level_that_cannot_be(connection: Connection, version: int, wanted: Wanted, reason: str) -> None:
+def test_an_invalid_feature_level_is_rejected(
+    connection: Connection, version: int, wanted: Wanted, reason: str
+) -> None:
     answer = update(connection, version, wanted)
     message = f"{FAILED}Invalid update version {wanted[1]} for feature {wanted[0]}. {reason}"
     assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_UPDATE_VERSION, message)
@@ -98,7 +100,7 @@ def test_a_level_that_cannot_be(connection: Connection, version: int, wanted: Wa
         (STREAMS, 2, "only supports versions 0-1"),
     ],
 )
-def test_a_level_that_is_not_supported(
+def test_an_unsupported_feature_level_is_rejected(
     connection: Connection, version: int, name: str, level: int, reason: str
 ) -> None:
     answer = update(connection, version, (METADATA, NEWEST, UPGRADE), (name, level, UPGRADE))
@@ -108,13 +110,11 @@ def test_a_level_that_is_not_supported(
 
 
 @pytest.mark.parametrize("wanted", [(KRAFT, 0, UPGRADE), (KRAFT, 0, SAFE_DOWNGRADE), (SHARE, 2, UPGRADE)])
-def test_levels_that_may_be(connection: Connection, wanted: Wanted) -> None:
+def test_valid_feature_levels_are_accepted(connection: Connection, wanted: Wanted) -> None:
     assert update(connection, 2, wanted, (STREAMS, 1, UPGRADE), validate_only=True).error_code == ErrorCode.NONE
 
 
-def test_the_voters_go_into_the_log_with_controllers_that_have_an_address(
-    connection: Connection, differing: Differing
-) -> None:
+def test_kraft_version_1_requires_controllers_with_an_address(connection: Connection, differing: Differing) -> None:
     answer = update(connection, 2, (KRAFT, 1, UPGRADE), validate_only=True)
     assert (answer.error_code, answer.error_message) == differing(
         kafka=(0, None),
@@ -149,33 +149,35 @@ def test_the_voters_go_into_the_log_with_controllers_that_have_an_address(
         ),
     ],
 )
-def test_ways_down(connection: Connection, version: int, level: int, kind: int, message: str) -> None:
+def test_metadata_version_downgrades_are_rejected(
+    connection: Connection, version: int, level: int, kind: int, message: str
+) -> None:
     answer = update(connection, version, (METADATA, level, kind), validate_only=True)
     told = FAILED + message.format(level=level)
     assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_UPDATE_VERSION, told)
 
 
 @pytest.mark.parametrize("wanted", [(SHARE, 1), (SHARE, 0), (STREAMS, 0), ("group.version", 0), (ELR, 0)])
-def test_features_that_may_be_downgraded(connection: Connection, wanted: tuple[str, int]) -> None:
+def test_some_features_can_be_downgraded(connection: Connection, wanted: tuple[str, int]) -> None:
     answer = update(connection, 2, (*wanted, SAFE_DOWNGRADE), validate_only=True)
     assert (answer.error_code, answer.error_message) == (0, None)
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_change_that_is_only_to_be_checked(connection: Connection, version: int) -> None:
+def test_validate_only_updates_no_feature(connection: Connection, version: int) -> None:
     for level, kind in ((0, SAFE_DOWNGRADE), (1, UPGRADE)):
         answer = update(connection, version, (ELR, level, kind), validate_only=True)
         assert (answer.error_code, answer.error_message) == (0, None)
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_no_features_at_all(connection: Connection, version: int) -> None:
+def test_an_empty_feature_update_succeeds(connection: Connection, version: int) -> None:
     answer = update(connection, version)
     assert (answer.error_code, answer.error_message, answer.results) == (0, None, [])
 
 
 @pytest.mark.parametrize("number", [99, -1])
-def test_a_broker_that_is_not_registered(connection: Connection, number: int) -> None:
+def test_an_unknown_broker_cannot_be_unregistered(connection: Connection, number: int) -> None:
     answer = connection.ask(UnregisterBrokerRequest(broker_id=number), 0)
     message = f"Broker ID {number} is not currently registered"
     assert (answer.error_code, answer.error_message) == (ErrorCode.BROKER_ID_NOT_REGISTERED, message)
@@ -188,7 +190,7 @@ def quorum(connection: Connection, version: int, *asked: tuple[str, int]) -> Any
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_the_quorum_of_one(connection: Connection, version: int) -> None:
+def test_the_quorum_has_one_voter(connection: Connection, version: int) -> None:
     answer = quorum(connection, version, (METADATA_TOPIC, 0))
     here = broker_id(connection)
     (partition,) = answer.topics[0].partitions
@@ -203,7 +205,7 @@ def test_the_quorum_of_one(connection: Connection, version: int) -> None:
 
 @pytest.mark.parametrize("version", range(3))
 @pytest.mark.parametrize("asked", [[("nope", 0)], [(METADATA_TOPIC, 1)], [(METADATA_TOPIC, 0), ("nope", 0)]])
-def test_quorums_that_are_not_here(connection: Connection, version: int, asked: list[tuple[str, int]]) -> None:
+def test_other_partitions_have_no_quorum(connection: Connection, version: int, asked: list[tuple[str, int]]) -> None:
     answer = quorum(connection, version, *asked)
     assert (answer.error_code, [topic.topic_name for topic in answer.topics]) == (0, [name for name, _ in asked])
     message = "This server does not host this topic-partition." if version >= 2 else ""
@@ -216,7 +218,7 @@ ID = bytes(15) + b"\x09"
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_voters_do_not_come(connection: Connection, version: int) -> None:
+def test_voters_cannot_be_added(connection: Connection, version: int) -> None:
     listener = AddRaftVoterRequest.Listener(name="CONTROLLER", host="localhost", port=1)
 
     def asked(**fields: Any) -> tuple[int, str]:
@@ -231,7 +233,7 @@ def test_voters_do_not_come(connection: Connection, version: int) -> None:
     assert asked(voter_directory_id=bytes(16))[0] == ErrorCode.INVALID_REQUEST
 
 
-def test_voters_do_not_go(connection: Connection) -> None:
+def test_voters_cannot_be_removed(connection: Connection) -> None:
     def asked(**fields: Any) -> tuple[int, str]:
         given = {"cluster_id": None, "voter_id": 5, "voter_directory_id": ID, **fields}
         answer = connection.ask(RemoveRaftVoterRequest(**given), 0)

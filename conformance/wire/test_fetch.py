@@ -57,7 +57,7 @@ def fetch(connection: Connection, topics: dict[Any, Any], version: int = 12, **f
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_every_version_gives_the_batches_as_they_were_sent(connection: Connection, name: str, version: int) -> None:
+def test_every_fetch_version_returns_the_batches_as_produced(connection: Connection, name: str, version: int) -> None:
     key = metadata_of(connection, name).topic_id if version >= 13 else name
     answer = connection.ask(fetch_request({key: [asked()]}), version)
     expected = ALL if version >= 5 else ALL._replace(log_start_offset=-1)
@@ -69,14 +69,14 @@ def test_every_version_gives_the_batches_as_they_were_sent(connection: Connectio
 
 
 @pytest.mark.parametrize(("offset", "first"), [(0, 0), (1, 0), (2, 2), (3, 2), (9, 8)])
-def test_the_batch_that_holds_the_offset_comes_first(
+def test_the_batch_that_contains_the_offset_is_returned_first(
     connection: Connection, name: str, offset: int, first: int
 ) -> None:
     found = fetch(connection, {name: [asked(0, offset)]})
     assert found[name, 0].first_offsets == tuple(range(first, END, 2))
 
 
-def test_at_the_end_nothing_comes(connection: Connection, name: str) -> None:
+def test_a_fetch_at_the_log_end_is_empty(connection: Connection, name: str) -> None:
     assert fetch(connection, {name: [asked(0, END), asked(1, 0)]}) == {
         (name, 0): Fetched(0, END, 0),
         (name, 1): Fetched(0, 0, 0),
@@ -84,19 +84,19 @@ def test_at_the_end_nothing_comes(connection: Connection, name: str) -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, -2, END + 1, 1 << 62])
-def test_an_offset_out_of_range(connection: Connection, name: str, offset: int) -> None:
+def test_an_offset_out_of_range_is_rejected(connection: Connection, name: str, offset: int) -> None:
     answer = connection.ask(fetch_request({name: [asked(0, offset)]}), 12)
     assert fetched(answer) == {(name, 0): Fetched(ErrorCode.OFFSET_OUT_OF_RANGE)}
     assert bytes(answer.responses[0].partitions[0].records) == b""
 
 
-def test_partitions_and_topics_that_are_not_there(connection: Connection, name: str) -> None:
+def test_unknown_partitions_and_topics_are_rejected(connection: Connection, name: str) -> None:
     unknown = Fetched(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     found = fetch(connection, {name: [asked(0), asked(7)], "no-such-topic": [asked()], "no topic": [asked()]})
     assert found == {(name, 0): ALL, (name, 7): unknown, ("no-such-topic", 0): unknown, ("no topic", 0): unknown}
 
 
-def test_topic_ids_that_are_not_there(connection: Connection, name: str) -> None:
+def test_unknown_topic_ids_are_rejected(connection: Connection, name: str) -> None:
     topic_id = metadata_of(connection, name).topic_id
     found = fetch(connection, {topic_id: [asked(0), asked(7)], b"\1" * 16: [asked()]}, 13)
     assert found == {
@@ -108,17 +108,17 @@ def test_topic_ids_that_are_not_there(connection: Connection, name: str) -> None
 
 
 @pytest.mark.parametrize("offset", [0, END + 1])
-def test_a_leader_epoch_that_is_still_to_come(connection: Connection, name: str, offset: int) -> None:
+def test_a_future_leader_epoch_is_rejected(connection: Connection, name: str, offset: int) -> None:
     found = fetch(connection, {name: [asked(0, offset, current_leader_epoch=1)]})
     assert found == {(name, 0): Fetched(ErrorCode.UNKNOWN_LEADER_EPOCH)}
 
 
 @pytest.mark.parametrize("epoch", [-1, 0])
-def test_no_leader_epoch_and_the_right_one(connection: Connection, name: str, epoch: int) -> None:
+def test_the_current_leader_epoch_or_none_is_accepted(connection: Connection, name: str, epoch: int) -> None:
     assert fetch(connection, {name: [asked(current_leader_epoch=epoch)]}) == {(name, 0): ALL}
 
 
-def test_a_log_that_parts_from_the_readers(connection: Connection, name: str) -> None:
+def test_a_fetch_beyond_the_end_of_its_epoch_gets_the_diverging_epoch(connection: Connection, name: str) -> None:
     answer = connection.ask(fetch_request({name: [asked(0, 99, last_fetched_epoch=0)]}), 12)
     (partition,) = answer.responses[0].partitions
     assert (partition.error_code, bytes(partition.records)) == (0, b"")
@@ -127,19 +127,21 @@ def test_a_log_that_parts_from_the_readers(connection: Connection, name: str) ->
     assert found[name, 0].first_offsets == (4, 6, 8)
 
 
-def test_an_epoch_that_the_reader_cannot_have_read(connection: Connection, name: str) -> None:
+def test_a_last_fetched_epoch_above_the_current_one_is_rejected(connection: Connection, name: str) -> None:
     found = fetch(connection, {name: [asked(0, 3, last_fetched_epoch=5)]})
     assert found == {(name, 0): Fetched(ErrorCode.OFFSET_OUT_OF_RANGE)}
 
 
 @pytest.mark.parametrize("limit", [0, 1, SIZE - 1, SIZE, 2 * SIZE - 1, 2 * SIZE, 3 * SIZE + 1, 100 * SIZE])
-def test_at_most_so_many_bytes_and_at_least_one_batch(connection: Connection, name: str, limit: int) -> None:
+def test_a_fetch_returns_at_least_one_batch_within_the_byte_limit(
+    connection: Connection, name: str, limit: int
+) -> None:
     expected = tuple(range(0, END, 2))[: max(1, limit // SIZE)]
     assert fetch(connection, {name: [asked(0, partition_max_bytes=limit)]})[name, 0].first_offsets == expected
     assert fetch(connection, {name: [asked(0)]}, max_bytes=limit)[name, 0].first_offsets == expected
 
 
-def test_the_first_partition_uses_the_limit_up(connection: Connection, name: str) -> None:
+def test_the_first_partition_may_use_the_whole_limit(connection: Connection, name: str) -> None:
     produce(connection, name, SENT[0], partition=1)
     both = {name: [asked(0), asked(1)]}
     found = fetch(connection, both, max_bytes=1)
@@ -150,7 +152,7 @@ def test_the_first_partition_uses_the_limit_up(connection: Connection, name: str
     assert (found[name, 0], found[name, 1].first_offsets) == (ALL, (0,))
 
 
-def test_limits_below_0(connection: Connection, name: str, differing: Differing) -> None:
+def test_negative_limits_return_no_batch(connection: Connection, name: str, differing: Differing) -> None:
     expected = differing(
         kafka=Fetched(ErrorCode.UNKNOWN_SERVER_ERROR),
         minibroker=Fetched(0, END, 0),
@@ -160,7 +162,7 @@ def test_limits_below_0(connection: Connection, name: str, differing: Differing)
     assert fetch(connection, {name: [asked(0)]}, max_bytes=-1)[name, 0] == expected
 
 
-def test_a_partition_that_is_asked_twice(connection: Connection, name: str, differing: Differing) -> None:
+def test_a_partition_requested_twice_is_answered(connection: Connection, name: str, differing: Differing) -> None:
     found = connection.ask(fetch_request({name: [asked(0, 0), asked(0, 6)]}), 12)
     answers = [as_fetched(each) for each in found.responses[0].partitions]
     assert answers == differing(
@@ -171,14 +173,16 @@ def test_a_partition_that_is_asked_twice(connection: Connection, name: str, diff
 
 
 @pytest.mark.parametrize("isolation_level", [0, 1])
-def test_isolation_levels(connection: Connection, name: str, isolation_level: int) -> None:
+def test_aborted_transactions_depend_on_the_isolation_level(
+    connection: Connection, name: str, isolation_level: int
+) -> None:
     answer = connection.ask(fetch_request({name: [asked()]}, isolation_level=isolation_level), 12)
     assert fetched(answer) == {(name, 0): ALL}
     assert answer.responses[0].partitions[0].aborted_transactions == ([] if isolation_level else None)
 
 
 @pytest.mark.parametrize("replica_id", [0, 5])
-def test_a_reader_that_says_it_is_a_replica(
+def test_a_consumer_that_sends_a_replica_id_is_answered(
     connection: Connection, name: str, differing: Differing, replica_id: int
 ) -> None:
     assert fetch(connection, {name: [asked()]}, replica_id=replica_id)[name, 0] == differing(
@@ -188,7 +192,7 @@ def test_a_reader_that_says_it_is_a_replica(
     )
 
 
-def test_no_topics(connection: Connection) -> None:
+def test_a_fetch_without_topics_has_an_empty_response(connection: Connection) -> None:
     assert fetch(connection, {}, max_wait_ms=LONG_MS, min_bytes=1) == {}
 
 
@@ -204,13 +208,15 @@ READY: dict[str, Callable[[str], dict[Any, Any]]] = {
 
 
 @pytest.mark.parametrize("topics", READY.values(), ids=READY)
-def test_what_is_not_waited_for(connection: Connection, name: str, topics: Callable[[str], dict[Any, Any]]) -> None:
+def test_fetches_with_records_or_errors_do_not_wait(
+    connection: Connection, name: str, topics: Callable[[str], dict[Any, Any]]
+) -> None:
     start = time.monotonic()
     fetch(connection, topics(name), max_wait_ms=LONG_MS, min_bytes=1)
     assert not took_long(start)
 
 
-def test_no_bytes_are_not_waited_for(connection: Connection, name: str) -> None:
+def test_a_fetch_with_min_bytes_0_does_not_wait(connection: Connection, name: str) -> None:
     start = time.monotonic()
     assert fetch(connection, {name: [asked(0, END)]}, max_wait_ms=LONG_MS, min_bytes=0)[name, 0].error_code == 0
     assert not took_long(start)
@@ -226,20 +232,24 @@ WAITING: dict[str, Callable[[str], dict[Any, Any]]] = {
 
 
 @pytest.mark.parametrize("topics", WAITING.values(), ids=WAITING)
-def test_what_is_waited_for(connection: Connection, name: str, topics: Callable[[str], dict[Any, Any]]) -> None:
+def test_fetches_without_records_wait_for_max_wait(
+    connection: Connection, name: str, topics: Callable[[str], dict[Any, Any]]
+) -> None:
     start = time.monotonic()
     fetch(connection, topics(name), max_wait_ms=WAIT_MS, min_bytes=1)
     assert time.monotonic() - start >= (WAIT_MS - TICK_MS) / 1000
 
 
-def test_more_bytes_than_there_are_come_when_the_wait_is_over(connection: Connection, name: str) -> None:
+def test_a_fetch_with_too_few_bytes_is_answered_after_max_wait(connection: Connection, name: str) -> None:
     start = time.monotonic()
     found = fetch(connection, {name: [asked()]}, max_wait_ms=WAIT_MS, min_bytes=1 << 20)
     assert time.monotonic() - start >= (WAIT_MS - TICK_MS) / 1000
     assert found == {(name, 0): ALL}
 
 
-def test_an_append_ends_the_wait(connection: Connection, name: str, connect: Callable[[], Connection]) -> None:
+def test_an_append_completes_a_delayed_fetch(
+    connection: Connection, name: str, connect: Callable[[], Connection]
+) -> None:
     start = time.monotonic()
     with connect() as other:
         later = threading.Timer(0.1, produce, (other, name, SENT[0]), {"partition": 1})
@@ -250,9 +260,7 @@ def test_an_append_ends_the_wait(connection: Connection, name: str, connect: Cal
     assert not took_long(start)
 
 
-def test_the_answer_has_the_partitions_in_the_order_of_the_request(
-    connection: Connection, name: str, new_topic: NewTopic
-) -> None:
+def test_the_response_keeps_the_order_of_the_partitions(connection: Connection, name: str, new_topic: NewTopic) -> None:
     other = new_topic(2)
     order = [(name, 1), (other, 0), (other, 1), (name, 0)]
     request = fetch_request({})
@@ -265,7 +273,7 @@ def test_the_answer_has_the_partitions_in_the_order_of_the_request(
     ]
 
 
-def test_a_topic_that_was_deleted_and_made_again(connection: Connection, name: str) -> None:
+def test_the_old_id_of_a_recreated_topic_is_unknown(connection: Connection, name: str) -> None:
     old_id = metadata_of(connection, name).topic_id
     deletion = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)], timeout_ms=10_000)
     assert connection.ask(deletion, 6).responses[0].error_code == 0
@@ -285,7 +293,7 @@ def test_a_topic_that_was_deleted_and_made_again(connection: Connection, name: s
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_every_version_gives_a_topic_that_compresses_with_zstd(
+def test_every_fetch_version_returns_zstd_batches_it_supports(
     connection: Connection, new_topic: NewTopic, version: int
 ) -> None:
     name = new_topic(compression_type="zstd")

@@ -94,14 +94,14 @@ def session(connection: Connection, name: str) -> int:
 
 
 @pytest.mark.parametrize("version", [7, 11, 12])
-def test_a_session_remembers_what_was_asked(connection: Connection, name: str, version: int) -> None:
+def test_a_fetch_session_keeps_its_partitions(connection: Connection, name: str, version: int) -> None:
     both = {(name, 0): FIRST, (name, 1): FIRST}
     opened = fetch(connection, 0, 0, {name: [asked(0), asked(1)]}, version=version)
     assert opened.session_id != NO_SESSION and opened.partitions == both
     assert fetch(connection, opened.session_id, 1, version=version) == opened
 
 
-def test_topic_ids_in_a_session(connection: Connection, name: str) -> None:
+def test_topic_ids_can_be_used_in_a_session(connection: Connection, name: str) -> None:
     topic_id = metadata_of(connection, name).topic_id
     opened = fetch(connection, 0, 0, {topic_id: [asked(0)]}, version=13)
     assert opened.partitions == {(topic_id, 0): FIRST}
@@ -109,20 +109,22 @@ def test_topic_ids_in_a_session(connection: Connection, name: str) -> None:
     assert fetch(connection, opened.session_id, 2, {topic_id: [asked(0, 2)]}, version=13).partitions == {}
 
 
-def test_what_did_not_change_is_left_out(connection: Connection, name: str, session: int) -> None:
+def test_unchanged_partitions_are_omitted(connection: Connection, name: str, session: int) -> None:
     assert fetch(connection, session, 1) == Answer(0, session, {})
     produce(connection, name, GOOD, partition=1)
     assert fetch(connection, session, 2) == Answer(0, session, {(name, 1): Fetched(0, 4, 0, (2,))})
     assert fetch(connection, session, 3, {name: [asked(1, 4)]}) == Answer(0, session, {})
 
 
-def test_what_was_not_consumed_comes_again(connection: Connection, name: str, session: int) -> None:
+def test_unconsumed_records_are_sent_again(connection: Connection, name: str, session: int) -> None:
     produce(connection, name, GOOD, partition=1)
     new = Answer(0, session, {(name, 1): Fetched(0, 4, 0, (2,))})
     assert [fetch(connection, session, epoch) for epoch in (1, 2, 3)] == [new] * 3
 
 
-def test_partitions_are_added_moved_and_forgotten(connection: Connection, name: str, new_topic: NewTopic) -> None:
+def test_partitions_are_added_to_updated_in_and_removed_from_a_session(
+    connection: Connection, name: str, new_topic: NewTopic
+) -> None:
     session = fetch(connection, 0, 0, {name: [asked(0, 2)]}).session_id
     added = fetch(connection, session, 1, {name: [asked(1, 2)]})
     assert added.partitions == {(name, 1): AT_END}
@@ -133,22 +135,24 @@ def test_partitions_are_added_moved_and_forgotten(connection: Connection, name: 
     assert fetch(connection, session, 4) == Answer(0, session, {})
 
 
-def test_forgetting_what_was_never_asked(connection: Connection, name: str, session: int) -> None:
+def test_removing_an_unknown_partition_from_a_session_is_ignored(
+    connection: Connection, name: str, session: int
+) -> None:
     assert fetch(connection, session, 1, forget={name: [9], "no-such-topic": [0]}) == Answer(0, session, {})
 
 
-def test_a_session_without_partitions_ends(connection: Connection, name: str, session: int) -> None:
+def test_a_session_without_partitions_is_closed(connection: Connection, name: str, session: int) -> None:
     assert fetch(connection, session, 1, forget={name: [0, 1]}) == Answer(0, NO_SESSION, {})
     assert fetch(connection, session, 2) == NOT_FOUND
 
 
-def test_a_session_may_begin_without_partitions(connection: Connection) -> None:
+def test_a_session_may_start_without_partitions(connection: Connection) -> None:
     opened = fetch(connection, 0, 0)
     assert (opened.error_code, opened.partitions) == (0, {})
     assert opened.session_id != NO_SESSION
 
 
-def test_an_error_comes_each_time(connection: Connection, name: str, session: int) -> None:
+def test_a_partition_error_is_sent_each_time(connection: Connection, name: str, session: int) -> None:
     unknown = {("no-such-topic", 0): Fetched(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
     assert fetch(connection, session, 1, {"no-such-topic": [asked()]}) == Answer(0, session, unknown)
     assert fetch(connection, session, 2) == Answer(0, session, unknown)
@@ -160,7 +164,7 @@ def test_an_error_comes_each_time(connection: Connection, name: str, session: in
     assert answer == Answer(0, session, again)
 
 
-def test_an_unknown_topic_id_comes_each_time(connection: Connection, name: str) -> None:
+def test_an_unknown_topic_id_is_reported_each_time(connection: Connection, name: str) -> None:
     known, unknown = metadata_of(connection, name).topic_id, b"\1" * 16
     opened = fetch(connection, 0, 0, {unknown: [asked()], known: [asked(0, 2)]}, version=13)
     missing = {(unknown, 0): Fetched(ErrorCode.UNKNOWN_TOPIC_ID)}
@@ -169,9 +173,7 @@ def test_an_unknown_topic_id_comes_each_time(connection: Connection, name: str) 
     assert fetch(connection, opened.session_id, 2, forget={unknown: [0]}, version=13).partitions == {}
 
 
-def test_a_session_knows_the_name_of_a_topic_that_is_deleted_and_made_again(
-    connection: Connection, name: str, new_topic: NewTopic
-) -> None:
+def test_a_session_knows_the_name_of_a_recreated_topic(connection: Connection, name: str, new_topic: NewTopic) -> None:
     other, topic_id = metadata_of(connection, new_topic()).topic_id, metadata_of(connection, name).topic_id
     wanted = {topic_id: [asked(0, 2), asked(1)], other: [asked()]}
     opened = fetch(connection, 0, 0, wanted, version=13)
@@ -188,32 +190,36 @@ def test_a_session_knows_the_name_of_a_topic_that_is_deleted_and_made_again(
 
 
 @pytest.mark.parametrize("epoch", [2, 9, 1 << 30])
-def test_a_wrong_epoch_is_refused_and_the_session_stays(connection: Connection, session: int, epoch: int) -> None:
+def test_a_wrong_session_epoch_is_rejected_and_the_session_stays(
+    connection: Connection, session: int, epoch: int
+) -> None:
     assert fetch(connection, session, epoch) == WRONG_EPOCH
     assert fetch(connection, session, 1) == Answer(0, session, {})
 
 
-def test_an_epoch_that_was_used(connection: Connection, session: int) -> None:
+def test_a_used_session_epoch_is_rejected(connection: Connection, session: int) -> None:
     fetch(connection, session, 1)
     assert fetch(connection, session, 1) == WRONG_EPOCH
     assert fetch(connection, session, 2) == Answer(0, session, {})
 
 
 @pytest.mark.parametrize(("session_id", "epoch"), [(999, 1), (-7, 5), (0, 1), (0, 3), (0, -5)])
-def test_a_session_that_is_not_there(connection: Connection, name: str, session_id: int, epoch: int) -> None:
+def test_an_unknown_session_is_rejected(connection: Connection, name: str, session_id: int, epoch: int) -> None:
     assert fetch(connection, session_id, epoch, {name: [asked()]}) == NOT_FOUND
 
 
-def test_without_a_session(connection: Connection, name: str) -> None:
+def test_a_sessionless_fetch_creates_no_session(connection: Connection, name: str) -> None:
     assert fetch(connection, 0, FINAL_EPOCH, {name: [asked()]}) == Answer(0, NO_SESSION, {(name, 0): FIRST})
 
 
-def test_the_final_epoch_answers_all_and_ends_the_session(connection: Connection, name: str, session: int) -> None:
+def test_the_final_epoch_returns_all_partitions_and_closes_the_session(
+    connection: Connection, name: str, session: int
+) -> None:
     assert fetch(connection, session, FINAL_EPOCH, {name: [asked()]}) == Answer(0, NO_SESSION, {(name, 0): FIRST})
     assert fetch(connection, session, 1) == NOT_FOUND
 
 
-def test_ending_a_session_that_is_not_there(connection: Connection, name: str) -> None:
+def test_closing_an_unknown_session_is_accepted(connection: Connection, name: str) -> None:
     assert fetch(connection, 999, FINAL_EPOCH, {name: [asked()]}) == Answer(0, NO_SESSION, {(name, 0): FIRST})
 
 
@@ -225,20 +231,22 @@ def test_epoch_0_replaces_a_session(connection: Connection, name: str, session: 
     assert fetch(connection, opened.session_id, 1) == Answer(0, opened.session_id, {})
 
 
-def test_a_session_belongs_to_no_connection(session: int, connect: Callable[[], Connection]) -> None:
+def test_a_session_can_be_used_by_another_connection(session: int, connect: Callable[[], Connection]) -> None:
     with connect() as other:
         assert fetch(other, session, 1) == Answer(0, session, {})
 
 
 @pytest.mark.parametrize(("before", "after"), [(12, 13), (13, 12)])
-def test_names_and_ids_do_not_mix_in_a_session(connection: Connection, name: str, before: int, after: int) -> None:
+def test_names_and_topic_ids_cannot_be_mixed_in_a_session(
+    connection: Connection, name: str, before: int, after: int
+) -> None:
     key = name if before == 12 else metadata_of(connection, name).topic_id
     opened = fetch(connection, 0, 0, {key: [asked()]}, version=before)
     mixed = fetch(connection, opened.session_id, 1, version=after)
     assert mixed == Answer(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, NO_SESSION, {})
 
 
-def test_partitions_that_had_records_go_to_the_end(connection: Connection, new_topic: NewTopic) -> None:
+def test_partitions_that_returned_records_move_to_the_end(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic(3)
     session = fetch(connection, 0, 0, {name: [asked(0), asked(1), asked(2)]}).session_id
     for partition in range(3):

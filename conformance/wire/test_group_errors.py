@@ -74,7 +74,7 @@ def answers(connection: Connection, group: str, *names: str) -> dict[str, tuple[
     return {name: told(connection.ask(*requests[name])) for name in names or requests}
 
 
-def test_nobody_coordinates_before_there_is_a_topic_for_groups(
+def test_groups_have_no_coordinator_before_the_offsets_topic_exists(
     start_broker: Callable[[Path], AbstractContextManager[Broker]], tmp_path: Path
 ) -> None:
     names = [name for name in asked("") if name not in ("share fetch", "share acknowledge", "delete")]
@@ -91,7 +91,7 @@ def test_nobody_coordinates_before_there_is_a_topic_for_groups(
     assert found == expected
 
 
-def test_a_group_that_is_missing(connection: Connection, group: str) -> None:
+def test_an_unknown_group_is_rejected_by_each_api(connection: Connection, group: str) -> None:
     missing, session = (ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group} not found."), ErrorCode.SHARE_SESSION_NOT_FOUND
     assert answers(connection, group) == {
         **dict.fromkeys(asked(group), missing),
@@ -108,7 +108,7 @@ def test_a_group_that_is_missing(connection: Connection, group: str) -> None:
     }
 
 
-def test_a_group_without_a_name(connection: Connection, group: str) -> None:
+def test_an_empty_group_id_is_rejected(connection: Connection, group: str) -> None:
     empty, session = (ErrorCode.INVALID_REQUEST, "GroupId can't be empty."), ErrorCode.SHARE_SESSION_NOT_FOUND
     names = [name for name in asked("") if name not in ("describe", "delete")]  # offsets may be committed without one
     assert answers(connection, "", *names) == {
@@ -126,7 +126,7 @@ def test_a_group_without_a_name(connection: Connection, group: str) -> None:
     }
 
 
-def test_a_share_groups_member_with_a_wrong_epoch(connection: Connection, group: str, member: Member) -> None:
+def test_a_share_group_member_with_a_wrong_epoch_is_fenced(connection: Connection, group: str, member: Member) -> None:
     before = member.epoch
     configure(connection, group, assignment_interval_ms="0")
     member.beat(subscribed_topic_names=[member.topic, "another"])
@@ -144,9 +144,7 @@ def test_a_share_groups_member_with_a_wrong_epoch(connection: Connection, group:
     )
 
 
-def test_offsets_of_a_share_group_are_fetched_and_there_are_none(
-    connection: Connection, group: str, member: Member
-) -> None:
+def test_offset_fetch_of_a_share_group_returns_no_offsets(connection: Connection, group: str, member: Member) -> None:
     assert fetch_group(connection, group, everything=True) == (ErrorCode.NONE, {})
     found = fetch_group(connection, group, (member.topic, [0]))
     assert found == (ErrorCode.NONE, {(member.topic, 0): NOTHING})

@@ -18,7 +18,7 @@ from minibroker.protocol.primitives import varint
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_one_member_from_joining_to_leaving(new_member: NewMember, version: int) -> None:
+def test_a_classic_group_member_joins_and_leaves(new_member: NewMember, version: int) -> None:
     member = new_member()
     joined = member.join(version)
     assert (joined.error_code, joined.generation_id, joined.protocol_name) == (0, 1, "range")
@@ -42,7 +42,7 @@ def test_one_member_from_joining_to_leaving(new_member: NewMember, version: int)
 
 
 @pytest.mark.parametrize("version", range(4, 10))
-def test_who_comes_without_an_id_is_given_one(connection: Connection, group: str, version: int) -> None:
+def test_a_member_without_an_id_is_given_one(connection: Connection, group: str, version: int) -> None:
     answer = connection.ask(join_request(group), version)
     assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert answer.member_id.startswith("wire-")
@@ -52,7 +52,7 @@ def test_who_comes_without_an_id_is_given_one(connection: Connection, group: str
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_a_group_id_that_is_empty(connection: Connection, group: str, version: int) -> None:
+def test_an_empty_group_id_is_invalid(connection: Connection, group: str, version: int) -> None:
     answer = connection.ask(join_request("", "m"), version)
     assert (answer.error_code, answer.member_id) == (ErrorCode.INVALID_GROUP_ID, "m")
     named = Member(connection, "")
@@ -62,14 +62,14 @@ def test_a_group_id_that_is_empty(connection: Connection, group: str, version: i
     assert (left.error_code, left.members) == (ErrorCode.INVALID_GROUP_ID, [])
 
 
-def test_a_group_id_of_the_greatest_length(connection: Connection) -> None:
+def test_a_group_id_of_the_maximum_length_is_accepted(connection: Connection) -> None:
     name = "g" * 32_767
     look_up(connection, name)
     assert connection.ask(join_request(name), JOIN).error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert connection.ask(join_request(name), 5).error_code == ErrorCode.MEMBER_ID_REQUIRED
 
 
-def test_a_group_id_that_is_too_long(connection: Connection, group: str) -> None:
+def test_a_group_id_that_is_too_long_is_rejected(connection: Connection, group: str) -> None:
     rest = join_request("").encode(JOIN)[1:]  # after the one byte of the empty group id
     body = varint(32_768 + 1) + b"g" * 32_768 + rest
     connection.send_request(JoinGroupRequest.api_key, JOIN, body, header_version=2)
@@ -77,20 +77,20 @@ def test_a_group_id_that_is_too_long(connection: Connection, group: str) -> None
 
 
 @pytest.mark.parametrize("session_ms", [-1, 0, 5_999, 1_800_001, (1 << 31) - 1])
-def test_a_session_timeout_out_of_bounds(connection: Connection, group: str, session_ms: int) -> None:
+def test_a_session_timeout_out_of_bounds_is_rejected(connection: Connection, group: str, session_ms: int) -> None:
     answer = connection.ask(join_request(group, "m", session_ms=session_ms), JOIN)
     assert (answer.error_code, answer.member_id) == (ErrorCode.INVALID_SESSION_TIMEOUT, "m")
 
 
 @pytest.mark.parametrize("version", [0, 4, 6, 7, 9])
-def test_a_member_of_no_group(connection: Connection, group: str, version: int) -> None:
+def test_a_member_of_an_unknown_group_is_rejected(connection: Connection, group: str, version: int) -> None:
     answer = connection.ask(join_request(group, "nobody"), version)
     assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "nobody")
     assert (answer.generation_id, answer.protocol_name) == (-1, None if version >= 7 else "")
 
 
 @pytest.mark.parametrize("version", [0, 4, 6, 7, 9])
-def test_a_member_that_is_none(connection: Connection, new_member: NewMember, group: str, version: int) -> None:
+def test_an_unknown_member_is_rejected(connection: Connection, new_member: NewMember, group: str, version: int) -> None:
     member = new_member()
     member.settle()
     answer = connection.ask(join_request(group, "nobody"), version)
@@ -101,7 +101,9 @@ def test_a_member_that_is_none(connection: Connection, new_member: NewMember, gr
 
 @pytest.mark.parametrize(("kind", "protocols"), [("", RANGE), ("consumer", ())])
 @pytest.mark.parametrize("version", [0, 4, 9])
-def test_no_protocol_at_all(connection: Connection, group: str, version: int, kind: str, protocols: Any) -> None:
+def test_a_join_without_protocols_is_rejected(
+    connection: Connection, group: str, version: int, kind: str, protocols: Any
+) -> None:
     answer = connection.ask(join_request(group, kind=kind, protocols=protocols), version)
     assert (answer.error_code, answer.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
 
@@ -110,7 +112,7 @@ def test_no_protocol_at_all(connection: Connection, group: str, version: int, ki
     ("kind", "protocols"), [("connect", RANGE), ("consumer", (("sticky", b""),)), ("consumer", ())]
 )
 @pytest.mark.parametrize("version", [0, 4, 9])
-def test_a_protocol_that_the_others_do_not_share(
+def test_a_protocol_that_other_members_lack_is_rejected(
     connection: Connection, new_member: NewMember, group: str, version: int, kind: str, protocols: Any
 ) -> None:
     member = new_member()
@@ -123,9 +125,7 @@ def test_a_protocol_that_the_others_do_not_share(
 
 
 @pytest.mark.parametrize("version", [5, 9])
-def test_an_instance_id_that_leaves_no_room_for_a_uuid_in_the_member_id(
-    connection: Connection, group: str, version: int
-) -> None:
+def test_an_instance_id_too_long_for_a_member_id_is_rejected(connection: Connection, group: str, version: int) -> None:
     answer = connection.ask(join_request(group, instance=32_731 * "x"), version)
     assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_SERVER_ERROR, "")
     answer = connection.ask(join_request(f"{group}-of-another", instance=32_730 * "x"), version)

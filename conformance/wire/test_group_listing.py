@@ -43,7 +43,7 @@ def deleted(connection: Connection, *names: str, version: int = 2) -> list[tuple
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_a_stable_group(connection: Connection, member: Member, version: int) -> None:
+def test_a_stable_group_is_described(connection: Connection, member: Member, version: int) -> None:
     (found,) = described(connection, member.group, version=version).values()
     assert (found.error_code, found.group_state) == (0, "Stable")
     assert (found.protocol_type, found.protocol_data) == ("consumer", "range")
@@ -55,7 +55,9 @@ def test_a_stable_group(connection: Connection, member: Member, version: int) ->
     assert found.error_message is None
 
 
-def test_a_group_that_rebalances(connection: Connection, connect: Callable[[], Connection], member: Member) -> None:
+def test_a_rebalancing_group_is_described(
+    connection: Connection, connect: Callable[[], Connection], member: Member
+) -> None:
     with connect() as opened:
         other = Member(opened, member.group)
         other.joining()
@@ -68,7 +70,7 @@ def test_a_group_that_rebalances(connection: Connection, connect: Callable[[], C
         assert described(connection, member.group)[member.group].group_state == "CompletingRebalance"
 
 
-def test_an_empty_group(connection: Connection, member: Member) -> None:
+def test_an_empty_group_is_described(connection: Connection, member: Member) -> None:
     member.leave()
     found = described(connection, member.group)[member.group]
     assert (found.error_code, found.group_state, found.members) == (0, "Empty", [])
@@ -76,7 +78,7 @@ def test_an_empty_group(connection: Connection, member: Member) -> None:
     assert listed(connection)[member.group].group_state == "Empty"
 
 
-def test_a_group_that_somebody_was_about_to_join(connection: Connection, group: str) -> None:
+def test_a_group_with_only_a_pending_member_is_described_as_empty(connection: Connection, group: str) -> None:
     connection.ask(join_request(group), JOIN)
     # Kafka answers before its record of the group is committed.
     found = repeated(lambda: described(connection, group)[group], lambda seen: bool(seen.error_code == 0))
@@ -85,7 +87,7 @@ def test_a_group_that_somebody_was_about_to_join(connection: Connection, group: 
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_no_group(connection: Connection, group: str, version: int) -> None:
+def test_an_unknown_group_is_described(connection: Connection, group: str, version: int) -> None:
     (found,) = described(connection, group, version=version).values()
     assert (found.group_state, found.protocol_type, found.members) == ("Dead", "", [])
     if version >= 6:
@@ -94,14 +96,14 @@ def test_no_group(connection: Connection, group: str, version: int) -> None:
         assert found.error_code == 0
 
 
-def test_operations(connection: Connection, member: Member) -> None:
+def test_authorized_group_operations_are_described(connection: Connection, member: Member) -> None:
     found = described(connection, member.group, f"{member.group}-not", operations=True)
     assert found[member.group].authorized_operations == READ_DELETE_DESCRIBE_AND_CONFIGS
     assert found[f"{member.group}-not"].authorized_operations == OMITTED
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_a_listed_group(connection: Connection, member: Member, version: int) -> None:
+def test_a_group_is_listed(connection: Connection, member: Member, version: int) -> None:
     found = listed(connection, version=version)[member.group]
     assert found.protocol_type == "consumer"
     assert found.group_state == ("Stable" if version >= 4 else "")
@@ -120,12 +122,14 @@ def test_a_listed_group(connection: Connection, member: Member, version: int) ->
         ([], ["nonsense"], False),
     ],
 )
-def test_filters(connection: Connection, member: Member, states: Any, types: Any, is_found: bool) -> None:
+def test_listed_groups_are_filtered(
+    connection: Connection, member: Member, states: Any, types: Any, is_found: bool
+) -> None:
     assert (member.group in listed(connection, states=states, types=types)) == is_found
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_deletion(connection: Connection, member: Member, version: int) -> None:
+def test_only_an_empty_group_is_deleted(connection: Connection, member: Member, version: int) -> None:
     name, none = member.group, f"{member.group}-not"
     assert deleted(connection, name, none, name, version=version) == [
         (name, ErrorCode.NON_EMPTY_GROUP),
@@ -137,7 +141,7 @@ def test_deletion(connection: Connection, member: Member, version: int) -> None:
     assert deleted(connection, name, version=version) == [(name, ErrorCode.GROUP_ID_NOT_FOUND)]
 
 
-def test_the_empty_group_id(connection: Connection) -> None:
+def test_the_empty_group_id_is_not_found(connection: Connection) -> None:
     deleted(connection, "")  # other tests have committed offsets for it
     look_up_empty = described(connection, "")
     assert look_up_empty[""].error_code == ErrorCode.GROUP_ID_NOT_FOUND

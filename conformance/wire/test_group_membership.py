@@ -19,7 +19,7 @@ from minibroker.protocol.errors import ErrorCode
 # --- syncing and heartbeats ---------------------------------------------------------------------
 
 
-def test_whom_a_sync_is_refused(new_member: NewMember) -> None:
+def test_sync_group_rejects_unknown_and_inconsistent_members(new_member: NewMember) -> None:
     member = new_member()
     assert member.sync(protocol_name="range").error_code == ErrorCode.UNKNOWN_MEMBER_ID
     member.settle()
@@ -35,7 +35,7 @@ def test_whom_a_sync_is_refused(new_member: NewMember) -> None:
     assert member.sync(generation_id=7, member_id="nobody").error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_whose_heartbeat_is_refused(new_member: NewMember) -> None:
+def test_heartbeat_rejects_unknown_members_and_generations(new_member: NewMember) -> None:
     member = new_member()
     assert member.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
     member.settle()
@@ -50,7 +50,7 @@ def test_whose_heartbeat_is_refused(new_member: NewMember) -> None:
 # --- leaving ------------------------------------------------------------------------------------
 
 
-def test_who_stays_takes_another_generation(new_member: NewMember) -> None:
+def test_a_member_that_stays_joins_another_generation(new_member: NewMember) -> None:
     first, second = new_member(), new_member()
     first.settle()
     rebalanced(first, second)
@@ -60,7 +60,7 @@ def test_who_stays_takes_another_generation(new_member: NewMember) -> None:
     assert (answer.generation_id, answer.leader, len(answer.members)) == (3, second.member_id, 1)
 
 
-def test_several_leave_and_each_is_answered_for_itself(new_member: NewMember) -> None:
+def test_several_members_leave_and_are_answered_individually(new_member: NewMember) -> None:
     first, second, static = new_member(), new_member(), new_member(instance="i")
     first.settle()
     rebalanced(first, second)
@@ -91,7 +91,7 @@ def test_several_leave_and_each_is_answered_for_itself(new_member: NewMember) ->
     assert [each.member_id for each in first.join().members] == [first.member_id]
 
 
-def test_an_id_that_was_given_out_can_be_given_back(connection: Connection, new_member: NewMember, group: str) -> None:
+def test_an_unused_member_id_can_leave(connection: Connection, new_member: NewMember, group: str) -> None:
     member_id = connection.ask(join_request(group), JOIN).member_id
     answer = new_member().leave((member_id, None))
     assert [each.error_code for each in answer.members] == [0]
@@ -99,13 +99,13 @@ def test_an_id_that_was_given_out_can_be_given_back(connection: Connection, new_
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_leaving_no_group(new_member: NewMember, version: int) -> None:
+def test_leaving_an_unknown_group_is_rejected(new_member: NewMember, version: int) -> None:
     answer = new_member().leave(("m", None), version=version)
     codes = [each.error_code for each in answer.members] if version >= 3 else [answer.error_code]
     assert codes == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
-def test_nobody_leaves(new_member: NewMember) -> None:
+def test_leaving_as_an_unknown_member_is_rejected(new_member: NewMember) -> None:
     member = new_member()
     member.settle()
     (left,) = member.leave(("nobody", None)).members
@@ -116,7 +116,7 @@ def test_nobody_leaves(new_member: NewMember) -> None:
 # --- after a kill -------------------------------------------------------------------------------
 
 
-def test_members_go_on_in_their_generation_after_a_kill(start_broker: Callable[..., Any], tmp_path: Any) -> None:
+def test_members_continue_in_their_generation_after_a_kill(start_broker: Callable[..., Any], tmp_path: Any) -> None:
     with start_broker(tmp_path) as broker:
         with Connection(broker.bootstrap_servers) as first, Connection(broker.bootstrap_servers) as second:
             look_up(first, "g")

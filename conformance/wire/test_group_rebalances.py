@@ -16,7 +16,7 @@ from minibroker.protocol.messages.groups import LeaveGroupRequest
 CHANGED = SUBSCRIPTION.replace(b"t", b"u")
 
 
-def test_a_second_member_takes_another_generation(new_member: NewMember) -> None:
+def test_a_second_member_starts_another_generation(new_member: NewMember) -> None:
     first, second = new_member(), new_member()
     first.settle()
     ours = second.joining()
@@ -35,7 +35,7 @@ def test_a_second_member_takes_another_generation(new_member: NewMember) -> None
     assert (first.heartbeat(), second.heartbeat()) == (0, 0)
 
 
-def test_the_generation_before_is_fenced(new_member: NewMember) -> None:
+def test_the_previous_generation_is_fenced(new_member: NewMember) -> None:
     first, second = new_member(), new_member()
     first.settle()
     rebalanced(first, second)
@@ -45,7 +45,7 @@ def test_the_generation_before_is_fenced(new_member: NewMember) -> None:
     assert first.heartbeat() == 0
 
 
-def test_an_assignment_that_the_leader_forgets_is_empty(new_member: NewMember) -> None:
+def test_a_member_that_the_leader_omits_gets_an_empty_assignment(new_member: NewMember) -> None:
     first, second = new_member(), new_member()
     first.settle()
     rebalanced(first, second)
@@ -55,7 +55,7 @@ def test_an_assignment_that_the_leader_forgets_is_empty(new_member: NewMember) -
     assert (answer.error_code, answer.assignment) == (0, b"")
 
 
-def test_a_follower_that_assigns_is_not_heard(new_member: NewMember) -> None:
+def test_an_assignment_by_a_follower_is_ignored(new_member: NewMember) -> None:
     first, second = new_member(), new_member()
     first.settle()
     rebalanced(first, second)
@@ -64,13 +64,13 @@ def test_a_follower_that_assigns_is_not_heard(new_member: NewMember) -> None:
     assert waiting().assignment == b"2"
 
 
-def test_a_stable_group_tells_the_assignment_again(new_member: NewMember) -> None:
+def test_a_stable_group_returns_the_assignment_again(new_member: NewMember) -> None:
     member = new_member()
     member.settle()
     assert member.sync({member.member_id: b"other"}).assignment == b"all"
 
 
-def test_a_follower_that_joins_unchanged_is_told_the_generation_again(new_member: NewMember) -> None:
+def test_a_follower_that_rejoins_unchanged_gets_the_same_generation(new_member: NewMember) -> None:
     first, second = new_member(), new_member()
     first.settle()
     rebalanced(first, second)
@@ -86,13 +86,13 @@ def test_a_follower_that_joins_unchanged_is_told_the_generation_again(new_member
     assert (again.members, again.skip_assignment, again.protocol_type) == ([], False, "consumer")
 
 
-def test_a_leader_that_joins_again_takes_another_generation(new_member: NewMember) -> None:
+def test_a_leader_that_rejoins_starts_another_generation(new_member: NewMember) -> None:
     member = new_member()
     member.settle()
     assert member.join().generation_id == 2
 
 
-def test_a_member_that_changes_takes_another_generation(new_member: NewMember) -> None:
+def test_a_member_that_changes_its_protocols_starts_another_generation(new_member: NewMember) -> None:
     first, second = new_member(), new_member()
     first.settle()
     rebalanced(first, second)
@@ -107,7 +107,7 @@ def test_a_member_that_changes_takes_another_generation(new_member: NewMember) -
     assert ours().generation_id == 3
 
 
-def test_who_waits_for_an_assignment_joins_again_when_somebody_comes(new_member: NewMember) -> None:
+def test_a_member_waiting_for_an_assignment_rejoins_when_another_joins(new_member: NewMember) -> None:
     first, second, third = new_member(), new_member(), new_member()
     first.settle()
     rebalanced(first, second)
@@ -128,7 +128,7 @@ def test_who_waits_for_an_assignment_joins_again_when_somebody_comes(new_member:
         ((("a", "b"), ("c", "b")), "b"),
     ],
 )
-def test_the_protocol_that_most_like_best_of_those_that_all_understand(
+def test_the_common_protocol_with_the_most_votes_is_chosen(
     new_member: NewMember, preferences: tuple[tuple[str, ...], ...], chosen: str
 ) -> None:
     members = [new_member(protocols=[(name, name.encode()) for name in names]) for names in preferences]
@@ -139,7 +139,7 @@ def test_the_protocol_that_most_like_best_of_those_that_all_understand(
     assert [each.metadata for each in answers[0].members] == [chosen.encode()] * len(members)
 
 
-def test_who_does_not_join_in_time_is_out(new_member: NewMember) -> None:
+def test_a_member_that_does_not_rejoin_in_time_is_removed(new_member: NewMember) -> None:
     first, second = new_member(rebalance_ms=500), new_member(rebalance_ms=500)
     first.settle()
     answer = second.join()
@@ -151,7 +151,7 @@ def test_who_does_not_join_in_time_is_out(new_member: NewMember) -> None:
     assert late.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_joins_and_does_not_sync_in_time_is_out(new_member: NewMember) -> None:
+def test_a_member_that_does_not_sync_in_time_is_removed(new_member: NewMember) -> None:
     first, second = new_member(rebalance_ms=500), new_member(rebalance_ms=500)
     first.settle()
     rebalanced(first, second)
@@ -162,7 +162,7 @@ def test_who_joins_and_does_not_sync_in_time_is_out(new_member: NewMember) -> No
     assert second.sync().error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_the_leader_that_does_not_sync_in_time_is_out(new_member: NewMember) -> None:
+def test_a_leader_that_does_not_sync_in_time_is_removed(new_member: NewMember) -> None:
     first, second = new_member(rebalance_ms=500), new_member(rebalance_ms=500)
     first.settle()
     rebalanced(first, second)
@@ -172,7 +172,7 @@ def test_the_leader_that_does_not_sync_in_time_is_out(new_member: NewMember) -> 
     assert (joined.leader, len(joined.members)) == (second.member_id, 1)
 
 
-def test_who_falls_silent_is_out_after_its_session_timeout(new_member: NewMember) -> None:
+def test_a_member_without_heartbeats_is_removed_after_its_session_timeout(new_member: NewMember) -> None:
     silent, other = new_member(session_ms=6_000), new_member(session_ms=6_000)
     silent.settle()
     rebalanced(silent, other)
@@ -185,7 +185,7 @@ def test_who_falls_silent_is_out_after_its_session_timeout(new_member: NewMember
     assert silent.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_member_that_leaves_and_closes_while_it_joins_is_gone(new_member: NewMember) -> None:
+def test_a_member_that_leaves_during_its_join_is_removed(new_member: NewMember) -> None:
     minutes_ms = 300_000  # only its LeaveGroup ends it while the test runs
     first, second = new_member(), new_member(session_ms=minutes_ms, rebalance_ms=minutes_ms)
     first.settle()

@@ -69,13 +69,13 @@ def init_producer_id(connection: Connection, version: int, **fields: Any) -> tup
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_every_producer_gets_an_id_of_its_own_and_epoch_0(connection: Connection, version: int) -> None:
+def test_every_producer_gets_its_own_id_and_epoch_0(connection: Connection, version: int) -> None:
     first, second = (init_producer_id(connection, version) for _ in range(2))
     assert (first[0], first[2]) == (second[0], second[2]) == (0, 0)
     assert first[1] < second[1]
 
 
-def test_a_producer_that_names_its_id_gets_another(connection: Connection) -> None:
+def test_a_producer_that_sends_its_id_gets_another(connection: Connection) -> None:
     code, given, epoch = init_producer_id(connection, 4)
     assert code == 0
     renewed = init_producer_id(connection, 4, producer_id=given, producer_epoch=epoch)
@@ -90,11 +90,11 @@ WRONG = {
 
 
 @pytest.mark.parametrize("fields", WRONG.values(), ids=WRONG)
-def test_a_request_for_an_id_that_makes_no_sense(connection: Connection, fields: dict[str, Any]) -> None:
+def test_an_invalid_init_producer_id_is_rejected(connection: Connection, fields: dict[str, Any]) -> None:
     assert init_producer_id(connection, 4, **fields) == (ErrorCode.INVALID_REQUEST, -1, -1)
 
 
-def test_batches_in_sequence(producer: Producer) -> None:
+def test_consecutive_batches_are_accepted(producer: Producer) -> None:
     assert [producer.write(0, 3), producer.write(3, 2), producer.write(5)] == [appended(0), appended(3), appended(5)]
 
 
@@ -107,7 +107,7 @@ def test_a_duplicate_is_answered_with_its_first_offset(producer: Producer, conne
     assert end_offset(connection, name) == 5
 
 
-def test_the_last_five_batches_are_known(producer: Producer) -> None:
+def test_the_last_five_batches_are_recognized_as_duplicates(producer: Producer) -> None:
     for sequence in range(7):
         assert producer.write(sequence) == appended(sequence)
     assert [producer.write(sequence) for sequence in range(7)] == [OUT_OF_ORDER] * 2 + [
@@ -116,25 +116,25 @@ def test_the_last_five_batches_are_known(producer: Producer) -> None:
 
 
 @pytest.mark.parametrize(("sequence", "count"), [(4, 1), (100, 1), (0, 2), (0, 4), (1, 2), (2, 2)])
-def test_a_gap_or_an_overlap_is_refused(producer: Producer, sequence: int, count: int) -> None:
+def test_a_sequence_gap_or_overlap_is_rejected(producer: Producer, sequence: int, count: int) -> None:
     producer.write(0, 3)
     assert producer.write(sequence, count) == OUT_OF_ORDER
     assert producer.write(3) == appended(3)
 
 
 @pytest.mark.parametrize("sequence", [0, 3, LAST_SEQUENCE])
-def test_an_unknown_producer_may_begin_anywhere(producer: Producer, sequence: int) -> None:
+def test_an_unknown_producer_may_start_at_any_sequence(producer: Producer, sequence: int) -> None:
     assert producer.write(sequence) == appended(0)
 
 
-def test_after_the_last_sequence_comes_0(producer: Producer) -> None:
+def test_sequences_wrap_to_0(producer: Producer) -> None:
     assert producer.write(LAST_SEQUENCE - 1) == appended(0)
     assert producer.write(LAST_SEQUENCE, 3) == appended(1)
     assert producer.write(1) == OUT_OF_ORDER
     assert producer.write(2) == appended(4)
 
 
-def test_a_new_epoch_begins_at_0_and_ends_the_old_one(producer: Producer) -> None:
+def test_a_new_producer_epoch_starts_at_0_and_fences_the_old_one(producer: Producer) -> None:
     assert producer.write(0) == appended(0)
     assert producer.write(1, epoch=1) == OUT_OF_ORDER
     assert producer.write(0, epoch=1) == appended(1)
@@ -144,13 +144,13 @@ def test_a_new_epoch_begins_at_0_and_ends_the_old_one(producer: Producer) -> Non
     assert producer.write(1, epoch=1) == appended(2)
 
 
-def test_partitions_have_sequences_of_their_own(connection: Connection, new_topic: NewTopic) -> None:
+def test_partitions_have_their_own_sequences(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic(2)
     records = batch([b"v"], timestamp=NOW_MS, producer_id=next(PRODUCER_IDS), producer_epoch=0, base_sequence=0)
     assert [produce(connection, name, records, partition=partition) for partition in (0, 1)] == [appended(0)] * 2
 
 
-def test_a_sequence_is_kept_through_other_errors(producer: Producer, connection: Connection, name: str) -> None:
+def test_a_rejected_batch_does_not_change_the_sequence(producer: Producer, connection: Connection, name: str) -> None:
     producer.write(0)
     assert produce(connection, name, b"").error_code != 0
     assert producer.write(1) == appended(1)

@@ -43,7 +43,7 @@ def elect(
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_a_preferred_leader_that_leads_need_not_be_elected(
+def test_an_election_of_the_current_preferred_leader_is_not_needed(
     connection: Connection, new_topic: NewTopic, version: int
 ) -> None:
     name = new_topic(2)
@@ -53,7 +53,7 @@ def test_a_preferred_leader_that_leads_need_not_be_elected(
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_what_need_not_be_elected_is_not_told_where_all_are_asked_for(
+def test_unneeded_elections_are_omitted_if_all_partitions_are_requested(
     connection: Connection, new_topic: NewTopic, version: int
 ) -> None:
     new_topic()
@@ -62,7 +62,9 @@ def test_what_need_not_be_elected_is_not_told_where_all_are_asked_for(
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_leaders_of_what_does_not_exist(connection: Connection, new_topic: NewTopic, version: int) -> None:
+def test_elections_of_unknown_partitions_are_rejected(
+    connection: Connection, new_topic: NewTopic, version: int
+) -> None:
     name = new_topic()
     assert elect(connection, version, {name: [5], "nope": [0]}) == (
         0,
@@ -74,7 +76,7 @@ def test_leaders_of_what_does_not_exist(connection: Connection, new_topic: NewTo
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_an_unknown_kind_of_election(connection: Connection, new_topic: NewTopic, version: int) -> None:
+def test_an_unknown_election_type_is_rejected(connection: Connection, new_topic: NewTopic, version: int) -> None:
     name = new_topic()
     refused = ErrorCode.INVALID_REQUEST, "Unknown election type 7"
     assert elect(connection, version, {name: [0]}, 7) == (ErrorCode.INVALID_REQUEST, {(name, 0): refused})
@@ -98,7 +100,9 @@ def move(
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_a_partition_that_lies_where_it_is_to_go(connection: Connection, new_topic: NewTopic, version: int) -> None:
+def test_a_reassignment_to_the_current_replicas_succeeds(
+    connection: Connection, new_topic: NewTopic, version: int
+) -> None:
     name, here = new_topic(), broker_id(connection)
     assert move(connection, version, name, (0, [here])) == [(0, None)]
     partition = metadata_of(connection, name).partitions[0]
@@ -106,7 +110,7 @@ def test_a_partition_that_lies_where_it_is_to_go(connection: Connection, new_top
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_replicas_that_cannot_be(connection: Connection, new_topic: NewTopic, version: int) -> None:
+def test_invalid_replicas_are_rejected(connection: Connection, new_topic: NewTopic, version: int) -> None:
     name, here = new_topic(), broker_id(connection)
     invalid, begin = ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment includes"
     assert move(connection, version, name, (0, [NOWHERE]), (0, []), (0, [here, here])) == [
@@ -117,7 +121,7 @@ def test_replicas_that_cannot_be(connection: Connection, new_topic: NewTopic, ve
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_a_move_that_is_not_under_way_cannot_be_cancelled(
+def test_a_reassignment_that_is_not_in_progress_cannot_be_cancelled(
     connection: Connection, new_topic: NewTopic, version: int
 ) -> None:
     name = new_topic()
@@ -125,15 +129,15 @@ def test_a_move_that_is_not_under_way_cannot_be_cancelled(
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_moves_of_what_does_not_exist(connection: Connection, new_topic: NewTopic, version: int) -> None:
+def test_reassignments_of_unknown_partitions_are_rejected(
+    connection: Connection, new_topic: NewTopic, version: int
+) -> None:
     name, here = new_topic(), broker_id(connection)
     assert move(connection, version, name, (5, [here])) == [(UNKNOWN, f"Unable to find partition {name}:5.")]
     assert move(connection, version, "nope", (0, [here])) == [(UNKNOWN, "Unable to find a topic named nope.")]
 
 
-def test_another_number_of_replicas_is_not_looked_at_before_the_replicas(
-    connection: Connection, new_topic: NewTopic
-) -> None:
+def test_replicas_are_validated_before_the_replication_factor(connection: Connection, new_topic: NewTopic) -> None:
     name, here = new_topic(), broker_id(connection)
     ((code, _),) = move(connection, 1, name, (0, [here, NOWHERE]), allow_replication_factor_change=False)
     assert code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
@@ -141,12 +145,12 @@ def test_another_number_of_replicas_is_not_looked_at_before_the_replicas(
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_no_moves_at_all(connection: Connection, version: int) -> None:
+def test_a_request_without_reassignments_has_an_empty_response(connection: Connection, version: int) -> None:
     answer = connection.ask(AlterPartitionReassignmentsRequest(topics=[]), version)
     assert (answer.error_code, answer.responses) == (0, [])
 
 
-def test_nothing_is_under_way(connection: Connection, new_topic: NewTopic) -> None:
+def test_no_reassignment_is_in_progress(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic()
     shape = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
     asked = [shape(name=name, partition_indexes=[0, 9]), shape(name="nope", partition_indexes=[0])]

@@ -46,7 +46,7 @@ def alter(connection: Connection, version: int, path: str, name: str, *partition
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-def test_the_directory_and_its_logs(connection: Connection, new_topic: NewTopic, version: int) -> None:
+def test_log_directories_are_listed_with_their_logs(connection: Connection, new_topic: NewTopic, version: int) -> None:
     name, records = new_topic(2), batch([b"value"], timestamp=NOW_MS)
     produce(connection, name, records, partition=1)
     directory = described(connection, version, {name: [0, 1, 9], "nope": [0]})
@@ -57,7 +57,7 @@ def test_the_directory_and_its_logs(connection: Connection, new_topic: NewTopic,
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_log_that_lies_where_it_is_to_go(connection: Connection, new_topic: NewTopic, version: int) -> None:
+def test_a_log_can_be_moved_to_its_own_directory(connection: Connection, new_topic: NewTopic, version: int) -> None:
     name = new_topic(2)
     path = described(connection, 4, {}).log_dir
     assert alter(connection, version, path, name, 0, 1) == [0, 0]
@@ -65,7 +65,7 @@ def test_a_log_that_lies_where_it_is_to_go(connection: Connection, new_topic: Ne
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_logs_that_cannot_move(connection: Connection, new_topic: NewTopic, version: int) -> None:
+def test_logs_that_cannot_move_are_rejected(connection: Connection, new_topic: NewTopic, version: int) -> None:
     name = new_topic()
     path = described(connection, 4, {}).log_dir
     for elsewhere in ("/nowhere", "relative", f"{path}/"):
@@ -80,5 +80,5 @@ def test_logs_that_cannot_move(connection: Connection, new_topic: NewTopic, vers
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_nothing_to_move(connection: Connection, version: int) -> None:
+def test_a_request_without_log_moves_has_an_empty_response(connection: Connection, version: int) -> None:
     assert connection.ask(AlterReplicaLogDirsRequest(dirs=[]), version).results == []

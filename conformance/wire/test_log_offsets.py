@@ -50,14 +50,16 @@ def at(milliseconds: int, offset: int) -> Found:
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_the_ends_of_a_log(connection: Connection, name: str, version: int) -> None:
+def test_earliest_and_latest_offsets_are_listed(connection: Connection, name: str, version: int) -> None:
     epoch = 0 if version >= 4 else -1
     assert found(list_offset(connection, name, LATEST, version=version)) == (0, -1, 11, epoch)
     assert found(list_offset(connection, name, EARLIEST, version=version)) == (0, -1, 0, epoch)
 
 
 @pytest.mark.parametrize("timestamp", [LATEST, EARLIEST])
-def test_the_ends_of_an_empty_log(connection: Connection, name: str, timestamp: int) -> None:
+def test_earliest_and_latest_offsets_of_an_empty_log_are_listed(
+    connection: Connection, name: str, timestamp: int
+) -> None:
     assert found(list_offset(connection, name, timestamp, 1)) == (0, -1, 0, 0)
 
 
@@ -74,13 +76,13 @@ def test_the_ends_of_an_empty_log(connection: Connection, name: str, timestamp: 
         (4501, NOTHING),
     ],
 )
-def test_the_first_record_at_or_after_a_time(
+def test_the_first_record_at_or_after_a_timestamp_is_found(
     connection: Connection, name: str, milliseconds: int, expected: Found
 ) -> None:
     assert found(list_offset(connection, name, START_MS + milliseconds)) == expected
 
 
-def test_the_first_record_with_the_largest_timestamp(connection: Connection, name: str, build: Any) -> None:
+def test_the_first_record_with_the_largest_timestamp_is_found(connection: Connection, name: str, build: Any) -> None:
     assert found(list_offset(connection, name, MAX_TIMESTAMP)) == at(4500, 9)
     produce(connection, name, build([b"as late"], timestamp=START_MS + 4500))
     assert found(list_offset(connection, name, MAX_TIMESTAMP)) == at(4500, 9)
@@ -89,11 +91,11 @@ def test_the_first_record_with_the_largest_timestamp(connection: Connection, nam
 
 
 @pytest.mark.parametrize("timestamp", [MAX_TIMESTAMP, 0, START_MS])
-def test_times_in_an_empty_log(connection: Connection, name: str, timestamp: int) -> None:
+def test_no_timestamp_is_found_in_an_empty_log(connection: Connection, name: str, timestamp: int) -> None:
     assert found(list_offset(connection, name, timestamp, 1)) == NOTHING
 
 
-def test_tiers_that_are_not_there(connection: Connection, name: str) -> None:
+def test_tiered_offsets_without_tiered_storage_are_listed(connection: Connection, name: str) -> None:
     assert found(list_offset(connection, name, EARLIEST_LOCAL, version=8)) == (0, -1, 0, 0)
     assert found(list_offset(connection, name, LATEST_TIERED, version=9)) == NOTHING
     assert found(list_offset(connection, name, EARLIEST_PENDING_UPLOAD, version=11)) == NOTHING
@@ -103,7 +105,7 @@ def test_tiers_that_are_not_there(connection: Connection, name: str) -> None:
     ("timestamp", "version"),
     [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL, 7), (LATEST_TIERED, 8), (EARLIEST_PENDING_UPLOAD, 10), (-7, 11), (-100, 11)],
 )
-def test_negative_timestamps_that_a_version_does_not_know(
+def test_special_timestamps_of_later_versions_are_rejected(
     connection: Connection, name: str, timestamp: int, version: int
 ) -> None:
     answer = list_offset(connection, name, timestamp, version=version)
@@ -111,7 +113,7 @@ def test_negative_timestamps_that_a_version_does_not_know(
 
 
 @pytest.mark.parametrize("version", [1, 4, 7, 11])
-def test_partitions_that_are_not_there(connection: Connection, name: str, version: int) -> None:
+def test_unknown_partitions_are_rejected(connection: Connection, name: str, version: int) -> None:
     unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, -1)
     assert found(list_offset(connection, name, LATEST, 7, version=version)) == unknown
     assert found(list_offset(connection, "no-such-topic", LATEST, version=version)) == unknown
@@ -121,12 +123,12 @@ def test_partitions_that_are_not_there(connection: Connection, name: str, versio
     ("epoch", "code"),
     [(-1, 0), (0, 0), (1, ErrorCode.UNKNOWN_LEADER_EPOCH), (-5, ErrorCode.FENCED_LEADER_EPOCH)],
 )
-def test_the_leader_epoch_that_the_reader_knows(connection: Connection, name: str, epoch: int, code: int) -> None:
+def test_the_current_leader_epoch_is_validated(connection: Connection, name: str, epoch: int, code: int) -> None:
     assert list_offset(connection, name, LATEST, current_leader_epoch=epoch).error_code == code
     assert epoch_end(connection, name, 0, current_leader_epoch=epoch)[0] == code
 
 
-def test_a_partition_that_is_asked_twice(connection: Connection, name: str) -> None:
+def test_a_partition_requested_twice_is_rejected(connection: Connection, name: str) -> None:
     listed = ListOffsetsRequest.ListOffsetsTopic
     twice = [listed.ListOffsetsPartition(partition_index=0, timestamp=each) for each in (LATEST, EARLIEST)]
     request = ListOffsetsRequest(replica_id=-1, topics=[listed(name=name, partitions=twice)])
@@ -147,7 +149,7 @@ def epoch_end(
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_where_a_leader_epoch_ends(connection: Connection, name: str, version: int) -> None:
+def test_a_leader_epoch_ends_at_its_end_offset(connection: Connection, name: str, version: int) -> None:
     assert epoch_end(connection, name, 0, version=version) == (0, 0, 11)
     assert epoch_end(connection, name, 0, 1, version=version) == (0, 0, 0)
 
@@ -155,13 +157,13 @@ def test_where_a_leader_epoch_ends(connection: Connection, name: str, version: i
 @pytest.mark.parametrize(
     ("epoch", "expected"), [(1, (0, -1, -1)), (5, (0, -1, -1)), (-1, (0, -1, -1)), (-2, (0, -2, 0))]
 )
-def test_leader_epochs_that_there_were_none_of(
+def test_unused_leader_epochs_have_no_end_offset(
     connection: Connection, name: str, epoch: int, expected: tuple[int, int, int]
 ) -> None:
     assert epoch_end(connection, name, epoch) == expected
 
 
-def test_leader_epochs_of_what_is_not_there(connection: Connection, name: str) -> None:
+def test_leader_epochs_of_unknown_partitions_are_rejected(connection: Connection, name: str) -> None:
     unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
     assert epoch_end(connection, name, 0, 7) == unknown
     assert epoch_end(connection, "no-such-topic", 0) == unknown

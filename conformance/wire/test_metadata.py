@@ -39,7 +39,9 @@ def codes(answer: Any) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_brokers_and_partitions(connection: Connection, new_topic: NewTopic, broker: Broker, version: int) -> None:
+def test_brokers_and_partitions_are_returned(
+    connection: Connection, new_topic: NewTopic, broker: Broker, version: int
+) -> None:
     name = new_topic(2)
     answer = metadata(connection, by_name(name), version)
     (node,) = answer.brokers
@@ -68,7 +70,7 @@ def test_a_request_that_would_create_more_than_ten_thousand_partitions_creates_n
     assert codes(metadata(connection, by_name(*names))) == codes(answer)
 
 
-def test_all_topics_or_none(connection: Connection, new_topic: NewTopic) -> None:
+def test_null_returns_all_topics_and_an_empty_list_none(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic()
     for topics, version in (([], 0), (None, 1), (None, 9), (None, 12)):
         assert codes(metadata(connection, topics, version))[name] == 0
@@ -77,7 +79,9 @@ def test_all_topics_or_none(connection: Connection, new_topic: NewTopic) -> None
 
 
 @pytest.mark.parametrize("version", [4, 9, 12, 13])
-def test_unknown_topics_beside_a_known_one(connection: Connection, new_topic: NewTopic, version: int) -> None:
+def test_unknown_topics_are_reported_beside_a_known_one(
+    connection: Connection, new_topic: NewTopic, version: int
+) -> None:
     name = new_topic()
     answer = metadata(connection, by_name(name, "no-such-topic", "a b", ""), version)
     assert codes(answer) == {
@@ -89,7 +93,7 @@ def test_unknown_topics_beside_a_known_one(connection: Connection, new_topic: Ne
     assert all(topic.partitions == [] and topic.topic_id == ZERO for topic in answer.topics if topic.error_code)
 
 
-def test_a_topic_by_its_id(connection: Connection, new_topic: NewTopic) -> None:
+def test_a_topic_is_returned_by_its_id(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic()
     topic_id = metadata_of(connection, name).topic_id
     for wanted in (Wanted(topic_id=topic_id, name=None), Wanted(topic_id=topic_id, name="another name")):
@@ -97,7 +101,7 @@ def test_a_topic_by_its_id(connection: Connection, new_topic: NewTopic) -> None:
         assert (topic.error_code, topic.name, topic.topic_id) == (0, name, topic_id)
 
 
-def test_an_unknown_topic_id(connection: Connection) -> None:
+def test_an_unknown_topic_id_is_reported(connection: Connection) -> None:
     (topic,) = metadata(connection, [Wanted(topic_id=b"\1" * 16, name=None)]).topics
     expected = (ErrorCode.UNKNOWN_TOPIC_ID, None, b"\1" * 16)
     assert (topic.error_code, topic.name, topic.topic_id) == expected
@@ -105,20 +109,20 @@ def test_an_unknown_topic_id(connection: Connection) -> None:
 
 
 @pytest.mark.parametrize("version", [10, 11])
-def test_topic_ids_before_they_may_be_asked(connection: Connection, new_topic: NewTopic, version: int) -> None:
+def test_topic_ids_in_older_versions_are_rejected(connection: Connection, new_topic: NewTopic, version: int) -> None:
     name = new_topic()
     wanted = Wanted(topic_id=metadata_of(connection, name).topic_id, name=name)
     (topic,) = metadata(connection, [wanted], version).topics
     assert (topic.error_code, topic.partitions) == (ErrorCode.INVALID_REQUEST, [])
 
 
-def test_a_topic_that_is_asked_twice_is_answered_once(connection: Connection, new_topic: NewTopic) -> None:
+def test_a_topic_requested_twice_is_returned_once(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic()
     assert len(metadata(connection, by_name(name, name)).topics) == 1
 
 
 @pytest.mark.parametrize("version", [0, 3, 4, 9, 12, 13])
-def test_a_topic_is_created_on_demand_for_whoever_asks_next(
+def test_a_topic_is_auto_created_for_the_next_request(
     connection: Connection, new_name: Callable[[], str], version: int
 ) -> None:
     name = new_name()
@@ -132,32 +136,30 @@ def test_a_topic_is_created_on_demand_for_whoever_asks_next(
 
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
-def test_the_topic_of_a_coordinator_is_created_on_demand(connection: Connection, name: str) -> None:
+def test_the_topic_of_a_coordinator_is_auto_created(connection: Connection, name: str) -> None:
     answer = repeated(lambda: metadata(connection, by_name(name), auto=True), lambda answer: codes(answer) == {name: 0})
     (topic,) = answer.topics
     assert topic.is_internal and topic.partitions
 
 
-def test_a_topic_is_not_created_when_the_client_does_not_want_it(
-    connection: Connection, new_name: Callable[[], str]
-) -> None:
+def test_a_client_can_disallow_auto_creation(connection: Connection, new_name: Callable[[], str]) -> None:
     name = new_name()
     for _ in range(2):
         assert codes(metadata(connection, by_name(name))) == {name: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 @pytest.mark.parametrize("name", ["a b", "", "x" * 250])
-def test_a_name_that_is_none_is_not_created(connection: Connection, name: str) -> None:
+def test_a_topic_with_an_invalid_name_is_not_created(connection: Connection, name: str) -> None:
     for _ in range(2):
         assert codes(metadata(connection, by_name(name), auto=True)) == {name: ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 
-def test_the_metadata_log_is_no_topic(connection: Connection) -> None:
+def test_the_metadata_topic_is_not_visible(connection: Connection) -> None:
     expected = {"__cluster_metadata": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert codes(metadata(connection, by_name("__cluster_metadata"), auto=True)) == expected
 
 
-def test_operations_that_are_allowed(connection: Connection, new_topic: NewTopic) -> None:
+def test_allowed_topic_operations_are_returned(connection: Connection, new_topic: NewTopic) -> None:
     # Bits by AclOperation: all that a topic has, all that a cluster has.
     name = new_topic()
     answer = metadata(connection, by_name(name), include_topic_authorized_operations=True)
@@ -166,7 +168,7 @@ def test_operations_that_are_allowed(connection: Connection, new_topic: NewTopic
     assert answer.cluster_authorized_operations == 8096
 
 
-def test_neither_a_name_nor_an_id(connection: Connection, differing: Differing) -> None:
+def test_a_topic_with_neither_name_nor_id_is_rejected(connection: Connection, differing: Differing) -> None:
     (topic,) = metadata(connection, [Wanted(name=None)]).topics
     assert topic.error_code == differing(
         kafka=ErrorCode.UNKNOWN_SERVER_ERROR,

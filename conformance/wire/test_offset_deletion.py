@@ -27,7 +27,7 @@ def group(connection: Connection, new_name: Callable[[], str]) -> str:
     return name
 
 
-def test_an_offset_is_taken_back(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_a_committed_offset_is_deleted(connection: Connection, new_topic: NewTopic, group: str) -> None:
     name = new_topic(2)
     commit(connection, group, (name, 0, 7), (name, 1, 8))
     assert delete(connection, group, (name, 0)) == (0, {(name, 0): 0})
@@ -36,16 +36,14 @@ def test_an_offset_is_taken_back(connection: Connection, new_topic: NewTopic, gr
     assert committed(connection, group) == {}
 
 
-def test_partitions_that_there_are_not_are_refused_one_by_one(
-    connection: Connection, new_topic: NewTopic, group: str
-) -> None:
+def test_unknown_partitions_are_rejected_individually(connection: Connection, new_topic: NewTopic, group: str) -> None:
     name = new_topic()
     commit(connection, group, (name, 0, 7))
     answer = delete(connection, group, (name, 0), (name, 9), ("no-such-topic", 0))
     assert answer == (0, {(name, 0): 0, (name, 9): UNKNOWN, ("no-such-topic", 0): UNKNOWN})
 
 
-def test_a_group_that_there_is_not_is_an_error_of_the_whole(
+def test_an_unknown_group_is_an_error_of_the_whole_request(
     connection: Connection, new_topic: NewTopic, group: str
 ) -> None:
     name = new_topic()
@@ -54,11 +52,13 @@ def test_a_group_that_there_is_not_is_an_error_of_the_whole(
     assert delete(connection, "", (name, 0)) == (ErrorCode.INVALID_GROUP_ID, {})
 
 
-def test_of_a_group_that_there_is_not_an_unknown_topic_says_no_more(connection: Connection, group: str) -> None:
+def test_an_unknown_group_takes_precedence_over_an_unknown_topic(connection: Connection, group: str) -> None:
     assert delete(connection, group, ("no-such-topic", 0)) == (ErrorCode.GROUP_ID_NOT_FOUND, {})
 
 
-def test_what_members_read_stays(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_offsets_of_subscribed_topics_cannot_be_deleted(
+    connection: Connection, new_topic: NewTopic, group: str
+) -> None:
     read, other = new_topic(), new_topic()
     commit(connection, group, (read, 0, 7), (other, 0, 8))
     member = join(connection, group, read)
@@ -71,7 +71,9 @@ def test_what_members_read_stays(connection: Connection, new_topic: NewTopic, gr
     assert delete(connection, group, (read, 0)) == (0, {(read, 0): 0})
 
 
-def test_while_members_are_no_consumers_all_stays(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_offsets_of_a_group_of_another_protocol_type_cannot_be_deleted(
+    connection: Connection, new_topic: NewTopic, group: str
+) -> None:
     name = new_topic()
     commit(connection, group, (name, 0, 7))
     sync(connection, group, join(connection, group, protocol_type="connect"))
@@ -79,7 +81,7 @@ def test_while_members_are_no_consumers_all_stays(connection: Connection, new_to
     assert committed(connection, group) == {(name, 0): 7}
 
 
-def test_of_topics_of_which_nothing_is_asked_only_unknown_ones_are_told(
+def test_topics_without_partitions_are_answered_only_if_unknown(
     connection: Connection, new_topic: NewTopic, group: str
 ) -> None:
     name = new_topic()

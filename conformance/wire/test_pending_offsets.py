@@ -51,7 +51,7 @@ def settled(connection: Connection, group: str, name: str) -> Fetched:
     return found
 
 
-def test_only_who_asks_for_stable_offsets_hears_of_them(
+def test_pending_offsets_are_unstable_only_if_the_client_requires_stability(
     producer: TransactionalProducer, connection: Connection, group: str, name: str
 ) -> None:
     commit(connection, group, (name, 0, 3))
@@ -61,7 +61,7 @@ def test_only_who_asks_for_stable_offsets_hears_of_them(
     assert everything == (0, {(name, 0): UNSTABLE})
 
 
-def test_of_a_partition_that_nobody_else_has_committed_only_who_names_it_hears(
+def test_a_pending_offset_without_a_commit_is_omitted_from_all_offsets(
     producer: TransactionalProducer, connection: Connection, group: str, name: str
 ) -> None:
     assert fetched(connection, group, name) == UNSTABLE
@@ -69,7 +69,7 @@ def test_of_a_partition_that_nobody_else_has_committed_only_who_names_it_hears(
 
 
 @pytest.mark.parametrize("end", [True, False], ids=["committed", "aborted"])
-def test_what_is_committed_beside_it_later_holds(
+def test_a_later_commit_beside_a_pending_one_wins(
     producer: TransactionalProducer, connection: Connection, group: str, name: str, end: bool
 ) -> None:
     assert commit(connection, group, (name, 0, 3)) == {(name, 0): 0}
@@ -77,7 +77,7 @@ def test_what_is_committed_beside_it_later_holds(
     assert settled(connection, group, name) == Fetched(3)
 
 
-def test_a_deletion_takes_it_back_before_it_is_there(
+def test_offset_deletion_discards_a_pending_offset(
     producer: TransactionalProducer, connection: Connection, group: str, name: str
 ) -> None:
     assert delete(connection, group, (name, 0)) == (0, {(name, 0): 0})
@@ -86,7 +86,7 @@ def test_a_deletion_takes_it_back_before_it_is_there(
     assert settled(connection, group, name) == NOTHING
 
 
-def test_so_does_the_end_of_its_topic(
+def test_topic_deletion_discards_a_pending_offset(
     producer: TransactionalProducer, connection: Connection, group: str, name: str
 ) -> None:
     deletion = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)], timeout_ms=5000)
@@ -96,7 +96,7 @@ def test_so_does_the_end_of_its_topic(
     assert settled(connection, group, name) == NOTHING
 
 
-def test_so_does_the_end_of_its_group(
+def test_group_deletion_discards_a_pending_offset(
     producer: TransactionalProducer, connection: Connection, group: str, name: str
 ) -> None:
     (result,) = connection.ask(DeleteGroupsRequest(groups_names=[group]), 2).results

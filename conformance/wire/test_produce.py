@@ -37,7 +37,7 @@ INVALID = Outcome(ErrorCode.INVALID_RECORD, log_start_offset=0)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_batches_are_appended_one_after_the_other(connection: Connection, new_topic: NewTopic, version: int) -> None:
+def test_consecutive_batches_are_appended(connection: Connection, new_topic: NewTopic, version: int) -> None:
     name = new_topic()
     topic = metadata_of(connection, name).topic_id if version >= 13 else name
     start = 0 if version >= 5 else -1
@@ -48,11 +48,11 @@ def test_batches_are_appended_one_after_the_other(connection: Connection, new_to
 
 @pytest.mark.parametrize("version", [3, 7, 9, 12])
 @pytest.mark.parametrize("name", ["no-such-topic", "no topic at all", "__cluster_metadata"])
-def test_an_unknown_topic(connection: Connection, name: str, version: int) -> None:
+def test_an_unknown_topic_is_rejected(connection: Connection, name: str, version: int) -> None:
     assert produce(connection, name, GOOD, version=version) == Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def test_an_unknown_partition(connection: Connection, new_topic: NewTopic) -> None:
+def test_an_unknown_partition_is_rejected(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic()
     unknown = Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert produce(connection, name, GOOD, partition=7) == unknown
@@ -60,46 +60,46 @@ def test_an_unknown_partition(connection: Connection, new_topic: NewTopic) -> No
 
 
 @pytest.mark.parametrize("topic_id", [bytes(16), b"\1" * 16], ids=["zero", "other"])
-def test_an_unknown_topic_id(connection: Connection, topic_id: bytes) -> None:
+def test_an_unknown_topic_id_is_rejected(connection: Connection, topic_id: bytes) -> None:
     request = produce_request(topic_id, (0, GOOD))
     (answer,) = connection.ask(request, 13).responses[0].partition_responses
     assert outcome(answer) == Outcome(ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 @pytest.mark.parametrize("acks", [5, 2, -2])
-def test_required_acks_that_mean_nothing(connection: Connection, new_topic: NewTopic, acks: int) -> None:
+def test_invalid_required_acks_are_rejected(connection: Connection, new_topic: NewTopic, acks: int) -> None:
     name = new_topic()
     assert produce(connection, name, GOOD, acks=acks) == Outcome(ErrorCode.INVALID_REQUIRED_ACKS)
     assert produce(connection, name, GOOD, acks=acks, version=3) == Outcome(ErrorCode.INVALID_REQUIRED_ACKS)
     assert end_offset(connection, name) == 0
 
 
-def test_required_acks_are_looked_at_after_the_topic(connection: Connection) -> None:
+def test_required_acks_are_validated_after_the_topic(connection: Connection) -> None:
     unknown = Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert produce(connection, "no-such-topic", GOOD, acks=5) == unknown
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_acks_that_mean_something(connection: Connection, new_topic: NewTopic, acks: int) -> None:
+def test_valid_required_acks_are_accepted(connection: Connection, new_topic: NewTopic, acks: int) -> None:
     assert produce(connection, new_topic(), GOOD, acks=acks) == Outcome(0, 0, log_start_offset=0)
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_a_topic_of_one_replica_that_wants_two_in_sync_takes_records(
+def test_a_topic_of_one_replica_with_min_insync_replicas_2_accepts_records(
     connection: Connection, new_topic: NewTopic, acks: int
 ) -> None:
     name = new_topic(min_insync_replicas="2")
     assert produce(connection, name, GOOD, acks=acks) == Outcome(0, 0, log_start_offset=0)
 
 
-def test_without_acks_nothing_is_answered_and_the_batch_is_there(connection: Connection, new_topic: NewTopic) -> None:
+def test_a_batch_with_acks_0_is_appended_without_a_response(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic()
     connection.send(produce_request(name, (0, GOOD), acks=0), 9)
     assert end_offset(connection, name) == 2
 
 
 @pytest.mark.parametrize("records", [GOOD[:-1] + b"x", GOOD + GOOD], ids=["bad checksum", "two batches"])
-def test_without_acks_an_error_closes_the_connection(
+def test_an_error_with_acks_0_closes_the_connection(
     connection: Connection, new_topic: NewTopic, records: bytes
 ) -> None:
     connection.send(produce_request(new_topic(), (0, records), acks=0), 9)
@@ -107,7 +107,7 @@ def test_without_acks_an_error_closes_the_connection(
         connection.ask(MetadataRequest(topics=[]), 1)
 
 
-def test_without_acks_an_unknown_topic_closes_the_connection(connection: Connection) -> None:
+def test_an_unknown_topic_with_acks_0_closes_the_connection(connection: Connection) -> None:
     connection.send(produce_request("no-such-topic", (0, GOOD), acks=0), 9)
     with pytest.raises(ConnectionClosed):
         connection.ask(MetadataRequest(topics=[]), 1)
@@ -123,13 +123,13 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("records", DAMAGED.values(), ids=DAMAGED)
-def test_a_damaged_batch(connection: Connection, new_topic: NewTopic, records: bytes) -> None:
+def test_a_corrupt_batch_is_rejected(connection: Connection, new_topic: NewTopic, records: bytes) -> None:
     name = new_topic()
     assert produce(connection, name, records) == CORRUPT
     assert end_offset(connection, name) == 0
 
 
-def test_two_batches(connection: Connection, new_topic: NewTopic) -> None:
+def test_two_batches_in_one_partition_are_rejected(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic()
     assert produce(connection, name, GOOD + GOOD) == NOT_ONE_BATCH
     assert end_offset(connection, name) == 0
@@ -147,7 +147,7 @@ INCOMPLETE = {
 
 
 @pytest.mark.parametrize("records", INCOMPLETE.values(), ids=INCOMPLETE)
-def test_bytes_without_one_whole_batch_of_format_2(
+def test_bytes_without_a_complete_batch_of_format_2_are_rejected(
     connection: Connection, new_topic: NewTopic, differing: Differing, records: bytes
 ) -> None:
     name = new_topic()
@@ -160,13 +160,13 @@ def test_bytes_without_one_whole_batch_of_format_2(
 
 
 @pytest.mark.parametrize("tail", [b"12345", GOOD[:40]], ids=["five bytes", "the start of a batch"])
-def test_a_tail_that_is_no_batch_is_dropped(connection: Connection, new_topic: NewTopic, tail: bytes) -> None:
+def test_incomplete_bytes_after_a_batch_are_dropped(connection: Connection, new_topic: NewTopic, tail: bytes) -> None:
     name = new_topic()
     assert produce(connection, name, GOOD + tail) == Outcome(0, 0, log_start_offset=0)
     assert len(stored(connection, name)) == 1
 
 
-def test_null_records(connection: Connection, new_topic: NewTopic, against: str) -> None:
+def test_null_records_are_rejected(connection: Connection, new_topic: NewTopic, against: str) -> None:
     if against == "minibroker":  # Kafka's handler fails, never answers and does not close
         assert produce(connection, new_topic(), None) == NOT_ONE_BATCH
 
@@ -211,7 +211,7 @@ INCONSISTENT = {
 
 
 @pytest.mark.parametrize("records", INCONSISTENT.values(), ids=INCONSISTENT)
-def test_a_batch_whose_parts_do_not_fit_together(connection: Connection, new_topic: NewTopic, records: bytes) -> None:
+def test_an_inconsistent_batch_is_rejected(connection: Connection, new_topic: NewTopic, records: bytes) -> None:
     name = new_topic()
     answer = produce(connection, name, records)
     assert (answer.error_code, answer.base_offset, answer.log_start_offset) == (ErrorCode.INVALID_RECORD, -1, 0)
@@ -243,7 +243,7 @@ def test_uncompressed_records_keep_any_offset_deltas(
 
 
 @pytest.mark.parametrize("deltas", WRONG_DELTAS.values(), ids=WRONG_DELTAS)
-def test_records_that_are_compressed_anew_are_numbered_anew(
+def test_recompressed_records_are_renumbered(
     connection: Connection, new_topic: NewTopic, deltas: tuple[int, int]
 ) -> None:
     numbered = b"".join(encode_record(place, record) for place, record in enumerate(misnumbered((0, 1))))
@@ -257,7 +257,7 @@ def test_records_that_are_compressed_anew_are_numbered_anew(
 
 
 @pytest.mark.parametrize("deltas", WRONG_DELTAS.values(), ids=WRONG_DELTAS)
-def test_compressed_records_must_count_up(
+def test_compressed_records_must_have_consecutive_offsets(
     connection: Connection, new_topic: NewTopic, deltas: tuple[int, int], differing: Differing
 ) -> None:
     name = new_topic()
@@ -280,7 +280,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize(("codec", "data"), UNREADABLE.values(), ids=UNREADABLE)
-def test_records_that_cannot_be_decompressed(
+def test_records_that_cannot_be_decompressed_are_rejected(
     connection: Connection, new_topic: NewTopic, differing: Differing, codec: int, data: bytes
 ) -> None:
     name = new_topic()
@@ -293,7 +293,7 @@ def test_records_that_cannot_be_decompressed(
     assert end_offset(connection, name) == 0
 
 
-def test_an_unknown_codec(connection: Connection, new_topic: NewTopic, differing: Differing) -> None:
+def test_an_unknown_codec_is_rejected(connection: Connection, new_topic: NewTopic, differing: Differing) -> None:
     answer = produce(connection, new_topic(), batch([b"a"], timestamp=NOW_MS, attributes=5))
     assert answer.error_code == differing(
         kafka=ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -302,7 +302,7 @@ def test_an_unknown_codec(connection: Connection, new_topic: NewTopic, differing
     )
 
 
-def test_each_partition_stands_alone(connection: Connection, new_topic: NewTopic) -> None:
+def test_each_partition_is_answered_separately(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic(2)
     request = produce_request(name, (0, GOOD), (1, GOOD + GOOD), (9, GOOD))
     (topic,) = connection.ask(request, 9).responses
@@ -311,5 +311,5 @@ def test_each_partition_stands_alone(connection: Connection, new_topic: NewTopic
     assert [end_offset(connection, name, partition) for partition in (0, 1)] == [2, 0]
 
 
-def test_no_topics(connection: Connection) -> None:
+def test_a_produce_without_topics_has_an_empty_response(connection: Connection) -> None:
     assert connection.ask(ProduceRequest(acks=-1, timeout_ms=1000), 9).responses == []

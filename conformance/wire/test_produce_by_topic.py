@@ -21,7 +21,9 @@ NOW_MS = int(time.time() * 1000)
 
 
 @pytest.mark.parametrize("version", [3, 7, 8, 9, 12])
-def test_a_record_without_a_key_on_a_compacted_topic(connection: Connection, new_topic: NewTopic, version: int) -> None:
+def test_a_compacted_topic_rejects_a_record_without_a_key(
+    connection: Connection, new_topic: NewTopic, version: int
+) -> None:
     name = new_topic(cleanup_policy="compact")
     records = batch([Record(b"a", key=b"k"), b"b", Record(b"c", key=b""), b"d"], timestamp=NOW_MS)
     answer = produce(connection, name, records, version=version)
@@ -35,7 +37,9 @@ HOUR_MS = 3_600_000
 
 
 @pytest.mark.parametrize("version", [3, 7, 9])
-def test_a_timestamp_too_far_in_the_future(connection: Connection, new_topic: NewTopic, version: int) -> None:
+def test_a_timestamp_too_far_in_the_future_is_rejected(
+    connection: Connection, new_topic: NewTopic, version: int
+) -> None:
     name = new_topic()
     records = batch([b"a", Record(b"b", timestamp_delta=2 * HOUR_MS)], timestamp=NOW_MS)
     answer = produce(connection, name, records, version=version)
@@ -44,7 +48,7 @@ def test_a_timestamp_too_far_in_the_future(connection: Connection, new_topic: Ne
     assert end_offset(connection, name) == 0
 
 
-def test_a_timestamp_too_far_in_the_past(connection: Connection, new_topic: NewTopic) -> None:
+def test_a_timestamp_too_far_in_the_past_is_rejected(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic(message_timestamp_before_max_ms=str(HOUR_MS))
     records = batch([b"a", Record(b"b", timestamp_delta=-2 * HOUR_MS), b"c"], timestamp=NOW_MS)
     answer = produce(connection, name, records)
@@ -53,7 +57,7 @@ def test_a_timestamp_too_far_in_the_past(connection: Connection, new_topic: NewT
 
 
 @pytest.mark.parametrize(("timestamp", "largest"), [(-1, -1), (-5, -1), (0, 0)])
-def test_timestamps_that_stand_for_none(
+def test_negative_timestamps_are_accepted(
     connection: Connection, new_topic: NewTopic, timestamp: int, largest: int
 ) -> None:
     name = new_topic()
@@ -63,7 +67,7 @@ def test_timestamps_that_stand_for_none(
 
 
 @pytest.mark.parametrize("codec", [0, GZIP], ids=["plain", "gzip"])
-def test_log_append_time(connection: Connection, new_topic: NewTopic, codec: int) -> None:
+def test_log_append_time_is_set_by_the_broker(connection: Connection, new_topic: NewTopic, codec: int) -> None:
     name = new_topic(message_timestamp_type="LogAppendTime")
     records = [Record(b"a"), Record(b"b", timestamp_delta=500)]
     sent = (gzipped if codec else batch)(records, timestamp=NOW_MS)
@@ -76,7 +80,7 @@ def test_log_append_time(connection: Connection, new_topic: NewTopic, codec: int
     assert sent.endswith(kept.payload)
 
 
-def test_log_append_time_takes_any_timestamp(connection: Connection, new_topic: NewTopic) -> None:
+def test_log_append_time_accepts_any_timestamp(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic(message_timestamp_type="LogAppendTime")
     assert produce(connection, name, batch([b"a"], timestamp=NOW_MS + 1000 * HOUR_MS)).error_code == 0
 
@@ -91,9 +95,7 @@ def test_a_wrong_largest_timestamp_is_corrected(connection: Connection, new_topi
     assert [(kept.max_timestamp, kept.crc_holds) for kept in stored(connection, name)] == [(NOW_MS + 3, True)] * 2
 
 
-def test_the_leader_epoch_and_the_timestamp_type_are_the_brokers_business(
-    connection: Connection, new_topic: NewTopic
-) -> None:
+def test_the_broker_sets_the_leader_epoch_and_the_timestamp_type(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic()
     assert produce(connection, name, batch([b"a"], timestamp=NOW_MS, leader_epoch=9, attributes=8)).error_code == 0
     (kept,) = stored(connection, name)
@@ -101,7 +103,7 @@ def test_the_leader_epoch_and_the_timestamp_type_are_the_brokers_business(
 
 
 @pytest.mark.parametrize("version", [5, 9])
-def test_the_largest_batch_and_one_byte_more(connection: Connection, new_topic: NewTopic, version: int) -> None:
+def test_a_batch_above_the_maximum_size_is_rejected(connection: Connection, new_topic: NewTopic, version: int) -> None:
     overhead = len(batch([b"a" * 100], timestamp=NOW_MS)) - 100
     name = new_topic(max_message_bytes=str(100 + overhead))
     largest, too_large = (batch([b"a" * size], timestamp=NOW_MS) for size in (100, 101))
@@ -110,13 +112,13 @@ def test_the_largest_batch_and_one_byte_more(connection: Connection, new_topic: 
 
 
 @pytest.mark.parametrize(("version", "expected"), [(3, 76), (6, 76), (7, 0), (9, 0)])
-def test_zstd_needs_version_7(connection: Connection, new_topic: NewTopic, version: int, expected: int) -> None:
+def test_zstd_requires_version_7(connection: Connection, new_topic: NewTopic, version: int, expected: int) -> None:
     data = zstandard.compress(encode_record(0, Record(b"a")))
     records = batch([b"a"], timestamp=NOW_MS, attributes=ZSTD, compressed=data)
     assert produce(connection, new_topic(), records, version=version).error_code == expected
 
 
-def test_the_topics_own_codec(connection: Connection, new_topic: NewTopic) -> None:
+def test_the_topics_own_codec_is_applied(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic(compression_type="gzip", max_message_bytes="2000")
     assert produce(connection, name, batch([b"a" * 1800], timestamp=NOW_MS)) == Outcome(0, 0, log_start_offset=0)
     (kept,) = stored(connection, name)

@@ -52,7 +52,7 @@ def waited_ms(connection: Connection) -> float:
     return 1000 * (time.monotonic() - begun)
 
 
-def test_a_producer_waits_after_its_answer(
+def test_a_producer_over_its_quota_is_throttled_after_its_response(
     connection: Connection, limited: Connection, client_id: str, name: str
 ) -> None:
     limit(connection, client_id, "producer_byte_rate", 1000.0)
@@ -64,7 +64,7 @@ def test_a_producer_waits_after_its_answer(
     assert answer.throttle_time_ms - 300 < waited_ms(limited) < answer.throttle_time_ms + 1000
 
 
-def test_a_consumer_gets_nothing_until_it_may_have_it(
+def test_a_consumer_over_its_quota_gets_an_empty_response(
     connection: Connection, limited: Connection, client_id: str, name: str
 ) -> None:
     connection.ask(produce_request(name, (0, sized(12_000))), 9)
@@ -75,7 +75,7 @@ def test_a_consumer_gets_nothing_until_it_may_have_it(
     assert answer.throttle_time_ms - 300 < waited_ms(limited) < answer.throttle_time_ms + 1000
 
 
-def test_too_many_partitions_are_refused_to_clients_that_know_of_it(
+def test_the_mutation_quota_rejects_requests_of_clients_that_support_it(
     connection: Connection, limited: Connection, client_id: str, new_name: Callable[[], str]
 ) -> None:
     limit(connection, client_id, "controller_mutation_rate", 1.0)
@@ -94,7 +94,7 @@ def test_too_many_partitions_are_refused_to_clients_that_know_of_it(
     assert deleted.responses[0].error_code == ErrorCode.NONE
 
 
-def test_a_client_that_takes_too_much_time_waits_a_second(
+def test_a_client_over_its_request_quota_is_throttled_for_a_second(
     connection: Connection, limited: Connection, client_id: str, new_topic: NewTopic
 ) -> None:
     limit(connection, client_id, "request_percentage", 0.0001)
@@ -102,7 +102,7 @@ def test_a_client_that_takes_too_much_time_waits_a_second(
     assert throttled[-1] == 1000
 
 
-def test_a_consumer_that_takes_too_much_time_gets_nothing_either(
+def test_a_consumer_over_its_request_quota_gets_an_empty_response(
     connection: Connection, limited: Connection, client_id: str, name: str
 ) -> None:
     connection.ask(produce_request(name, (0, sized(1000))), 9)

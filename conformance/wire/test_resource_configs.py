@@ -52,7 +52,7 @@ def changed(connection: Connection, kind: int, name: str, *lines: Line, **fields
     return answer.error_code, answer.error_message
 
 
-def test_a_group_has_the_broker_s_settings_or_its_own(connection: Connection, new_name: Callable[[], str]) -> None:
+def test_a_group_has_its_own_settings_or_the_brokers(connection: Connection, new_name: Callable[[], str]) -> None:
     name = new_name()
     assert value(connection, GROUP, name, SESSION) == ("45000", DEFAULT)
     assert changed(connection, GROUP, name, (SESSION, SET, "50000")) == DONE
@@ -86,13 +86,13 @@ def test_a_group_has_the_broker_s_settings_or_its_own(connection: Connection, ne
         ("g", (SESSION, APPEND, "1"), (INVALID_CONFIG, f"Can't APPEND to key {SESSION} because its type is not LIST.")),
     ],
 )
-def test_settings_of_a_group_that_cannot_be(
+def test_invalid_group_settings_are_rejected(
     connection: Connection, name: str, line: Line, expected: tuple[int, str]
 ) -> None:
     assert changed(connection, GROUP, name, line) == expected
 
 
-def test_a_subscription_to_metrics(connection: Connection, new_name: Callable[[], str]) -> None:
+def test_a_metrics_subscription_is_stored_and_described(connection: Connection, new_name: Callable[[], str]) -> None:
     name = new_name()
     assert {one.name: one.value for one in described(connection, METRICS, name).configs} == {
         "interval.ms": "300000",
@@ -121,11 +121,13 @@ def test_a_subscription_to_metrics(connection: Connection, new_name: Callable[[]
         ("m", ("match", SET, "nope=a"), (INVALID_CONFIG, "Illegal client matching pattern: nope=a")),
     ],
 )
-def test_subscriptions_that_cannot_be(connection: Connection, name: str, line: Line, expected: tuple[int, str]) -> None:
+def test_invalid_metrics_subscriptions_are_rejected(
+    connection: Connection, name: str, line: Line, expected: tuple[int, str]
+) -> None:
     assert changed(connection, METRICS, name, line) == expected
 
 
-def test_the_level_of_the_root_logger(connection: Connection) -> None:
+def test_the_level_of_the_root_logger_is_altered(connection: Connection) -> None:
     here = str(broker_id(connection))
     before, source = value(connection, LOGGER, here, "root")
     assert source == OF_LOGGER
@@ -164,12 +166,12 @@ def test_the_level_of_the_root_logger(connection: Connection) -> None:
         (("root", SET, None), (INVALID_REQUEST, "Null value not supported for : root")),
     ],
 )
-def test_levels_that_cannot_be(connection: Connection, line: Line, expected: tuple[int, str]) -> None:
+def test_invalid_logger_levels_are_rejected(connection: Connection, line: Line, expected: tuple[int, str]) -> None:
     assert changed(connection, LOGGER, str(broker_id(connection)), line) == expected
 
 
 @pytest.mark.parametrize("name", ["", "x", "99"])
-def test_loggers_of_another_broker(connection: Connection, name: str) -> None:
+def test_loggers_of_another_broker_are_rejected(connection: Connection, name: str) -> None:
     here = broker_id(connection)
     messages = {
         "": ("Node id must be an integer, but it is: ", "Broker id must not be empty"),
@@ -184,7 +186,7 @@ def test_loggers_of_another_broker(connection: Connection, name: str) -> None:
     assert (result.error_code, result.error_message) == (INVALID_REQUEST, messages[name][1])
 
 
-def test_loggers_are_changed_one_by_one_only(connection: Connection) -> None:
+def test_loggers_are_altered_only_incrementally(connection: Connection) -> None:
     shape = AlterConfigsRequest.AlterConfigsResource
     line = shape.AlterableConfig(name="root", value="INFO")
     resource = shape(resource_type=LOGGER, resource_name=str(broker_id(connection)), configs=[line])
@@ -196,12 +198,12 @@ def test_loggers_are_changed_one_by_one_only(connection: Connection) -> None:
     ("kind", "message"),
     [(METRICS, "Client metrics subscription name must not be empty"), (GROUP, "Group name must not be empty")],
 )
-def test_resources_without_a_name(connection: Connection, kind: int, message: str) -> None:
+def test_resources_without_a_name_are_rejected(connection: Connection, kind: int, message: str) -> None:
     result = described(connection, kind, "")
     assert (result.error_code, result.error_message, result.configs) == (INVALID_REQUEST, message, [])
 
 
-def test_loggers_are_listed_like_brokers(connection: Connection) -> None:
+def test_logger_resources_are_listed_like_brokers(connection: Connection) -> None:
     here = str(broker_id(connection))
     listed = connection.ask(ListConfigResourcesRequest(resource_types=[LOGGER, 4]), 1).config_resources
     assert [(one.resource_name, one.resource_type) for one in listed] == [(here, LOGGER), (here, 4)]
@@ -236,7 +238,7 @@ OF_A_GROUP = {
 }
 
 
-def test_all_that_is_listed_of_a_group(
+def test_all_group_settings_are_listed(
     connection: Connection, new_name: Callable[[], str], differing: Differing
 ) -> None:
     delay = differing(kafka="1000", minibroker="0", because="tests should not wait for an assignment")
@@ -299,7 +301,9 @@ def test_all_that_is_listed_of_a_group(
         ),
     ],
 )
-def test_settings_of_share_and_streams_groups(connection: Connection, key: str, text: str, message: str | None) -> None:
+def test_share_and_streams_groups_have_their_settings(
+    connection: Connection, key: str, text: str, message: str | None
+) -> None:
     code, words = changed(connection, GROUP, "g", (key, SET, text), validate_only=True)
     assert code == (ErrorCode.NONE if message is None else INVALID_CONFIG)
     assert (words or "")[: len(message or "")] == (message or "")

@@ -167,7 +167,7 @@ def asked(connection: Connection, version: int = 12, **key: Any) -> Any:
 
 
 @pytest.mark.parametrize("exists", [True, False])
-def test_a_topic_that_may_not_be_described_is_as_one_that_does_not_exist(
+def test_a_topic_without_describe_permission_appears_unknown(
     client: Connection, new_name: Callable[[], str], name: str, exists: bool
 ) -> None:
     wanted = name if exists else new_name()
@@ -182,7 +182,7 @@ def test_a_topic_that_may_not_be_described_is_as_one_that_does_not_exist(
     assert (gone.error_code, gone.name, gone.topic_id) == (NO_TOPIC, wanted, ZERO_UUID)
 
 
-def test_a_topic_id_does_not_give_away_the_name(administrator: Connection, client: Connection, name: str) -> None:
+def test_a_topic_id_does_not_reveal_the_name(administrator: Connection, client: Connection, name: str) -> None:
     id = asked(administrator, name=name).topic_id
     told = asked(client, topic_id=id)
     assert (told.error_code, told.name, told.topic_id) == (NO_TOPIC, None, id)
@@ -194,7 +194,9 @@ def test_a_topic_id_does_not_give_away_the_name(administrator: Connection, clien
     assert (gone.error_code, gone.name, gone.topic_id) == (NO_TOPIC, name, id)
 
 
-def test_lists_have_what_may_be_described(administrator: Connection, client: Connection, name: str) -> None:
+def test_lists_contain_only_resources_with_describe_permission(
+    administrator: Connection, client: Connection, name: str
+) -> None:
     every = MetadataRequest(topics=None, include_topic_authorized_operations=True)
     assert name not in [one.name for one in client.ask(every, 12).topics]
     grant(administrator, READ_TOPIC, name)
@@ -203,7 +205,7 @@ def test_lists_have_what_may_be_described(administrator: Connection, client: Con
     assert "__consumer_offsets" not in [one.name for one in client.ask(every, 12).topics]
 
 
-def test_a_topic_that_does_not_exist_is_not_deleted_by_who_may_describe_it(
+def test_deleting_an_unknown_topic_with_describe_permission_returns_unknown(
     administrator: Connection, client: Connection, new_name: Callable[[], str], name: str
 ) -> None:
     absent = new_name()
@@ -219,7 +221,7 @@ def test_a_topic_that_does_not_exist_is_not_deleted_by_who_may_describe_it(
     assert delete(name) == ErrorCode.NONE
 
 
-def test_the_offsets_of_a_group_without_rights(
+def test_offsets_of_a_group_without_permission_are_rejected(
     administrator: Connection, client: Connection, new_name: Callable[[], str]
 ) -> None:
     group = new_name()
@@ -243,7 +245,7 @@ def test_the_offsets_of_a_group_without_rights(
 # --- rights that come and go --------------------------------------------------------------------
 
 
-def test_a_producer_may_write_from_one_acl_to_the_next(
+def test_a_producer_is_authorized_while_its_acl_exists(
     administrator: Connection, client: Connection, name: str
 ) -> None:
     def produce() -> int:
@@ -257,7 +259,7 @@ def test_a_producer_may_write_from_one_acl_to_the_next(
     assert produce() == NO_TOPIC
 
 
-def test_a_producer_id_is_for_whoever_may_write_somewhere(
+def test_write_permission_on_any_topic_allows_a_producer_id(
     administrator: Connection, client: Connection, new_name: Callable[[], str]
 ) -> None:
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
@@ -271,7 +273,7 @@ def test_a_producer_id_is_for_whoever_may_write_somewhere(
     assert repeated(lambda: client.ask(request, 4).error_code, lambda seen: seen == 0) == 0
 
 
-def test_a_topic_is_made_under_a_prefix(
+def test_a_prefixed_acl_allows_creating_matching_topics(
     administrator: Connection, client: Connection, new_name: Callable[[], str]
 ) -> None:
     prefix = new_name()
@@ -294,7 +296,7 @@ def delete(connection: Connection, wanted: dict[str, Any], version: int = 3) -> 
 
 
 @pytest.mark.parametrize("version", range(1, 4))
-def test_acls_are_created_once_described_and_deleted(
+def test_acls_are_created_described_and_deleted(
     administrator: Connection, new_name: Callable[[], str], version: int
 ) -> None:
     name, user = new_name(), f"User:{new_name()}"
@@ -353,7 +355,7 @@ def test_acls_are_created_once_described_and_deleted(
         ),
     ],
 )
-def test_acls_that_cannot_be(administrator: Connection, wrong: dict[str, Any], message: str) -> None:
+def test_invalid_acls_are_rejected(administrator: Connection, wrong: dict[str, Any], message: str) -> None:
     refused = creation("name", principal="User:nobody")
     for field, value in wrong.items():
         setattr(refused, field, value)
@@ -371,7 +373,7 @@ def test_acls_that_cannot_be(administrator: Connection, wrong: dict[str, Any], m
         ({"permission_type": 1}, "Invalid permissionType ANY"),
     ],
 )
-def test_types_that_only_filters_have(
+def test_acl_types_for_filters_only_are_rejected(
     administrator: Connection, differing: Differing, wrong: dict[str, Any], message: str
 ) -> None:
     answer = create(administrator, creation("name", **{**wrong, "principal": "User:nobody"}))
@@ -391,14 +393,14 @@ def test_types_that_only_filters_have(
         ("10.0.0.0/99", (INVALID, "Invalid CIDR notation '10.0.0.0/99': ")),
     ],
 )
-def test_hosts_of_acls(administrator: Connection, host: str, expected: tuple[int, str]) -> None:
+def test_acl_hosts_match_the_clients_host(administrator: Connection, host: str, expected: tuple[int, str]) -> None:
     ((code, message),) = create(administrator, creation("t", host=host, principal="User:nobody"))
     assert code == expected[0]
     assert message is not None and message.startswith(expected[1])
 
 
 @pytest.mark.parametrize("wrong", ["resource_type_filter", "pattern_type_filter", "operation", "permission_type"])
-def test_a_filter_with_a_type_that_nobody_knows(guarded: Broker, administrator: Connection, wrong: str) -> None:
+def test_an_acl_filter_with_an_unknown_type_is_rejected(guarded: Broker, administrator: Connection, wrong: str) -> None:
     with pytest.raises(ConnectionClosed), Connection(guarded.bootstrap_servers, address=ADMINISTRATOR) as another:
         another.ask(DescribeAclsRequest(**{**ANYTHING, wrong: 0}), 3)
     assert described(administrator, **{wrong: 99}) == []

@@ -132,7 +132,7 @@ def is_served(client: Connection) -> bool:
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 @pytest.mark.parametrize("asks_first", [False, True])
-def test_plain(client: Connection, version: int, asks_first: bool) -> None:
+def test_plain_authenticates_a_client(client: Connection, version: int, asks_first: bool) -> None:
     if asks_first:
         assert client.ask(HELLO, 3).error_code == 0
     hello = handshake(client)
@@ -146,14 +146,14 @@ def test_plain(client: Connection, version: int, asks_first: bool) -> None:
     assert is_served(client)
 
 
-def test_tokens_without_headers(client: Connection) -> None:
+def test_tokens_have_no_headers_after_a_version_0_handshake(client: Connection) -> None:
     assert handshake(client, version=0).error_code == 0
     client.send_frame(ALICE)
     assert client.frame() == b""
     assert is_served(client)
 
 
-def test_a_token_that_is_shorter_than_a_request(client: Connection) -> None:
+def test_a_token_may_be_shorter_than_a_request(client: Connection) -> None:
     assert handshake(client, version=0).error_code == 0
     client.send_frame(b"\0bob\0b")
     assert client.frame() == b""
@@ -161,7 +161,7 @@ def test_a_token_that_is_shorter_than_a_request(client: Connection) -> None:
 
 
 @pytest.mark.parametrize(("mechanism", "hash_name"), [("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512")])
-def test_scram(client: Connection, mechanism: str, hash_name: str) -> None:
+def test_scram_authenticates_a_client(client: Connection, mechanism: str, hash_name: str) -> None:
     assert handshake(client, mechanism).error_code == 0
     exchange = scram(hash_name, "alice", "a-secret")
     answer = authenticate(client, next(exchange))
@@ -191,7 +191,7 @@ def test_scram(client: Connection, mechanism: str, hash_name: str) -> None:
         (b"\0alice\0a-secret\0\0\0x", "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
     ],
 )
-def test_a_failure_is_told_after_a_delay_and_then_the_connection_is_closed(
+def test_a_failure_is_answered_after_a_delay_and_closes_the_connection(
     client: Connection, token: bytes, told: str
 ) -> None:
     handshake(client)
@@ -203,7 +203,7 @@ def test_a_failure_is_told_after_a_delay_and_then_the_connection_is_closed(
     assert client.is_closed()
 
 
-def test_a_wrong_password_by_scram(client: Connection) -> None:
+def test_scram_rejects_a_wrong_password(client: Connection) -> None:
     handshake(client, "SCRAM-SHA-512")
     exchange = scram("sha512", "alice", "wrong")
     answer = authenticate(client, next(exchange))
@@ -212,7 +212,7 @@ def test_a_wrong_password_by_scram(client: Connection) -> None:
     assert client.is_closed()
 
 
-def test_a_failure_without_a_header_only_closes(client: Connection) -> None:
+def test_a_failure_without_a_header_only_closes_the_connection(client: Connection) -> None:
     handshake(client, version=0)
     client.send_frame(b"\0alice\0wrong")
     assert client.is_closed()
@@ -220,7 +220,7 @@ def test_a_failure_without_a_header_only_closes(client: Connection) -> None:
 
 @pytest.mark.parametrize("mechanism", ["GSSAPI", "plain", ""])
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_mechanism_that_is_not_enabled(client: Connection, mechanism: str, version: int) -> None:
+def test_a_disabled_mechanism_is_rejected(client: Connection, mechanism: str, version: int) -> None:
     answer = handshake(client, mechanism, version)
     assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
     assert sorted(answer.mechanisms) == ["OAUTHBEARER", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
@@ -238,7 +238,7 @@ def test_a_mechanism_that_is_not_enabled(client: Connection, mechanism: str, ver
     ],
     ids=["another API", "no handshake", "versions twice", "another API after the versions", "too large"],
 )
-def test_what_is_out_of_turn_is_cut_off(client: Connection, ask: Callable[[Connection], Any]) -> None:
+def test_an_out_of_order_request_closes_the_connection(client: Connection, ask: Callable[[Connection], Any]) -> None:
     ask(client)
     assert client.is_closed()
 
@@ -256,7 +256,7 @@ def test_what_is_out_of_turn_is_cut_off(client: Connection, ask: Callable[[Conne
     ],
 )
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-def test_another_request_in_the_middle_of_the_exchange_is_refused(
+def test_another_request_during_the_exchange_is_rejected(
     client: Connection, mechanism: str, request_: Message, version: int
 ) -> None:
     handshake(client, mechanism)
@@ -268,19 +268,19 @@ def test_another_request_in_the_middle_of_the_exchange_is_refused(
     assert client.is_closed()
 
 
-def test_what_cannot_be_answered_in_the_middle_of_the_exchange_is_cut_off(client: Connection) -> None:
+def test_an_unanswerable_request_during_the_exchange_closes_the_connection(client: Connection) -> None:
     handshake(client)
     client.send_request(999, 0, b"")
     assert client.is_closed()
 
 
-def test_another_request_without_a_header_around_tokens_is_a_token(client: Connection) -> None:
+def test_any_bytes_after_a_version_0_handshake_are_a_token(client: Connection) -> None:
     handshake(client, version=0)
     client.send(HELLO, 3)
     assert client.is_closed()
 
 
-def test_the_versions_may_be_asked_for_again_in_one_that_is_known(client: Connection) -> None:
+def test_api_versions_may_be_requested_again_in_a_supported_version(client: Connection) -> None:
     client.send_request(ApiVersionsRequest.api_key, 99, b"\0")
     assert client.frame()[4:6] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
     assert client.ask(HELLO, 3).error_code == 0
@@ -290,7 +290,7 @@ def test_the_versions_may_be_asked_for_again_in_one_that_is_known(client: Connec
 # --- sessions -----------------------------------------------------------------------------------
 
 
-def test_a_client_authenticates_anew(client: Connection) -> None:
+def test_a_client_reauthenticates(client: Connection) -> None:
     handshake(client)
     authenticate(client)
     for _ in range(2):
@@ -300,7 +300,7 @@ def test_a_client_authenticates_anew(client: Connection) -> None:
         assert is_served(client)
 
 
-def test_a_client_authenticates_anew_after_its_session(client: Connection) -> None:
+def test_a_client_reauthenticates_after_its_session_expired(client: Connection) -> None:
     handshake(client)
     authenticate(client)
     time.sleep(REAUTH_MS / 1000 + 0.2)
@@ -309,14 +309,14 @@ def test_a_client_authenticates_anew_after_its_session(client: Connection) -> No
     assert is_served(client)
 
 
-def test_a_client_that_does_not_is_cut_off(client: Connection) -> None:
+def test_a_client_that_does_not_reauthenticate_is_disconnected(client: Connection) -> None:
     handshake(client)
     authenticate(client)
     time.sleep(REAUTH_MS / 1000 + 0.2)
     assert not is_served(client)
 
 
-def test_nobody_authenticates_anew_twice_within_a_second(client: Connection) -> None:
+def test_a_second_reauthentication_within_a_second_is_rejected(client: Connection) -> None:
     handshake(client)
     authenticate(client)
     assert handshake(client).error_code == 0
@@ -326,7 +326,7 @@ def test_nobody_authenticates_anew_twice_within_a_second(client: Connection) -> 
     assert is_served(client)
 
 
-def test_the_principal_cannot_change(client: Connection) -> None:
+def test_a_reauthentication_cannot_change_the_principal(client: Connection) -> None:
     handshake(client)
     authenticate(client)
     handshake(client)
@@ -336,7 +336,7 @@ def test_the_principal_cannot_change(client: Connection) -> None:
     assert client.is_closed()
 
 
-def test_a_wrong_password_the_second_time(client: Connection) -> None:
+def test_a_wrong_password_at_the_reauthentication_closes_the_connection(client: Connection) -> None:
     handshake(client)
     authenticate(client)
     handshake(client)
@@ -345,7 +345,7 @@ def test_a_wrong_password_the_second_time(client: Connection) -> None:
     assert client.is_closed()
 
 
-def test_who_has_authenticated_for_good_may_not_do_it_again(client: Connection) -> None:
+def test_reauthentication_is_rejected_without_a_session_lifetime(client: Connection) -> None:
     handshake(client, "SCRAM-SHA-256")
     exchange = scram("sha256", "alice", "a-secret")
     answer = authenticate(client, next(exchange))
@@ -373,7 +373,7 @@ def first_message(said: str, header: str = "n,,", more: str = "") -> bytes:
     return f"{header}\x01auth=Bearer {said}\x01{more}\x01".encode()
 
 
-def test_oauthbearer(client: Connection) -> None:
+def test_oauthbearer_authenticates_a_client(client: Connection) -> None:
     handshake(client, "OAUTHBEARER")
     answer = authenticate(client, first_message(token(), more="pool=x y\x01"))
     assert (answer.error_code, answer.auth_bytes) == (0, b"")
@@ -396,7 +396,7 @@ def test_oauthbearer(client: Connection) -> None:
         ({"scope": "a kafka"}, '{"status":"insufficient_scope", "scope":"[kafka]"}'),
     ],
 )
-def test_a_token_that_is_not_good(client: Connection, claims: dict[str, Any], told: str) -> None:
+def test_an_invalid_oauthbearer_token_is_rejected(client: Connection, claims: dict[str, Any], told: str) -> None:
     handshake(client, "OAUTHBEARER")
     answer = authenticate(client, first_message(token(**claims)))
     assert (answer.error_code, answer.auth_bytes.decode()) == (0, told)
@@ -409,13 +409,13 @@ def test_a_token_that_is_not_good(client: Connection, claims: dict[str, Any], to
     "message",
     [b"", b"x", b"n,,\x01\x01", first_message("a b"), first_message("x", "y,,")],
 )
-def test_what_is_no_message_of_oauthbearer(client: Connection, message: bytes) -> None:
+def test_a_malformed_oauthbearer_message_is_rejected(client: Connection, message: bytes) -> None:
     handshake(client, "OAUTHBEARER")
     assert authenticate(client, message).error_message == f"{INVALID} OAUTHBEARER"
     assert client.is_closed()
 
 
-def test_nobody_acts_for_somebody_else(client: Connection) -> None:
+def test_another_authorization_id_is_rejected(client: Connection) -> None:
     handshake(client, "OAUTHBEARER")
     answer = authenticate(client, first_message(token(), "n,a=bob,"))
     assert answer.error_message == (
@@ -427,7 +427,7 @@ def test_nobody_acts_for_somebody_else(client: Connection) -> None:
 # --- delegation tokens --------------------------------------------------------------------------
 
 
-def test_there_are_no_delegation_tokens_without_a_secret_key(client: Connection) -> None:
+def test_delegation_tokens_require_a_secret_key(client: Connection) -> None:
     handshake(client)
     assert authenticate(client).error_code == 0
     disabled = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED

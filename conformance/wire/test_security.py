@@ -70,7 +70,7 @@ def quotas(connection: Connection, version: int, *components: tuple[str, int, st
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_quotas_that_are_set_found_and_removed(
+def test_quotas_are_set_described_and_removed(
     connection: Connection, new_name: Callable[[], str], version: int
 ) -> None:
     user, app = new_name(), new_name()
@@ -123,14 +123,16 @@ def test_quotas_that_are_set_found_and_removed(
         ),
     ],
 )
-def test_quotas_that_cannot_be(
+def test_invalid_quotas_are_rejected(
     connection: Connection, version: int, parts: Parts, values: Values, message: str
 ) -> None:
     assert alter_quotas(connection, version, parts, values) == (INVALID, message)
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_an_address_is_no_part_of_another_entity(connection: Connection, version: int, differing: Differing) -> None:
+def test_an_ip_entity_cannot_be_combined_with_others(
+    connection: Connection, version: int, differing: Differing
+) -> None:
     begin = "Invalid quota entity combination, IP entity should"
     message = differing(
         kafka=f"{begin}not be combined with User or ClientId",
@@ -142,7 +144,7 @@ def test_an_address_is_no_part_of_another_entity(connection: Connection, version
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_a_quota_that_is_only_to_be_checked(connection: Connection, new_name: Callable[[], str], version: int) -> None:
+def test_validate_only_changes_no_quota(connection: Connection, new_name: Callable[[], str], version: int) -> None:
     user = new_name()
     parts: Parts = [("user", user)]
     assert alter_quotas(connection, version, parts, {"producer_byte_rate": 1.0}, validate_only=True) == (0, None)
@@ -181,7 +183,7 @@ def test_a_quota_that_is_only_to_be_checked(connection: Connection, new_name: Ca
         ),
     ],
 )
-def test_filters_that_make_no_sense(
+def test_invalid_quota_filters_are_rejected(
     connection: Connection,
     version: int,
     components: list[tuple[str, int, str | None]],
@@ -225,7 +227,7 @@ def credentials(connection: Connection, *names: str) -> dict[str, Any]:
     }
 
 
-def test_credentials_that_are_set_told_and_deleted(connection: Connection, new_name: Callable[[], str]) -> None:
+def test_scram_credentials_are_set_described_and_deleted(connection: Connection, new_name: Callable[[], str]) -> None:
     ann, bob = new_name(), new_name()
     assert alter_credentials(connection, [upsertion(ann), upsertion(bob, SHA_512, 16384)]) == {
         ann: (0, None),
@@ -240,7 +242,7 @@ def test_credentials_that_are_set_told_and_deleted(connection: Connection, new_n
     assert repeated(lambda: credentials(connection, ann), lambda seen: seen == left) == left
 
 
-def test_credentials_that_are_not_there(connection: Connection, new_name: Callable[[], str]) -> None:
+def test_unknown_scram_credentials_are_reported(connection: Connection, new_name: Callable[[], str]) -> None:
     name = new_name()
     message = f"Attempt to describe a user credential that does not exist: {name}"
     assert credentials(connection, name) == {name: (ErrorCode.RESOURCE_NOT_FOUND, message)}
@@ -260,11 +262,13 @@ def test_credentials_that_are_not_there(connection: Connection, new_name: Callab
         (upsertion("a", 0), ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"),
     ],
 )
-def test_credentials_that_cannot_be(connection: Connection, wanted: Upsertion, code: ErrorCode, message: str) -> None:
+def test_invalid_scram_credentials_are_rejected(
+    connection: Connection, wanted: Upsertion, code: ErrorCode, message: str
+) -> None:
     assert alter_credentials(connection, [wanted]) == {wanted.name: (code, message)}
 
 
-def test_a_user_is_changed_once_in_a_request(connection: Connection, new_name: Callable[[], str]) -> None:
+def test_a_user_may_be_altered_once_in_a_request(connection: Connection, new_name: Callable[[], str]) -> None:
     name = new_name()
     message = "A user credential cannot be altered twice in the same request"
     refused = {name: (ErrorCode.DUPLICATE_RESOURCE, message)}
@@ -278,9 +282,7 @@ def test_a_user_is_changed_once_in_a_request(connection: Connection, new_name: C
     assert credentials(connection, name) == known
 
 
-def test_of_a_user_who_is_changed_twice_the_first_fault_counts(
-    connection: Connection, new_name: Callable[[], str]
-) -> None:
+def test_a_user_altered_twice_gets_the_first_error(connection: Connection, new_name: Callable[[], str]) -> None:
     """That of the deletions comes before that of the upsertions."""
     name = new_name()
     message = "Attempt to delete a user credential that does not exist"
@@ -296,7 +298,7 @@ def test_of_a_user_who_is_changed_twice_the_first_fault_counts(
 
 
 @pytest.mark.parametrize("version", range(1, 4))
-def test_there_are_no_acls_without_an_authorizer(connection: Connection, version: int) -> None:
+def test_acl_requests_require_an_authorizer(connection: Connection, version: int) -> None:
     disabled, message = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."
     answer = connection.ask(DescribeAclsRequest(resource_type_filter=1, operation=1, permission_type=1), version)
     assert (answer.error_code, answer.resources) == (disabled, [])
@@ -310,13 +312,13 @@ def test_there_are_no_acls_without_an_authorizer(connection: Connection, version
     assert (deleted.error_code, deleted.error_message, deleted.matching_acls) == (disabled, message, [])
 
 
-def test_acls_with_an_unknown_part(connection: Connection) -> None:
+def test_acl_filters_with_an_unknown_operation_close_the_connection(connection: Connection) -> None:
     with pytest.raises(ConnectionClosed):
         connection.ask(DescribeAclsRequest(resource_type_filter=1, operation=0, permission_type=1), 3)
 
 
 @pytest.mark.parametrize("version", range(1, 4))
-def test_there_are_no_tokens_without_authentication(connection: Connection, version: int) -> None:
+def test_delegation_tokens_require_authentication(connection: Connection, version: int) -> None:
     refused = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     made = connection.ask(CreateDelegationTokenRequest(max_lifetime_ms=-1), version)
     assert (made.error_code, made.principal_type, made.principal_name) == (refused, "User", "ANONYMOUS")
@@ -333,7 +335,7 @@ def test_there_are_no_tokens_without_authentication(connection: Connection, vers
 # --- SASL ---------------------------------------------------------------------------------------
 
 
-def test_sasl_is_announced_where_no_listener_asks_for_it(connection: Connection) -> None:
+def test_sasl_apis_are_announced_without_a_sasl_listener(connection: Connection) -> None:
     asked = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     told = {api.api_key: (api.min_version, api.max_version) for api in connection.ask(asked, 4).api_keys}
     assert (told[17], told[36]) == ((0, 1), (0, 2))
@@ -341,7 +343,9 @@ def test_sasl_is_announced_where_no_listener_asks_for_it(connection: Connection)
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "GSSAPI", "SCRAM-SHA-512", "nonsense", ""])
 @pytest.mark.parametrize("version", range(2))
-def test_a_handshake_where_nobody_has_to_authenticate(connection: Connection, version: int, mechanism: str) -> None:
+def test_a_sasl_handshake_on_a_plaintext_listener_is_rejected(
+    connection: Connection, version: int, mechanism: str
+) -> None:
     """The connection goes on."""
     for _ in range(2):
         answer = connection.ask(SaslHandshakeRequest(mechanism=mechanism), version)
@@ -349,7 +353,7 @@ def test_a_handshake_where_nobody_has_to_authenticate(connection: Connection, ve
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_authenticating_where_nobody_has_to(connection: Connection, version: int) -> None:
+def test_sasl_authenticate_on_a_plaintext_listener_is_rejected(connection: Connection, version: int) -> None:
     message = "SaslAuthenticate request received after successful authentication"
     for _ in range(2):
         answer = connection.ask(SaslAuthenticateRequest(auth_bytes=b"\0ann\0secret"), version)

@@ -52,7 +52,7 @@ def headers(letter: Any) -> dict[str, str]:
     return {name: value.decode() for name, value in letter.headers}
 
 
-def test_a_letter_has_its_records_key_and_value_and_says_why(
+def test_a_dead_letter_has_its_records_key_value_and_reason(
     connection: Connection, queue: str, group: str, name: str, reader: Member
 ) -> None:
     assert reader.fetch_some() == [(0, 2, 1)]
@@ -69,7 +69,7 @@ def test_a_letter_has_its_records_key_and_value_and_says_why(
 HEADERS = "topic", "partition", "offset", "group", "delivery.count", "message"
 
 
-def test_a_record_that_was_released_too_often_has_a_letter(
+def test_a_record_released_too_often_gets_a_dead_letter(
     connection: Connection, queue: str, group: str, name: str, reader: Member
 ) -> None:
     assert reader.fetch_some() == [(0, 2, 1)]

@@ -28,7 +28,7 @@ __all__ = ["member", "new_share_member", "topic_id"]
 # --- heartbeats -----------------------------------------------------------------------------------------------------
 
 
-def test_a_member_joins_and_leaves(
+def test_a_share_member_joins_and_leaves(
     connection: Connection, group: str, name: str, member: Member, differing: Differing
 ) -> None:
     at_once = "the state of the partitions is there when the first heartbeat is answered"
@@ -67,7 +67,7 @@ def test_a_member_joins_and_leaves(
         ),
     ],
 )
-def test_heartbeats_that_are_refused(
+def test_invalid_share_heartbeats_are_rejected(
     member: Member, group: str, fields: dict[str, object], code: ErrorCode, message: str | None
 ) -> None:
     answer = member.beat(**fields)
@@ -76,7 +76,7 @@ def test_heartbeats_that_are_refused(
         assert answer.error_message == message.format(group=group)
 
 
-def test_a_group_of_another_type_is_no_share_group(connection: Connection, group: str, name: str) -> None:
+def test_a_group_of_another_type_is_not_a_share_group(connection: Connection, group: str, name: str) -> None:
     assert describe(connection, group).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     member = Member(connection, group, name, ZERO_UUID)
     member.epoch = 3
@@ -107,7 +107,7 @@ def test_two_members_share_the_partitions_of_a_topic(
 
 
 @pytest.mark.parametrize("how", ["unsubscribed", "deleted"])
-def test_a_topic_that_a_member_does_not_read_is_taken_from_it_before_there_is_another_target(
+def test_an_unsubscribed_topic_is_revoked_before_the_next_target_assignment(
     connection: Connection, new_topic: NewTopic, group: str, how: str
 ) -> None:
     first, second = new_topic(), new_topic()
@@ -131,9 +131,7 @@ def test_a_topic_that_a_member_does_not_read_is_taken_from_it_before_there_is_an
 # --- acquiring and acknowledging ------------------------------------------------------------------------------------
 
 
-def test_what_is_accepted_is_never_delivered_again(
-    connection: Connection, group: str, name: str, member: Member
-) -> None:
+def test_an_accepted_record_is_never_redelivered(connection: Connection, group: str, name: str, member: Member) -> None:
     write(connection, name, 3, 4)
     assert member.fetch_some() == [(0, 6, 1)]
     assert member.outcome((0, 6, [ACCEPT])) == 0
@@ -141,7 +139,7 @@ def test_what_is_accepted_is_never_delivered_again(
     assert start_offset(connection, group, name) == (0, 0)  # it moves with the next change
 
 
-def test_a_share_partition_has_no_start_offset_before_anything_is_acknowledged(
+def test_a_share_partition_has_no_start_offset_before_an_acknowledgement(
     connection: Connection, group: str, name: str, member: Member
 ) -> None:
     assert member.fetch() == []
@@ -153,7 +151,7 @@ def test_a_share_partition_has_no_start_offset_before_anything_is_acknowledged(
     assert start_offset(connection, group, name) == (0, 2)
 
 
-def test_released_records_come_again_to_any_member(
+def test_released_records_are_redelivered_to_any_member(
     connection: Connection, name: str, member: Member, new_share_member: NewMember
 ) -> None:
     write(connection, name, 5)
@@ -167,7 +165,9 @@ def test_released_records_come_again_to_any_member(
     assert other.outcome((1, 1, [ACCEPT]), (3, 3, [ACCEPT])) == 0
 
 
-def test_a_fetch_acknowledges_on_the_way(connection: Connection, group: str, name: str, member: Member) -> None:
+def test_a_share_fetch_can_contain_acknowledgements(
+    connection: Connection, group: str, name: str, member: Member
+) -> None:
     write(connection, name, 2)
     assert member.fetch_some() == [(0, 1, 1)]
     write(connection, name, 2)
@@ -187,7 +187,9 @@ def test_whole_batches_are_acquired_unless_the_limit_is_strict(
     assert member.fetch() == [(10, 11, 1)]
 
 
-def test_new_records_come_in_ranges_of_the_batch_size(connection: Connection, name: str, member: Member) -> None:
+def test_new_records_are_acquired_in_ranges_of_the_batch_size(
+    connection: Connection, name: str, member: Member
+) -> None:
     write(connection, name, 4, 4, 4, 4)
     assert member.fetch_some(batch_size=4, max_records=8) == [(0, 3, 1), (4, 7, 1)]
     strict = {"batch_size": 1, "share_acquire_mode": 1}
@@ -195,7 +197,7 @@ def test_new_records_come_in_ranges_of_the_batch_size(connection: Connection, na
     assert member.fetch(max_records=6, **strict) == [(14, 15, 1)]
 
 
-def test_what_a_strict_limit_leaves_of_a_batch_comes_apart_from_the_next_one(
+def test_the_rest_of_a_batch_after_a_strict_limit_is_acquired_separately(
     connection: Connection, name: str, member: Member
 ) -> None:
     write(connection, name, 4, 4, 4)
@@ -204,16 +206,14 @@ def test_what_a_strict_limit_leaves_of_a_batch_comes_apart_from_the_next_one(
     assert member.fetch() == [(11, 11, 1)]
 
 
-def test_what_was_acquired_in_ranges_is_delivered_again_in_these(
-    connection: Connection, name: str, member: Member
-) -> None:
+def test_records_acquired_in_ranges_are_redelivered_in_these(connection: Connection, name: str, member: Member) -> None:
     write(connection, name, 4, 4, 4)
     assert member.fetch_some(batch_size=4) == [(0, 3, 1), (4, 7, 1), (8, 11, 1)]
     assert member.outcome((0, 11, [RELEASE])) == 0
     assert member.fetch() == [(0, 3, 2), (4, 7, 2), (8, 11, 2)]
 
 
-def test_what_came_together_comes_again_together_beyond_the_number_that_is_asked_for(
+def test_records_acquired_together_are_redelivered_together_beyond_the_limit(
     connection: Connection, name: str, member: Member
 ) -> None:
     write(connection, name, 4, 4, 4, 4)
@@ -226,7 +226,7 @@ def test_what_came_together_comes_again_together_beyond_the_number_that_is_asked
     assert member.fetch(max_records=1) == [(12, 15, 1)]
 
 
-def test_what_is_delivered_in_portions_comes_alone_even_if_only_its_last_record_was_delivered_often(
+def test_a_batch_with_an_often_delivered_record_is_acquired_alone(
     connection: Connection, group: str, name: str, member: Member
 ) -> None:
     configure(connection, group, delivery_count_limit="4")
@@ -240,7 +240,7 @@ def test_what_is_delivered_in_portions_comes_alone_even_if_only_its_last_record_
     assert member.fetch() == [(8, 9, 2)]
 
 
-def test_records_that_were_delivered_often_and_are_held_are_passed_over(
+def test_often_delivered_records_that_are_locked_are_skipped(
     connection: Connection, group: str, name: str, member: Member
 ) -> None:
     configure(connection, group, delivery_count_limit="4")
@@ -252,7 +252,7 @@ def test_records_that_were_delivered_often_and_are_held_are_passed_over(
     assert member.fetch() == [(0, 1, 2), (4, 5, 2)]
 
 
-def test_records_that_are_delivered_often_come_in_portions_of_what_they_came_in_at_first(
+def test_often_delivered_records_are_acquired_in_smaller_parts_of_their_batch(
     connection: Connection, group: str, name: str, member: Member
 ) -> None:
     configure(connection, group, delivery_count_limit="4")
@@ -273,7 +273,7 @@ def test_records_that_are_delivered_often_come_in_portions_of_what_they_came_in_
         assert member.outcome(*((first, last, [RELEASE]) for first, last, _ in expected)) == 0
 
 
-def test_a_session_that_ends_releases_its_records(
+def test_a_closed_share_session_releases_its_records(
     connection: Connection, name: str, member: Member, new_share_member: NewMember
 ) -> None:
     write(connection, name, 3)
@@ -285,7 +285,7 @@ def test_a_session_that_ends_releases_its_records(
     assert other.fetch_some() == [(1, 2, 2)]
 
 
-def test_a_connection_that_is_lost_releases_its_records(
+def test_a_lost_connection_releases_its_records(
     connection: Connection, name: str, new_share_member: NewMember, connect: Callable[[], Connection]
 ) -> None:
     write(connection, name, 3)
@@ -299,14 +299,14 @@ def test_a_connection_that_is_lost_releases_its_records(
     assert other.fetch_some() == [(0, 2, 2)]
 
 
-def test_locks_are_renewed(connection: Connection, name: str, member: Member) -> None:
+def test_acquisition_locks_are_renewed(connection: Connection, name: str, member: Member) -> None:
     write(connection, name, 3)
     assert member.fetch_some() == [(0, 2, 1)]
     assert member.outcome((0, 2, [RENEW]), is_renew_ack=True) == 0
     assert member.outcome((0, 2, [ACCEPT])) == 0
 
 
-def test_a_record_is_delivered_as_often_as_the_limit_allows(
+def test_a_record_is_delivered_up_to_the_delivery_limit(
     connection: Connection, group: str, name: str, member: Member
 ) -> None:
     configure(connection, group, delivery_count_limit="2")
@@ -318,7 +318,7 @@ def test_a_record_is_delivered_as_often_as_the_limit_allows(
     assert start_offset(connection, group, name) == (0, 0)
 
 
-def test_readers_of_committed_records_get_no_aborted_ones(
+def test_read_committed_share_groups_get_no_aborted_records(
     connection: Connection, group: str, name: str, member: Member, producer: TransactionalProducer
 ) -> None:
     configure(connection, group, isolation_level="read_committed")
@@ -342,7 +342,7 @@ def test_readers_of_committed_records_get_no_aborted_ones(
         ((0, 2, [RENEW]), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_acknowledgements_that_are_refused(
+def test_invalid_acknowledgements_are_rejected(
     connection: Connection, name: str, member: Member, said: tuple[int, int, list[int]], code: ErrorCode
 ) -> None:
     write(connection, name, 3)
@@ -359,7 +359,7 @@ def test_acknowledgements_that_are_refused(
         ([(2, 2, [ACCEPT]), (0, 0, [ACCEPT])], ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_acknowledgements_that_overlap(
+def test_overlapping_acknowledgements_are_rejected(
     connection: Connection, name: str, member: Member, said: list[tuple[int, int, list[int]]], code: ErrorCode
 ) -> None:
     write(connection, name, 3)
@@ -368,7 +368,7 @@ def test_acknowledgements_that_overlap(
     assert member.outcome((0, 2, [ACCEPT])) == 0
 
 
-def test_offsets_that_were_not_delivered_while_records_are_in_flight_and_while_none_are(
+def test_undelivered_offsets_are_rejected_only_while_records_are_in_flight(
     connection: Connection, name: str, member: Member
 ) -> None:
     write(connection, name, 3)
@@ -381,7 +381,7 @@ def test_offsets_that_were_not_delivered_while_records_are_in_flight_and_while_n
     assert member.outcome((0, 2, [ACCEPT])) == 0
 
 
-def test_locks_are_not_renewed_if_the_group_does_not_allow_it(
+def test_locks_cannot_be_renewed_if_the_group_does_not_allow_it(
     connection: Connection, group: str, name: str, member: Member
 ) -> None:
     configure(connection, group, renew_acknowledge_enable="false")
@@ -391,5 +391,5 @@ def test_locks_are_not_renewed_if_the_group_does_not_allow_it(
     assert member.outcome((0, 2, [ACCEPT])) == 0
 
 
-def test_a_mode_that_there_is_not_is_refused(member: Member) -> None:
+def test_an_unknown_acquire_mode_is_rejected(member: Member) -> None:
     assert member.ask_fetch(share_acquire_mode=7).error_code == ErrorCode.UNKNOWN_SERVER_ERROR

@@ -26,7 +26,7 @@ __all__ = ["member", "new_share_member", "topic_id"]
 # --- sessions -------------------------------------------------------------------------------------------------------
 
 
-def test_sessions_have_epochs(member: Member) -> None:
+def test_share_sessions_have_epochs(member: Member) -> None:
     assert member.ask_fetch().error_code == 0
     assert member.ask_fetch(share_session_epoch=7).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
     assert member.ask_fetch(member_id="AAAAAAAAAAAAAAAAAAAAAA").error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
@@ -35,7 +35,7 @@ def test_sessions_have_epochs(member: Member) -> None:
     assert member.ask_fetch((0, 0, [ACCEPT]), share_session_epoch=0).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_the_first_answer_of_a_session_names_partitions_that_have_room_for_more(
+def test_the_first_response_of_a_session_lists_partitions_with_acquirable_records(
     connection: Connection, group: str, name: str, member: Member
 ) -> None:
     configure(connection, group, partition_max_record_locks="100")
@@ -74,7 +74,7 @@ def deleted(connection: Connection, group: str, name: str) -> tuple[int, int | N
     return answer.error_code, codes[0] if codes else None
 
 
-def test_start_offsets_are_altered_and_deleted_while_nobody_reads(
+def test_start_offsets_are_altered_and_deleted_in_an_empty_group(
     connection: Connection, group: str, name: str, member: Member
 ) -> None:
     write(connection, name, 5)
@@ -90,7 +90,7 @@ def test_start_offsets_are_altered_and_deleted_while_nobody_reads(
     assert start_offset(connection, group, name) == (-1, -1)
 
 
-def test_a_group_without_members_can_be_deleted(connection: Connection, group: str, member: Member) -> None:
+def test_an_empty_share_group_can_be_deleted(connection: Connection, group: str, member: Member) -> None:
     def delete() -> int:
         return int(connection.ask(DeleteGroupsRequest(groups_names=[group]), 2).results[0].error_code)
 
@@ -110,7 +110,7 @@ def codes(answer: Any) -> list[tuple[int, int]]:
     return [(part.error_code, part.acknowledge_error_code) for part in parts]
 
 
-def test_a_session_knows_the_name_of_a_topic_that_is_deleted_and_made_again(
+def test_a_share_session_knows_the_name_of_a_recreated_topic(
     connection: Connection, name: str, member: Member, differing: Differing
 ) -> None:
     write(connection, name, 3)
@@ -132,7 +132,7 @@ def test_a_session_knows_the_name_of_a_topic_that_is_deleted_and_made_again(
     assert member.outcome((0, 0, [ACCEPT])) == unknown_id
 
 
-def test_a_partition_that_the_group_reads_for_the_first_time_comes_alone(
+def test_a_partition_is_returned_alone_at_its_first_share_fetch(
     connection: Connection, group: str, new_topic: NewTopic
 ) -> None:
     name = new_topic(3)

@@ -88,7 +88,7 @@ def batches_of(answer: Any) -> Sequence[Batch]:
     ]
 
 
-def test_a_state_is_begun_written_and_deleted(states: States) -> None:
+def test_a_share_state_is_initialized_written_and_deleted(states: States) -> None:
     assert states.begin(0, 5).error_code == 0
     read = states.read()
     assert (read.error_code, read.state_epoch, read.start_offset, batches_of(read)) == (0, 0, 5, [])
@@ -104,14 +104,14 @@ def test_a_state_is_begun_written_and_deleted(states: States) -> None:
     assert states.delete().error_code == 0
 
 
-def test_what_was_never_begun(states: States) -> None:
+def test_an_uninitialized_share_state_is_reported(states: States) -> None:
     assert states.read().error_code == ErrorCode.INVALID_REQUEST
     assert states.write((5, 9, 0, 1)).error_code == ErrorCode.INVALID_REQUEST
     told = states.sum_up()
     assert (told.error_code, told.start_offset, told.delivery_complete_count) == (0, -1, -1)
 
 
-def test_older_epochs_are_fenced(states: States) -> None:
+def test_older_state_epochs_are_fenced(states: States) -> None:
     assert states.begin(4, 5).error_code == 0
     assert states.begin(3, 5).error_code == ErrorCode.FENCED_STATE_EPOCH
     assert states.read(leader_epoch=2).error_code == 0
@@ -124,7 +124,7 @@ def test_older_epochs_are_fenced(states: States) -> None:
     assert (read.start_offset, batches_of(read)) == (7, [])
 
 
-def test_partitions_that_there_are_not(states: States) -> None:
+def test_share_states_of_unknown_partitions_are_rejected(states: States) -> None:
     assert states.read(partition=-1).error_code == ErrorCode.INVALID_REQUEST
     assert states.begin(0, 5, partition=9).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     states.topic_id = bytes(15) + b"\x07"

@@ -14,7 +14,7 @@ from minibroker.protocol.errors import ErrorCode
 
 
 @pytest.mark.parametrize("version", range(5, 10))
-def test_a_static_leader_comes_back_into_its_generation(new_member: NewMember, version: int) -> None:
+def test_a_static_leader_rejoins_its_generation(new_member: NewMember, version: int) -> None:
     before, after = new_member(instance="i"), new_member(instance="i")
     before.settle()
     again = after.join(version)
@@ -30,7 +30,7 @@ def test_a_static_leader_comes_back_into_its_generation(new_member: NewMember, v
     assert after.heartbeat() == 0
 
 
-def test_a_static_follower_comes_back_into_its_generation(new_member: NewMember) -> None:
+def test_a_static_follower_rejoins_its_generation(new_member: NewMember) -> None:
     leader, before, after = new_member(), new_member(instance="i"), new_member(instance="i")
     leader.settle()
     rebalanced(leader, before)
@@ -44,7 +44,9 @@ def test_a_static_follower_comes_back_into_its_generation(new_member: NewMember)
     assert leader.heartbeat() == 0
 
 
-def test_whoever_had_the_instance_before_is_fenced(connection: Connection, new_member: NewMember, group: str) -> None:
+def test_the_previous_member_of_an_instance_is_fenced(
+    connection: Connection, new_member: NewMember, group: str
+) -> None:
     before, after = new_member(instance="i"), new_member(instance="i")
     before.settle()
     after.join()
@@ -61,7 +63,7 @@ def test_whoever_had_the_instance_before_is_fenced(connection: Connection, new_m
     assert after.heartbeat() == 0
 
 
-def test_a_join_that_waits_is_fenced_by_another_of_its_instance(new_member: NewMember) -> None:
+def test_a_pending_join_is_fenced_by_another_of_its_instance(new_member: NewMember) -> None:
     other, before, after = new_member(), new_member(instance="i"), new_member(instance="i")
     other.settle()
     waiting = before.joining()
@@ -73,7 +75,7 @@ def test_a_join_that_waits_is_fenced_by_another_of_its_instance(new_member: NewM
     assert {each.member_id for each in answer.members} == {other.member_id, after.member_id}
 
 
-def test_a_sync_that_waits_is_fenced_by_another_of_its_instance(new_member: NewMember) -> None:
+def test_a_pending_sync_is_fenced_by_another_of_its_instance(new_member: NewMember) -> None:
     leader, before, after = new_member(), new_member(instance="i"), new_member(instance="i")
     leader.settle()
     rebalanced(leader, before)
@@ -84,7 +86,7 @@ def test_a_sync_that_waits_is_fenced_by_another_of_its_instance(new_member: NewM
     assert leader.join().generation_id == ours().generation_id == 3
 
 
-def test_a_static_member_that_changes_the_protocol_takes_another_generation(new_member: NewMember) -> None:
+def test_a_static_member_that_changes_the_protocol_starts_another_generation(new_member: NewMember) -> None:
     both = (("range", b"r"), ("sticky", b"s"))
     before = new_member(instance="i", protocols=both)
     after = new_member(instance="i", protocols=(both[1], both[0]))
@@ -93,7 +95,7 @@ def test_a_static_member_that_changes_the_protocol_takes_another_generation(new_
     assert (answer.generation_id, answer.protocol_name, answer.skip_assignment) == (2, "sticky", False)
 
 
-def test_a_static_member_that_is_away_is_waited_for(new_member: NewMember) -> None:
+def test_an_absent_static_member_is_awaited(new_member: NewMember) -> None:
     other, away = new_member(rebalance_ms=500), new_member(instance="i", rebalance_ms=500)
     other.settle()
     rebalanced(other, away)
@@ -106,7 +108,7 @@ def test_a_static_member_that_is_away_is_waited_for(new_member: NewMember) -> No
     assert away.heartbeat(generation_id=answer.generation_id) in (0, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
-def test_an_id_that_was_given_out_is_for_no_static_member(connection: Connection, group: str) -> None:
+def test_a_static_member_cannot_use_a_pending_member_id(connection: Connection, group: str) -> None:
     member_id = connection.ask(join_request(group), JOIN).member_id
     answer = connection.ask(join_request(group, member_id, instance="i"), JOIN)
     assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR

@@ -52,7 +52,7 @@ def without_delays(connection: Connection, group: str) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_one_member_from_joining_to_leaving(
+def test_a_streams_group_member_joins_and_leaves(
     connection: Connection, new_topic: NewTopic, group: str, version: int
 ) -> None:
     name = new_topic(3)
@@ -87,7 +87,7 @@ def test_one_member_from_joining_to_leaving(
     assert empty.topology is not None
 
 
-def test_a_member_that_joins_again_keeps_its_epoch(connection: Connection, name: str, group: str) -> None:
+def test_a_member_that_rejoins_keeps_its_epoch(connection: Connection, name: str, group: str) -> None:
     member = Member(connection, group, "m-1", topology(subtopology("0", name)))
     member.join()
     again = member.join()
@@ -140,7 +140,7 @@ INVALID = ErrorCode.INVALID_REQUEST
         ),
     ],
 )
-def test_a_heartbeat_that_cannot_be(
+def test_an_invalid_streams_heartbeat_is_rejected(
     connection: Connection, name: str, group: str, fields: dict[str, Any], error: Error
 ) -> None:
     answer = Member(connection, group, "m-1", topology(subtopology("0", name))).join(**fields)
@@ -150,7 +150,7 @@ def test_a_heartbeat_that_cannot_be(
     assert (missing.error_code, missing.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group} not found.")
 
 
-def test_who_is_unknown_or_in_another_epoch(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_unknown_members_and_epochs_are_rejected(connection: Connection, new_topic: NewTopic, group: str) -> None:
     member = Member(connection, group, "m-1", topology(subtopology("0", new_topic(2))))
     nobody = member.ask(member_epoch=1)
     assert (nobody.error_code, nobody.error_message) == (
@@ -210,7 +210,9 @@ def reversed_names(detail: str) -> str:
     return f"{start}: {', '.join(reversed(names.split(', ')))}"
 
 
-def test_topics_that_are_read_together(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_copartitioned_topics_are_created_with_equal_partition_counts(
+    connection: Connection, new_topic: NewTopic, group: str
+) -> None:
     """A repartition topic has as many partitions as the topic that it is joined with."""
     name, other, repartition = new_topic(4), new_topic(2), f"{group}-repartition"
     joined = Subtopology.CopartitionGroup(source_topics=[0], repartition_source_topics=[0])
@@ -240,7 +242,7 @@ def joined_sources(name: str, other: str, *repartition: int) -> Topology:
 
 
 @pytest.mark.parametrize("fixed", [(), (3,)], ids=["sources", "a repartition topic"])
-def test_topics_that_do_not_fit_together(
+def test_topics_that_are_not_copartitioned_are_reported(
     connection: Connection, new_topic: NewTopic, group: str, fixed: tuple[int, ...]
 ) -> None:
     name, other = sorted((new_topic(1), new_topic(2)))
@@ -259,7 +261,7 @@ def test_topics_that_do_not_fit_together(
     assert describe(connection, group).group_state == "NotReady"
 
 
-def test_an_internal_topic_with_another_number_of_partitions(
+def test_an_internal_topic_with_a_wrong_partition_count_is_reported(
     connection: Connection, new_topic: NewTopic, group: str
 ) -> None:
     changelog = new_topic(1)
@@ -269,7 +271,9 @@ def test_an_internal_topic_with_another_number_of_partitions(
     assert told(joined) == [(INCORRECTLY_PARTITIONED_TOPICS, detail)]
 
 
-def test_source_topics_that_come_later(connection: Connection, new_name: Any, group: str, new_topic: NewTopic) -> None:
+def test_missing_source_topics_may_be_created_later(
+    connection: Connection, new_name: Any, group: str, new_topic: NewTopic
+) -> None:
     name = new_topic(1)
     later = f"wire-{int(name.removeprefix('wire-')) + 1}"  # the next one of new_topic
     member = Member(connection, group, "m-1", topology(subtopology("0", name), subtopology("1", later)))
@@ -300,7 +304,7 @@ def test_source_topics_that_come_later(connection: Connection, new_name: Any, gr
     ],
     ids=["a topic that nobody writes to", "a loop"],
 )
-def test_a_topology_that_no_topics_help(
+def test_an_invalid_topology_is_rejected(
     connection: Connection, name: str, group: str, said: Topology, message: str
 ) -> None:
     for each in said.subtopologies:
@@ -309,7 +313,7 @@ def test_a_topology_that_no_topics_help(
     assert (answer.error_code, answer.error_message) == (ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
 
 
-def test_another_topology(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_a_topology_update_is_rejected(connection: Connection, new_topic: NewTopic, group: str) -> None:
     name, other = new_topic(2), new_topic()
     first = Member(connection, group, "m-1", topology(subtopology("0", name), epoch=1))
     first.join()
@@ -324,7 +328,7 @@ def test_another_topology(connection: Connection, new_topic: NewTopic, group: st
 # --- several members --------------------------------------------------------------------------------------------------
 
 
-def test_members_share_the_tasks(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_tasks_are_assigned_to_all_members(connection: Connection, new_topic: NewTopic, group: str) -> None:
     said = topology(subtopology("0", new_topic(4)))
     first, second = (Member(connection, group, f"m-{number}", said) for number in (1, 2))
     first.join()
@@ -345,7 +349,7 @@ def test_members_share_the_tasks(connection: Connection, new_topic: NewTopic, gr
     assert (back.member_epoch, second.active) == (4, {"0": {0, 1, 2, 3}})
 
 
-def test_standbys_are_in_another_process(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_standbys_are_assigned_to_another_process(connection: Connection, new_topic: NewTopic, group: str) -> None:
     configure(connection, group, num_standby_replicas="1")
     said = word_count(new_topic(2), group)
     members = [Member(connection, group, f"m-{number}", said, f"p-{number // 2}") for number in range(4)]
@@ -366,7 +370,7 @@ def test_standbys_are_in_another_process(connection: Connection, new_topic: NewT
     assert not any(member.standby for member in members)
 
 
-def test_a_member_asks_all_to_stop(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_a_member_can_request_a_shutdown_of_all(connection: Connection, new_topic: NewTopic, group: str) -> None:
     said = topology(subtopology("0", new_topic(2)))
     first, second = (Member(connection, group, f"m-{number}", said) for number in (1, 2))
     first.join()
@@ -376,7 +380,9 @@ def test_a_member_asks_all_to_stop(connection: Connection, new_topic: NewTopic, 
     assert told(second.beat()) == [(SHUTDOWN_APPLICATION, detail)]
 
 
-def test_where_applications_answer_queries(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_endpoints_for_interactive_queries_are_returned(
+    connection: Connection, new_topic: NewTopic, group: str
+) -> None:
     name = new_topic(2)
     said = topology(subtopology("0", name))
     endpoint = StreamsGroupHeartbeatRequest.Endpoint(host="a", port=80)
@@ -394,7 +400,7 @@ def test_where_applications_answer_queries(connection: Connection, new_topic: Ne
 # --- its offsets and its end ------------------------------------------------------------------------------------------
 
 
-def test_offsets_of_members(connection: Connection, name: str, group: str) -> None:
+def test_a_streams_member_commits_in_its_epoch(connection: Connection, name: str, group: str) -> None:
     member = Member(connection, group, "m-1", topology(subtopology("0", name)))
     member.join()
 
@@ -430,7 +436,7 @@ def listed(connection: Connection, group: str, **filters: list[str]) -> list[tup
     return [(each.protocol_type, each.group_state, each.group_type) for each in groups if each.group_id == group]
 
 
-def test_it_is_listed_and_deleted(connection: Connection, name: str, group: str) -> None:
+def test_a_streams_group_is_listed_and_deleted(connection: Connection, name: str, group: str) -> None:
     member = Member(connection, group, "m-1", topology(subtopology("0", name)))
     member.join()
     stable = [("streams", "Stable", "streams")]
@@ -446,7 +452,7 @@ def test_it_is_listed_and_deleted(connection: Connection, name: str, group: str)
     assert describe(connection, group).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_member_that_joins_with_another_instance_id_has_that_one_alone(
+def test_a_member_that_rejoins_with_another_instance_id_has_only_that(
     connection: Connection, name: str, group: str
 ) -> None:
     def member(member_id: str) -> Member:
@@ -468,7 +474,7 @@ def test_a_member_that_joins_with_another_instance_id_has_that_one_alone(
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_members_without_the_tags_of_their_group(
+def test_members_without_the_client_tags_of_the_group_are_warned(
     connection: Connection, new_topic: NewTopic, group: str, version: int
 ) -> None:
     configure(connection, group, rack_aware_assignment_tags="zone,rack")

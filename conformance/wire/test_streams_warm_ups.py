@@ -15,7 +15,7 @@ def without_delays(connection: Connection, group: str) -> None:
 
 
 @pytest.mark.parametrize("warm_ups", ["0", "2"])
-def test_a_task_with_state_moves_to_a_new_member(
+def test_a_stateful_task_moves_to_a_new_member(
     connection: Connection, new_topic: NewTopic, group: str, differing: Differing, warm_ups: str
 ) -> None:
     configure(connection, group, num_warmup_replicas=warm_ups)

@@ -77,13 +77,13 @@ def pushed(connection: Connection, subscription_id: int, **fields: Any) -> Error
     return ErrorCode(connection.ask(request, 0).error_code)
 
 
-def test_a_broker_without_a_receiver_announces_neither(connection: Connection) -> None:
+def test_telemetry_apis_are_not_announced_without_a_receiver(connection: Connection) -> None:
     asked = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     keys = {api.api_key for api in connection.ask(asked, 4).api_keys}
     assert not {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY} & keys
 
 
-def test_a_client_gets_what_it_is_to_push_and_an_id(client: Connection, subscribe: Subscribe) -> None:
+def test_a_client_gets_its_subscription_and_an_instance_id(client: Connection, subscribe: Subscribe) -> None:
     subscribe(",".join(NAMES))
     first, second = got(client, ZERO_UUID), got(client)
     assert first.client_instance_id not in (ZERO_UUID, INSTANCE)
@@ -101,7 +101,7 @@ def test_a_client_gets_what_it_is_to_push_and_an_id(client: Connection, subscrib
         (",".join(reversed(NAMES)), "org.apache.kafka.admin.1.", 756731729),
     ],
 )
-def test_the_subscription_id_depends_on_the_order_of_java_s_sets(
+def test_the_subscription_id_depends_on_the_order_of_javas_sets(
     client: Connection, subscribe: Subscribe, metrics: str, first: str, subscription_id: int
 ) -> None:
     subscribe(metrics, SHORT_MS)
@@ -118,7 +118,7 @@ def test_early_requests_are_throttled(client: Connection, subscribe: Subscribe) 
     assert pushed(client, answer.subscription_id) == INVALID
 
 
-def test_after_the_interval_a_push_is_taken_again(client: Connection, subscribe: Subscribe) -> None:
+def test_a_push_after_the_interval_is_accepted(client: Connection, subscribe: Subscribe) -> None:
     subscribe("a.", SHORT_MS)
     known = got(client).subscription_id
     for _ in range(2):
@@ -126,7 +126,9 @@ def test_after_the_interval_a_push_is_taken_again(client: Connection, subscribe:
         time.sleep(SHORT_MS * 1.5 / 1000)
 
 
-def test_an_unknown_subscription_may_be_asked_for_at_once(client: Connection, subscribe: Subscribe) -> None:
+def test_an_unknown_subscription_id_may_request_a_new_subscription_immediately(
+    client: Connection, subscribe: Subscribe
+) -> None:
     subscribe("a.")
     known = got(client).subscription_id
     assert pushed(client, known + 1) == UNKNOWN
@@ -136,18 +138,20 @@ def test_an_unknown_subscription_may_be_asked_for_at_once(client: Connection, su
     assert got(client).requested_metrics == ["b."]
 
 
-def test_an_early_push_hides_an_unknown_subscription(client: Connection, subscribe: Subscribe) -> None:
+def test_an_early_push_is_throttled_before_the_subscription_id_is_validated(
+    client: Connection, subscribe: Subscribe
+) -> None:
     subscribe("a.")
     known = got(client).subscription_id
     assert [pushed(client, known), pushed(client, known + 1)] == [NONE, EARLY]
 
 
 @pytest.mark.parametrize("instance_id", [ZERO_UUID, bytes(15) + b"\x01"])
-def test_reserved_ids_push_nothing(client: Connection, instance_id: bytes) -> None:
+def test_reserved_client_instance_ids_cannot_push(client: Connection, instance_id: bytes) -> None:
     assert pushed(client, 0, client_instance_id=instance_id) == INVALID
 
 
-def test_a_reserved_id_may_ask(client: Connection) -> None:
+def test_a_reserved_client_instance_id_can_get_a_subscription(client: Connection) -> None:
     assert got(client, bytes(15) + b"\x01").error_code == NONE
 
 
@@ -163,7 +167,7 @@ def test_a_reserved_id_may_ask(client: Connection) -> None:
         (-1, b"", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     ],
 )
-def test_what_a_push_may_hold(
+def test_pushes_are_validated_by_codec_and_size(
     client: Connection, subscribe: Subscribe, codec: int, metrics: bytes, code: ErrorCode
 ) -> None:
     subscribe("a.")
@@ -173,6 +177,6 @@ def test_what_a_push_may_hold(
     assert again == (NONE if code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE else EARLY)
 
 
-def test_patterns_match_as_a_whole(client: Connection, subscribe: Subscribe) -> None:
+def test_match_patterns_must_match_completely(client: Connection, subscribe: Subscribe) -> None:
     subscribe("a.", match="client_id=telemetry,client_source_address=127[.]0.*,client_software_name=unknown")
     subscribe("a.", match="client_id=tele")

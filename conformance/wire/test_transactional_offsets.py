@@ -37,7 +37,7 @@ def offset_of(connection: Connection, group: str, topic: str, *, stable: bool) -
 
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("version", range(6))
-def test_offsets_appear_with_the_commit(
+def test_transactional_offsets_become_visible_with_the_commit(
     producer: TransactionalProducer, name: str, group: str, version: int, commit: bool
 ) -> None:
     connection = producer.connection
@@ -54,7 +54,7 @@ def test_offsets_appear_with_the_commit(
 @pytest.mark.parametrize(
     ("version", "code"), [(0, INVALID_STATE), (3, INVALID_STATE), (4, ErrorCode.TRANSACTION_ABORTABLE)]
 )
-def test_offsets_of_a_group_that_was_not_added_are_refused(
+def test_offsets_of_a_group_not_added_to_the_transaction_are_rejected(
     producer: TransactionalProducer, name: str, group: str, version: int, code: int
 ) -> None:
     assert producer.commit_offset(group, name, 7, version=version) == code
@@ -69,7 +69,7 @@ def test_offsets_of_a_group_that_was_not_added_are_refused(
         ({"member_id": "m"}, 0),
     ],
 )
-def test_a_group_that_is_not_known_has_no_generations(
+def test_an_unknown_group_has_no_generations(
     producer: TransactionalProducer, name: str, group: str, version: int, fields: dict[str, Any], code: int
 ) -> None:
     producer.add_offsets(group)
@@ -77,7 +77,7 @@ def test_a_group_that_is_not_known_has_no_generations(
 
 
 @pytest.mark.parametrize("version", [0, 3, 4, 5])
-def test_who_is_not_the_producer_of_the_id_commits_no_offsets(
+def test_only_the_producer_of_the_transactional_id_commits_offsets(
     producer: TransactionalProducer, name: str, group: str, version: int
 ) -> None:
     ours = producer.producer_id
@@ -89,7 +89,7 @@ def test_who_is_not_the_producer_of_the_id_commits_no_offsets(
 
 
 @pytest.mark.parametrize("version", [3, 5])
-def test_whose_transaction_it_is_is_asked_before_whose_group(
+def test_the_producer_is_validated_before_the_group(
     producer: TransactionalProducer, name: str, group: str, version: int
 ) -> None:
     producer.add_offsets(group)
@@ -99,13 +99,13 @@ def test_whose_transaction_it_is_is_asked_before_whose_group(
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
-def test_offsets_of_an_unknown_topic_are_refused(producer: TransactionalProducer, group: str, version: int) -> None:
+def test_offsets_of_an_unknown_topic_are_rejected(producer: TransactionalProducer, group: str, version: int) -> None:
     producer.add_offsets(group)
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert producer.commit_offset(group, "nobody-has-this", 7, version=version) == unknown
 
 
-def test_partitions_that_do_not_exist_are_answered_first(
+def test_nonexistent_partitions_are_answered_first(
     connection: Connection, producer: TransactionalProducer, group: str, name: str
 ) -> None:
     producer.add_offsets(group)
@@ -124,7 +124,7 @@ def test_partitions_that_do_not_exist_are_answered_first(
 
 
 @pytest.mark.parametrize("more", [-1, 5])
-def test_another_epoch_of_a_member_is_another_generation_for_older_versions(
+def test_a_wrong_member_epoch_is_an_illegal_generation_in_older_versions(
     connection: Connection, producer: TransactionalProducer, group: str, name: str, more: int
 ) -> None:
     joining = ConsumerGroupHeartbeatRequest(
@@ -140,7 +140,7 @@ def test_another_epoch_of_a_member_is_another_generation_for_older_versions(
 
 
 @pytest.mark.parametrize("version", [3, 5])
-def test_an_epoch_that_the_offsets_partition_knows_to_be_past_is_refused_whoever_has_the_transactional_id_now(
+def test_an_epoch_older_than_that_of_the_offsets_partition_is_rejected(
     producer: TransactionalProducer, connection: Connection, name: str, group: str, version: int
 ) -> None:
     ours = producer.producer_id

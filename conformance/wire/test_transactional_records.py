@@ -34,14 +34,16 @@ from minibroker.protocol.messages.transactions import DescribeTransactionsReques
 @pytest.mark.parametrize(
     ("version", "code"), [(3, INVALID_STATE), (10, INVALID_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)]
 )
-def test_a_partition_that_was_not_added_is_refused(
+def test_a_partition_not_added_to_the_transaction_is_rejected(
     producer: TransactionalProducer, name: str, version: int, code: int
 ) -> None:
     assert producer.write(name, version=version) == code
 
 
 @pytest.mark.parametrize("version", [12, 13])
-def test_newer_clients_have_their_partitions_added(producer: TransactionalProducer, name: str, version: int) -> None:
+def test_partitions_of_newer_clients_are_added_automatically(
+    producer: TransactionalProducer, name: str, version: int
+) -> None:
     assert producer.write(name, version=version) == 0
     assert producer.write(name, version=version) == 0
     assert producer.end(OWN_EPOCHS) == 0
@@ -50,7 +52,9 @@ def test_newer_clients_have_their_partitions_added(producer: TransactionalProduc
 
 
 @pytest.mark.parametrize("version", [9, 11, 12])
-def test_who_is_not_the_producer_of_the_id_is_refused(producer: TransactionalProducer, name: str, version: int) -> None:
+def test_only_the_producer_of_the_transactional_id_is_accepted(
+    producer: TransactionalProducer, name: str, version: int
+) -> None:
     ours = producer.producer_id
     producer.goes_on_as(ours, 1)
     assert producer.write(name, version=version) == OLD_EPOCH
@@ -59,7 +63,7 @@ def test_who_is_not_the_producer_of_the_id_is_refused(producer: TransactionalPro
 
 
 @pytest.mark.parametrize("version", [9, 11, 12])
-def test_an_epoch_that_the_partition_knows_to_be_past_is_refused_whoever_has_the_transactional_id_now(
+def test_an_epoch_older_than_that_of_the_partition_is_rejected(
     producer: TransactionalProducer, connection: Connection, name: str, version: int
 ) -> None:
     ours = producer.producer_id
@@ -74,7 +78,7 @@ def test_an_epoch_that_the_partition_knows_to_be_past_is_refused_whoever_has_the
     assert other.write(name, version=version) == MAPPING
 
 
-def test_what_is_in_no_transaction_is_refused_while_one_is_open(producer: TransactionalProducer, name: str) -> None:
+def test_a_non_transactional_batch_is_rejected_during_a_transaction(producer: TransactionalProducer, name: str) -> None:
     producer.add((name, 0))
     assert producer.write(name) == 0
     assert producer.write(name, transactional=False) == INVALID_STATE
@@ -84,7 +88,7 @@ def test_what_is_in_no_transaction_is_refused_while_one_is_open(producer: Transa
     ("version", "code"),
     [(11, 0), (12, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), (13, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)],
 )
-def test_a_partition_that_does_not_know_the_producer_may_want_its_first_batch_first(
+def test_a_new_producer_may_be_required_to_start_with_sequence_0(
     producer: TransactionalProducer, name: str, version: int, code: int
 ) -> None:
     if version < 12:
@@ -97,7 +101,7 @@ def test_a_partition_that_does_not_know_the_producer_may_want_its_first_batch_fi
 @pytest.mark.parametrize(
     ("version", "code"), [(10, INVALID_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE), (12, OLD_EPOCH)]
 )
-def test_a_batch_is_not_repeated_after_its_transaction(
+def test_a_repeated_batch_after_its_transaction_is_not_a_duplicate(
     producer: TransactionalProducer, name: str, version: int, code: int
 ) -> None:
     if version < 12:
@@ -125,7 +129,7 @@ def codes_of(producer: TransactionalProducer, request: Any, version: int) -> lis
 
 
 @pytest.mark.parametrize("version", [9, 12])
-def test_without_a_transactional_id_nothing_of_a_request_with_a_transaction_is_appended(
+def test_a_missing_transactional_id_rejects_all_batches_of_the_request(
     producer: TransactionalProducer, new_topic: NewTopic, version: int
 ) -> None:
     name = new_topic(partitions=2)
@@ -151,7 +155,7 @@ def one_batch_to(
 
 
 @pytest.mark.parametrize("version", [9, 12])
-def test_without_a_transactional_id_a_transactional_batch_is_not_looked_at(
+def test_a_missing_transactional_id_is_reported_before_the_batch_is_validated(
     producer: TransactionalProducer, name: str, version: int
 ) -> None:
     """Its partition may not even be there."""
@@ -173,7 +177,7 @@ def test_without_a_transactional_id_a_transactional_batch_is_not_looked_at(
 
 
 @pytest.mark.parametrize("version", [9, 12])
-def test_the_producer_is_looked_at_before_the_records(producer: TransactionalProducer, name: str, version: int) -> None:
+def test_the_producer_is_validated_before_the_records(producer: TransactionalProducer, name: str, version: int) -> None:
     stranger = {"producer_id": producer.producer_id + 1_000_000}
     wrong = {
         "control batch": {"attributes": TRANSACTIONAL_MARKER},
@@ -194,9 +198,7 @@ def test_the_producer_is_looked_at_before_the_records(producer: TransactionalPro
 
 
 @pytest.mark.parametrize("version", [9, 12])
-def test_of_the_right_producer_the_records_are_looked_at(
-    producer: TransactionalProducer, name: str, version: int
-) -> None:
+def test_records_of_a_valid_producer_are_validated(producer: TransactionalProducer, name: str, version: int) -> None:
     """And newer clients' partition is part of the transaction, whatever comes of them."""
     if version < 12:
         producer.add((name, 0))
@@ -214,7 +216,7 @@ def test_of_the_right_producer_the_records_are_looked_at(
 
 
 @pytest.mark.parametrize("version", [9, 12])
-def test_a_transactional_batch_of_no_producer_is_in_no_transaction(
+def test_a_transactional_batch_without_a_producer_id_is_in_no_transaction(
     producer: TransactionalProducer, new_topic: NewTopic, version: int
 ) -> None:
     name = new_topic(partitions=2)
@@ -232,7 +234,7 @@ def test_a_transactional_batch_of_no_producer_is_in_no_transaction(
 
 
 @pytest.mark.parametrize("version", [9, 12])
-def test_the_batches_of_a_request_have_one_producer(
+def test_all_batches_of_a_request_must_have_one_producer(
     producer: TransactionalProducer, new_topic: NewTopic, version: int
 ) -> None:
     name = new_topic(partitions=2)
@@ -246,7 +248,7 @@ def test_the_batches_of_a_request_have_one_producer(
 
 
 @pytest.mark.parametrize("version", [9, 12])
-def test_a_partition_that_is_not_there_does_not_keep_the_others_from_being_written(
+def test_an_unknown_partition_does_not_affect_the_others(
     producer: TransactionalProducer, name: str, version: int
 ) -> None:
     if version < 12:
@@ -260,7 +262,7 @@ def test_a_partition_that_is_not_there_does_not_keep_the_others_from_being_writt
 # --- reading ------------------------------------------------------------------------------------
 
 
-def test_readers_of_committed_records_are_told_what_to_skip(producer: TransactionalProducer, name: str) -> None:
+def test_read_committed_fetches_return_the_aborted_transactions(producer: TransactionalProducer, name: str) -> None:
     connection = producer.connection
     for commit in (False, True):
         producer.add((name, 0))
@@ -275,9 +277,7 @@ def test_readers_of_committed_records_are_told_what_to_skip(producer: Transactio
     assert aborted == [(producer.producer_id, 0)]
 
 
-def test_the_latest_offset_of_committed_records_is_the_last_stable_one(
-    producer: TransactionalProducer, name: str
-) -> None:
+def test_the_latest_read_committed_offset_is_the_last_stable_offset(producer: TransactionalProducer, name: str) -> None:
     producer.add((name, 0))
     producer.write(name, 3)
     offsets = [list_offset_of(producer.connection, name, isolation) for isolation in (0, 1)]

@@ -25,7 +25,7 @@ from minibroker.protocol.errors import ErrorCode
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_each_instance_gets_the_next_epoch(connection: Connection, version: int) -> None:
+def test_each_producer_instance_gets_the_next_epoch(connection: Connection, version: int) -> None:
     first = TransactionalProducer(connection)
     second = TransactionalProducer(connection, first.transactional_id)
     assert (first.init(version), first.epoch) == (0, 0)
@@ -43,7 +43,7 @@ def test_each_instance_gets_the_next_epoch(connection: Connection, version: int)
         (None, 900_000, 0),
     ],
 )
-def test_an_id_or_timeout_that_cannot_be_is_refused(
+def test_an_invalid_transactional_id_or_timeout_is_rejected(
     connection: Connection, version: int, transactional_id: str | None, timeout_ms: int, code: int
 ) -> None:
     producer = TransactionalProducer(connection)
@@ -53,7 +53,7 @@ def test_an_id_or_timeout_that_cannot_be_is_refused(
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
-def test_a_producer_that_goes_on_gets_the_next_epoch_once(producer: TransactionalProducer, version: int) -> None:
+def test_a_producer_that_continues_gets_the_next_epoch_once(producer: TransactionalProducer, version: int) -> None:
     before = producer.producer_id, producer.epoch
     assert (producer.init(version, again=True), producer.epoch) == (0, 1)
     producer.goes_on_as(*before)  # as if it had not heard the answer
@@ -66,7 +66,9 @@ def test_a_producer_that_goes_on_gets_the_next_epoch_once(producer: Transactiona
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_an_ongoing_transaction_is_aborted_first(producer: TransactionalProducer, name: str, version: int) -> None:
+def test_an_ongoing_transaction_is_aborted_before_the_next_epoch(
+    producer: TransactionalProducer, name: str, version: int
+) -> None:
     assert producer.add((name, 0)) == [0]
     assert producer.write(name) == 0
     newer = TransactionalProducer(producer.connection, producer.transactional_id)
@@ -91,7 +93,7 @@ def test_partitions_are_added_all_or_none(producer: TransactionalProducer, name:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_others_add_no_partitions(producer: TransactionalProducer, name: str, version: int) -> None:
+def test_only_the_current_producer_can_add_partitions(producer: TransactionalProducer, name: str, version: int) -> None:
     ours = producer.producer_id, producer.epoch
     for epoch in (-1, 1):
         producer.goes_on_as(ours[0], epoch)
@@ -108,7 +110,7 @@ def test_others_add_no_partitions(producer: TransactionalProducer, name: str, ve
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_a_transaction_ends_once_and_may_be_told_so_again(
+def test_a_transaction_ends_once_and_a_repeated_end_succeeds(
     producer: TransactionalProducer, name: str, version: int
 ) -> None:
     assert producer.end(version) == INVALID_STATE
@@ -122,7 +124,9 @@ def test_a_transaction_ends_once_and_may_be_told_so_again(
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_others_end_nothing(producer: TransactionalProducer, name: str, version: int) -> None:
+def test_only_the_current_producer_can_end_a_transaction(
+    producer: TransactionalProducer, name: str, version: int
+) -> None:
     producer.add((name, 0))
     ours = producer.producer_id
     for epoch in (-1, 1):
@@ -137,7 +141,7 @@ def test_others_end_nothing(producer: TransactionalProducer, name: str, version:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_each_transaction_has_an_epoch_of_its_own(producer: TransactionalProducer, name: str, commit: bool) -> None:
+def test_each_transaction_has_its_own_epoch(producer: TransactionalProducer, name: str, commit: bool) -> None:
     ours = producer.producer_id
     assert producer.write(name, version=12) == 0
     assert (producer.end(OWN_EPOCHS, commit=commit), producer.epoch) == (0, 1)

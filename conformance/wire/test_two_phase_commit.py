@@ -45,13 +45,13 @@ def init(connection: Connection, transactional_id: str, **fields: Any) -> Any:
     return repeated(lambda: connection.ask(request, 6), lambda answer: answer.error_code not in WAITS)
 
 
-def test_the_version_is_announced(connection: Connection) -> None:
+def test_init_producer_id_version_6_is_announced(connection: Connection) -> None:
     answer = connection.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
     assert [api.max_version for api in answer.api_keys if api.api_key == ApiKey.INIT_PRODUCER_ID] == [6]
 
 
 @pytest.mark.parametrize("timeout_ms", [1000, NEVER_MS, 0, -1])
-def test_a_producer_in_two_phases_has_no_timeout(connection: Connection, timeout_ms: int) -> None:
+def test_a_two_phase_producer_has_no_timeout(connection: Connection, timeout_ms: int) -> None:
     name = f"two-phases-{timeout_ms}"
     answer = init(connection, name, transaction_timeout_ms=timeout_ms)
     assert (answer.error_code, answer.producer_epoch) == (ErrorCode.NONE, 0)
@@ -66,6 +66,6 @@ def test_a_prepared_transaction_is_not_kept(connection: Connection, two_phases: 
     assert (answer.error_code, answer.producer_id) == (ErrorCode.UNSUPPORTED_VERSION, -1)
 
 
-def test_without_two_phases_a_timeout_has_its_bounds(connection: Connection) -> None:
+def test_transaction_timeouts_are_bounded_without_two_phase_commit(connection: Connection) -> None:
     answer = init(connection, "bounded", enable2_pc=False, transaction_timeout_ms=NEVER_MS)
     assert answer.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
