@@ -67,7 +67,7 @@ def test_clients_of_each_library_connect(broker: Broker) -> None:
     assert asyncio.run(consume()) == b"x"
 
 
-def test_a_denied_user_is_refused_and_nobody_else(broker: Broker) -> None:
+def test_a_denied_user_is_rejected_and_nobody_else(broker: Broker) -> None:
     who = "ANONYMOUS" if broker.security.protocol == "PLAINTEXT" else "alice"
     broker.acls.deny(who, "write", topic="secret-*")
     broker.acls.allow("*", "all", topic="secret-*")
@@ -79,7 +79,7 @@ def test_a_denied_user_is_refused_and_nobody_else(broker: Broker) -> None:
     assert produced(broker, "secret-1", user="alice") == []
 
 
-def test_acls_and_quotas_go_with_a_reset_and_users_stay(broker: Broker) -> None:
+def test_a_reset_removes_acls_and_quotas_and_keeps_users(broker: Broker) -> None:
     broker.acls.deny("*", "write", topic="t")
     broker.quotas.set(user="*", producer_byte_rate=1)
     password = broker.users.add("carl")
@@ -90,7 +90,7 @@ def test_acls_and_quotas_go_with_a_reset_and_users_stay(broker: Broker) -> None:
     broker.users.remove("carl")
 
 
-def test_a_user_who_is_added_while_the_broker_is_down_can_log_in() -> None:
+def test_a_user_added_while_the_broker_is_down_can_log_in() -> None:
     with Broker(security="SASL_PLAINTEXT", users=USERS) as broker:
         broker.users.add("carl")
         broker.kill()
@@ -99,7 +99,7 @@ def test_a_user_who_is_added_while_the_broker_is_down_can_log_in() -> None:
         assert [produced(broker, user="dora", mechanism=each) for each in MECHANISMS] == [[]] * len(MECHANISMS)
 
 
-def test_settings_say_the_same_as_arguments() -> None:
+def test_settings_are_equivalent_to_arguments() -> None:
     settings = {"test.security": "SASL_PLAINTEXT", "test.users": "alice:won:derland, bob:b"}
     with Broker(settings) as broker:
         assert broker.security.passwords == {"alice": "won:derland", "bob": "b"}
@@ -108,7 +108,7 @@ def test_settings_say_the_same_as_arguments() -> None:
         assert (broker.security.protocol, broker.security.passwords["bob"]) == ("SSL", "c")
 
 
-def test_a_broker_gets_another_security_and_keeps_its_address_and_data() -> None:
+def test_changing_the_security_keeps_the_address_and_data() -> None:
     with Broker(users={}) as broker:
         broker.produce("t", "before")
         address = broker.bootstrap_servers
@@ -132,7 +132,7 @@ def test_the_certificate_has_the_names_that_the_broker_advertises() -> None:
                 context.wrap_socket(plain, server_hostname=name).close()
 
 
-def test_clients_find_a_broker_that_listens_on_all_addresses_where_it_says() -> None:
+def test_clients_connect_to_the_advertised_address_of_a_wildcard_listener() -> None:
     listeners = {"listeners": "PLAINTEXT://0.0.0.0:0", "advertised.listeners": "PLAINTEXT://localhost:0"}
     with Broker(listeners, security="SASL_SSL", users=USERS) as broker:
         assert broker.client_config("java", user="alice")["bootstrap.servers"].startswith("localhost:")
@@ -168,9 +168,7 @@ def test_names_and_passwords_may_have_any_characters(name: str) -> None:
     ("kind", "reason"),
     [("expired", "certificate has expired"), ("other host", "IP address mismatch"), ("unknown authority", "unable to")],
 )
-def test_a_wrong_certificate_is_found_by_clients_until_a_good_one_is_back(
-    protocol: str, kind: str, reason: str
-) -> None:
+def test_clients_reject_a_wrong_certificate_until_it_is_replaced(protocol: str, kind: str, reason: str) -> None:
     with Broker(security=protocol) as broker:
         host, port = broker.bootstrap_servers.rsplit(":", 1)
         context = broker.client_config("kafka-python", user="alice")["ssl_context"]
@@ -210,7 +208,7 @@ def test_quotas_throttle_on_the_brokers_clock() -> None:
         assert refused.value.code == ErrorCode.INVALID_REQUEST
 
 
-def test_what_cannot_be_is_refused_in_one_line() -> None:
+def test_invalid_security_arguments_are_rejected_in_one_line() -> None:
     with pytest.raises(ValueError, match="security is one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL, and cannot be"):
         Broker(security="TLS")
     with pytest.raises(ValueError, match="security is one of"):
@@ -245,7 +243,7 @@ def test_what_cannot_be_is_refused_in_one_line() -> None:
             broker.users.remove("nobody")
 
 
-def test_configs_for_other_languages_have_what_their_clients_need() -> None:
+def test_client_configs_for_other_languages_are_complete() -> None:
     authority = Authority()
     certified, trusted = authority.issue("alice"), authority.certificate
     access = Access("a:1,b:2", "SASL_SSL", trusted, certified, "PLAIN", "alice", 'x"y')

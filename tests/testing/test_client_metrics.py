@@ -29,7 +29,7 @@ def produce(broker: Broker) -> Producer:
     return producer
 
 
-def test_librdkafka_pushes_what_is_asked_for(broker: Broker) -> None:
+def test_librdkafka_pushes_requested_metrics(broker: Broker) -> None:
     broker.collect_client_metrics("org.apache.kafka.producer.node.", interval="100 ms")
     producer = produce(broker)
     pushes = broker.wait_for_requests("PushTelemetry", 2)
@@ -43,13 +43,13 @@ def test_librdkafka_pushes_what_is_asked_for(broker: Broker) -> None:
     del producer
 
 
-def test_no_client_pushes_unless_it_is_asked(broker: Broker) -> None:
+def test_no_client_pushes_metrics_unless_requested(broker: Broker) -> None:
     produce(broker)
     assert broker.requests("GetTelemetrySubscriptions") == []
     assert broker.client_metrics() == []
 
 
-def test_an_interval_that_kafka_does_not_take_is_refused(broker: Broker) -> None:
+def test_a_push_interval_that_kafka_rejects_is_rejected(broker: Broker) -> None:
     with pytest.raises(KafkaError) as raised:
         broker.collect_client_metrics(interval="50 ms")
     assert raised.value.code is ErrorCode.INVALID_REQUEST

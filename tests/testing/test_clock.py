@@ -33,7 +33,7 @@ def log_start_offset(broker: Broker, topic: str) -> int:
     return broker.loop.call(lambda: broker.running.cluster.image.topics[topic].partitions[0].log.log_start_offset)
 
 
-def test_retention_deletes_after_its_days_and_not_before() -> None:
+def test_retention_deletes_records_only_after_its_days() -> None:
     with Broker() as broker:
         create(broker, "t", retention_ms="604800000", segment_bytes="1048576")
         produce(broker, "t", (None, "a"), (None, "b"))
@@ -51,7 +51,7 @@ def test_retention_deletes_after_its_days_and_not_before() -> None:
         consumer.close()
 
 
-def test_a_compacted_topic_keeps_the_newest_value_of_a_key() -> None:
+def test_a_compacted_topic_keeps_the_newest_value_of_each_key() -> None:
     with Broker() as broker:
         create(
             broker,
@@ -71,7 +71,7 @@ def test_a_compacted_topic_keeps_the_newest_value_of_a_key() -> None:
         consumer.close()
 
 
-def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced() -> None:
+def test_a_transaction_timeout_aborts_and_fences_the_producer() -> None:
     with Broker() as broker:
         create(broker, "t")
         producer = Producer(settings(broker, **{"transactional.id": "x", "transaction.timeout.ms": 60_000}))
@@ -94,7 +94,7 @@ while True:
 """
 
 
-def test_a_member_in_another_process_that_is_killed_is_missed_after_its_session_timeout() -> None:
+def test_a_killed_member_process_is_removed_after_its_session_timeout() -> None:
     with Broker() as broker:
         create(broker, "t")
         command = [sys.executable, "-c", MEMBER, broker.bootstrap_servers]
@@ -114,7 +114,7 @@ def test_a_member_in_another_process_that_is_killed_is_missed_after_its_session_
         consumer.close()
 
 
-def test_time_passes_while_the_broker_is_down_and_what_has_crashed_does_nothing_then(
+def test_time_passes_while_the_broker_is_down(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with Broker() as broker:
@@ -134,7 +134,7 @@ def test_time_passes_while_the_broker_is_down_and_what_has_crashed_does_nothing_
         assert broker.records("t")[0].transaction == "aborted"
 
 
-def test_a_parked_fetch_ends_with_its_wait() -> None:
+def test_a_delayed_fetch_ends_after_its_max_wait() -> None:
     with Broker() as broker:
         produce(broker, "t", (None, "a"))
         consumer = Consumer(
@@ -170,7 +170,7 @@ def test_a_parked_fetch_ends_with_its_wait() -> None:
         consumer.close()
 
 
-def test_log_append_time_is_the_brokers() -> None:
+def test_log_append_time_is_that_of_the_brokers_clock() -> None:
     async def use(broker: Broker) -> None:
         producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers)
         await producer.start()
@@ -186,7 +186,7 @@ def test_log_append_time_is_the_brokers() -> None:
 
 
 @pytest.mark.parametrize("by_ms", [1, 9, 11, 1234])
-def test_while_it_stands_still_as_much_passes_as_was_said(by_ms: int) -> None:
+def test_a_stopped_clock_advances_only_by_the_given_time(by_ms: int) -> None:
     with Broker() as broker:
         broker.clock.freeze()
         before = broker.clock.now_ms()
@@ -194,7 +194,7 @@ def test_while_it_stands_still_as_much_passes_as_was_said(by_ms: int) -> None:
         assert broker.clock.now_ms() - before == by_ms
 
 
-def test_a_restart_keeps_the_time_and_a_reset_goes_back_to_the_machines() -> None:
+def test_a_restart_keeps_the_time_and_a_reset_restores_the_system_time() -> None:
     with Broker() as broker:
         now_ms = time.time_ns() // 1_000_000
         broker.clock.advance("1 day")

@@ -23,7 +23,7 @@ def left(directory: Path, name: str, age_s: float) -> Path:
     return found
 
 
-def test_what_killed_processes_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_directories_left_by_killed_processes_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     old, young = left(tmp_path, "aaaaaaaa", ABANDONED_S + 60), left(tmp_path, "bbbbbbbb", 0)
     other = left(tmp_path, "of-somebody", ABANDONED_S + 60)

@@ -22,17 +22,17 @@ from minibroker.testing.faults.rules import Rule
         (timedelta(days=1), timedelta(days=1)),
     ],
 )
-def test_a_number_is_one_of_seconds(given: Any, span: object) -> None:
+def test_a_number_is_a_duration_in_seconds(given: Any, span: object) -> None:
     assert span_of(given) == span
 
 
 @pytest.mark.parametrize("given", [True, None, [1], b"1 s", -1, float("nan"), float("inf"), 1e300])
-def test_what_is_no_duration_is_an_error(given: Any) -> None:
+def test_an_invalid_duration_is_an_error(given: Any) -> None:
     with pytest.raises(ValueError, match="is no duration|no span of time"):
         span_of(given)
 
 
-def test_a_wait_ends_after_so_many_seconds() -> None:
+def test_a_wait_ends_after_its_timeout_in_seconds() -> None:
     with Broker() as broker:
         with pytest.raises(Expired, match="^after 0.01 s: "):
             broker.expect("t", 1, 0.01)
@@ -40,13 +40,13 @@ def test_a_wait_ends_after_so_many_seconds() -> None:
             broker.expect("t", timeout=0.01)
 
 
-async def test_the_awaitable_twin_does_so_too() -> None:
+async def test_an_awaited_wait_ends_after_its_timeout() -> None:
     async with Broker() as broker:
         with pytest.raises(Expired, match="^after 0.01 s: "):
             await broker.aexpect("t", timeout=0.01)
 
 
-def test_a_number_is_one_of_seconds_however_large() -> None:
+def test_any_large_number_is_a_duration_in_seconds() -> None:
     with Broker() as broker:
         broker.clock.freeze()
         before = broker.clock.now_ms()
@@ -54,7 +54,7 @@ def test_a_number_is_one_of_seconds_however_large() -> None:
         assert broker.clock.now_ms() - before == 3_600_000
 
 
-def test_durations_of_faults_are_seconds_too() -> None:
+def test_durations_of_faults_are_in_seconds() -> None:
     rule = Rule(delay=0.25, throttle=2, name=None)
     assert (rule.delay_ms, rule.throttle_ms, str(rule)) == (250, 2000, "delay 0.25 s, throttle 2 s")
     assert (Rule(delay=1500).delay_ms, str(Rule(delay=1500))) == (1_500_000, "delay 1500 s")

@@ -53,7 +53,7 @@ def address(broker: Broker) -> tuple[str, int]:
     return host, int(port)
 
 
-def test_a_broker_serves_inside_of_the_block_and_leaves_nothing() -> None:
+def test_a_broker_runs_inside_its_block_and_leaves_no_files() -> None:
     with Broker() as broker:
         produce(broker, "a", "b")
         assert consumed(broker, 2) == [b"a", b"b"]
@@ -65,7 +65,7 @@ def test_a_broker_serves_inside_of_the_block_and_leaves_nothing() -> None:
         socket.create_connection(where)
 
 
-def test_a_given_directory_stays_and_is_served_again(tmp_path: Path) -> None:
+def test_a_given_directory_is_kept_and_can_be_reused(tmp_path: Path) -> None:
     with Broker(directory=tmp_path) as broker:
         produce(broker, "a")
     assert (tmp_path / LAST_CHECKPOINTS).exists()
@@ -83,7 +83,7 @@ def test_a_restart_keeps_ports_and_data() -> None:
         assert consumed(broker, 2) == [b"a", b"b"]
 
 
-def test_a_kill_is_a_crash_after_which_the_port_is_refused_until_the_restart() -> None:
+def test_a_kill_is_a_crash_and_the_port_is_refused_until_the_restart() -> None:
     with Broker() as broker:
         produce(broker, "a")
         with socket.create_connection(address(broker)) as client:
@@ -115,7 +115,7 @@ def test_waiting_for_a_broker_that_stops_fails() -> None:
             waiting.result(20)
 
 
-def test_it_runs_in_the_callers_own_loop() -> None:
+def test_a_broker_runs_in_the_callers_event_loop() -> None:
     async def use() -> None:
         async with Broker() as broker:
             producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers)
@@ -143,13 +143,13 @@ def test_a_broker_of_another_thread_can_be_awaited() -> None:
         asyncio.run(use(broker))
 
 
-def test_settings_have_their_names_in_kafka() -> None:
+def test_settings_have_kafkas_names() -> None:
     with Broker({"num.partitions": 3, "log.retention.ms": -1}) as broker:
         produce(broker, "a")
         assert sorted(path.name for path in broker.directory.glob("t-*")) == ["t-0", "t-1", "t-2"]
 
 
-def test_topics_are_not_made_if_that_is_not_wanted() -> None:
+def test_auto_creation_of_topics_can_be_disabled() -> None:
     with Broker(auto_create=False) as broker:
         assert broker.running.cluster.settings["auto.create.topics.enable"] is False
 
@@ -162,23 +162,23 @@ def test_the_same_seed_gives_the_same_ids() -> None:
     assert cluster_id(1) == cluster_id(1) != cluster_id(2)
 
 
-def test_what_is_wrong_with_a_setting_is_said_at_once() -> None:
+def test_an_invalid_setting_is_reported_immediately() -> None:
     with pytest.raises(SettingsError, match="num.partitions"):
         Broker({"num.partitions": "many"})
 
 
-def test_an_unknown_setting_is_refused_by_name() -> None:
+def test_an_unknown_setting_is_rejected_by_name() -> None:
     with pytest.raises(SettingsError, match="^num.partition: unknown setting"):
         Broker({"num.partition ": 1})
 
 
 @pytest.mark.parametrize("nodes", [0, 101, "3"])
-def test_nodes_are_a_number_of_them(nodes: Any) -> None:
+def test_the_number_of_nodes_is_validated(nodes: Any) -> None:
     with pytest.raises(ValueError, match="nodes is a number from 1 to 100"):
         Broker(nodes=nodes)
 
 
-def test_a_taken_port_is_an_error_and_nothing_is_left(tmp_path: Path) -> None:
+def test_a_port_in_use_is_an_error_and_leaves_no_files(tmp_path: Path) -> None:
     with Broker() as broker:
         host, port = address(broker)
         other = Broker({"listeners": f"PLAINTEXT://{host}:{port}"}, directory=tmp_path)
@@ -188,12 +188,12 @@ def test_a_taken_port_is_an_error_and_nothing_is_left(tmp_path: Path) -> None:
         assert address(other) == (host, port)
 
 
-def test_it_is_not_started_twice() -> None:
+def test_a_broker_cannot_be_started_twice() -> None:
     with Broker() as broker, pytest.raises(RuntimeError, match="started already"):
         broker.start()
 
 
-def test_what_is_not_running_says_so() -> None:
+def test_operations_on_a_stopped_broker_are_errors() -> None:
     broker = Broker()
     for asked in ("bootstrap_servers", "directory", "running", "loop"):
         with pytest.raises(NotRunning):
@@ -231,6 +231,6 @@ assert not directory.exists()
 
 
 @pytest.mark.parametrize("how", ["leaves", "asks", "exits"])
-def test_a_fork_of_the_process_leaves_the_broker_and_its_directory_alone(how: str) -> None:
+def test_a_forked_process_does_not_affect_the_broker_and_its_directory(how: str) -> None:
     ended = subprocess.run([sys.executable, "-c", FORKED, how], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")

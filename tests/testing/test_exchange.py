@@ -13,18 +13,18 @@ from minibroker.protocol.messages.security import SaslAuthenticateResponse
 from minibroker.testing.exchange import decoded_answer, kept_answer, plain, text_of
 
 
-def test_a_message_is_plain() -> None:
+def test_an_exchange_message_is_plain_data() -> None:
     topic = MetadataRequest.MetadataRequestTopic(topic_id=bytes(15) + b"\x01", name=None)
     assert plain(MetadataRequest(topics=[topic]))["topics"] == [{"topic_id": "AAAAAAAAAAAAAAAAAAAAAQ", "name": None}]
 
 
-def test_every_message_becomes_json() -> None:
+def test_every_message_can_be_converted_to_json() -> None:
     for message in all_messages():
         json.dumps(plain(message()))
 
 
 @pytest.mark.parametrize(("data", "text"), [(b"abc", "abc"), (b"\xff", "0xff"), (b"a\x00", "0x6100"), (b"", "")])
-def test_bytes_are_for_people(data: bytes, text: str) -> None:
+def test_bytes_are_shown_readably(data: bytes, text: str) -> None:
     assert text_of(data) == text
 
 
@@ -38,7 +38,7 @@ def test_bytes_are_for_people(data: bytes, text: str) -> None:
         (b"", b""),
     ],
 )
-def test_answers_to_logins_are_kept_without_what_passwords_can_be_tried_by(said: bytes, kept: bytes) -> None:
+def test_login_responses_are_kept_without_verifiable_secrets(said: bytes, kept: bytes) -> None:
     frame = b"\0\0\0\1\0" + SaslAuthenticateResponse(auth_bytes=said).encode(2)
     answer = decoded_answer(ApiKey.SASL_AUTHENTICATE, 2, kept_answer(ApiKey.SASL_AUTHENTICATE, 2, frame))
     assert isinstance(answer, SaslAuthenticateResponse) and bytes(answer.auth_bytes) == kept

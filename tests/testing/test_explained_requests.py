@@ -23,7 +23,7 @@ def heartbeat(number: int = 1) -> Exchange:
     return exchange
 
 
-def test_each_byte_of_a_client_s_requests_is_explained(kafka_broker: Broker) -> None:
+def test_each_byte_of_a_clients_requests_is_explained(kafka_broker: Broker) -> None:
     broker = kafka_broker
     broker.reset()
     broker.journal.on()
@@ -37,21 +37,21 @@ def test_each_byte_of_a_client_s_requests_is_explained(kafka_broker: Broker) -> 
     assert f"#{found[0].number} answer" in lines
 
 
-def test_an_answer_is_explained_in_the_version_of_its_request() -> None:
+def test_a_response_is_explained_in_the_version_of_its_request() -> None:
     asked, said = explained([heartbeat()])
     assert (asked.part.meaning, said.part.meaning) == ("Heartbeat version 4", "Heartbeat version 4")
     assert not [*asked.part.problems(), *said.part.problems()]
     assert (len(asked.data), said.heading) == (len(heartbeat().request_bytes) + 4, "#1 answer")
 
 
-def test_a_request_without_an_answer_is_explained_alone() -> None:
+def test_a_request_without_a_response_is_explained_alone() -> None:
     exchange = heartbeat()
     exchange.answer_bytes = b""
     assert len(list(explained([exchange]))) == 1
     assert "answer" not in Exchanges([exchange]).explain().splitlines()[-1]
 
 
-def test_topic_ids_have_the_names_that_an_answer_gave_them() -> None:
+def test_topic_ids_are_shown_with_the_names_from_responses() -> None:
     topic = MetadataResponse.MetadataResponseTopic(name="orders", topic_id=ID)
     asked = request(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(topic_id=ID, name=None)]), 12, 1)[4:]
     exchange = Exchange(1, ApiKey.METADATA, 12, 1, asked)
@@ -60,11 +60,11 @@ def test_topic_ids_have_the_names_that_an_answer_gave_them() -> None:
     assert text.count("AAECAwQFBgcICQoLDA0ODw, orders") == 2  # not yet in the first request and its answer
 
 
-def test_a_gist_has_the_fields_that_are_not_what_they_are_by_default() -> None:
+def test_a_summary_has_the_fields_that_differ_from_defaults() -> None:
     assert gist(heartbeat(4)) == "#4 Heartbeat 4 (group_id g, generation_id 3) > (error_code 27)"
 
 
-def test_a_gist_is_one_short_line_whatever_the_names() -> None:
+def test_a_summary_is_one_short_line_for_any_names() -> None:
     frame = request(HeartbeatRequest(group_id="\x1b[31m\n" * 1000), 4, 7)[4:]
     line = gist(Exchange(1, ApiKey.HEARTBEAT, 4, 7, frame))
     assert line.isprintable()

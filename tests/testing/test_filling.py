@@ -33,18 +33,18 @@ TOPICS = [
 ]
 
 
-def test_yaml(tmp_path: Path) -> None:
+def test_topics_and_records_are_read_from_yaml(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(YAML)
     assert topics_from(tmp_path / "a.yaml") == TOPICS
 
 
-def test_json(tmp_path: Path) -> None:
+def test_topics_and_records_are_read_from_json(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"t": ["a", {"value": "b", "headers": [["h", "1"], ["h", "2"]]}]}')
     (topic,) = topics_from(str(tmp_path / "a.json"))
     assert [record.headers for record in topic.records] == [(), (("h", b"1"), ("h", b"2"))]
 
 
-def test_json_lines(tmp_path: Path) -> None:
+def test_topics_and_records_are_read_from_json_lines(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"topic": "t", "value": "a"}\n\n{"topic": "u"}\n{"topic": "t", "key": "k"}\n')
     assert topics_from(tmp_path / "a.jsonl") == [
         NewTopic("t", records=[NewRecord(b"a"), NewRecord(None, b"k")]),
@@ -63,7 +63,7 @@ def test_json_lines(tmp_path: Path) -> None:
         ({"t": [{"key": "k", "partition": "1"}]}, "are numbers, not '1'"),
     ],
 )
-def test_what_is_no_topic_is_said(source: dict[Any, Any], said: str) -> None:
+def test_an_invalid_topic_is_reported(source: dict[Any, Any], said: str) -> None:
     with pytest.raises(FillError, match=said):
         topics_from(source)
 
@@ -78,7 +78,7 @@ def test_what_is_no_topic_is_said(source: dict[Any, Any], said: str) -> None:
         ("a.jsonl", '{"topic": "t"}\n{"value": 1}', "a.jsonl: line 2: a record is expected"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said_in_one_line(tmp_path: Path, name: str, content: str, said: str) -> None:
+def test_an_invalid_file_is_reported_in_one_line(tmp_path: Path, name: str, content: str, said: str) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(FillError, match=said) as raised:
         topics_from(tmp_path / name)
@@ -93,7 +93,7 @@ def test_a_file_in_another_encoding_is_an_error(tmp_path: Path, suffix: str) -> 
         topics_from(path)
 
 
-def test_a_broker_is_filled(tmp_path: Path) -> None:
+def test_a_broker_is_filled_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(YAML)
     with Broker() as broker:
         broker.fill(tmp_path / "a.yaml")
@@ -107,14 +107,14 @@ def test_a_broker_is_filled(tmp_path: Path) -> None:
         assert len(broker.records("orders")) == 253
 
 
-def test_what_the_broker_refuses_is_said() -> None:
+def test_rejections_by_the_broker_are_reported() -> None:
     with Broker() as broker:
         for source in ({"t": {"config": {"no.such": 1}}}, {"t u": ["a"]}):
             with pytest.raises(KafkaError):
                 broker.fill(source)
 
 
-def test_clients_read_what_a_file_has(tmp_path: Path) -> None:
+def test_clients_consume_the_records_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(YAML.replace(", retention.ms: 1000", ""))
     with Broker() as broker:
         broker.fill(tmp_path / "a.yaml")

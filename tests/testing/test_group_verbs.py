@@ -59,7 +59,7 @@ class Member:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_member_that_is_put_out_joins_again(broker: Broker, protocol: str) -> None:
+def test_a_removed_member_rejoins(broker: Broker, protocol: str) -> None:
     with Member(broker, protocol) as member:
         until(lambda: member.assigned == 1)
         (member_id,) = broker.wait_for_group("g", 1, timeout="20 s")
@@ -92,7 +92,7 @@ def test_a_rebalance_is_forced_on_classic_members(broker: Broker) -> None:
     consumer.close()
 
 
-def test_a_rebalance_is_forced_on_members_of_the_new_protocol(broker: Broker) -> None:
+def test_a_rebalance_is_forced_on_consumer_protocol_members(broker: Broker) -> None:
     with Member(broker, "consumer") as member:
         until(lambda: member.assigned == 1)
         (member_id,) = broker.wait_for_group("g", 1, timeout="20 s")
@@ -103,7 +103,7 @@ def test_a_rebalance_is_forced_on_members_of_the_new_protocol(broker: Broker) ->
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_joining_takes_its_time(broker: Broker, protocol: str) -> None:
+def test_a_join_is_delayed(broker: Broker, protocol: str) -> None:
     fault = broker.slow_joins("g", "1 hour")
     with Member(broker, protocol) as member:
         fault.wait_for_hits(1, "20 s")
@@ -130,7 +130,7 @@ def test_a_producer_is_fenced(broker: Broker) -> None:
     assert all(record.transaction == "aborted" for record in broker.records("t") if record.text == "lost")
 
 
-def test_a_fenced_producer_cannot_go_on_after_aborting_either(broker: Broker) -> None:
+def test_a_fenced_producer_cannot_continue_after_aborting(broker: Broker) -> None:
     """The epoch that aborts is not the next one, as the Java client would have it with the transactions of KIP-890."""
     producer = Producer(settings(broker, **{"transactional.id": "x"}))
     producer.init_transactions(20)
@@ -145,7 +145,7 @@ def test_a_fenced_producer_cannot_go_on_after_aborting_either(broker: Broker) ->
         broker.loop.call(lambda: transactions.end("x", (before.producer_id, before.producer_epoch), False, 2))
 
 
-def test_a_transaction_is_held_before_its_markers(broker: Broker) -> None:
+def test_a_transaction_is_held_before_its_markers_are_written(broker: Broker) -> None:
     producer = Producer(settings(broker, **{"transactional.id": "x"}))
     producer.init_transactions(20)
     broker.hold("x")
@@ -163,7 +163,7 @@ def test_a_transaction_is_held_before_its_markers(broker: Broker) -> None:
     until(lambda: broker.transaction_state("x") == "CompleteCommit")
 
 
-def test_a_transaction_is_held_while_it_goes_on(broker: Broker) -> None:
+def test_a_transaction_is_held_while_it_is_open(broker: Broker) -> None:
     producer = Producer(settings(broker, **{"transactional.id": "x"}))
     producer.init_transactions(20)
     broker.hold("x", "ongoing")
@@ -193,7 +193,7 @@ def test_unknown_groups_and_topics_are_errors(broker: Broker) -> None:
         broker.hold("x", "somehow")  # type: ignore[arg-type]
 
 
-def test_a_group_of_kafka_streams_is_described_and_rebalanced(broker: Broker) -> None:
+def test_a_kafka_streams_group_is_described_and_rebalanced(broker: Broker) -> None:
     with streams_member(broker.bootstrap_servers, "app", "t") as member:
         (member_id,) = broker.wait_for_group("app", 1)
         group = broker.streams_group("app")
@@ -213,7 +213,7 @@ def test_a_group_of_kafka_streams_is_described_and_rebalanced(broker: Broker) ->
         broker.streams_group("no")
 
 
-def test_committed_offsets_and_lag_are_told(broker: Broker) -> None:
+def test_committed_offsets_and_lag_are_returned(broker: Broker) -> None:
     broker.create_topic("counted", partitions=2)
     broker.produce("counted", "a", "b", "c")
     with pytest.raises(KafkaError, match="GROUP_ID_NOT_FOUND"):

@@ -51,7 +51,9 @@ class Page(HTMLParser):
 
 
 @pytest.mark.parametrize("more", [(), ("-n", "2")])
-def test_a_failed_test_has_a_section_that_its_text_links_to(pytester: pytest.Pytester, more: tuple[str, ...]) -> None:
+def test_a_failed_test_links_to_its_section_in_the_html_report(
+    pytester: pytest.Pytester, more: tuple[str, ...]
+) -> None:
     result = run(pytester, HOSTILE, "--kafka-report=out/report.html", *more, plugins=("xdist",))
     result.assert_outcomes(passed=1, failed=2)
     page = Page(pytester.path / "out" / "report.html")
@@ -78,7 +80,7 @@ def check_that_it_is_harmless(page: Page, text: str) -> None:
     assert any("<script>alert(1)</script>" in each for each in page.texts)
 
 
-def test_only_failures_with_a_broker_are_in_the_page(pytester: pytest.Pytester) -> None:
+def test_the_html_report_has_only_failures_with_a_broker(pytester: pytest.Pytester) -> None:
     result = run(pytester, "def test_passes(kafka): pass\ndef test_fails(): assert 0", "--kafka-report=report.html")
     result.assert_outcomes(passed=1, failed=1)
     assert "No test with a broker failed." in (pytester.path / "report.html").read_text()

@@ -104,7 +104,7 @@ def test_clients_of_each_library_log_in_with_tokens(broker: Broker) -> None:
     assert not refused(broker, str(config("kafkajs")["sasl"]["token"]))
 
 
-def test_it_describes_itself(broker: Broker) -> None:
+def test_the_issuer_publishes_its_metadata(broker: Broker) -> None:
     status, told = asked(broker, "/.well-known/openid-configuration")
     assert (status, told["issuer"], told["token_endpoint"]) == (200, broker.issuer.url, broker.issuer.token_endpoint)
     status, keys = asked(broker, told["jwks_uri"].removeprefix(broker.issuer.url))
@@ -117,7 +117,7 @@ def test_it_describes_itself(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("user", USERS)
-def test_a_secret_gets_a_token(broker: Broker, user: str) -> None:
+def test_client_credentials_get_a_token(broker: Broker, user: str) -> None:
     quote = urllib.parse.quote_plus
     grant = {"grant_type": "client_credentials"}
     answers = [
@@ -154,7 +154,7 @@ def test_a_secret_gets_a_token(broker: Broker, user: str) -> None:
         ({f"field{number}": "" for number in range(50)}, {}, "invalid_request"),
     ],
 )
-def test_who_proves_nothing_gets_none(
+def test_invalid_client_credentials_get_no_token(
     broker: Broker, fields: dict[str, str], headers: dict[str, str], error: str
 ) -> None:
     status, told = asked(broker, "/token", fields, **headers)
@@ -162,7 +162,7 @@ def test_who_proves_nothing_gets_none(
     assert "access_token" not in told and "a+b c" not in json.dumps(told)
 
 
-def test_an_assertion_gets_a_token(broker: Broker) -> None:
+def test_a_client_assertion_gets_a_token(broker: Broker) -> None:
     def grants(assertion: str, **more: str) -> list[int]:
         by_client = {"grant_type": "client_credentials", "client_assertion_type": ASSERTION_TYPE}
         return [
@@ -218,7 +218,7 @@ def test_a_real_client_logs_in_with_an_assertion(broker: Broker) -> None:
         {"claims": {"exp": None}},
     ],
 )
-def test_the_broker_refuses_wrong_tokens_until_good_ones_are_back(broker: Broker, options: Any) -> None:
+def test_the_broker_rejects_invalid_tokens_until_valid_ones_are_issued(broker: Broker, options: Any) -> None:
     issuer: Issuer = broker.issuer
     assert refused(broker, issuer.token("alice", **options))
     issuer.use_tokens(**options)
@@ -237,7 +237,7 @@ def test_tokens_expire_on_the_brokers_clock(broker: Broker) -> None:
     assert not refused(broker, broker.issuer.token("alice"))
 
 
-def test_keys_are_rotated(broker: Broker) -> None:
+def test_issuer_keys_are_rotated(broker: Broker) -> None:
     issuer = broker.issuer
     old = issuer.token("alice")
     issuer.rotate_keys(keep_old=True)
@@ -248,7 +248,7 @@ def test_keys_are_rotated(broker: Broker) -> None:
     assert refused(broker, old)
 
 
-def test_it_lives_as_long_as_its_broker() -> None:
+def test_the_issuer_stops_with_its_broker() -> None:
     broker = Broker(security="SASL_PLAINTEXT", users=USERS)
     with pytest.raises(NotRunning):
         _ = broker.issuer.url
@@ -266,7 +266,7 @@ def test_it_lives_as_long_as_its_broker() -> None:
         assert asked(broker, "/jwks")[0] == 200
 
 
-def test_a_broker_in_the_callers_loop_has_one() -> None:
+def test_a_broker_in_the_callers_event_loop_has_an_issuer() -> None:
     async def talk() -> int:
         async with Broker(security="SASL_SSL", users=USERS) as broker:
             config = broker.client_config("aiokafka", user="alice", mechanism="OAUTHBEARER")
@@ -278,7 +278,7 @@ def test_a_broker_in_the_callers_loop_has_one() -> None:
     assert asyncio.run(talk()) == 200
 
 
-def test_without_sasl_there_is_none() -> None:
+def test_a_broker_without_sasl_has_no_issuer() -> None:
     with Broker(security="SSL") as broker, pytest.raises(RuntimeError, match="with SSL there is no issuer"):
         _ = broker.issuer
 
@@ -292,7 +292,9 @@ def test_without_sasl_there_is_none() -> None:
     ],
 )
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
-def test_it_listens_where_clients_elsewhere_reach_it(protocol: str, address: str, advertised: str, name: str) -> None:
+def test_the_issuer_listens_on_an_address_reachable_from_elsewhere(
+    protocol: str, address: str, advertised: str, name: str
+) -> None:
     settings = {"test.issuer": address, "advertised.listeners": f"PLAINTEXT://{advertised}:0"}
     with Broker(settings, security=protocol, users=USERS) as broker:
         assert broker.issuer.url.split("://")[1].rsplit(":", 1)[0] == name
@@ -301,7 +303,7 @@ def test_it_listens_where_clients_elsewhere_reach_it(protocol: str, address: str
         assert status == 200 and not refused(broker, given["access_token"])
 
 
-def test_an_address_that_is_taken_is_told_in_one_line() -> None:
+def test_an_address_in_use_is_reported_in_one_line() -> None:
     with Broker(security="SASL_PLAINTEXT") as first:
         port = first.issuer.url.rsplit(":", 1)[1]
         with (

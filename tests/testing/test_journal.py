@@ -43,7 +43,7 @@ def produce(broker: Broker, *values: str, **more: object) -> None:
     assert producer.flush(20) == 0
 
 
-def test_a_request_is_kept_with_its_answer_names_bytes_and_times(broker: Broker) -> None:
+def test_a_request_is_recorded_with_its_response_bytes_and_times(broker: Broker) -> None:
     produce(broker, "hello")
     (exchange,) = broker.wait_for_requests("Produce")
     assert (exchange.api, exchange.api_key, exchange.client_id) == ("Produce", ApiKey.PRODUCE, "writer")
@@ -57,7 +57,7 @@ def test_a_request_is_kept_with_its_answer_names_bytes_and_times(broker: Broker)
     assert "Produce" in str(exchange) and "writer" in str(exchange)
 
 
-def test_a_name_with_line_breaks_or_of_great_length_takes_one_short_line(broker: Broker) -> None:
+def test_a_long_or_multi_line_name_is_shown_in_one_short_line(broker: Broker) -> None:
     client_id = "x\n#1 127.0.0.1:1 admin: Produce 9 answered\x1b[2J" + 30_000 * "y"
     group = "g\nroup" + 30_000 * "z"
     broker.create_topic("t")
@@ -77,7 +77,7 @@ def test_a_name_with_line_breaks_or_of_great_length_takes_one_short_line(broker:
     assert any(line.startswith("group g\\nroup") for line in lines)
 
 
-def test_what_a_fetch_got_is_read_from_the_log(broker: Broker) -> None:
+def test_fetched_records_are_read_from_the_log(broker: Broker) -> None:
     broker.produce("t", "from the file" * 2000)
     consumer = KafkaConsumer("t", bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest")
     next(consumer)
@@ -86,7 +86,7 @@ def test_what_a_fetch_got_is_read_from_the_log(broker: Broker) -> None:
     assert exchange.answer.responses[0].partitions[0].high_watermark == 1
 
 
-def test_requests_are_found_by_what_they_are(broker: Broker) -> None:
+def test_requests_are_filtered_by_their_properties(broker: Broker) -> None:
     produce(broker, "a")
     assert {exchange.api for exchange in broker.requests()} >= {"ApiVersions", "Metadata", "Produce"}
     assert broker.requests("Produce", client_id="nobody") == broker.requests(node=9) == []
@@ -97,7 +97,7 @@ def test_requests_are_found_by_what_they_are(broker: Broker) -> None:
     assert numbers == sorted(numbers)
 
 
-def test_api_names_ignore_case_and_unknown_ones_are_refused(broker: Broker) -> None:
+def test_api_names_are_case_insensitive_and_unknown_ones_are_rejected(broker: Broker) -> None:
     produce(broker, "a")
     assert broker.requests("produce") == broker.requests("Produce") != []
     with pytest.raises(ValueError, match="'Prodcue' is not an API"):
@@ -106,12 +106,12 @@ def test_api_names_ignore_case_and_unknown_ones_are_refused(broker: Broker) -> N
         broker.requests(error="NO_LEADER")
 
 
-def test_one_that_was_never_on_is_no_proof_that_nothing_was_asked() -> None:
+def test_assertions_on_a_disabled_journal_are_errors() -> None:
     with Broker() as broker, pytest.raises(RuntimeError, match="the journal is off"):
         broker.requests("Produce")
 
 
-def test_a_refusal_is_explained_in_the_brokers_words(broker: Broker) -> None:
+def test_an_error_is_explained_in_the_brokers_words(broker: Broker) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     broker.produce("t", "a")
     cluster = broker.running.cluster
@@ -125,14 +125,14 @@ def test_a_refusal_is_explained_in_the_brokers_words(broker: Broker) -> None:
     assert exchange.refusals[0] in str(exchange)
 
 
-def test_a_report_of_nothing_says_so() -> None:
+def test_an_empty_report_says_so() -> None:
     with Broker() as broker:
         assert seen_by(broker) == "no topics, no groups, no requests"
         broker.create_topic("t")
         assert seen_by(broker) == "topic t: partitions end at 0"
 
 
-def test_it_is_saved_as_json_lines(broker: Broker, tmp_path: Path) -> None:
+def test_the_journal_is_saved_as_json_lines(broker: Broker, tmp_path: Path) -> None:
     produce(broker, "hello")
     count = broker.journal.save(tmp_path / "journal.jsonl")
     lines = [json.loads(line) for line in (tmp_path / "journal.jsonl").read_text().splitlines()]
@@ -142,7 +142,7 @@ def test_it_is_saved_as_json_lines(broker: Broker, tmp_path: Path) -> None:
     assert produced["request"]["acks"] == -1 and produced["client_id"] == "writer"
 
 
-def test_what_it_keeps_is_bounded(broker: Broker) -> None:
+def test_the_journal_size_is_bounded(broker: Broker) -> None:
     broker.journal.off()
     small = Journal(broker, maximum_exchanges=3)
     small.on()
@@ -156,7 +156,7 @@ def test_what_it_keeps_is_bounded(broker: Broker) -> None:
     tiny.off()
 
 
-def test_off_it_is_no_interceptor_and_keeps_what_it_has(broker: Broker) -> None:
+def test_a_disabled_journal_keeps_its_entries_and_intercepts_nothing(broker: Broker) -> None:
     produce(broker, "a")
     broker.journal.off()
     assert broker.interceptors == [] and not broker.journal.is_on
@@ -167,7 +167,7 @@ def test_off_it_is_no_interceptor_and_keeps_what_it_has(broker: Broker) -> None:
     assert broker.requests() == []
 
 
-def test_it_goes_on_after_a_restart_and_a_reset(broker: Broker) -> None:
+def test_the_journal_continues_after_a_restart_and_a_reset(broker: Broker) -> None:
     produce(broker, "a")
     broker.restart()
     produce(broker, "b")
@@ -189,7 +189,7 @@ def test_a_disconnected_client_is_in_the_journal(broker: Broker) -> None:
     broker.wait_for_requests("Fetch", where=lambda each: each.outcome == "lost")
 
 
-def test_the_kits_own_requests_are_not_kept(broker: Broker) -> None:
+def test_the_test_kits_own_requests_are_not_recorded(broker: Broker) -> None:
     async def own() -> None:
         cluster = broker.running.cluster
         await ask(cluster, next(iter(cluster.nodes.values())), MetadataRequest(topics=[]))
@@ -199,7 +199,7 @@ def test_the_kits_own_requests_are_not_kept(broker: Broker) -> None:
     assert broker.requests() == []
 
 
-def test_two_brokers_of_one_process_explain_their_own_refusals(broker: Broker) -> None:
+def test_two_brokers_in_one_process_explain_their_own_errors(broker: Broker) -> None:
     with Broker() as other:
         other.journal.on()
         produce(other, "a")
@@ -207,7 +207,7 @@ def test_two_brokers_of_one_process_explain_their_own_refusals(broker: Broker) -
         assert len(other.requests("Produce")) == len(broker.requests("Produce")) == 1
 
 
-def test_a_group_says_why_it_refuses_a_member(broker: Broker) -> None:
+def test_a_group_explains_why_it_rejects_a_member(broker: Broker) -> None:
     broker.produce("t", "a")
     consumer = KafkaConsumer(
         "t",
@@ -226,7 +226,7 @@ def test_a_group_says_why_it_refuses_a_member(broker: Broker) -> None:
     assert f"the group has no member {member!r}" in broker.requests(error="UNKNOWN_MEMBER_ID")[0].refusals[0]
 
 
-def test_a_broker_that_was_stopped_is_not_kept_for_its_journal() -> None:
+def test_a_stopped_broker_is_not_kept_alive_by_its_journal() -> None:
     with Broker() as broker:
         broker.journal.on()
     gone = weakref.ref(broker)
@@ -235,7 +235,7 @@ def test_a_broker_that_was_stopped_is_not_kept_for_its_journal() -> None:
     assert gone() is None
 
 
-def test_the_journal_keeps_no_passwords() -> None:
+def test_the_journal_contains_no_passwords() -> None:
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     settings = {
         "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
@@ -252,7 +252,7 @@ def test_the_journal_keeps_no_passwords() -> None:
 
 
 @pytest.mark.parametrize("incremental", [False, True])
-def test_a_password_that_is_set_is_not_kept(incremental: bool) -> None:
+def test_the_journal_contains_no_altered_passwords(incremental: bool) -> None:
     changes = {"listener.name.ssl.ssl.keystore.password": "the-secret", "log.cleaner.threads": "2"}
     with Broker() as broker:
         broker.journal.on()
@@ -272,7 +272,7 @@ def test_a_password_that_is_set_is_not_kept(incremental: bool) -> None:
         assert broker.on_loop(lambda: broker.running.cluster.settings["log.cleaner.threads"]) == 2
 
 
-def test_requests_are_found_by_who_logged_in_and_how() -> None:
+def test_requests_are_filtered_by_user_and_mechanism() -> None:
     with Broker(security="SASL_PLAINTEXT", users={"alice": "secret"}) as broker:
         broker.journal.on()
         client = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "alice", "sasl.password": "secret"}

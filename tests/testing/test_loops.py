@@ -32,7 +32,7 @@ def verbs(owner: type) -> Iterator[tuple[str, object]]:
 
 
 @pytest.mark.parametrize("owner", OWNERS)
-def test_what_is_awaited_is_named_as_the_verb_that_blocks(owner: type) -> None:
+def test_awaitable_methods_have_the_names_of_the_blocking_ones(owner: type) -> None:
     twins = {name: verb for name, verb in verbs(owner) if inspect.iscoroutinefunction(verb)}
     assert twins
     for name, twin in twins.items():
@@ -42,17 +42,17 @@ def test_what_is_awaited_is_named_as_the_verb_that_blocks(owner: type) -> None:
 
 
 @pytest.mark.parametrize("owner", OWNERS)
-def test_every_verb_that_blocks_can_be_awaited(owner: type) -> None:
+def test_every_blocking_method_has_an_awaitable_one(owner: type) -> None:
     blocking = [name for name, verb in verbs(owner) if inspect.iscoroutinefunction(getattr(verb, "__wrapped__", None))]
     assert [name for name in blocking if name[0] != "a" and not hasattr(owner, f"a{name}")] == []
 
 
 @pytest.mark.parametrize("owner", OWNERS)
-def test_every_verb_has_a_text(owner: type) -> None:
+def test_every_method_has_a_docstring(owner: type) -> None:
     assert [name for name, verb in verbs(owner) if not inspect.getdoc(verb)] == []
 
 
-def test_help_shows_the_words_of_a_fault() -> None:
+def test_help_shows_the_arguments_of_a_fault() -> None:
     with Broker() as broker:
         signature = inspect.signature(broker.faults.add)
         assert list(signature.parameters) == list(WORDS)
@@ -65,7 +65,7 @@ def blocking_verbs(owner: type) -> list[str]:
 
 @pytest.mark.parametrize("owner", OWNERS)
 @pytest.mark.parametrize("is_own_thread", [True, False])
-async def test_a_verb_that_blocks_names_its_twin_in_a_coroutine(owner: type, is_own_thread: bool) -> None:
+async def test_a_blocking_method_in_a_coroutine_names_its_awaitable_one(owner: type, is_own_thread: bool) -> None:
     broker = Broker()
     async with contextlib.AsyncExitStack() as running:
         _ = running.enter_context(broker) if is_own_thread else await running.enter_async_context(broker)
@@ -79,7 +79,7 @@ async def test_a_verb_that_blocks_names_its_twin_in_a_coroutine(owner: type, is_
                 getattr(objects[owner], name)()
 
 
-async def test_a_loop_that_runs_and_no_coroutine_may_be_blocked() -> None:
+async def test_a_running_loop_outside_a_coroutine_may_be_blocked() -> None:
     """As below Playwright's synchronous interface, where tests cannot await anything."""
     with Broker() as broker:
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -116,7 +116,7 @@ def test_a_failure_shows_no_frames_of_the_test_kit(fail: Callable[[Broker], obje
     assert here == lambda_ == __file__ and call.endswith("loops.py")  # which pytest hides
 
 
-async def test_an_awaited_failure_shows_no_frames_either() -> None:
+async def test_an_awaited_failure_shows_no_frames_of_the_test_kit() -> None:
     async with Broker() as broker:
         with pytest.raises(Expired) as raised:
             await broker.aexpect("t", 1, 0.01)
@@ -124,7 +124,7 @@ async def test_an_awaited_failure_shows_no_frames_either() -> None:
     assert here == __file__ and call.endswith("loops.py")
 
 
-def test_what_a_function_of_a_test_raises_keeps_its_frames() -> None:
+def test_an_exception_of_a_test_function_keeps_its_frames() -> None:
     def wrong(exchange: object) -> bool:
         raise ValueError("mine")
 
@@ -146,7 +146,7 @@ def python_handles_ctrl_c() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("python_handles_ctrl_c")
-def test_ctrl_c_shows_where_the_test_waited() -> None:
+def test_ctrl_c_shows_where_the_test_waits() -> None:
     interrupted: list[object] = []
 
     def interrupt(request: object) -> None:

@@ -52,7 +52,7 @@ def port(broker: Broker, node: int) -> int:
 
 
 @pytest.mark.parametrize("end", ["stop_node", "kill_node"])
-def test_another_node_leads_when_one_goes_and_it_comes_back_at_its_port(broker: Broker, end: str) -> None:
+def test_another_node_leads_while_one_is_stopped(broker: Broker, end: str) -> None:
     producer, gone = producer_of(broker), leader(broker)
     assert produced(producer, "a")
     getattr(broker, end)(gone)
@@ -69,7 +69,7 @@ def test_another_node_leads_when_one_goes_and_it_comes_back_at_its_port(broker: 
 
 
 @pytest.mark.parametrize("end", ["stop_node", "kill_node"])
-def test_kafka_python_survives_it_too_and_comes_back(broker: Broker, end: str) -> None:
+def test_kafka_python_survives_a_stopped_node(broker: Broker, end: str) -> None:
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=20, reconnect_backoff_ms=20)
     producer.send("t", b"a").get(20)
     gone = leader(broker)
@@ -83,7 +83,7 @@ def test_kafka_python_survives_it_too_and_comes_back(broker: Broker, end: str) -
     assert [record.text for record in broker.records("t")] == ["first", "a", "b", "c"]
 
 
-def test_a_paused_node_answers_when_it_goes_on(broker: Broker) -> None:
+def test_a_paused_node_answers_when_it_resumes(broker: Broker) -> None:
     producer, paused = producer_of(broker), leader(broker)
     assert produced(producer, "a")
     broker.pause_node(paused)
@@ -97,7 +97,7 @@ def test_a_paused_node_answers_when_it_goes_on(broker: Broker) -> None:
     assert [record.text for record in broker.records("t")] == ["first", "a", "b"]
 
 
-def test_a_paused_node_keeps_back_the_answer_to_what_waited_there(broker: Broker) -> None:
+def test_a_paused_node_holds_the_responses_of_waiting_requests(broker: Broker) -> None:
     patient = {"group.id": "g", "fetch.wait.max.ms": 30_000, "socket.timeout.ms": 60_000}
     consumer, paused = Consumer(settings(broker, **patient)), leader(broker)
     consumer.assign([TopicPartition("t", 0, 1)])
@@ -125,7 +125,7 @@ def test_a_producer_follows_a_moved_leader(broker: Broker) -> None:
     assert {node.node_id for node in refused.answer.node_endpoints} == {after}
 
 
-def test_a_node_that_is_no_replica_becomes_one_to_lead() -> None:
+def test_a_node_without_a_replica_gets_one_to_become_leader() -> None:
     with Broker(nodes=2) as broker:
         broker.produce("t", "a")
         other = 3 - leader(broker)
@@ -135,7 +135,7 @@ def test_a_node_that_is_no_replica_becomes_one_to_lead() -> None:
         assert broker.produce("t", "b") == 1
 
 
-def test_a_partition_without_a_leader_waits_for_one(broker: Broker) -> None:
+def test_a_partition_can_be_without_a_leader(broker: Broker) -> None:
     producer = producer_of(broker)
     assert produced(producer, "a")
     broker.leave_leaderless("t")
@@ -147,7 +147,7 @@ def test_a_partition_without_a_leader_waits_for_one(broker: Broker) -> None:
     assert [record.text for record in broker.records("t")] == ["first", "a", "b"]
 
 
-def test_a_coordinator_is_moved_and_its_members_find_it(broker: Broker) -> None:
+def test_a_coordinator_moves_and_its_members_find_it(broker: Broker) -> None:
     """Its heartbeat learns of the move. A commit would wait for the next coordinator, and librdkafka 2.16 fails what
     waits when it learns the address, takes that for the coordinator's failure, and forgets it again (its issue 3645):
     with commits at short intervals that can go on for minutes."""
@@ -183,7 +183,7 @@ def test_a_transactional_producer_finds_its_coordinator(broker: Broker) -> None:
         broker.coordinator()
 
 
-def test_stale_metadata_leads_a_client_astray_and_hints_lead_it_back(broker: Broker) -> None:
+def test_stale_metadata_misleads_a_client_and_leader_hints_correct_it(broker: Broker) -> None:
     for node in (1, 2, 3):
         broker.make_stale(node)
     before = leader(broker)
@@ -197,7 +197,7 @@ def test_stale_metadata_leads_a_client_astray_and_hints_lead_it_back(broker: Bro
     assert [record.text for record in broker.records("t")] == ["first", "a"]
 
 
-def test_a_consumer_reads_from_a_follower_in_its_rack() -> None:
+def test_a_consumer_fetches_from_a_follower_in_its_rack() -> None:
     rack_aware = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
     with Broker({**REPLICATED, **rack_aware, "broker.rack": "a,b,c"}, nodes=3) as broker:
         broker.journal.on()
@@ -214,7 +214,7 @@ def test_a_consumer_reads_from_a_follower_in_its_rack() -> None:
         consumer.close()
 
 
-def test_a_consumer_that_has_read_what_is_lost_finds_out_by_the_epoch(broker: Broker) -> None:
+def test_a_consumer_detects_lost_records_by_the_leader_epoch(broker: Broker) -> None:
     broker.produce("t", "lost", "lost too")
     consumer = Consumer(
         settings(broker, **{"group.id": "g", "auto.offset.reset": "earliest", "enable.partition.eof": True})
@@ -241,7 +241,7 @@ def test_a_consumer_that_has_read_what_is_lost_finds_out_by_the_epoch(broker: Br
     assert [record.text for record in broker.records("t")] == ["first", "other"]
 
 
-def test_a_fetch_after_a_truncation_hears_where_the_logs_part(broker: Broker) -> None:
+def test_a_fetch_after_a_truncation_gets_the_diverging_epoch(broker: Broker) -> None:
     broker.produce("t", "lost", "lost too")
     consumer = KafkaConsumer("t", bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest")
     assert [next(consumer).value for _ in range(3)] == [b"first", b"lost", b"lost too"]
@@ -252,7 +252,7 @@ def test_a_fetch_after_a_truncation_hears_where_the_logs_part(broker: Broker) ->
     consumer.close()
 
 
-def test_consumers_go_on_in_another_epoch(broker: Broker) -> None:
+def test_consumers_continue_in_a_new_leader_epoch(broker: Broker) -> None:
     """They learn that their epoch is fenced, ask where it ended, and find that they have lost nothing."""
     consumer = Consumer(settings(broker, **{"group.id": "g"}))
     consumer.assign([TopicPartition("t", 0, 0)])
@@ -270,7 +270,7 @@ def test_consumers_go_on_in_another_epoch(broker: Broker) -> None:
     other.close()
 
 
-def test_librdkafka_finds_a_leader_by_hints_that_metadata_does_not_have(broker: Broker) -> None:
+def test_librdkafka_finds_a_leader_by_hints_missing_in_metadata(broker: Broker) -> None:
     """KIP-951: no node tells of the move, but the one that leads no more."""
     for node in (1, 2, 3):
         broker.make_stale(node)
@@ -281,7 +281,7 @@ def test_librdkafka_finds_a_leader_by_hints_that_metadata_does_not_have(broker: 
     assert [each.node_id for each in broker.requests("Produce")] == [before, after]
 
 
-def test_a_reset_brings_all_nodes_back(broker: Broker) -> None:
+def test_a_reset_restarts_all_nodes(broker: Broker) -> None:
     broker.kill_node(2)
     broker.pause_node(3)
     broker.make_stale(1)
@@ -293,7 +293,7 @@ def test_a_reset_brings_all_nodes_back(broker: Broker) -> None:
     assert broker.interceptors == []
 
 
-def test_without_any_node_the_error_says_so(broker: Broker) -> None:
+def test_an_error_says_that_no_node_is_running(broker: Broker) -> None:
     for node in (1, 2, 3):
         broker.kill_node(node)
     for call in (lambda: broker.produce("t", "a"), lambda: broker.create_topic("u")):

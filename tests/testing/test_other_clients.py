@@ -62,7 +62,7 @@ def begun(broker: Broker) -> KafkaProducer:
 
 
 @pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction"])
-def test_a_fenced_producer_reports_it_however_it_ends_its_transaction(broker: Broker, end: str) -> None:
+def test_a_fenced_producer_reports_the_error_at_commit_and_abort(broker: Broker, end: str) -> None:
     producer = begun(broker)
     broker.fence("x")
     with pytest.raises(PythonKafkaError):
@@ -71,7 +71,7 @@ def test_a_fenced_producer_reports_it_however_it_ends_its_transaction(broker: Br
     assert [record.transaction for record in broker.records("t")] == [None, "aborted"]
 
 
-def test_a_transaction_that_takes_too_long_is_aborted(broker: Broker) -> None:
+def test_a_transaction_timeout_aborts_the_transaction(broker: Broker) -> None:
     producer = begun(broker)
     broker.clock.advance("1 hour")
     with pytest.raises(PythonKafkaError):
@@ -80,7 +80,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(broker: Broker) -> None:
     assert [record.transaction for record in broker.records("t")] == [None, "aborted"]
 
 
-def test_a_held_transaction_keeps_a_reader_of_committed_records_waiting(broker: Broker) -> None:
+def test_an_open_transaction_delays_a_read_committed_consumer(broker: Broker) -> None:
     producer = begun(broker)
     broker.hold("x")
     producer.commit_transaction()
@@ -93,7 +93,7 @@ def test_a_held_transaction_keeps_a_reader_of_committed_records_waiting(broker: 
     producer.close()
 
 
-def test_a_held_end_of_a_transaction_keeps_its_producer_waiting(broker: Broker) -> None:
+def test_a_held_transaction_end_delays_its_producer(broker: Broker) -> None:
     producer = begun(broker)
     broker.hold("x", "ongoing")
     committing = threading.Thread(target=producer.commit_transaction)
@@ -106,7 +106,7 @@ def test_a_held_end_of_a_transaction_keeps_its_producer_waiting(broker: Broker) 
     producer.close()
 
 
-def test_joining_takes_its_time_and_a_member_that_is_put_out_comes_back(broker: Broker) -> None:
+def test_a_join_is_delayed_and_a_removed_member_rejoins(broker: Broker) -> None:
     fault = broker.slow_joins("g", "1 min")  # less than after what idle connections are closed
     found: list[bytes] = []
 
@@ -140,7 +140,7 @@ def test_a_consumer_sees_retention_by_the_log_start_offset(broker: Broker) -> No
     consumer.close()
 
 
-def test_a_paused_node_answers_when_it_goes_on(cluster: Broker) -> None:
+def test_a_paused_node_answers_when_it_resumes(cluster: Broker) -> None:
     producer = producer_of(cluster)
     producer.send("t", b"b").get(20)
     leader = cluster.leader("t")
@@ -154,7 +154,7 @@ def test_a_paused_node_answers_when_it_goes_on(cluster: Broker) -> None:
     producer.close()
 
 
-def test_leaders_move_and_are_away(cluster: Broker) -> None:
+def test_leaders_move_and_become_unavailable(cluster: Broker) -> None:
     producer, leader = producer_of(cluster), cluster.leader("t")
     producer.send("t", b"b").get(20)
     assert leader is not None
@@ -193,7 +193,7 @@ def test_a_transactional_producer_finds_its_coordinator(cluster: Broker) -> None
     assert cluster.records("t")[-1].transaction == "committed"
 
 
-def test_stale_metadata_leads_astray(cluster: Broker) -> None:
+def test_stale_metadata_misleads_a_client(cluster: Broker) -> None:
     for node in (1, 2, 3):
         cluster.make_stale(node)
     leader = cluster.leader("t")
@@ -208,7 +208,7 @@ def test_stale_metadata_leads_astray(cluster: Broker) -> None:
     producer.close()
 
 
-def test_a_consumer_reads_from_a_follower_in_its_rack() -> None:
+def test_a_consumer_fetches_from_a_follower_in_its_rack() -> None:
     rack_aware = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
     with Broker({**REPLICATED, **rack_aware, "broker.rack": "a,b,c"}, nodes=3) as broker:
         broker.journal.on()
@@ -223,7 +223,7 @@ def test_a_consumer_reads_from_a_follower_in_its_rack() -> None:
         assert served and served[-1].node_id == 2
 
 
-async def test_a_kill_and_a_reset_are_survived_in_the_same_loop() -> None:
+async def test_clients_survive_a_kill_and_a_reset_in_the_same_loop() -> None:
     async with Broker() as broker:
         producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=20)
         await producer.start()
@@ -240,7 +240,7 @@ async def test_a_kill_and_a_reset_are_survived_in_the_same_loop() -> None:
         await producer.stop()
 
 
-async def test_a_snapshot_is_read_again() -> None:
+async def test_records_of_a_restored_snapshot_are_consumed() -> None:
     async with Broker() as broker:
         await broker.aproduce("t", "a")
         snapshot = broker.snapshot()

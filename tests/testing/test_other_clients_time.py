@@ -51,7 +51,7 @@ def producer_of(broker: Broker, **more: object) -> KafkaProducer:
 # --- time ---------------------------------------------------------------------------------------------
 
 
-def test_a_compacted_topic_has_the_newest_value_of_a_key(broker: Broker) -> None:
+def test_a_compacted_topic_has_the_newest_value_of_each_key(broker: Broker) -> None:
     broker.create_topic("t", cleanup_policy="compact", min_cleanable_dirty_ratio=0.01, segment_ms=1000)
     producer = producer_of(broker)
     for key, value in ((b"k", b"old"), (b"k", b"new"), (b"other", b"last")):
@@ -66,7 +66,7 @@ def test_a_compacted_topic_has_the_newest_value_of_a_key(broker: Broker) -> None
     consumer.close()
 
 
-def test_a_silent_members_partitions_are_given_to_another_after_its_session_timeout(broker: Broker) -> None:
+def test_partitions_of_a_silent_member_are_reassigned_after_its_session_timeout(broker: Broker) -> None:
     """The members are kafka-python's, which falls silent, and aiokafka's."""
     broker.produce("t", "a")
     silent = consumer_of(broker, "t", group_id="g", client_id="silent", session_timeout_ms=30_000)
@@ -91,7 +91,7 @@ def test_a_silent_members_partitions_are_given_to_another_after_its_session_time
 
 
 @pytest.mark.parametrize("client", ["librdkafka", "kafka-python"])
-def test_a_groups_offsets_expire_and_its_next_member_begins_anew(broker: Broker, client: str) -> None:
+def test_expired_group_offsets_restart_the_next_member(broker: Broker, client: str) -> None:
     broker.create_topic("t", retention_ms=-1)
     broker.produce("t", "a", "b")
 
@@ -118,7 +118,7 @@ def test_a_groups_offsets_expire_and_its_next_member_begins_anew(broker: Broker,
     assert first() == b"a"
 
 
-def test_a_parked_fetch_ends_with_its_wait_and_time_stands_still_until_then(broker: Broker) -> None:
+def test_a_delayed_fetch_waits_while_the_clock_stands_still(broker: Broker) -> None:
     broker.produce("t", "a")
     consumer = consumer_of(broker, "t", fetch_max_wait_ms=60_000, fetch_min_bytes=1000, request_timeout_ms=90_000)
     broker.clock.freeze()
@@ -136,7 +136,7 @@ def test_a_parked_fetch_ends_with_its_wait_and_time_stands_still_until_then(brok
 # --- state, and what the broker says of it ----------------------------------------------------------------
 
 
-def test_a_directory_is_served_again_to_kafka_python(tmp_path: Path) -> None:
+def test_a_reused_directory_is_served_to_kafka_python(tmp_path: Path) -> None:
     with Broker(directory=tmp_path) as broker:
         producer = producer_of(broker)
         producer.send("t", b"a").get(20)
@@ -149,7 +149,7 @@ def test_a_directory_is_served_again_to_kafka_python(tmp_path: Path) -> None:
         consumer.close()
 
 
-async def test_clients_with_threads_of_their_own_reach_a_broker_in_the_callers_loop() -> None:
+async def test_clients_with_own_threads_reach_a_broker_in_the_callers_loop() -> None:
     def librdkafka(address: str) -> int:
         producer = Producer({"bootstrap.servers": address})
         producer.produce("t", "a")
@@ -167,7 +167,7 @@ async def test_clients_with_threads_of_their_own_reach_a_broker_in_the_callers_l
         assert [record.text for record in await broker.aexpect("t", 2)] == ["a", "b"]
 
 
-def test_what_a_test_produces_is_read_with_all_that_it_has(broker: Broker) -> None:
+def test_produced_records_are_consumed_with_all_their_fields(broker: Broker) -> None:
     broker.produce("t", "a", key="k", headers={"h": "v"}, timestamp_ms=1234)
     consumer = consumer_of(broker, "t")
     record = next(consumer)
@@ -176,7 +176,7 @@ def test_what_a_test_produces_is_read_with_all_that_it_has(broker: Broker) -> No
     consumer.close()
 
 
-def test_what_kafka_python_does_is_waited_for(broker: Broker) -> None:
+def test_actions_of_kafka_python_can_be_awaited(broker: Broker) -> None:
     broker.fill({"t": ["a", "b"]})
 
     def use() -> None:
@@ -208,7 +208,7 @@ def test_what_kafka_python_does_is_waited_for(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("client", ["librdkafka", "kafka-python"])
-def test_an_unexpected_record_fails_at_once(broker: Broker, client: str) -> None:
+def test_an_unexpected_record_fails_immediately(broker: Broker, client: str) -> None:
     def late() -> None:
         if client == "librdkafka":
             producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
@@ -227,7 +227,7 @@ def test_an_unexpected_record_fails_at_once(broker: Broker, client: str) -> None
 
 
 @pytest.mark.parametrize("client", ["librdkafka", "kafka-python"])
-def test_a_gap_in_the_sequence_of_a_producer_is_explained(broker: Broker, client: str) -> None:
+def test_a_producer_sequence_gap_is_explained(broker: Broker, client: str) -> None:
     if client == "librdkafka":
         settings = {"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True, "log_level": 0}
         librdkafka = Producer(settings)
@@ -253,7 +253,7 @@ def test_a_gap_in_the_sequence_of_a_producer_is_explained(broker: Broker, client
 # --- files and other processes ------------------------------------------------------------------------------
 
 
-def test_a_process_with_faults_of_a_file_and_over_http(tmp_path: Path) -> None:
+def test_a_process_uses_faults_from_a_file_and_over_http(tmp_path: Path) -> None:
     fault_of_file = "- {api: Produce, topic: t, error: TOPIC_AUTHORIZATION_FAILED, once: true}"
     (tmp_path / "faults.yaml").write_text(fault_of_file)
     options = ("--faults", str(tmp_path / "faults.yaml"), "--control", "0")

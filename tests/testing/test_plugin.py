@@ -30,7 +30,7 @@ def run(pytester: pytest.Pytester, source: str, *arguments: str, plugins: tuple[
     return pytester.runpytest_subprocess(*plain, *without, *arguments)
 
 
-def test_each_test_gets_a_broker_of_its_own(pytester: pytest.Pytester) -> None:
+def test_each_test_gets_its_own_broker(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -48,7 +48,7 @@ def test_alone(kafka, number):
     result.assert_outcomes(passed=3)
 
 
-def test_clients_that_a_failed_test_left_open_do_not_come_back(pytester: pytest.Pytester) -> None:
+def test_clients_left_open_by_a_failed_test_do_not_reconnect(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -90,7 +90,7 @@ def test_next(kafka):
     result.assert_outcomes(passed=1, failed=1)
 
 
-def test_after_ctrl_c_fixtures_still_have_their_broker(pytester: pytest.Pytester) -> None:
+def test_fixtures_still_have_their_broker_after_ctrl_c(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -113,7 +113,7 @@ def test_interrupted(filled, kafka):
     assert "NotRunning" not in result.stdout.str()
 
 
-def test_with_the_sessions_broker_each_test_gets_that_empty(pytester: pytest.Pytester) -> None:
+def test_the_session_broker_is_empty_for_each_test(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -131,7 +131,7 @@ def test_alone(kafka, kafka_broker, number):
     result.assert_outcomes(passed=3)
 
 
-def test_a_broker_that_a_test_has_killed_or_whose_time_it_moved_is_as_new_for_the_next(
+def test_a_killed_or_time_shifted_session_broker_is_reset_for_the_next_test(
     pytester: pytest.Pytester,
 ) -> None:
     result = run(
@@ -152,7 +152,7 @@ def test_next(kafka):
     result.assert_outcomes(passed=2)
 
 
-def test_a_topic_is_there_for_the_test(pytester: pytest.Pytester) -> None:
+def test_a_topic_fixture_creates_its_topic(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -166,7 +166,7 @@ def test_topic(kafka, kafka_topic, value):
     result.assert_outcomes(passed=2)
 
 
-def test_a_marker_says_how_the_broker_is_to_be(pytester: pytest.Pytester) -> None:
+def test_a_marker_configures_the_broker(pytester: pytest.Pytester) -> None:
     pytester.makefile(".yaml", orders="orders: [first, {key: k, value: {id: 2}}]\n")
     result = run(
         pytester,
@@ -226,7 +226,7 @@ def test_both(kafka, kafka_broker): assert kafka.nodes == 3
     result.stdout.fnmatch_lines(["*the marker kafka needs the fixture kafka*"])
 
 
-def test_a_broker_that_a_test_has_stopped_is_started_for_the_next(pytester: pytest.Pytester) -> None:
+def test_a_stopped_session_broker_is_started_for_the_next_test(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -241,7 +241,7 @@ def test_next(kafka):
     result.assert_outcomes(passed=2)
 
 
-def test_a_cluster_is_the_tests_own(pytester: pytest.Pytester) -> None:
+def test_a_cluster_fixture_belongs_to_one_test(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -254,7 +254,7 @@ def test_cluster(kafka_cluster):
     result.assert_outcomes(passed=1)
 
 
-def test_other_clients_are_served_as_well(pytester: pytest.Pytester) -> None:
+def test_other_clients_can_connect_to_the_fixtures(pytester: pytest.Pytester) -> None:
     """kafka-python: a producer of the session, whose connection every reset leaves, and what a failure tells of it."""
     result = run(
         pytester,
@@ -298,7 +298,7 @@ def test_fails(kafka, producer):
     result.stdout.fnmatch_lines(["topic t: partitions end at 1", "#*kafka-python*: Produce * answered*"])
 
 
-def test_settings_of_all_brokers_are_overridden_in_a_conftest(pytester: pytest.Pytester) -> None:
+def test_a_conftest_overrides_the_settings_of_all_brokers(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(
         "import pytest\n@pytest.fixture(scope='session')\ndef kafka_settings(): return {'num.partitions': 4}\n"
     )
@@ -313,7 +313,7 @@ def test_settings(kafka):
     result.assert_outcomes(passed=1)
 
 
-def test_a_failure_shows_the_requests_that_the_broker_got(pytester: pytest.Pytester) -> None:
+def test_a_failure_shows_the_requests_of_the_broker(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -338,7 +338,7 @@ def test_passes(kafka):
     assert "unseen" not in result.stdout.str()
 
 
-def test_a_failure_in_a_fixture_shows_the_requests_too(pytester: pytest.Pytester) -> None:
+def test_a_failure_in_a_fixture_shows_the_requests(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -383,7 +383,7 @@ def test_fails(address):
     assert ": Produce " not in result.stdout.str()
 
 
-def test_it_works_with_xdist(pytester: pytest.Pytester) -> None:
+def test_the_plugin_works_with_xdist(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -399,7 +399,7 @@ def test_it(kafka, number):
     result.assert_outcomes(passed=4)
 
 
-def test_it_works_in_tests_of_pytest_asyncio_and_anyio(pytester: pytest.Pytester) -> None:
+def test_the_plugin_works_with_pytest_asyncio_and_anyio(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -447,7 +447,7 @@ async def test_either_backend(kafka, anyio_backend):
     result.assert_outcomes(passed=4)
 
 
-def test_unused_it_imports_nothing(pytester: pytest.Pytester) -> None:
+def test_the_unused_plugin_imports_nothing(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -461,7 +461,7 @@ def test_nothing():
     result.assert_outcomes(passed=1)
 
 
-def test_a_project_with_packages_of_the_same_names_is_unharmed(pytester: pytest.Pytester) -> None:
+def test_a_project_with_equally_named_packages_is_unaffected(pytester: pytest.Pytester) -> None:
     for name in ("broker", "storage", "protocol", "pipeline", "testing"):
         package = pytester.mkpydir(name)
         (package / "mine.py").write_text(f"NAME = {name!r}\n")
@@ -479,7 +479,7 @@ def test_mine(kafka):
     result.assert_outcomes(passed=1)
 
 
-def test_a_wrong_setting_is_said_once(pytester: pytest.Pytester) -> None:
+def test_an_invalid_setting_is_reported_once(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """

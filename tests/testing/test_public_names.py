@@ -21,7 +21,7 @@ def offered(thing: object) -> set[str]:
     return {name for name in dir(thing) if not name.startswith("_")}
 
 
-def test_every_public_name_is_there_and_nothing_else_is_offered() -> None:
+def test_every_public_name_exists_and_no_other_is_offered() -> None:
     assert dir(minibroker.testing) == minibroker.testing.__all__ == sorted(minibroker.testing.__all__)
     for name in minibroker.testing.__all__:
         assert getattr(minibroker.testing, name).__doc__ or name == "Duration"
@@ -40,7 +40,7 @@ def test_the_package_imports_nothing_until_a_name_is_used() -> None:
     assert done.stdout.replace("'minibroker._version', ", "") == "['minibroker.testing']\n"
 
 
-def test_what_is_for_the_test_kit_itself_is_not_offered() -> None:
+def test_internal_names_of_the_test_kit_are_not_offered() -> None:
     with Broker(security="SASL_SSL") as broker:
         assert offered(broker) >= {"produce", "aproduce", "expect", "faults", "journal", "clock", "bootstrap_servers"}
         assert not offered(broker) & {
@@ -63,7 +63,7 @@ def test_what_is_for_the_test_kit_itself_is_not_offered() -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_every_public_method_has_a_text_and_types(name: str) -> None:
+def test_every_public_method_has_a_docstring_and_types(name: str) -> None:
     kind = getattr(minibroker.testing, name)
     for member, method in inspect.getmembers(kind, inspect.isfunction):
         if not member.startswith("_") and method.__module__.startswith("minibroker.testing"):
@@ -73,7 +73,7 @@ def test_every_public_method_has_a_text_and_types(name: str) -> None:
             assert inspect.Signature.empty not in [*hints, signature.return_annotation], member
 
 
-def test_every_method_says_what_it_raises() -> None:
+def test_every_method_documents_its_exceptions() -> None:
     """Besides NotRunning, which the reference says of all."""
     safe = {
         *("Broker.client_metrics", "Broker.elect_leaders", "Broker.kill", "Broker.refresh", "Broker.release"),

@@ -22,7 +22,7 @@ from tests.testing.support import settings
 pytestmark = pytest.mark.usefixtures("leaves_sockets")
 
 
-def test_what_a_test_produces_clients_read() -> None:
+def test_produced_records_are_consumed_by_clients() -> None:
     with Broker() as broker:
         assert broker.produce("t", "a", b"b", None, key="k", headers={"h": "v"}, timestamp_ms=1234) == 0
         assert broker.produce("t", "c") == 3
@@ -36,7 +36,7 @@ def test_what_a_test_produces_clients_read() -> None:
         assert read[0].timestamp()[1] == 1234 and read[3].value() == b"c"
 
 
-def test_what_clients_produce_a_test_reads() -> None:
+def test_records_of_clients_are_consumed_by_a_test() -> None:
     with Broker() as broker:
         producer = Producer(settings(broker, **{"enable.idempotence": True, "compression.type": "zstd"}))
         for number in range(3):
@@ -51,7 +51,7 @@ def test_what_clients_produce_a_test_reads() -> None:
 
 
 @pytest.mark.parametrize("codec", ["gzip", "lz4", "snappy"])
-def test_records_of_old_formats_are_read(codec: str) -> None:
+def test_records_of_old_formats_are_consumed(codec: str) -> None:
     with Broker({"log.message.format.version": "0.10.0"}) as broker:
         producer = KafkaProducer(
             bootstrap_servers=broker.bootstrap_servers, compression_type=codec, enable_idempotence=False
@@ -62,7 +62,7 @@ def test_records_of_old_formats_are_read(codec: str) -> None:
         assert (record.magic, record.key, record.value) == (1, b"k", b"a")
 
 
-def test_transactions_are_marked() -> None:
+def test_transactional_records_are_marked() -> None:
     with Broker() as broker:
         producer = Producer(settings(broker, **{"transactional.id": "x"}))
         producer.init_transactions(20)
@@ -85,7 +85,7 @@ def test_transactions_are_marked() -> None:
         producer.abort_transaction(20)
 
 
-def test_expect_waits_for_records_that_come_later() -> None:
+def test_expect_waits_for_later_records() -> None:
     with Broker() as broker:
         producer = Producer(settings(broker))
         late = threading.Timer(0.1, lambda: (producer.produce("t", "a"), producer.flush(20)))
@@ -94,7 +94,7 @@ def test_expect_waits_for_records_that_come_later() -> None:
         late.join()
 
 
-def test_a_partition_that_a_topic_does_not_have_proves_nothing() -> None:
+def test_a_nonexistent_partition_is_an_error() -> None:
     with Broker() as broker:
         broker.produce("t", "a")
         assert len(broker.records("t", 0)) == 1 and broker.records("not there", 0) == []
@@ -102,7 +102,7 @@ def test_a_partition_that_a_topic_does_not_have_proves_nothing() -> None:
             broker.records("t", 1)
 
 
-def test_expect_says_what_there_was_instead() -> None:
+def test_a_failed_expect_shows_the_actual_records() -> None:
     with Broker() as broker:
         broker.produce("t", "only one")
         with pytest.raises(
@@ -115,7 +115,7 @@ def test_expect_says_what_there_was_instead() -> None:
         assert broker.expect("t", 0) == []
 
 
-def test_expect_lists_records_that_do_not_count_separately() -> None:
+def test_expect_lists_ignored_records_separately() -> None:
     with Broker() as broker:
         producer = Producer(settings(broker, **{"transactional.id": "x"}))
         producer.init_transactions(20)
@@ -151,7 +151,7 @@ def test_invalid_records_are_errors(words: dict[str, Any]) -> None:
         broker.produce("t", words.pop("value"), **words)
 
 
-def test_nothing_produced_is_asserted() -> None:
+def test_the_absence_of_records_is_asserted() -> None:
     with Broker() as broker:
         broker.produce("t", "before")
         broker.assert_nothing_produced("t", "50 ms")
@@ -163,7 +163,7 @@ def test_nothing_produced_is_asserted() -> None:
         late.join()
 
 
-def test_what_came_to_another_partition_than_the_old_records_is_named() -> None:
+def test_an_expected_record_in_another_partition_is_named() -> None:
     with Broker({"num.partitions": 2}) as broker:
         broker.produce("t", "old", partition=1)
         late = threading.Timer(0.05, lambda: broker.produce("t", "late", partition=0))
@@ -174,7 +174,7 @@ def test_what_came_to_another_partition_than_the_old_records_is_named() -> None:
         late.join()
 
 
-def test_a_refusal_is_the_one_that_a_client_would_get() -> None:
+def test_a_rejection_is_the_same_as_for_a_client() -> None:
     with Broker(auto_create=False) as broker, pytest.raises(KafkaError, match="UNKNOWN_TOPIC_OR_PARTITION"):
         broker.produce("t", "a")
     with Broker() as broker:
@@ -185,7 +185,7 @@ def test_a_refusal_is_the_one_that_a_client_would_get() -> None:
         assert broker.records("unknown") == []
 
 
-def test_all_of_it_can_be_awaited() -> None:
+def test_all_record_methods_can_be_awaited() -> None:
     async def use() -> None:
         async with Broker() as broker:
             await broker.aproduce("t", "a")
@@ -205,7 +205,7 @@ def test_a_leader_on_another_node_is_found() -> None:
         assert [record.partition for record in broker.records("t", 4)] == [4]
 
 
-def test_a_test_may_do_what_its_clients_may_not() -> None:
+def test_a_test_is_exempt_from_the_acls_of_its_clients() -> None:
     with Broker({"authorizer.class.name": STANDARD_AUTHORIZER}) as broker:
         broker.create_topic("t")
         assert broker.produce("t", "a") == 0
@@ -240,7 +240,7 @@ def test_a_record_shows_its_value_as_text_and_as_json() -> None:
         (b"x" + "ü".encode() * 80, f"'x{'ü' * 49}'... (161 bytes)"),  # not cut within a character
     ],
 )
-def test_a_record_is_shown_in_a_line(value: bytes, shown: str) -> None:
+def test_a_record_is_shown_in_one_line(value: bytes, shown: str) -> None:
     with Broker() as broker:
         broker.produce("t", value)
         (record,) = broker.records("t")
@@ -264,7 +264,7 @@ def test_a_value_that_is_not_text_or_not_json_is_an_error_of_one_line() -> None:
         ({"retention_m": 3}, "Unknown topic config name: retention.m; did you mean retention_ms?"),
     ],
 )
-def test_a_misspelt_argument_of_a_topic_says_what_was_meant(given: dict[str, int], said: str) -> None:
+def test_a_misspelt_topic_argument_is_corrected_in_the_error(given: dict[str, int], said: str) -> None:
     with Broker() as broker, pytest.raises(KafkaError, match="INVALID_CONFIG") as caught:
         broker.create_topic("misspelt", **given)
     assert said in str(caught.value)

@@ -66,7 +66,7 @@ def produce(bootstrap_servers: str, count: int = 1) -> None:
     producer.close()
 
 
-def test_requests_are_counted_on_and_logs_are_those_of_now_after_reset_restore_and_restart(tmp_path: Path) -> None:
+def test_metrics_continue_after_reset_restore_and_restart(tmp_path: Path) -> None:
     with controlled(tmp_path) as (control, metrics):
         produce(control.bootstrap_servers, 2)
         assert metrics.value("log_end_offset", topic="t") == 2
@@ -89,7 +89,7 @@ def test_requests_are_counted_on_and_logs_are_those_of_now_after_reset_restore_a
             assert all(metrics.value(name) > value for name, value in before.items()), before
 
 
-def test_a_broker_that_is_down_has_no_metrics_and_they_go_on_when_it_is_back(tmp_path: Path) -> None:
+def test_a_stopped_broker_has_no_metrics_until_it_is_restarted(tmp_path: Path) -> None:
     with controlled(tmp_path) as (control, metrics):
         produce(control.bootstrap_servers)
         control.post("/v1/kill", status=204)
@@ -99,7 +99,7 @@ def test_a_broker_that_is_down_has_no_metrics_and_they_go_on_when_it_is_back(tmp
         assert metrics.value("connections") == 0 < metrics.value("connections_accepted_total")
 
 
-def test_a_process_with_emulation_and_faults_counts_the_errors_that_clients_get(tmp_path: Path) -> None:
+def test_errors_by_emulation_and_faults_are_counted(tmp_path: Path) -> None:
     (tmp_path / "faults.yaml").write_text("- {api: Produce, error: NOT_LEADER_OR_FOLLOWER, times: 2}\n")
     with controlled(tmp_path, "--faults", str(tmp_path / "faults.yaml"), "--emulate", "2.0") as (control, metrics):
         produce(control.bootstrap_servers)
@@ -108,7 +108,7 @@ def test_a_process_with_emulation_and_faults_counts_the_errors_that_clients_get(
         assert metrics.value("request_errors_total", api="Produce", code="NONE") == 0
 
 
-def test_a_taken_port_of_the_metrics_is_refused_and_nothing_touched(tmp_path: Path) -> None:
+def test_a_metrics_port_in_use_is_rejected_and_changes_nothing(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         command = [*serve_command(tmp_path), "--control", "0", "--metrics-port", str(port)]
@@ -125,7 +125,7 @@ def measured() -> Iterator[Measurements]:
         yield made
 
 
-def test_what_a_fault_answers_in_the_handlers_place_is_counted_and_journalled(measured: Measurements) -> None:
+def test_responses_by_faults_are_counted_and_recorded_in_the_journal(measured: Measurements) -> None:
     broker = Broker()
     broker.count_into(measured)
     with broker:
@@ -139,7 +139,7 @@ def test_what_a_fault_answers_in_the_handlers_place_is_counted_and_journalled(me
     assert measured.syncs.durations == [0] * len(measured.syncs.durations), "nothing temporary is synced"
 
 
-def test_a_request_that_a_paused_node_never_takes_up_is_counted_as_one_that_was_lost(measured: Measurements) -> None:
+def test_a_request_lost_at_a_paused_node_is_counted_as_lost(measured: Measurements) -> None:
     broker = Broker()
     broker.count_into(measured)
     with broker:
@@ -157,7 +157,7 @@ def test_a_request_that_a_paused_node_never_takes_up_is_counted_as_one_that_was_
         broker.resume_node(node_id)
 
 
-def test_a_reset_forgets_what_the_cleaner_found_and_keeps_what_it_did(measured: Measurements) -> None:
+def test_a_reset_clears_cleaner_gauges_and_keeps_cleaner_counters(measured: Measurements) -> None:
     broker = Broker()
     broker.count_into(measured)
     with broker:
@@ -167,7 +167,7 @@ def test_a_reset_forgets_what_the_cleaner_found_and_keeps_what_it_did(measured: 
         assert (measured.cleaner.cleanings, measured.cleaner.uncleanable, measured.cleaner.max_dirty_ratio) == (3, 0, 0)
 
 
-def test_a_scrape_goes_on_where_the_broker_is_reset_meanwhile(measured: Measurements) -> None:
+def test_a_scrape_continues_during_a_reset(measured: Measurements) -> None:
     async def scraped() -> str:
         broker = Broker()
         broker.count_into(measured)
@@ -186,7 +186,7 @@ def test_a_scrape_goes_on_where_the_broker_is_reset_meanwhile(measured: Measurem
 
 
 @pytest.mark.parametrize("options", [(), ("--control", "0"), ("--emulate", "4.3")])
-def test_settings_that_nobody_gave_are_shown_as_defaults(tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_unset_settings_are_shown_as_defaults(tmp_path: Path, options: tuple[str, ...]) -> None:
     with running_broker(tmp_path, options=options) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         ((_, shown),) = admin.describe_configs([ConfigResource(ResourceType.BROKER, "1")]).items()

@@ -48,14 +48,14 @@ def created(client: Client, name: str) -> int:
     return code
 
 
-def test_rights_are_those_of_the_user_that_logged_in(broker: Broker) -> None:
+def test_permissions_are_those_of_the_logged_in_user(broker: Broker) -> None:
     with client(broker, "alice") as alice, client(broker, "bob") as bob:
         assert created(alice, "t") == 0
         assert created(bob, "u") == 29  # TOPIC_AUTHORIZATION_FAILED
         assert bob.request(DeleteTopicsRequest(topic_names=["t"]), highest=5).responses[0].error_code == 29
 
 
-def test_a_connection_whose_session_is_over_is_closed_and_the_next_one_logs_in(broker: Broker) -> None:
+def test_a_connection_with_an_expired_session_is_closed(broker: Broker) -> None:
     with client(broker, "alice") as alice:
         assert created(alice, "t") == 0
         broker.journal.on()

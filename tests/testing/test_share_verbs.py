@@ -64,7 +64,7 @@ def states(broker: Broker) -> list[tuple[int, int, str, int]]:
 # --- what was delivered -------------------------------------------------------------------------------
 
 
-def test_what_was_delivered_is_seen_in_every_state(broker: Broker, consumer: ShareConsumer) -> None:
+def test_delivered_records_are_shown_in_every_state(broker: Broker, consumer: ShareConsumer) -> None:
     messages = read(consumer)
     (member,) = broker.wait_for_group("g", 1)
     assert broker.share_group("g").deliveries() == [Delivery("t", 0, 0, 2, "acquired", 1, member)]
@@ -81,7 +81,7 @@ def test_what_was_delivered_is_seen_in_every_state(broker: Broker, consumer: Sha
     assert states(broker) == []
 
 
-def test_records_whose_locks_end_are_delivered_again(broker: Broker, consumer: ShareConsumer) -> None:
+def test_records_with_expired_locks_are_redelivered(broker: Broker, consumer: ShareConsumer) -> None:
     group, messages = broker.share_group("g"), read(consumer)
     assert group.expire_locks() == 3
     assert states(broker) == [(0, 2, "available", 1)]
@@ -94,7 +94,7 @@ def test_records_whose_locks_end_are_delivered_again(broker: Broker, consumer: S
     assert group.expire_locks() == 3 and group.expire_locks() == 0
 
 
-def test_redeliveries_are_known_after_the_records_are_settled(broker: Broker, consumer: ShareConsumer) -> None:
+def test_redeliveries_are_known_after_acknowledgement(broker: Broker, consumer: ShareConsumer) -> None:
     messages = read(consumer)
     assert acknowledge(consumer, messages, ACCEPT, RELEASE, ACCEPT) == [None]
     assert acknowledge(consumer, read(consumer)) == [None]
@@ -105,7 +105,7 @@ def test_redeliveries_are_known_after_the_records_are_settled(broker: Broker, co
     assert group.expect_redelivered("t", 0) == []
 
 
-def test_a_group_that_begins_anew_counts_anew(broker: Broker) -> None:
+def test_a_recreated_share_group_counts_anew(broker: Broker) -> None:
     with consumer_of(broker) as consumer:
         acknowledge(consumer, read(consumer))
     broker.wait_for_group("g", 0, "Empty")
@@ -127,7 +127,7 @@ def set_start(broker: Broker, topic: str, offset: int) -> None:
         assert client.request(Request(group_id="g", topics=topics)).error_code == 0
 
 
-def test_a_report_of_a_failure_shows_what_was_delivered(broker: Broker, consumer: ShareConsumer) -> None:
+def test_a_failure_report_shows_the_delivered_records(broker: Broker, consumer: ShareConsumer) -> None:
     read(consumer)
     (member,) = broker.wait_for_group("g", 1)
     report = seen_by(broker)
@@ -138,7 +138,7 @@ def test_a_report_of_a_failure_shows_what_was_delivered(broker: Broker, consumer
 # --- waits --------------------------------------------------------------------------------------------
 
 
-def test_members_are_waited_for(broker: Broker, consumer: ShareConsumer) -> None:
+def test_share_members_are_awaited(broker: Broker, consumer: ShareConsumer) -> None:
     group = broker.share_group("g")
     with consumer_of(broker) as other:
         for each in (consumer, other):
@@ -175,13 +175,13 @@ EXPIRING: list[tuple[Callable[[Broker], object], str]] = [
 
 
 @pytest.mark.parametrize(("wait", "words"), EXPIRING)
-def test_a_wait_that_ends_says_how_it_is(broker: Broker, wait: Callable[[Broker], object], words: str) -> None:
+def test_an_expired_wait_reports_the_state(broker: Broker, wait: Callable[[Broker], object], words: str) -> None:
     with pytest.raises(Expired) as raised:
         wait(broker)
     assert str(raised.value) == f"after 0.01 s: {words}"
 
 
-def test_a_record_that_came_once_is_told_of(broker: Broker, consumer: ShareConsumer) -> None:
+def test_a_record_delivered_only_once_is_reported(broker: Broker, consumer: ShareConsumer) -> None:
     read(consumer)
     with pytest.raises(Expired, match="and there are 0\n  t-0 offset 0: .* delivered 1 times, acquired by "):
         broker.share_group("g").expect_redelivered("t", timeout="10 ms")
@@ -189,7 +189,7 @@ def test_a_record_that_came_once_is_told_of(broker: Broker, consumer: ShareConsu
         broker.share_group("g").expect_redelivered("t", deliveries=0)
 
 
-def test_each_wait_is_also_a_coroutine() -> None:
+def test_each_share_wait_can_be_awaited() -> None:
     async def waits() -> None:
         async with Broker() as broker:
             group = broker.share_group("g")
@@ -217,7 +217,7 @@ def test_each_wait_is_also_a_coroutine() -> None:
 # --- the journal ----------------------------------------------------------------------------------------
 
 
-def test_acknowledgements_that_are_refused_in_a_share_fetch_are_in_the_journal(broker: Broker) -> None:
+def test_rejected_acknowledgements_in_share_fetch_are_in_the_journal(broker: Broker) -> None:
     with share_consumer(settings(broker, **{"group.id": "g"}), "t") as consumer:
         read(consumer)
         broker.share_group("g").expire_locks()
@@ -230,7 +230,7 @@ def test_acknowledgements_that_are_refused_in_a_share_fetch_are_in_the_journal(b
 # --- dead letters -----------------------------------------------------------------------------------------
 
 
-def test_dead_letters_name_the_records_that_they_stand_for(broker: Broker, consumer: ShareConsumer) -> None:
+def test_dead_letters_name_their_records(broker: Broker, consumer: ShareConsumer) -> None:
     group = broker.share_group("g")
     assert group.dead_letters() == [] and group.collect_dead_letters() == "dlq.g"
     assert acknowledge(consumer, read(consumer), ACCEPT, REJECT, ACCEPT) == [None]
@@ -244,7 +244,7 @@ def test_dead_letters_name_the_records_that_they_stand_for(broker: Broker, consu
         group.expect_dead_letters(2, "10 ms")
 
 
-def test_a_record_that_is_delivered_too_often_gets_a_dead_letter_without_its_value(
+def test_a_record_above_the_delivery_limit_gets_a_dead_letter_without_its_value(
     broker: Broker, consumer: ShareConsumer
 ) -> None:
     group = broker.share_group("g")
@@ -262,7 +262,7 @@ def test_a_record_that_is_delivered_too_often_gets_a_dead_letter_without_its_val
 # --- the methods of all groups --------------------------------------------------------------------------
 
 
-def test_a_member_that_is_put_out_joins_again(broker: Broker, consumer: ShareConsumer) -> None:
+def test_a_removed_share_member_rejoins(broker: Broker, consumer: ShareConsumer) -> None:
     read(consumer)
     (member,) = broker.wait_for_group("g", 1)
     with pytest.raises(KafkaError, match="group 'g' has no member 'other'"):
@@ -273,7 +273,7 @@ def test_a_member_that_is_put_out_joins_again(broker: Broker, consumer: ShareCon
     broker.wait_for_group("g", 1, timeout="20 s")
 
 
-def test_a_rebalance_begins_an_epoch_that_members_hear_of(broker: Broker, consumer: ShareConsumer) -> None:
+def test_a_rebalance_starts_a_new_group_epoch(broker: Broker, consumer: ShareConsumer) -> None:
     read(consumer)
     member = broker.on_loop(lambda: next(iter(broker.running.cluster.groups.share_group("g").members.values())))
     broker.force_rebalance("g")
@@ -285,7 +285,7 @@ def _epoch(exchange: Exchange) -> int:
     return -1 if exchange.answer is None else int(exchange.answer.member_epoch)
 
 
-def test_joining_takes_its_time(broker: Broker, consumer: ShareConsumer) -> None:
+def test_a_share_join_is_delayed(broker: Broker, consumer: ShareConsumer) -> None:
     fault = broker.slow_joins("g", "1 hour")
     consumer.poll(0.1)
     fault.wait_for_hits(1, "20 s")
@@ -308,13 +308,13 @@ def test_joining_takes_its_time(broker: Broker, consumer: ShareConsumer) -> None
         lambda b: b.share_group("c").expect_redelivered("t", timeout="20 s"),
     ],
 )
-def test_a_group_of_another_type_is_refused(broker: Broker, call: Callable[[Broker], object]) -> None:
+def test_a_group_of_another_type_is_rejected(broker: Broker, call: Callable[[Broker], object]) -> None:
     broker.on_loop(lambda: broker.running.cluster.groups.classic_group_or_new("c"))
     with pytest.raises(KafkaError, match="group 'c' is a classic group"):
         call(broker)
 
 
-def test_locks_of_a_group_that_there_is_not_cannot_end(broker: Broker) -> None:
+def test_locks_of_an_unknown_group_cannot_be_expired(broker: Broker) -> None:
     with pytest.raises(KafkaError, match="there is no group 'no'"):
         broker.share_group("no").expire_locks()
     with pytest.raises(KafkaError, match="INVALID_CONFIG"):
@@ -328,7 +328,7 @@ def session_errors(broker: Broker) -> list[object]:
     return [each for each in broker.requests() if "SHARE_SESSION" in str(each.errors)]
 
 
-def test_a_share_fetch_fails_for_a_topic_and_its_session_goes_on(broker: Broker, consumer: ShareConsumer) -> None:
+def test_a_share_fetch_fails_for_a_topic_and_its_session_continues(broker: Broker, consumer: ShareConsumer) -> None:
     fault = broker.faults.add(api="ShareFetch", topic="t", error="NOT_LEADER_OR_FOLLOWER", times=2)
     messages = read(consumer)
     assert fault.hits == 2 and states(broker) == [(0, 2, "acquired", 1)]
@@ -340,7 +340,7 @@ def test_a_share_fetch_fails_for_a_topic_and_its_session_goes_on(broker: Broker,
     assert session_errors(broker) == []
 
 
-def test_one_partition_fails_and_the_other_of_the_same_session_does_not() -> None:
+def test_only_the_faulty_partition_of_a_share_session_fails() -> None:
     with Broker({"num.partitions": 2}) as broker:
         broker.journal.on()
         broker.share_group("g").configure(share_auto_offset_reset="earliest")
@@ -360,7 +360,7 @@ def test_one_partition_fails_and_the_other_of_the_same_session_does_not() -> Non
             assert session_errors(broker) == []
 
 
-def test_records_of_a_lost_share_fetch_are_delivered_again_when_their_locks_end(
+def test_records_of_a_lost_share_fetch_are_redelivered_after_their_locks_expire(
     broker: Broker, consumer: ShareConsumer
 ) -> None:
     fault = broker.faults.add(api="ShareFetch", error="KAFKA_STORAGE_ERROR", when="after", nth=1)
@@ -373,7 +373,7 @@ def test_records_of_a_lost_share_fetch_are_delivered_again_when_their_locks_end(
 
 
 @pytest.mark.parametrize(("when", "state"), [("before", "acquired"), ("after", "acknowledged")])
-def test_an_acknowledgement_fails(broker: Broker, consumer: ShareConsumer, when: str, state: str) -> None:
+def test_an_acknowledgement_fails_by_a_fault(broker: Broker, consumer: ShareConsumer, when: str, state: str) -> None:
     broker.faults.add(api="ShareAcknowledge", topic="t", error="INVALID_RECORD_STATE", when=when, once=True)
     (outcome,) = acknowledge(consumer, read(consumer))
     assert "INVALID_RECORD_STATE" in str(outcome)
@@ -384,7 +384,7 @@ def test_an_acknowledgement_fails(broker: Broker, consumer: ShareConsumer, when:
     assert session_errors(broker) == []
 
 
-def test_a_batch_of_a_share_fetch_is_corrupt(broker: Broker, consumer: ShareConsumer) -> None:
+def test_a_batch_of_a_share_fetch_is_corrupted_by_a_fault(broker: Broker, consumer: ShareConsumer) -> None:
     broker.faults.add(api="ShareFetch", corrupt="crc", once=True)
     while not (spoilt := broker.requests("ShareFetch", where=lambda each: each.faults)):
         consumer.poll(0.5)  # librdkafka does not check it here

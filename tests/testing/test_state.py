@@ -49,7 +49,7 @@ def waiting_fetches(broker: Broker) -> int:
     )
 
 
-def test_a_reset_broker_is_empty_and_keeps_its_clients() -> None:
+def test_a_reset_broker_is_empty_and_keeps_its_clients_connected() -> None:
     with Broker() as broker:
         producer = producer_of(broker)
         produce(producer, "a", "b")
@@ -65,7 +65,7 @@ def test_a_reset_broker_is_empty_and_keeps_its_clients() -> None:
         assert values(broker, 1) == [b"c"]
 
 
-def test_a_consumer_that_waits_is_answered_and_reads_the_topic_when_it_is_there_again() -> None:
+def test_a_waiting_consumer_reads_a_recreated_topic_after_a_reset() -> None:
     with Broker() as broker:
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, metadata_max_age_ms=200)
         producer.send("t", b"a").get(20)
@@ -88,7 +88,7 @@ def test_a_consumer_that_waits_is_answered_and_reads_the_topic_when_it_is_there_
         producer.close()
 
 
-def test_members_of_a_group_learn_that_it_is_gone_and_join_again() -> None:
+def test_members_rejoin_their_group_after_a_reset() -> None:
     with Broker() as broker:
         produce(producer_of(broker), "a")
         lost: list[object] = []
@@ -111,7 +111,7 @@ def test_members_of_a_group_learn_that_it_is_gone_and_join_again() -> None:
         consumer.close()
 
 
-def test_a_reset_takes_little_time_also_with_many_topics() -> None:
+def test_a_reset_with_many_topics_is_fast() -> None:
     """Not a timed test: what a reset opens does not grow with what was there."""
     with Broker({"num.partitions": 20}) as broker:
         broker.fill({f"t{number}": ["a"] for number in range(20)})
@@ -119,7 +119,7 @@ def test_a_reset_takes_little_time_also_with_many_topics() -> None:
         assert sorted(path.name for path in broker.directory.iterdir() if path.is_dir()) == ["__cluster_metadata-0"]
 
 
-def test_what_was_there_before_a_reset_is_removed() -> None:
+def test_a_reset_removes_all_previous_state() -> None:
     with Broker() as broker:
         before = broker.directory
         snapshot = broker.snapshot()
@@ -128,7 +128,7 @@ def test_what_was_there_before_a_reset_is_removed() -> None:
         broker.restore(snapshot)
 
 
-def test_a_given_directory_is_emptied(tmp_path: Path) -> None:
+def test_a_reset_empties_a_given_directory(tmp_path: Path) -> None:
     with Broker(directory=tmp_path) as broker:
         produce(producer_of(broker), "a")
         broker.reset()
@@ -137,7 +137,7 @@ def test_a_given_directory_is_emptied(tmp_path: Path) -> None:
         assert broker.records("t") == []
 
 
-def test_what_others_have_in_a_given_directory_stays(tmp_path: Path) -> None:
+def test_a_reset_keeps_foreign_files_in_a_given_directory(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     for name in ("src/program.py", "notes.txt"):
         (tmp_path / name).write_text("mine")
@@ -150,7 +150,7 @@ def test_what_others_have_in_a_given_directory_stays(tmp_path: Path) -> None:
         assert (tmp_path / "src" / "program.py").read_text() == "mine"
 
 
-def test_an_idempotent_producer_goes_on_after_a_reset() -> None:
+def test_an_idempotent_producer_continues_after_a_reset() -> None:
     with Broker() as broker:
         settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0, "enable.idempotence": True}
         producer = Producer(settings)
@@ -162,7 +162,7 @@ def test_an_idempotent_producer_goes_on_after_a_reset() -> None:
         assert failures == [None]
 
 
-def test_a_snapshot_comes_back_with_offsets_and_groups() -> None:
+def test_a_snapshot_restores_offsets_and_groups() -> None:
     with Broker() as broker:
         produce(producer_of(broker), "a", "b")
         assert values(broker, 1) == [b"a"]
@@ -175,7 +175,7 @@ def test_a_snapshot_comes_back_with_offsets_and_groups() -> None:
             assert values(broker, 1) == [b"b"]  # the group's first offset was committed already
 
 
-def test_a_snapshot_goes_with_its_broker() -> None:
+def test_a_snapshot_is_removed_with_its_broker() -> None:
     with Broker() as broker:
         snapshot = broker.snapshot()
     with Broker() as broker:
@@ -185,7 +185,7 @@ def test_a_snapshot_goes_with_its_broker() -> None:
         assert values(broker, 1) == [b"a"]  # nothing has changed
 
 
-def test_a_restored_broker_restarts_with_what_was_restored() -> None:
+def test_a_restored_broker_restarts_with_the_restored_state() -> None:
     with Broker() as broker:
         produce(producer_of(broker), "a")
         snapshot = broker.snapshot()

@@ -58,7 +58,7 @@ def test_a_client_logs_in_with_a_token_until_it_is_expired(broker: Broker, mecha
     assert broker.tokens.list() == [other]
 
 
-def test_the_owner_of_the_token_is_the_one_whose_rights_count(broker: Broker) -> None:
+def test_the_token_owners_permissions_apply(broker: Broker) -> None:
     broker.acls.allow("bob", "describe", topic="secret")  # and nobody else
     broker.create_topic("secret")
     for user, code in (("alice", ErrorCode.TOPIC_AUTHORIZATION_FAILED), ("bob", ErrorCode.NONE)):
@@ -67,7 +67,7 @@ def test_the_owner_of_the_token_is_the_one_whose_rights_count(broker: Broker) ->
             assert [topic.error_code for topic in client.metadata(["secret"]).topics] == [code]
 
 
-def test_rights_on_tokens_are_given(broker: Broker) -> None:
+def test_permissions_on_tokens_are_granted(broker: Broker) -> None:
     token, other = broker.tokens.create("bob"), broker.tokens.create("bob")
     broker.acls.allow("admin", "all", user_principal="*")
     broker.acls.allow("alice", "create_tokens", user_principal="bob")
@@ -104,7 +104,7 @@ def test_a_token_expires_on_the_brokers_clock(broker: Broker) -> None:
     assert code(refused) in (ErrorCode.DELEGATION_TOKEN_EXPIRED, ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
 
 
-def test_all_tokens_are_expired_at_once_or_go_with_a_reset(broker: Broker) -> None:
+def test_all_tokens_expire_at_once_or_with_a_reset(broker: Broker) -> None:
     first = broker.tokens.create("alice")
     broker.tokens.create("bob")
     broker.tokens.expire()
@@ -118,12 +118,12 @@ def test_all_tokens_are_expired_at_once_or_go_with_a_reset(broker: Broker) -> No
     assert broker.tokens.list() == []
 
 
-def test_no_secret_is_in_what_is_printed(broker: Broker) -> None:
+def test_printed_tokens_contain_no_secret(broker: Broker) -> None:
     token = broker.tokens.create("alice")
     assert token.id in repr(token) and token.secret not in repr(token)
 
 
-def test_the_journal_keeps_no_secrets(broker: Broker) -> None:
+def test_the_journal_contains_no_token_secrets(broker: Broker) -> None:
     broker.journal.on()
     with Client(ClientSettings({**LIMITS, **broker.client_config("java", user="alice")}, "test")) as client:
         hmac = client.request(CreateDelegationTokenRequest(max_lifetime_ms=-1)).hmac
@@ -140,7 +140,7 @@ def test_the_journal_keeps_no_secrets(broker: Broker) -> None:
     broker.journal.off()
 
 
-def test_who_can_log_in_with_a_token(broker: Broker) -> None:
+def test_token_logins_require_scram(broker: Broker) -> None:
     token = broker.tokens.create("alice")
     config = broker.client_config("franz-go", token=token, mechanism="SCRAM-SHA-256")
     named = {"user": token.id, "pass": token.secret, "is_token": True}
@@ -152,7 +152,7 @@ def test_who_can_log_in_with_a_token(broker: Broker) -> None:
         broker.client_config("java", token=token, mechanism="PLAIN")
 
 
-def test_what_cannot_be_is_refused(broker: Broker) -> None:
+def test_invalid_token_arguments_are_rejected(broker: Broker) -> None:
     with pytest.raises(ValueError, match="max_lifetime is 1 ms or more, and cannot be '0 s'"):
         broker.tokens.create("alice", max_lifetime="0 s")
     with pytest.raises(ValueError, match="period is 1 ms or more"):

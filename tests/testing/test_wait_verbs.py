@@ -52,7 +52,7 @@ class Polling:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_group_is_stable_with_its_members(broker: Broker, protocol: str) -> None:
+def test_a_stable_group_with_its_members_is_awaited(broker: Broker, protocol: str) -> None:
     broker.produce("t", "a")
     consumers = [consumer_of(broker, **{"group.protocol": protocol}) for _ in range(2)]
     for consumer in consumers:
@@ -62,7 +62,7 @@ def test_a_group_is_stable_with_its_members(broker: Broker, protocol: str) -> No
     broker.wait_for_group("g", members=0, state="Empty", timeout="20 s")
 
 
-def test_a_group_has_committed_and_caught_up(broker: Broker) -> None:
+def test_a_groups_commits_and_catching_up_are_awaited(broker: Broker) -> None:
     broker.produce("t", "a", "b")
     consumer = consumer_of(broker, **{"auto.commit.interval.ms": 50})
     consumer.subscribe(["t"])
@@ -73,7 +73,7 @@ def test_a_group_has_committed_and_caught_up(broker: Broker) -> None:
         assert broker.wait_for_commit("g", "t", offset=3, timeout="20 s") == 3
 
 
-def test_a_high_watermark_is_reached(broker: Broker) -> None:
+def test_a_high_watermark_is_awaited(broker: Broker) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
 
     def late() -> None:
@@ -87,7 +87,7 @@ def test_a_high_watermark_is_reached(broker: Broker) -> None:
     timer.join()
 
 
-def test_requests_are_seen_so_often(broker: Broker) -> None:
+def test_a_number_of_requests_is_awaited(broker: Broker) -> None:
     broker.journal.on()
     consumer = consumer_of(broker, **{"client.id": "me", "fetch.wait.max.ms": 20})
     consumer.subscribe(["t"])
@@ -121,7 +121,7 @@ WAITS: list[tuple[Callable[[Broker], object], str]] = [
 
 
 @pytest.mark.parametrize(("wait", "words"), WAITS)
-def test_a_wait_that_ends_says_how_it_is(broker: Broker, wait: Callable[[Broker], object], words: str) -> None:
+def test_an_expired_wait_reports_the_state(broker: Broker, wait: Callable[[Broker], object], words: str) -> None:
     broker.produce("t", "a")
     broker.journal.on()
     with pytest.raises(Expired, match=words):
@@ -138,18 +138,18 @@ def test_a_wait_that_ends_says_how_it_is(broker: Broker, wait: Callable[[Broker]
         (lambda b: b.wait_for_requests("Fetch", error="NOT_LEADER"), "'NOT_LEADER' is not an error of Kafka"),
     ],
 )
-def test_what_can_never_be_is_not_waited_for(broker: Broker, wait: Callable[[Broker], object], words: str) -> None:
+def test_impossible_conditions_are_not_awaited(broker: Broker, wait: Callable[[Broker], object], words: str) -> None:
     broker.journal.on()
     with pytest.raises(ValueError, match=words):
         wait(broker)
 
 
-def test_without_the_journal_no_request_can_be_waited_for(broker: Broker) -> None:
+def test_requests_cannot_be_awaited_without_the_journal(broker: Broker) -> None:
     with pytest.raises(RuntimeError, match="the journal is off"):
         broker.wait_for_requests("Fetch")
 
 
-def test_a_wait_outlasts_a_crash(broker: Broker) -> None:
+def test_a_wait_survives_a_crash(broker: Broker) -> None:
     broker.produce("t", "a")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(broker.wait_for_high_watermark, "t", 2, timeout="60 s")
@@ -162,7 +162,7 @@ def test_a_wait_outlasts_a_crash(broker: Broker) -> None:
         assert waiting.result(20) == 2
 
 
-def test_a_wait_that_ends_while_the_broker_is_down_says_so(broker: Broker) -> None:
+def test_a_wait_that_expires_while_the_broker_is_down_says_so(broker: Broker) -> None:
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(broker.expect, "t", 1, "300 ms")
         while broker.watch not in broker.interceptors:

@@ -89,14 +89,14 @@ def produce(control: Control, *values: str) -> list[object]:
     return reported
 
 
-def test_the_state_has_addresses_and_topics(control: Control) -> None:
+def test_the_control_state_has_addresses_and_topics(control: Control) -> None:
     produce(control, "a")
     state = control.get("/v1/broker")
     assert state["bootstrap_servers"] == control.bootstrap_servers and state["running"] is True
     assert state["topics"] == {"t": [1]} and state["groups"] == {}
 
 
-def test_records_go_in_and_come_out(control: Control) -> None:
+def test_records_are_produced_and_consumed_over_http(control: Control) -> None:
     control.post("/v1/topics", {"name": "t", "partitions": 2, "config": {"retention.ms": 1000}}, 201)
     body = {"values": ["x", None], "key": "k", "partition": 1, "headers": {"h": "v"}, "timestamp_ms": 5}
     assert control.post("/v1/topics/t/records", body) == {"offset": 0}
@@ -109,7 +109,7 @@ def test_records_go_in_and_come_out(control: Control) -> None:
     assert [record["value"] for record in control.post("/v1/topics/u/expect", {"count": 2})] == ["a", '{"id": 1}']
 
 
-def test_a_record_that_does_not_arrive_is_an_error(control: Control) -> None:
+def test_a_missing_expected_record_is_an_error(control: Control) -> None:
     status, answer = control.ask("POST", "/v1/topics/t/expect", {"timeout": "20 ms"})
     assert (status, answer["error"]) == (408, "EXPIRED") and "there is no such topic" in answer["message"]
     control.post("/v1/topics/t/expect-nothing", {"during": "20 ms"}, 204)
@@ -117,7 +117,7 @@ def test_a_record_that_does_not_arrive_is_an_error(control: Control) -> None:
     assert control.ask("POST", "/v1/topics/t/wait-for-high-watermark", {"offset": 9, "timeout": 10})[0] == 408
 
 
-def test_faults_are_added_waited_for_and_taken_away(control: Control) -> None:
+def test_faults_are_added_awaited_and_removed(control: Control) -> None:
     (fault,) = control.post(
         "/v1/faults", {"api": "Produce", "topic": "t", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}, 201
     )
@@ -132,7 +132,7 @@ def test_faults_are_added_waited_for_and_taken_away(control: Control) -> None:
     assert control.get("/v1/faults") == []
 
 
-def test_time_is_moved(control: Control) -> None:
+def test_the_clock_is_advanced(control: Control) -> None:
     before = control.get("/v1/clock")["now_ms"]
     assert control.post("/v1/clock/freeze")["frozen"] is True
     now = control.post("/v1/clock/advance", {"by": "7 days"})["now_ms"]
@@ -140,7 +140,7 @@ def test_time_is_moved(control: Control) -> None:
     assert control.post("/v1/clock/unfreeze")["frozen"] is False
 
 
-def test_requests_are_seen(control: Control) -> None:
+def test_requests_are_listed(control: Control) -> None:
     produce(control, "a")
     seen = control.post("/v1/requests/wait", {"api": "Produce", "count": 1})
     assert seen[0]["outcome"] == "answered" and seen[0]["raw"] is None
@@ -152,7 +152,7 @@ def test_requests_are_seen(control: Control) -> None:
     assert control.post("/v1/journal", {"on": True})["on"] is True
 
 
-def test_clients_are_asked_for_their_metrics(control: Control) -> None:
+def test_clients_are_subscribed_to_their_metrics(control: Control) -> None:
     control.post("/v1/client-metrics", {"interval": "100 ms"}, 204)
     producer = Producer({"bootstrap.servers": control.bootstrap_servers, "client.id": "shop", "log_level": 0})
     producer.produce("t", "v")
@@ -162,7 +162,7 @@ def test_clients_are_asked_for_their_metrics(control: Control) -> None:
     assert control.get("/v1/client-metrics?client_id=other") == []
 
 
-def test_groups_are_waited_for(control: Control) -> None:
+def test_groups_are_awaited(control: Control) -> None:
     produce(control, "a")
     settings = {"bootstrap.servers": control.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
     consumer = Consumer({**settings, "log_level": 0})
@@ -179,7 +179,7 @@ def test_groups_are_waited_for(control: Control) -> None:
     consumer.close()
 
 
-def test_share_groups_are_watched_and_their_locks_end(control: Control) -> None:
+def test_share_groups_are_observed_and_their_locks_expired(control: Control) -> None:
     path = "/v1/share-groups/g"
     control.post(f"{path}/configure", {"share.auto.offset.reset": "earliest"}, 204)
     produce(control, "a", "b")
@@ -214,7 +214,7 @@ def test_a_streams_group_is_described(control: Control) -> None:
     assert [(each["member"], each["active"]) for each in found["members"]] == [(member.member_id, {"0": [0]})]
 
 
-def test_state_comes_back(control: Control) -> None:
+def test_a_snapshot_is_restored(control: Control) -> None:
     produce(control, "a")
     number = control.post("/v1/snapshots")["snapshot"]
     produce(control, "b")
@@ -255,14 +255,14 @@ def test_state_comes_back(control: Control) -> None:
         ("/v1/broker", None, 405, "Method Not Allowed"),
     ],
 )
-def test_what_cannot_be_is_said(control: Control, path: str, body: object, status: int, said: str) -> None:
+def test_invalid_requests_are_reported(control: Control, path: str, body: object, status: int, said: str) -> None:
     got, answer = control.ask("POST", path, body)
     assert got == status and set(answer) == {"error", "message"}
     assert said in f"{answer['error']}: {answer['message']}" and "\n" not in answer["message"]
 
 
 @pytest.mark.parametrize("path", ["/v1/requests?aip=Fetch", "/v1/topics/t/records?part=1"])
-def test_a_word_in_the_address_that_is_not_known_is_refused(control: Control, path: str) -> None:
+def test_an_unknown_query_parameter_is_rejected(control: Control, path: str) -> None:
     status, answer = control.ask("GET", path)
     assert status == 422 and answer["message"].startswith("query.")
 
@@ -276,7 +276,7 @@ def test_invalid_json_is_an_error(control: Control) -> None:
         assert answer.code == 422 and "JSON" in json.loads(answer.read())["message"]
 
 
-def test_records_that_are_no_text_go_in_too(control: Control) -> None:
+def test_records_with_binary_values_are_produced(control: Control) -> None:
     control.post("/v1/topics/t/records", {"values_hex": ["ff00", None], "key_hex": "fe"})
     found = control.get("/v1/topics/t/records")
     assert [(record["key_hex"], record["value_hex"]) for record in found] == [("fe", "ff00"), ("fe", None)]
@@ -289,7 +289,7 @@ def test_the_journal_lists_its_entries(control: Control) -> None:
     assert told["on"] is True and told["kept"] == len(control.get("/v1/requests")) > 0 and told["dropped"] == 0
 
 
-def test_it_describes_itself(control: Control) -> None:
+def test_the_control_api_describes_itself(control: Control) -> None:
     described = control.get("/openapi.json")
     assert described["openapi"].startswith("3.") and described["info"]["title"] == "minibroker control"
     silent = [
@@ -301,7 +301,7 @@ def test_it_describes_itself(control: Control) -> None:
     assert silent == [] and len(described["paths"]) >= 20
 
 
-def test_its_description_has_every_answer_and_every_word(control: Control) -> None:
+def test_the_description_has_every_response_and_parameter(control: Control) -> None:
     described = control.get("/openapi.json")
     answers = {
         (path, method): set(told["responses"])
@@ -325,7 +325,7 @@ def test_its_description_has_every_answer_and_every_word(control: Control) -> No
     assert fault["properties"]["close"]["enum"] == ["before", "after"]
 
 
-def test_clients_can_be_generated_from_its_description(control: Control) -> None:
+def test_clients_can_be_generated_from_the_description(control: Control) -> None:
     described = control.get("/openapi.json")
     told = [each for methods in described["paths"].values() for each in methods.values()]
     ids = [each["operationId"] for each in told]
@@ -346,7 +346,7 @@ def test_clients_can_be_generated_from_its_description(control: Control) -> None
 @pytest.mark.parametrize(
     ("path", "kind"), [("/", "html"), ("/docs", "html"), ("/docs.js", "javascript"), ("/style.css", "css")]
 )
-def test_its_pages_need_nothing_from_elsewhere(control: Control, path: str, kind: str) -> None:
+def test_the_control_pages_need_no_external_resources(control: Control, path: str, kind: str) -> None:
     with urllib.request.urlopen(control.url + path, timeout=30) as answer:
         text, headers = answer.read().decode(), answer.headers
     assert headers["content-type"] == f"text/{kind}; charset=utf-8"
@@ -358,7 +358,7 @@ def test_its_pages_need_nothing_from_elsewhere(control: Control, path: str, kind
 
 
 @pytest.mark.parametrize(("origin", "status"), [("http://evil.test", 403), ("null", 403), ("", 200), (None, 200)])
-def test_pages_of_other_sites_do_not_control_it(control: Control, origin: str | None, status: int) -> None:
+def test_pages_of_other_sites_cannot_control_the_broker(control: Control, origin: str | None, status: int) -> None:
     headers = {} if origin is None else {"origin": origin or control.url}
     request = urllib.request.Request(f"{control.url}/v1/clock/unfreeze", b"", headers, method="POST")
     with pytest.raises(HTTPError) if status != 200 else contextlib.nullcontext() as raised:
@@ -368,13 +368,13 @@ def test_pages_of_other_sites_do_not_control_it(control: Control, origin: str | 
             assert answer.code == status and "and not one of this server" in json.loads(answer.read())["message"]
 
 
-def test_its_first_page_says_where_clients_connect(control: Control) -> None:
+def test_the_first_page_shows_where_clients_connect(control: Control) -> None:
     with urllib.request.urlopen(control.url, timeout=30) as answer:
         text = answer.read().decode()
     assert f"<code>{control.bootstrap_servers}</code>" in text and control.url.removeprefix("http://") in text
 
 
-def test_every_verb_of_python_has_its_path() -> None:
+def test_every_python_method_has_its_path() -> None:
     """The document's table of paths names them; that it has the paths that there are is checked with the document."""
     table = Path("docs/testing-http.md").read_text().split("| path | methods |")[1]
     named = {word.split(".")[-1] for word in re.findall(r"`([a-z_.]+)`", table)} | {"stop_node", "start_node"}
@@ -395,7 +395,7 @@ def test_every_verb_of_python_has_its_path() -> None:
     ("options", "env"),
     [(("--control-token", "secret"), {}), ((), {"MINIBROKER_CONTROL_TOKEN": "secret"})],
 )
-def test_a_token_is_asked_for(tmp_path: Path, options: tuple[str, ...], env: dict[str, str]) -> None:
+def test_a_token_is_required(tmp_path: Path, options: tuple[str, ...], env: dict[str, str]) -> None:
     with running_broker(tmp_path, options=("--control", "127.0.0.1:0", *options), env=env) as broker:
         control = Control(broker)
         for token in (None, "other"):
@@ -407,7 +407,7 @@ def test_a_token_is_asked_for(tmp_path: Path, options: tuple[str, ...], env: dic
         assert control.get("/v1/broker")["running"] is True
 
 
-def test_faults_are_there_from_the_start(tmp_path: Path) -> None:
+def test_initial_faults_are_active_from_the_start(tmp_path: Path) -> None:
     (tmp_path / "faults.yaml").write_text("- {api: Produce, error: TOPIC_AUTHORIZATION_FAILED}\n")
     with running_broker(tmp_path, options=("--faults", str(tmp_path / "faults.yaml"))) as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
@@ -417,7 +417,7 @@ def test_faults_are_there_from_the_start(tmp_path: Path) -> None:
         assert failed[0].name() == "TOPIC_AUTHORIZATION_FAILED"
 
 
-def test_a_process_answers_as_an_older_release(tmp_path: Path) -> None:
+def test_a_process_emulates_an_older_release(tmp_path: Path) -> None:
     with running_broker(tmp_path, options=("--emulate", "2.0", "--control", "0")) as broker:
         control = Control(broker)
         assert produce(control, "a") == [None]
@@ -435,7 +435,7 @@ def test_a_process_answers_as_an_older_release(tmp_path: Path) -> None:
         (("--control-token", "secret"), "--control-token needs --control or --explorer"),
     ],
 )
-def test_what_it_does_not_start_with_is_said(tmp_path: Path, options: tuple[str, ...], said: str) -> None:
+def test_options_that_prevent_the_start_are_reported(tmp_path: Path, options: tuple[str, ...], said: str) -> None:
     import subprocess
 
     done = subprocess.run(

@@ -31,7 +31,7 @@ def got(url: str) -> int:
         return int(answer.status)
 
 
-async def test_the_first_request_finds_all_paths_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_paths_are_prepared_by_the_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """FastAPI prepares paths when it compares a request with them first, and there are hundreds."""
     threads: list[threading.Thread] = []
     prepare = fastapi.routing.get_dependant
@@ -46,7 +46,7 @@ async def test_the_first_request_finds_all_paths_prepared(monkeypatch: pytest.Mo
         assert threading.current_thread() not in threads
 
 
-async def test_a_thread_makes_the_description(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_description_is_generated_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[threading.Thread] = []
     describe = Control.openapi
 
@@ -60,12 +60,12 @@ async def test_a_thread_makes_the_description(monkeypatch: pytest.MonkeyPatch) -
     assert threads and threading.current_thread() not in threads
 
 
-async def test_a_server_may_stop_before_all_is_prepared() -> None:
+async def test_a_server_may_stop_before_its_preparation_ends() -> None:
     async with Broker() as broker, controlled(broker, HostPort(), None) as url:
         assert url.startswith("http://127.0.0.1:")
 
 
-async def test_probes_need_no_token_and_see_whether_clients_can_connect() -> None:
+async def test_probes_need_no_token_and_report_whether_clients_can_connect() -> None:
     async with Broker(nodes=2) as broker, controlled(broker, HostPort(), "secret") as url:
 
         async def probes() -> tuple[int, int]:

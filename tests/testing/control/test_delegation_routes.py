@@ -42,5 +42,5 @@ def test_tokens_are_created_renewed_and_expired(control: Control) -> None:
 @pytest.mark.parametrize(
     ("asked", "status"), [({"user": "alice", "max_lifetime": "soon"}, 400), ({}, 422), ({"user": "a", "x": 1}, 422)]
 )
-def test_what_cannot_be_is_refused(control: Control, asked: dict[str, object], status: int) -> None:
+def test_invalid_token_requests_are_rejected(control: Control, asked: dict[str, object], status: int) -> None:
     assert control.ask("POST", "/v1/delegation-tokens", asked)[0] == status

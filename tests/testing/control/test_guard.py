@@ -29,7 +29,7 @@ def test_a_token_may_have_any_characters(token: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["localhost:8082", "127.0.0.1", "[::1]:1"])
-def test_without_a_token_names_of_this_machine_are_let_in(host: str) -> None:
+def test_local_host_names_are_accepted_without_a_token(host: str) -> None:
     Guard(None)(asked(host=host))
     Guard(None)(asked(host=host, origin=f"http://{host}"))
 
@@ -44,7 +44,7 @@ def test_without_a_token_names_of_this_machine_are_let_in(host: str) -> None:
         ("localhost:8082", "null"),
     ],
 )
-def test_pages_of_other_sites_are_not(host: str, origin: str) -> None:
+def test_pages_of_other_sites_are_rejected(host: str, origin: str) -> None:
     with pytest.raises(HTTPException, match="403"):
         Guard(None)(asked(host=host, origin=origin))
 
@@ -63,7 +63,7 @@ def client() -> Iterator[TestClient]:
         ("Bearer other", STRANGERS_BYTES + 1, 401, "UNAUTHORIZED"),
     ],
 )
-def test_a_large_body_is_read_only_for_those_who_have_the_token(
+def test_a_large_body_is_read_only_with_the_token(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, authorization: str, size_bytes: int, status: int, code: str
 ) -> None:
     monkeypatch.setattr("minibroker.testing.control.guard.MOST_BYTES", STRANGERS_BYTES * 2)

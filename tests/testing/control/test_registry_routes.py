@@ -46,7 +46,7 @@ def test_schemas_are_registered_and_read(control: Control, client: Asking) -> No
     assert control.ask("GET", "/v1/registry/schemas?subject=no")[0] == 404
 
 
-def test_levels_are_set(control: Control) -> None:
+def test_compatibility_levels_are_set(control: Control) -> None:
     control.post("/v1/registry/schemas", {"subject": "x", "schema": R1})
     refused = control.post("/v1/registry/schemas", {"subject": "x", "schema": R2}, 400)
     assert "READER_FIELD_MISSING_DEFAULT_VALUE" in refused["message"]
@@ -54,7 +54,7 @@ def test_levels_are_set(control: Control) -> None:
     assert control.post("/v1/registry/schemas", {"subject": "x", "schema": R2}) == {"id": 2}
 
 
-def test_requests_are_listed(control: Control, client: Asking) -> None:
+def test_registry_requests_are_listed(control: Control, client: Asking) -> None:
     client.register("x", R1)
     client.get("/subjects")
     (seen,) = control.get("/v1/registry/requests?method=POST&path=/subjects/*")
@@ -69,7 +69,7 @@ EFFECTS: dict[str, tuple[dict[str, Any], int]] = {
 
 
 @pytest.mark.parametrize("effect", EFFECTS)
-def test_faults_strike_and_are_removed(control: Control, client: Asking, effect: str) -> None:
+def test_registry_faults_are_added_and_removed(control: Control, client: Asking, effect: str) -> None:
     words, code = EFFECTS[effect]
     client.register("x", R1)
     fault = control.post("/v1/registry/faults", words, 201)
@@ -81,7 +81,7 @@ def test_faults_strike_and_are_removed(control: Control, client: Asking, effect:
     assert control.ask("GET", path)[0] == 404
 
 
-def test_answers_are_delayed(control: Control, client: Asking) -> None:
+def test_registry_responses_are_delayed(control: Control, client: Asking) -> None:
     control.post("/v1/registry/faults", {"delay": 50, "times": 1}, 201)
     client.get("/subjects")
     client.get("/subjects")
@@ -100,12 +100,12 @@ INVALID: dict[str, tuple[object, int]] = {
 
 
 @pytest.mark.parametrize("invalid", INVALID)
-def test_invalid_faults_are_refused(control: Control, invalid: str) -> None:
+def test_invalid_registry_faults_are_rejected(control: Control, invalid: str) -> None:
     body, status = INVALID[invalid]
     control.post("/v1/registry/faults", body, status)
 
 
-def test_a_broker_without_one_says_so(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_broker_without_a_registry_says_so(tmp_path_factory: pytest.TempPathFactory) -> None:
     with running_broker(tmp_path_factory.mktemp("none"), options=("--control", "0")) as broker:
         answer = Control(broker).ask("GET", "/v1/registry/subjects")
     assert answer[0] == 409 and "schema registry" in answer[1]["message"]

@@ -48,18 +48,18 @@ def outcome(config: dict[str, Any]) -> str | None:
     return found[0]
 
 
-def test_it_says_how_clients_connect(control: Control) -> None:
+def test_the_control_api_returns_the_security_of_clients(control: Control) -> None:
     told = control.get("/v1/security")
     assert (told["protocol"], told["users"], told["issuer"]) == ("SASL_SSL", ["alice"], control.get("/v1/issuer"))
     assert config(control)["ssl.ca.pem"] == told["authority"]
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])
-def test_the_config_of_a_client_lets_it_in(control: Control, mechanism: str) -> None:
+def test_a_returned_client_config_lets_a_client_connect(control: Control, mechanism: str) -> None:
     assert outcome(config(control, mechanism=mechanism)) is None
 
 
-def test_users_rights_and_quotas_are_changed(control: Control) -> None:
+def test_users_acls_and_quotas_are_changed(control: Control) -> None:
     control.post("/v1/users", {"name": "bob"}, 204)
     bob = config(control, user="bob")
     assert outcome(bob) is None
@@ -87,7 +87,7 @@ def test_the_broker_presents_another_certificate(control: Control) -> None:
     assert control.ask("POST", "/v1/certificate", {"kind": "odd"})[0] == 422
 
 
-def test_tokens_are_wrong_until_they_are_good_again(control: Control) -> None:
+def test_issued_tokens_are_invalid_until_reset(control: Control) -> None:
     alice = config(control, mechanism="OAUTHBEARER")
     control.post("/v1/issuer/use-tokens", {"audience": "other"}, 204)
     assert outcome(alice) == "_AUTHENTICATION"
@@ -120,7 +120,7 @@ def test_a_settings_file_secures_a_process(tmp_path: Path) -> None:
         assert [outcome(config(control, mechanism=each)) for each in ("PLAIN", "OAUTHBEARER")] == [None, None]
 
 
-def test_a_plain_process_is_secured_over_http(tmp_path: Path) -> None:
+def test_a_plaintext_process_is_secured_over_http(tmp_path: Path) -> None:
     with running_broker(tmp_path, options=("--control", "0")) as broker:
         control = Control(broker)
         control.post("/v1/security", {"protocol": "SASL_SSL", "users": {"alice": "wonderland"}}, 204)
@@ -138,7 +138,7 @@ def test_users_of_an_older_directory_get_their_passwords(tmp_path: Path) -> None
             assert (found["sasl.password"], outcome(found)) == (password, None)
 
 
-def test_the_protocol_needs_a_listener_and_a_user_the_protocol(tmp_path: Path) -> None:
+def test_the_security_protocol_and_users_require_each_other(tmp_path: Path) -> None:
     import subprocess
 
     from tests.running import environment_for_broker, serve_command
@@ -162,7 +162,7 @@ def test_the_protocol_needs_a_listener_and_a_user_the_protocol(tmp_path: Path) -
         assert done.returncode == 2 and line in done.stderr.splitlines()[-1]
 
 
-def test_secrets_are_only_where_they_are_asked_for(process: tuple[RunningBroker, Control]) -> None:
+def test_secrets_are_returned_only_on_request(process: tuple[RunningBroker, Control]) -> None:
     broker, control = process
     control.post("/v1/reset", status=204)
     control.post("/v1/users", {"name": "carl", "password": "top-secret"}, 204)

@@ -34,38 +34,38 @@ def reported(broker: Broker, value: str, timestamp_ms: int = 0) -> int | None:
 
 
 @pytest.mark.parametrize(("release", "code"), [("2.4", KafkaError.MSG_SIZE_TOO_LARGE), ("2.5", None)])
-def test_batches_of_more_than_a_million_bytes_were_too_large_before_2_5(release: str, code: int | None) -> None:
+def test_batches_above_a_million_bytes_were_rejected_before_2_5(release: str, code: int | None) -> None:
     with Broker(emulate=release) as broker:
         assert reported(broker, "v" * 1_020_000) == code
 
 
 @pytest.mark.parametrize(("release", "code"), [("3.9", None), ("4.0", KafkaError.INVALID_TIMESTAMP)])
-def test_timestamps_in_the_future_are_refused_since_4_0(release: str, code: int | None) -> None:
+def test_timestamps_in_the_future_are_rejected_since_4_0(release: str, code: int | None) -> None:
     with Broker(emulate=release) as broker:
         now_ms = broker.clock.now_ms()
         assert reported(broker, "v", now_ms + DAY_MS) == code
 
 
-def test_the_older_bound_of_timestamps_works_in_a_release_that_had_it() -> None:
+def test_the_older_timestamp_bound_works_in_releases_that_had_it() -> None:
     with Broker({"log.message.timestamp.difference.max.ms": DAY_MS}, emulate="2.0") as broker:
         now_ms = broker.clock.now_ms()
         assert reported(broker, "v", now_ms + 2 * DAY_MS) == KafkaError.INVALID_TIMESTAMP
         assert reported(broker, "v", now_ms - 2 * DAY_MS) == KafkaError.INVALID_TIMESTAMP
 
 
-def test_the_newest_release_has_todays_defaults() -> None:
+def test_the_newest_release_has_the_current_defaults() -> None:
     assert settings_of("4.4") == {}
 
 
 @pytest.mark.parametrize("name", UNTIL)
-def test_a_default_changes_in_releases_that_are_known_the_oldest_first(name: str) -> None:
+def test_default_changes_are_listed_by_release_in_order(name: str) -> None:
     positions = [RELEASES.index(until) for until, _ in UNTIL[name]]
     assert positions == sorted(positions)
     assert settings_of("0.8.2")[name] == UNTIL[name][0][1]
 
 
 @pytest.mark.parametrize(("release", "code"), [("3.5", 0), ("3.6", ErrorCode.INVALID_TXN_STATE)])
-def test_a_partition_had_to_be_in_the_transaction_only_since_3_6(release: str, code: int) -> None:
+def test_partitions_are_verified_in_transactions_only_since_3_6(release: str, code: int) -> None:
     with Broker(emulate=release) as broker:
         broker.create_topic("t")
         while asked(broker, FindCoordinatorRequest(key="id", key_type=1), 1).error_code != 0:

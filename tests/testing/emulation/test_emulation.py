@@ -26,7 +26,7 @@ SINCE_API_VERSIONS = [release for release in RELEASES if ApiKey.API_VERSIONS in 
 
 
 @pytest.mark.parametrize("release", SINCE_API_VERSIONS)
-def test_a_release_announces_its_versions_as_far_as_they_are_served_here(release: str) -> None:
+def test_a_release_announces_its_versions_that_are_served(release: str) -> None:
     with Broker(emulate=release) as broker:
         versions = versions_of(release)
         newest = versions[ApiKey.API_VERSIONS][-1]
@@ -44,7 +44,7 @@ def test_a_release_announces_its_versions_as_far_as_they_are_served_here(release
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_the_newest_version_of_metadata_is_answered_and_a_newer_one_cut_off(release: str) -> None:
+def test_metadata_is_answered_in_the_releases_newest_version_only(release: str) -> None:
     with Broker(emulate=release) as broker:
         newest = versions_of(release)[ApiKey.METADATA][-1]
         assert asked(broker, MetadataRequest(topics=[]), newest).brokers
@@ -53,9 +53,7 @@ def test_the_newest_version_of_metadata_is_answered_and_a_newer_one_cut_off(rele
 
 
 @pytest.mark.parametrize(("release", "enabled", "newest"), [("4.0", True, 5), ("4.3", False, 5), ("4.3", True, 6)])
-def test_versions_that_a_release_has_not_released_are_served_where_they_are_enabled(
-    release: str, enabled: bool, newest: int
-) -> None:
+def test_unreleased_versions_are_served_if_enabled(release: str, enabled: bool, newest: int) -> None:
     with Broker(emulate=release, settings={"unstable.api.versions.enable": str(enabled).lower()}) as broker:
         answer = asked(broker, ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
         told = {api.api_key: api.max_version for api in answer.api_keys}
@@ -69,9 +67,7 @@ def test_versions_that_a_release_has_not_released_are_served_where_they_are_enab
 @pytest.mark.parametrize(
     ("release", "enabled", "level"), [("4.3", "true", 31), ("4.3", "false", 30), ("4.4", "true", 33)]
 )
-def test_a_level_that_a_release_has_not_released_is_offered_where_it_is_enabled(
-    release: str, enabled: str, level: int
-) -> None:
+def test_an_unreleased_feature_level_is_offered_if_enabled(release: str, enabled: str, level: int) -> None:
     with Broker(emulate=release, settings={"unstable.feature.versions.enable": enabled}) as broker:
         update = UpdateFeaturesRequest.FeatureUpdateKey(feature="metadata.version", max_version_level=level)
         assert asked(broker, UpdateFeaturesRequest(feature_updates=[update]), 1).error_code == 0
@@ -116,14 +112,14 @@ def test_kafka_4_announces_produce_from_0_and_refuses_it_below_3(release: str) -
 @pytest.mark.parametrize(
     ("release", "magic"), [("0.8.2", 0), ("0.9", 0), ("0.10.0", 1), ("0.10.2", 1), ("0.11", 2), ("2.8", 2), ("4.3", 2)]
 )
-def test_the_format_on_disk_is_the_releases(release: str, magic: int) -> None:
+def test_the_message_format_on_disk_is_the_releases(release: str, magic: int) -> None:
     with Broker(emulate=release) as broker:
         broker.produce("t", "a")
         assert broker.records("t")[0].magic == magic
 
 
 @pytest.mark.parametrize("release", sampled(SINCE_API_VERSIONS, every=5))
-def test_librdkafka_writes_and_reads(release: str) -> None:
+def test_librdkafka_produces_and_consumes(release: str) -> None:
     """librdkafka 2.16 speaks to no release before 0.10.0."""
     with Broker(emulate=release) as broker:
         broker.create_topic("t")
@@ -139,7 +135,7 @@ def test_librdkafka_writes_and_reads(release: str) -> None:
 
 
 @pytest.mark.parametrize("release", ["0.9", "0.10.0", "0.11", "1.1", "2.4", "3.3", "3.9", "4.0", "4.4"])
-def test_kafka_python_writes_and_reads(release: str) -> None:
+def test_kafka_python_produces_and_consumes(release: str) -> None:
     version = tuple(map(int, release.split(".")))
     told = {"api_version": version} if version < (0, 10) else {}  # without ApiVersions it cannot find out
     with Broker(emulate=release) as broker:
@@ -153,7 +149,7 @@ def test_kafka_python_writes_and_reads(release: str) -> None:
         consumer.close()
 
 
-def test_a_client_of_0_8_2_writes_and_reads() -> None:
+def test_a_client_of_0_8_2_produces_and_consumes() -> None:
     with Broker(emulate="0.8.2") as broker:
         broker.produce("t", "first")
         Data = ProduceRequest.TopicProduceData
@@ -169,7 +165,7 @@ def test_a_client_of_0_8_2_writes_and_reads() -> None:
         assert asked(broker, fetch, 1) is None
 
 
-def test_settings_win_over_what_a_release_stands_for() -> None:
+def test_settings_override_the_defaults_of_a_release() -> None:
     with Broker({"log.message.format.version": "0.9.0"}, emulate="4.3") as broker:
         broker.produce("t", "a")
         assert broker.records("t")[0].magic == 0
@@ -180,7 +176,7 @@ def test_an_unknown_release_is_an_error() -> None:
         Broker(emulate="5.0")
 
 
-def test_a_journal_sees_what_an_emulated_broker_sees() -> None:
+def test_the_journal_contains_requests_to_an_emulated_broker() -> None:
     with Broker(emulate="2.0") as broker:
         broker.create_topic("t")
         broker.journal.on()

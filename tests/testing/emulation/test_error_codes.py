@@ -18,21 +18,21 @@ pytestmark = pytest.mark.usefixtures("leaves_sockets")
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_no_release_answers_with_a_code_that_it_had_not(release: str) -> None:
+def test_no_release_returns_an_error_code_it_did_not_have(release: str) -> None:
     assert all(code_in(release, code) <= last_code(release) for code in ErrorCode)
     assert all(code_in(release, code) == code for code in ErrorCode if code <= last_code(release))
 
 
-def test_the_newest_release_has_all_codes() -> None:
+def test_the_newest_release_has_all_error_codes() -> None:
     assert last_code("4.4") == max(ErrorCode)
 
 
 @pytest.mark.parametrize("code", BEFORE)
-def test_what_came_before_a_code_is_older(code: ErrorCode) -> None:
+def test_the_replacement_of_an_error_code_is_older(code: ErrorCode) -> None:
     assert BEFORE[code] < code
 
 
-def test_a_code_for_which_nothing_else_is_known_is_an_unknown_error() -> None:
+def test_an_error_code_without_a_replacement_is_an_unknown_error() -> None:
     assert code_in("2.0", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE) == ErrorCode.UNKNOWN_SERVER_ERROR
     assert code_in("2.1", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
@@ -68,7 +68,7 @@ def test_kafka_python_reports_a_record_without_a_key_in_a_compacted_topic(releas
 
 
 @pytest.mark.parametrize(("release", "code"), [("2.3", ErrorCode.NONE), ("2.4", ErrorCode.ELECTION_NOT_NEEDED)])
-def test_an_election_that_is_not_needed_was_no_error(release: str, code: ErrorCode) -> None:
+def test_an_unneeded_election_was_no_error_in_older_releases(release: str, code: ErrorCode) -> None:
     with Broker(emulate=release) as broker:
         broker.produce("t", "a")
         wanted = ElectLeadersRequest.TopicPartitions(topic="t", partitions=[0])
@@ -76,7 +76,7 @@ def test_an_election_that_is_not_needed_was_no_error(release: str, code: ErrorCo
         assert [partition.error_code for partition in topic.partition_result] == [code]
 
 
-def test_a_fault_uses_a_code_that_the_release_had() -> None:
+def test_a_fault_returns_an_error_code_that_the_release_had() -> None:
     with Broker(emulate="2.3") as broker:
         broker.produce("t", "a")
         fault = broker.faults.add(api="Produce", error="INVALID_RECORD")

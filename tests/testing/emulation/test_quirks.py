@@ -29,7 +29,7 @@ from tests.testing.emulation.asking import asked
 pytestmark = pytest.mark.usefixtures("leaves_sockets")
 
 
-def test_each_quirk_is_of_releases_that_are_known_and_of_apis_that_they_had() -> None:
+def test_each_quirk_has_known_releases_and_their_apis() -> None:
     for quirk in QUIRKS:
         until = len(RELEASES) if quirk.until is None else RELEASES.index(quirk.until)
         for release in RELEASES[RELEASES.index(quirk.since) : until]:
@@ -40,7 +40,7 @@ def test_each_quirk_is_of_releases_that_are_known_and_of_apis_that_they_had() ->
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_the_first_answer_about_a_topic_that_is_made_on_demand_is_an_error(release: str) -> None:
+def test_the_first_response_for_an_auto_created_topic_is_an_error(release: str) -> None:
     with Broker(emulate=release) as broker:
         version = versions_of(release)[ApiKey.METADATA][-1]
         request = MetadataRequest(
@@ -54,7 +54,7 @@ def test_the_first_answer_about_a_topic_that_is_made_on_demand_is_an_error(relea
         assert second.error_code == 0 and len(second.partitions) == 1
 
 
-def test_existing_topics_and_those_that_are_not_created_are_answered_as_usual() -> None:
+def test_existing_and_not_created_topics_are_answered_as_usual() -> None:
     with Broker(emulate="2.0", auto_create=False) as broker:
         broker.create_topic("there")
         topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in ("there", "missing")]
@@ -64,7 +64,7 @@ def test_existing_topics_and_those_that_are_not_created_are_answered_as_usual() 
 
 
 @pytest.mark.parametrize("release", ["1.1", "3.9"])
-def test_producers_ask_again_for_a_topic_that_is_made_on_demand(release: str) -> None:
+def test_producers_retry_for_an_auto_created_topic(release: str) -> None:
     with Broker(emulate=release) as broker:
         broker.journal.on()
         first = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
@@ -86,7 +86,7 @@ def test_producers_ask_again_for_a_topic_that_is_made_on_demand(release: str) ->
 
 
 @pytest.mark.parametrize(("release", "listed"), [("0.11", True), ("3.9", True), ("4.0", False)])
-def test_settings_that_kafka_4_has_no_more_are_listed_by_older_releases(release: str, listed: bool) -> None:
+def test_settings_removed_in_kafka_4_are_listed_by_older_releases(release: str, listed: bool) -> None:
     with Broker(emulate=release) as broker:
         broker.create_topic("t")
         asking = DescribeConfigsRequest.DescribeConfigsResource(resource_type=2, resource_name="t")
@@ -99,9 +99,7 @@ def test_settings_that_kafka_4_has_no_more_are_listed_by_older_releases(release:
 
 
 @pytest.mark.parametrize(("release", "listed"), [("2.4", False), ("4.3", False), ("4.4", True)])
-def test_settings_that_came_with_4_4_are_listed_by_older_releases_only_where_they_are_set(
-    release: str, listed: bool
-) -> None:
+def test_settings_new_in_4_4_are_listed_by_older_releases_only_if_set(release: str, listed: bool) -> None:
     asking = DescribeConfigsRequest.DescribeConfigsResource
     wanted = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
     wanted.configs = [CreateTopicsRequest.CreatableTopic.CreatableTopicConfig(name="remote.copy.lag.ms", value="7")]
@@ -118,7 +116,7 @@ def test_settings_that_came_with_4_4_are_listed_by_older_releases_only_where_the
 
 
 @pytest.mark.parametrize(("release", "metadata", "share"), [("4.3", 30, 1), ("4.4", 33, 2)])
-def test_a_new_cluster_begins_with_the_levels_of_its_release(release: str, metadata: int, share: int) -> None:
+def test_a_new_cluster_starts_with_the_feature_levels_of_its_release(release: str, metadata: int, share: int) -> None:
     with Broker(emulate=release) as broker:
         request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
         levels = {each.name: each.max_version_level for each in asked(broker, request, 4).finalized_features}
@@ -136,7 +134,7 @@ def coordinator(broker: Broker, version: int, key_type: int = 0) -> tuple[int, i
 
 
 @pytest.mark.parametrize("release", sampled(RELEASES, every=5))
-def test_the_first_question_for_a_coordinator_finds_none(release: str) -> None:
+def test_the_first_find_coordinator_finds_none(release: str) -> None:
     with Broker(emulate=release) as broker:
         version = versions_of(release)[ApiKey.FIND_COORDINATOR][-1]
         assert coordinator(broker, version) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "")
@@ -157,7 +155,7 @@ def test_the_first_question_for_a_coordinator_finds_none(release: str) -> None:
         ("2.4", {"a": 0, "b": 0, "c": 0, "d": 0}),
     ],
 )
-def test_the_brokers_defaults_for_new_topics_came_with_2_4(release: str, codes: dict[str, int]) -> None:
+def test_broker_defaults_for_new_topics_are_available_since_2_4(release: str, codes: dict[str, int]) -> None:
     Topic = CreateTopicsRequest.CreatableTopic
     with Broker(emulate=release) as broker:
         placed = [Topic.CreatableReplicaAssignment(partition_index=0, broker_ids=[broker_id(broker)])]
@@ -182,7 +180,7 @@ def broker_id(broker: Broker) -> int:
 
 
 @pytest.mark.parametrize(("release", "code"), [("3.2", 0), ("3.3", ErrorCode.UNSUPPORTED_VERSION), ("3.9", 35)])
-def test_offsets_in_zookeeper_are_refused_where_there_is_none(release: str, code: int) -> None:
+def test_offsets_in_zookeeper_are_rejected_without_zookeeper(release: str, code: int) -> None:
     with Broker(emulate=release) as broker:
         broker.produce("t", "a")
         assert commit_code(broker, 0) == code
@@ -212,7 +210,7 @@ def commit_code(broker: Broker, version: int, generation_id: int = -1, member_id
 
 
 @pytest.mark.parametrize(("release", "code"), [("0.8.2", 0), ("0.9", ErrorCode.ILLEGAL_GENERATION)])
-def test_0_8_2_takes_offsets_of_consumers_that_it_does_not_know(release: str, code: int) -> None:
+def test_kafka_0_8_2_accepts_commits_of_unknown_consumers(release: str, code: int) -> None:
     with Broker(emulate=release) as broker:
         broker.produce("t", "a")
         assert commit_code(broker, 1, generation_id=7, member_id="consumer") == code
@@ -248,14 +246,14 @@ def produced(
         ("4.3", ErrorCode.NONE),
     ],
 )
-def test_a_producer_that_was_forgotten_had_to_begin_anew(release: str, code: ErrorCode) -> None:
+def test_an_expired_producer_had_to_restart_its_sequence(release: str, code: ErrorCode) -> None:
     with Broker(emulate=release) as broker:
         broker.create_topic("t", partitions=2)
         assert produced(broker, 1, 5) == {0: code}
         assert len(broker.records("t")) == (code == ErrorCode.NONE)
 
 
-def test_a_producer_is_refused_only_where_it_is_not_known() -> None:
+def test_a_producer_is_rejected_only_where_it_is_unknown() -> None:
     with Broker(emulate="2.0") as broker:
         broker.create_topic("t", partitions=2)
         assert produced(broker, 1, 0, (1,)) == {1: 0}
@@ -264,7 +262,7 @@ def test_a_producer_is_refused_only_where_it_is_not_known() -> None:
 
 
 @pytest.mark.parametrize("release", ["0.11", "2.4"])
-def test_an_idempotent_producer_writes_all_the_same(release: str) -> None:
+def test_an_idempotent_producer_recovers_from_its_expiry(release: str) -> None:
     with Broker(emulate=release) as broker:
         settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0, "enable.idempotence": True}
         producer = Producer({**settings, "batch.num.messages": 1})
@@ -278,7 +276,7 @@ def test_an_idempotent_producer_writes_all_the_same(release: str) -> None:
 
 
 @pytest.mark.parametrize("release", ["2.1", "3.9", "4.0", "4.4"])
-def test_topics_that_compress_with_zstd_are_refused_to_old_fetches_before_4_0(release: str) -> None:
+def test_fetches_of_zstd_topics_by_old_clients_are_rejected_before_4_0(release: str) -> None:
     with Broker(emulate=release) as broker:
         broker.create_topic("t", compression_type="zstd")
         broker.produce("t", "a")
@@ -314,7 +312,7 @@ def test_topics_that_compress_with_zstd_are_refused_to_old_fetches_before_4_0(re
         (*("consumer.session.timeout.ms", "x"), "", ""),
     ],
 )
-def test_a_value_of_a_group_beyond_a_bound_is_refused_with_the_name_of_the_bound_before_4_4(
+def test_a_group_setting_beyond_its_bound_names_the_bound_before_4_4(
     name: str, value: str, until_4_3: str, since_4_4: str
 ) -> None:
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource(resource_type=32, resource_name="g")
@@ -332,7 +330,7 @@ def test_a_value_of_a_group_beyond_a_bound_is_refused_with_the_name_of_the_bound
 
 
 @pytest.mark.parametrize(("release", "interval_ms"), [("4.2", 0), ("4.3", 0), ("4.4", 60_000)])
-def test_members_of_streams_groups_say_how_far_their_tasks_are_since_4_4(release: str, interval_ms: int) -> None:
+def test_streams_group_members_report_task_offsets_since_4_4(release: str, interval_ms: int) -> None:
     topology = StreamsGroupHeartbeatRequest.Topology(
         epoch=1,
         subtopologies=[StreamsGroupHeartbeatRequest.Topology.Subtopology(subtopology_id="0", source_topics=["t"])],

@@ -28,7 +28,7 @@ def not_asked(release: str) -> set[ApiKey]:
 
 
 @pytest.mark.parametrize("release", [release for release in RELEASES if release not in NEWER_THAN_IT])
-def test_a_release_has_the_versions_that_kafka_python_knows_of_it(release: str) -> None:
+def test_a_release_has_the_api_versions_known_to_kafka_python(release: str) -> None:
     others = BROKER_API_VERSIONS[tuple(map(int, release.split(".")))]
     compared = set(ApiKey) - not_asked(release) - OF_TELEMETRY
     ours = {int(key): (each[0], each[-1]) for key, each in versions_of(release).items() if key in compared}
@@ -47,7 +47,7 @@ def test_a_release_has_the_versions_that_kafka_python_knows_of_it(release: str) 
         ("4.4.0", "4.4"),
     ],
 )
-def test_a_version_means_a_release(text: str, release: str) -> None:
+def test_a_version_maps_to_a_release(text: str, release: str) -> None:
     assert release_of(text) == release
 
 

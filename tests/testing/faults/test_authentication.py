@@ -82,7 +82,7 @@ def outcome(broker: Broker, library: str, **access: str) -> str | None:
 
 
 @pytest.mark.parametrize("library", REFUSED)
-def test_a_user_is_refused_and_nobody_else(broker: Broker, library: str) -> None:
+def test_an_authentication_fault_rejects_only_its_user(broker: Broker, library: str) -> None:
     fault = broker.faults.add(authentication="refuse", user="alice")
     assert outcome(broker, library) == REFUSED[library]
     assert fault.hits >= 1
@@ -94,7 +94,7 @@ def test_a_user_is_refused_and_nobody_else(broker: Broker, library: str) -> None
 
 
 @pytest.mark.parametrize("library", ["confluent", "kafka-python"])
-def test_a_client_that_tries_again_gets_in(broker: Broker, library: str) -> None:
+def test_a_client_that_retries_authenticates(broker: Broker, library: str) -> None:
     fault = broker.faults.add(authentication="refuse", times=2)
     assert outcome(broker, library) == (None if library == "kafka-python" else "_AUTHENTICATION")
     fault.wait_for_hits(2, timeout="20 s") if library == "kafka-python" else fault.remove()
@@ -102,7 +102,7 @@ def test_a_client_that_tries_again_gets_in(broker: Broker, library: str) -> None
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_login_is_one_hit_and_has_the_text_of_its_mechanism(broker: Broker, mechanism: str) -> None:
+def test_a_login_counts_as_one_hit_with_the_text_of_its_mechanism(broker: Broker, mechanism: str) -> None:
     fault = broker.faults.add(authentication="refuse", mechanism=mechanism, client_id="rdkafka")
     others = [each for each in MECHANISMS if each != mechanism][:2]
     assert [outcome(broker, "confluent", mechanism=each) for each in others] == [None, None]
@@ -114,7 +114,7 @@ def test_a_login_is_one_hit_and_has_the_text_of_its_mechanism(broker: Broker, me
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_a_mechanism_is_not_supported_and_the_others_are_named(broker: Broker, library: str) -> None:
+def test_an_unsupported_mechanism_names_the_others(broker: Broker, library: str) -> None:
     fault = broker.faults.add(authentication="wrong-mechanism", mechanism="SCRAM-SHA-512", once=True)
     found = outcome(broker, library)
     assert (fault.hits, found) == (1, REFUSED.get(library))
@@ -125,7 +125,7 @@ def test_a_mechanism_is_not_supported_and_the_others_are_named(broker: Broker, l
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_a_login_takes_as_long_as_the_clock_says(broker: Broker, library: str) -> None:
+def test_a_login_is_delayed_by_the_brokers_clock(broker: Broker, library: str) -> None:
     fault = broker.faults.add(authentication="slow", user="alice", delay="10 s", once=True)
     with ThreadPoolExecutor() as threads:
         waiting = threads.submit(outcome, broker, library)
@@ -136,14 +136,14 @@ def test_a_login_takes_as_long_as_the_clock_says(broker: Broker, library: str) -
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_a_session_ends_at_once_and_the_client_connects_again(broker: Broker, library: str) -> None:
+def test_a_session_expires_immediately_and_the_client_reconnects(broker: Broker, library: str) -> None:
     fault = broker.faults.add(authentication="expire", nth=2 if library == "aiokafka" else 1)  # which gives up at first
     assert outcome(broker, library) is None
     assert fault.hits == 1
     assert len(broker.requests("SaslAuthenticate")) >= 4  # two of each login
 
 
-def test_a_session_is_short_and_the_client_authenticates_anew_in_time(broker: Broker) -> None:
+def test_a_client_reauthenticates_in_a_short_session(broker: Broker) -> None:
     fault = broker.faults.add(authentication="expire", session="1.5 s")
     producer = confluent_kafka.Producer(broker.client_config("confluent", user="alice", mechanism="PLAIN"))
     fault.wait_for_hits(4, timeout="20 s")  # two connections, each of which authenticates twice
@@ -154,7 +154,7 @@ def test_a_session_is_short_and_the_client_authenticates_anew_in_time(broker: Br
     assert len({each.connection for each in seen}) < len(seen)
 
 
-def test_requests_of_a_user_or_a_mechanism_fail(broker: Broker) -> None:
+def test_requests_of_a_user_or_mechanism_fail(broker: Broker) -> None:
     of_alice = broker.faults.add(user="alice", api="Produce", error="TOPIC_AUTHORIZATION_FAILED")
     by_plain = broker.faults.add(mechanism="PLAIN", api="Produce", error="INVALID_RECORD")
     assert outcome(broker, "confluent") == "TOPIC_AUTHORIZATION_FAILED"
@@ -163,7 +163,7 @@ def test_requests_of_a_user_or_a_mechanism_fail(broker: Broker) -> None:
     assert (of_alice.hits, by_plain.hits) == (1, 1)
 
 
-def test_a_login_that_waits_goes_on_after_a_reset(broker: Broker) -> None:
+def test_a_delayed_login_continues_after_a_reset(broker: Broker) -> None:
     fault = broker.faults.add(authentication="slow", delay="10 s")
     with ThreadPoolExecutor() as threads:
         waiting = threads.submit(outcome, broker, "kafka-python")
@@ -173,7 +173,7 @@ def test_a_login_that_waits_goes_on_after_a_reset(broker: Broker) -> None:
         assert waiting.result(PATIENCE_S) is None
 
 
-def test_they_are_read_from_yaml(broker: Broker, tmp_path: Path) -> None:
+def test_authentication_faults_are_read_from_yaml(broker: Broker, tmp_path: Path) -> None:
     (tmp_path / "faults.yaml").write_text("- {authentication: refuse, user: alice, times: 1}\n")
     (fault,) = broker.faults.load(tmp_path / "faults.yaml")
     assert outcome(broker, "confluent") == "_AUTHENTICATION"

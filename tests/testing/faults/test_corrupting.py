@@ -19,39 +19,39 @@ BATCH = bytes(build_batch(RECORDS, base_offset=5))
 NEXT = bytes(build_batch(RECORDS, base_offset=8))
 
 
-def test_a_checksum_is_wrong_and_the_batch_after_it_is_not() -> None:
+def test_only_the_first_batch_has_a_wrong_checksum() -> None:
     data = corrupted(BATCH + NEXT, "crc")
     with pytest.raises(CorruptBatch, match="stored crc"):
         check_batch(data)
     assert check_batch(data, len(BATCH)).base_offset == 8
 
 
-def test_a_length_cannot_be() -> None:
+def test_a_batch_length_is_corrupted() -> None:
     with pytest.raises(CorruptBatch):
         list(batches_in(corrupted(BATCH, "length")))
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_compressed_records_are_none_and_the_checksum_is_right(codec: int) -> None:
+def test_compressed_records_are_corrupted_under_a_valid_checksum(codec: int) -> None:
     data = corrupted(bytes(build_batch(RECORDS, compression=codec)), "codec")
     assert check_batch(data).compression == 1
     with pytest.raises(Exception, match="gzip|header|compress|Invalid|incorrect"):
         list(records_of(data))
 
 
-def test_an_answer_ends_in_a_batch() -> None:
+def test_a_response_is_truncated_within_a_batch() -> None:
     data = corrupted(BATCH + NEXT, "truncated")
     assert BATCH.startswith(data) and 0 < len(data) < len(BATCH)
 
 
-def test_offsets_go_back() -> None:
+def test_offsets_decrease() -> None:
     offsets = [header.base_offset for _, header in batches_in(corrupted(BATCH + NEXT, "offsets"))]
     assert offsets == [1_000_005, 5, 8]
     assert read_header(corrupted(BATCH, "offsets")).base_offset == 1_000_005
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_messages_have_checksums_too(magic: int) -> None:
+def test_checksums_of_old_messages_are_corrupted(magic: int) -> None:
     data = bytes(build_message_set(RECORDS, magic=magic))
     check_any(data)
     with pytest.raises(CorruptBatch):
@@ -59,6 +59,6 @@ def test_old_messages_have_checksums_too(magic: int) -> None:
 
 
 @pytest.mark.parametrize("how", ["crc", "length", "codec", "truncated", "offsets"])
-def test_without_a_whole_batch_nothing_is_changed(how: Corruption) -> None:
+def test_nothing_is_corrupted_without_a_complete_batch(how: Corruption) -> None:
     assert corrupted(b"", how) == b""
     assert corrupted(BATCH[:40], how) == BATCH[:40]

@@ -77,20 +77,20 @@ def read(broker: Broker, **more: object) -> list[bytes | None | KafkaError]:
 # --- errors -----------------------------------------------------------------------------------------
 
 
-def test_an_error_before_the_effect_is_retried_and_the_record_is_there_once(broker: Broker) -> None:
+def test_an_error_before_the_append_is_retried_without_a_duplicate(broker: Broker) -> None:
     fault = broker.faults.add(api="Produce", topic="t", error="NOT_LEADER_OR_FOLLOWER", times=2)
     assert sent(librdkafka(broker)) is None
     assert (fault.hits, fault.matches) == (2, 3)
     assert [record.text for record in broker.records("t")] == ["v"]
 
 
-def test_an_error_after_the_effect_doubles_the_record_of_a_producer_without_idempotence(broker: Broker) -> None:
+def test_an_error_after_the_append_duplicates_a_record_without_idempotence(broker: Broker) -> None:
     broker.faults.add(api="Produce", error="REQUEST_TIMED_OUT", when="after", once=True)
     assert sent(librdkafka(broker)) is None
     assert [record.text for record in broker.records("t")] == ["v", "v"]
 
 
-def test_an_error_after_the_effect_does_no_harm_to_an_idempotent_producer(broker: Broker) -> None:
+def test_an_error_after_the_append_does_not_affect_an_idempotent_producer(broker: Broker) -> None:
     broker.faults.add(api="Produce", error="REQUEST_TIMED_OUT", when="after", once=True)
     assert sent(librdkafka(broker, **{"enable.idempotence": True})) is None
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=20)
@@ -100,7 +100,7 @@ def test_an_error_after_the_effect_does_no_harm_to_an_idempotent_producer(broker
     assert [record.text for record in broker.records("t")] == ["v", "w"]
 
 
-def test_an_error_that_is_not_retried_is_reported(broker: Broker) -> None:
+def test_a_non_retriable_error_is_reported_to_the_client(broker: Broker) -> None:
     broker.faults.add(api="Produce", error="TOPIC_AUTHORIZATION_FAILED")
     error = sent(librdkafka(broker))
     assert error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
@@ -111,7 +111,7 @@ def test_an_error_that_is_not_retried_is_reported(broker: Broker) -> None:
     assert broker.records("t") == []
 
 
-def test_one_partition_fails_and_the_others_of_the_same_request_do_not() -> None:
+def test_only_the_faulty_partition_of_a_request_fails() -> None:
     with Broker({"num.partitions": 3}) as broker:
         broker.produce("t", "first")
         broker.journal.on()
@@ -128,7 +128,7 @@ def test_one_partition_fails_and_the_others_of_the_same_request_do_not() -> None
         assert [record.partition for record in broker.records("t") if record.text == "v"] == [0, 2]
 
 
-def test_a_fetch_session_hears_of_an_error_at_once_and_goes_on(broker: Broker) -> None:
+def test_a_fetch_session_gets_an_error_immediately_and_continues(broker: Broker) -> None:
     broker.produce("t", "a")
     consumer = python_consumer(broker, fetch_max_wait_ms=10_000)
     assert next(consumer).value == b"a"
@@ -142,7 +142,7 @@ def test_a_fetch_session_hears_of_an_error_at_once_and_goes_on(broker: Broker) -
     assert fault.hits == 1 or fault.matches == 0
 
 
-def test_a_coordinator_that_is_not_there_is_looked_for_again(broker: Broker) -> None:
+def test_an_unavailable_coordinator_is_looked_up_again(broker: Broker) -> None:
     broker.produce("t", "a")
     fault = broker.faults.add(api="FindCoordinator", group="g", error="COORDINATOR_NOT_AVAILABLE", times=2)
     other = broker.faults.add(api="JoinGroup", group="other", close="before")
@@ -152,7 +152,7 @@ def test_a_coordinator_that_is_not_there_is_looked_for_again(broker: Broker) -> 
     assert (fault.hits, other.hits) == (2, 0)
 
 
-def test_a_fenced_producer_reports_it(broker: Broker) -> None:
+def test_a_fenced_producer_reports_the_error(broker: Broker) -> None:
     producer = librdkafka(broker, **{"transactional.id": "x"})
     producer.init_transactions(20)
     producer.begin_transaction()
@@ -178,9 +178,7 @@ def test_a_fenced_producer_reports_it(broker: Broker) -> None:
     ],
     ids=str,
 )
-def test_what_happens_on_the_way_is_survived_and_the_record_is_there_once(
-    broker: Broker, words: dict[str, Any]
-) -> None:
+def test_producers_survive_network_faults_without_duplicates(broker: Broker, words: dict[str, Any]) -> None:
     settings = {"enable.idempotence": True, "socket.timeout.ms": 1000, "reconnect.backoff.ms": 10}
     fault = broker.faults.add(api="Produce", once=True, **words)
     assert sent(librdkafka(broker, **settings)) is None
@@ -197,7 +195,7 @@ def test_what_happens_on_the_way_is_survived_and_the_record_is_there_once(
     assert [record.text for record in broker.records("t")] == ["v", "w"]
 
 
-def test_silence_is_a_timeout_for_the_client(broker: Broker) -> None:
+def test_silence_causes_a_client_timeout(broker: Broker) -> None:
     fault = broker.faults.add(api="Produce", answer="silence")
     settings = {"message.timeout.ms": 300, "socket.timeout.ms": 200}
     error = sent(librdkafka(broker, **settings))
@@ -209,7 +207,7 @@ def test_silence_is_a_timeout_for_the_client(broker: Broker) -> None:
     assert [record.text for record in broker.records("t")] == ["w"]
 
 
-def test_a_hit_is_heard_of_while_its_request_is_held_and_nothing_else_happens(broker: Broker) -> None:
+def test_a_hit_is_reported_while_its_request_is_held(broker: Broker) -> None:
     broker.create_topic("t")
     fault = broker.faults.add(api="Produce", delay="1 hour")
     broker.clock.freeze()  # no chore of the broker's has it look again
@@ -229,7 +227,7 @@ def test_a_hit_is_heard_of_while_its_request_is_held_and_nothing_else_happens(br
         pytest.param({"delay": "10 ms"}, id="delayed", marks=pytest.mark.thorough),
     ],
 )
-def test_of_a_silenced_client_that_goes_away_nothing_is_kept(broker: Broker, more: dict[str, str]) -> None:
+def test_a_disconnected_silenced_client_leaves_no_trace(broker: Broker, more: dict[str, str]) -> None:
     broker.create_topic("t")
     fault = broker.faults.add(api="Produce", answer="silence", **more)
     producer = librdkafka(broker, **{"request.timeout.ms": 1000, "message.timeout.ms": 2500, "socket.timeout.ms": 1000})
@@ -242,7 +240,7 @@ def test_of_a_silenced_client_that_goes_away_nothing_is_kept(broker: Broker, mor
     assert fault.held == 0
 
 
-def test_what_was_written_in_silence_is_not_written_again_by_a_restore(broker: Broker) -> None:
+def test_a_record_written_during_silence_is_not_written_again_by_a_restore(broker: Broker) -> None:
     broker.create_topic("t")
     fault = broker.faults.add(api="Produce", answer="silence", when="after")
     producer = librdkafka(broker, retries=0)
@@ -256,7 +254,7 @@ def test_what_was_written_in_silence_is_not_written_again_by_a_restore(broker: B
     assert [record.text for record in broker.records("t")] == ["v"]
 
 
-def test_a_delay_is_of_the_brokers_time(broker: Broker) -> None:
+def test_a_delay_uses_the_brokers_clock(broker: Broker) -> None:
     broker.produce("t", "first")
     fault = broker.faults.add(api="Produce", delay="1 hour")
     producer = librdkafka(broker)
@@ -271,7 +269,7 @@ def test_a_delay_is_of_the_brokers_time(broker: Broker) -> None:
     assert reported == [None]
 
 
-def test_a_client_without_acks_is_cut_off_by_an_error_as_it_hears_of_none(broker: Broker) -> None:
+def test_an_error_disconnects_a_client_with_acks_0(broker: Broker) -> None:
     producer = librdkafka(broker, **{"acks": 0})
     broker.produce("t", "first")
     broker.faults.add(api="Produce", error="NOT_LEADER_OR_FOLLOWER", once=True)
@@ -282,7 +280,7 @@ def test_a_client_without_acks_is_cut_off_by_an_error_as_it_hears_of_none(broker
 # --- damage -----------------------------------------------------------------------------------------
 
 
-def test_a_consumer_that_checks_stops_at_a_corrupt_checksum(broker: Broker) -> None:
+def test_a_consumer_with_check_crcs_stops_at_a_wrong_checksum(broker: Broker) -> None:
     broker.produce("t", "a")
     broker.produce("t", "b")
     broker.faults.add(api="Fetch", topic="t", corrupt="crc")
@@ -297,7 +295,7 @@ def test_a_consumer_that_checks_stops_at_a_corrupt_checksum(broker: Broker) -> N
     assert [record.text for record in broker.records("t")] == ["a", "b"]
 
 
-def test_records_that_are_not_what_they_claim_are_reported(broker: Broker) -> None:
+def test_corrupt_records_are_reported_by_the_consumer(broker: Broker) -> None:
     broker.produce("t", "a")
     broker.faults.add(api="Fetch", corrupt="codec")
     (error,) = read(broker)
@@ -308,7 +306,7 @@ def test_records_that_are_not_what_they_claim_are_reported(broker: Broker) -> No
     consumer.close()
 
 
-def test_a_length_that_cannot_be_stops_a_consumer(broker: Broker) -> None:
+def test_an_invalid_batch_length_stops_a_consumer(broker: Broker) -> None:
     broker.produce("t", "a")
     fault = broker.faults.add(api="Fetch", corrupt="length")
     consumer = python_consumer(broker)
@@ -320,7 +318,7 @@ def test_a_length_that_cannot_be_stops_a_consumer(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("how", ["truncated", "offsets", "crc"])
-def test_damage_that_passes_is_survived(broker: Broker, how: str) -> None:
+def test_consumers_survive_temporary_corruption(broker: Broker, how: str) -> None:
     broker.produce("t", "a")
     broker.produce("t", "b")
     fault = broker.faults.add(api="Fetch", corrupt=how, once=True)
@@ -331,14 +329,14 @@ def test_damage_that_passes_is_survived(broker: Broker, how: str) -> None:
 # --- triggers and handles -----------------------------------------------------------------------------
 
 
-def test_faults_strike_as_often_as_they_say(broker: Broker) -> None:
+def test_faults_strike_the_configured_number_of_times(broker: Broker) -> None:
     nth = broker.faults.add(api="Produce", error="NOT_LEADER_OR_FOLLOWER", nth=2)
     producer = librdkafka(broker)
     assert [sent(producer) for _ in range(3)] == [None] * 3
     assert (nth.hits, nth.matches) == (1, 4)
 
 
-def test_chance_is_drawn_from_the_seed(broker: Broker) -> None:
+def test_random_faults_are_determined_by_the_seed(broker: Broker) -> None:
     def hits(seed: int) -> list[int]:
         fault = broker.faults.add(api="Produce", delay=0.01, probability=0.5, seed=seed)
         producer = librdkafka(broker)
@@ -353,7 +351,7 @@ def test_chance_is_drawn_from_the_seed(broker: Broker) -> None:
     assert first == hits(7) and 0 < first[-1] < 12
 
 
-def test_a_fault_is_found_by_what_a_request_is() -> None:
+def test_faults_match_requests_by_their_properties() -> None:
     with Broker(nodes=2) as broker:
         broker.journal.on()
         words: list[dict[str, Any]] = [
@@ -370,7 +368,7 @@ def test_a_fault_is_found_by_what_a_request_is() -> None:
         assert exchange.faults and "delay 0.01 s" in str(exchange)
 
 
-def test_hits_are_waited_for_and_removed_faults_do_nothing(broker: Broker) -> None:
+def test_hits_are_awaited_and_removed_faults_have_no_effect(broker: Broker) -> None:
     fault = broker.faults.add(api="Produce", error="NOT_LEADER_OR_FOLLOWER", once=True)
     with pytest.raises(Expired, match="1 hit was expected of <fault 1: api Produce"):
         fault.wait_for_hits(1, "10 ms")
@@ -384,7 +382,7 @@ def test_hits_are_waited_for_and_removed_faults_do_nothing(broker: Broker) -> No
     assert broker.interceptors == []
 
 
-def test_faults_live_through_a_restart_and_end_with_a_reset(broker: Broker) -> None:
+def test_faults_survive_a_restart_and_end_with_a_reset(broker: Broker) -> None:
     broker.faults.add(api="Produce", error="TOPIC_AUTHORIZATION_FAILED")
     broker.restart()
     assert sent(librdkafka(broker)) is not None
@@ -393,14 +391,14 @@ def test_faults_live_through_a_restart_and_end_with_a_reset(broker: Broker) -> N
     assert sent(librdkafka(broker)) is None
 
 
-def test_many_are_added_or_none(broker: Broker) -> None:
+def test_several_faults_are_added_all_or_none(broker: Broker) -> None:
     with pytest.raises(FaultError):
         broker.faults.add_all([{"close": "before"}, {"close": "now"}])
     assert broker.faults.all() == []
     assert len(broker.faults.add_all([{"close": "before", "api": "Fetch"}, {"delay": 1, "api": "Fetch"}])) == 2
 
 
-async def test_faults_reach_a_client_in_the_same_loop() -> None:
+async def test_faults_affect_a_client_in_the_same_loop() -> None:
     async with Broker() as broker:
         fault = broker.faults.add(api="Produce", error="NOT_LEADER_OR_FOLLOWER", once=True)
         producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=20)
@@ -432,22 +430,20 @@ def test_a_failing_predicate_is_raised_where_a_test_waits_for_the_fault(
         ({"api": "Heartbeat", "error": "UNKNOWN_SERVER_ERROR", "level": "topic"}, "Heartbeat has no .* but at top$"),
     ],
 )
-def test_words_are_checked_in_python_too(broker: Broker, words: dict[str, Any], said: str) -> None:
+def test_python_arguments_of_faults_are_validated(broker: Broker, words: dict[str, Any], said: str) -> None:
     with pytest.raises(FaultError, match=said):
         broker.faults.add(**words)
     assert broker.faults.add(api=("Produce", "Fetch"), topic=None, delay=timedelta(days=1)).rule.delay_ms == 86_400_000
 
 
-def test_a_level_concerns_the_apis_that_have_it(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_top_level_error_requires_an_api_that_has_one(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
     fault = broker.faults.add(error="UNKNOWN_SERVER_ERROR", level="topic", topic="t", times=1)
     assert sent(librdkafka(broker)) is None
     assert fault.hits == 1 and caplog.records == []
     assert [seen.api for seen in broker.requests(where=lambda seen: seen.faults)] == ["Metadata"]
 
 
-def test_an_answer_that_brings_records_can_have_a_wrong_correlation_id(
-    broker: Broker, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_fetch_response_can_have_a_wrong_correlation_id(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
     broker.produce("t", "a")
     broker.faults.add(api="Fetch", answer="wrong-correlation-id", once=True)
     with socket.create_connection(tuple(broker.bootstrap_servers.split(":"))) as client:

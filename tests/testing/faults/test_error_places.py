@@ -31,7 +31,7 @@ def filled(struct: type, version: int) -> object:
 
 
 @pytest.mark.parametrize(("key", "version"), CASES, ids=[f"{api_name(key)}-{version}" for key, version in CASES])
-def test_an_answer_of_errors_can_be_sent_and_says_them(key: ApiKey, version: int) -> None:
+def test_an_error_response_can_be_encoded_and_contains_the_errors(key: ApiKey, version: int) -> None:
     request = filled(request_class(key), version)
     response = error_answer(request, response_class(key), version)  # type: ignore[arg-type]
     places = list(places_in(response, lambda _: "a"))

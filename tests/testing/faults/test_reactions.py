@@ -218,7 +218,7 @@ def values(broker: Broker, topic: str = "t") -> list[str | None]:
 # --- whom it concerns -------------------------------------------------------------------------------
 
 
-def test_a_version(broker: Broker, client: Client) -> None:
+def test_a_fault_matches_an_api_version(broker: Broker, client: Client) -> None:
     assert client.send("a") is None
     version = broker.requests("Produce")[-1].version
     newer = broker.faults.add(api="Produce", version=f"{version + 1}+", error=REFUSED)
@@ -229,7 +229,7 @@ def test_a_version(broker: Broker, client: Client) -> None:
 
 
 @pytest.mark.parametrize("kind", [Librdkafka, KafkaPython])
-def test_a_node(kind: type[Client]) -> None:
+def test_a_fault_matches_a_node(kind: type[Client]) -> None:
     with Broker({"num.partitions": 2}, nodes=2) as broker:
         broker.create_topic("t")
         for partition in (0, 1):
@@ -240,7 +240,7 @@ def test_a_node(kind: type[Client]) -> None:
         assert (fault.hits, [record.partition for record in broker.records("t")]) == (1, [0])
 
 
-def test_a_client(broker: Broker, client: Client) -> None:
+def test_a_fault_matches_a_client(broker: Broker, client: Client) -> None:
     broker.faults.add(api="Produce", client_id="shop", error=REFUSED)
     assert client.send("a", client_id="shop") == REFUSED
     assert client.send("b", client_id="store") is None
@@ -248,21 +248,21 @@ def test_a_client(broker: Broker, client: Client) -> None:
 
 
 @pytest.mark.parametrize("about", [{"topic": "u"}, {"topic": "t", "partition": 1}], ids=["topic", "partition"])
-def test_a_topic_or_a_partition(broker: Broker, client: Client, about: dict[str, Any]) -> None:
+def test_a_fault_matches_a_topic_or_a_partition(broker: Broker, client: Client, about: dict[str, Any]) -> None:
     broker.faults.add(api="Produce", error=REFUSED, **about)
     assert client.send("a") is None
     assert client.send("b", about["topic"], about.get("partition", 0)) == REFUSED
     assert values(broker) == ["a"] and values(broker, "u") == []
 
 
-def test_a_group(broker: Broker, client: Client) -> None:
+def test_a_fault_matches_a_group(broker: Broker, client: Client) -> None:
     broker.faults.add(api="OffsetCommit", group="a", error="GROUP_AUTHORIZATION_FAILED")
     assert client.commit("a", 7) == "GROUP_AUTHORIZATION_FAILED"
     assert client.commit("b", 7) is None
     assert broker.wait_for_commit("b", "t") == 7
 
 
-def test_a_transactional_id(broker: Broker, client: Client) -> None:
+def test_a_fault_matches_a_transactional_id(broker: Broker, client: Client) -> None:
     error = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
     broker.faults.add(api="InitProducerId", transactional_id="a", error=error)
     assert client.begin("a")[0] == error
@@ -272,7 +272,7 @@ def test_a_transactional_id(broker: Broker, client: Client) -> None:
     assert [record.transaction for record in broker.records("t")] == ["committed"]
 
 
-def test_what_a_function_says(broker: Broker, client: Client) -> None:
+def test_a_fault_matches_by_a_predicate(broker: Broker, client: Client) -> None:
     broker.faults.add(api="Produce", where=lambda request: request.acks == 1, error=REFUSED)
     assert [client.send("a", acks=1), client.send("b", acks="all")] == [REFUSED, None]
     assert values(broker) == ["b"]
@@ -282,7 +282,7 @@ def test_what_a_function_says(broker: Broker, client: Client) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_an_error_at_the_top(broker: Broker, client: Client, when: str) -> None:
+def test_a_fault_returns_a_top_level_error(broker: Broker, client: Client, when: str) -> None:
     """The client retries the end of its transaction, which has ended already if the error came after it."""
     error = "COORDINATOR_LOAD_IN_PROGRESS"
     fault = broker.faults.add(api="EndTxn", error=error, level="top", when=when, once=True)
@@ -294,20 +294,20 @@ def test_an_error_at_the_top(broker: Broker, client: Client, when: str) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_an_error_of_a_topic(broker: Broker, client: Client, when: str) -> None:
+def test_a_fault_returns_a_topic_error(broker: Broker, client: Client, when: str) -> None:
     broker.faults.add(api="CreateTopics", topic="new", error="POLICY_VIOLATION", level="topic", when=when)
     assert client.create("new") == "POLICY_VIOLATION"
     assert ("new" in broker.running.cluster.image.topics) is (when == "after")
 
 
-def test_an_error_of_a_topic_in_metadata(broker: Broker, client: Client) -> None:
+def test_a_fault_returns_a_topic_error_in_metadata(broker: Broker, client: Client) -> None:
     fault = broker.faults.add(api="Metadata", topic="t", error="LEADER_NOT_AVAILABLE", level="topic", times=2)
     assert client.send("a") is None
     assert (fault.hits, values(broker)) == (2, ["a"])
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_an_error_of_a_partition(broker: Broker, client: Client, when: str) -> None:
+def test_a_fault_returns_a_partition_error(broker: Broker, client: Client, when: str) -> None:
     error = "OFFSET_METADATA_TOO_LARGE"
     broker.faults.add(api="OffsetCommit", topic="t", partition=0, error=error, level="partition", when=when)
     assert client.commit("g", 7) == error
@@ -318,7 +318,7 @@ def test_an_error_of_a_partition(broker: Broker, client: Client, when: str) -> N
             broker.wait_for_commit("g", "t", timeout="1 ms")
 
 
-def test_an_error_at_the_top_of_a_fetch(broker: Broker, client: Client) -> None:
+def test_a_fault_returns_a_top_level_error_of_a_fetch(broker: Broker, client: Client) -> None:
     broker.produce("t", "a")
     error = "FETCH_SESSION_ID_NOT_FOUND"
     fault = broker.faults.add(api="Fetch", error=error, level="top", once=True)
@@ -332,14 +332,14 @@ def test_an_error_at_the_top_of_a_fetch(broker: Broker, client: Client) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_silence(broker: Broker, client: Client, when: str) -> None:
+def test_a_fault_suppresses_the_response(broker: Broker, client: Client, when: str) -> None:
     """The client gives up waiting and sends the record again; it is there once."""
     fault = broker.faults.add(api="Produce", answer="silence", when=when, once=True)
     assert client.send("a", request_timeout_ms=1000, enable_idempotence=True) is None
     assert (fault.hits, values(broker)) == (1, ["a"])
 
 
-def test_a_delay_is_of_the_brokers_time(broker: Broker, client: Client) -> None:
+def test_a_delay_uses_the_brokers_clock(broker: Broker, client: Client) -> None:
     fault = broker.faults.add(api="Produce", delay="1 min")
     reported: list[str | None] = []
     sending = threading.Thread(target=lambda: reported.append(client.send("a")))
@@ -351,7 +351,7 @@ def test_a_delay_is_of_the_brokers_time(broker: Broker, client: Client) -> None:
     assert (reported, values(broker)) == ([None], ["a"])
 
 
-def test_a_client_reports_a_throttle(broker: Broker) -> None:
+def test_a_client_reports_the_throttle_time_of_a_fault(broker: Broker) -> None:
     broker.faults.add(api="Produce", throttle="120 ms")
     events: list[Any] = []
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "throttle_cb": events.append})
@@ -379,7 +379,7 @@ def test_a_client_reports_a_throttle(broker: Broker) -> None:
         ("offsets", {"librdkafka": "a", "kafka-python": "a"}),
     ],
 )
-def test_a_damaged_batch(broker: Broker, client: Client, how: str, reported: dict[str, str]) -> None:
+def test_a_fault_corrupts_a_batch(broker: Broker, client: Client, how: str, reported: dict[str, str]) -> None:
     """Librdkafka fetches again what it takes for the beginning of a batch, and reports nothing."""
     broker.produce("t", "a")
     broker.produce("t", "b")
@@ -394,13 +394,13 @@ def test_a_damaged_batch(broker: Broker, client: Client, how: str, reported: dic
 # --- how often --------------------------------------------------------------------------------------------
 
 
-def test_only_the_second_one(broker: Broker, client: Client) -> None:
+def test_a_fault_strikes_only_the_second_request(broker: Broker, client: Client) -> None:
     fault = broker.faults.add(api="Produce", error=REFUSED, nth=2)
     assert [client.send(value) for value in "abc"] == [None, REFUSED, None]
     assert (fault.hits, fault.matches, values(broker)) == (1, 3, ["a", "c"])
 
 
-def test_as_often_as_the_seed_says(broker: Broker, client: Client) -> None:
+def test_a_random_fault_strikes_as_determined_by_the_seed(broker: Broker, client: Client) -> None:
     def reported() -> list[str | None]:
         fault = broker.faults.add(api="Produce", error=REFUSED, probability=0.5, seed=3)
         found = [client.send("a") for _ in range(6)]
@@ -412,7 +412,7 @@ def test_as_often_as_the_seed_says(broker: Broker, client: Client) -> None:
     assert first == reported() and set(first) == {None, REFUSED}
 
 
-def test_until_it_is_removed(broker: Broker, client: Client) -> None:
+def test_a_fault_strikes_until_it_is_removed(broker: Broker, client: Client) -> None:
     fault = broker.faults.add(api="Produce", error=REFUSED)
     assert [client.send("a") for _ in range(2)] == [REFUSED] * 2
     fault.wait_for_hits(2)

@@ -13,7 +13,7 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.testing.faults.rules import WORDS, FaultError, Rule, rule_from, rules_in
 
 
-def test_words_make_a_rule() -> None:
+def test_arguments_make_a_fault_rule() -> None:
     rule = Rule(
         api=["produce", "Fetch"], version="3-9", topic="t", error="not_leader_or_follower", delay="1 s", once=True
     )
@@ -24,13 +24,13 @@ def test_words_make_a_rule() -> None:
     assert str(Rule(close="after", name="cut")) == "cut"
 
 
-def test_chance_is_drawn_from_a_seed_that_can_be_given_again() -> None:
+def test_random_faults_use_a_reproducible_seed() -> None:
     rule = Rule(close="before", probability=0.5)
     assert rule.seed is not None and str(rule) == f"close before, probability 0.5, seed {rule.seed}"
     assert Rule(close="before").seed is None
 
 
-def test_every_word_is_declared_with_its_types_and_a_meaning() -> None:
+def test_every_argument_is_declared_with_its_types_and_a_meaning() -> None:
     assert [word for word, (kinds, declared) in WORDS.items() if not kinds or not declared.meaning.endswith(".")] == []
     assert WORDS["delay"][0] == (str, float, timedelta) and WORDS["nth"][1].minimum == 1
 
@@ -38,7 +38,7 @@ def test_every_word_is_declared_with_its_types_and_a_meaning() -> None:
 @pytest.mark.parametrize(
     ("version", "versions"), [(9, range(9, 10)), ("3-4", range(3, 5)), ("12+", range(12, 1 << 15))]
 )
-def test_versions(version: int | str, versions: range) -> None:
+def test_fault_versions_are_parsed(version: int | str, versions: range) -> None:
     assert Rule(version=version, close="before").versions == versions
 
 
@@ -77,7 +77,7 @@ def test_versions(version: int | str, versions: range) -> None:
         ({"authentication": "wrong-mechanism", "delay": 5}, "has no delay"),
     ],
 )
-def test_what_cannot_be_is_said(words: dict[str, Any], said: str) -> None:
+def test_invalid_rules_are_reported(words: dict[str, Any], said: str) -> None:
     with pytest.raises(FaultError, match=said):
         Rule(**words)
 
@@ -94,12 +94,12 @@ def test_what_cannot_be_is_said(words: dict[str, Any], said: str) -> None:
         ({"topic": None, "close": "before"}, "topic cannot be null"),
     ],
 )
-def test_what_cannot_be_in_a_file_is_said(words: Any, said: str) -> None:
+def test_invalid_rules_in_a_file_are_reported(words: Any, said: str) -> None:
     with pytest.raises(FaultError, match=said):
         rule_from(words)
 
 
-def test_a_file_holds_a_list_of_them(tmp_path: Path) -> None:
+def test_a_file_contains_a_list_of_rules(tmp_path: Path) -> None:
     path = tmp_path / "faults.yaml"
     path.write_text(
         "- {api: Fetch, corrupt: crc, once: true}\n- api: [Produce]\n  error: REQUEST_TIMED_OUT\n  when: after\n"
@@ -117,7 +117,7 @@ def test_a_file_holds_a_list_of_them(tmp_path: Path) -> None:
         ("- " + "x" * (1 << 20), "larger than 1048576 bytes"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said_in_one_line(tmp_path: Path, content: str, said: str) -> None:
+def test_an_invalid_file_is_reported_in_one_line(tmp_path: Path, content: str, said: str) -> None:
     path = tmp_path / "faults.yaml"
     path.write_text(content)
     with pytest.raises(FaultError, match=said) as raised:

@@ -48,11 +48,11 @@ CASES: list[tuple[Message, Subjects]] = [
 
 
 @pytest.mark.parametrize(("message", "about"), CASES)
-def test_a_request_is_about_what_it_names(message: Message, about: Subjects) -> None:
+def test_the_subjects_of_a_request_are_the_names_in_it(message: Message, about: Subjects) -> None:
     assert subjects_of(message, {TOPIC_ID: "seven"}.get) == about
 
 
-def test_offsets_are_about_a_group_and_partitions() -> None:
+def test_the_subjects_of_offset_requests_are_group_and_partitions() -> None:
     Commit = OffsetCommitRequest.OffsetCommitRequestTopic
     commit = OffsetCommitRequest(
         group_id="g", topics=[Commit(name="t", partitions=[Commit.OffsetCommitRequestPartition(partition_index=2)])]
