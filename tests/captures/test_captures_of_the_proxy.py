@@ -22,7 +22,7 @@ def exchange(number: int, group: str) -> Exchange:
 
 
 @pytest.mark.parametrize("server", ["10.0.0.2:9092", "[::1]:9092"])
-def test_its_exchanges_are_found_with_their_times(server: str) -> None:
+def test_exchanges_of_a_proxy_capture_are_found_with_their_times(server: str) -> None:
     packets = Packets()
     exchanges = [exchange(1, "g"), exchange(2, "g" * 32_767), exchange(3, "g")]
     data = file_head() + b"".join(piece for each in exchanges for piece in packets.format(each, server))

@@ -49,7 +49,7 @@ def texts(found: Conversation) -> list[str]:
     return [item.part.meaning for each in numbered([found]) for item in explainer.explained(each)]
 
 
-def test_answers_are_paired_and_explained_in_the_version_of_their_request() -> None:
+def test_responses_are_paired_and_explained_in_the_version_of_their_request() -> None:
     found = conversation(HELLO + heartbeat(1) + heartbeat(2), WELCOME + heartbeat_answer(1) + heartbeat_answer(2, 27))
     assert ids(found.pairs) == [(0, 0), (1, 1), (2, 2)]
     assert texts(found) == ["ApiVersions version 3"] * 2 + ["Heartbeat version 4"] * 4
@@ -58,18 +58,18 @@ def test_answers_are_paired_and_explained_in_the_version_of_their_request() -> N
     assert named(last.part, "error_code").meaning == "REBALANCE_IN_PROGRESS"
 
 
-def test_requests_without_answers_stay_alone() -> None:
+def test_requests_without_responses_stay_alone() -> None:
     silent = request(ProduceRequest(acks=0), 9, 1)
     found = conversation(heartbeat(0) + silent + heartbeat(2), heartbeat_answer(0) + heartbeat_answer(2))
     assert ids(found.pairs) == [(0, 0), (1, None), (2, 2)]
 
 
-def test_a_client_that_always_says_the_same_correlation_id_is_paired_in_order() -> None:
+def test_a_client_with_a_constant_correlation_id_is_paired_in_order() -> None:
     found = conversation(heartbeat(0, "a") + heartbeat(0, "b"), heartbeat_answer(0, 1) + heartbeat_answer(0, 2))
     assert [pair.answer.data for pair in found.pairs if pair.answer] == [heartbeat_answer(0, 1), heartbeat_answer(0, 2)]
 
 
-def test_a_capture_that_begins_in_the_middle_of_a_frame_finds_the_next_one() -> None:
+def test_a_capture_that_starts_within_a_frame_finds_the_next_one() -> None:
     asked = heartbeat(1)[9:] + heartbeat(2) + heartbeat(3)
     answered = heartbeat_answer(1)[5:] + heartbeat_answer(2) + heartbeat_answer(3)
     found = conversation(middle(asked), middle(answered))
@@ -78,12 +78,12 @@ def test_a_capture_that_begins_in_the_middle_of_a_frame_finds_the_next_one() -> 
     assert f"{len(heartbeat(1)) - 9} bytes of the client belong to no frame whose begin is known" in found.notes
 
 
-def test_answers_whose_requests_were_not_captured_are_told() -> None:
+def test_responses_whose_requests_were_not_captured_are_reported() -> None:
     found = conversation(middle(heartbeat(2)), middle(heartbeat_answer(1) + heartbeat_answer(2)))
     assert ids(found.pairs) in ([(2, 2)], [(2, 2), (None, 1)])
 
 
-def test_behind_a_gap_the_streams_are_in_step_again() -> None:
+def test_streams_are_resynchronized_after_a_gap() -> None:
     parts = [heartbeat(number) for number in range(6)]
     size = len(parts[0])
     whole = b"".join(parts)
@@ -97,7 +97,7 @@ def test_behind_a_gap_the_streams_are_in_step_again() -> None:
     assert f"{lost.stop - lost.start} bytes of the client are not in the capture" in found.notes
 
 
-def test_a_gap_inside_of_one_frame_hides_only_that() -> None:
+def test_a_gap_within_one_frame_hides_only_that_frame() -> None:
     parts = [heartbeat(0), heartbeat(1, "g" * 100), heartbeat(2)]
     whole = b"".join(parts)
     start = len(parts[0]) + 40
@@ -106,7 +106,7 @@ def test_a_gap_inside_of_one_frame_hides_only_that() -> None:
     assert [pair[0] for pair in ids(found.pairs)] == [0, 1, 2]
 
 
-def test_brokers_that_do_not_know_the_version_of_api_versions_answer_in_version_0() -> None:
+def test_unsupported_api_versions_requests_are_answered_in_version_0() -> None:
     from minibroker.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
 
     asked = bytearray(request(ApiVersionsRequest(), 3, 0))
@@ -140,7 +140,7 @@ def test_tokens_of_the_oldest_sasl_are_hidden() -> None:
     assert "sesame" not in said
 
 
-def test_who_is_the_client_is_found_by_the_requests_or_the_port() -> None:
+def test_the_client_is_identified_by_the_requests_or_the_port() -> None:
     answered, asked = WELCOME + heartbeat_answer(1), HELLO + heartbeat(1)
     turned = Connection(ENDS[1], ENDS[0], stream_of(answered), stream_of(asked), has_begin=False)
     for found in (conversation_in(turned), conversation_in(turned, ENDS[1].port)):
@@ -187,13 +187,13 @@ def check(connection: Connection) -> None:
 
 
 @given(st.binary(max_size=120), st.binary(max_size=120), st.booleans())
-def test_arbitrary_streams_never_raise(asked: bytes, answered: bytes, has_begin: bool) -> None:
+def test_decoding_arbitrary_streams_never_raises(asked: bytes, answered: bytes, has_begin: bool) -> None:
     make = stream_of if has_begin else middle
     check(streams(make(HELLO + asked), make(WELCOME + answered)))
 
 
 @given(st.data())
-def test_streams_with_any_gap_never_raise(data: st.DataObject) -> None:
+def test_decoding_streams_with_any_gap_never_raises(data: st.DataObject) -> None:
     whole = b"".join(heartbeat(number) for number in range(5))
     first = data.draw(st.integers(0, len(whole)))
     last = data.draw(st.integers(first, len(whole)))

@@ -53,7 +53,7 @@ def test_both_directions_are_read(write: type) -> None:
 
 
 @pytest.mark.parametrize("link", [LINUX_ANY, LINUX_ANY_2, LOOPBACK, RAW])
-def test_packets_of_other_links_are_read(link: int) -> None:
+def test_packets_of_other_link_types_are_read(link: int) -> None:
     wire = Wire()
     wire.link = link
     wire.open().asks(SAID)
@@ -80,7 +80,7 @@ def test_nanoseconds_are_read() -> None:
 
 
 @pytest.mark.parametrize("isn", [1000, 2**32 - 2, 2**32 - 2000, 2**31 - 1])
-def test_packets_in_any_order_and_twice_are_the_same_bytes(isn: int) -> None:
+def test_packets_in_any_order_and_duplicates_give_the_same_bytes(isn: int) -> None:
     packets = Wire(isn=isn).open().asks(SAID, segment_bytes=100).packets
     order = [*packets, *packets[5:20]]
     random.Random(1).shuffle(order[3:])
@@ -97,7 +97,7 @@ def test_a_packet_that_was_not_captured_leaves_a_gap() -> None:
     assert stream.missing_bytes == 1000
 
 
-def test_a_capture_that_begins_in_the_middle_has_no_begin() -> None:
+def test_a_capture_that_starts_within_a_connection_has_no_start() -> None:
     packets = Wire().open().asks(SAID, segment_bytes=1000).packets
     connection = only(packets[5:])
     assert runs(connection.to_server) == [(0, SAID[2000:])]
@@ -105,14 +105,14 @@ def test_a_capture_that_begins_in_the_middle_has_no_begin() -> None:
     assert not connection.has_begin
 
 
-def test_the_ends_of_packets_that_were_captured_in_part_are_missing() -> None:
+def test_truncated_packets_leave_a_gap() -> None:
     packets = Wire().open().asks(SAID, segment_bytes=1000).packets
     stream = only([(time, packet[: 54 + 300]) for time, packet in packets]).to_server
     assert runs(stream)[:2] == [(0, SAID[:300]), (1000, SAID[1000:1300])]
     assert stream.missing_bytes == 5 * 700  # the last segment has 120 bytes
 
 
-def test_a_port_that_is_used_again_is_another_connection() -> None:
+def test_a_reused_port_is_another_connection() -> None:
     first, second = Wire().open().asks(b"one").close(), Wire(isn=77_000).open().asks(b"two")
     connections = captured(pcap([*first.packets, *second.packets]))
     assert [runs(each.to_server) for each in connections] == [[(0, b"one")], [(0, b"two")]]
@@ -125,14 +125,14 @@ def test_other_packets_are_counted() -> None:
 
 
 @pytest.mark.parametrize("write", [pcap, pcapng])
-def test_a_file_that_is_cut_off_is_read_up_to_there(write: type) -> None:
+def test_a_truncated_file_is_read_up_to_its_end(write: type) -> None:
     data = write(Wire().open().asks(SAID).packets)
     for size in (len(data) - 1, len(data) - 1000, len(data) - 1500):
         capture = Capture(data[:size])
         assert connections_in(capture.segments())[0].to_server.size_bytes > 0
 
 
-def test_what_is_no_capture_is_told() -> None:
+def test_a_file_that_is_not_a_capture_is_reported() -> None:
     with pytest.raises(Malformed, match="no capture"):
         list(Capture(b"\x0a\x0d\x0d\x0a").segments())
     with pytest.raises(Malformed, match="link type 9 are not known"):
@@ -140,7 +140,7 @@ def test_what_is_no_capture_is_told() -> None:
 
 
 @given(st.data())
-def test_damaged_files_never_raise_anything_else(data: st.DataObject) -> None:
+def test_corrupt_files_never_raise_other_errors(data: st.DataObject) -> None:
     whole = bytearray(data.draw(st.sampled_from([pcap, pcapng]))(Wire().open().asks(SAID[:50]).packets))
     for _ in range(4):
         whole[data.draw(st.integers(4, len(whole) - 1))] = data.draw(st.integers(0, 255))

@@ -7,7 +7,7 @@ from minibroker.cli.apis_help import OF_CONTROLLERS, markdown, served_rows
 from minibroker.protocol.apis import ApiKey
 
 
-def test_the_page_has_a_row_for_each() -> None:
+def test_the_apis_page_has_a_row_for_each_api() -> None:
     text = markdown()
     rows = [tuple(line.strip("| ").split(" | ")) for line in text.splitlines() if line.startswith("| ")]
     assert {row for row in rows if row[0].isdecimal()} == {

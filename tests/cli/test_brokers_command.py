@@ -37,6 +37,6 @@ def test_configs_that_differ_from_the_defaults_are_described(run_client: Run) ->
     assert everything > {"num.io.threads", *found}
 
 
-def test_a_broker_that_is_not_there_is_one_line(run_client: Run) -> None:
+def test_an_unknown_broker_is_reported_in_one_line(run_client: Run) -> None:
     result = run_client("brokers", "describe", "77")
     assert result.exit_code == 1 and "there is no broker 77, only " in result.stderr

@@ -10,7 +10,7 @@ from minibroker.cli.commands_help import PREAMBLE, help_texts
 from tests.cli.conftest import Run, all_commands
 
 
-def test_the_page_has_every_command() -> None:
+def test_the_commands_page_has_every_command() -> None:
     # In a process of its own: click remembers the options of commands that other tests have run.
     command = [sys.executable, "-m", "minibroker.cli.commands_help"]
     page = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -21,14 +21,14 @@ def test_the_page_has_every_command() -> None:
     assert {name for name, _ in all_commands()} <= {name for name, _ in sections}
 
 
-def test_a_text_is_what_the_command_prints(run: Run) -> None:
+def test_each_shown_output_is_what_the_command_prints(run: Run) -> None:
     for name, text in help_texts():
         printed = run(*name.split()[1:], "--help")
         assert printed.exit_code == 0
         assert without_breaks(text) == without_breaks(printed.stdout), name
 
 
-def test_no_sentence_is_cut_off() -> None:
+def test_no_help_sentence_is_truncated() -> None:
     for name, text in help_texts():
         usage, *lines = text.splitlines()
         assert not [line for line in lines if line.endswith("...")], name

@@ -22,14 +22,14 @@ def completed(*words: str) -> list[str]:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_the_script_of_a_shell_is_accepted_by_it(run: Run, shell: str) -> None:
+def test_each_completion_script_is_accepted_by_its_shell(run: Run, shell: str) -> None:
     result = run("completion", shell)
     assert result.exit_code == 0 and VARIABLE in result.stdout
     if shutil.which(shell) is not None:
         subprocess.run([shell, "-n"], input=result.stdout, text=True, check=True)
 
 
-def test_an_unknown_shell_is_bad_input(run: Run) -> None:
+def test_an_unknown_shell_is_rejected(run: Run) -> None:
     assert run("completion", "cmd").exit_code == 2
 
 
@@ -68,7 +68,7 @@ def test_topics_and_groups_come_from_the_server(run_client: Run, broker: Running
     [("-b", "127.0.0.1:1"), ("-b", "a b"), ("--client", "foo=1"), ("--command-config", "/no/such/file")],
     ids=" ".join,
 )
-def test_without_a_server_nothing_is_completed_and_nothing_said(
+def test_nothing_is_completed_or_printed_without_a_server(
     options: tuple[str, str], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MINIBROKER_BOOTSTRAP_SERVER", "127.0.0.1:1")

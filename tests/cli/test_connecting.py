@@ -52,7 +52,7 @@ def properties(secured: Broker, tmp_path: Path) -> Callable[..., str]:
 
 
 @pytest.mark.parametrize("text", ["localhost:9092", "a:1,b:2", "[::1]:9092", "10.0.0.1:65535"])
-def test_servers_stay_as_they_are_given(text: str) -> None:
+def test_given_servers_are_unchanged(text: str) -> None:
     assert servers_of(text) == text
 
 
@@ -60,7 +60,7 @@ def test_servers_stay_as_they_are_given(text: str) -> None:
     ("text", "servers"),
     [("localhost", "localhost:9092"), ("a,b:1", "a:9092,b:1"), ("[::1]", "[::1]:9092"), ("::1", "[::1]:9092")],
 )
-def test_a_server_without_a_port_has_kafkas(text: str, servers: str) -> None:
+def test_a_server_without_a_port_has_kafkas_default_port(text: str, servers: str) -> None:
     assert servers_of(text) == servers
 
 
@@ -118,7 +118,7 @@ def refused(run: Run, command: str, *options: str) -> str:
 
 
 @pytest.mark.parametrize("command", CONNECTING)
-def test_what_a_secured_broker_refuses_is_said_at_once(
+def test_a_rejection_by_a_secured_broker_is_reported_immediately(
     run: Run, properties: Callable[..., str], secured: Broker, command: str
 ) -> None:
     where = f"cannot connect to {secured.bootstrap_servers}"
@@ -134,7 +134,7 @@ def test_what_a_secured_broker_refuses_is_said_at_once(
 
 
 @pytest.mark.parametrize("command", CONNECTING)
-def test_a_broker_without_tls_is_said_at_once(run: Run, command: str) -> None:
+def test_a_broker_without_tls_is_reported_immediately(run: Run, command: str) -> None:
     with Broker() as broker:
         line = refused(
             run, command, "--bootstrap-server", broker.bootstrap_servers, "--client", "security.protocol=SSL"
@@ -143,7 +143,7 @@ def test_a_broker_without_tls_is_said_at_once(run: Run, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", CONNECTING)
-def test_a_server_that_is_not_there_is_said_at_once(run: Run, command: str) -> None:
+def test_an_unreachable_server_is_reported_immediately(run: Run, command: str) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -151,14 +151,14 @@ def test_a_server_that_is_not_there_is_said_at_once(run: Run, command: str) -> N
     assert line == f"minibroker: cannot connect to {address}: Connection refused; {address}: Connection refused"
 
 
-def test_one_server_of_several_is_enough(run: Run, secured: Broker, properties: Callable[..., str]) -> None:
+def test_one_reachable_server_of_several_is_enough(run: Run, secured: Broker, properties: Callable[..., str]) -> None:
     servers = f"127.0.0.1:1,{secured.bootstrap_servers}"
     assert run("topics", "list", "--bootstrap-server", servers, "--command-config", properties()).exit_code == 0
 
 
 @pytest.mark.parametrize("options", [("--timeout", "0.2"), ("--client", "socket.connection.setup.timeout.ms=200")])
 @pytest.mark.parametrize("security", ["PLAINTEXT", "SSL"])
-def test_a_silent_server_is_given_up(run: Run, options: tuple[str, ...], security: str) -> None:
+def test_a_silent_server_times_out(run: Run, options: tuple[str, ...], security: str) -> None:
     with silent_server() as address:
         given = ("-b", address, "--client", f"security.protocol={security}", *options)
         advice = f"'minibroker doctor {address}' may say why"
@@ -173,12 +173,12 @@ def test_every_command_that_connects_has_a_timeout() -> None:
         assert "--bootstrap-server" not in options or "--timeout" in options, path
 
 
-def test_a_name_that_is_not_resolved_is_said(run: Run) -> None:
+def test_an_unresolvable_name_is_reported(run: Run) -> None:
     line = refused(run, "topics list", "-b", "no-such-host.invalid", "--timeout", "60")
     assert line.startswith("minibroker: cannot connect to no-such-host.invalid:9092: ")
 
 
-def test_a_resolver_that_hangs_is_given_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_resolver_times_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
 
     def hang(host: str, *_: object, flags: int = 0, **__: object) -> list[object]:
@@ -217,7 +217,7 @@ def test_a_server_of_another_protocol_is_named(run: Run, answer: bytes, said: st
     assert line == f"minibroker: cannot connect to {address}: {said}"
 
 
-def test_an_advertised_address_that_is_not_reached_is_given_up(run: Run) -> None:
+def test_an_unreachable_advertised_address_times_out(run: Run) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         wrong = f"127.0.0.1:{free.getsockname()[1]}"
@@ -245,7 +245,7 @@ def test_ctrl_c_ends_a_command_while_it_connects(command: str) -> None:
     assert (running.returncode, errors.strip()) == (130, "")
 
 
-def test_debug_shows_requests_and_answers(run: Run, secured: Broker, properties: Callable[..., str]) -> None:
+def test_debug_output_shows_requests_and_responses(run: Run, secured: Broker, properties: Callable[..., str]) -> None:
     result = run("topics", "list", "--command-config", properties(), "--log-level", "debug")
     assert result.exit_code == 0
     assert re.search(r" DEBUG minibroker\.client: \S+: request \d+: SaslAuthenticate \d+, \d+ bytes\n", result.stderr)

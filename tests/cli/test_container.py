@@ -22,7 +22,7 @@ SETTINGS = Settings(
 )
 
 
-def test_the_first_line_is_followed_by_kafkas(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_log_line_is_followed_by_kafkas(capsys: pytest.CaptureFixture[str]) -> None:
     announce = Announcement(SETTINGS, True, None)
     announce(LINE)
     first, *others = capsys.readouterr().out.splitlines()
@@ -32,14 +32,14 @@ def test_the_first_line_is_followed_by_kafkas(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == "minibroker is controlled at http://127.0.0.1:8082\n"
 
 
-def test_lines_begin_as_kafkas_do() -> None:
+def test_log_lines_begin_as_in_kafka() -> None:
     line = kafka_lines(1, datetime(2026, 1, 2, 3, 4, 5, 6_000))[-1]
     assert line == (
         "[2026-01-02 03:04:05,006] INFO [KafkaRaftServer nodeId=1] Kafka Server started (kafka.server.KafkaRaftServer)"
     )
 
 
-def test_the_ready_file_has_the_addresses_of_this_machine_once_clients_can_connect(tmp_path: Path) -> None:
+def test_the_ready_file_is_written_once_clients_can_connect(tmp_path: Path) -> None:
     file = tmp_path / "ready"
     file.write_text("of another start\n")
     announce = Announcement(SETTINGS, False, str(file))
@@ -49,11 +49,11 @@ def test_the_ready_file_has_the_addresses_of_this_machine_once_clients_can_conne
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_addresses_of_ipv6_are_in_brackets() -> None:
+def test_ipv6_addresses_are_in_brackets() -> None:
     settings = Settings({"listeners": "PLAINTEXT://[::1]:9092"})
     assert list(addresses_here(settings, "minibroker listens on [::1]:9092")) == ["[::1]:9092"]
 
 
-def test_a_ready_file_needs_a_directory(tmp_path: Path) -> None:
+def test_a_ready_file_requires_a_directory(tmp_path: Path) -> None:
     with pytest.raises(click.UsageError, match="there is no directory"):
         Announcement(SETTINGS, False, str(tmp_path / "none" / "ready"))

@@ -6,7 +6,7 @@ from minibroker.cli.errors_help import markdown
 from minibroker.protocol.errors import ErrorCode
 
 
-def test_the_page_has_a_row_for_each_code() -> None:
+def test_the_errors_page_has_a_row_for_each_code() -> None:
     text = markdown()
     assert [code for code in ErrorCode if (f"\n| {code} | {code.name} | " in text) == (code is ErrorCode.NONE)] == []
     assert "| 6 | NOT_LEADER_OR_FOLLOWER | look for the leader, then retry |\n" in text

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.conftest import Run
 
 
-def test_the_default_is_what_the_design_compared(run: Run) -> None:
+def test_the_default_record_is_that_of_the_design(run: Run) -> None:
     result = run("formats")
     assert result.exit_code == 0
     rows = [line.split() for line in result.stdout.splitlines()[2:7]]
@@ -19,7 +19,7 @@ def test_the_default_is_what_the_design_compared(run: Run) -> None:
     assert "largest timestamp (8)" in result.stdout
 
 
-def test_the_same_figures_are_had_as_json(run: Run) -> None:
+def test_the_same_sizes_are_printed_as_json(run: Run) -> None:
     result = run("formats", "--records", "2", "--value-size", "10", "--key-size", "0", "--json")
     assert json.loads(result.stdout) == [
         {
@@ -45,7 +45,7 @@ def test_the_same_figures_are_had_as_json(run: Run) -> None:
         ["--records", "1000", "--value-size", "1000000"],
     ],
 )
-def test_what_is_no_batch_is_one_line_and_status_2(run: Run, arguments: list[str]) -> None:
+def test_an_invalid_batch_is_reported_in_one_line_with_status_2(run: Run, arguments: list[str]) -> None:
     result = run("formats", *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("minibroker: ")

@@ -60,7 +60,7 @@ def running(directory: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]
 
 
 @pytest.mark.parametrize("command", SERVERS)
-def test_a_server_stops_in_order(tmp_path: Path, command: str, broker: RunningBroker) -> None:
+def test_an_interrupted_server_stops_cleanly(tmp_path: Path, command: str, broker: RunningBroker) -> None:
     options = (each.format(broker=broker.bootstrap_servers) for each in SERVERS[command])
     with running(tmp_path, *command.split(), *options) as process:
         assert process.stdout is not None and process.stdout.readline()  # where it listens
@@ -70,7 +70,7 @@ def test_a_server_stops_in_order(tmp_path: Path, command: str, broker: RunningBr
 
 
 @pytest.mark.parametrize("command", CLIENTS)
-def test_a_client_ends_while_it_waits(tmp_path: Path, command: str) -> None:
+def test_a_waiting_client_command_can_be_interrupted(tmp_path: Path, command: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with running(tmp_path, *command.split(), "-b", address, "--timeout", "100") as process, silent.accept()[0]:
@@ -79,7 +79,7 @@ def test_a_client_ends_while_it_waits(tmp_path: Path, command: str) -> None:
             assert process.returncode == INTERRUPTED and (output, errors.strip()) == ("", "")
 
 
-def test_an_interrupt_within_an_exec_of_text_ends_with_130_too(tmp_path: Path) -> None:
+def test_an_interrupt_within_an_exec_ends_with_status_130(tmp_path: Path) -> None:
     (tmp_path / "interrupted.py").write_text(
         "from minibroker.cli import main, shared\n"
         "TEXT = 'import os, signal; os.kill(os.getpid(), signal.SIGINT)\\nwhile True: pass'\n"

@@ -36,12 +36,12 @@ def test_a_line_has_time_level_logger_and_message() -> None:
     }
 
 
-def test_fields_passed_as_extra_are_in_it() -> None:
+def test_extra_fields_are_in_the_json_line() -> None:
     line = written(record(extra={"client": "librdkafka", "peer": "127.0.0.1:1", "partition": 3, "api": None}))
     assert (line["client"], line["peer"], line["partition"], line["api"]) == ("librdkafka", "127.0.0.1:1", 3, None)
 
 
-def test_no_field_takes_the_place_of_the_lines_own() -> None:
+def test_extra_fields_do_not_replace_the_standard_ones() -> None:
     assert written(record(extra={"level": "x", "time": "y", "logger": "z"}))["level"] == "WARNING"
 
 
@@ -64,7 +64,7 @@ def test_a_stack_is_logged() -> None:
 
 
 @pytest.mark.parametrize("name", ["text"])
-def test_text_is_for_people(name: str) -> None:
+def test_text_lines_are_human_readable(name: str) -> None:
     assert formatter(name).format(record()).endswith(" WARNING minibroker.test: hello")
 
 
@@ -74,14 +74,14 @@ HOSTILE = "x\n2026-01-01 CRITICAL minibroker: all is lost\r\x1b[2J\u2028\u202e\x
 SHOWN = "x\\n2026-01-01 CRITICAL minibroker: all is lost\\r\\x1b[2J\\u2028\\u202e\\x85\\udc80\\x00é"
 
 
-def test_no_name_starts_a_line_or_moves_a_terminal() -> None:
+def test_names_cannot_start_a_line_or_control_a_terminal() -> None:
     text = formatter("text").format(record("closing %s: %s", HOSTILE, ValueError(HOSTILE)))
     assert text.endswith(f": closing {SHOWN}: {SHOWN}") and text.isprintable()
     line = written(record("closing %s", HOSTILE, extra={"client": HOSTILE}))
     assert (line["message"], line["client"]) == (f"closing {SHOWN}", SHOWN)
 
 
-def test_a_long_name_is_cut_and_the_rest_of_the_line_stays() -> None:
+def test_a_long_name_is_shortened_and_the_rest_of_the_line_kept() -> None:
     made = record(
         "closing %s (%s): %s", 32_767 * "x", "librdkafka", "it sent a mistake", extra={"client": 32_767 * "y"}
     )
@@ -93,13 +93,13 @@ def test_a_long_name_is_cut_and_the_rest_of_the_line_stays() -> None:
 
 
 @pytest.mark.parametrize("name", ["text", "json"])
-def test_no_line_grows_without_bound(name: str) -> None:
+def test_every_log_line_has_a_bounded_length(name: str) -> None:
     made = record("%s" + 100_000 * "y", [32_767 * "\0"], extra={"error": ValueError(1_000_000 * "z")})
     assert len(formatter(name).format(made)) < 20_000
 
 
 @pytest.mark.parametrize("name", ["text", "json"])
-def test_an_exception_that_names_what_came_is_cut_and_escaped_too(name: str) -> None:
+def test_an_exception_text_is_shortened_and_escaped(name: str) -> None:
     try:
         raise ValueError(HOSTILE + 1_000_000 * "z\n")
     except ValueError:

@@ -27,19 +27,19 @@ SUBCOMMANDS = {
 ALL = [*([name] for name in COMMANDS), *([group, name] for group, names in SUBCOMMANDS.items() for name in names)]
 
 
-def test_the_version_is_the_packages(run: Run) -> None:
+def test_the_printed_version_is_that_of_the_package(run: Run) -> None:
     assert run("--version").stdout == f"minibroker {__version__}\n"
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
-def test_alone_it_names_its_commands(run: Run, arguments: list[str]) -> None:
+def test_the_command_without_arguments_lists_its_commands(run: Run, arguments: list[str]) -> None:
     result = run(*arguments)
     assert result.exit_code == 0
     assert all(f"  {name} " in result.stdout for name in COMMANDS)
 
 
 @pytest.mark.parametrize("command", ALL, ids=" ".join)
-def test_each_command_explains_itself_with_an_example(run: Run, command: list[str]) -> None:
+def test_the_help_of_each_command_has_an_example(run: Run, command: list[str]) -> None:
     result = run(*command, "--help")
     assert result.exit_code == 0
     assert f"Example:\n      minibroker {command[0]}" in result.stdout or "| minibroker produce" in result.stdout
@@ -61,7 +61,7 @@ for arguments in {arguments}:
 
 
 @pytest.mark.skipif(not hasattr(click.ParamType, "__class_getitem__"), reason="this click is an older one")
-def test_each_command_explains_itself_beside_an_older_click() -> None:
+def test_the_help_works_with_an_older_click() -> None:
     """All versions from the lower bound on are tried in `conformance/test_libraries.py`, which fetches them."""
     code = BESIDE_CLICK_8_3.format(arguments=ALL)
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -98,12 +98,14 @@ def test_each_command_explains_itself_beside_an_older_click() -> None:
         (["topics", "list", "--timeout", "soon"], "--timeout: 'soon' is not a number"),
     ],
 )
-def test_bad_input_is_one_line_and_status_2(run: Run, arguments: list[str], complaint: str) -> None:
+def test_invalid_arguments_are_reported_in_one_line_with_status_2(
+    run: Run, arguments: list[str], complaint: str
+) -> None:
     result = run(*arguments)
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"minibroker: {complaint}\n")
 
 
-def test_what_is_suggested_in_place_of_an_option_exists() -> None:
+def test_suggested_replacement_options_exist() -> None:
     options = {name for _, command in all_commands() for each in command.params for name in each.opts}
     meant = {words.split()[0] for choices in INSTEAD.values() for words in choices}
     assert meant <= {*options, "no"}
@@ -126,7 +128,7 @@ def test_a_topic_and_a_group_may_be_given_by_an_option(given: list[str], meant: 
     assert command.make_context("name", given[words:]).params.items() >= meant.items()
 
 
-def test_each_option_of_the_table_has_its_short_form_in_all_commands() -> None:
+def test_each_short_option_is_the_same_in_all_commands() -> None:
     for path, command in all_commands():
         options = [each for each in command.params if isinstance(each, click.Option)]
         names = [name for each in options for name in each.opts]
@@ -136,7 +138,7 @@ def test_each_option_of_the_table_has_its_short_form_in_all_commands() -> None:
             assert {name for name in option.opts if len(name) == 2} >= expected, (path, option.opts)
 
 
-def test_the_short_option_for_an_offset_is_no_other_option() -> None:
+def test_the_short_option_for_an_offset_is_unique() -> None:
     named = {option.metavar for _, command in all_commands() for option in command.params if "-o" in option.opts}
     assert named == {"OFFSET", "WHERE"}
 
@@ -153,7 +155,7 @@ def test_python_m_minibroker_is_the_command() -> None:
     assert run.stdout == f"minibroker {__version__}\n"
 
 
-def test_garbage_is_looked_for_only_once_a_command_runs() -> None:
+def test_garbage_collection_is_enabled_only_once_a_command_runs() -> None:
     program = (
         "import gc, minibroker.__main__ as process; from minibroker.cli.formats_command import formats\n"
         "print(gc.isenabled()); formats.callback = lambda **_: print(gc.isenabled(), gc.get_freeze_count() > 10_000)\n"
@@ -163,7 +165,7 @@ def test_garbage_is_looked_for_only_once_a_command_runs() -> None:
     assert run.stdout == "False\nTrue True\n"
 
 
-def test_serving_does_not_load_what_only_the_clients_need() -> None:
+def test_serve_does_not_import_what_only_clients_need() -> None:
     program = (
         "import sys; before = set(sys.modules)\n"
         "import minibroker.cli.main, minibroker.cli.serve_command\n"
@@ -183,13 +185,13 @@ def program(*arguments: str, **streams: Any) -> subprocess.CompletedProcess[str]
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no device that is always full")
 @pytest.mark.parametrize("arguments", [["formats"], ["show", "Metadata"], ["--help"]], ids=" ".join)
-def test_a_full_disk_is_one_line(arguments: list[str]) -> None:
+def test_a_full_disk_is_reported_in_one_line(arguments: list[str]) -> None:
     with open("/dev/full", "w") as full:
         ended = program(*arguments, stdout=full)
     assert (ended.returncode, ended.stderr) == (1, "minibroker: cannot write the output: No space left on device\n")
 
 
-def test_a_reader_that_has_ended_is_not_an_error_to_tell() -> None:
+def test_a_closed_output_pipe_is_not_reported_as_an_error() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -200,6 +202,6 @@ def test_a_reader_that_has_ended_is_not_an_error_to_tell() -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")
-def test_a_closed_output_is_no_error() -> None:
+def test_a_closed_output_is_not_an_error() -> None:
     ended = subprocess.run(f"{sys.executable} -m minibroker formats >&-", shell=True, stderr=subprocess.PIPE, text=True)
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -7,7 +7,7 @@ import re
 from minibroker.cli.metrics_help import markdown, rows
 
 
-def test_the_page_has_a_row_for_each() -> None:
+def test_the_metrics_page_has_a_row_for_each_metric() -> None:
     text = markdown()
     assert [row for row in rows() if f"| {' | '.join(row)} |\n" not in text] == []
     assert re.search(r"histograms end at [0-9., ]+ and [0-9]+ seconds", text)

@@ -27,17 +27,17 @@ PLACE = ("orders", 1)
         ("^a:[0-9]", ("^a:[0-9]", ())),
     ],
 )
-def test_a_topic_can_have_its_partitions_behind_it(text: str, expected: object) -> None:
+def test_a_topic_can_be_followed_by_partitions(text: str, expected: object) -> None:
     assert topics_of(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", ":0", "t:", "t:a", "t:1,", "t:-1", "t:1:2", "a b"])
-def test_anything_else_is_no_topic(text: str) -> None:
+def test_an_invalid_topic_argument_is_rejected(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not TOPIC"):
         topics_of(text)
 
 
-def test_a_wrong_pattern_says_what_is_wrong() -> None:
+def test_an_invalid_pattern_is_rejected_with_the_reason() -> None:
     with pytest.raises(click.BadParameter, match="is no regular expression: missing"):
         topics_of("^(")
 
@@ -58,18 +58,18 @@ def test_a_wrong_pattern_says_what_is_wrong() -> None:
         ("0=1970-01-01T00:00:01Z", Where("time", 1000, 0)),
     ],
 )
-def test_a_place_is_a_word_an_offset_or_a_time(text: str, where: Where) -> None:
+def test_a_position_is_a_keyword_an_offset_or_a_time(text: str, where: Where) -> None:
     assert where_of(text) == where
 
 
 @pytest.mark.parametrize("text", ["", "first", "9" * 19, "9" * 1000, "2026-13-01", "1.5", "0=", "x=1", "two hours ago"])
-def test_anything_else_is_no_place(text: str) -> None:
+def test_an_invalid_position_is_rejected(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not earliest, latest, an offset"):
         where_of(text)
 
 
 @pytest.mark.parametrize(("wanted", "expected"), [(1, 2), (2, 2), (5, 5), (10, 10), (11, 10)])
-def test_an_offset_outside_the_log_is_brought_into_it_with_a_note(
+def test_an_offset_outside_the_log_is_moved_into_it_with_a_note(
     wanted: int, expected: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert within(PLACE, wanted, 2, 10) == expected
@@ -102,7 +102,7 @@ EU0, EU1, US = ("orders-eu", 0), ("orders-eu", 1), ("orders-us", 0)
         ("__*", []),
     ],
 )
-def test_patterns_are_those_of_the_shell_and_regular_expressions(
+def test_patterns_are_shell_patterns_or_regular_expressions(
     client: Client, asked: str, partitions: list[tuple[str, int]]
 ) -> None:
     if partitions:
@@ -131,11 +131,11 @@ def test_each_partition_has_its_offset(client: Client, places: list[str], offset
     assert found == dict(zip((EU0, EU1), offsets, strict=True))
 
 
-def test_a_place_in_a_partition_that_is_not_read_is_refused(client: Client) -> None:
+def test_a_position_in_an_unread_partition_is_rejected(client: Client) -> None:
     with pytest.raises(click.ClickException, match="there is no partition 7 among those"):
         offsets_at(client, [EU0, EU1], [where_of("7=1")], "earliest")
 
 
-def test_the_metadata_log_is_for_dump(client: Client) -> None:
+def test_reading_the_metadata_log_suggests_dump(client: Client) -> None:
     with pytest.raises(click.ClickException, match="minibroker dump shows its files"):
         partitions_of(client, [("__cluster_metadata", ())])

@@ -39,25 +39,25 @@ def test_records_before_an_offset_are_deleted(run_client: Run, topic: str) -> No
     assert left(run_client, topic) == [(0, 0), (0, 1), (0, 2), (1, 2)]
 
 
-def test_each_partition_has_its_own_place(run_client: Run, topic: str) -> None:
+def test_each_partition_can_have_its_own_position(run_client: Run, topic: str) -> None:
     run_client("records", "delete", topic, "--before", "0=1", "--before", "1=latest", "--execute")
     assert left(run_client, topic) == [(0, 1), (0, 2)]
 
 
-def test_records_before_a_time_are_deleted(run_client: Run, topic: str) -> None:
+def test_records_before_a_timestamp_are_deleted(run_client: Run, topic: str) -> None:
     run_client("records", "delete", topic, "--before", "@5000", "--execute")
     assert len(left(run_client, topic)) == 6
     run_client("records", "delete", topic, "--before", "now", "--execute")
     assert left(run_client, topic) == []
 
 
-def test_what_the_broker_refuses_is_said(run_client: Run) -> None:
+def test_a_rejection_by_the_broker_is_reported(run_client: Run) -> None:
     run_client("topics", "create", "compacted", "--config", "cleanup.policy=compact", "--partitions", "1")
     run_client("produce", "compacted", "--key", "k", stdin=b"a\n")
     result = run_client("records", "delete", "compacted", "--before", "latest", "--execute")
     assert result.exit_code == 1 and "cannot delete records of compacted-0: POLICY_VIOLATION" in result.stderr
 
 
-def test_a_place_is_needed(run: Run) -> None:
+def test_a_position_is_required(run: Run) -> None:
     result = run("records", "delete", "t")
     assert result.exit_code == 2 and "--before" in result.stderr

@@ -18,7 +18,7 @@ def damaged(tmp_path: Path) -> Path:
     return file
 
 
-def test_what_would_be_done_is_said_and_not_done(run: Run, tmp_path: Path) -> None:
+def test_a_dry_run_reports_repairs_without_doing_them(run: Run, tmp_path: Path) -> None:
     file = damaged(tmp_path)
     result = run("repair", str(tmp_path / "data"))
     assert result.exit_code == 0
@@ -27,7 +27,7 @@ def test_what_would_be_done_is_said_and_not_done(run: Run, tmp_path: Path) -> No
     assert file.read_bytes() == b""
 
 
-def test_with_yes_it_is_done(run: Run, tmp_path: Path) -> None:
+def test_repairs_are_done_with_yes(run: Run, tmp_path: Path) -> None:
     damaged(tmp_path)
     assert run("repair", str(tmp_path / "data"), "--yes").stdout.endswith("done\n")
     with Harness(tmp_path) as harness:
@@ -35,7 +35,7 @@ def test_with_yes_it_is_done(run: Run, tmp_path: Path) -> None:
     assert run("repair", str(tmp_path / "data")).stdout == "there is nothing to repair\n"
 
 
-def test_a_directory_of_something_else_is_one_line_and_status_2(run: Run, tmp_path: Path) -> None:
+def test_another_directory_is_rejected_in_one_line_with_status_2(run: Run, tmp_path: Path) -> None:
     result = run("repair", str(tmp_path))
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
     assert "is not a log directory" in result.stderr

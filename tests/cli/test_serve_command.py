@@ -34,7 +34,7 @@ def refused(directory: Path, *settings: str, env: dict[str, str] | None = None) 
     return run.stderr.removeprefix("minibroker: ").rstrip("\n")
 
 
-def test_it_says_where_it_listens_and_ends_with_status_0(tmp_path: Path) -> None:
+def test_serve_prints_its_addresses_and_ends_with_status_0(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         host, port = broker.bootstrap_servers.split(":")
         socket.create_connection((host, int(port)), 10).close()
@@ -50,25 +50,25 @@ def test_each_node_has_its_address(tmp_path: Path) -> None:
             socket.create_connection((host, int(port)), 10).close()
 
 
-def test_it_starts_again_on_what_a_kill_left(tmp_path: Path) -> None:
+def test_serve_restarts_after_a_kill(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         broker.kill()
         broker.start()
 
 
-def test_a_setting_without_effect_is_warned_of_by_name(tmp_path: Path) -> None:
+def test_a_setting_without_effect_causes_a_warning_with_its_name(tmp_path: Path) -> None:
     with running_broker(tmp_path, "num.io.threads=4", env={"MINIBROKER_LOG_LOCAL_RETENTION_MS": "1"}) as broker:
         assert "num.io.threads is accepted by Kafka but has no effect here: one event loop" in broker.log
         assert "log.local.retention.ms is accepted by Kafka" in broker.log
 
 
 @pytest.mark.parametrize("options", [(), ("--emulate", "4.3"), ("--control", "127.0.0.1:0")])
-def test_a_setting_is_warned_of_once(tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_a_setting_causes_one_warning(tmp_path: Path, options: tuple[str, ...]) -> None:
     with running_broker(tmp_path, "num.io.threads=4", options=options) as broker:
         assert broker.log.count("num.io.threads is accepted by Kafka") == 1
 
 
-def test_no_more_is_logged_than_is_asked_for(tmp_path: Path) -> None:
+def test_only_the_requested_log_level_is_logged(tmp_path: Path) -> None:
     with running_broker(tmp_path, "num.io.threads=4", options=("--log-level", "error")) as broker:
         assert broker.log == ""
 
@@ -89,23 +89,25 @@ def test_the_data_is_in_the_working_directory_by_default(tmp_path: Path) -> None
         ),
     ],
 )
-def test_a_bad_setting_is_refused_and_nothing_touched(tmp_path: Path, setting: str, complaint: str) -> None:
+def test_an_invalid_setting_is_rejected_before_anything_is_changed(
+    tmp_path: Path, setting: str, complaint: str
+) -> None:
     assert refused(tmp_path, setting).endswith(complaint)
     assert not any(tmp_path.iterdir())
 
 
-def test_a_bad_variable_is_refused_by_its_name(tmp_path: Path) -> None:
+def test_an_invalid_variable_is_rejected_by_name(tmp_path: Path) -> None:
     env = {"MINIBROKER_NUM_PARTITIONS": "no"}
     assert refused(tmp_path, env=env).startswith("environment variable MINIBROKER_NUM_PARTITIONS: Invalid value no")
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_settings_file_is_rejected(tmp_path: Path) -> None:
     command = [*serve_command(tmp_path), "none.properties"]
     run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment_for_broker({}))
     assert (run.returncode, run.stderr) == (2, "minibroker: none.properties: No such file or directory\n")
 
 
-def test_a_taken_port_is_refused_and_nothing_touched(tmp_path: Path) -> None:
+def test_a_port_in_use_is_rejected_before_anything_is_changed(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -114,7 +116,7 @@ def test_a_taken_port_is_refused_and_nothing_touched(tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())
 
 
-def test_a_damaged_metadata_log_is_refused_in_one_line_unless_told_to_go_on(tmp_path: Path) -> None:
+def test_a_corrupt_metadata_log_is_rejected_in_one_line_unless_accepted(tmp_path: Path) -> None:
     with running_broker(tmp_path, "log.dirs=data"):
         pass
     (file,) = tmp_path.glob("data/__cluster_metadata-0/*.log")
@@ -128,12 +130,12 @@ def test_a_damaged_metadata_log_is_refused_in_one_line_unless_told_to_go_on(tmp_
         pass
 
 
-def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert str(tmp_path / "file") in refused(tmp_path, f"log.dirs={tmp_path / 'file' / 'data'}")
 
 
-def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
+def test_a_directory_in_use_is_rejected(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         before = sorted(file.name for file in (tmp_path / "data").iterdir())
         assert str(tmp_path / "data") in refused(tmp_path)
@@ -141,7 +143,7 @@ def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
         assert broker.process.poll() is None
 
 
-def test_metrics_are_served_where_it_says_and_end_with_it(tmp_path: Path) -> None:
+def test_metrics_are_served_at_the_printed_address(tmp_path: Path) -> None:
     with running_broker(tmp_path, options=("--metrics-port", "0"), nodes=2) as broker:
         (address,) = re.findall(r"metrics are at (http://127\.0\.0\.1:\d+/metrics)", broker.log)
         create = ["topics", "create", "t", "--bootstrap-server", broker.bootstrap_servers]
@@ -186,7 +188,7 @@ def test_metrics_need_a_port_and_a_certificate_for_tls(tmp_path: Path, options: 
     assert not any(tmp_path.iterdir())
 
 
-def test_a_taken_metrics_port_is_refused_and_nothing_touched(tmp_path: Path) -> None:
+def test_a_metrics_port_in_use_is_rejected_before_anything_is_changed(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         command = [*serve_command(tmp_path), "--metrics-port", str(port)]
@@ -196,13 +198,13 @@ def test_a_taken_metrics_port_is_refused_and_nothing_touched(tmp_path: Path) -> 
     assert not any(tmp_path.iterdir())
 
 
-def test_the_metrics_library_is_not_loaded_unless_it_is_asked_for(tmp_path: Path) -> None:
+def test_the_metrics_library_is_imported_only_if_requested(tmp_path: Path) -> None:
     with running_broker(tmp_path, env={"PYTHONPROFILEIMPORTTIME": "1"}) as broker:
         assert "minibroker.broker.process" in broker.log
         assert "prometheus_client" not in broker.log
 
 
-def test_log_lines_are_json_when_asked_for(tmp_path: Path) -> None:
+def test_log_lines_are_json_on_request(tmp_path: Path) -> None:
     options = ("--log-format", "json")
     with running_broker(tmp_path, "num.io.threads=4", options=options) as broker:
         host, port = broker.bootstrap_servers.split(":")
@@ -232,7 +234,7 @@ def test_a_missing_extra_is_named(tmp_path: Path, option: str) -> None:
 
 
 @pytest.mark.parametrize("kit", [(), ("--control", "0")])
-def test_collectors_of_logs_get_the_start_and_the_end(tmp_path: Path, kit: tuple[str, ...]) -> None:
+def test_json_logs_contain_start_and_stop_events(tmp_path: Path, kit: tuple[str, ...]) -> None:
     with running_broker(tmp_path, options=("--log-format", "json", *kit)) as broker:
         assert broker.stop() == 0
         lines = [json.loads(line) for line in broker.log.splitlines()]
@@ -241,7 +243,7 @@ def test_collectors_of_logs_get_the_start_and_the_end(tmp_path: Path, kit: tuple
 
 
 @pytest.mark.parametrize("kit", [(), ("--control", "0")])
-def test_people_get_no_events_as_they_see_them(tmp_path: Path, kit: tuple[str, ...]) -> None:
+def test_text_logs_contain_no_events(tmp_path: Path, kit: tuple[str, ...]) -> None:
     with running_broker(tmp_path, options=kit) as broker:
         assert broker.stop() == 0
         assert broker.log == ""
@@ -251,7 +253,7 @@ def test_people_get_no_events_as_they_see_them(tmp_path: Path, kit: tuple[str, .
     ("setting", "reason"),
     [("num.partitions=no", "Invalid value no"), ("test.issuer=nowhere", "an issuer need security")],
 )
-def test_collectors_of_logs_get_the_reason_why_it_does_not_start(tmp_path: Path, setting: str, reason: str) -> None:
+def test_json_logs_contain_the_reason_of_a_failed_start(tmp_path: Path, setting: str, reason: str) -> None:
     command = [*serve_command(tmp_path, setting), "--log-format", "json"]
     run = subprocess.run(command, capture_output=True, text=True, env=environment_for_broker({}))
     said = json.loads(run.stderr)
@@ -259,7 +261,7 @@ def test_collectors_of_logs_get_the_reason_why_it_does_not_start(tmp_path: Path,
     assert reason in said["message"]
 
 
-def test_what_is_imported_is_not_looked_through_for_garbage() -> None:
+def test_imported_modules_are_excluded_from_garbage_collection() -> None:
     program = (
         "import gc; from minibroker.broker import process; from minibroker.cli.main import main;"
         "process.run = lambda *_, **__: print(gc.isenabled(), gc.get_freeze_count() > 10_000) or 0; main(['serve'])"
@@ -269,7 +271,7 @@ def test_what_is_imported_is_not_looked_through_for_garbage() -> None:
 
 
 @pytest.mark.parametrize("log_format", [pytest.param("text", marks=pytest.mark.thorough), "json"])
-def test_requests_that_are_refused_write_little_whatever_they_say(tmp_path: Path, log_format: str) -> None:
+def test_rejected_requests_log_little_whatever_they_contain(tmp_path: Path, log_format: str) -> None:
     """A request of 92 kB, to 8,000 partitions that are not there, made 322 MB of log in 0.3 s; here 50 of them."""
     Data = ProduceRequest.TopicProduceData
     partitions = [Data.PartitionProduceData(index=index, records=None) for index in range(8_000)]
@@ -295,14 +297,14 @@ def test_requests_that_are_refused_write_little_whatever_they_say(tmp_path: Path
     assert len(refused) + sum(left_out) == 50
 
 
-def test_keys_that_cannot_be_used_are_refused_before_anything_is_touched(tmp_path: Path) -> None:
+def test_unusable_keys_are_rejected_before_anything_is_changed(tmp_path: Path) -> None:
     settings = ("listeners=SSL://127.0.0.1:0", "ssl.keystore.location=/no/such.p12", "ssl.keystore.password=secret")
     complaint = "listener SSL: ssl.keystore.location: /no/such.p12: No such file or directory"
     assert refused(tmp_path, *settings) == complaint
     assert not any(tmp_path.iterdir())
 
 
-def test_a_listener_for_other_machines_without_authentication_gives_a_warning(tmp_path: Path) -> None:
+def test_a_public_listener_without_authentication_causes_a_warning(tmp_path: Path) -> None:
     told = "other machines reach OUTSIDE without authentication, and may read and change all"
     map = "listener.security.protocol.map=OUTSIDE:PLAINTEXT,INSIDE:PLAINTEXT"
     outside = "listeners=OUTSIDE://0.0.0.0:0,INSIDE://127.0.0.1:0"
@@ -313,7 +315,7 @@ def test_a_listener_for_other_machines_without_authentication_gives_a_warning(tm
         assert broker.log.count(told) == 1, "that of the first start"
 
 
-def test_a_cluster_begins_with_users(tmp_path: Path) -> None:
+def test_a_cluster_starts_with_users(tmp_path: Path) -> None:
     options = ("--add-scram", "SCRAM-SHA-256=[name=alice,password=alice-secret]")
     with running_broker(tmp_path, "log.dirs=data", options=options) as broker:
         assert "credentials" not in broker.log
@@ -328,14 +330,14 @@ def _metadata(directory: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("more", [(), ("--control", "0")])
-def test_a_bad_user_is_refused_and_nothing_touched(tmp_path: Path, more: tuple[str, ...]) -> None:
+def test_an_invalid_user_is_rejected_before_anything_is_changed(tmp_path: Path, more: tuple[str, ...]) -> None:
     command = [*serve_command(tmp_path), *more, "--add-scram", "SCRAM-SHA-256=[name=a,secret]"]
     run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment_for_broker({}))
     assert (run.returncode, run.stderr) == (2, "minibroker: --add-scram: No equals sign found in SCRAM component\n")
     assert not any(tmp_path.iterdir())
 
 
-def test_a_cluster_with_the_control_begins_with_users(tmp_path: Path) -> None:
+def test_a_cluster_with_the_control_api_starts_with_users(tmp_path: Path) -> None:
     options = ("--control", "0", "--add-scram", "SCRAM-SHA-256=[name=alice,password=alice-secret]")
     with running_broker(tmp_path, options=options):
         pass
@@ -343,7 +345,7 @@ def test_a_cluster_with_the_control_begins_with_users(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("security", "is_told"), [("SSL", True), ("SASL_PLAINTEXT", False)])
-def test_the_kits_listener_for_other_machines_gives_a_warning_unless_clients_log_in(
+def test_the_test_kits_public_listener_causes_a_warning_without_authentication(
     tmp_path: Path, security: str, is_told: bool
 ) -> None:
     listeners = ("listeners=PLAINTEXT://0.0.0.0:0", "advertised.listeners=PLAINTEXT://127.0.0.1:0")
@@ -352,7 +354,7 @@ def test_the_kits_listener_for_other_machines_gives_a_warning_unless_clients_log
 
 
 @pytest.mark.parametrize("kit", [(), ("--faults", "faults.yaml")])
-def test_a_new_cluster_has_the_id_that_is_given_and_keeps_it(tmp_path: Path, kit: tuple[str, ...]) -> None:
+def test_a_new_cluster_has_the_given_cluster_id(tmp_path: Path, kit: tuple[str, ...]) -> None:
     (tmp_path / "faults.yaml").write_text("[]\n")
     for given in ("first-id", "second-id"):
         with running_broker(tmp_path, "log.dirs=data", options=("--cluster-id", given, *kit)):

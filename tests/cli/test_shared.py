@@ -25,11 +25,11 @@ def test_an_assignment_is_split_at_its_first_equals_sign() -> None:
         ("PT0S", timedelta()),
     ],
 )
-def test_a_period_is_days_hours_minutes_and_seconds(text: str, expected: timedelta) -> None:
+def test_a_duration_has_days_hours_minutes_and_seconds(text: str, expected: timedelta) -> None:
     assert duration_of(text) == round(expected.total_seconds() * 1000)
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "1D", "P1H", "PT1D", "P1DT", "-P1D", "P1Y", "PT1,5S"])
-def test_anything_else_is_no_period(text: str) -> None:
+def test_an_invalid_duration_is_rejected(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is no period like"):
         duration_of(text)

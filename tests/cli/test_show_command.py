@@ -12,7 +12,7 @@ from minibroker.protocol.messages.metadata import MetadataResponse
 from tests.cli.conftest import Run
 
 
-def test_a_name_shows_request_and_response_of_that_version_with_their_code(run: Run) -> None:
+def test_a_name_shows_request_and_response_of_a_version_with_their_code(run: Run) -> None:
     result = run("show", "Metadata", "12")
     assert result.exit_code == 0
     assert "MetadataRequest version 12 of 0 to 13, key 3, flexible" in result.stdout
@@ -21,7 +21,7 @@ def test_a_name_shows_request_and_response_of_that_version_with_their_code(run: 
     assert result.stdout.count("\ndef read(") == 2
 
 
-def test_without_a_version_it_is_the_newest(run: Run) -> None:
+def test_the_newest_version_is_shown_by_default(run: Run) -> None:
     (shown,) = json.loads(run("show", "heartbeatrequest", "--json").stdout)
     assert (shown["name"], shown["api_key"], shown["version"], shown["versions"]) == ("HeartbeatRequest", 12, 4, [0, 4])
     assert [field["name"] for field in shown["fields"]][:2] == ["group_id", "generation_id"]
@@ -33,14 +33,14 @@ def test_a_version_shows_only_its_own_fields(run: Run) -> None:
     assert not oldest["flexible"]
 
 
-def test_each_field_says_what_it_is_for_since_when_and_by_which_kip(run: Run) -> None:
+def test_each_field_has_its_description_version_and_kip(run: Run) -> None:
     lines = run("show", "MetadataRequest").stdout.splitlines()
     (place,) = (place for place, line in enumerate(lines) if line.startswith("allow_auto_topic_creation"))
     assert lines[place].split(maxsplit=2)[1:] == ["bool", "versions 4+, default True, KIP-4"]
     assert lines[place + 1] == "    Whether the broker may create unknown topics, if its own config allows it, too."
 
 
-def test_json_has_the_sentences_and_the_kips(run: Run) -> None:
+def test_json_output_has_descriptions_and_kips(run: Run) -> None:
     (shown,) = json.loads(run("show", "MetadataRequest", "--json").stdout)
     (field,) = (each for each in shown["fields"] if each["name"] == "allow_auto_topic_creation")
     assert (field["kip"], field["versions"], field["about"][:18]) == (4, "4+", "Whether the broker")
@@ -53,7 +53,7 @@ def test_a_narrow_terminal_gets_narrow_lines() -> None:
     assert "  is_internal  bool  versions 1+, default False, KIP-4" in lines
 
 
-def test_without_a_name_all_messages_are_listed(run: Run) -> None:
+def test_all_messages_are_listed_without_a_name(run: Run) -> None:
     lines = run("show").stdout.splitlines()
     assert [line.split()[:5] for line in lines if line.startswith("12 ")] == [["12", "Heartbeat", "0", "to", "4"]]
     (batch,) = (line for line in lines if line.split()[:1] == ["RecordBatch"])
@@ -80,7 +80,7 @@ def test_parts_of_records_and_headers_are_shown_like_messages(run: Run, name: st
     assert all(field["about"] for field in shown["fields"])
 
 
-def test_the_code_that_writes_is_shown_when_asked_for(run: Run) -> None:
+def test_the_code_of_the_writer_is_shown_on_request(run: Run) -> None:
     assert "\ndef write(" not in run("show", "HeartbeatRequest").stdout
     assert "\ndef write(" in run("show", "HeartbeatRequest", "--write").stdout
 
@@ -95,6 +95,6 @@ def test_the_code_that_writes_is_shown_when_asked_for(run: Run) -> None:
         (["Metadata", "x"], "minibroker: VERSION: 'x' is not a whole number\n"),
     ],
 )
-def test_what_there_is_not_is_one_line_and_status_2(run: Run, arguments: list[str], line: str) -> None:
+def test_an_unknown_message_is_reported_in_one_line_with_status_2(run: Run, arguments: list[str], line: str) -> None:
     result = run("show", *arguments)
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", line)

@@ -39,7 +39,7 @@ def test_every_api_is_declared_from_version_0_to_the_newest() -> None:
 
 
 @pytest.mark.parametrize("key", ApiKey)
-def test_request_and_response_agree(key: ApiKey) -> None:
+def test_request_and_response_versions_agree(key: ApiKey) -> None:
     request, response = request_class(key), response_class(key)
     assert (request.__name__, response.__name__) == (f"{api_name(key)}Request", f"{api_name(key)}Response")
     assert request.api_key == response.api_key == key
@@ -72,7 +72,7 @@ def test_the_list_of_apis_imports_no_message() -> None:
     }  # fmt: skip
 
 
-def test_looking_up_an_api_imports_its_file_only() -> None:
+def test_looking_up_an_api_imports_only_its_file() -> None:
     modules = imported("from minibroker.protocol.apis import request_class\nrequest_class(3)")
     files = {name for name in modules if name.startswith("minibroker.protocol.messages.")}
     assert files == {"minibroker.protocol.messages.metadata"}

@@ -12,7 +12,7 @@ class Basket(Struct):
     shop: Order.Shop = field()
 
 
-def test_the_text_has_a_line_a_field_and_no_loop() -> None:
+def test_the_generated_constructor_has_a_line_per_field_and_no_loop() -> None:
     assert constructing(Basket).lines == [
         "def __init__(self, *, count=1, words=MISSING, shop=MISSING):",
         "    self.count = count",
@@ -21,7 +21,7 @@ def test_the_text_has_a_line_a_field_and_no_loop() -> None:
     ]
 
 
-def test_a_struct_without_fields() -> None:
+def test_a_struct_without_fields_is_constructed() -> None:
     assert constructing(Nothing).lines == ["def __init__(self):", "    pass"]
 
 

@@ -20,7 +20,7 @@ def test_fields_are_set_by_name_and_others_have_their_default() -> None:
     assert (order.name, order.priority, order.old, order.note, order.lines) == ("n", 1, -1, None, [])
 
 
-def test_every_construction_behaves_alike() -> None:
+def test_every_way_of_construction_behaves_alike() -> None:
     """The first one compiles what the later ones run."""
 
     class Fresh(Struct):
@@ -51,29 +51,29 @@ def test_structs_are_equal_by_type_and_values() -> None:
     assert Order.Shop() != "shop"
 
 
-def test_structs_cannot_be_hashed_as_they_can_change() -> None:
+def test_structs_are_mutable_and_cannot_be_hashed() -> None:
     with pytest.raises(TypeError, match="unhashable"):
         hash(Order.Shop())
 
 
-def test_a_struct_shows_its_fields() -> None:
+def test_the_repr_of_a_struct_shows_its_fields() -> None:
     assert repr(Order.Line(article="a", count=2)) == "Line(article='a', count=2, records=None)"
 
 
-def test_a_message_is_read_as_it_was_written() -> None:
+def test_an_encoded_message_is_decoded_unchanged() -> None:
     order = Order(name="n", lines=[Order.Line(article="a", count=2, records=b"r")], buyer=Order.Buyer(id=1, city="c"))
     assert Order.decode(order.encode(3), 3) == order
 
 
 @pytest.mark.parametrize("third", [None, Twins.Twin(number=3)])
 @pytest.mark.parametrize("version", Twins.versions)
-def test_structs_of_one_class_next_to_each_other(version: int, third: Twins.Twin | None) -> None:
+def test_adjacent_structs_of_one_class_are_decoded(version: int, third: Twins.Twin | None) -> None:
     twins = Twins(first=Twins.Twin(number=1), second=Twins.Twin(number=2), third=third, fourth=Twins.Twin(number=4))
     assert Twins.decode(twins.encode(version), version) == twins
     assert twins.encode(0).startswith(b"\0\0\0\1\0\0\0\2")
 
 
-def test_a_message_may_begin_anywhere_and_ends_with_the_data() -> None:
+def test_a_message_may_start_anywhere_and_ends_with_the_data() -> None:
     data = b"head" + Order(name="n").encode(3)
     assert Order.decode(data, 3, 4) == Order(name="n")
     with pytest.raises(MalformedMessage, match="Order v3: 2 bytes follow its end"):
@@ -93,7 +93,7 @@ def test_decode_from_names_message_version_and_field() -> None:
 
 
 @pytest.mark.parametrize("version", [-1, 4])
-def test_a_version_that_is_not_declared_is_an_error_of_the_caller(version: int) -> None:
+def test_an_undeclared_version_is_an_error_of_the_caller(version: int) -> None:
     with pytest.raises(ValueError, match=f"Order has no version {version}"):
         Order().encode(version)
     with pytest.raises(ValueError, match=f"Order has no version {version}") as caught:
@@ -110,7 +110,7 @@ def test_a_region_cannot_be_encoded_to_bytes() -> None:
     assert len(out.regions) == 1
 
 
-def test_facts_of_a_message() -> None:
+def test_message_classes_have_their_metadata() -> None:
     assert (Order.api_key, Order.versions, Order.flexible) == (9000, range(0, 4), range(2, 1 << 15))
     assert Order.flexible_header == Order.flexible
 

@@ -10,16 +10,16 @@ from tests.protocol.samples import Order, Parcel
 
 
 @pytest.mark.parametrize("name", ["Metadata", "metadata", "METADATA"])
-def test_an_apis_name_means_request_and_response(name: str) -> None:
+def test_an_api_name_selects_request_and_response(name: str) -> None:
     assert messages_named(name) == [MetadataRequest, MetadataResponse]
 
 
 @pytest.mark.parametrize("name", ["MetadataRequest", "TopicRecord", "OffsetCommitKey", "RequestHeader", "VotersRecord"])
-def test_a_full_name_means_one_message(name: str) -> None:
+def test_a_full_name_selects_one_message(name: str) -> None:
     assert [message.__name__ for message in messages_named(name)] == [name]
 
 
-def test_other_names_mean_nothing() -> None:
+def test_other_names_select_nothing() -> None:
     assert messages_named("Nonsense") == []
     assert messages_named("") == []
 
@@ -31,7 +31,7 @@ def test_every_message_has_a_unique_name_and_a_docstring() -> None:
         assert message.__doc__, message
 
 
-def test_rows_are_in_wire_order_with_nested_ones_after_their_field() -> None:
+def test_rows_are_in_wire_order_with_nested_fields_after_their_parent() -> None:
     rows = field_rows(Order, 3)
     assert [(row.depth, row.name) for row in rows] == [
         (0, "name"), (0, "note"), (0, "lines"), (1, "article"), (1, "count"), (1, "records"), (0, "numbers"),
@@ -40,7 +40,7 @@ def test_rows_are_in_wire_order_with_nested_ones_after_their_field() -> None:
     ]  # fmt: skip
 
 
-def test_a_row_says_all_of_a_field() -> None:
+def test_a_row_has_all_properties_of_a_field() -> None:
     rows = {(row.depth, row.name): row for row in field_rows(Order, 3)}
     assert rows[0, "note"] == FieldRow(0, "note", "string", "1+", True, True, None, "None", "", None)
     assert rows[0, "lines"] == FieldRow(0, "lines", "[]Line", "0+", False, True, None, "[]", "", None)
@@ -49,21 +49,21 @@ def test_a_row_says_all_of_a_field() -> None:
     assert rows[0, "buyer"] == FieldRow(0, "buyer", "Buyer", "3+", True, False, None, "None", "", None)
 
 
-def test_a_row_says_what_a_field_is_for_and_which_kip_brought_it() -> None:
+def test_a_row_has_the_description_and_kip_of_a_field() -> None:
     rows = field_rows(Parcel, 2)
     assert [(row.about, row.kip) for row in rows] == [
         ("What the parcel weighs, in grams.", None), ("Whether its loss is paid for.", 74), ("", None),
     ]  # fmt: skip
 
 
-def test_a_row_before_flexible_versions() -> None:
+def test_a_row_before_flexible_versions_is_described() -> None:
     rows = {row.name: row for row in field_rows(Order, 1)}
     assert rows["old"].versions == "0-1"
     assert not rows["note"].compact
     assert "priority" not in rows
 
 
-def test_a_version_that_is_not_declared_is_an_error() -> None:
+def test_an_undeclared_version_is_an_error() -> None:
     with pytest.raises(ValueError, match="Order has no version 4"):
         field_rows(Order, 4)
 

@@ -6,7 +6,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.primitives import MAX_STRING_BYTES
 
 
-def test_a_message_that_echoes_a_long_name_is_cut_to_what_can_be_read() -> None:
+def test_a_message_with_a_long_name_is_shortened() -> None:
     error = KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic {32_760 * '大'} is illegal, it is too long.")
     assert error.message is not None
     assert error.message.startswith("Topic 大大") and error.message.endswith("大大 is illegal, it is too long.")
@@ -18,6 +18,6 @@ def test_a_message_of_usual_length_is_not_shortened() -> None:
     assert KafkaError(ErrorCode.INVALID_CONFIG, 600 * "x").message == 600 * "x"
 
 
-def test_a_code_needs_no_message() -> None:
+def test_an_error_code_needs_no_message() -> None:
     error = KafkaError(ErrorCode.INVALID_CONFIG)
     assert (error.message, str(error)) == (None, "INVALID_CONFIG")

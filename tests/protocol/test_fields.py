@@ -22,13 +22,13 @@ from tests.protocol.samples import Fixed, Order
         ("4-5", [4, 5], [3, 6]),
     ],
 )
-def test_versions_are_in_kafkas_notation(text: str, inside: list[int], outside: list[int]) -> None:
+def test_field_versions_are_in_kafkas_notation(text: str, inside: list[int], outside: list[int]) -> None:
     found = versions(text)
     assert all(version in found for version in inside)
     assert not any(version in found for version in outside)
 
 
-def test_kinds_of_fixed_size() -> None:
+def test_fixed_size_types_are_recognized() -> None:
     letters = {each.name: each.kind.code for each in fields(Fixed)}
     assert letters == {
         "flag": "?", "tiny": "b", "small": "h", "port": "H", "number": "i",
@@ -37,7 +37,7 @@ def test_kinds_of_fixed_size() -> None:
     assert sum(each.kind.size_bytes for each in fields(Fixed)) == 1 + 1 + 2 + 2 + 4 + 4 + 8 + 8 + 16
 
 
-def test_kinds_of_other_fields() -> None:
+def test_other_types_are_recognized() -> None:
     kinds = {each.name: each.kind for each in fields(Order)}
     assert kinds["name"] == kinds["note"] == Kind("string")
     assert kinds["payload"] == Kind("bytes")
@@ -47,11 +47,11 @@ def test_kinds_of_other_fields() -> None:
     assert {each.name: each.kind.code for each in fields(Order.Line)}["records"] == "records"
 
 
-def test_a_struct_may_name_one_that_is_declared_later() -> None:
+def test_a_struct_may_refer_to_a_later_one() -> None:
     assert [each.name for each in fields(Order)][:3] == ["name", "note", "lines"]
 
 
-def test_a_type_that_kafka_does_not_have_is_refused() -> None:
+def test_a_type_that_kafka_lacks_is_rejected() -> None:
     class Wrong(Struct):
         value: complex = field()
 
@@ -59,7 +59,7 @@ def test_a_type_that_kafka_does_not_have_is_refused() -> None:
         fields(Wrong)
 
 
-def test_plain_int_is_refused_as_its_size_is_unknown() -> None:
+def test_plain_int_is_rejected_as_its_size_is_unknown() -> None:
     class Wrong(Struct):
         value: int = field()
 
@@ -74,7 +74,7 @@ DEFAULTS = {field.name: field for field in (*fields(Fixed), *fields(Order))}
     ("name", "value"),
     [("flag", False), ("number", 0), ("ratio", 0.0), ("id", ZERO_UUID), ("old", -1), ("note", None), ("shop", None)],
 )
-def test_defaults_that_instances_share(name: str, value: Any) -> None:
+def test_immutable_defaults_are_shared_by_instances(name: str, value: Any) -> None:
     assert default_maker(DEFAULTS[name]) is None
     assert default_value(DEFAULTS[name]) == value
 
@@ -98,7 +98,7 @@ def test_a_nullable_field_is_empty_unless_its_default_is_null() -> None:
     assert Order().numbers == []
 
 
-def test_tagged_versions_are_all_present_ones_unless_said() -> None:
+def test_tagged_versions_are_all_versions_by_default() -> None:
     class Later(Struct):
         always: int32 = field("2+", tag=0)
         later: int32 = field("1+", tag=1, tagged="3+")

@@ -91,16 +91,16 @@ def read(data, pos, end):
     return leave_group_request, pos"""
 
 
-def test_the_text_nests_as_the_wire_nests() -> None:
+def test_the_generated_reader_nests_as_the_wire_format() -> None:
     assert reader_text(LeaveGroupRequest, 5) == LEAVE_GROUP_5
 
 
-def test_neighbours_of_fixed_size_are_read_by_one_call() -> None:
+def test_adjacent_fixed_size_fields_are_read_by_one_call() -> None:
     lines = reader_text(Fixed, 0).splitlines()
     assert len([line for line in lines if "unpack" in line]) == 1
 
 
-def test_all_kinds_of_fixed_size() -> None:
+def test_all_fixed_size_types_are_decoded() -> None:
     values = (True, -1, -2, 65535, -3, 4294967295, -4, 0.5, bytes(range(16)))
     message = Fixed.decode(struct.pack(">?bhHiIqd16s", *values), 0)
     assert tuple(getattr(message, name) for name in Fixed.__fields__) == values
@@ -118,7 +118,7 @@ def test_records_are_slices_of_the_input(kind: Any) -> None:
         assert b"Batch" in bytes(data)
 
 
-def test_bytes_and_strings_do_not_hold_on_to_the_input() -> None:
+def test_bytes_and_strings_do_not_reference_the_input() -> None:
     data = memoryview(bytearray(Order(name="n", payload=b"p").encode(3)))
     message = Order.decode(data, 3)
     assert type(message.payload) is bytes
@@ -126,12 +126,12 @@ def test_bytes_and_strings_do_not_hold_on_to_the_input() -> None:
     assert (message.name, message.payload) == ("n", b"p")
 
 
-def test_fields_that_a_version_lacks_have_their_default() -> None:
+def test_fields_missing_in_a_version_have_their_default() -> None:
     order = Order.decode(Order(name="n", note="x", old=7).encode(0), 0)
     assert (order.note, order.old, order.priority, order.labels, order.shop) == (None, 7, 5, [], None)
 
 
-def test_long_compact_lengths() -> None:
+def test_long_compact_lengths_are_decoded() -> None:
     order = Order(name="n" * 32767, words=["w" * 127] * 200, numbers=list(range(300)), payload=b"p" * 20000)
     assert Order.decode(order.encode(3), 3) == order
 
@@ -163,7 +163,7 @@ def refused(message: type[Message], version: int, data: bytes) -> MalformedMessa
         (b"\0\0\0\0\0\0\0\0\0\0\0\0\0\2\0\0\0\0", "numbers", "length 2, but only 4 bytes are left"),
     ],
 )
-def test_lengths_before_flexible_versions(data: bytes, field: str, reason: str) -> None:
+def test_lengths_before_flexible_versions_are_decoded(data: bytes, field: str, reason: str) -> None:
     error = refused(Order, 0, data)
     assert error.field == field
     assert reason in str(error)
@@ -186,13 +186,13 @@ def test_lengths_before_flexible_versions(data: bytes, field: str, reason: str) 
         (b"\1\0\2\1\0\0\0\0\0\1\5\7ab", "lines", "length 7, but only 2 bytes are left"),
     ],
 )
-def test_lengths_in_flexible_versions(data: bytes, field: str, reason: str) -> None:
+def test_lengths_in_flexible_versions_are_decoded(data: bytes, field: str, reason: str) -> None:
     error = refused(Order, 2, data)
     assert error.field == field
     assert reason in str(error)
 
 
-def test_of_fields_read_by_one_call_the_first_that_is_not_whole_is_named() -> None:
+def test_the_first_truncated_field_of_a_combined_read_is_reported() -> None:
     sizes = {"flag": 1, "tiny": 1, "small": 2, "port": 2, "number": 4, "hash": 4, "offset": 8, "ratio": 8, "id": 16}
     start = 0
     for name, size in sizes.items():
@@ -201,12 +201,12 @@ def test_of_fields_read_by_one_call_the_first_that_is_not_whole_is_named() -> No
         start += size
 
 
-def test_a_count_of_items_without_any_bytes_is_refused() -> None:
+def test_an_array_of_zero_size_items_is_rejected() -> None:
     error = refused(Answer, 0, b"\x7f\xff\xff\xff\0\0")
     assert error.field == "parts"
 
 
-def test_a_path_leads_through_all_structs() -> None:
+def test_an_error_path_contains_all_structs() -> None:
     topic = FetchResponse.FetchableTopicResponse
     partition = topic.PartitionData(records=b"12345")
     whole = FetchResponse(responses=[topic(topic="t", partitions=[partition])]).encode(11)
@@ -222,13 +222,13 @@ def tagged(*fields: tuple[int, bytes]) -> bytes:
     return START + varint(len(fields)) + b"".join(varint(tag) + varint(len(data)) + data for tag, data in fields)
 
 
-def test_known_and_unknown_tagged_fields() -> None:
+def test_known_and_unknown_tagged_fields_are_decoded() -> None:
     data = tagged((0, b"\2\4abc"), (1, b"\0\7"), (2, b"?"), (3, b"\0\0\0\1\0"), (1000, b""))
     order = Order.decode(data, 3)
     assert (order.labels, order.priority, order.shop) == (["abc"], 7, Order.Shop(id=1))
 
 
-def test_unknown_tagged_fields_are_kept_if_that_is_wanted() -> None:
+def test_unknown_tagged_fields_are_kept_on_request() -> None:
     data = tagged(
         (0, b"\2\4abc"), (2, b"?"), (3, b"\xff\xff\xff\xff" + b"\1\5\2xy"), *((1000 + n, b"") for n in range(200))
     )
@@ -243,14 +243,14 @@ def test_unknown_tagged_fields_are_kept_if_that_is_wanted() -> None:
 
 
 @in_all_versions
-def test_messages_without_unknown_tags_are_read_and_written_as_else(message: type[Message], version: int) -> None:
+def test_messages_without_unknown_tags_are_decoded_and_encoded_as_usual(message: type[Message], version: int) -> None:
     made = random_message(message, version, 2)
     data = made.encode(version)
     read, _ = message.decode_with_unknown_tags(data, version, 0)
     assert read == message.decode(data, version) and read.encode_with_unknown_tags(version) == data
 
 
-def test_a_struct_in_a_tag_may_have_unknown_tags_of_its_own() -> None:
+def test_a_struct_in_a_tagged_field_may_have_unknown_tags() -> None:
     order = Order.decode(tagged((3, b"\0\0\0\1" + b"\1\5\2xy")), 3)
     assert order.shop == Order.Shop(id=1)
 
@@ -266,25 +266,25 @@ def test_a_struct_in_a_tag_may_have_unknown_tags_of_its_own() -> None:
         ([(0, b"")], "ends too early"),
     ],
 )
-def test_tagged_fields_that_are_refused(fields: list[tuple[int, bytes]], reason: str) -> None:
+def test_invalid_tagged_fields_are_rejected(fields: list[tuple[int, bytes]], reason: str) -> None:
     assert reason in str(refused(Order, 3, tagged(*fields)))
 
 
-def test_a_tagged_field_that_fails_is_named() -> None:
+def test_a_failing_tagged_field_is_named() -> None:
     assert refused(Order, 3, tagged((0, b"\2\x20ab"))).field == "labels"
 
 
 @pytest.mark.parametrize("data", [b"\2\5\0\5\0", b"\2\6\0\5\0"])
-def test_unknown_tags_must_rise_as_well(data: bytes) -> None:
+def test_unknown_tags_must_be_ascending(data: bytes) -> None:
     assert "after tag" in str(refused(Nothing, 1, data))
     with pytest.raises(MalformedMessage, match="after tag"):
         Nothing.decode_with_unknown_tags(data, 1, 0)
 
 
-def test_a_tagged_field_larger_than_the_data_is_refused() -> None:
+def test_a_tagged_field_larger_than_the_data_is_rejected() -> None:
     assert "length 9, but only 1 bytes are left" in str(refused(Nothing, 1, b"\1\0\x09a"))
 
 
-def test_more_tagged_fields_than_kafka_takes_are_refused_before_any_is_read() -> None:
+def test_too_many_tagged_fields_are_rejected_before_any_is_read() -> None:
     assert "10001 items, and 10000 are the most" in str(refused(Nothing, 1, b"\x91\x4e"))
     assert "ends too early" in str(refused(Nothing, 1, b"\x90\x4e"))

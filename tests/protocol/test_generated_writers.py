@@ -49,15 +49,15 @@ class Elsewhere(NamedTuple):
     size_bytes: int
 
 
-def test_the_text_nests_as_the_wire_nests() -> None:
+def test_the_generated_writer_nests_as_the_wire_format() -> None:
     assert writer_text(LeaveGroupRequest, 5) == LEAVE_GROUP_5
 
 
-def test_neighbours_of_fixed_size_are_written_by_one_call() -> None:
+def test_adjacent_fixed_size_fields_are_written_by_one_call() -> None:
     assert writer_text(Fixed, 0).count("pack") == 1
 
 
-def test_a_message_without_fields() -> None:
+def test_a_message_without_fields_is_encoded() -> None:
     assert Nothing().encode(0) == b""
     assert Nothing().encode(1) == b"\0"
 
@@ -71,21 +71,21 @@ def test_a_message_without_fields() -> None:
         (3, b"\2n" + b"\0" + b"\1" + b"\0" + b"\1" + b"\1" + b"\0" + b"\xff" + b"\0"),
     ],
 )
-def test_nulls_in_every_form(version: int, expected: bytes) -> None:
+def test_nulls_are_encoded_in_every_form(version: int, expected: bytes) -> None:
     payload = None if version > 1 else b""
     assert Order(name="n", numbers=None, payload=payload).encode(version) == expected
 
 
-def test_a_null_where_none_is_allowed_is_an_error() -> None:
+def test_a_null_in_a_non_nullable_field_is_an_error() -> None:
     with pytest.raises((TypeError, AttributeError)):
         Order(name=None).encode(3)
 
 
-def test_fields_that_a_version_lacks_are_left_out() -> None:
+def test_fields_missing_in_a_version_are_omitted() -> None:
     assert Order(note="x", priority=9).encode(0) == Order().encode(0)
 
 
-def test_tagged_fields_with_their_default_are_left_out() -> None:
+def test_tagged_fields_with_their_default_are_omitted() -> None:
     plain = Order().encode(3)
     assert Order(priority=5, labels=[], shop=None).encode(3) == plain
     assert Order(shop=Order.Shop()).encode(3) == plain
@@ -111,7 +111,7 @@ def test_a_null_struct_in_a_tag_is_a_zero() -> None:
     ]
 
 
-def test_a_string_that_kafka_would_refuse_is_an_error() -> None:
+def test_a_string_that_kafka_would_reject_is_an_error() -> None:
     with pytest.raises(ValueError, match="a string of 32768 bytes, and 32767 is the most"):
         Order(name="n" * 32768).encode(3)
     with pytest.raises(struct.error):
@@ -119,7 +119,7 @@ def test_a_string_that_kafka_would_refuse_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("value", [b"batch", bytearray(b"batch"), memoryview(b"batch")])
-def test_records_that_are_bytes_are_copied(value: Any) -> None:
+def test_records_given_as_bytes_are_copied(value: Any) -> None:
     message = Answer(parts=[Answer.Part(records=value)])
     assert message.encode(0) == b"\0\0\0\1" + b"\0\0\0\5batch" + b"\0\0"
     assert message.encode(1) == b"\2" + b"\6batch\0" + b"\0\0" + b"\0"
@@ -128,7 +128,7 @@ def test_records_that_are_bytes_are_copied(value: Any) -> None:
 @pytest.mark.parametrize(
     ("version", "length", "between", "end"), [(0, b"\0\0\1\x2c", b"", b"\0\7"), (1, b"\xad\2", b"\0", b"\0\0\7\0")]
 )
-def test_records_that_lie_elsewhere_are_noted_after_their_length(
+def test_records_given_as_file_regions_follow_their_length(
     version: int, length: bytes, between: bytes, end: bytes
 ) -> None:
     first, second = Elsewhere(300), Elsewhere(300)

@@ -28,7 +28,9 @@ from minibroker.protocol.headers import (
         (ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 2, 1),
     ],
 )
-def test_header_versions(key: ApiKey, version: int, request_version: int, response_version: int) -> None:
+def test_header_versions_equal_those_of_kafka(
+    key: ApiKey, version: int, request_version: int, response_version: int
+) -> None:
     assert request_header_version(key, version) == request_version
     assert response_header_version(key, version) == response_version
 
@@ -42,22 +44,22 @@ def test_an_unknown_api_has_no_header_version() -> None:
     ("version", "data"),
     [(0, "0003000c00000007"), (1, "0003000c000000070002" + "6d62"), (2, "0003000c000000070002" + "6d62" + "00")],
 )
-def test_the_clients_name_is_never_compact(version: int, data: str) -> None:
+def test_the_client_id_is_never_compact(version: int, data: str) -> None:
     header = RequestHeader(request_api_key=3, request_api_version=12, correlation_id=7, client_id="mb")
     assert header.encode(version).hex() == data
 
 
-def test_a_client_need_not_have_a_name() -> None:
+def test_a_null_client_id_is_accepted() -> None:
     header, end = RequestHeader.decode_from(bytes.fromhex("0003000c00000007ffff00") + b"request", 2)
     assert (header.client_id, end) == (None, 11)
 
 
-def test_response_headers() -> None:
+def test_response_headers_are_encoded() -> None:
     assert ResponseHeader(correlation_id=7).encode(0).hex() == "00000007"
     assert ResponseHeader(correlation_id=7).encode(1).hex() == "0000000700"
 
 
-def test_a_refused_version_of_api_versions_is_answered_in_version_0() -> None:
+def test_an_unsupported_api_versions_version_is_answered_in_version_0() -> None:
     refused, accepted = b"\0\0\0\1\0\x23\0\0\0\0", b"\0\0\0\1\0\0\0\0\0\0"
     assert answer_version(ApiKey.API_VERSIONS, 5, refused, 4) == 0
     assert answer_version(ApiKey.API_VERSIONS, 5, accepted, 4) == 5

@@ -11,7 +11,7 @@ from tests.protocol.random_messages import in_all_versions
 from tests.protocol.samples import Fixed, Nothing, Order
 
 
-def test_body_tags_and_absent_fields() -> None:
+def test_the_layout_has_body_tags_and_absent_fields() -> None:
     shape = layout(Order, 2, True)
     assert [place.name for place in shape.body] == ["name", "note", "lines", "numbers", "ids", "words", "payload"]
     assert [place.name for place in shape.tagged] == ["labels", "priority"]
@@ -22,7 +22,7 @@ def test_tagged_fields_are_in_the_order_of_their_tags() -> None:
     assert [place.tag for place in layout(Order, 3, True).tagged] == [0, 1, 3, 4]
 
 
-def test_null_is_allowed_in_the_versions_that_say_so() -> None:
+def test_null_is_allowed_in_the_declared_versions() -> None:
     nullable = {
         version: {place.name for place in layout(Order, version, version > 1).body if place.nullable}
         for version in (1, 2)
@@ -30,7 +30,7 @@ def test_null_is_allowed_in_the_versions_that_say_so() -> None:
     assert nullable == {1: {"note", "numbers"}, 2: {"note", "numbers", "payload"}}
 
 
-def test_the_clients_name_in_a_header_is_never_compact() -> None:
+def test_the_client_id_in_a_header_is_never_compact() -> None:
     compact = {place.name: place.compact for place in layout(RequestHeader, 2, True).body}
     assert not compact["client_id"]
 
@@ -38,7 +38,7 @@ def test_the_clients_name_in_a_header_is_never_compact() -> None:
 @pytest.mark.parametrize(
     ("struct", "version", "flexible", "size"), [(Fixed, 0, False, 46), (Nothing, 0, False, 0), (Nothing, 1, True, 1)]
 )
-def test_least_bytes(struct: type, version: int, flexible: bool, size: int) -> None:
+def test_the_least_size_of_a_struct_is_computed(struct: type, version: int, flexible: bool, size: int) -> None:
     assert least_bytes(struct, version, flexible) == size
 
 
@@ -48,5 +48,5 @@ def test_no_item_is_smaller_than_a_byte() -> None:
 
 
 @in_all_versions
-def test_no_message_is_smaller_than_its_least(message: type, version: int) -> None:
+def test_no_message_is_smaller_than_its_least_size(message: type, version: int) -> None:
     assert len(message().encode(version)) >= least_bytes(message, version, version in message.flexible)

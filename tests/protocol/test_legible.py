@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from minibroker.protocol.legible import cut, escaped, few, legible, readable
 
 
-def test_a_short_text_stays_as_it_is() -> None:
+def test_a_short_text_is_unchanged() -> None:
     assert cut("orders", 6) == "orders"
 
 
-def test_a_long_text_keeps_its_begin_and_its_end() -> None:
+def test_a_long_text_keeps_its_start_and_its_end() -> None:
     assert cut("begin" + 1000 * "x" + "end", 12) == "beginxx…xend"
     assert len(cut(1000 * "x", 200)) == 200
 
@@ -45,11 +45,11 @@ def test_control_characters_are_escaped(text: str, shown: str) -> None:
         ([1000 * "x"] * 10_000, ", ".join(3 * [cut(1000 * "x", 300)]) + " and 9997 more"),
     ],
 )
-def test_of_many_names_a_few_are_shown(names: list[str], told: str) -> None:
+def test_only_a_few_of_many_names_are_shown(names: list[str], told: str) -> None:
     assert few(names) == told
 
 
-def test_a_text_is_cut_before_it_is_escaped_so_that_no_escape_is_torn() -> None:
+def test_a_text_is_shortened_before_it_is_escaped() -> None:
     assert legible(100 * "\n", 4) == "\\n\\n…\\n"
 
 
@@ -64,12 +64,12 @@ def test_a_text_is_cut_before_it_is_escaped_so_that_no_escape_is_torn() -> None:
         ("\u202e".encode(), "\\u202e"),
     ],
 )
-def test_bytes_are_shown_and_not_obeyed(data: bytes, text: str) -> None:
+def test_control_bytes_are_escaped(data: bytes, text: str) -> None:
     assert readable(data) == text
 
 
 @given(st.binary())
-def test_any_bytes_are_one_printable_line(data: bytes) -> None:
+def test_arbitrary_bytes_are_shown_in_one_printable_line(data: bytes) -> None:
     shown = readable(data).replace("\t", "")
     assert shown.isprintable()
     assert shown.encode("utf-8").decode("utf-8") == shown

@@ -22,7 +22,7 @@ def read(frame: bytes, key: int, version: int) -> int:
 
 
 @pytest.mark.parametrize("key", SERVED, ids=api_name)
-def test_without_mutations_a_request_is_right(key: int) -> None:
+def test_a_request_without_mutations_is_valid(key: int) -> None:
     requests = Requests(Random(1))
     for version in SERVED[key].versions:
         for number in range(5):
@@ -31,14 +31,14 @@ def test_without_mutations_a_request_is_right(key: int) -> None:
             assert int.from_bytes(frame[:4], "big") == len(frame) - 4
 
 
-def test_the_same_seed_makes_the_same_requests() -> None:
+def test_equal_seeds_create_equal_requests() -> None:
     first, second = Requests(Random(7)), Requests(Random(7))
     for number, (key, version) in enumerate(ROUTES):
         frame = first.frame(key, version, number, mutations=2)
         assert second.frame(key, version, number, mutations=2) == frame
 
 
-def test_with_mutations_many_requests_cannot_be_read_and_many_can() -> None:
+def test_many_mutated_requests_are_malformed_and_many_are_not() -> None:
     requests = Requests(Random(3))
     refused = 0
     for number, (key, version) in enumerate(ROUTES):

@@ -47,7 +47,7 @@ def points(data: bytes) -> list[DataPoint]:
     return [point for point in data_points(data) if point is not None]
 
 
-def test_gauges_and_sums_are_numbers() -> None:
+def test_gauges_and_sums_are_decoded_as_numbers() -> None:
     data = metrics(gauge("a.b", 1.5), sum_of("c", -3, 1), sum_of("d", 4, 2))
     assert points(data) == [
         DataPoint("a.b", (), 1.5, False),
@@ -62,7 +62,7 @@ def fixed64(number: int, value: int) -> bytes:
 
 
 @pytest.mark.parametrize(("kind", "attributes"), [(9, 9), (10, 1), (11, 7)])
-def test_a_histogram_or_summary_is_its_count_and_its_sum(kind: int, attributes: int) -> None:
+def test_a_histogram_or_summary_is_decoded_as_count_and_sum(kind: int, attributes: int) -> None:
     label = nested(attributes, nested(1, "node"), nested(2, nested(1, "1")))
     buckets = b"".join(fixed64(6, each) for each in range(2000)) if kind == 9 else b""
     temporality = b"" if kind == 11 else varint(2 << 3) + varint(1)
@@ -74,7 +74,7 @@ def test_a_histogram_or_summary_is_its_count_and_its_sum(kind: int, attributes: 
     assert [*data_points(data)].count(None) >= 2 + len(buckets) // 9 // 500
 
 
-def test_attributes_are_texts_in_order() -> None:
+def test_attributes_are_decoded_as_strings_in_order() -> None:
     values = {
         "z": nested(1, "t"),
         "a": b"\x10\x01",
@@ -107,12 +107,12 @@ def test_unknown_fields_are_skipped() -> None:
         metrics(gauge("m", 0, *(attribute("a", b"") for _ in range(FEW_FIELDS + 1)))),
     ],
 )
-def test_other_bytes_are_malformed(data: bytes) -> None:
+def test_other_bytes_are_malformed_metrics(data: bytes) -> None:
     with pytest.raises(MalformedMetrics):
         points(data)
 
 
-def test_every_cut_is_malformed_or_less() -> None:
+def test_truncated_metrics_are_malformed_or_fewer() -> None:
     data = metrics(gauge("a", 1, attribute("n", nested(1, "v"))), sum_of("b", 2, 1))
     whole = points(data)
     for end in range(1, len(data)):
@@ -121,6 +121,6 @@ def test_every_cut_is_malformed_or_less() -> None:
     assert len(whole) == 2
 
 
-def test_long_messages_without_numbers_are_read_in_steps() -> None:
+def test_long_metrics_without_numbers_are_decoded_in_steps() -> None:
     steps = list(data_points(nested(1, b"") * 1000))
     assert steps == [None] * 1000

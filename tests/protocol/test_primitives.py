@@ -39,29 +39,29 @@ class Elsewhere(NamedTuple):
         (2**32 - 1, "ffffffff0f"),
     ],
 )
-def test_varints_are_spelled_as_in_protocol_buffers(value: int, spelling: str) -> None:
+def test_varints_are_encoded_as_in_protocol_buffers(value: int, spelling: str) -> None:
     assert varint(value).hex() == spelling
     assert read_varint(bytes.fromhex(spelling), 0) == (value, len(spelling) // 2)
 
 
 @given(st.integers(0, 2**35 - 1), st.binary(max_size=3), st.binary(max_size=3))
-def test_a_varint_is_read_at_its_position(value: int, before: bytes, after: bytes) -> None:
+def test_a_varint_is_decoded_at_its_position(value: int, before: bytes, after: bytes) -> None:
     spelled = varint(value)
     assert read_varint(before + spelled + after, len(before)) == (value, len(before) + len(spelled))
 
 
-def test_a_varint_of_six_bytes_is_refused() -> None:
+def test_a_varint_of_six_bytes_is_rejected() -> None:
     with pytest.raises(ValueError, match="more than five bytes"):
         read_varint(b"\x80\x80\x80\x80\x80\x01", 0)
 
 
 @pytest.mark.parametrize("data", [b"", b"\x80", b"\xff\xff"])
-def test_a_varint_that_does_not_end_is_an_index_error(data: bytes) -> None:
+def test_an_unterminated_varint_is_an_index_error(data: bytes) -> None:
     with pytest.raises(IndexError):
         read_varint(data, 0)
 
 
-def test_the_zero_uuid_is_printed_as_kafka_prints_it() -> None:
+def test_the_zero_uuid_is_formatted_as_in_kafka() -> None:
     assert uuid_text(ZERO_UUID) == "AAAAAAAAAAAAAAAAAAAAAA"
 
 
@@ -75,12 +75,12 @@ def test_uuid_texts_are_url_safe_base64_without_padding(value: uuid.UUID) -> Non
 @pytest.mark.parametrize(
     "text", ["", "AAAA", "AAAAAAAAAAAAAAAAAAAAAAAAAA", "A", "!AAAAAAAAAAAAAAAAAAAAA", "AA!AAAAAAAAAAAAAAAAAAAAA"]
 )
-def test_other_texts_are_no_uuids(text: str) -> None:
+def test_other_texts_are_not_uuids(text: str) -> None:
     with pytest.raises(ValueError):
         uuid_from_text(text)
 
 
-def test_parts_are_the_bytes_and_the_regions_in_order() -> None:
+def test_output_parts_are_bytes_and_regions_in_order() -> None:
     first, second = Elsewhere(10), Elsewhere(20)
     out = Output()
     out += b"head"
@@ -91,7 +91,7 @@ def test_parts_are_the_bytes_and_the_regions_in_order() -> None:
     assert out.parts() == [b"head", first, b"mid", second]
 
 
-def test_empty_runs_of_bytes_are_no_parts() -> None:
+def test_empty_bytes_are_not_output_parts() -> None:
     first, second = Elsewhere(10), Elsewhere(20)
     out = Output()
     out.cut(first)
@@ -107,18 +107,18 @@ def test_output_without_regions_is_one_part() -> None:
     assert out.parts() == [b"all"]
 
 
-def test_the_error_names_message_version_and_field() -> None:
+def test_a_decoding_error_names_message_version_and_field() -> None:
     error = MalformedMessage("FetchRequest", 12, "topics.partitions", "too long")
     assert (error.message, error.version, error.field) == ("FetchRequest", 12, "topics.partitions")
     assert str(error) == "FetchRequest v12, field topics.partitions: too long"
     assert isinstance(error, ValueError)
 
 
-def test_the_error_may_have_no_field() -> None:
+def test_a_decoding_error_may_have_no_field() -> None:
     assert str(MalformedMessage("FetchRequest", 12, "", "too long")) == "FetchRequest v12: too long"
 
 
-def test_ids_are_seeded_and_never_reserved_nor_begin_with_a_dash() -> None:
+def test_generated_ids_are_seeded_and_never_reserved() -> None:
     class Source(random.Random):
         def __init__(self, *drawn: bytes) -> None:
             super().__init__()

@@ -23,7 +23,7 @@ def counted(steps: Steps[object]) -> int:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_steps_read_and_write_the_same_as_one_go(kind: type[Message]) -> None:
+def test_reading_and_writing_in_steps_gives_the_same_as_at_once(kind: type[Message]) -> None:
     for version in kind.versions:
         message = random_message(kind, version, 1)
         whole = message.encode(version)
@@ -34,7 +34,7 @@ def test_steps_read_and_write_the_same_as_one_go(kind: type[Message]) -> None:
         assert read == kind.decode(whole, version)
 
 
-def test_steps_have_a_number_of_items_and_long_arrays_are_returned() -> None:
+def test_steps_have_a_number_of_items_and_return_long_arrays() -> None:
     request = DescribeGroupsRequest(groups=["g"] * (3 * READ_ITEMS + 1))
     data = memoryview(request.encode(6))
     assert counted(DescribeGroupsRequest.decode_in_steps(data, 6, 0, PLENTY)) == 3
@@ -44,7 +44,7 @@ def test_steps_have_a_number_of_items_and_long_arrays_are_returned() -> None:
     assert at_once(request.encode_in_steps(Output(), 6, PLENTY)) == [request.groups]
 
 
-def test_items_that_would_take_too_much_memory_are_refused_before_they_are_made() -> None:
+def test_arrays_that_would_use_too_much_memory_are_rejected_in_advance() -> None:
     count = 5000
     data = memoryview(DescribeGroupsRequest(groups=[""] * count).encode(6))
     groups = layout(DescribeGroupsRequest, 6, True).body[0].kind
@@ -56,13 +56,13 @@ def test_items_that_would_take_too_much_memory_are_refused_before_they_are_made(
         next(steps)
 
 
-def test_more_items_than_kafka_takes_are_refused_before_they_are_made() -> None:
+def test_arrays_longer_than_kafka_accepts_are_rejected_in_advance() -> None:
     data = memoryview(DescribeGroupsRequest(groups=[""] * 1_000_001).encode(6))
     with pytest.raises(MalformedMessage, match="1000001 items, and 1000000 are the most"):
         next(DescribeGroupsRequest.decode_in_steps(data, 6, 0, PLENTY))
 
 
-def test_an_answer_beyond_the_limit_is_not_written_to_its_end() -> None:
+def test_a_response_beyond_the_limit_is_not_written_completely() -> None:
     request = DescribeGroupsRequest(groups=["g" * 100] * (10 * READ_ITEMS))
     out = Output()
     with pytest.raises(ValueError, match="more than 200000 bytes"):

@@ -50,11 +50,11 @@ Partition = Topic.PartitionProduceResponse
         ),
     ],
 )
-def test_codes_are_found_at_any_depth(response: Message, codes: list[int]) -> None:
+def test_error_codes_are_found_at_any_depth(response: Message, codes: list[int]) -> None:
     assert error_codes(response) == codes
 
 
 @pytest.mark.parametrize("key", list(ApiKey))
-def test_every_response_can_be_looked_at(key: ApiKey) -> None:
+def test_every_response_can_be_searched_for_errors(key: ApiKey) -> None:
     response = response_class(key)()
     assert error_codes(response) == []

@@ -11,7 +11,7 @@ from minibroker.protocol.primitives import ZERO_UUID
 from minibroker.protocol.source import Source, compiled, free_name, malformed, snake_case
 
 
-def test_blocks_indent_and_lines_know_their_field() -> None:
+def test_generated_blocks_are_indented_and_lines_know_their_field() -> None:
     source = Source({})
     with source.block("if a:"), source.about("topics"):
         source.add("b = 1")
@@ -29,7 +29,7 @@ def test_blocks_indent_and_lines_know_their_field() -> None:
     ]
 
 
-def test_a_name_means_one_object() -> None:
+def test_a_generated_name_refers_to_one_object() -> None:
     source = Source({"taken": 1})
     first, second = object(), object()
     assert source.named("Topic", first) == "Topic"
@@ -51,7 +51,7 @@ def test_constants_are_expressions() -> None:
     assert source.names["ZERO_UUID"] == ZERO_UUID
 
 
-def test_codecs_are_made_once_and_have_readable_names() -> None:
+def test_generated_codecs_are_cached_and_have_readable_names() -> None:
     source = Source({})
     assert source.codec("unpack_from", "hi?") == "unpack_hit"
     assert source.names["unpack_hit"](b"\0\1\0\0\0\2\1", 0) == (1, 2, True)
@@ -59,14 +59,14 @@ def test_codecs_are_made_once_and_have_readable_names() -> None:
     assert source.names["pack_few_i"][2](1, 2) == b"\0\0\0\1\0\0\0\2"
 
 
-def test_variables_do_not_hide_each_other() -> None:
+def test_generated_variables_do_not_shadow_each_other() -> None:
     assert free_name("topics", ()) == "topics"
     assert free_name("topics", ("topics", "topics_")) == "topics__"
     assert free_name("data", ()) == "data_"
     assert free_name("from", ()) == "from_"
 
 
-def test_snake_case() -> None:
+def test_names_are_converted_to_snake_case() -> None:
     assert snake_case("TopicProduceData") == "topic_produce_data"
 
 
@@ -100,7 +100,7 @@ READ = reader(
         (b"12\xff", "third", "can't decode"),
     ],
 )
-def test_the_field_is_that_of_the_failing_line(data: bytes, field: str, reason: str) -> None:
+def test_an_error_names_the_field_of_the_failing_line(data: bytes, field: str, reason: str) -> None:
     error = malformed("Test", 3, failure(READ, data))
     assert (error.message, error.version, error.field) == ("Test", 3, field)
     assert reason in str(error)
@@ -120,7 +120,7 @@ def test_a_failure_elsewhere_has_no_field() -> None:
     assert malformed("Test", 0, ValueError("odd")).field == ""
 
 
-def test_tracebacks_show_the_written_line() -> None:
+def test_tracebacks_show_the_generated_line() -> None:
     shown = "".join(traceback.format_exception(failure(READ, b"")))
     assert 'File "<read Test v0>", line 2, in read' in shown
     assert "a = data[0]" in shown

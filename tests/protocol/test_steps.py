@@ -45,7 +45,7 @@ def test_each_item_is_a_step():
     assert at_once(each(str, [1, 2, 3])) == ["1", "2", "3"]
 
 
-def test_arrays_are_emptied_in_steps_and_those_within_others_first():
+def test_arrays_are_emptied_in_steps_with_nested_ones_first():
     inner = list(range(2 * RELEASED_ITEMS))
     outer = [inner, 1]
     steps = released([outer, inner])
@@ -56,7 +56,7 @@ def test_arrays_are_emptied_in_steps_and_those_within_others_first():
     assert outer == []
 
 
-def test_items_are_taken_out_of_a_list_in_their_order_and_in_portions():
+def test_items_are_removed_from_a_list_in_order_and_in_portions():
     items = list(range(5))
     portions = taken(items, 2)
     assert next(portions) == [0, 1]
@@ -65,7 +65,7 @@ def test_items_are_taken_out_of_a_list_in_their_order_and_in_portions():
     assert items == []
 
 
-def test_of_many_items_no_more_are_counted_than_are_few():
+def test_counting_stops_once_there_are_many_items():
     portions = iter([[1]] * FEW_ITEMS)
     assert not are_few(portions)
     assert len(list(portions)) == FEW_ITEMS - FEW_ITEMS // 2 - 1
@@ -83,7 +83,7 @@ def test_keys_are_counted_in_steps_and_forgotten_in_steps():
     assert list(counts) == []
 
 
-def test_steps_that_wait_for_others_cannot_be_run_at_once():
+def test_steps_that_wait_for_others_cannot_run_at_once():
     def waiting() -> Steps[None]:
         yield WAITING
 

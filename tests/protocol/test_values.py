@@ -13,14 +13,14 @@ from minibroker.protocol.values import plain
 from tests.protocol.random_messages import in_all_versions, random_message
 
 
-def test_values_are_those_of_the_version() -> None:
+def test_decoded_values_are_those_of_the_version() -> None:
     value = OffsetCommitValue(offset=5, leader_epoch=2, metadata="m", commit_timestamp=9, expire_timestamp=7)
     assert plain(value, 0) == {"offset": 5, "metadata": "m", "commit_timestamp": 9}
     assert plain(value, 1) == {"offset": 5, "metadata": "m", "commit_timestamp": 9, "expire_timestamp": 7}
     assert plain(value, 3) == {"offset": 5, "leader_epoch": 2, "metadata": "m", "commit_timestamp": 9}
 
 
-def test_uuids_are_as_kafka_prints_them_and_bytes_are_base64() -> None:
+def test_uuids_are_formatted_as_in_kafka_and_bytes_as_base64() -> None:
     assert plain(TopicRecord(name="t", topic_id=bytes(15) + b"\x01"), 0)["topic_id"] == "AAAAAAAAAAAAAAAAAAAAAQ"
     member = GroupMetadataValue.MemberMetadata(member_id="m", subscription=b"\x00\xff")
     found = plain(GroupMetadataValue(members=[member], leader=None), 2)

@@ -140,7 +140,7 @@ def test_the_journal_contains_no_token_secrets(broker: Broker) -> None:
     broker.journal.off()
 
 
-def test_token_logins_require_scram(broker: Broker) -> None:
+def test_only_java_and_franz_go_can_log_in_with_a_token(broker: Broker) -> None:
     token = broker.tokens.create("alice")
     config = broker.client_config("franz-go", token=token, mechanism="SCRAM-SHA-256")
     named = {"user": token.id, "pass": token.secret, "is_token": True}

@@ -33,7 +33,7 @@ def lines(run_client: Run, *arguments: str) -> list[str]:
     return result.stdout.splitlines()
 
 
-def test_it_prints_all_there_is_and_ends(run_client: Run, topic: str) -> None:
+def test_consume_prints_all_records_and_ends(run_client: Run, topic: str) -> None:
     assert sorted(lines(run_client, topic)) == ["0", "1", "2", "other"]
 
 
@@ -44,7 +44,7 @@ def test_an_isolation_level_can_be_chosen(run_client: Run, topic: str) -> None:
     assert result.exit_code == 2 and "isolation.level must be read_committed or read_uncommitted" in result.stderr
 
 
-def test_it_prints_keys_when_asked(run_client: Run, topic: str) -> None:
+def test_consume_prints_keys_on_request(run_client: Run, topic: str) -> None:
     assert sorted(lines(run_client, topic, "--key-separator", "=")) == ["k=0", "k=1", "k=2", "null=other"]
 
 
@@ -52,31 +52,31 @@ def test_a_partition_and_an_offset_can_be_chosen(run_client: Run, topic: str) ->
     assert lines(run_client, topic, "--partition", "0", "--from", "1") == ["1", "2"]
 
 
-def test_it_ends_after_a_count(run_client: Run, topic: str) -> None:
+def test_consume_ends_after_a_count(run_client: Run, topic: str) -> None:
     assert lines(run_client, topic, "--partition", "0", "--count", "2") == ["0", "1"]
 
 
-def test_from_the_end_there_is_nothing(run_client: Run, topic: str) -> None:
+def test_consuming_from_the_end_prints_nothing(run_client: Run, topic: str) -> None:
     assert lines(run_client, topic, "--from", "latest") == []
 
 
-def test_a_time_is_looked_up(run_client: Run, topic: str) -> None:
+def test_consume_can_start_at_a_timestamp(run_client: Run, topic: str) -> None:
     assert sorted(lines(run_client, topic, "--from", "2020-01-01")) == ["0", "1", "2", "other"]
     assert lines(run_client, topic, "--from", "2999-01-01") == []
 
 
-def test_following_ends_when_nothing_comes(run_client: Run, topic: str) -> None:
+def test_following_ends_after_an_idle_timeout(run_client: Run, topic: str) -> None:
     assert lines(run_client, topic, "--follow", "--timeout", "0.5", "--partition", "1") == ["other"]
 
 
-def test_a_program_gets_all_of_a_record(run_client: Run, topic: str) -> None:
+def test_json_output_has_all_fields_of_a_record(run_client: Run, topic: str) -> None:
     (line,) = lines(run_client, topic, "--json", "--partition", "0", "--from", "2")
     record = json.loads(line)
     assert record.pop("timestamp") > 1_600_000_000_000
     assert record == {"topic": topic, "partition": 0, "offset": 2, "key": "k", "value": "2", "headers": []}
 
 
-def test_bytes_that_are_no_text_are_printed_safely_and_lose_nothing_as_json(run_client: Run) -> None:
+def test_binary_values_are_escaped_and_complete_in_json(run_client: Run) -> None:
     run_client("produce", "binary", "--key-separator", ":", "--partition", "0", stdin=b"\xff:\x1b[2J\xfe\n")
     assert lines(run_client, "binary", "--key-separator", ":") == ["\\xff:\\x1b[2J\\xfe"]
     record = json.loads(lines(run_client, "binary", "--json")[0])
@@ -84,26 +84,26 @@ def test_bytes_that_are_no_text_are_printed_safely_and_lose_nothing_as_json(run_
     assert "key" not in record and "value" not in record
 
 
-def test_a_partition_that_is_not_there_is_one_line_and_status_1(run_client: Run, topic: str) -> None:
+def test_an_unknown_partition_is_reported_in_one_line(run_client: Run, topic: str) -> None:
     result = run_client("consume", topic, "--partition", "7")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "has no partition 7, only 0 to 1" in result.stderr and result.stderr.count("\n") == 1
 
 
-def test_an_offset_outside_of_the_log_is_its_nearest_end(run_client: Run, topic: str) -> None:
+def test_an_offset_outside_of_the_log_is_moved_to_its_nearest_end(run_client: Run, topic: str) -> None:
     result = run_client("consume", topic, "--from", "99", "--partition", "0")
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == f"minibroker: {topic}-0: 99 is past the last record, so it is 3\n"
 
 
-def test_reading_a_topic_that_is_not_there_does_not_create_it(run_client: Run) -> None:
+def test_consuming_an_unknown_topic_does_not_create_it(run_client: Run) -> None:
     result = run_client("consume", "absent")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("minibroker: there is no topic absent")
     assert "absent" not in run_client("topics", "list").stdout
 
 
-def test_a_reader_that_goes_away_ends_it_quietly(run_client: Run, broker: RunningBroker) -> None:
+def test_a_closed_output_pipe_ends_consume_silently(run_client: Run, broker: RunningBroker) -> None:
     run_client("produce", "piped", "--partition", "0", stdin=b"first\nsecond\n")
     command = [sys.executable, "-m", "minibroker", "consume", "piped", "--follow"]
     with subprocess.Popen(
@@ -135,11 +135,13 @@ def test_a_reader_that_goes_away_ends_it_quietly(run_client: Run, broker: Runnin
         (["--exit"], [0, 1, 2]),
     ],
 )
-def test_a_range_of_offsets_and_times(run_client: Run, topic: str, arguments: list[str], offsets: list[int]) -> None:
+def test_a_range_of_offsets_or_timestamps_is_consumed(
+    run_client: Run, topic: str, arguments: list[str], offsets: list[int]
+) -> None:
     assert lines(run_client, f"{topic}:0", *arguments, "--format", "%o\\n") == list(map(str, offsets))
 
 
-def test_the_last_records_are_those_of_all_partitions_by_time(run_client: Run) -> None:
+def test_the_last_records_of_all_partitions_are_sorted_by_timestamp(run_client: Run) -> None:
     run_client("topics", "create", "ordered", *FOR_EVER)
     for number in range(6):
         options = ("--partition", str(number % 2), "--timestamp", f"@{1000 + number}")
@@ -147,12 +149,12 @@ def test_the_last_records_are_those_of_all_partitions_by_time(run_client: Run) -
     assert lines(run_client, "ordered", "--last", "3") == ["3", "4", "5"]
 
 
-def test_records_that_come_meanwhile_follow_the_last_ones(run_client: Run, topic: str) -> None:
+def test_new_records_follow_the_last_ones(run_client: Run, topic: str) -> None:
     follow = ("--last", "1", "--follow", "--timeout", "0.3")
     assert lines(run_client, f"{topic}:0", *follow) == ["2"]
 
 
-def test_several_topics_and_patterns(run_client: Run) -> None:
+def test_several_topics_and_patterns_are_consumed(run_client: Run) -> None:
     for name in ("many-a", "many-b", "other-c"):
         run_client("produce", name, "--partition", "0", stdin=name.encode())
     assert sorted(lines(run_client, "many-a", "other-c")) == ["many-a", "other-c"]
@@ -160,7 +162,7 @@ def test_several_topics_and_patterns(run_client: Run) -> None:
     assert sorted(lines(run_client, "^(many|other)-[bc]$", "--format", "%t\\n")) == ["many-b", "other-c"]
 
 
-def test_headers_and_timestamps_are_printed_when_asked(run_client: Run) -> None:
+def test_headers_and_timestamps_are_printed_on_request(run_client: Run) -> None:
     run_client("topics", "create", "whole", *FOR_EVER)
     options = ("--header", "h=1", "--header", "i=", "--timestamp", "2026-01-31T12:00:00Z", "--key", "k")
     run_client("produce", "whole", *options, stdin=b"v")
@@ -168,12 +170,12 @@ def test_headers_and_timestamps_are_printed_when_asked(run_client: Run) -> None:
     assert found == ["2026-01-31T12:00:00.000Z\th=1,i=\tk:v"]
 
 
-def test_a_format_prints_bytes_as_they_are(run_client: Run) -> None:
+def test_a_format_prints_raw_bytes(run_client: Run) -> None:
     run_client("produce", "raw", "--input", "file", "--partition", "0", stdin=b"\xff\n\0")
     assert run_client("consume", "raw", "--format", "%s").stdout_bytes == b"\xff\n\0"
 
 
-def test_a_group_goes_on_where_it_was(run_client: Run, topic: str) -> None:
+def test_a_group_continues_at_its_committed_offsets(run_client: Run, topic: str) -> None:
     group = ("--group", f"of-{topic}")
     assert len(lines(run_client, topic, *group, "--count", "2")) == 2
     assert len(lines(run_client, topic, *group)) == 2
@@ -184,13 +186,13 @@ def test_a_group_goes_on_where_it_was(run_client: Run, topic: str) -> None:
     assert described["group"] == f"of-{topic}"
 
 
-def test_a_group_without_offsets_begins_where_it_is_told(run_client: Run, topic: str) -> None:
+def test_a_group_without_offsets_starts_where_it_is_told(run_client: Run, topic: str) -> None:
     assert lines(run_client, topic, "--group", "late", "--from", "latest") == []
     run_client("produce", topic, "--partition", "1", stdin=b"new\n")
     assert lines(run_client, topic, "--group", "late", "--from", "latest") == ["new"]
 
 
-def test_what_internal_topics_hold_is_decoded(run_client: Run, topic: str) -> None:
+def test_records_of_internal_topics_are_decoded(run_client: Run, topic: str) -> None:
     run_client("consume", topic, "--group", "decoded")
     found = lines(run_client, "__consumer_offsets", "--decode")
     committed = [line for line in found if line.startswith("OffsetCommitKey v0 ") and '"decoded"' in line]
@@ -217,13 +219,13 @@ def test_following_finds_new_topics(run_client: Run, monkeypatch: pytest.MonkeyP
     assert lines(run_client, f"{prefix}-*", "--follow", "--count", "1", "--timeout", "60", *group) == ["new"]
 
 
-def test_a_place_in_a_partition_is_for_a_group_that_has_no_offset_there(run_client: Run, topic: str) -> None:
+def test_a_start_position_applies_to_a_group_without_an_offset(run_client: Run, topic: str) -> None:
     group = ("--group", f"placed-{topic}", "--from", "0=2", "--from", "1=latest")
     assert lines(run_client, topic, *group) == ["2"]
     assert lines(run_client, topic, *group) == []
 
 
-def test_ctrl_c_ends_it_with_status_130(run_client: Run, broker: RunningBroker) -> None:
+def test_ctrl_c_ends_consume_with_status_130(run_client: Run, broker: RunningBroker) -> None:
     run_client("produce", "interrupted", "--partition", "0", stdin=b"first\n")
     command = [sys.executable, "-m", "minibroker", "consume", "interrupted", "--follow", "--group", "ctrl-c"]
     with subprocess.Popen(
@@ -251,6 +253,6 @@ def test_ctrl_c_ends_it_with_status_130(run_client: Run, broker: RunningBroker) 
         (["--format", "%q"], "'%q' has %q, which is none of"),
     ],
 )
-def test_options_that_contradict_each_other_are_refused(run: Run, arguments: list[str], complaint: str) -> None:
+def test_contradictory_options_are_rejected(run: Run, arguments: list[str], complaint: str) -> None:
     result = run("consume", "t", *arguments, "--bootstrap-server", "127.0.0.1:1")
     assert result.exit_code == 2 and complaint in result.stderr and result.stderr.count("\n") == 1

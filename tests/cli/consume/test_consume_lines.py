@@ -27,11 +27,11 @@ NULLS = Found(("orders", 2), Record(8, -1, None, None, ()))
         ("é", "é".encode()),
     ],
 )
-def test_a_format_has_the_tokens_of_kcat(text: str, line: bytes) -> None:
+def test_a_format_supports_the_tokens_of_kcat(text: str, line: bytes) -> None:
     assert formatter(format_of(text), b"", is_terminal=False)(FOUND) == line
 
 
-def test_null_is_nothing_or_a_text_and_has_size_minus_one() -> None:
+def test_null_is_printed_as_nothing_or_a_text_with_size_minus_one() -> None:
     text = "%k,%s,%h,%K,%S,%T,%d,%R"
     assert formatter(text, b"", is_terminal=False)(NULLS) == b",,,-1,-1,-1,,\xff\xff\xff\xff"
     assert formatter("%k %s", b"NULL", is_terminal=False)(NULLS) == b"NULL NULL"
@@ -43,12 +43,12 @@ def test_a_terminal_gets_no_control_characters() -> None:
 
 
 @pytest.mark.parametrize("text", ["%", "%x", "%s %", "100%"])
-def test_other_tokens_are_refused_with_those_that_there_are(text: str) -> None:
+def test_unknown_tokens_are_rejected_with_the_known_ones(text: str) -> None:
     with pytest.raises(click.BadParameter, match="%d, %h, %K, %k, %o, %p, %R, %S, %s, %t, %T and %%"):
         format_of(text)
 
 
-def test_a_line_has_what_was_asked_for_before_the_value() -> None:
+def test_a_line_has_the_requested_fields_before_the_value() -> None:
     plain = line_formatter(b"null", None, timestamps=False, headers=False)
     whole = line_formatter(b"null", ":", timestamps=True, headers=True)
     assert (plain(FOUND), plain(NULLS)) == (b"v\\xff\\x1b\n", b"null\n")
@@ -56,7 +56,7 @@ def test_a_line_has_what_was_asked_for_before_the_value() -> None:
     assert whole(NULLS) == b"\t\tnull:null\n"
 
 
-def test_json_has_all_of_a_record() -> None:
+def test_json_has_all_fields_of_a_record() -> None:
     assert json.loads(json_formatter({})(FOUND)) == {
         "topic": "orders",
         "partition": 2,

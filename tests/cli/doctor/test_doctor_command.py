@@ -70,7 +70,7 @@ def settings(config: dict[str, object], *without: str) -> list[str]:
     return [word for name, value in left.items() for word in ("--client", f"{name}={value}")]
 
 
-def test_a_server_that_clients_can_use_has_no_problem(run: Run, broker: RunningBroker) -> None:
+def test_a_usable_server_has_no_problem(run: Run, broker: RunningBroker) -> None:
     result = run("doctor", broker.bootstrap_servers)
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
@@ -90,24 +90,24 @@ def test_a_server_that_clients_can_use_has_no_problem(run: Run, broker: RunningB
         ("a,b:2", "a:9092,b:2"),
     ],
 )
-def test_a_server_without_a_port_has_kafkas(text: str, completed: str) -> None:
+def test_a_server_without_a_port_has_kafkas_default_port(text: str, completed: str) -> None:
     assert with_port(text) == completed
 
 
-def test_an_address_that_is_none_is_refused_in_one_line(run: Run) -> None:
+def test_an_invalid_address_is_rejected_in_one_line(run: Run) -> None:
     result = run("doctor", "kafka:port")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == "minibroker: 'kafka:port' is not HOST:PORT\n"
 
 
 @pytest.mark.parametrize("option", ["-b", "--bootstrap-server"])
-def test_the_server_may_be_named_as_for_other_commands(run: Run, broker: RunningBroker, option: str) -> None:
+def test_the_server_option_is_that_of_other_commands(run: Run, broker: RunningBroker, option: str) -> None:
     result = run("doctor", option, broker.bootstrap_servers)
     assert result.exit_code == 0
     assert f"node 1 advertises {broker.bootstrap_servers}, the address that was asked" in result.stdout
 
 
-def test_a_name_that_nobody_knows_may_be_a_containers(examine: Examine) -> None:
+def test_an_unresolvable_name_may_be_that_of_a_container(examine: Examine) -> None:
     (found,) = examine("no-such-container")
     assert found["text"].startswith("no-such-container cannot be looked up: ")
     assert "container" in found["advice"]
@@ -115,7 +115,7 @@ def test_a_name_that_nobody_knows_may_be_a_containers(examine: Examine) -> None:
     assert "container" not in found["advice"]
 
 
-def test_a_port_without_a_listener_refuses(examine: Examine) -> None:
+def test_a_port_without_a_listener_refuses_connections(examine: Examine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     (found,) = examine(f"127.0.0.1:{port}")
@@ -149,7 +149,7 @@ def test_localhost_in_a_container_is_the_container(
         (lambda connection: time.sleep(1), "does not answer"),
     ],
 )
-def test_a_server_of_another_kind_is_named(
+def test_a_server_of_another_protocol_is_named(
     examine: Examine, answer: Callable[[socket.socket], None], text: str
 ) -> None:
     with server_that(answer) as address:
@@ -171,7 +171,7 @@ def test_an_http_server_that_waits_for_a_line_is_named(examine: Examine) -> None
         assert problems(examine(address, *QUICK)) == ["the server speaks HTTP, not Kafka's protocol"]
 
 
-def test_tls_on_one_side_only_is_found(examine: Examine, secured: Broker, broker: RunningBroker) -> None:
+def test_tls_on_only_one_side_is_detected(examine: Examine, secured: Broker, broker: RunningBroker) -> None:
     found = examine(secured.bootstrap_servers)
     assert problems(found) == ["the server speaks TLS, but security.protocol is one without"]
     assert any("its certificate is for localhost, 127.0.0.1" in each["text"] for each in found)
@@ -179,14 +179,14 @@ def test_tls_on_one_side_only_is_found(examine: Examine, secured: Broker, broker
     assert problems(found) == ["the server speaks Kafka's protocol without TLS, but security.protocol is one with TLS"]
 
 
-def test_a_client_that_does_not_log_in_hears_of_the_mechanisms(examine: Examine, secured: Broker) -> None:
+def test_a_client_without_a_login_is_told_the_mechanisms(examine: Examine, secured: Broker) -> None:
     config = secured.client_config("confluent", user="alice")
     kept = {name: value for name, value in config.items() if name.startswith("ssl.")}
     (problem,) = problems(examine(secured.bootstrap_servers, "--client", "security.protocol=SSL", *settings(kept)))
     assert problem.startswith("clients must log in, by ") and "SCRAM-SHA-512" in problem
 
 
-def test_a_login_is_tried(examine: Examine, secured: Broker) -> None:
+def test_a_login_is_attempted(examine: Examine, secured: Broker) -> None:
     config = secured.client_config("confluent", user="alice")
     found = examine(secured.bootstrap_servers, *settings(config))
     assert problems(found) == []
@@ -197,7 +197,7 @@ def test_a_login_is_tried(examine: Examine, secured: Broker) -> None:
     assert "authentication" in problems(found)[0].lower() and "guessed" not in json.dumps(found)
 
 
-def test_a_certificate_of_an_unknown_issuer_needs_the_issuer(examine: Examine, secured: Broker) -> None:
+def test_a_certificate_of_an_unknown_issuer_requires_the_issuer(examine: Examine, secured: Broker) -> None:
     (problem,) = (
         each
         for each in examine(secured.bootstrap_servers, "--client", "security.protocol=SSL")
@@ -210,7 +210,7 @@ def test_a_certificate_of_an_unknown_issuer_needs_the_issuer(examine: Examine, s
     ("certificate", "text"),
     [("expired", "it has expired"), ("other host", "the certificate is not for 127.0.0.1")],
 )
-def test_a_wrong_certificate_is_found(examine: Examine, certificate: str, text: str) -> None:
+def test_a_wrong_certificate_is_detected(examine: Examine, certificate: str, text: str) -> None:
     with Broker(security="SSL") as broker:
         broker.use_certificate(certificate)
         config = broker.client_config("confluent")
@@ -218,7 +218,7 @@ def test_a_wrong_certificate_is_found(examine: Examine, certificate: str, text: 
     assert any(text in each for each in found)
 
 
-def test_an_advertised_name_that_nobody_knows_is_the_problem(
+def test_an_unresolvable_advertised_name_is_the_problem(
     examine: Examine, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("advertised")
@@ -245,7 +245,7 @@ def test_each_node_is_examined(examine: Examine) -> None:
     assert sum("advertises" in each["text"] for each in stopped) == 2
 
 
-def test_a_record_from_the_future_hints_at_a_clock(examine: Examine) -> None:
+def test_a_record_with_a_future_timestamp_indicates_a_wrong_clock(examine: Examine) -> None:
     with Broker() as broker:
         broker.create_topic("t")
         broker.produce("t", "x", timestamp_ms=int(time.time() * 1000) + 600_000)
@@ -254,14 +254,14 @@ def test_a_record_from_the_future_hints_at_a_clock(examine: Examine) -> None:
     assert "in the future" in warning["text"]
 
 
-def test_a_server_that_takes_no_old_requests_says_so(examine: Examine) -> None:
+def test_a_server_without_old_api_versions_is_reported(examine: Examine) -> None:
     with Broker(emulate="4.0") as broker:
         found = examine(broker.bootstrap_servers)
     assert found[1]["text"].endswith("those of Apache Kafka 4.0; it refuses clients older than 2.1")
 
 
 @pytest.mark.parametrize("release", [release for release in RELEASES if release not in ("0.8.2", "0.9")])
-def test_the_release_is_told_by_its_requests(release: str) -> None:
+def test_the_release_is_inferred_from_the_api_versions(release: str) -> None:
     versions = {int(key): versions for key, versions in versions_of(release).items()}
     told = release_like(versions)
     assert told is not None

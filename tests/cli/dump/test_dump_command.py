@@ -108,12 +108,12 @@ def test_a_directory_is_dumped_file_by_file(run: Run, log: Path) -> None:
     assert result.stdout == GOLDEN.format(log) + "8 files: 3 batches, 4 entries, 5 lines, 5 records, no damage\n"
 
 
-def test_batches_alone(run: Run, log: Path) -> None:
+def test_only_batches_are_dumped_on_request(run: Run, log: Path) -> None:
     lines = run("dump", "--no-records", str(log / SEGMENT)).stdout.splitlines()
     assert [line.split(",")[0] for line in lines[1:]] == ["batch at 0", "batch at 112", "batch at 189", "3 batches"]
 
 
-def test_json_has_an_object_a_line(run: Run, log: Path) -> None:
+def test_json_output_has_one_object_per_line(run: Run, log: Path) -> None:
     result = run("dump", "--json", str(log / SEGMENT))
     head, first, record, *_, marker = objects(result.stdout)
     assert head == {
@@ -154,7 +154,7 @@ def test_json_has_an_object_a_line(run: Run, log: Path) -> None:
     assert (marker["key"], marker["value"]) == ("\0\0\0\0", "\0\0\0\0\0\x03")
 
 
-def test_json_of_the_other_files(run: Run, log: Path) -> None:
+def test_other_files_are_dumped_as_json(run: Run, log: Path) -> None:
     names = [f"{BASE}.index", f"{BASE}.timeindex", "leader-epoch-checkpoint"]
     found = objects(run("dump", "--json", *(str(log / name) for name in names)).stdout)
     assert [each for each in found if each["type"] not in ("file", "total")] == [
@@ -165,7 +165,7 @@ def test_json_of_the_other_files(run: Run, log: Path) -> None:
     ]
 
 
-def test_damage_is_shown_with_its_position_and_the_rest_follows(run: Run, log: Path) -> None:
+def test_damage_is_shown_with_its_position_and_the_dump_continues(run: Run, log: Path) -> None:
     path = log / SEGMENT
     data = bytearray(path.read_bytes())
     data[112 + 16] = 7
@@ -188,7 +188,7 @@ def test_damage_is_shown_with_its_position_and_the_rest_follows(run: Run, log: P
     }
 
 
-def test_a_wrong_checksum_shows_what_can_be_read(run: Run, log: Path) -> None:
+def test_a_batch_with_a_wrong_checksum_is_shown_as_far_as_possible(run: Run, log: Path) -> None:
     path = log / SEGMENT
     data = bytearray(path.read_bytes())
     data[112 + 77 - 2] ^= 0x20
@@ -200,7 +200,7 @@ def test_a_wrong_checksum_shows_what_can_be_read(run: Run, log: Path) -> None:
     assert "as computed, found 0x347a0358, as stored" in result.stdout
 
 
-def test_an_index_is_held_against_the_log_only_when_asked_for(run: Run, log: Path) -> None:
+def test_an_index_is_compared_with_the_log_only_on_request(run: Run, log: Path) -> None:
     (log / f"{BASE}.index").write_bytes(bytes((0, 0, 0, 2, 0, 0, 0, 112)))
     assert run("dump", str(log)).exit_code == 0
     for paths in ([log], [log / SEGMENT], [log / f"{BASE}.index"], [log / SEGMENT, log / f"{BASE}.index"]):
@@ -233,7 +233,7 @@ def test_metadata_records_are_shown_with_their_fields(run: Run, tmp_path: Path) 
     assert result.stdout.count("its meaning is unknown") == 2
 
 
-def test_records_can_be_read_as_another_topics(run: Run, tmp_path: Path) -> None:
+def test_records_can_be_decoded_as_those_of_another_topic(run: Run, tmp_path: Path) -> None:
     key = OffsetCommitKey(group="g", topic="t", partition=1)
     value = OffsetCommitValue(offset=9, metadata="")
     records = [Record(0, NOW_MS, b"\0\1" + key.encode(0), b"\0\3" + value.encode(3)), Record(0, NOW_MS, b"\0\2\0\1g")]
@@ -249,7 +249,7 @@ def test_records_can_be_read_as_another_topics(run: Run, tmp_path: Path) -> None
     assert first["value_says"]["fields"]["offset"] == 9
 
 
-def test_what_would_move_the_cursor_is_escaped(run: Run, tmp_path: Path) -> None:
+def test_control_characters_are_escaped(run: Run, tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_bytes(b"version=1\ncluster.id=\x1b[2J\n\x1b[2J=x\nnode.id=\xff\n\x1b[2J\n")
     path = segment(tmp_path / "odd-0", build_batch([Record(0, NOW_MS, b"\x1b", b"\x1b", (Header("\x1b", b"\x1b"),))]))
     result = run("dump", str(tmp_path), str(path))
@@ -257,7 +257,7 @@ def test_what_would_move_the_cursor_is_escaped(run: Run, tmp_path: Path) -> None
     assert "\x1b" not in result.stdout and result.stdout.count("\\x1b") >= 6
 
 
-def test_long_values_are_cut_for_people_only(run: Run, tmp_path: Path) -> None:
+def test_long_values_are_shortened_only_in_text_output(run: Run, tmp_path: Path) -> None:
     path = segment(tmp_path / "long-0", batch(1, value=b"x" * 1000))
     output = run("dump", str(path)).stdout
     assert f'value "{"x" * 200}"... (1001 bytes)' in output
@@ -275,7 +275,7 @@ def test_a_nested_directory_is_dumped_completely(run: Run, log: Path) -> None:
     )
 
 
-def test_an_empty_file_and_an_empty_directory_are_nothing(run: Run, tmp_path: Path) -> None:
+def test_an_empty_file_or_directory_dumps_nothing(run: Run, tmp_path: Path) -> None:
     path = segment(tmp_path / "orders-0")
     assert run("dump", str(path)).stdout.splitlines()[1:] == ["nothing, no damage"]
     (tmp_path / "empty").mkdir()
@@ -283,7 +283,7 @@ def test_an_empty_file_and_an_empty_directory_are_nothing(run: Run, tmp_path: Pa
     assert (result.exit_code, result.stdout) == (0, "")
 
 
-def test_bad_input_is_one_line_and_status_2(run: Run, tmp_path: Path) -> None:
+def test_invalid_arguments_are_reported_in_one_line_with_status_2(run: Run, tmp_path: Path) -> None:
     other = tmp_path / "notes.txt"
     other.write_text("x")
     for arguments, complaint in (
@@ -347,7 +347,7 @@ def test_the_indexes_of_old_formats_agree_with_their_log(run: Run, mixed: Path) 
     assert [each["offset"] for each in found if each["type"] == "record"] == list(range(10))
 
 
-def test_several_files_end_with_totals_and_what_is_damaged(run: Run, tmp_path: Path) -> None:
+def test_a_dump_of_several_files_ends_with_totals_and_damage(run: Run, tmp_path: Path) -> None:
     for name in ("orders-0", "orders-1"):
         (tmp_path / name).mkdir()
         (tmp_path / name / SEGMENT).write_bytes(bytes(build_batch([Record(0, 1), Record(1, 2)])) * 1)

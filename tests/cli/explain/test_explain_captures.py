@@ -29,7 +29,7 @@ def capture(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_each_request_of_a_capture_is_explained_with_its_answer(run: Run, capture: str) -> None:
+def test_each_captured_request_is_explained_with_its_response(run: Run, capture: str) -> None:
     result = run("explain", capture)
     assert (result.exit_code, result.stderr) == (0, "")
     headings = [line for line in result.stdout.splitlines() if line.startswith("#")]
@@ -64,7 +64,7 @@ def test_a_page_has_the_frames(run: Run, capture: str) -> None:
     assert "#2 request, 22:13:20.005000Z, 127.0.0.1:50000 &gt; 127.0.0.1:9092: Heartbeat version 4" in page
 
 
-def test_what_is_missing_is_said(run: Run, tmp_path: Path) -> None:
+def test_missing_packets_are_reported(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "session.pcapng"
     path.write_bytes(pcapng([*session().packets[5:], (0.0, b"\0" * 60)]))
     result = run("explain", "--list", str(path))
@@ -76,7 +76,7 @@ def test_what_is_missing_is_said(run: Run, tmp_path: Path) -> None:
     ]
 
 
-def test_tls_and_other_connections_are_told(run: Run, tmp_path: Path) -> None:
+def test_tls_and_other_connections_are_reported(run: Run, tmp_path: Path) -> None:
     tls = Wire(("127.0.0.1", 50_001)).open().asks(bytes.fromhex("16030100a5") + bytes(165))
     web = Wire(("127.0.0.1", 50_002)).open().asks(b"GET / HTTP/1.1\r\n\r\n")
     path = tmp_path / "session.pcap"
@@ -91,7 +91,7 @@ def test_tls_and_other_connections_are_told(run: Run, tmp_path: Path) -> None:
     ]
 
 
-def test_what_tshark_has_followed_is_explained(run: Run, tmp_path: Path) -> None:
+def test_streams_followed_by_tshark_are_explained(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "followed.txt"
     lines = ["", "=" * 67, "Follow: tls,raw", "Filter: tcp.stream eq 0", "Node 0: 10.0.0.1:50000", "Node 1: [::1]:9093"]
     lines += [HELLO.hex(), "\t" + WELCOME.hex(), heartbeat(1).hex(), "\t" + heartbeat_answer(1).hex(), "=" * 67, ""]
@@ -115,14 +115,14 @@ def test_two_files_are_paired(run: Run, tmp_path: Path) -> None:
     assert result.stdout.splitlines()[1].split("  ")[-1] == "REBALANCE_IN_PROGRESS"
 
 
-def test_without_the_extra_the_command_says_what_to_install(
+def test_a_missing_extra_is_reported_with_the_command_to_install_it(
     run: Run, capture: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "dpkt", None)
     assert "python3 -m pip install dpkt" in run("explain", capture).stderr
 
 
-def test_what_a_proxy_has_saved_is_read_as_a_capture(run: Run, tmp_path: Path) -> None:
+def test_frames_saved_by_a_proxy_are_read_as_a_capture(run: Run, tmp_path: Path) -> None:
     saved = [Exchange(number, ApiKey.HEARTBEAT, 4, number, heartbeat(number)[4:]) for number in (7, 3)]
     for each in saved:
         each.answer_bytes, each.outcome = heartbeat_answer(each.number, 27)[4:], "answered"

@@ -21,7 +21,7 @@ API_VERSIONS = "0000000a00120000000000050000"
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e"
 
 
-def test_a_request_in_hex_has_a_line_for_each_field(run: Run) -> None:
+def test_a_hex_request_has_a_line_for_each_field(run: Run) -> None:
     result = run("explain", API_VERSIONS)
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
@@ -31,7 +31,7 @@ def test_a_request_in_hex_has_a_line_for_each_field(run: Run) -> None:
     assert "int16  18  (ApiVersions)" in result.stdout
 
 
-def test_each_field_says_what_it_is_for_when_asked(run: Run) -> None:
+def test_each_field_is_described_on_request(run: Run) -> None:
     assert "decides" not in run("explain", API_VERSIONS).stdout
     lines = run("explain", "--about", API_VERSIONS).stdout.splitlines()
     (key,) = (place for place, line in enumerate(lines) if "request_api_key" in line)
@@ -51,7 +51,7 @@ def test_files_are_read_in_each_notation(run: Run, tmp_path: Path, notation: str
     assert '"readers"' in told.stdout
 
 
-def test_json_has_the_tree(run: Run) -> None:
+def test_json_output_contains_the_tree(run: Run) -> None:
     (frame,) = map(json.loads, run("explain", "--json", API_VERSIONS).stdout.splitlines())
     assert (frame["name"], frame["meaning"], frame["start"], frame["end"]) == (
         "request",
@@ -62,7 +62,7 @@ def test_json_has_the_tree(run: Run) -> None:
     assert frame["parts"][0] == {"name": "size", "type": "int32", "start": 0, "end": 4, "value": 10}
 
 
-def test_a_response_is_read_by_its_api(run: Run, tmp_path: Path) -> None:
+def test_a_response_is_decoded_by_its_api(run: Run, tmp_path: Path) -> None:
     body = (9).to_bytes(4, "big") + MetadataResponse(controller_id=3).encode(1)
     path = tmp_path / "answer.bin"
     path.write_bytes(len(body).to_bytes(4, "big") + body)
@@ -72,7 +72,7 @@ def test_a_response_is_read_by_its_api(run: Run, tmp_path: Path) -> None:
     assert "controller_id" in result.stdout
 
 
-def test_files_of_a_log_are_known_by_their_names(run: Run, tmp_path: Path) -> None:
+def test_log_files_are_recognized_by_their_names(run: Run, tmp_path: Path) -> None:
     segment = tmp_path / "00000000000000000000.log"
     segment.write_bytes(build_batch([Record(value=b"hello")]))
     result = run("explain", str(segment))
@@ -81,13 +81,13 @@ def test_files_of_a_log_are_known_by_their_names(run: Run, tmp_path: Path) -> No
     assert '"hello"' in result.stdout
 
 
-def test_checkpoints_are_no_hex(run: Run, tmp_path: Path) -> None:
+def test_checkpoints_are_not_treated_as_hex(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "leader-epoch-checkpoint"
     path.write_text("0\n1\n0 0\n")
     assert "(epoch 0, start_offset 0)" in run("explain", str(path)).stdout
 
 
-def test_what_is_cut_off_ends_with_status_1_and_the_reason(run: Run) -> None:
+def test_truncated_input_ends_with_status_1_and_the_reason(run: Run) -> None:
     result = run("explain", API_VERSIONS[:26])
     assert result.exit_code == 1
     assert "! 2 bytes are needed, and 1 are left" in result.stdout
@@ -109,25 +109,25 @@ def test_what_is_cut_off_ends_with_status_1_and_the_reason(run: Run) -> None:
         (["--as", "file", "00"], "minibroker: the name is not that of a file of a log\n"),
     ],
 )
-def test_bad_input_is_one_line_and_status_2(run: Run, arguments: list[str], line: str) -> None:
+def test_invalid_arguments_are_reported_in_one_line_with_status_2(run: Run, arguments: list[str], line: str) -> None:
     result = run("explain", *arguments)
     assert (result.exit_code, result.stderr) == (2, line)
 
 
-def test_a_file_that_is_too_large_is_told_how_else_it_is_shown(run: Run, tmp_path: Path) -> None:
+def test_a_too_large_file_is_rejected_with_an_alternative(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "large.pcap"
     with path.open("wb") as file:
         file.truncate((64 << 20) + 1)
     assert "minibroker dump shows large files of a log, editcap -c splits captures" in run("explain", str(path)).stderr
 
 
-def test_the_frame_that_only_one_side_has_differs(run: Run) -> None:
+def test_a_frame_that_only_one_side_has_is_a_difference(run: Run) -> None:
     lines = run("explain", API_VERSIONS * 2, "--diff", API_VERSIONS).stdout.splitlines()
     assert lines[0] == "- request 2: frame ApiVersions version 0"
     assert all(line.startswith("- request 2") for line in lines)
 
 
-def test_two_frames_differ_in_fields(run: Run) -> None:
+def test_two_frames_are_compared_by_fields(run: Run) -> None:
     first, second = (request(HeartbeatRequest(group_id="g", member_id=member), 4).hex() for member in ("a", "b"))
     result = run("explain", first, "--diff", second)
     assert result.stdout.splitlines() == [
@@ -154,7 +154,7 @@ class Texts(HTMLParser):
         self.texts.append(data)
 
 
-def test_the_page_loads_nothing_and_escapes_what_the_bytes_say(run: Run) -> None:
+def test_the_html_page_loads_nothing_and_escapes_its_content(run: Run) -> None:
     result = run("explain", "--html", request(HeartbeatRequest(group_id=HOSTILE, member_id=HOSTILE), 4).hex())
     assert result.exit_code == 0
     page = Texts(result.stdout)
@@ -165,7 +165,7 @@ def test_the_page_loads_nothing_and_escapes_what_the_bytes_say(run: Run) -> None
 
 
 @pytest.mark.parametrize("form", [(), ("--html",), ("--json",)])
-def test_passwords_are_shown_neither_as_text_nor_as_hex(run: Run, form: tuple[str, ...]) -> None:
+def test_passwords_are_hidden_in_text_and_hex(run: Run, form: tuple[str, ...]) -> None:
     said = request(SaslAuthenticateRequest(auth_bytes=b"\0alice\0open sesame"), 2).hex()
     shown = run("explain", *form, said).stdout
     assert "alice" in shown
@@ -174,7 +174,7 @@ def test_passwords_are_shown_neither_as_text_nor_as_hex(run: Run, form: tuple[st
     assert b"sesame".hex(" ") not in " ".join(Texts(shown).texts)
 
 
-def test_the_page_has_each_byte_beside_its_field(run: Run) -> None:
+def test_the_html_page_shows_each_byte_beside_its_field(run: Run) -> None:
     data = request(produce(compression=1), 9)
     page = Texts(run("explain", "--html", data.hex()).stdout)
     shown = [text for text in page.texts if len(text) == 2 and all(each in "0123456789abcdef" for each in text)]
@@ -214,7 +214,7 @@ def test_a_response_and_a_message_are_compared_with_themselves_in_another_versio
         (["--as", "OffsetComitValue", "00"], "there is no kind OffsetComitValue; did you mean OffsetCommitValue?"),
     ],
 )
-def test_what_cannot_be_compared_or_is_not_known_is_told(run: Run, arguments: list[str], line: str) -> None:
+def test_invalid_comparisons_are_reported(run: Run, arguments: list[str], line: str) -> None:
     result = run("explain", *arguments)
     assert result.exit_code == 2
     assert line in result.stderr
@@ -231,13 +231,13 @@ def test_what_cannot_be_compared_or_is_not_known_is_told(run: Run, arguments: li
         ("TopicRecord", "01 02 00 07 6f7264657273 00000000000000000000000000000007 00", '"orders"'),
     ],
 )
-def test_pieces_of_messages_and_records_are_explained(run: Run, kind: str, data: str, shown: str) -> None:
+def test_parts_of_messages_and_records_are_explained(run: Run, kind: str, data: str, shown: str) -> None:
     result = run("explain", "--as", kind, data)
     assert result.exit_code == 0, result.stdout
     assert shown in result.stdout
 
 
-def test_records_have_the_topic_that_is_told_or_that_of_their_directory(run: Run, tmp_path: Path) -> None:
+def test_records_have_the_given_topic_or_that_of_their_directory(run: Run, tmp_path: Path) -> None:
     key, value = bytes.fromhex("0001 0001 67 0001 74 00000002"), None
     data = bytes(build_batch([Record(key=key, value=value)]))
     told = run("explain", "--as", "records", "--topic", "__consumer_offsets", data.hex())

@@ -38,7 +38,7 @@ def test_groups_are_listed_by_state_and_type(run_client: Run, broker: RunningBro
         assert ["reading", "classic", "consumer", "Stable"] in lines
 
 
-def test_what_can_be_deleted_is_and_the_rest_is_said(run_client: Run, broker: RunningBroker) -> None:
+def test_deletable_groups_are_deleted_and_the_others_reported(run_client: Run, broker: RunningBroker) -> None:
     commit(run_client, "old", "d")
     run_client("produce", "d", stdin=b"hello\n")
     with member(broker.bootstrap_servers, "busy", "d", 1):
@@ -51,7 +51,7 @@ def test_what_can_be_deleted_is_and_the_rest_is_said(run_client: Run, broker: Ru
 
 
 @pytest.mark.parametrize("option", [["--state", "Lazy"], ["--type", "Lazy"]])
-def test_a_state_or_type_that_there_is_not_is_bad_input(run_client: Run, option: list[str]) -> None:
+def test_an_unknown_state_or_type_is_rejected(run_client: Run, option: list[str]) -> None:
     result = run_client("groups", "list", *option)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"minibroker: {option[0]}: 'Lazy' is not one of ")

@@ -20,7 +20,7 @@ def described(run_client: Run, group: str) -> Any:
 
 
 @pytest.mark.parametrize(("protocol", "assignor"), [("classic", "range"), ("consumer", "uniform")])
-def test_a_group_with_a_member_shows_who_reads_what_and_what_is_left(
+def test_a_group_with_members_is_described_with_assignments_and_lag(
     run_client: Run, broker: RunningBroker, protocol: str, assignor: str
 ) -> None:
     orders, billing = f"orders-{protocol}", f"billing-{protocol}"
@@ -46,7 +46,7 @@ def test_a_group_with_a_member_shows_who_reads_what_and_what_is_left(
     assert [orders, "0", "2", "3", "1", who["member"]] in lines
 
 
-def test_a_group_without_members_shows_what_it_has_committed(run_client: Run) -> None:
+def test_an_empty_group_is_described_with_its_committed_offsets(run_client: Run) -> None:
     run_client("topics", "create", "kept")
     run_client("produce", "kept", "--partition", "1", stdin=b"a\nb\nc\n")
     run_client("groups", "reset-offsets", "gone", "--topic", "kept:1", "--to-offset", "1", "--execute")
@@ -57,12 +57,12 @@ def test_a_group_without_members_shows_what_it_has_committed(run_client: Run) ->
     assert "instance" not in run_client("groups", "describe", "gone").stdout
 
 
-def test_a_group_that_there_is_not_is_one_line_and_status_1(run_client: Run) -> None:
+def test_an_unknown_group_is_reported_in_one_line_with_status_1(run_client: Run) -> None:
     result = run_client("groups", "describe", "nobody")
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", "minibroker: there is no group nobody\n")
 
 
-def test_a_group_whose_members_are_no_consumers_shows_no_partitions(run_client: Run, broker: RunningBroker) -> None:
+def test_a_group_of_another_protocol_type_shows_no_partitions(run_client: Run, broker: RunningBroker) -> None:
     with Client(ClientSettings({"bootstrap.servers": broker.bootstrap_servers}, "worker")) as client:
         node = client.coordinator("group", "connectors")
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="sessioned", metadata=b"worker")

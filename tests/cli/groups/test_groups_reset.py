@@ -48,7 +48,7 @@ def offsets(run_client: Run, group: str) -> dict[int, int | None]:
     return {line["partition"]: line["committed"] for line in found["offsets"]}
 
 
-def test_nothing_is_changed_unless_that_is_said(run_client: Run, group: str, topic: str) -> None:
+def test_nothing_is_reset_without_execute(run_client: Run, group: str, topic: str) -> None:
     shown = reset(run_client, group, "--topic", topic, "--to-earliest")
     assert shown.exit_code == 0
     lines = [line.split() for line in shown.stdout.splitlines()]
@@ -62,7 +62,7 @@ def test_nothing_is_changed_unless_that_is_said(run_client: Run, group: str, top
 
 
 @pytest.mark.parametrize("executed", [True, False])
-def test_a_program_gets_json(run_client: Run, group: str, topic: str, executed: bool) -> None:
+def test_reset_prints_json_on_request(run_client: Run, group: str, topic: str, executed: bool) -> None:
     options = ["--execute"] if executed else []
     shown = reset(run_client, group, "--all-topics", "--to-latest", "--json", *options)
     line = {"topic": topic, "partition": 0, "current": 4, "new": 10}
@@ -85,7 +85,7 @@ def test_a_program_gets_json(run_client: Run, group: str, topic: str, executed: 
     ],
     ids=lambda value: " ".join(map(str, value)),
 )
-def test_every_way_sets_what_it_says(
+def test_every_reset_option_sets_its_offset(
     run_client: Run, group: str, topic: str, options: list[str], expected: list[int]
 ) -> None:
     assert reset(run_client, group, "--topic", topic, *options, "--execute").exit_code == 0
@@ -93,7 +93,7 @@ def test_every_way_sets_what_it_says(
 
 
 @pytest.mark.parametrize(("shift", "expected"), [("3", 7), ("-3", 1)])
-def test_what_is_committed_can_be_shifted(run_client: Run, group: str, shift: str, expected: int) -> None:
+def test_committed_offsets_can_be_shifted(run_client: Run, group: str, shift: str, expected: int) -> None:
     assert reset(run_client, group, "--all-topics", "--shift-by", shift, "--execute").exit_code == 0
     assert offsets(run_client, group) == {0: expected}
 
@@ -105,13 +105,15 @@ def test_what_is_committed_can_be_shifted(run_client: Run, group: str, shift: st
         (["--shift-by", "-5"], 0, "-1 is before the first record, so it is 0"),
     ],
 )
-def test_beyond_the_log_is_its_end(run_client: Run, group: str, options: list[str], new: int, complaint: str) -> None:
+def test_an_offset_beyond_the_log_is_moved_to_its_end(
+    run_client: Run, group: str, options: list[str], new: int, complaint: str
+) -> None:
     result = reset(run_client, group, "--all-topics", *options, "--execute")
     assert (result.exit_code, result.stderr) == (0, f"minibroker: t-0: {complaint}\n")
     assert offsets(run_client, group) == {0: new}
 
 
-def test_a_group_with_members_is_left_alone(run_client: Run, broker: RunningBroker, topic: str) -> None:
+def test_a_group_with_members_is_not_reset(run_client: Run, broker: RunningBroker, topic: str) -> None:
     with member(broker.bootstrap_servers, "busy", topic, 1):
         result = reset(run_client, "busy", "--all-topics", "--to-earliest", "--execute")
     complaint = "the offsets of busy can only be reset while it has no members, and it is Stable"
@@ -126,7 +128,7 @@ def test_a_group_with_members_is_left_alone(run_client: Run, broker: RunningBrok
         (["--topic", "t", "--shift-by", "1"], "cannot shift t-1: nothing is committed for it"),
     ],
 )
-def test_what_cannot_be_done_is_one_line_and_status_1(
+def test_an_impossible_reset_is_reported_in_one_line_with_status_1(
     run_client: Run, group: str, options: list[str], complaint: str
 ) -> None:
     result = reset(run_client, group, *options, "--execute")
@@ -134,7 +136,7 @@ def test_what_cannot_be_done_is_one_line_and_status_1(
     assert offsets(run_client, group) == {0: 4}
 
 
-def test_a_group_that_has_committed_nothing_has_no_topics(run_client: Run, topic: str) -> None:
+def test_a_group_without_commits_has_no_topics(run_client: Run, topic: str) -> None:
     result = reset(run_client, "nobody", "--all-topics", "--to-earliest")
     complaint = "nobody has no offsets: choose topics with --topic"
     assert (result.exit_code, result.stderr) == (1, f"minibroker: {complaint}\n")
@@ -153,7 +155,7 @@ def test_a_group_that_has_committed_nothing_has_no_topics(run_client: Run, topic
         (["--topic", "t", "--by-duration", "an hour"], "--by-duration: "),
     ],
 )
-def test_bad_input_is_one_line_and_status_2(run: Run, options: list[str], complaint: str) -> None:
+def test_invalid_arguments_are_reported_in_one_line_with_status_2(run: Run, options: list[str], complaint: str) -> None:
     result = reset(run, "any", *options)
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
     assert result.stderr.startswith(f"minibroker: {complaint}")

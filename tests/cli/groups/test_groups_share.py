@@ -62,7 +62,7 @@ def test_groups_of_all_types_are_listed(run_client: Run, broker: RunningBroker, 
         assert lines[0] == ["group", "type", "protocol", "state"] and [name, "share", "share", "Empty"] in lines
 
 
-def test_a_share_group_shows_members_and_start_offsets(
+def test_a_share_group_is_described_with_members_and_start_offsets(
     run_client: Run, broker: RunningBroker, group: tuple[str, str]
 ) -> None:
     name, topic = group
@@ -114,7 +114,7 @@ def test_start_offsets_of_topics_are_deleted(run_client: Run, group: tuple[str, 
     assert again.stderr == f"minibroker: {name} has no offsets: choose topics with --topic\n"
 
 
-def test_a_share_group_with_members_is_left_alone(
+def test_a_share_group_with_members_is_not_reset(
     run_client: Run, broker: RunningBroker, group: tuple[str, str]
 ) -> None:
     name, topic = group
@@ -130,7 +130,7 @@ def test_a_share_group_with_members_is_left_alone(
     assert run_client("groups", "delete", name).stdout == f"deleted {name}\n"
 
 
-def test_committed_offsets_of_topics_are_deleted_too(run_client: Run) -> None:
+def test_committed_offsets_of_topics_are_deleted(run_client: Run) -> None:
     run_client("topics", "create", "left", "--partitions", "2")
     run_client("groups", "reset-offsets", "billing", "--topic", "left", "--to-earliest", "--execute")
     assert len(described(run_client, "billing")["offsets"]) == 2

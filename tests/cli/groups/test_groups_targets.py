@@ -28,23 +28,23 @@ UNSET = {"to_earliest": False, "to_latest": False, "to_current": False, "to_offs
         ("2026-01-31T12:00:00.5+01:00", datetime(2026, 1, 31, 11, 0, 0, 500_000, tzinfo=UTC)),
     ],
 )
-def test_a_time_is_utc_unless_it_says_otherwise(text: str, expected: datetime) -> None:
+def test_a_time_is_utc_by_default(text: str, expected: datetime) -> None:
     assert moment_of(text) == round(expected.timestamp() * 1000)
 
 
-def test_a_time_may_be_said_from_now() -> None:
+def test_a_time_may_be_relative_to_now() -> None:
     now_ms = time.time_ns() // 1_000_000
     assert 0 <= moment_of("2 hours ago") - (now_ms - 7_200_000) <= 60_000
     assert moment_of("@1700000000000") == NOW_MS
 
 
 @pytest.mark.parametrize("text", ["", "noon", "2026-13-01"])
-def test_anything_else_is_no_time(text: str) -> None:
+def test_an_invalid_time_is_rejected(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is no time like"):
         moment_of(text)
 
 
-def test_one_way_and_only_one_must_be_said() -> None:
+def test_exactly_one_reset_option_is_required() -> None:
     assert target_of({**UNSET, "to_latest": True}) == Target("to_latest", 1)
     assert target_of({**UNSET, "to_offset": 0}) == Target("to_offset", 0)
     for wrong in (UNSET, {**UNSET, "to_offset": 0, "shift_by": -1}):
@@ -67,16 +67,18 @@ def test_one_way_and_only_one_must_be_said() -> None:
         (Target("by_duration", 1), None, 6, 6),
     ],
 )
-def test_each_way_leads_to_an_offset(target: Target, current: int | None, at_time: int | None, expected: int) -> None:
+def test_each_reset_option_determines_an_offset(
+    target: Target, current: int | None, at_time: int | None, expected: int
+) -> None:
     assert target.wanted(PLACE, current, 2, 10, at_time) == expected
 
 
-def test_nothing_can_be_shifted_that_is_not_there() -> None:
+def test_a_missing_offset_cannot_be_shifted() -> None:
     with pytest.raises(click.ClickException, match="cannot shift orders-1: nothing is committed for it"):
         Target("shift_by", 3).wanted(PLACE, None, 2, 10, None)
 
 
-def test_only_times_and_periods_ask_for_a_time() -> None:
+def test_only_times_and_durations_require_the_clock() -> None:
     assert Target("to_datetime", 5).timestamp_ms(NOW_MS) == 5
     assert Target("to_datetime", -5).timestamp_ms(NOW_MS) == 0
     assert Target("by_duration", 5).timestamp_ms(NOW_MS) == NOW_MS - 5

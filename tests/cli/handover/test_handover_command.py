@@ -99,7 +99,7 @@ def calls_of(script: str, directory: Path) -> list[Any]:
     return [[name.removesuffix(".sh"), arguments[1:], *content] for name, arguments, *content in found]
 
 
-def test_the_script_calls_kafkas_tools_with_what_is_there(filled: Broker, run_client: Run, tmp_path: Path) -> None:
+def test_the_script_calls_kafkas_tools_for_all_resources(filled: Broker, run_client: Run, tmp_path: Path) -> None:
     script = run_client("handover", "--to", "sh").stdout
     assert "wonderland" not in script
     calls = calls_of(script, tmp_path)
@@ -130,7 +130,7 @@ def test_the_script_calls_kafkas_tools_with_what_is_there(filled: Broker, run_cl
     assert {call[2] for call in offsets} == {"Orders,0,0\nOrders,1,3\n"}
 
 
-def test_the_script_refuses_a_password_that_it_would_change(filled: Broker, run_client: Run, tmp_path: Path) -> None:
+def test_the_script_rejects_a_password_that_it_would_change(filled: Broker, run_client: Run, tmp_path: Path) -> None:
     (tmp_path / "script").write_text(run_client("handover", "--to", "sh").stdout)
     for password in ("", "ü", "a\tb"):
         command = ["sh", "script", "users"]
@@ -192,7 +192,7 @@ def check_fields(value: Any, expected: Any) -> None:
         assert isinstance(value, expected)
 
 
-def test_strimzis_resources_have_its_fields(filled: Broker, run_client: Run) -> None:
+def test_strimzi_resources_have_their_fields(filled: Broker, run_client: Run) -> None:
     written = run_client("handover", "--to", "strimzi", "--cluster", "production").stdout
     assert "wonderland" not in written
     documents = list(yaml.safe_load_all(written))
@@ -242,13 +242,13 @@ def test_terraform_has_a_resource_for_each(filled: Broker, run_client: Run) -> N
     assert 'password_wo         = var.passwords["alice"]' in written
 
 
-def test_texts_for_terraform_compute_nothing() -> None:
+def test_terraform_strings_are_escaped() -> None:
     assert text('a"b\\c\n${x} %{y} \x85\x08') == '"a\\"b\\\\c\\n$${x} %%{y} \\u0085\\u0008"'
     assert label("orders-eu") == "orders-eu"
     assert label("1") != label("1_") and label("1").startswith("_1_")
 
 
-def test_the_report_says_what_differs(filled: Broker, run_client: Run) -> None:
+def test_the_report_lists_the_differences(filled: Broker, run_client: Run) -> None:
     said = run_client("handover").stdout
     assert "all brokers" not in run_client("handover", "--to", "terraform").stdout  # the default of a new cluster
     assert "has 1 topic, 2 users, 6 ACLs, 3 quotas, 2 groups with offsets" in said
@@ -260,7 +260,7 @@ def test_the_report_says_what_differs(filled: Broker, run_client: Run) -> None:
     assert "log.segment.bytes" not in found and "authorizer.class.name" not in found
 
 
-def test_a_data_directory_says_the_same(filled: Broker, run: Run, run_client: Run, tmp_path: Path) -> None:
+def test_a_data_directory_gives_the_same_resources(filled: Broker, run: Run, run_client: Run, tmp_path: Path) -> None:
     asked = json.loads(run_client("handover", "--json").stdout)
     snapshot = filled.snapshot().directory
     before = {path: path.stat().st_mtime_ns for path in snapshot.rglob("*")}

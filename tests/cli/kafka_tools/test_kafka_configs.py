@@ -9,7 +9,7 @@ from tests.cli.conftest import Run
 TOPIC = ("--entity-type", "topics", "--entity-name", "configured")
 
 
-def test_configs_of_a_topic_are_set_shown_and_unset(tool: Run) -> None:
+def test_topic_configs_are_set_shown_and_unset(tool: Run) -> None:
     tool("kafka-topics", "--create", "--topic", "configured")
     changed = tool("kafka-configs", "--alter", *TOPIC, "--add-config", "retention.ms=5,cleanup.policy=[compact,delete]")
     assert (changed.exit_code, changed.stdout) == (0, "Completed updating config for topic configured.\n")
@@ -25,7 +25,7 @@ def test_configs_of_a_topic_are_set_shown_and_unset(tool: Run) -> None:
     assert everything[0] == "All configs for topic configured are:" and len(everything) > 20
 
 
-def test_configs_of_one_broker_and_of_all(tool: Run) -> None:
+def test_configs_of_one_and_of_all_brokers_are_set_and_shown(tool: Run) -> None:
     one = tool("kafka-configs", "--alter", "--broker", "1", "--add-config", "log.retention.ms=7000")
     assert one.stdout == "Completed updating config for broker 1.\n"
     told = tool("kafka-configs", "--describe", "--entity-type", "brokers", "--entity-name", "1").stdout
@@ -50,6 +50,6 @@ def test_configs_of_one_broker_and_of_all(tool: Run) -> None:
         (("--describe", "--entity-type", "users"), "'users' is not one of 'topics', 'brokers'"),
     ],
 )
-def test_mistakes(tool: Run, arguments: tuple[str, ...], said: str) -> None:
+def test_invalid_arguments_of_kafka_configs_are_rejected(tool: Run, arguments: tuple[str, ...], said: str) -> None:
     result = tool("kafka-configs", *arguments)
     assert result.exit_code != 0 and said in result.stderr

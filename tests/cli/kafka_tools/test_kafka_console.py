@@ -9,7 +9,7 @@ from tests.cli.conftest import FOR_EVER, Run
 KEYS = ("--property", "parse.key=true", "--property", "key.separator=:")
 
 
-def test_lines_are_written_and_read(tool: Run) -> None:
+def test_lines_are_produced_and_consumed(tool: Run) -> None:
     tool("kafka-topics", "--create", "--topic", "lines", "--partitions", "1")
     written = tool("kafka-console-producer", "--topic", "lines", *KEYS, stdin=b"a:1\nb:2\n")
     assert (written.exit_code, written.stdout) == (0, "")
@@ -20,7 +20,7 @@ def test_lines_are_written_and_read(tool: Run) -> None:
     assert tool("kafka-console-consumer", "--topic", "lines", *place, *options).stdout == "b|2\n"
 
 
-def test_all_parts_of_a_record(tool: Run, run_client: Run) -> None:
+def test_all_parts_of_a_record_are_produced_and_consumed(tool: Run, run_client: Run) -> None:
     tool("kafka-topics", "--create", "--topic", "parts", "--partitions", "1", *FOR_EVER)
     run_client("produce", "parts", "--key", "k", "-H", "h=x", "-H", "i=y", "--timestamp", "@1001", stdin=b"v\n")
     run_client("produce", "parts", "--null-value", "-", "--timestamp", "@2", stdin=b"-\n")
@@ -33,7 +33,7 @@ def test_all_parts_of_a_record(tool: Run, run_client: Run) -> None:
     ]
 
 
-def test_a_group_goes_on_where_it_was(tool: Run) -> None:
+def test_a_group_continues_at_its_committed_offsets(tool: Run) -> None:
     tool("kafka-topics", "--create", "--topic", "grouped", "--partitions", "1")
     tool("kafka-console-producer", "--topic", "grouped", "--compression-codec", stdin=b"1\n2\n3\n")
     group = ("kafka-console-consumer", "--topic", "grouped", "--group", "readers", "--from-beginning")
@@ -41,7 +41,7 @@ def test_a_group_goes_on_where_it_was(tool: Run) -> None:
     assert tool(*group, "--max-messages", "1").stdout == "3\n"
 
 
-def test_topics_are_chosen_by_an_expression(tool: Run) -> None:
+def test_topics_are_selected_by_a_regular_expression(tool: Run) -> None:
     for number in "12":
         tool("kafka-console-producer", "--topic", f"of-{number}", stdin=number.encode())
     options = ("--include", "of-.|other", "--from-beginning", "--max-messages", "2")
@@ -61,6 +61,6 @@ def test_topics_are_chosen_by_an_expression(tool: Run) -> None:
         (("kafka-console-producer", "--topic", "a", "--producer-property", "x=1"), "x is not known"),
     ],
 )
-def test_mistakes(tool: Run, arguments: tuple[str, ...], said: str) -> None:
+def test_invalid_arguments_of_console_tools_are_rejected(tool: Run, arguments: tuple[str, ...], said: str) -> None:
     result = tool(*arguments)
     assert result.exit_code == 2 and said in result.stderr

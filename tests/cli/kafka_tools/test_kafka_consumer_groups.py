@@ -29,12 +29,12 @@ def test_a_group_is_listed_described_reset_and_deleted(tool: Run) -> None:
     assert tool("kafka-consumer-groups", "--list").stdout == ""
 
 
-def test_a_group_that_is_not_there_is_an_error(tool: Run) -> None:
+def test_an_unknown_group_is_an_error(tool: Run) -> None:
     for action in ("--describe", "--delete"):
         missing = tool("kafka-consumer-groups", action, "--group", "none")
         assert missing.exit_code == 1 and "there is no group none" in missing.stderr
 
 
-def test_it_says_which_groups_it_needs(tool: Run) -> None:
+def test_a_missing_group_argument_is_reported(tool: Run) -> None:
     result = tool("kafka-consumer-groups", "--describe")
     assert result.exit_code == 2 and "--describe needs --group or --all-groups" in result.stderr

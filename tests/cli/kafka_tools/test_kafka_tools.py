@@ -7,7 +7,7 @@ from tests.cli.conftest import Run, runner
 from tests.running import RunningBroker
 
 
-def test_alone_it_names_its_tools() -> None:
+def test_kafka_tools_without_arguments_lists_the_tools() -> None:
     result = runner().invoke(main, [])
     assert (result.exit_code, result.stderr) == (0, "")
     assert "\n  kafka-console-producer  " in result.stdout
@@ -27,19 +27,19 @@ def test_offsets_are_printed_by_partition(tool: Run) -> None:
     assert missing.exit_code == 1 and "Could not match any topic-partitions" in missing.stderr
 
 
-def test_the_versions_of_each_broker(tool: Run, broker: RunningBroker) -> None:
+def test_the_api_versions_of_each_broker_are_printed(tool: Run, broker: RunningBroker) -> None:
     lines = tool("kafka-broker-api-versions").stdout.splitlines()
     assert lines[0] == f"{broker.bootstrap_servers} (id: 1 rack: null isFenced: false) -> ("
     assert lines[1] == "\tProduce(0): 0 to 13 [usable: 13],"
     assert lines[-2].endswith("]") and lines[-1] == ")"
 
 
-def test_the_id_of_the_cluster(tool: Run) -> None:
+def test_the_cluster_id_is_printed(tool: Run) -> None:
     told = tool("kafka-cluster", "cluster-id").stdout
     assert told.startswith("Cluster ID: ") and len(told.split()[-1]) == 22
 
 
-def test_a_server_that_is_away_is_one_line(tool: Run) -> None:
+def test_an_unreachable_server_is_reported_in_one_line(tool: Run) -> None:
     away = tool("kafka-topics", "--list", "--bootstrap-server", "127.0.0.1:1")
     assert away.exit_code == 0  # the last option counts, which is the broker's
     unknown = tool("kafka-nothing")

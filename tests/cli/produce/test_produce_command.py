@@ -44,7 +44,7 @@ PLAIN = LineFormat(None, None, None)
         (b"\n\r\n", [b"", b"\r"]),
     ],
 )
-def test_a_line_ends_with_a_newline_or_the_input(data: bytes, lines: list[bytes]) -> None:
+def test_a_line_ends_with_a_newline_or_the_end_of_input(data: bytes, lines: list[bytes]) -> None:
     assert read(data) == lines
 
 
@@ -53,7 +53,7 @@ def read(data: bytes) -> list[bytes]:
 
 
 @pytest.mark.parametrize("read_bytes", [1, 3, 100])
-def test_a_line_no_broker_would_take_ends_the_reading(monkeypatch: pytest.MonkeyPatch, read_bytes: int) -> None:
+def test_a_line_above_the_maximum_size_ends_the_input(monkeypatch: pytest.MonkeyPatch, read_bytes: int) -> None:
     monkeypatch.setattr(produce_input, "READ_BYTES", read_bytes)
     monkeypatch.setattr(produce_input, "LINE_MAX_BYTES", 3)
     assert read(b"abc\nabc") == [b"abc", b"abc"]
@@ -63,7 +63,7 @@ def test_a_line_no_broker_would_take_ends_the_reading(monkeypatch: pytest.Monkey
 
 
 @given(st.lists(st.binary().filter(lambda line: b"\n" not in line)))
-def test_any_lines_are_read_as_they_are(lines: list[bytes]) -> None:
+def test_any_lines_are_read_unchanged(lines: list[bytes]) -> None:
     source = io.BytesIO(b"".join(line + b"\n" for line in lines))
     assert [line for some in lines_of(source) for line in some] == lines
 
@@ -82,7 +82,7 @@ def test_any_lines_are_read_as_they_are(lines: list[bytes]) -> None:
         (b"a => b", LineFormat(b" => ", None, None), (b"a", b"b")),
     ],
 )
-def test_a_line_becomes_a_key_and_a_value(
+def test_a_line_is_split_into_a_key_and_a_value(
     line: bytes, form: LineFormat, record: tuple[bytes | None, bytes | None]
 ) -> None:
     assert key_and_value(line, form) == record
@@ -92,14 +92,14 @@ def consumed(run_client: Run, topic: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in run_client("consume", topic, "--json").stdout.splitlines()]
 
 
-def test_a_partition_that_is_not_there_is_named_as_by_consume(run_client: Run) -> None:
+def test_an_unknown_partition_is_reported_as_by_consume(run_client: Run) -> None:
     run_client("topics", "create", "pair", "--partitions", "2")
     result = run_client("produce", "pair", "--partition", "7", stdin=b"a\n")
     assert (result.exit_code, result.stdout) == (1, "0 records written to pair\n")
     assert result.stderr == "minibroker: pair has no partition 7, only 0 to 1\n"
 
 
-def test_lines_are_written_and_the_report_says_where(run_client: Run) -> None:
+def test_lines_are_produced_and_their_offsets_reported(run_client: Run) -> None:
     result = run_client("produce", "reported", "--partition", "1", stdin=b"a\nb\n")
     assert (result.exit_code, result.stdout) == (0, "2 records written to reported, partition 1 offsets 0 to 1\n")
     again = run_client("produce", "reported", "--partition", "1", "--json", stdin=b"c")
@@ -124,7 +124,7 @@ def test_a_record_has_its_key_headers_and_nulls(run_client: Run) -> None:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
-def test_each_codec_and_acks(run_client: Run, codec: str, acks: str) -> None:
+def test_each_codec_and_acks_is_supported(run_client: Run, codec: str, acks: str) -> None:
     topic = f"codec-{codec}-{acks}"
     run_client("topics", "create", topic)
     options = ("--compression", codec, "--acks", acks, "--partition", "0")
@@ -133,25 +133,25 @@ def test_each_codec_and_acks(run_client: Run, codec: str, acks: str) -> None:
     assert json.loads(run_client("consume", topic, *follow).stdout)["value"] == "value" * 1000
 
 
-def test_a_file_is_read(run_client: Run, tmp_path: Path) -> None:
+def test_a_file_is_produced(run_client: Run, tmp_path: Path) -> None:
     file = tmp_path / "lines"
     file.write_bytes(b"from a file\n")
     assert run_client("produce", "filed", "--file", str(file)).exit_code == 0
     assert [record["value"] for record in consumed(run_client, "filed")] == ["from a file"]
 
 
-def test_no_lines_are_no_records(run_client: Run) -> None:
+def test_empty_input_produces_no_records(run_client: Run) -> None:
     assert run_client("produce", "nothing").stdout == "0 records written to nothing\n"
 
 
-def test_a_record_that_is_not_written_is_said_with_status_1(run_client: Run) -> None:
+def test_a_failed_record_is_reported_with_status_1(run_client: Run) -> None:
     run_client("topics", "create", "refused", "--config", "max.message.bytes=1000")
     result = run_client("produce", "refused", stdin=b"x" * 2000)
     assert (result.exit_code, result.stdout) == (1, "0 records written to refused\n")
     assert result.stderr.startswith("minibroker: 1 record not written: MESSAGE_TOO_LARGE (")
 
 
-def test_of_a_batch_that_is_too_large_the_records_are_written_that_are_not(run_client: Run) -> None:
+def test_smaller_records_of_a_too_large_batch_are_written(run_client: Run) -> None:
     run_client("topics", "create", "split", "--partitions", "1", "--config", "max.message.bytes=1000")
     result = run_client("produce", "split", stdin=b"".join(b"%0*d\n" % (2000 if n == 7 else 100, n) for n in range(40)))
     assert (result.exit_code, result.stdout) == (1, "39 records written to split, partition 0 offsets 0 to 38\n")
@@ -159,7 +159,7 @@ def test_of_a_batch_that_is_too_large_the_records_are_written_that_are_not(run_c
     assert [int(str(record["value"])) for record in consumed(run_client, "split")] == [n for n in range(40) if n != 7]
 
 
-def test_keys_go_to_the_partitions_of_javas_producer(run_client: Run) -> None:
+def test_keys_are_partitioned_as_by_javas_producer(run_client: Run) -> None:
     run_client("topics", "create", "hashed", "--partitions", "10")
     run_client("produce", "hashed", "--key-separator", ":", stdin=b"a:1\nkafka:2\n21:3\n")
     found = {record["key"]: record["partition"] for record in consumed(run_client, "hashed")}
@@ -167,7 +167,7 @@ def test_keys_go_to_the_partitions_of_javas_producer(run_client: Run) -> None:
 
 
 @pytest.mark.parametrize("release", ["0.10.0", "0.10.2", "0.11", "2.0"])
-def test_brokers_of_any_release_get_a_format_that_they_know(run: Run, tmp_path: Path, release: str) -> None:
+def test_brokers_of_any_release_get_a_supported_format(run: Run, tmp_path: Path, release: str) -> None:
     with running_broker(tmp_path, options=("--emulate", release)) as broker:
         address = ("--bootstrap-server", broker.bootstrap_servers)
         for codec in ("none", "gzip"):
@@ -178,7 +178,7 @@ def test_brokers_of_any_release_get_a_format_that_they_know(run: Run, tmp_path: 
     assert (refused.exit_code == 1) == release.startswith("0.10")
 
 
-def test_what_is_read_slowly_is_written_at_once(broker: RunningBroker, run_client: Run) -> None:
+def test_slow_input_is_produced_immediately(broker: RunningBroker, run_client: Run) -> None:
     command = [sys.executable, "-m", "minibroker", "produce", "slow", "--bootstrap-server", broker.bootstrap_servers]
     run_client("topics", "create", "slow", "--partitions", "1")
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -205,18 +205,18 @@ def test_what_is_read_slowly_is_written_at_once(broker: RunningBroker, run_clien
         ["--transactional-id", "x", "--acks", "1"],
     ],
 )
-def test_bad_input_is_refused_before_a_connection_is_made(run: Run, arguments: list[str]) -> None:
+def test_invalid_arguments_are_rejected_before_connecting(run: Run, arguments: list[str]) -> None:
     result = run("produce", "t", *arguments, "--bootstrap-server", "127.0.0.1:1")
     assert result.exit_code == 2
     assert result.stderr.count("\n") == 1
 
 
-def test_a_topic_is_only_left_out_of_json(run: Run) -> None:
+def test_only_json_input_may_omit_the_topic(run: Run) -> None:
     result = run("produce", "--bootstrap-server", "127.0.0.1:1")
     assert result.exit_code == 2 and "TOPIC is missing" in result.stderr
 
 
-def test_what_consume_prints_as_json_is_written_again(run_client: Run) -> None:
+def test_json_output_of_consume_can_be_produced(run_client: Run) -> None:
     for name in ("source", "target"):
         run_client("topics", "create", name, "--partitions", "3", *FOR_EVER)
     options = ("--header", "h=1", "--timestamp", "@1000", "--null-value", "NULL", "--key-separator", ":")
@@ -228,7 +228,7 @@ def test_what_consume_prints_as_json_is_written_again(run_client: Run) -> None:
     assert (run_client("consume", "target", "--json").stdout).replace('"target"', '"source"') == printed
 
 
-def test_json_says_the_topic_if_no_argument_does(run_client: Run) -> None:
+def test_json_input_names_the_topic_without_an_argument(run_client: Run) -> None:
     stdin = b'{"topic": "said-a", "value": "1"}\n\n{"topic": "said-b", "value": {"x": [1, "\xc3\xa4"]}}\n'
     result = run_client("produce", "--input", "json", "--json", stdin=stdin)
     assert [(each["topic"], each["records"]) for each in json.loads(result.stdout)] == [("said-a", 1), ("said-b", 1)]
@@ -256,7 +256,7 @@ def test_json_says_the_topic_if_no_argument_does(run_client: Run) -> None:
         (b'{"value": "a", "headers": [{"value": "b"}]}', "a header has no name"),
     ],
 )
-def test_a_wrong_line_is_named_after_the_lines_before_it_are_written(
+def test_an_invalid_line_is_reported_after_earlier_lines_are_written(
     run_client: Run, request: pytest.FixtureRequest, line: bytes, complaint: str
 ) -> None:
     topic = f"wrong-{abs(hash(request.node.name))}"
@@ -267,7 +267,7 @@ def test_a_wrong_line_is_named_after_the_lines_before_it_are_written(
     assert complaint in result.stderr
 
 
-def test_a_wrong_line_of_one_of_several_files_names_the_file(run_client: Run, tmp_path: Path) -> None:
+def test_an_invalid_line_in_one_of_several_files_names_the_file(run_client: Run, tmp_path: Path) -> None:
     for name, text in (("right", '{"value": "a"}\n'), ("wrong", "{}\nnonsense\n")):
         (tmp_path / name).write_text(text)
     files = ("--file", str(tmp_path / "right"), "--file", str(tmp_path / "wrong"))
@@ -276,7 +276,7 @@ def test_a_wrong_line_of_one_of_several_files_names_the_file(run_client: Run, tm
     assert f"minibroker: {tmp_path / 'wrong'}: line 2: this is not JSON" in result.stderr
 
 
-def test_headers_and_times_can_be_written_as_people_write_them(run_client: Run) -> None:
+def test_headers_and_timestamps_may_be_human_readable(run_client: Run) -> None:
     line = b'{"key": "k", "value": "v", "headers": {"a": "b"}, "timestamp": "2026-01-31T12:00:00Z"}'
     run_client("topics", "create", "people", *FOR_EVER)
     run_client("produce", "people", "--input", "json", "--header", "c=d", stdin=line)
@@ -285,7 +285,7 @@ def test_headers_and_times_can_be_written_as_people_write_them(run_client: Run) 
     assert record["headers"] == [{"name": "a", "value": "b"}, {"name": "c", "value": "d"}]
 
 
-def test_files_are_records(run_client: Run, tmp_path: Path) -> None:
+def test_each_file_can_be_one_record(run_client: Run, tmp_path: Path) -> None:
     run_client("topics", "create", "files", *FOR_EVER)
     for name, data in (("one", b"a\nb"), ("two", b"")):
         (tmp_path / name).write_bytes(data)
@@ -296,7 +296,7 @@ def test_files_are_records(run_client: Run, tmp_path: Path) -> None:
     assert found == [("k", "a\nb", 7), ("k", "", 7)]
 
 
-def test_it_stops_reading_when_the_broker_takes_no_more(run: Run, kafka: Broker) -> None:
+def test_input_is_not_read_while_the_broker_accepts_no_more(run: Run, kafka: Broker) -> None:
     kafka.create_topic("stuck")
     kafka.faults.add(api="Produce", topic="stuck", error="NOT_ENOUGH_REPLICAS")
     options = ("--timeout", "0.3", "--bootstrap-server", kafka.bootstrap_servers)
@@ -306,7 +306,7 @@ def test_it_stops_reading_when_the_broker_takes_no_more(run: Run, kafka: Broker)
     assert result.stderr.endswith(", so the rest was not read\n")
 
 
-def test_a_transaction_has_all_records_or_none(run_client: Run) -> None:
+def test_a_transaction_writes_all_records_or_none(run_client: Run) -> None:
     run_client("topics", "create", "atomic", "--config", "max.message.bytes=1000", "--partitions", "2")
     options = ("--transactional-id", "atomic", "--compression", "gzip", "--key-separator", ":")
     told = run_client("produce", "atomic", *options, stdin=b"a:1\nb:2\nc:3\n")
@@ -323,7 +323,7 @@ def test_a_transaction_has_all_records_or_none(run_client: Run) -> None:
     assert run_client("produce", "atomic", *options[:2]).stdout.endswith("the transaction is committed\n")
 
 
-def test_ctrl_c_says_what_was_written(run_client: Run, broker: RunningBroker) -> None:
+def test_ctrl_c_reports_what_was_written(run_client: Run, broker: RunningBroker) -> None:
     run_client("topics", "create", "stopped", "--partitions", "1")
     command = [sys.executable, "-m", "minibroker", "produce", "stopped", "--bootstrap-server", broker.bootstrap_servers]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -338,7 +338,7 @@ def test_ctrl_c_says_what_was_written(run_client: Run, broker: RunningBroker) ->
         assert process.wait(60) == 130
 
 
-def test_what_dump_prints_as_json_is_written_again(run: Run, run_client: Run, tmp_path: Path) -> None:
+def test_json_output_of_dump_can_be_produced(run: Run, run_client: Run, tmp_path: Path) -> None:
     directory = tmp_path / "source-1"
     directory.mkdir()
     records = [Record(0, 5, b"k", b"\xff", (Header("h", b"1"),)), Record(1, -1, None, None)]
@@ -369,19 +369,19 @@ def test_what_dump_prints_as_json_is_written_again(run: Run, run_client: Run, tm
     "arguments",
     [("consume", "./orders-0"), ("produce", "./orders-0"), ("topics", "describe", "./orders-0")],
 )
-def test_a_path_in_place_of_a_topic_says_what_shows_files(arguments: tuple[str, ...], run_client: Run) -> None:
+def test_a_path_instead_of_a_topic_gets_a_hint(arguments: tuple[str, ...], run_client: Run) -> None:
     result = run_client(*arguments, stdin=b"a")
     assert result.stderr.endswith("; of files, 'minibroker dump ./orders-0' shows the records, without a broker\n")
     assert result.exit_code == (1 if "topics" in arguments else 2)
 
 
-def test_a_path_in_place_of_a_server_says_what_shows_files(run: Run) -> None:
+def test_a_path_instead_of_a_server_gets_a_hint(run: Run) -> None:
     result = run("consume", "orders", "-b", "./")
     told = "'./' is not HOST:PORT; of files, 'minibroker dump ./' shows the records, without a broker"
     assert (result.exit_code, told in result.stderr) == (2, True)
 
 
-def test_a_name_that_no_topic_can_have_gives_the_reason(run_client: Run) -> None:
+def test_an_invalid_topic_name_is_rejected_with_the_reason(run_client: Run) -> None:
     for command in (("consume", "a+b"), ("produce", "a+b")):
         result = run_client(*command, stdin=b"a")
         told = "INVALID_TOPIC_EXCEPTION (a topic's name has up to 249 letters, digits, dots, underscores and hyphens)"

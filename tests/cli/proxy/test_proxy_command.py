@@ -54,7 +54,7 @@ def ended(process: subprocess.Popen[str]) -> str:
     return said
 
 
-def test_it_prints_what_passes_and_a_table_at_the_end(broker: Broker) -> None:
+def test_the_proxy_prints_requests_and_a_table_at_the_end(broker: Broker) -> None:
     with running(broker) as (address, process):
         AdminClient({"bootstrap.servers": address, "client.id": "who"}).list_topics(timeout=PATIENCE_S)
         lines = ended(process).splitlines()
@@ -63,14 +63,14 @@ def test_it_prints_what_passes_and_a_table_at_the_end(broker: Broker) -> None:
     assert int(row.split()[2]) >= 1
 
 
-def test_it_prints_only_what_is_asked_for(broker: Broker) -> None:
+def test_the_proxy_prints_only_requested_exchanges(broker: Broker) -> None:
     with running(broker, "--api", "Metadata") as (address, process):
         AdminClient({"bootstrap.servers": address}).list_topics(timeout=PATIENCE_S)
         printed = [line for line in ended(process).splitlines() if line.startswith("#")]
     assert printed and all(": Metadata " in line for line in printed)
 
 
-def test_it_loads_faults(broker: Broker, tmp_path: Path) -> None:
+def test_the_proxy_loads_faults(broker: Broker, tmp_path: Path) -> None:
     (tmp_path / "faults.yaml").write_text("- {api: DescribeCluster, close: before, times: 1}\n")
     with running(broker, "--faults", str(tmp_path / "faults.yaml")) as (address, process):
         with Client(ClientSettings({"bootstrap.servers": address})) as client, pytest.raises(ClientError):
@@ -79,7 +79,7 @@ def test_it_loads_faults(broker: Broker, tmp_path: Path) -> None:
     assert "DescribeCluster 2 lost, api DescribeCluster, close before, times 1" in said
 
 
-def test_it_is_controlled_over_http(broker: Broker) -> None:
+def test_the_proxy_is_controlled_over_http(broker: Broker) -> None:
     with running(broker, "--control", "0", "--control-token", "secret", "--quiet") as (address, process):
         assert process.stdout is not None
         url = process.stdout.readline().removeprefix("minibroker is controlled at ").strip()
@@ -114,7 +114,7 @@ def test_it_is_controlled_over_http(broker: Broker) -> None:
         (["--upstream", "a:1", "--control-token", "t"], "needs --control"),
     ],
 )
-def test_mistakes_are_one_line(options: list[str], reason: str) -> None:
+def test_invalid_proxy_arguments_are_reported_in_one_line(options: list[str], reason: str) -> None:
     run = CliRunner().invoke(main, ["proxy", "--listen", "127.0.0.1:0", *options])
     assert run.exit_code in (1, 2) and reason in run.stderr
     assert len(run.stderr.splitlines()) == 1
@@ -131,7 +131,7 @@ LOGIN = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl
     ("listen", "client_auth", "warns"),
     [(":0", "", True), ("0.0.0.0:0", "requested", True), (":0", "required", False), ("[::1]:0", "", False)],
 )
-def test_it_warns_if_strangers_get_its_login(
+def test_the_proxy_warns_if_other_machines_can_use_its_login(
     listen: str, client_auth: str, warns: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = options_of("--client", **LOGIN)

@@ -24,13 +24,13 @@ def recorded(tmp_path: Path) -> Path:
     return tmp_path / "journal"
 
 
-def test_the_same_answers_end_with_status_0(recorded: Path) -> None:
+def test_equal_responses_end_with_status_0(recorded: Path) -> None:
     with Broker() as broker:
         run = CliRunner().invoke(main, ["replay", str(recorded), "--to", broker.bootstrap_servers, "--api", "Metadata"])
     assert (run.output, run.exit_code) == ("1 request sent, 0 answers differ\n", 0)
 
 
-def test_other_answers_are_shown_and_end_with_status_1(recorded: Path) -> None:
+def test_different_responses_are_shown_and_end_with_status_1(recorded: Path) -> None:
     with Broker() as broker:
         broker.create_topic("t")
         run = CliRunner().invoke(main, ["replay", str(recorded), "--to", broker.bootstrap_servers])
@@ -38,7 +38,7 @@ def test_other_answers_are_shown_and_end_with_status_1(recorded: Path) -> None:
     assert "  topics: 1 item in the place of 0\n" in run.output
 
 
-def test_mistakes_are_one_line(recorded: Path, tmp_path: Path) -> None:
+def test_invalid_replay_arguments_are_reported_in_one_line(recorded: Path, tmp_path: Path) -> None:
     (tmp_path / "no").write_text("nothing")
     for arguments in (["no", "--to", "a:1"], [str(recorded), "--to", "127.0.0.1:1"]):
         run = CliRunner().invoke(main, ["replay", str(tmp_path / arguments[0]), *arguments[1:]])

@@ -49,14 +49,14 @@ def test_schemas_are_registered_listed_shown_checked_and_deleted(run: Run, broke
     assert broker.registry.subjects() == []
 
 
-def test_more_schemas_are_listed_than_one_answer_has(run: Run, broker: Broker) -> None:
+def test_schemas_of_several_response_pages_are_listed(run: Run, broker: Broker) -> None:
     broker.registry.set_compatibility("NONE")
     for number in range(1001):  # a thousand are in an answer
         broker.registry.register("s", f'{{"type":"fixed","name":"F","size":{number}}}')
     assert len(json.loads(run("schemas", "list", "--json").stdout)) == 1001
 
 
-def test_types_are_those_of_files_and_references_are_given(run: Run, broker: Broker, tmp_path: Path) -> None:
+def test_schema_types_follow_file_names_and_references_are_given(run: Run, broker: Broker, tmp_path: Path) -> None:
     broker.registry.register("money", record("Money", ("cents", "long")))
     order = json.dumps(record("Order", ("price", "Money"))).encode()
     run("schemas", "register", "order", "-", "--reference", "Money=money:1", stdin=order)
@@ -68,7 +68,7 @@ def test_types_are_those_of_files_and_references_are_given(run: Run, broker: Bro
     ]
 
 
-def test_what_the_registry_refuses_is_one_line_and_status_1_without_an_answer_2(run: Run, broker: Broker) -> None:
+def test_registry_errors_end_with_status_1_and_missing_responses_with_2(run: Run, broker: Broker) -> None:
     result = run("schemas", "show", "nope")
     assert (result.exit_code, result.stderr) == (1, "minibroker: Subject 'nope' not found. (40401)\n")
     result = run("schemas", "list", "--registry", "http://127.0.0.1:1")
@@ -87,7 +87,7 @@ def test_consume_decodes_by_schemas(run: Run, broker: Broker) -> None:
     assert (first["decoded"], first["key"], "decoded" in second) == ({"name": "ann"}, "k", False)
 
 
-def test_a_registry_behind_tls_is_trusted_by_its_own_authority(run: Run, tmp_path: Path) -> None:
+def test_a_registry_over_tls_is_trusted_by_its_own_authority(run: Run, tmp_path: Path) -> None:
     with Broker(security="SASL_SSL", users={"ann": "secret"}, registry=True) as broker:
         config = broker.client_config("confluent", user="ann")
         authority = tmp_path / "ca.pem"
@@ -104,7 +104,7 @@ def test_a_registry_behind_tls_is_trusted_by_its_own_authority(run: Run, tmp_pat
         assert run("consume", "users", "--decode", *place, *connection).stdout == '{"name": "ann"}\n'
 
 
-def test_a_file_of_certificates_that_is_none_is_named(run: Run, tmp_path: Path) -> None:
+def test_an_invalid_certificate_file_is_named(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "ca.pem"
     for command in (["schemas", "list"], ["consume", "users", "--decode"]):
         arguments = [*command, "--registry", "https://localhost:1", "--registry-ca", str(file)]
@@ -118,7 +118,7 @@ def test_a_file_of_certificates_that_is_none_is_named(run: Run, tmp_path: Path) 
         assert (result.exit_code, result.stderr) == (2, said)
 
 
-def test_a_registry_that_is_silent_is_not_waited_for_long(run: Run) -> None:
+def test_a_silent_registry_times_out(run: Run) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         result = run("schemas", "list", "--registry", url, "--registry-timeout", "0.1")

@@ -54,15 +54,13 @@ def test_users_are_added_listed_and_removed(run_client: Run) -> None:
         (("quotas", "set", "--user", "alice", "producer_byte_rate=many"), "is a number, and cannot be 'many'"),
     ],
 )
-def test_what_is_wrong_with_the_arguments_is_said_in_one_line(
-    run_client: Run, arguments: tuple[str, ...], said: str
-) -> None:
+def test_invalid_arguments_are_reported_in_one_line(run_client: Run, arguments: tuple[str, ...], said: str) -> None:
     refused = run_client(*arguments)
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert refused.stderr.startswith("minibroker: ") and said in refused.stderr and refused.stderr.count("\n") == 1
 
 
-def test_an_acl_that_is_not_there_cannot_be_removed(run_client: Run) -> None:
+def test_an_unknown_acl_cannot_be_removed(run_client: Run) -> None:
     refused = run_client("acls", "remove", "alice", "read", "--topic", "never")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert refused.stderr == "minibroker: there is no such ACL; 'minibroker acls list' shows those that there are\n"
@@ -113,7 +111,7 @@ def test_quotas_are_set_listed_and_removed(run_client: Run) -> None:
     assert len(json.loads(run_client("quotas", "list", "--json").stdout)) == 2
 
 
-def test_who_may_read_a_topic_consumes_it_without_a_right_to_a_group(run: Run, tmp_path: Path) -> None:
+def test_read_permission_on_a_topic_suffices_for_consume(run: Run, tmp_path: Path) -> None:
     with Broker({"allow.everyone.if.no.acl.found": "false"}, security="SASL_PLAINTEXT") as broker:
         broker.produce("orders", "tea")
         file = tmp_path / "alice.properties"
@@ -137,7 +135,7 @@ def properties(config: Any) -> str:
 
 @pytest.mark.parametrize("library", ["librdkafka.properties", "java"])
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
-def test_commands_connect_with_the_config_of_a_client(run: Run, tmp_path: Path, library: str, protocol: str) -> None:
+def test_commands_connect_with_a_client_config(run: Run, tmp_path: Path, library: str, protocol: str) -> None:
     with Broker(security=protocol, users={"alice": 'a"b c'}) as broker:
         for mechanism in MECHANISMS if protocol == "SASL_SSL" else (None,):
             file = tmp_path / "alice.properties"

@@ -66,7 +66,7 @@ def test_a_token_is_created_renewed_and_expired(as_user: AsUser) -> None:
     assert described(as_user, "alice") == []
 
 
-def test_tokens_are_described_for_people(as_user: AsUser) -> None:
+def test_tokens_are_described_in_a_table(as_user: AsUser) -> None:
     token = created(as_user, "alice")
     table = as_user("alice", "tokens", "describe").stdout
     assert token["id"] in table and "alice" in table and token["secret"] not in table
@@ -76,7 +76,7 @@ def test_tokens_are_described_for_people(as_user: AsUser) -> None:
     assert as_user("alice", "tokens", "describe", "--owner", "alice").stdout == table
 
 
-def test_a_token_for_somebody_else(as_user: AsUser) -> None:
+def test_a_token_is_created_for_another_owner(as_user: AsUser) -> None:
     token = created(as_user, "alice", "--owner", "bob")  # no ACL forbids it
     assert token["owner"] == "bob"
     assert [seen["requester"] for seen in described(as_user, "bob")] == ["alice"]
@@ -105,13 +105,15 @@ def test_a_command_logs_in_with_a_token(as_user: AsUser, running: Broker) -> Non
         (("renew", "nothing", "--period", "-1"), 2, "'-1' is no period like"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(as_user: AsUser, arguments: tuple[str, ...], status: int, said: str) -> None:
+def test_invalid_token_arguments_are_reported_in_one_line(
+    as_user: AsUser, arguments: tuple[str, ...], status: int, said: str
+) -> None:
     refused = as_user("alice", "tokens", *arguments)
     assert (refused.exit_code, refused.stdout) == (status, "")
     assert refused.stderr.startswith("minibroker: ") and said in refused.stderr and refused.stderr.count("\n") == 1
 
 
-def test_who_is_neither_owner_nor_renewer_changes_nothing(as_user: AsUser, running: Broker) -> None:
+def test_only_owners_and_renewers_can_change_a_token(as_user: AsUser, running: Broker) -> None:
     token = created(as_user, "bob", "--owner", "alice")  # bob has asked for it, and so he sees it
     for command in ("renew", "expire"):
         refused = as_user("bob", "tokens", command, token["id"])

@@ -24,7 +24,7 @@ def test_a_topic_is_created_listed_described_and_deleted(run_client: Run) -> Non
     assert "life" not in run_client("topics", "list").stdout
 
 
-def test_a_person_gets_tables(run_client: Run) -> None:
+def test_topics_are_printed_in_tables(run_client: Run) -> None:
     run_client("topics", "create", "tables", "--config", "retention.ms=5000")
     assert "tables" in run_client("topics", "list").stdout
     described = run_client("topics", "describe", "tables").stdout
@@ -32,19 +32,19 @@ def test_a_person_gets_tables(run_client: Run) -> None:
     assert "retention.ms" in described and "5000" in described
 
 
-def test_a_count_that_is_not_given_is_the_brokers(run_client: Run) -> None:
+def test_a_count_that_is_not_given_is_the_brokers_default(run_client: Run) -> None:
     assert json.loads(run_client("topics", "create", "counted", "--json").stdout) == {"created": "counted"}
     described = json.loads(run_client("topics", "describe", "counted", "--json").stdout)
     assert len(described["partitions"]) == 2
 
 
-def test_as_many_replicas_are_made_as_are_asked_for(run_client: Run) -> None:
+def test_the_requested_number_of_replicas_is_created(run_client: Run) -> None:
     refused = run_client("topics", "create", "replicated", "--replication-factor", "2")
     assert refused.exit_code == 1 and "replication factor" in refused.stderr.lower()
     assert run_client("topics", "create", "replicated", "--replication-factor", "1").exit_code == 0
 
 
-def test_a_topic_is_given_more_partitions(run_client: Run) -> None:
+def test_partitions_are_added_to_a_topic(run_client: Run) -> None:
     run_client("topics", "create", "grown", "--partitions", "2")
     assert run_client("topics", "alter", "grown", "--partitions", "3").stdout == "grown has 3 partitions, and had 2\n"
     again = run_client("topics", "alter", "grown", "--partitions", "5", "--json")
@@ -54,7 +54,7 @@ def test_a_topic_is_given_more_partitions(run_client: Run) -> None:
 
 
 @pytest.mark.parametrize(("count", "complaint"), [("2", "already has 2"), ("1", "would not be an increase")])
-def test_partitions_are_never_taken_away(run_client: Run, count: str, complaint: str) -> None:
+def test_partitions_cannot_be_removed(run_client: Run, count: str, complaint: str) -> None:
     run_client("topics", "create", "kept", "--partitions", "2")
     refused = run_client("topics", "alter", "kept", "--partitions", count)
     assert (refused.exit_code, refused.stdout) == (1, "")
@@ -65,7 +65,7 @@ def configs(run_client: Run, name: str) -> dict[str, dict[str, object]]:
     return {row["config"]: row for row in json.loads(run_client("topics", "config", name, "--json").stdout)}
 
 
-def test_configs_are_shown_with_where_they_come_from_and_their_defaults(run_client: Run) -> None:
+def test_configs_are_shown_with_source_and_default(run_client: Run) -> None:
     run_client("topics", "create", "shown", "--config", "retention.ms=5000", "--config", "cleanup.policy=compact")
     rows = configs(run_client, "shown")
     assert rows["retention.ms"] == {
@@ -101,7 +101,7 @@ def test_configs_are_set_and_deleted_together(run_client: Run) -> None:
     assert json.loads(told.stdout) == {"name": "changed", "set": {}, "deleted": ["flush.ms"]}
 
 
-def test_a_config_that_cannot_be_unset_is_said_to_stay(run_client: Run) -> None:
+def test_a_config_that_cannot_be_unset_is_reported(run_client: Run) -> None:
     elide = "record.attributes.elide"
     run_client("topics", "create", "eliding", "--config", f"{elide}=true", "--config", "flush.ms=7")
     told = run_client("topics", "config", "eliding", "--delete", elide, "--delete", "flush.ms")
@@ -113,7 +113,7 @@ def test_a_config_that_cannot_be_unset_is_said_to_stay(run_client: Run) -> None:
     assert json.loads(told.stdout) == {"name": "eliding", "set": {elide: "false"}, "deleted": []}
 
 
-def test_a_config_that_there_is_not_cannot_be_deleted(run_client: Run) -> None:
+def test_an_unknown_config_cannot_be_deleted(run_client: Run) -> None:
     run_client("topics", "create", "misspelt", "--config", "flush.ms=7")
     result = run_client("topics", "config", "misspelt", "--delete", "flush.ms", "--delete", "retention.m")
     told = "minibroker: misspelt has no config retention.m; did you mean retention.ms?\n"
@@ -121,7 +121,7 @@ def test_a_config_that_there_is_not_cannot_be_deleted(run_client: Run) -> None:
     assert configs(run_client, "misspelt")["flush.ms"]["value"] == "7"
 
 
-def test_of_configs_of_which_one_is_refused_none_is_changed(run_client: Run) -> None:
+def test_one_rejected_config_prevents_all_changes(run_client: Run) -> None:
     run_client("topics", "create", "refused")
     result = run_client("topics", "config", "refused", "--set", "segment.ms=60000", "--set", "flush.ms=soon")
     assert (result.exit_code, result.stdout) == (1, "")
@@ -130,18 +130,18 @@ def test_of_configs_of_which_one_is_refused_none_is_changed(run_client: Run) -> 
 
 
 @pytest.mark.parametrize("twice", [["--set", "a=1", "--set", "a=2"], ["--set", "a=1", "--delete", "a"]])
-def test_a_config_that_is_given_twice_is_bad_input(run_client: Run, twice: list[str]) -> None:
+def test_a_duplicate_config_is_rejected(run_client: Run, twice: list[str]) -> None:
     result = run_client("topics", "config", "any", *twice)
     assert (result.exit_code, result.stderr) == (2, "minibroker: a is given twice\n")
 
 
 @pytest.mark.parametrize("command", [["alter", "missing", "--partitions", "2"], ["config", "missing"]])
-def test_a_topic_that_is_not_there_cannot_be_changed(run_client: Run, command: list[str]) -> None:
+def test_an_unknown_topic_cannot_be_changed(run_client: Run, command: list[str]) -> None:
     result = run_client("topics", *command)
     assert (result.exit_code, result.stderr) == (1, "minibroker: there is no topic missing\n")
 
 
-def test_an_operation_that_fails_is_one_line_and_status_1(run_client: Run) -> None:
+def test_a_failed_operation_is_reported_in_one_line_with_status_1(run_client: Run) -> None:
     run_client("topics", "create", "twice")
     again = run_client("topics", "create", "twice")
     assert (again.exit_code, again.stdout) == (1, "")
@@ -155,14 +155,14 @@ def test_an_operation_that_fails_is_one_line_and_status_1(run_client: Run) -> No
     assert (missing.exit_code, missing.stderr) == (1, "minibroker: there is no topic missing\n")
 
 
-def test_what_can_be_deleted_is_and_the_rest_is_said(run_client: Run) -> None:
+def test_deletable_topics_are_deleted_and_the_others_reported(run_client: Run) -> None:
     run_client("topics", "create", "known")
     result = run_client("topics", "delete", "known", "unknown", "--json")
     assert (result.exit_code, json.loads(result.stdout)) == (1, {"deleted": ["known"]})
     assert result.stderr == "minibroker: there is no topic unknown\n"
 
 
-def test_a_setting_that_the_client_does_not_have_is_bad_input(run_client: Run) -> None:
+def test_an_unknown_client_setting_is_rejected(run_client: Run) -> None:
     result = run_client("topics", "list", "--client", "foo=bar")
     assert (result.exit_code, result.stderr) == (2, "minibroker: --client: foo is not known\n")
 
@@ -183,9 +183,7 @@ def test_old_brokers_have_no_defaults_for_new_topics(run: Run, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("release", ["0.10.2", "0.10.0"])
-def test_of_a_broker_that_does_not_tell_configs_the_partitions_are_described(
-    run: Run, tmp_path: Path, release: str
-) -> None:
+def test_partitions_are_described_for_a_broker_without_describe_configs(run: Run, tmp_path: Path, release: str) -> None:
     with running_broker(tmp_path, options=("--emulate", release)) as broker:
         address = ("--bootstrap-server", broker.bootstrap_servers)
         run("produce", "old", *address, stdin=b"a\n")

@@ -73,12 +73,12 @@ def test_a_transaction_is_described(run_client: Run, open_transaction: str) -> N
     assert almost.stderr.endswith(f"; did you mean {open_transaction}?\n")
 
 
-def test_what_its_coordinator_knows_does_not_hang(run_client: Run, open_transaction: str) -> None:
+def test_a_transaction_known_to_its_coordinator_does_not_hang(run_client: Run, open_transaction: str) -> None:
     asked = ["find-hanging", "--topic", open_transaction, "--max-transaction-timeout", "0"]
     assert rows(run_client, *asked) == []
 
 
-def test_what_no_coordinator_knows_is_found_and_aborted(run_client: Run, broker: RunningBroker) -> None:
+def test_a_transaction_unknown_to_all_coordinators_is_found_and_aborted(run_client: Run, broker: RunningBroker) -> None:
     run_client("topics", "create", "hangs")
     write_hanging(broker, "hangs")
     asked = ["find-hanging", "--topic", "hangs"]
@@ -120,13 +120,13 @@ def test_an_unknown_topic_or_server_is_an_error(run: Run, run_client: Run) -> No
     assert nobody.stderr.startswith("minibroker: cannot connect to 127.0.0.1:1: ")
 
 
-def test_a_setting_that_is_none_is_refused(run_client: Run) -> None:
+def test_an_invalid_setting_is_rejected(run_client: Run) -> None:
     result = run_client("transactions", "list", "--client", "sasl.mechanizm=PLAIN")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "minibroker: --client: sasl.mechanizm is not known; did you mean sasl.mechanism" in result.stderr
 
 
-def test_an_answer_in_another_protocol_is_one_line_of_error(run: Run) -> None:
+def test_a_response_in_another_protocol_is_reported_in_one_line(run: Run) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(20)
         place = f"127.0.0.1:{listener.getsockname()[1]}"
@@ -145,7 +145,7 @@ def answer_once(listener: socket.socket, answer: bytes) -> None:
         connection.sendall(answer)
 
 
-def test_verify_asks_the_broker_which_open_transactions_hang(
+def test_verify_queries_the_broker_for_hanging_transactions(
     run: Run, run_client: Run, broker: RunningBroker, open_transaction: str
 ) -> None:
     run_client("topics", "create", "forgotten")

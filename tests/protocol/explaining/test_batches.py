@@ -44,7 +44,7 @@ def test_compressed_records_have_ranges_of_the_decompressed_bytes() -> None:
     assert records.payload[value.start + value.prefix_bytes : value.end] == b"v" * 100
 
 
-def test_attributes_and_producers_are_said_in_words() -> None:
+def test_attributes_and_producers_are_explained_in_words() -> None:
     data = build_batch(
         RECORDS, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True, timestamp_type=LOG_APPEND_TIME
     )
@@ -54,13 +54,13 @@ def test_attributes_and_producers_are_said_in_words() -> None:
     assert named(explain_records(bytes(build_batch(RECORDS))), "producer_id").meaning == "none"
 
 
-def test_control_records_say_what_they_control() -> None:
+def test_control_records_are_explained() -> None:
     marker = end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=0)
     data = build_batch([marker], control=True, transactional=True, producer_id=1, producer_epoch=0)
     assert named(explain_records(bytes(data)), "key").meaning == "control record: COMMIT"
 
 
-def test_a_wrong_checksum_is_told_with_the_right_one() -> None:
+def test_a_wrong_checksum_is_shown_with_the_right_one() -> None:
     data = bytearray(build_batch(RECORDS))
     data[-1] ^= 1
     assert named(explain_records(bytes(data)), "crc").meaning.startswith("WRONG: the bytes have ")
@@ -79,13 +79,13 @@ def test_each_byte_of_older_messages_has_one_part(magic: int, codec: Compression
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_every_field_says_what_it_is_for(magic: int) -> None:
+def test_every_explained_field_has_a_description(magic: int) -> None:
     data = build_batch(RECORDS) if magic == 2 else build_message_set([RECORDS[0]._replace(headers=())], magic=magic)
     fields = [each for _, each in explain_records(bytes(data)).walk() if each.type not in WHOLE]
     assert [each.name for each in fields if not each.about] == []
 
 
-def test_the_next_batch_is_explained_although_one_is_damaged_inside() -> None:
+def test_the_batch_after_a_corrupt_one_is_explained() -> None:
     data = bytearray(build_batch(RECORDS))
     size = len(data)
     data[61] = 0x7F  # the length of the first record
@@ -95,7 +95,7 @@ def test_the_next_batch_is_explained_although_one_is_damaged_inside() -> None:
     assert named(part.parts[0], "record [0]").problem.startswith("a length of ")
 
 
-def test_a_batch_that_is_cut_anywhere_shows_what_is_here() -> None:
+def test_a_truncated_batch_is_explained_up_to_its_end() -> None:
     data = bytes(build_batch(RECORDS))
     for size in range(1, len(data)):
         part = explain_records(data[:size])
@@ -103,7 +103,7 @@ def test_a_batch_that_is_cut_anywhere_shows_what_is_here() -> None:
         check_that_each_byte_has_one_part(part, 0, size)
 
 
-def test_unknown_codecs_and_bits_are_told() -> None:
+def test_unknown_codecs_and_attribute_bits_are_reported() -> None:
     data = bytearray(build_batch(RECORDS))
     data[22] = 7 | ELIDED_BIT
     part = explain_records(bytes(data))
@@ -112,5 +112,5 @@ def test_unknown_codecs_and_bits_are_told() -> None:
 
 
 @given(st.binary(max_size=300))
-def test_arbitrary_bytes_never_raise(data: bytes) -> None:
+def test_explaining_arbitrary_bytes_never_raises(data: bytes) -> None:
     check_that_each_byte_has_one_part(explain_records(data), 0, len(data))

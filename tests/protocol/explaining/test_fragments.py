@@ -11,7 +11,7 @@ from minibroker.protocol.messages.group_records import OffsetCommitKey
 from tests.protocol.explaining.explained import check_that_each_byte_has_one_part, named
 
 
-def test_all_records_of_kafkas_topics_are_fragments() -> None:
+def test_all_records_of_internal_topics_can_be_explained_separately() -> None:
     assert len(FRAGMENTS) > 70
     assert {"OffsetCommitKey", "TransactionLogValue", "ShareSnapshotValue", "TopicRecord"} <= set(FRAGMENTS)
 
@@ -23,7 +23,7 @@ def test_a_key_has_its_type_and_its_fields() -> None:
     check_that_each_byte_has_one_part(part, 0, len(data))
 
 
-def test_bytes_behind_a_message_are_told() -> None:
+def test_bytes_after_a_message_are_reported() -> None:
     data = (1).to_bytes(2, "big") + OffsetCommitKey().encode(0) + b"more"
     assert explain_fragment(data, "OffsetCommitKey").problem == "4 bytes follow the end of the message"
 
@@ -35,7 +35,7 @@ def test_bytes_behind_a_message_are_told() -> None:
         (b"p=tls-unique,a=bob,n=alice,r=x", ["p=tls-unique", "bob", "alice", "x"]),
     ],
 )
-def test_the_first_message_of_scram_begins_with_a_header(said: bytes, fields: list[str]) -> None:
+def test_the_first_scram_message_begins_with_a_header(said: bytes, fields: list[str]) -> None:
     parts = explain_fragment(said, SASL).parts
     assert [each.value for each in parts] == fields
     assert [each.name for each in parts[:4]] == ["channel binding flag", "authorization id", "user", "nonce"]
@@ -48,14 +48,14 @@ def test_the_first_message_of_scram_begins_with_a_header(said: bytes, fields: li
         b"n,,\1auth=Bearer sesame\1\1",
     ],
 )
-def test_sasl_hides_what_proves_the_password(said: bytes) -> None:
+def test_sasl_proofs_of_the_password_are_hidden(said: bytes) -> None:
     part = explain_fragment(said, SASL)
     shown = " ".join(f"{each.value} {each.meaning}" for _, each in part.walk())
     assert "sesame" not in shown
 
 
 @given(st.sampled_from(FRAGMENTS), st.binary(max_size=100))
-def test_arbitrary_bytes_never_raise(kind: str, data: bytes) -> None:
+def test_explaining_arbitrary_bytes_never_raises(kind: str, data: bytes) -> None:
     part = explain_fragment(data, kind)
     assert part.end == len(data)
     if kind != SASL:  # whose separators belong to no part

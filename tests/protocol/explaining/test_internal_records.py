@@ -55,7 +55,7 @@ def int16(number: int) -> bytes:
 
 
 @pytest.mark.parametrize(("topic", "key_kind", "value_kind"), COORDINATOR_RECORDS, ids=lambda each: str(each))
-def test_each_kind_of_a_coordinators_record_is_explained_in_all_versions(
+def test_each_coordinator_record_is_explained_in_all_versions(
     topic: str, key_kind: type[Message], value_kind: type[Message]
 ) -> None:
     asked = random_message(key_kind, 0, 1)
@@ -71,7 +71,7 @@ def test_each_kind_of_a_coordinators_record_is_explained_in_all_versions(
 
 
 @pytest.mark.parametrize("kind", METADATA_KINDS.values(), ids=lambda kind: kind.__name__)
-def test_each_kind_of_a_metadata_record_is_explained_in_all_versions(kind: type[Message]) -> None:
+def test_each_metadata_record_is_explained_in_all_versions(kind: type[Message]) -> None:
     for version in kind.versions:
         data = varint(1) + varint(kind.api_key) + varint(version) + random_message(kind, version, 1).encode(version)
         _, value = explained(METADATA_TOPIC, None, bytes(data))
@@ -90,7 +90,7 @@ def test_each_kind_of_a_metadata_record_is_explained_in_all_versions(kind: type[
         VotersRecord(),
     ],
 )
-def test_control_records_of_the_quorum_are_explained(message: Any) -> None:
+def test_quorum_control_records_are_explained(message: Any) -> None:
     record = control_record(message, timestamp=0)
     key, value = explained(METADATA_TOPIC, record.key, record.value, control=True)
     assert value.meaning == type(message).__name__
@@ -98,7 +98,7 @@ def test_control_records_of_the_quorum_are_explained(message: Any) -> None:
     read_back(Part("", "", 0, 0, parts=value.parts), message)
 
 
-def test_the_marker_of_a_transaction_has_its_coordinators_epoch() -> None:
+def test_a_transaction_marker_has_its_coordinator_epoch() -> None:
     marker = end_transaction_marker(committed=False, coordinator_epoch=5, timestamp=0)
     key, value = explained("orders", marker.key, marker.value, control=True, transactional=True)
     assert key.meaning == "control record: ABORT"
@@ -106,13 +106,13 @@ def test_the_marker_of_a_transaction_has_its_coordinators_epoch() -> None:
     assert named(value, "coordinator_epoch").value == 5
 
 
-def test_a_control_record_of_a_later_kafka_keeps_its_bytes() -> None:
+def test_a_control_record_of_a_later_kafka_is_shown_as_bytes() -> None:
     key, value = explained("orders", int16(0) + int16(99), b"later", control=True)
     assert key.meaning == "control record of an unknown type"
     assert value.value == b"later"
 
 
-def test_records_of_other_topics_stay_bytes() -> None:
+def test_records_of_other_topics_are_shown_as_bytes() -> None:
     key, value = explained("orders", int16(1), b"\x00\x01")
     assert (key.value, value.value) == (int16(1), b"\x00\x01")
 
@@ -124,7 +124,7 @@ def test_a_tombstone_deletes_its_key() -> None:
     assert value.meaning == "null: a tombstone, which deletes the key"
 
 
-def test_the_assignments_in_a_classic_group_are_explained() -> None:
+def test_assignments_in_a_classic_group_are_explained() -> None:
     said = int16(0) + ConsumerProtocolAssignment().encode(0)
     member = GroupMetadataValue.MemberMetadata(member_id="m", assignment=said)
     written = int16(3) + GroupMetadataValue(members=[member]).encode(3)
@@ -144,12 +144,14 @@ def test_the_assignments_in_a_classic_group_are_explained() -> None:
         (METADATA_TOPIC, None, b"\x01\x02", "the bytes end in a varint"),
     ],
 )
-def test_what_cannot_be_read_says_why(topic: str, key: bytes | None, value: bytes, problem: str) -> None:
+def test_an_unreadable_record_is_explained_with_the_reason(
+    topic: str, key: bytes | None, value: bytes, problem: str
+) -> None:
     parts = explained(topic, key, value)
     assert any(each.problem.endswith(problem) for part in parts for each in part.problems())
 
 
-def test_a_fetched_records_topic_is_known_by_its_id() -> None:
+def test_the_topic_of_a_fetched_record_is_known_by_its_id() -> None:
     from minibroker.protocol.explaining.messages import explain_message
     from minibroker.protocol.messages.fetch import FetchResponse
 
@@ -169,7 +171,7 @@ def test_a_fetched_records_topic_is_known_by_its_id() -> None:
     st.none() | st.binary(max_size=60),
     st.booleans(),
 )
-def test_arbitrary_keys_and_values_never_raise(
+def test_explaining_arbitrary_keys_and_values_never_raises(
     topic: str, key: bytes | None, value: bytes | None, control: bool
 ) -> None:
     explained(topic, key, value, control=control)

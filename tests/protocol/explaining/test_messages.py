@@ -56,7 +56,7 @@ def check_message(message: type[Message], version: int) -> None:
 test_each_byte_of_a_message_belongs_to_one_field_with_the_value_that_is_read = in_all_versions(check_message)
 
 
-def test_a_request_has_its_size_its_header_and_its_body() -> None:
+def test_a_request_is_explained_as_size_header_and_body() -> None:
     data = request(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="orders")]), 9)
     frame = explain_request(data)
     assert [part.name for part in frame.parts] == ["size", "header", "body"]
@@ -78,7 +78,7 @@ def test_the_records_of_a_request_are_explained_down_to_their_fields() -> None:
     assert (named(record, "key").value, named(record, "value").value) == (b"k", b"v")
 
 
-def test_a_field_says_what_it_is_for_and_which_kip_brought_it() -> None:
+def test_a_field_has_its_description_and_kip() -> None:
     part = explain_message(Parcel(weight=900, insured=True).encode(1), Parcel, 1)
     assert [(each.about, each.kip, each.versions) for each in part.parts] == [
         ("What the parcel weighs, in grams.", None, "0+"),
@@ -86,7 +86,7 @@ def test_a_field_says_what_it_is_for_and_which_kip_brought_it() -> None:
     ]
 
 
-def test_a_response_is_read_by_its_api_and_version() -> None:
+def test_a_response_is_decoded_by_its_api_and_version() -> None:
     answer = ApiVersionsResponse(api_keys=[ApiVersionsResponse.ApiVersion(api_key=3, max_version=12)])
     body = ResponseHeader(correlation_id=7).encode(0) + answer.encode(3)  # this API's header is never flexible
     frame = explain_response(len(body).to_bytes(4, "big") + body, ApiKey.API_VERSIONS, 3)
@@ -96,14 +96,14 @@ def test_a_response_is_read_by_its_api_and_version() -> None:
     assert named(frame, "error_code").meaning == "NONE"
 
 
-def test_a_response_of_an_unknown_api_or_version_ends_after_its_header() -> None:
+def test_an_unknown_response_is_explained_up_to_its_header() -> None:
     frame = bytes.fromhex("00000008 00000007 00000000")
     assert named(explain_response(frame, 999, 0), "correlation_id").value == 7
     assert explain_response(frame, 999, 0).problem == "there is no API 999"
     assert explain_response(frame, ApiKey.HEARTBEAT, 99).problem == "HeartbeatResponse has no version 99, only 0 to 4"
 
 
-def test_a_stream_has_one_frame_after_the_other() -> None:
+def test_a_stream_is_split_into_frames() -> None:
     first, second = request(HeartbeatRequest(group_id="g"), 4), request(ApiVersionsRequest(), 3)
     frames = list(explain_requests(first + second + second[:10]))
     assert [(frame.start, frame.end) for frame in frames] == [
@@ -115,7 +115,7 @@ def test_a_stream_has_one_frame_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 8, 9, 13])
-def test_a_request_that_is_cut_anywhere_gives_a_tree_with_the_place_where_it_ends(version: int) -> None:
+def test_a_truncated_request_is_explained_up_to_its_end(version: int) -> None:
     data = request(produce(), version)
     for size in range(len(data)):
         frame = explain_request(data[:size])
@@ -123,14 +123,14 @@ def test_a_request_that_is_cut_anywhere_gives_a_tree_with_the_place_where_it_end
         check_that_each_byte_has_one_part(frame, 0, size)
 
 
-def test_unknown_apis_and_versions_end_after_the_header() -> None:
+def test_unknown_requests_are_explained_up_to_their_header() -> None:
     unknown = explain_request(bytes.fromhex("0000000a 03e7 0000 00000005 0000"))
     assert unknown.problem == "there is no API 999"
     newer = explain_request(bytes.fromhex("0000000b 000c 0063 00000005 0000 00"))
     assert newer.problem == "HeartbeatRequest has no version 99, only 0 to 4"
 
 
-def test_bytes_behind_the_message_are_a_part_of_their_own() -> None:
+def test_bytes_after_a_message_are_a_separate_part() -> None:
     data = request(HeartbeatRequest(group_id="g"), 0)
     longer = (len(data) - 4 + 3).to_bytes(4, "big") + data[4:] + b"abc"
     frame = explain_request(longer)
@@ -144,14 +144,14 @@ def test_unknown_tagged_fields_are_kept_as_bytes() -> None:
     assert (part.type, part.value) == ("tag 99", bytes.fromhex("abcd"))
 
 
-def test_more_parts_than_memory_allows_end_the_tree() -> None:
+def test_the_number_of_explained_parts_is_limited() -> None:
     topics = [MetadataRequest.MetadataRequestTopic(name="")] * MOST_PARTS
     part = explain_message(MetadataRequest(topics=topics).encode(1), MetadataRequest, 1)
     assert sum(1 for _ in part.walk()) < MOST_PARTS + 10
     assert any("more than 100,000 parts" in each.problem for each in part.problems())
 
 
-def test_what_consumers_say_to_their_group_is_explained() -> None:
+def test_consumer_subscriptions_and_assignments_are_explained() -> None:
     said = (1).to_bytes(2, "big") + ConsumerProtocolSubscription(topics=["orders"]).encode(1)
     protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=said)
     data = JoinGroupRequest(group_id="g", protocols=[protocol]).encode(5)
@@ -161,7 +161,7 @@ def test_what_consumers_say_to_their_group_is_explained() -> None:
     check_that_each_byte_has_one_part(metadata, metadata.start, metadata.end)
 
 
-def test_what_is_not_of_a_consumer_stays_bytes() -> None:
+def test_metadata_of_other_protocol_types_is_shown_as_bytes() -> None:
     protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="connect", metadata=b"\x00\x01\xff\xff\xff")
     data = JoinGroupRequest(group_id="g", protocols=[protocol]).encode(5)
     part = explain_message(data, JoinGroupRequest, 5)
@@ -173,20 +173,20 @@ def test_what_is_not_of_a_consumer_stays_bytes() -> None:
     "said",
     [b"\0alice\0secret", b"n,,n=alice,r=nonce", b"c=biws,r=nonce,p=secret", b"n,,\x01auth=Bearer secret\x01\x01"],
 )
-def test_secrets_of_a_login_are_not_shown(said: bytes) -> None:
+def test_login_secrets_are_hidden(said: bytes) -> None:
     part = explain_message(SaslAuthenticateRequest(auth_bytes=said).encode(2), SaslAuthenticateRequest, 2)
     shown = " ".join(f"{each.value} {each.meaning}" for _, each in part.walk())
     assert "secret" not in shown
     assert ("alice" in shown) == (b"alice" in said)
 
 
-def test_fields_of_other_names_mean_nothing_more() -> None:
+def test_fields_of_other_names_have_no_special_meaning() -> None:
     response = MetadataResponse(controller_id=3)
     assert named(explain_message(response.encode(1), MetadataResponse, 1), "controller_id").meaning == ""
 
 
 @given(st.binary(max_size=200))
-def test_arbitrary_bytes_never_raise(data: bytes) -> None:
+def test_explaining_arbitrary_bytes_never_raises(data: bytes) -> None:
     frame = explain_request(data)
     check_that_each_byte_has_one_part(frame, 0, frame.end)
     for key in (ApiKey.FETCH, ApiKey.METADATA, ApiKey.JOIN_GROUP):
@@ -194,7 +194,7 @@ def test_arbitrary_bytes_never_raise(data: bytes) -> None:
 
 
 @given(st.data())
-def test_damaged_requests_never_raise(data: st.DataObject) -> None:
+def test_explaining_corrupt_requests_never_raises(data: st.DataObject) -> None:
     whole = bytearray(request(produce(compression=data.draw(st.integers(0, 4))), 9))
     for _ in range(3):
         whole[data.draw(st.integers(4, len(whole) - 1))] = data.draw(st.integers(0, 255))

@@ -79,7 +79,7 @@ def check_that_no_form_shows_it(item: Explained) -> None:
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
-def test_secrets_of_messages_are_hidden(message: Message) -> None:
+def test_secrets_in_messages_are_hidden(message: Message) -> None:
     kind = type(message)
     data = message.encode(kind.versions[-1])
     part = explain_message(data, kind, kind.versions[-1])
@@ -89,7 +89,7 @@ def test_secrets_of_messages_are_hidden(message: Message) -> None:
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
-def test_secrets_of_messages_that_are_cut_off_are_hidden(message: Message) -> None:
+def test_secrets_in_truncated_messages_are_hidden(message: Message) -> None:
     kind = type(message)
     data = message.encode(kind.versions[-1])
     for size in range(len(data)):
@@ -99,7 +99,7 @@ def test_secrets_of_messages_that_are_cut_off_are_hidden(message: Message) -> No
 
 @pytest.mark.parametrize("message", RECORDS, ids=lambda message: type(message).__name__)
 @pytest.mark.parametrize("codec", [0, 1])
-def test_secrets_of_metadata_records_are_hidden(message: Message, codec: int) -> None:
+def test_secrets_in_metadata_records_are_hidden(message: Message, codec: int) -> None:
     value = bytes(varint(1) + varint(message.api_key) + varint(0)) + message.encode(0)
     for size in range(3, len(value) + 1):
         data = bytes(build_batch([Record(value=value[:size])], compression=codec))
@@ -111,7 +111,7 @@ def test_other_configs_are_shown() -> None:
     assert "1000" in shown(Explained(explain_message(data, ConfigRecord, 0), data))
 
 
-def test_all_settings_that_are_passwords_are_known_by_their_names() -> None:
+def test_all_password_settings_are_recognized_by_name() -> None:
     passwords = [each.name for each in [*SETTINGS, *WITHOUT_EFFECT.values()] if each.type is ConfigType.PASSWORD]
     assert len(passwords) > 10
     assert [name for name in passwords if not is_password(name)] == []

@@ -142,7 +142,7 @@ def without_none(annotation: Any) -> tuple[Any, bool]:
 
 
 @pytest.mark.parametrize("message", [message for message in all_messages() if message.__name__ in SHARED_VERSIONS])
-def test_bytes_and_meaning_are_those_of_kio(message: type[Message]) -> None:
+def test_encoded_bytes_and_fields_equal_those_of_kio(message: type[Message]) -> None:
     for version, path in SHARED_VERSIONS[message.__name__].items():
         check_version(message, version, resolve_name(path))
 
@@ -159,6 +159,6 @@ def check_version(message: type[Message], version: int, theirs_type: Any) -> Non
         assert read(encoded, 0)[0] == theirs
 
 
-def test_all_of_kio_that_concerns_brokers_is_compared() -> None:
+def test_all_broker_messages_of_kio_are_compared() -> None:
     assert len(SHARED_VERSIONS) > 150
     assert {"ProduceRequest", "FetchResponse", "ResponseHeader", "VotersRecord"} <= SHARED_VERSIONS.keys()

@@ -27,7 +27,7 @@ def decoded(message: type[Message], version: int, data: bytes) -> Message | None
 
 
 @in_all_versions
-def test_every_truncation_is_malformed(message: type[Message], version: int) -> None:
+def test_every_truncated_message_is_malformed(message: type[Message], version: int) -> None:
     whole = random_message(message, version, 1).encode(version)
     for size in range(len(whole)):
         with pytest.raises(MalformedMessage):
@@ -43,7 +43,7 @@ def test_trailing_bytes_are_malformed(message: type[Message], version: int) -> N
 
 
 @in_all_versions
-def test_arbitrary_bytes_are_a_message_or_malformed(message: type[Message], version: int) -> None:
+def test_arbitrary_bytes_are_decoded_or_malformed(message: type[Message], version: int) -> None:
     pick = random.Random(f"{message.__name__} {version}")
     for size in range(40):
         decoded(message, version, pick.randbytes(size))
@@ -51,7 +51,7 @@ def test_arbitrary_bytes_are_a_message_or_malformed(message: type[Message], vers
 
 
 @in_all_versions
-def test_a_damaged_message_is_malformed_or_one_that_can_be_written(message: type[Message], version: int) -> None:
+def test_a_corrupt_message_is_malformed_or_can_be_encoded_again(message: type[Message], version: int) -> None:
     pick = random.Random(f"{message.__name__} {version}")
     whole = random_message(message, version, 3).encode(version)
     for _ in range(30 if whole else 0):
@@ -63,7 +63,7 @@ def test_a_damaged_message_is_malformed_or_one_that_can_be_written(message: type
             assert message.decode(written, version).encode(version) == written
 
 
-def test_no_length_makes_a_reader_take_memory_beyond_the_data() -> None:
+def test_no_length_field_allocates_memory_beyond_the_data() -> None:
     versions = [(message, version) for message in all_messages() for version in message.versions]
     for message, version in versions:
         decoded(message, version, b"")  # compiled now, so that only reading is measured
@@ -80,7 +80,7 @@ def test_no_length_makes_a_reader_take_memory_beyond_the_data() -> None:
 
 
 @in_all_versions
-def test_unknown_tagged_fields_are_passed_over(message: type[Message], version: int) -> None:
+def test_unknown_tagged_fields_are_skipped(message: type[Message], version: int) -> None:
     """In flexible versions whose outermost tagged section is empty; test_generated_readers.py has known tags."""
     if version not in message.flexible or any(version in field.tagged for field in message.__fields__.values()):
         return

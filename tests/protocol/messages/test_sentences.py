@@ -46,7 +46,7 @@ def words(text: str) -> set[str]:
     return set(re.findall(r"[a-z0-9]+", text.lower())) - SMALL_WORDS
 
 
-def test_every_field_of_every_message_says_what_it_is_for() -> None:
+def test_every_field_of_every_message_has_a_description() -> None:
     silent = [
         path
         for message in all_messages()
@@ -56,7 +56,7 @@ def test_every_field_of_every_message_says_what_it_is_for() -> None:
     assert silent == []
 
 
-def test_each_is_one_short_sentence() -> None:
+def test_each_description_is_one_short_sentence() -> None:
     wrong = [
         (path, text)
         for path, _, text in sentences()
@@ -65,11 +65,11 @@ def test_each_is_one_short_sentence() -> None:
     assert wrong == []
 
 
-def test_none_only_repeats_the_name() -> None:
+def test_no_description_only_repeats_the_name() -> None:
     assert [path for path, name, text in sentences() if words(text) <= words(name)] == []
 
 
-def test_a_field_of_a_later_struct_came_with_it() -> None:
+def test_a_field_of_a_later_struct_has_its_version_and_kip() -> None:
     """Most fields are declared without versions, also in structs that only later versions have."""
     request = request_class(ApiKey.ADD_PARTITIONS_TO_TXN)
     told = {path: background(field.name, struct, request) for path, field, struct in fields_of(request)}
@@ -78,7 +78,7 @@ def test_a_field_of_a_later_struct_came_with_it() -> None:
     assert told["AddPartitionsToTxnRequest.v3_and_below_topics.name"].versions == "0+"
 
 
-def test_a_tagged_field_may_have_a_kip_of_its_own() -> None:
+def test_a_tagged_field_may_have_its_own_kip() -> None:
     response = response_class(ApiKey.API_VERSIONS)
     told = {path: background(field.name, struct, response).kip for path, field, struct in fields_of(response)}
     assert told["ApiVersionsResponse.zk_migration_ready"] == 866
@@ -92,5 +92,5 @@ def test_a_field_that_is_not_kafkas_has_no_kip() -> None:
     assert told["FetchRequest.topics.partitions.last_fetched_epoch"] == 595
 
 
-def test_kips_are_those_of_versions_that_there_are() -> None:
+def test_kips_are_given_for_existing_versions() -> None:
     assert [message for message in all_messages() if not set(message.kips) <= set(message.versions)] == []

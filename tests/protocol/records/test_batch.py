@@ -41,7 +41,7 @@ def changed(**fields: int) -> bytes:
 
 
 class TestReading:
-    def test_fields_of_a_batch_that_java_wrote(self) -> None:
+    def test_fields_of_a_java_batch_are_decoded(self) -> None:
         header = read_header(JAVA["transactional"])
         assert header == BatchHeader(40, 118, 9, 2, 0x9FD1F3B4, 0x10, 2, T, T, 77, 3, 2147483646, 3)
         assert header.size_bytes == len(JAVA["transactional"])
@@ -49,14 +49,14 @@ class TestReading:
         assert header.is_transactional
         assert not header.is_control
 
-    def test_sequences_wrap(self) -> None:
+    def test_sequences_wrap_around(self) -> None:
         assert read_header(JAVA["transactional"]).last_sequence == 0
         assert read_header(BATCH)._replace(base_sequence=2147483645, last_offset_delta=2).last_sequence == 2147483647
 
-    def test_no_sequence(self) -> None:
+    def test_a_batch_without_a_sequence_has_last_sequence_minus_1(self) -> None:
         assert read_header(BATCH).last_sequence == -1
 
-    def test_attributes(self) -> None:
+    def test_attributes_of_a_batch_are_decoded(self) -> None:
         header = read_header(BATCH)
         assert (header.compression, header.timestamp_type, header.delete_horizon_ms) == (0, CREATE_TIME, None)
         assert not header.is_transactional
@@ -74,17 +74,17 @@ class TestReading:
 
 class TestChecking:
     @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-    def test_takes_what_real_clients_wrote_at_any_position(self, kind: Callable[[bytes], bytes]) -> None:
+    def test_batches_of_real_clients_are_valid_at_any_position(self, kind: Callable[[bytes], bytes]) -> None:
         for batch in ALL_GOLDEN:
             assert check_batch(kind(b"before" + batch + b"after"), 6).size_bytes == len(batch)
 
-    def test_refuses_a_batch_cut_anywhere(self) -> None:
+    def test_a_truncated_batch_is_rejected(self) -> None:
         for end in range(len(BATCH)):
             with pytest.raises(CorruptBatch) as refusal:
                 check_batch(BATCH[:end])
             assert refusal.value.code == ErrorCode.CORRUPT_MESSAGE
 
-    def test_finds_any_flipped_bit(self) -> None:
+    def test_any_flipped_bit_is_detected(self) -> None:
         """But not in the two fields that the broker sets, which nothing guards."""
         unguarded = {*range(0, 8), *range(12, 16)}
         for bit in range(8 * len(BATCH)):
@@ -95,47 +95,47 @@ class TestChecking:
             with pytest.raises(CorruptBatch):
                 check_batch(batch)
 
-    def test_names_both_checksums(self) -> None:
+    def test_a_checksum_error_shows_both_checksums(self) -> None:
         with pytest.raises(CorruptBatch, match=r"stored crc = 2480127982, computed crc = \d+"):
             check_batch(BATCH[:-1] + b"\xfe")
 
     @pytest.mark.parametrize("magic", [0, 1])
-    def test_says_that_old_formats_are_not_supported(self, magic: int) -> None:
+    def test_old_formats_are_reported_as_unsupported(self, magic: int) -> None:
         message = bytes(8) + b"\0\0\0\x0e" + bytes(4) + bytes((magic,)) + bytes(9)
         with pytest.raises(CorruptBatch, match=f"format {magic} is not supported"):
             check_batch(message)
 
     @pytest.mark.parametrize("magic", [3, 127, 255])
-    def test_refuses_unknown_formats(self, magic: int) -> None:
+    def test_unknown_formats_are_rejected(self, magic: int) -> None:
         with pytest.raises(CorruptBatch, match=f"Invalid magic found in record: {magic}"):
             check_batch(BATCH[:16] + bytes((magic,)) + BATCH[17:])
 
     @pytest.mark.parametrize("length", [48, 14, 0, -1, -12, -(2**31)])
-    def test_refuses_lengths_that_leave_no_room_for_a_header(self, length: int) -> None:
+    def test_lengths_too_small_for_a_header_are_rejected(self, length: int) -> None:
         with pytest.raises(CorruptBatch, match="smaller than the minimum"):
             check_batch(BATCH[:8] + length.to_bytes(4, "big", signed=True) + BATCH[12:])
 
     @given(st.binary(max_size=200))
-    def test_arbitrary_bytes_are_refused(self, data: bytes) -> None:
+    def test_arbitrary_bytes_are_rejected(self, data: bytes) -> None:
         with pytest.raises(CorruptBatch):
             check_batch(data)
 
 
 class TestIterating:
-    def test_gives_each_batch_with_its_position(self) -> None:
+    def test_each_batch_is_returned_with_its_position(self) -> None:
         data = BATCH + JAVA["abort"] + BATCH
         positions = [0, len(BATCH), len(BATCH) + len(JAVA["abort"])]
         assert list(batches(data)) == [(position, read_header(data, position)) for position in positions]
 
-    def test_leaves_out_a_batch_that_the_data_ends_in(self) -> None:
+    def test_a_truncated_last_batch_is_omitted(self) -> None:
         for end in range(len(BATCH), 2 * len(BATCH)):
             assert [position for position, _ in batches((BATCH + BATCH)[:end])] == [0]
 
-    def test_no_data_has_no_batches(self) -> None:
+    def test_empty_data_has_no_batches(self) -> None:
         assert list(batches(b"")) == []
 
     @pytest.mark.parametrize("bad", [changed(batch_length=48), changed(batch_length=-1), changed(magic=1)])
-    def test_stops_where_the_next_batch_cannot_be_found(self, bad: bytes) -> None:
+    def test_iteration_stops_where_the_next_batch_cannot_be_found(self, bad: bytes) -> None:
         found = batches(BATCH + bad)
         assert next(found)[0] == 0
         with pytest.raises(CorruptBatch) as refusal:
@@ -143,7 +143,7 @@ class TestIterating:
         assert refusal.value.position == len(BATCH)
 
     @given(st.binary(max_size=300))
-    def test_arbitrary_bytes_end(self, data: bytes) -> None:
+    def test_iteration_over_arbitrary_bytes_ends(self, data: bytes) -> None:
         try:
             for position, header in batches(data):
                 assert position + header.size_bytes <= len(data)
@@ -152,14 +152,14 @@ class TestIterating:
 
 
 class TestChangingInPlace:
-    def test_offset_and_epoch_leave_the_checksum_valid(self) -> None:
+    def test_setting_offset_and_epoch_keeps_the_checksum_valid(self) -> None:
         data = bytearray(b"xxx" + BATCH)
         assign(memoryview(data), 3, 2**40, 17)
         header = check_batch(data, 3)
         assert header == read_header(BATCH)._replace(base_offset=2**40, partition_leader_epoch=17)
         assert [record.offset - 2**40 for record in records_of(data, 3)] == [0, 1, 2, 3, 4]
 
-    def test_readers_see_the_log_append_time(self) -> None:
+    def test_log_append_time_set_in_place_is_read_by_clients(self) -> None:
         data = bytearray(b"xxx" + BATCH + b"yyy")
         set_log_append_time(memoryview(data), 3, T + 12345)
         batch = bytes(data[3:-3])
@@ -171,13 +171,13 @@ class TestChangingInPlace:
         assert [record.timestamp for record in records_of(batch)] == [T + 12345] * 5
         assert data[:3] + data[-3:] == b"xxxyyy"
 
-    def test_create_time_again(self) -> None:
+    def test_create_time_can_be_restored(self) -> None:
         data = bytearray(BATCH)
         set_log_append_time(data, 0, T + 12345)
         set_max_timestamp(data, 0, CREATE_TIME, T + 100000)
         assert data == BATCH
 
-    def test_attribute_bits_without_a_meaning_are_cleared(self) -> None:
+    def test_unsupported_attribute_bits_are_cleared(self) -> None:
         data = bytearray(changed(attributes=-1))
         set_max_timestamp(data, 0, CREATE_TIME, T)
         assert check_batch(data).attributes == 0x77

@@ -20,13 +20,13 @@ from tests.protocol.records.samples import CODECS, JAVA, LARGE, SMALL, T, golden
 
 
 class TestBytes:
-    def test_are_those_of_java(self) -> None:
+    def test_batch_bytes_equal_those_of_java(self) -> None:
         assert build_batch(SMALL) == JAVA["small none"]
 
-    def test_are_those_of_librdkafka(self) -> None:
+    def test_batch_bytes_equal_those_of_librdkafka(self) -> None:
         assert build_batch(SMALL, leader_epoch=0) == golden("librdkafka")["small none"]
 
-    def test_of_a_transaction_are_those_of_java(self) -> None:
+    def test_transactional_batch_bytes_equal_those_of_java(self) -> None:
         sent = [Record(timestamp=T, value=b"in a transaction")] * 3
         batch = build_batch(
             sent,
@@ -40,7 +40,7 @@ class TestBytes:
         assert batch == JAVA["transactional"]
 
     @pytest.mark.parametrize("codec", CODECS)
-    def test_in_steps_are_those_at_once(self, codec: Compression) -> None:
+    def test_batches_built_in_steps_equal_those_built_at_once(self, codec: Compression) -> None:
         sent = [Record(timestamp=T, key=b"k%d" % number, value=b"v" * 100) for number in range(300)]
         producer = {"producer_id": 77, "producer_epoch": 3, "transactional": True}
         steps = build_batch_in_steps(sent, compression=codec, **producer)
@@ -61,7 +61,7 @@ class TestBytes:
         ),
         producer=st.none() | st.tuples(st.integers(0, 1 << 40), st.integers(0, 9)),
     )
-    def test_of_keys_and_values_alone_are_those_of_records(
+    def test_batches_of_keys_and_values_equal_those_of_records(
         self, entries: list[tuple[bytes, bytes | None]], producer: tuple[int, int] | None
     ) -> None:
         sent = [Record(timestamp=7, key=key, value=value) for key, value in entries]
@@ -70,7 +70,7 @@ class TestBytes:
         assert build_plain_batch(entries, 7, producer=producer) == build_batch(sent, **told)  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("count", [1, 63, 64, 65, 9000])
-    def test_of_entries_of_one_size_are_those_of_records(self, count: int) -> None:
+    def test_batches_of_equally_sized_entries_equal_those_of_records(self, count: int) -> None:
         entries: list[tuple[bytes, bytes | None]] = [(b"key", b"value")] * count
         entries += [(b"key", None), (b"key", b""), (b"key", None)]
         sent = [Record(timestamp=7, key=key, value=value) for key, value in entries]
@@ -78,7 +78,9 @@ class TestBytes:
 
     @pytest.mark.parametrize(("client", "leader_epoch"), [(aiokafka_records, -1), (kafka_python_records, 0)])
     @given(sent=records())
-    def test_are_those_of_python_clients(self, client: Any, leader_epoch: int, sent: list[Record]) -> None:
+    def test_batch_bytes_equal_those_of_python_clients(
+        self, client: Any, leader_epoch: int, sent: list[Record]
+    ) -> None:
         builder = client.DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 20)
         for offset, timestamp, key, value, headers in sent:
             builder.append(offset, timestamp, key, value, list(headers))
@@ -86,7 +88,7 @@ class TestBytes:
 
     @pytest.mark.parametrize("codec", CODECS[1:])
     @pytest.mark.parametrize(("name", "sent"), [("small", SMALL), ("large", LARGE)])
-    def test_of_codecs_differ_from_javas_in_the_compressed_part_only(
+    def test_compressed_batches_differ_from_javas_only_in_the_compressed_part(
         self, name: str, sent: list[Record], codec: Compression
     ) -> None:
         theirs = read_header(JAVA[f"{name} {codec.name.lower()}"])
@@ -97,18 +99,18 @@ class TestBytes:
 class TestReadBack:
     @pytest.mark.parametrize("codec", CODECS)
     @given(sent=records())
-    def test_by_aiokafka_and_by_us(self, codec: Compression, sent: list[Record]) -> None:
+    def test_batches_are_decoded_by_aiokafka_and_by_us(self, codec: Compression, sent: list[Record]) -> None:
         batch = build_batch(sent, compression=codec)
         theirs = aiokafka_records.DefaultRecordBatch(bytearray(batch))
         assert theirs.validate_crc()
         assert [(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in theirs] == sent
         assert list(records_of(batch)) == sent
 
-    def test_offsets_are_given_one_after_another(self) -> None:
+    def test_records_get_consecutive_offsets(self) -> None:
         batch = build_batch([Record(offset=99)] * 3, base_offset=7)
         assert [record.offset for record in records_of(batch)] == [7, 8, 9]
 
-    def test_own_offsets_can_be_kept(self) -> None:
+    def test_given_offsets_can_be_kept(self) -> None:
         batch = build_batch(
             [Record(offset=10), Record(offset=12), Record(offset=99)], base_offset=10, keep_offsets=True
         )
@@ -116,16 +118,16 @@ class TestReadBack:
         header = check_batch(batch)
         assert (header.last_offset, header.record_count) == (99, 3)
 
-    def test_log_append_time(self) -> None:
+    def test_log_append_time_is_set_in_a_built_batch(self) -> None:
         header = check_batch(build_batch(SMALL, timestamp_type=LOG_APPEND_TIME))
         assert (header.timestamp_type, header.base_timestamp, header.max_timestamp) == (LOG_APPEND_TIME, T, T + 100000)
 
-    def test_levels_reach_the_codec(self) -> None:
+    def test_compression_levels_are_passed_to_the_codec(self) -> None:
         fast = build_batch(LARGE, compression=Compression.ZSTD, level=-131072)
         assert len(fast) > len(build_batch(LARGE, compression=Compression.ZSTD))
 
 
-def test_no_records_are_no_batch() -> None:
+def test_a_batch_cannot_be_built_without_records() -> None:
     with pytest.raises(ValueError, match="at least one record"):
         build_batch([])
 
@@ -133,7 +135,7 @@ def test_no_records_are_no_batch() -> None:
 class TestRecompressing:
     @pytest.mark.parametrize("source", CODECS)
     @pytest.mark.parametrize("target", CODECS)
-    def test_keeps_records_and_header(self, source: Compression, target: Compression) -> None:
+    def test_recompressing_keeps_records_and_header(self, source: Compression, target: Compression) -> None:
         data = JAVA[f"small {source.name.lower()}"]
         header = check_batch(data)
         batch = recompress(memoryview(data), target)
@@ -142,12 +144,12 @@ class TestRecompressing:
         assert changed == expected
         assert list(records_of(batch)) == SMALL
 
-    def test_keeps_the_other_attributes(self) -> None:
+    def test_recompressing_keeps_the_other_attributes(self) -> None:
         batch = build_batch(SMALL, transactional=True, timestamp_type=LOG_APPEND_TIME, compression=Compression.GZIP)
         header = check_batch(recompress(batch, Compression.LZ4))
         assert header.attributes == 0x1B
 
-    def test_to_no_codec_gives_the_bytes_of_the_uncompressed_batch(self) -> None:
+    def test_recompressing_to_no_codec_gives_the_uncompressed_batch(self) -> None:
         batch = JAVA["small snappy"]
         assert recompress(batch, Compression.NONE)[HEADER_BYTES:] == JAVA["small none"][61:]
 

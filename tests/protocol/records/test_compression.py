@@ -74,12 +74,12 @@ class TestBothWays:
 
     @pytest.mark.parametrize("codec", REAL)
     @given(data=contents.filter(bool))
-    def test_others_read_what_we_compress(self, codec: Compression, data: bytes) -> None:
+    def test_other_libraries_decompress_our_data(self, codec: Compression, data: bytes) -> None:
         assert OTHER_READERS[codec](bytes(compress(codec, data))) == data
 
     @pytest.mark.parametrize(("codec", "write"), OTHER_WRITERS)
     @given(data=contents)
-    def test_we_read_data_of_other_compressors(
+    def test_data_of_other_compressors_is_decompressed(
         self, codec: Compression, write: Callable[[bytes], bytes], data: bytes
     ) -> None:
         assert decompress(codec, memoryview(write(data)), LIMIT) == data
@@ -88,49 +88,49 @@ class TestBothWays:
         ("codec", "levels"),
         [(Compression.GZIP, (-1, 1, 9)), (Compression.LZ4, (1, 9, 12, 17)), (Compression.ZSTD, (-131072, 1, 22))],
     )
-    def test_all_levels_of_kafka(self, codec: Compression, levels: tuple[int, ...]) -> None:
+    def test_all_compression_levels_of_kafka_are_supported(self, codec: Compression, levels: tuple[int, ...]) -> None:
         for level in levels:
             assert decompress(codec, compress(codec, TEXT, level), LIMIT) == TEXT
 
-    def test_levels_have_an_effect(self) -> None:
+    def test_compression_levels_have_an_effect(self) -> None:
         words = b" ".join(Random(2).choices([b"alpha", b"beta", b"gamma", b"delta"], k=5000))
         for codec, low, high in ((Compression.GZIP, 1, 9), (Compression.LZ4, 1, 12), (Compression.ZSTD, -100, 19)):
             assert len(compress(codec, words, high)) < len(compress(codec, words, low))
 
-    def test_no_codec_copies_nothing(self) -> None:
+    def test_decompressing_uncompressed_data_copies_nothing(self) -> None:
         assert decompress(Compression.NONE, TEXT, 1) is TEXT
         assert compress(Compression.NONE, TEXT) is TEXT
 
 
 class TestFramings:
-    def test_snappy_is_framed_as_xerial_does(self) -> None:
+    def test_snappy_uses_xerial_framing(self) -> None:
         framed = compress(Compression.SNAPPY, TEXT)
         assert framed[:16] == b"\x82SNAPPY\0\0\0\0\x01\0\0\0\x01"
         first_bytes = int.from_bytes(framed[16:20], "big")
         assert bytes(cramjam.snappy.decompress_raw(framed[20 : 20 + first_bytes])) == TEXT[: 32 * 1024]
 
-    def test_concatenated_xerial_frames(self) -> None:
+    def test_concatenated_xerial_frames_are_decompressed(self) -> None:
         framed = compress(Compression.SNAPPY, TEXT)
         assert decompress(Compression.SNAPPY, framed + framed, LIMIT) == TEXT + TEXT
 
-    def test_gzip_members_one_after_another_and_bytes_behind_them(self) -> None:
+    def test_several_gzip_members_are_decompressed_and_trailing_bytes_ignored(self) -> None:
         members = gzip.compress(TEXT) + gzip.compress(b"") + gzip.compress(NOISE)
         assert decompress(Compression.GZIP, members, LIMIT) == TEXT + NOISE
         assert decompress(Compression.GZIP, members + b"no member", LIMIT) == TEXT + NOISE
 
-    def test_zstd_frames_one_after_another_and_skipped_ones(self) -> None:
+    def test_several_zstd_frames_are_decompressed_and_skippable_ones_skipped(self) -> None:
         skipped = b"\x50\x2a\x4d\x18\x03\0\0\0abc"
         frames = zstd_without_size(TEXT) + skipped + zstd_with_checksum(NOISE) + skipped
         assert decompress(Compression.ZSTD, frames, LIMIT) == TEXT + NOISE
 
-    def test_lz4_frame_is_one_that_kafka_reads(self) -> None:
+    def test_an_lz4_frame_is_readable_by_kafka(self) -> None:
         """Version 1, independent blocks of 64 KB; no checksums, no content size."""
         assert compress(Compression.LZ4, TEXT)[:6] == b"\x04\x22\x4d\x18\x60\x40"
 
-    def test_bytes_behind_an_lz4_frame_are_ignored(self) -> None:
+    def test_bytes_after_an_lz4_frame_are_ignored(self) -> None:
         assert decompress(Compression.LZ4, compress(Compression.LZ4, TEXT) + b"more", LIMIT) == TEXT
 
-    def test_lz4_frames_of_linked_blocks_are_refused(self) -> None:
+    def test_lz4_frames_of_linked_blocks_are_rejected(self) -> None:
         linked = lz4_frame.compress(TEXT, block_linked=True, block_size=lz4_frame.BLOCKSIZE_MAX64KB)
         with pytest.raises(CorruptBatch, match="independent blocks"):
             decompress(Compression.LZ4, linked, LIMIT)
@@ -138,7 +138,7 @@ class TestFramings:
 
 class TestHostileData:
     @pytest.mark.parametrize("codec", [5, 6, 7, 255, -1])
-    def test_unknown_codecs(self, codec: int) -> None:
+    def test_unknown_codecs_are_rejected(self, codec: int) -> None:
         for call in (lambda: decompress(codec, b"x", LIMIT), lambda: compress(codec, b"x")):
             with pytest.raises(KafkaError, match=f"Unknown compression type id: {codec}") as refusal:
                 call()
@@ -146,7 +146,7 @@ class TestHostileData:
 
     @pytest.mark.parametrize("codec", REAL)
     @given(data=st.binary(max_size=100))
-    def test_arbitrary_bytes(self, codec: Compression, data: bytes) -> None:
+    def test_arbitrary_compressed_bytes_are_rejected(self, codec: Compression, data: bytes) -> None:
         for start in (b"", compress(codec, TEXT)[:7], compress(codec, TEXT)[:20]):
             try:
                 decompress(codec, start + data, LIMIT)
@@ -155,7 +155,9 @@ class TestHostileData:
 
     @pytest.mark.parametrize(("codec", "write"), OTHER_WRITERS)
     @given(flips=st.lists(st.integers(0, 2**20), min_size=1, max_size=4))
-    def test_flipped_bits(self, codec: Compression, write: Callable[[bytes], bytes], flips: list[int]) -> None:
+    def test_compressed_data_with_flipped_bits_is_rejected_or_bounded(
+        self, codec: Compression, write: Callable[[bytes], bytes], flips: list[int]
+    ) -> None:
         data = bytearray(write(TEXT))
         for flip in flips:
             data[flip // 8 % len(data)] ^= 1 << flip % 8
@@ -165,7 +167,7 @@ class TestHostileData:
             assert refusal.code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE)
 
     @pytest.mark.parametrize(("codec", "write"), OTHER_WRITERS)
-    def test_data_cut_anywhere_is_noticed(self, codec: Compression, write: Callable[[bytes], bytes]) -> None:
+    def test_truncated_compressed_data_is_detected(self, codec: Compression, write: Callable[[bytes], bytes]) -> None:
         """Between two blocks of xerial's framing nothing is missing: then there is less, and the records end early."""
         content = TEXT[:100_000] + NOISE[:100]
         data = write(content)
@@ -178,7 +180,7 @@ class TestHostileData:
             assert content.startswith(cut)
             assert len(cut) < len(content)
 
-    def test_xerial_blocks_larger_than_the_data(self) -> None:
+    def test_xerial_blocks_larger_than_the_data_are_rejected(self) -> None:
         for size in (b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\0\0\0\x02"):
             with pytest.raises(CorruptBatch):
                 decompress(Compression.SNAPPY, compress(Compression.SNAPPY, b"") + size + b"x", LIMIT)
@@ -187,13 +189,15 @@ class TestHostileData:
 class TestLimit:
     @pytest.mark.parametrize(("codec", "write"), OTHER_WRITERS)
     @pytest.mark.parametrize("content", [b"x", TEXT, NOISE])
-    def test_is_exact(self, codec: Compression, write: Callable[[bytes], bytes], content: bytes) -> None:
+    def test_the_decompression_limit_is_exact(
+        self, codec: Compression, write: Callable[[bytes], bytes], content: bytes
+    ) -> None:
         assert decompress(codec, write(content), len(content)) == content
         with pytest.raises(KafkaError, match=f"more than {len(content) - 1} bytes") as refusal:
             decompress(codec, write(content), len(content) - 1)
         assert refusal.value.code == ErrorCode.MESSAGE_TOO_LARGE
 
-    def test_bombs_take_no_memory(self) -> None:
+    def test_decompression_bombs_allocate_no_memory(self) -> None:
         """In a process of its own that may take 64 MiB more than it has, each bomb would take 256 MiB or more."""
         done = subprocess.run([sys.executable, "-c", BOMBS], capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
@@ -243,7 +247,7 @@ print(json.dumps(outcome))
 """
 
 
-def test_libraries_are_imported_on_first_use() -> None:
+def test_compression_libraries_are_imported_on_first_use() -> None:
     program = (
         "import sys; import minibroker.protocol.records.validation, minibroker.protocol.records.building;"
         "print([name for name in ('lz4', 'zstandard', 'cramjam') if name in sys.modules])"

@@ -54,7 +54,7 @@ def test_records_are_the_same_in_every_format(
 
 
 @given(record_lists(), st.sampled_from(CODECS), st.sampled_from([(2, 1), (2, 0), (1, 0)]))
-def test_a_batch_is_down_converted_under_its_codec(records: list[Record], codec: int, formats: tuple[int, int]) -> None:
+def test_a_batch_is_down_converted_with_its_codec(records: list[Record], codec: int, formats: tuple[int, int]) -> None:
     source, target = formats
     data = build(records, source, compression=codec)
     converted = bytearray()
@@ -66,26 +66,26 @@ def test_a_batch_is_down_converted_under_its_codec(records: list[Record], codec:
 
 
 @given(record_lists(), st.sampled_from((*CODECS, Compression.ZSTD)))
-def test_a_batch_that_is_up_converted_is_one_that_kafka_would_write(records: list[Record], codec: int) -> None:
+def test_an_up_converted_batch_equals_one_written_by_kafka(records: list[Record], codec: int) -> None:
     expected = build_batch(records, base_offset=records[0].offset, keep_offsets=True, compression=codec)
     assert build(records, 2, compression=codec) == expected
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_headers_are_dropped(magic: int) -> None:
+def test_headers_are_dropped_by_down_conversion(magic: int) -> None:
     data = build_batch(SMALL)
     converted = down_converted(data, check_batch(data), magic)
     assert records_of_data(converted) == bare(SMALL, magic)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_control_batches_are_left_out(magic: int) -> None:
+def test_control_batches_are_omitted(magic: int) -> None:
     marker = end_transaction_marker(committed=True, coordinator_epoch=3, timestamp=T)
     data = build_batch([marker], control=True, transactional=True, producer_id=5, producer_epoch=0)
     assert down_converted(data, check_batch(data), magic) == b""
 
 
-def test_a_batch_that_compaction_has_emptied_is_left_out() -> None:
+def test_a_batch_emptied_by_compaction_is_omitted() -> None:
     data = build_batch(SMALL)
     assert down_converted(data, check_batch(data)._replace(record_count=0), 1) == b""
 
@@ -99,7 +99,7 @@ def test_zstd_is_not_down_converted(magic: int) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_uncompressed_records_below_the_asked_offset_are_left_out(codec: int) -> None:
+def test_uncompressed_records_below_the_requested_offset_are_omitted(codec: int) -> None:
     data = build_batch(SMALL, base_offset=10, compression=codec)
     found = [record.offset for record in records_of_data(down_converted(data, check_batch(data), 1, 12))]
     assert found == ([12, 13, 14] if codec == Compression.NONE else [10, 11, 12, 13, 14])
@@ -107,7 +107,7 @@ def test_uncompressed_records_below_the_asked_offset_are_left_out(codec: int) ->
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("magic", [1, 2])
-def test_the_time_of_the_append_is_kept(codec: int, magic: int) -> None:
+def test_log_append_time_is_kept(codec: int, magic: int) -> None:
     stamped = [record._replace(timestamp=T, headers=()) for record in SMALL]
     data = build(stamped, 2, compression=codec, timestamp_type=LOG_APPEND_TIME)
     converted = down_converted(data, check_batch(data), 1) if magic == 1 else data
@@ -116,5 +116,5 @@ def test_the_time_of_the_append_is_kept(codec: int, magic: int) -> None:
 
 
 @pytest.mark.parametrize("magic", MAGICS)
-def test_no_records_are_no_bytes(magic: int) -> None:
+def test_an_empty_list_of_records_is_converted_to_no_bytes(magic: int) -> None:
     assert build([], magic, compression=Compression.GZIP) == b""

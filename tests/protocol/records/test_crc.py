@@ -22,11 +22,11 @@ from minibroker.protocol.records.crc import crc32c
         (b"123456789", 0xE3069283),
     ],
 )
-def test_known_values(data: bytes, checksum: int) -> None:
+def test_crc32c_has_the_known_values(data: bytes, checksum: int) -> None:
     assert crc32c(data) == checksum
 
 
-def test_takes_views_of_writable_buffers() -> None:
+def test_crc32c_accepts_views_of_writable_buffers() -> None:
     assert crc32c(memoryview(bytearray(b"x123456789x"))[1:-1]) == 0xE3069283
 
 
@@ -35,7 +35,7 @@ def test_a_seed_continues_a_checksum() -> None:
 
 
 @pytest.mark.parametrize("missing", ["crc32c", "_crc32c"])
-def test_falls_back_to_the_package(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+def test_the_python_package_replaces_a_missing_native_crc32c(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     find_spec = PathFinder.find_spec
     monkeypatch.setattr(
         PathFinder, "find_spec", lambda name, path=None: None if name == missing else find_spec(name, path)
@@ -44,7 +44,7 @@ def test_falls_back_to_the_package(monkeypatch: pytest.MonkeyPatch, missing: str
     assert crc._load()(b"123456789") == 0xE3069283
 
 
-def test_loading_it_does_not_import_what_only_the_package_needs() -> None:
+def test_loading_crc32c_imports_no_unneeded_module() -> None:
     program = (
         "import sys; before = set(sys.modules); import minibroker.protocol.records.crc;print(set(sys.modules) - before)"
     )

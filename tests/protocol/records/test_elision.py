@@ -32,7 +32,7 @@ def elided_batch(batch: bytearray) -> bytearray:
 
 
 @given(records(), st.sampled_from(CODECS))
-def test_a_batch_without_attributes_has_the_same_records(batch: list[Record], codec: int) -> None:
+def test_a_batch_with_elided_attributes_has_the_same_records(batch: list[Record], codec: int) -> None:
     data = build_batch(batch, base_offset=7, compression=codec, producer_id=5, producer_epoch=1, base_sequence=2)
     found = elided_batch(data)
     before, after = check_batch(data), check_batch(found)
@@ -47,30 +47,30 @@ def test_a_batch_without_attributes_has_the_same_records(batch: list[Record], co
 
 
 @pytest.mark.parametrize("count", [1, 3, 100])
-def test_a_byte_a_record_is_saved(count: int) -> None:
+def test_elision_saves_one_byte_per_record(count: int) -> None:
     data = build_batch([Record(index, T, b"key", b"value") for index in range(count)])
     assert len(data) - len(elided_batch(data)) == count
 
 
-def test_where_a_length_becomes_shorter_two_bytes_are_saved() -> None:
+def test_elision_saves_two_bytes_where_the_length_gets_shorter() -> None:
     # 0x80 and more, zigzag, takes two bytes: a record of 64 bytes and one of 63.
     data = build_batch([Record(0, T, None, b"x" * (64 - 6))])
     assert data[HEADER_BYTES] > 0x7F
     assert len(data) - len(elided_batch(data)) == 2
 
 
-def test_the_bytes_are_as_drawn() -> None:
+def test_the_elided_bytes_are_as_documented() -> None:
     assert elided(bytes((14, 0, 2, 4, 1, 1, 0)) + b"?", 0) == bytes((14, 0, 2, 4, 1, 1, 0)) + b"?"
     record = bytes((12, 0, 2, 4, 1, 1, 0))
     assert elided(record * 2, 2) == bytes((10, 2, 4, 1, 1, 0)) * 2
     assert restored(bytes((10, 2, 4, 1, 1, 0)) * 2, 2) == record * 2
 
 
-def test_attributes_that_say_something_are_kept() -> None:
+def test_nonzero_attributes_are_kept() -> None:
     assert elided(bytes((12, 0, 2, 4, 1, 1, 0)) + bytes((12, 1, 2, 4, 1, 1, 0)), 2) is None
 
 
-def test_other_batches_stay_as_they_are() -> None:
+def test_other_batches_are_unchanged_by_elision() -> None:
     marker = end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=T)
     control = build_batch([marker], control=True, transactional=True, producer_id=1, producer_epoch=0)
     assert without_attributes(control, check_batch(control)) is None
@@ -82,14 +82,14 @@ def test_other_batches_stay_as_they_are() -> None:
 
 
 @given(records(), st.sampled_from(CODECS[:4]), st.sampled_from([0, 1]))
-def test_they_are_down_converted_like_others(batch: list[Record], codec: int, magic: int) -> None:
+def test_elided_batches_are_down_converted_like_others(batch: list[Record], codec: int, magic: int) -> None:
     data = build_batch(batch, compression=codec)
     found = elided_batch(data)
     expected = down_converted(data, check_batch(data), magic)
     assert records_of_data(down_converted(found, check_batch(found), magic)) == records_of_data(expected)
 
 
-def test_another_codec_brings_the_attributes_back() -> None:
+def test_recompressing_restores_the_attributes() -> None:
     data = elided_batch(build_batch(SMALL))
     found = recompress(data, Compression.GZIP)
     assert check_batch(found).attributes == Compression.GZIP
@@ -97,7 +97,7 @@ def test_another_codec_brings_the_attributes_back() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_no_bytes_break_it(seed: int) -> None:
+def test_arbitrary_elided_bytes_are_decoded_or_rejected(seed: int) -> None:
     random = Random(seed)
     batch = similar_records(random)
     whole = payload(batch)

@@ -28,7 +28,7 @@ def mixed() -> bytes:
     )
 
 
-def test_batches_of_all_formats_are_walked_through() -> None:
+def test_batches_of_all_formats_are_iterated() -> None:
     found = list(batches_in(mixed()))
     assert [(header.magic, header.last_offset) for _, header in found] == [
         (0, 0),
@@ -43,14 +43,14 @@ def test_batches_of_all_formats_are_walked_through() -> None:
         assert is_old(mixed(), position) == (header.magic < 2)
 
 
-def test_records_of_all_formats_are_read_alike() -> None:
+def test_records_of_all_formats_are_decoded_alike() -> None:
     found = [record for position, _ in batches_in(mixed()) for record in records_in(mixed(), position)]
     assert [record.offset for record in found] == list(range(9))
     assert [record.value for record in found] == [record.value for record in RECORDS]
 
 
 @pytest.mark.parametrize("cut", range(1, 61))
-def test_a_batch_that_the_data_ends_in_is_not_given(cut: int) -> None:
+def test_a_truncated_last_batch_is_not_returned(cut: int) -> None:
     whole = list(batches_in(mixed()))
     assert list(batches_in(mixed()[:-cut])) == whole[:-1]
 
@@ -66,14 +66,14 @@ def test_an_unknown_magic_is_corrupt(magic: int) -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_an_impossible_length_is_corrupt(magic: int) -> None:
+def test_an_invalid_length_is_corrupt(magic: int) -> None:
     data = bytearray(build_batch(RECORDS) if magic == 2 else build_message_set(RECORDS, magic))
     data[8:12] = (13).to_bytes(4, "big")
     with pytest.raises(CorruptBatch):
         list(batches_in(data))
 
 
-def test_a_batch_of_format_2_is_checked_as_before() -> None:
+def test_a_batch_of_format_2_is_verified() -> None:
     data = build_batch(RECORDS)
     assert check_any(data) == check_batch(data)
     data[-1] ^= 1
@@ -82,7 +82,7 @@ def test_a_batch_of_format_2_is_checked_as_before() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_walked_or_refused(data: bytes) -> None:
+def test_arbitrary_bytes_are_iterated_or_rejected(data: bytes) -> None:
     try:
         for position, header in batches_in(data):
             assert position + header.size_bytes <= len(data)

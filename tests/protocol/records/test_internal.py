@@ -13,7 +13,7 @@ GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 KEY = b"\x00\x01\x00\x01g\x00\x05topic\x00\x00\x00\x03"  # type 1: group g, topic topic, partition 3
 
 
-def test_a_commit_as_kafka_writes_it() -> None:
+def test_an_offset_commit_record_is_decoded_as_kafka_writes_it() -> None:
     value = b"\x00\x03" + (77).to_bytes(8) + (4).to_bytes(4) + b"\x00\x04note" + (1700).to_bytes(8)
     key = OffsetCommitKey(group="g", topic="topic", partition=3)
     committed = OffsetCommitValue(offset=77, leader_epoch=4, metadata="note", commit_timestamp=1700)
@@ -25,7 +25,7 @@ def test_a_tombstone_has_no_value() -> None:
 
 
 @pytest.mark.parametrize("version", TransactionLogValue.versions)
-def test_a_transaction_in_each_version(version: int) -> None:
+def test_a_transaction_record_is_decoded_in_each_version(version: int) -> None:
     value = TransactionLogValue(producer_id=5, transaction_status=2, transaction_partitions=None)
     data = version.to_bytes(2) + value.encode(version)
     key = TransactionLogKey(transactional_id="tx")
@@ -56,6 +56,6 @@ def test_truncated_keys_are_malformed() -> None:
         decode_internal(GROUPS, KEY[:-1], None)
 
 
-def test_other_topics_are_their_applications_own() -> None:
+def test_records_of_other_topics_are_not_decoded() -> None:
     with pytest.raises(ValueError, match="the format of the records of orders is unknown"):
         decode_internal("orders", KEY, None)

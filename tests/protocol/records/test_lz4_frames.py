@@ -13,12 +13,12 @@ from minibroker.protocol.records.lz4_frames import with_old_checksum, with_right
     ("data", "expected"),
     [(b"", 0x02CC5D05), (b"abc", 0x32D153FF), (b"abcdefghijklmnopqrstuvwxyz", 0x63A14D5F)],
 )
-def test_the_hash_is_xxhash32(data: bytes, expected: int) -> None:
+def test_the_lz4_header_hash_is_xxhash32(data: bytes, expected: int) -> None:
     assert xxhash32(data) == expected
 
 
 @pytest.mark.parametrize("store_size", [False, True])
-def test_the_right_checksum_is_that_of_the_library(store_size: bool) -> None:
+def test_the_right_lz4_checksum_is_that_of_the_library(store_size: bool) -> None:
     compressed = frame.compress(b"minibroker" * 100, store_size=store_size)
     assert with_right_checksum(compressed) == compressed
     old = with_old_checksum(compressed)
@@ -30,12 +30,12 @@ def test_the_right_checksum_is_that_of_the_library(store_size: bool) -> None:
 
 
 @pytest.mark.parametrize("size", range(7))
-def test_a_frame_that_ends_in_its_header_is_corrupt(size: int) -> None:
+def test_an_lz4_frame_truncated_in_its_header_is_corrupt(size: int) -> None:
     with pytest.raises(CorruptBatch):
         with_right_checksum(frame.compress(b"x", store_size=False)[:size])
 
 
-def test_a_header_that_announces_more_than_there_is_is_corrupt() -> None:
+def test_an_lz4_header_that_announces_too_much_is_corrupt() -> None:
     data = bytearray(frame.compress(b"x", store_size=False)[:7])
     data[4] |= 0x09
     with pytest.raises(CorruptBatch):

@@ -30,7 +30,7 @@ def sealed(body: bytes, size: int | None = None) -> bytes:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_message_is_written_and_read_as_the_format_says(magic: int) -> None:
+def test_a_message_is_encoded_and_decoded_as_specified(magic: int) -> None:
     assert encode_message(magic, 7, T, 0, b"key", b"value") == BY_HAND[magic]
     message, end = read_message(BY_HAND[magic])
     assert message == (7, magic, 0, T if magic else -1, b"key", b"value")
@@ -44,7 +44,7 @@ def test_null_and_empty_are_different(magic: int, key: bytes | None, value: byte
     assert (message.key, message.value) == (key, value)
 
 
-def test_a_message_has_the_header_of_a_batch_of_one() -> None:
+def test_a_message_is_described_by_the_header_of_a_batch_of_one() -> None:
     header = check_message(BY_HAND[1])
     assert (header.base_offset, header.last_offset, header.next_offset, header.record_count) == (7, 7, 8, 1)
     assert header.size_bytes == len(BY_HAND[1])
@@ -55,7 +55,7 @@ def test_a_message_has_the_header_of_a_batch_of_one() -> None:
     assert check_message(BY_HAND[0]).max_timestamp == -1
 
 
-def test_unknown_bits_do_not_become_those_of_a_batch() -> None:
+def test_unknown_attribute_bits_do_not_become_those_of_a_batch() -> None:
     header = message_header(encode_message(1, 0, T, 0x70, None, None))
     assert header.attributes == 0
     assert message_header(encode_message(0, 0, -1, 0x7A, None, b"")).attributes == 2
@@ -63,13 +63,13 @@ def test_unknown_bits_do_not_become_those_of_a_batch() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("size", range(27))
-def test_a_message_that_is_cut_off_is_corrupt(magic: int, size: int) -> None:
+def test_a_truncated_message_is_corrupt(magic: int, size: int) -> None:
     with pytest.raises(CorruptBatch):
         check_message(BY_HAND[magic][: size + 1])
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_each_changed_byte_after_the_size_is_found(magic: int) -> None:
+def test_each_changed_byte_after_the_size_is_detected(magic: int) -> None:
     for position in range(12, len(BY_HAND[magic])):
         data = bytearray(BY_HAND[magic])
         data[position] ^= 0x10
@@ -78,7 +78,7 @@ def test_each_changed_byte_after_the_size_is_found(magic: int) -> None:
 
 
 @pytest.mark.parametrize("size", [-1, 0, 13, -(1 << 31), (1 << 31) - 1])
-def test_an_impossible_size_is_corrupt(size: int) -> None:
+def test_an_invalid_message_size_is_corrupt(size: int) -> None:
     with pytest.raises(CorruptBatch):
         check_message(sealed(BODY_0, size))
 
@@ -100,18 +100,18 @@ def test_another_magic_is_corrupt(magic: int) -> None:
         b"\x01\x00" + pack(">qi5s", T, 4, b"key"),
     ],
 )
-def test_sizes_that_do_not_fill_the_message_are_refused(body: bytes) -> None:
+def test_sizes_that_do_not_fill_the_message_are_rejected(body: bytes) -> None:
     with pytest.raises((InvalidRecords, CorruptBatch)):
         read_message(sealed(body))
 
 
-def test_a_timestamp_before_none_is_refused() -> None:
+def test_a_timestamp_below_minus_1_is_rejected() -> None:
     with pytest.raises(InvalidRecords) as raised:
         read_message(encode_message(1, 0, -2, 0, None, None))
     assert raised.value.code == ErrorCode.INVALID_TIMESTAMP
 
 
-def test_the_time_of_an_append_in_format_0_is_refused() -> None:
+def test_log_append_time_in_format_0_is_rejected() -> None:
     with pytest.raises(InvalidRecords) as raised:
         read_message(encode_message(0, 0, -1, 0x08, None, None))
     assert raised.value.code == ErrorCode.INVALID_TIMESTAMP
@@ -124,7 +124,7 @@ def test_an_offset_is_set_without_a_new_checksum() -> None:
     assert data[8:] == BY_HAND[0][8:]
 
 
-def test_a_time_is_set_with_a_new_checksum() -> None:
+def test_a_timestamp_is_set_with_a_new_checksum() -> None:
     data = bytearray(BY_HAND[1])
     set_message_time(data, 0, LOG_APPEND_TIME, T + 5)
     header = check_message(data)
@@ -133,7 +133,7 @@ def test_a_time_is_set_with_a_new_checksum() -> None:
     assert data == BY_HAND[1]
 
 
-def test_setting_the_time_that_it_has_changes_nothing() -> None:
+def test_setting_an_equal_timestamp_changes_nothing() -> None:
     data = bytearray(encode_message(1, 0, T, 0x40, None, None))
     before = bytes(data)
     set_message_time(data, 0, CREATE_TIME, T)

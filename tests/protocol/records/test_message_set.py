@@ -53,7 +53,7 @@ def named(magic: int, records: list[Record]) -> list[Record]:
 
 
 @pytest.mark.parametrize("name", OLD)
-def test_what_old_clients_wrote_is_read(name: str) -> None:
+def test_message_sets_of_old_clients_are_decoded(name: str) -> None:
     version, kind, codec = name.split()
     magic = FORMATS[version]
     headers: list[BatchHeader] = [header for _, header in headers_of_set(OLD[name])]
@@ -83,7 +83,7 @@ def test_inner_messages_equal_those_of_old_clients(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in OLD if name.endswith("lz4")])
-def test_the_checksum_of_an_lz4_frame_is_that_of_the_clients_of_the_format(name: str) -> None:
+def test_the_lz4_checksum_is_that_of_clients_of_the_format(name: str) -> None:
     theirs, _ = read_message(OLD[name])
     ours, _ = read_message(bytes(build_message_set(SMALL, theirs.magic, compression=Compression.LZ4)))
     assert ours.value is not None
@@ -91,7 +91,7 @@ def test_the_checksum_of_an_lz4_frame_is_that_of_the_clients_of_the_format(name:
     assert ours.value[4:7] == theirs.value[4:7]  # flags, block size, checksum
 
 
-def test_uncompressed_messages_are_written_as_old_clients_wrote_them() -> None:
+def test_uncompressed_messages_equal_those_of_old_clients() -> None:
     for version, magic in FORMATS.items():
         theirs = bytearray(OLD[f"{version} small none"])
         for index, (position, _) in enumerate(headers_of_set(theirs)):
@@ -115,7 +115,7 @@ def record_lists(draw: st.DrawFn) -> list[Record]:
 
 
 @given(record_lists(), st.sampled_from([0, 1]), st.sampled_from(CODECS))
-def test_a_written_message_set_is_read_back(records: list[Record], magic: int, codec: int) -> None:
+def test_an_encoded_message_set_is_decoded_unchanged(records: list[Record], magic: int, codec: int) -> None:
     data = bytes(build_message_set(records, magic, compression=codec))
     assert records_of_set(data) == named(magic, records)
     headers = [header for _, header in headers_of_set(data)]
@@ -136,7 +136,7 @@ def test_inner_offsets_are_absolute_in_format_0_and_relative_in_format_1(records
         assert wrapper.offset == records[-1].offset
 
 
-def test_the_log_append_time_applies_to_all_in_the_wrapper() -> None:
+def test_log_append_time_applies_to_all_messages_in_a_wrapper() -> None:
     inner = encode_message(1, 0, T, 0, b"a", b"") + encode_message(1, 1, T + 9, 0, b"b", b"")
     wrapper = encode_message(1, 41, T + 100, 0x08 | Compression.GZIP, None, gzip.compress(inner))
     assert [(record.offset, record.timestamp) for record in records_of_message(wrapper)] == [
@@ -153,7 +153,7 @@ def test_the_log_append_time_applies_to_all_in_the_wrapper() -> None:
     assert (header.timestamp_type, header.max_timestamp) == (LOG_APPEND_TIME, T)
 
 
-def test_a_wrapper_of_librdkafka_with_offset_0_is_read_from_0_on() -> None:
+def test_a_librdkafka_wrapper_with_offset_0_is_read_from_offset_0() -> None:
     inner = b"".join(encode_message(1, offset, T, 0, None, b"") for offset in range(3))
     wrapper = encode_message(1, 0, T, Compression.GZIP, None, gzip.compress(inner))
     assert [record.offset for record in records_of_message(wrapper)] == [0, 1, 2]
@@ -199,7 +199,7 @@ ONE = encode_message(1, 0, T, 0, None, b"v")
         "an inner offset beyond the wrapper's",
     ],
 )
-def test_an_invalid_wrapper_is_refused(wrapper: bytes, code: ErrorCode) -> None:
+def test_an_invalid_wrapper_is_rejected(wrapper: bytes, code: ErrorCode) -> None:
     with pytest.raises(KafkaError) as raised:
         list(records_of_message(wrapper))
     assert raised.value.code == code
@@ -212,25 +212,25 @@ def test_an_inner_checksum_is_verified() -> None:
         list(records_of_message(gzipped(bytes(inner))))
 
 
-def test_a_wrapper_takes_no_more_memory_than_allowed() -> None:
+def test_a_wrapper_uses_no_more_memory_than_allowed() -> None:
     bomb = gzipped(bytes(1 << 22))
     with pytest.raises(KafkaError) as raised:
         list(records_of_message(bomb, limit_bytes=1 << 20))
     assert raised.value.code == ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_a_partial_message_at_the_end_of_a_set_is_left_out() -> None:
+def test_a_partial_message_at_the_end_of_a_set_is_omitted() -> None:
     data = build_message_set(SMALL, 0)
     for cut in range(1, 26):
         assert [record.key for record in records_of_set(bytes(data[:-cut]))] == [record.key for record in SMALL[:-1]]
 
 
-def test_no_records_make_no_set() -> None:
+def test_an_empty_list_of_records_makes_no_message_set() -> None:
     assert build_message_set([], 1, compression=Compression.GZIP) == b""
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_zstd_cannot_be_written(magic: int) -> None:
+def test_zstd_message_sets_cannot_be_encoded(magic: int) -> None:
     with pytest.raises(KafkaError) as raised:
         build_message_set(SMALL, magic, compression=Compression.ZSTD)
     assert raised.value.code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
@@ -246,13 +246,13 @@ def read_or_refused(data: bytes) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+def test_arbitrary_bytes_are_decoded_or_rejected(data: bytes) -> None:
     read_or_refused(data)
     read_or_refused(gzipped(data))
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_damaged_sets_are_read_or_refused(seed: int) -> None:
+def test_corrupt_message_sets_are_decoded_or_rejected(seed: int) -> None:
     random = Random(seed)
     data = OLD[random.choice([name for name in OLD if "small" in name])]
     read_or_refused(damaged(random, data))

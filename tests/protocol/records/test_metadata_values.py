@@ -21,18 +21,18 @@ ID = bytes(15) + b"\x07"
 TOPIC = records.TopicRecord(name="t", topic_id=ID)
 
 
-def test_the_frame_is_kafkas() -> None:
+def test_metadata_records_have_kafkas_frame() -> None:
     # frame version 1, type 2 (TopicRecord), version 0; compact string "t", the id, no tagged fields
     assert encode_metadata(TOPIC, LEVEL) == b"\x01\x02\x00" + b"\x02t" + ID + b"\x00"
     assert decode_metadata(b"\x01\x02\x00" + b"\x02t" + ID + b"\x00") == TOPIC
 
 
 @pytest.mark.parametrize("kind", METADATA_KINDS.values(), ids=lambda kind: kind.__name__)
-def test_every_kind_of_record_is_written_and_read(kind: type[Message]) -> None:
+def test_every_type_of_metadata_record_is_encoded_and_decoded(kind: type[Message]) -> None:
     assert decode_metadata(encode_metadata(kind(), LEVEL)) == kind()
 
 
-def test_partitions_are_written_in_the_version_of_kafka_4_3() -> None:
+def test_partition_records_have_the_version_of_kafka_4_3() -> None:
     assert encode_metadata(records.PartitionRecord(), LEVEL)[:3] == b"\x01\x03\x02"
     assert encode_metadata(records.RegisterBrokerRecord(), LEVEL)[:3] == b"\x01\x00\x04"
 
@@ -40,18 +40,18 @@ def test_partitions_are_written_in_the_version_of_kafka_4_3() -> None:
 @pytest.mark.parametrize(
     "value", [b"", b"\x01", b"\x01\x02", b"\x02\x02\x00", b"\x01\x63\x00", b"\x01\x02\x05", b"\xff\xff\xff\xff\xff\xff"]
 )
-def test_a_value_of_no_known_kind_is_refused(value: bytes) -> None:
+def test_a_metadata_record_of_an_unknown_type_is_rejected(value: bytes) -> None:
     with pytest.raises(UnknownMetadata):
         decode_metadata(value)
 
 
 @pytest.mark.parametrize("value", [b"\x01\x02\x00", b"\x01\x02\x00\x02t", encode_metadata(TOPIC, LEVEL) + b"\x00"])
-def test_a_known_kind_must_be_whole(value: bytes) -> None:
+def test_a_truncated_metadata_record_is_rejected(value: bytes) -> None:
     with pytest.raises(MalformedMessage):
         decode_metadata(value)
 
 
-def test_the_frame_of_an_unknown_kind_can_be_read() -> None:
+def test_the_frame_of_an_unknown_metadata_record_can_be_decoded() -> None:
     assert read_frame(b"\x01\xe3\x07\x02rest") == (995, 2, 4)
 
 
@@ -64,8 +64,6 @@ def test_the_frame_of_an_unknown_kind_can_be_read() -> None:
         (records.TopicRecord, {7: 0, 30: 0}),
     ],
 )
-def test_records_are_written_in_the_version_that_goes_with_metadata_version(
-    kind: type[Message], levels: dict[int, int]
-) -> None:
+def test_record_versions_follow_the_metadata_version(kind: type[Message], levels: dict[int, int]) -> None:
     # metadata.version to record version, as Kafka 4.3's MetadataVersion has it
     assert {level: written_version(kind, level) for level in levels} == levels

@@ -39,20 +39,20 @@ HEAD = b"\0\0\0"  # attributes, timestamp delta and offset delta
 class TestRealClients:
     @pytest.mark.parametrize("codec", CODECS)
     @pytest.mark.parametrize("client", CLIENTS)
-    def test_small_records(self, client: str, codec: Compression) -> None:
+    def test_small_records_of_real_clients_are_decoded(self, client: str, codec: Compression) -> None:
         batch = golden(client)[f"small {codec.name.lower()}"]
         assert read_header(batch).compression == codec
         assert list(records_of(batch)) == SMALL
 
     @pytest.mark.parametrize("codec", CODECS[1:])
     @pytest.mark.parametrize("client", CLIENTS)
-    def test_large_records(self, client: str, codec: Compression) -> None:
+    def test_large_records_of_real_clients_are_decoded(self, client: str, codec: Compression) -> None:
         assert list(records_of(golden(client)[f"large {codec.name.lower()}"])) == LARGE
 
     @pytest.mark.parametrize("codec", CODECS)
     @pytest.mark.parametrize("client", [aiokafka_records, kafka_python_records])
     @given(sent=records())
-    def test_what_python_clients_write(self, client: Any, codec: Compression, sent: list[Record]) -> None:
+    def test_records_of_python_clients_are_decoded(self, client: Any, codec: Compression, sent: list[Record]) -> None:
         if client is kafka_python_records and codec == Compression.SNAPPY:
             return  # which it does only with one more library
         builder = client.DefaultRecordBatchBuilder(2, codec, 0, -1, -1, -1, 1 << 20)
@@ -77,18 +77,18 @@ class TestMeaning:
         batch = build_batch(SMALL, timestamp_type=LOG_APPEND_TIME)
         assert {found.timestamp for found in records_of(batch)} == {T + 100000}
 
-    def test_offsets_count_from_the_base(self) -> None:
+    def test_offsets_are_relative_to_the_base_offset(self) -> None:
         batch = build_batch(SMALL, base_offset=1000)
         assert [found.offset for found in records_of(batch)] == [1000, 1001, 1002, 1003, 1004]
 
-    def test_header_keys_that_are_not_utf8_are_still_read(self) -> None:
+    def test_header_keys_that_are_not_utf8_are_still_decoded(self) -> None:
         (found,) = parsed(record(HEAD, b"\x01", b"\x01", b"\x02", b"\x02\xff", b"\x01"), 1)
         assert found.headers == (("\ufffd", None),)
 
-    def test_a_batch_that_compaction_emptied(self) -> None:
+    def test_a_batch_emptied_by_compaction_has_no_records(self) -> None:
         assert list(records_of(JAVA["small none"][:57] + bytes(4))) == []
 
-    def test_position_and_neighbours(self) -> None:
+    def test_a_batch_within_other_bytes_is_decoded(self) -> None:
         data = memoryview(b"x" * 7 + JAVA["small zstd"] + b"y" * 7)
         assert list(records_of(data, 7)) == SMALL
 
@@ -113,7 +113,7 @@ MALFORMED = {
 
 class TestMalformedRecords:
     @pytest.mark.parametrize("data, message", MALFORMED.values(), ids=MALFORMED)
-    def test_are_named_by_index(self, data: bytes, message: str) -> None:
+    def test_malformed_records_are_reported_by_index(self, data: bytes, message: str) -> None:
         good = payload(SMALL)
         found = parse_records(good + data, HEADER._replace(record_count=6))
         assert [next(found) for _ in range(5)] == SMALL
@@ -125,30 +125,30 @@ class TestMalformedRecords:
         assert message in error
         assert str(refusal.value) == f"INVALID_RECORD: record 5 is malformed: {error}"
 
-    def test_bytes_after_the_last(self) -> None:
+    def test_bytes_after_the_last_record_are_rejected(self) -> None:
         with pytest.raises(InvalidRecords, match="records still remaining"):
             parsed(payload(SMALL), 4)
 
-    def test_fewer_records_than_announced(self) -> None:
+    def test_fewer_records_than_announced_are_rejected(self) -> None:
         with pytest.raises(InvalidRecords, match="record 5 is malformed"):
             parsed(payload(SMALL), 6)
 
     @given(records(), st.data())
-    def test_records_cut_anywhere(self, sent: list[Record], data: st.DataObject) -> None:
+    def test_truncated_records_are_rejected(self, sent: list[Record], data: st.DataObject) -> None:
         whole = payload(sent)
         cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
         with pytest.raises(InvalidRecords):
             parsed(cut, len(sent))
 
     @given(st.binary(max_size=100), st.integers(1, 5))
-    def test_arbitrary_bytes(self, data: bytes, count: int) -> None:
+    def test_arbitrary_record_bytes_are_rejected(self, data: bytes, count: int) -> None:
         try:
             parsed(data, count)
         except InvalidRecords as refusal:
             assert all(index < count for index, _ in refusal.record_errors)
 
     @pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: data + b"x", lambda data: b"x" + data])
-    def test_inside_a_compressed_batch(self, change: Callable[[bytes], bytes]) -> None:
+    def test_malformed_records_in_a_compressed_batch_are_rejected(self, change: Callable[[bytes], bytes]) -> None:
         """The codec's data is cut, followed or preceded by a byte: never anything but a refusal, or all the records."""
         for codec in CODECS[1:]:
             batch = JAVA[f"small {codec.name.lower()}"]
@@ -160,7 +160,7 @@ class TestMalformedRecords:
                 assert refusal.code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD)
 
 
-def test_decompression_is_bounded() -> None:
+def test_decompression_of_records_is_bounded() -> None:
     for codec in CODECS[1:]:
         with pytest.raises(KafkaError) as refusal:
             records_of(JAVA[f"large {codec.name.lower()}"], limit_bytes=100_000)

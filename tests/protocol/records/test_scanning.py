@@ -55,14 +55,14 @@ def equal_records(count: int, *, step_ms: int = 0, key: bytes | None = None, siz
 
 class TestSameVerdictAsTheStrictReader:
     @given(st.integers(0, 2**32))
-    def test_on_what_producers_send(self, seed: int) -> None:
+    def test_scanner_and_strict_reader_agree_on_produced_batches(self, seed: int) -> None:
         sent = similar_records(Random(seed))
         data = payload(sent)
         assert strictly_read(data, len(sent)) == sent
         assert_same_verdict(data, len(sent))
 
     @given(st.integers(0, 2**32))
-    def test_on_damaged_batches(self, seed: int) -> None:
+    def test_scanner_and_strict_reader_agree_on_corrupt_batches(self, seed: int) -> None:
         random = Random(seed)
         sent = similar_records(random)
         data = payload(sent)
@@ -70,7 +70,7 @@ class TestSameVerdictAsTheStrictReader:
             assert_same_verdict(damaged(random, data), len(sent))
 
     @given(st.integers(0, 2**32), st.sampled_from([0, 30, 8170]))
-    def test_on_values_of_unequal_sizes_of_one_instant(self, seed: int, first: int) -> None:
+    def test_scanner_and_strict_reader_agree_on_values_of_unequal_sizes(self, seed: int, first: int) -> None:
         random = Random(seed)
         sizes = [*range(60, 70), *(random.randrange(0, 9000) for _ in range(3)), *range(8185, 8195)]
         random.shuffle(sizes)
@@ -84,7 +84,7 @@ class TestSameVerdictAsTheStrictReader:
             assert_same_verdict(spoilt, len(sent))
 
     @pytest.mark.parametrize("size", [1, 63, 64, 100])
-    def test_on_every_byte_of_the_structure_of_unequal_records(self, size: int) -> None:
+    def test_scanner_and_strict_reader_agree_on_every_changed_byte(self, size: int) -> None:
         sent = [Record(index, T + 3, None, bytes(size + index % 3)) for index in range(20)]
         data = payload(sent)
         for at in range(len(payload(sent[:2])), len(payload(sent[:4]))):
@@ -92,23 +92,23 @@ class TestSameVerdictAsTheStrictReader:
                 assert_same_verdict(data[:at] + bytes([value]) + data[at + 1 :], len(sent))
 
     @given(st.integers(0, 2**32), st.sampled_from([-1, 1, 5, 2**31 - 1]))
-    def test_on_wrong_counts(self, seed: int, difference: int) -> None:
+    def test_scanner_and_strict_reader_agree_on_wrong_counts(self, seed: int, difference: int) -> None:
         sent = similar_records(Random(seed))
         count = min(len(sent) + difference, 2**31 - 1)
         assert_same_verdict(payload(sent), count)
 
     @given(st.binary(max_size=60), st.integers(1, 40))
-    def test_on_arbitrary_bytes(self, data: bytes, count: int) -> None:
+    def test_scanner_and_strict_reader_agree_on_arbitrary_bytes(self, data: bytes, count: int) -> None:
         assert_same_verdict(data, count)
         assert_same_verdict(data * MIN_RUN, count)
 
     @pytest.mark.parametrize("cut", range(8))
-    def test_on_batches_cut_at_a_record_or_near_it(self, cut: int) -> None:
+    def test_scanner_and_strict_reader_agree_on_truncated_batches(self, cut: int) -> None:
         data = payload(equal_records(300))
         assert_same_verdict(data[: len(data) - cut], 300)
 
     @pytest.mark.parametrize("index", [0, 1, 15, 16, 17, 63, 64, 65, 150, 298, 299])
-    def test_on_a_byte_changed_anywhere_in_a_record_of_a_run(self, index: int) -> None:
+    def test_scanner_and_strict_reader_agree_on_a_changed_byte_in_a_run(self, index: int) -> None:
         sent = equal_records(300, key=b"k" * 5, size=10)
         data = payload(sent)
         start, end = len(payload(sent[:index])), len(payload(sent[: index + 1]))
@@ -153,28 +153,28 @@ class TestRuns:
         ],
         ids=["64", "6000", "20000", "large", "headers", "nulls", "far in time"],
     )
-    def test_are_leapt_over(self, sent: list[Record], walked: list[int]) -> None:
+    def test_the_scanner_skips_runs(self, sent: list[Record], walked: list[int]) -> None:
         assert Scan(payload(sent), len(sent)).run()
         assert sum(walked) < MIN_RUN
 
-    def test_go_on_where_deltas_need_more_bytes(self, walked: list[int]) -> None:
+    def test_the_scanner_continues_a_run_with_longer_deltas(self, walked: list[int]) -> None:
         sent = equal_records(9000, step_ms=1, size=10)
         assert Scan(payload(sent), len(sent)).run()
         assert sum(walked) < 3 * MIN_RUN
 
-    def test_are_found_between_other_records(self, walked: list[int]) -> None:
+    def test_the_scanner_finds_runs_between_other_records(self, walked: list[int]) -> None:
         sent = [
             Record(index, T, None, bytes(index % 50 if index // 1000 % 2 else 7)) for index in range(6000)
         ]  # a thousand equal ones, a thousand of rising size, and so on
         assert Scan(payload(sent), len(sent)).run()
         assert 3000 <= sum(walked) < 3000 + 3 * MAX_WALK
 
-    def test_are_looked_for_rarely_where_there_are_none(self, walked: list[int]) -> None:
+    def test_the_scanner_rarely_searches_runs_where_there_are_none(self, walked: list[int]) -> None:
         sent = [Record(index, T, None, bytes(index % 50)) for index in range(6000)]
         assert Scan(payload(sent), len(sent)).run()
         assert len(walked) < 20
 
-    def test_are_found_behind_the_millionth_record(self) -> None:
+    def test_the_scanner_finds_runs_after_the_millionth_record(self) -> None:
         """Where offset deltas need four bytes, and records are stepped over one by one."""
         count = 2**20 + 20
         body = [b"\0\0" + zigzag_bytes(index) + b"\x01\x01\0" for index in range(count)]
@@ -185,9 +185,7 @@ class TestRuns:
 
 @pytest.mark.usefixtures("in_python")
 @pytest.mark.parametrize("same_ms", [50, 66, 1000])
-def test_records_of_unequal_size_are_jogged_over_from_one_timestamp_to_the_next(
-    monkeypatch: pytest.MonkeyPatch, same_ms: int
-) -> None:
+def test_records_of_unequal_size_are_skipped_by_their_timestamps(monkeypatch: pytest.MonkeyPatch, same_ms: int) -> None:
     sent = [Record(index, T + index // same_ms, None, bytes(50 + index % 100)) for index in range(6000)]
     strides: list[int] = []
     stride = Scan._stride
@@ -203,7 +201,7 @@ def test_records_of_unequal_size_are_jogged_over_from_one_timestamp_to_the_next(
     assert sum(strides) < 300
 
 
-def test_huge_counts_are_not_counted_to() -> None:
+def test_huge_record_counts_cost_no_time() -> None:
     """2^30 headers in a record of a few bytes, and 2^31 records in a batch of one."""
     headers = zigzag_bytes(2**30)
     record = b"\0\0\0\x01\x01" + headers

@@ -34,11 +34,11 @@ def test_each_record_is_found_with_its_key(batch: list[Record]) -> None:
 
 
 @given(records())
-def test_records_of_any_kind_are_found(batch: list[Record]) -> None:
+def test_records_of_any_layout_are_found(batch: list[Record]) -> None:
     assert seen(payload(batch), len(batch)) == expected(batch)
 
 
-def test_varints_of_every_length_are_read() -> None:
+def test_varints_of_every_length_are_decoded() -> None:
     batch = [Record(index, BASE + (1 << shift), b"k" * shift * 20, b"v") for index, shift in enumerate(range(0, 62, 3))]
     batch.append(Record(1 << 30, BASE - (1 << 40), b"far", None))
     data = b"".join(payload([record._replace(offset=0)]) for record in batch[:-1])
@@ -46,7 +46,7 @@ def test_varints_of_every_length_are_read() -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_what_other_clients_write_is_read_as_the_strict_reader_reads_it(client: str) -> None:
+def test_batches_of_other_clients_are_sliced_as_by_the_strict_reader(client: str) -> None:
     for batch in golden(client).values():
         header = read_header(batch)
         data = bytes(payload_of(batch, 0, header))
@@ -58,9 +58,7 @@ def test_what_other_clients_write_is_read_as_the_strict_reader_reads_it(client: 
 
 
 @given(records(), st.data())
-def test_bytes_that_are_no_records_are_refused_or_read_within_their_bounds(
-    batch: list[Record], data: st.DataObject
-) -> None:
+def test_arbitrary_bytes_are_rejected_or_read_within_bounds(batch: list[Record], data: st.DataObject) -> None:
     mutable = bytearray(payload(batch))
     at = data.draw(st.integers(0, len(mutable) - 1))
     mutable[at] = data.draw(st.integers(0, 255))
@@ -87,13 +85,13 @@ def test_bytes_that_are_no_records_are_refused_or_read_within_their_bounds(
     ],
     ids=["nothing", "more", "too few", "too many", "cut", "negative", "endless varint", "no key", "long key"],
 )
-def test_a_malformed_batch_is_refused(data: bytes, count: int) -> None:
+def test_a_malformed_batch_is_rejected(data: bytes, count: int) -> None:
     with pytest.raises(InvalidRecords):
         list(slices(data, count))
 
 
 @given(records(), st.integers(-(2**40), 2**40))
-def test_timestamps_are_moved_and_nothing_else(batch: list[Record], by_ms: int) -> None:
+def test_shifting_timestamps_changes_nothing_else(batch: list[Record], by_ms: int) -> None:
     data = payload(batch)
     moved = b"".join(with_timestamps_moved(data, record, by_ms) for record in slices(data, len(batch)))
     assert moved == payload(batch, BASE - by_ms)

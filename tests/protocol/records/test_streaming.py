@@ -36,7 +36,7 @@ def there(found: Iterable[Record | None]) -> list[Record]:
 @pytest.mark.parametrize("magic", [0, 1, 2])
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("seed", range(5))
-def test_the_records_are_those_of_the_reader(
+def test_streamed_records_equal_those_of_the_reader(
     magic: int, codec: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(windows, "STEP_BYTES", 100 + seed)
@@ -60,7 +60,7 @@ def read_header_size(data: bytes) -> int:
 
 @settings(deadline=None)
 @given(SEEDS, PIECES, st.integers(1, 200))
-def test_keys_offsets_and_times_are_those_of_slices(seed: int, piece: int, large: int) -> None:
+def test_streamed_keys_offsets_and_timestamps_equal_those_of_slices(seed: int, piece: int, large: int) -> None:
     sent = similar_records(Random(seed))
     data = payload(sent)
     found = keyed_records(Window(in_pieces((data,), piece), large), len(sent))
@@ -69,7 +69,7 @@ def test_keys_offsets_and_times_are_those_of_slices(seed: int, piece: int, large
 
 
 @pytest.mark.parametrize("count, tail", [(1, b""), (3, b""), (2, b"\0")])
-def test_too_many_or_too_few_are_refused(count: int, tail: bytes) -> None:
+def test_a_wrong_record_count_is_rejected(count: int, tail: bytes) -> None:
     data = payload([Record(value=b"v" * 50)] * 2) + tail
     for large in (10, 1000):
         with pytest.raises(InvalidRecords):
@@ -78,7 +78,7 @@ def test_too_many_or_too_few_are_refused(count: int, tail: bytes) -> None:
 
 @settings(deadline=None)
 @given(SEEDS, PIECES, st.integers(-(10**12), 10**12))
-def test_records_are_left_out_and_moved_in_time(seed: int, piece: int, by_ms: int) -> None:
+def test_records_are_omitted_and_shifted_in_time(seed: int, piece: int, by_ms: int) -> None:
     random = Random(seed)
     sent = similar_records(random)
     stays = bytes(random.randrange(2) for _ in sent)
@@ -104,7 +104,7 @@ def test_records_get_new_offset_deltas(seed: int, piece: int) -> None:
 
 @settings(deadline=None)
 @given(SEEDS, PIECES)
-def test_attributes_come_back_in_pieces(seed: int, piece: int) -> None:
+def test_attributes_are_restored_in_pieces(seed: int, piece: int) -> None:
     batch = build_batch(similar_records(Random(seed)))
     elided = without_attributes(batch, read_header(batch))
     assert elided is not None
@@ -112,7 +112,7 @@ def test_attributes_come_back_in_pieces(seed: int, piece: int) -> None:
     assert b"".join(restored_chunks(in_pieces((elided[61:],), piece), count)) == batch[61:]
 
 
-def test_long_work_pauses_often() -> None:
+def test_long_streaming_pauses_often() -> None:
     batch = build_batch([Record(value=b"x")] * 10_000, compression=Compression.GZIP)
     turns = sum(record is None for record in streamed_records(batch))
     assert turns >= 10_000 // streaming._RECORDS_AT_ONCE
@@ -120,7 +120,7 @@ def test_long_work_pauses_often() -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("limit", [10, 99, 100, 101, 1000])
-def test_a_record_larger_than_the_limit_is_refused_if_it_was_compressed(codec: int, limit: int) -> None:
+def test_a_compressed_record_above_the_limit_is_rejected(codec: int, limit: int) -> None:
     sent = [Record(value=bytes(20)), Record(value=bytes(93))]  # 100 bytes, which its length does not count
     batch = bytes(build_batch(sent, compression=codec))
     check = check_sizes(batch, read_header(batch), limit)
@@ -131,7 +131,7 @@ def test_a_record_larger_than_the_limit_is_refused_if_it_was_compressed(codec: i
         at_once(check)
 
 
-def test_a_large_record_without_a_limit_is_found_by_its_time_but_not_converted() -> None:
+def test_a_large_record_is_found_by_timestamp_but_not_converted() -> None:
     batch = bytes(build_batch([Record(timestamp=T, value=bytes(101 << 20)), Record(timestamp=T + 1)], compression=4))
     assert [record.timestamp for record in there(streamed_records(batch, with_values=False))] == [T, T + 1]
     with pytest.raises(KafkaError) as refusal:
@@ -139,7 +139,7 @@ def test_a_large_record_without_a_limit_is_found_by_its_time_but_not_converted()
     assert refusal.value.code == ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_a_key_is_held_only_up_to_a_limit() -> None:
+def test_a_key_is_buffered_only_up_to_a_limit() -> None:
     batch = bytes(build_batch([Record(key=bytes(101 << 20))], compression=4))
     with pytest.raises(KafkaError) as refusal:
         list(slices_of(batch, read_header(batch)))

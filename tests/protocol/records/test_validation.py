@@ -54,30 +54,30 @@ def with_payload(data: bytes, count: int, codec: int = 0) -> bytearray:
 
 class TestGoodBatches:
     @pytest.mark.parametrize("client", CLIENTS)
-    def test_of_real_clients_pass_and_return_their_largest_timestamp(self, client: str) -> None:
+    def test_valid_batches_of_real_clients_return_their_largest_timestamp(self, client: str) -> None:
         for name, batch in golden(client).items():
             if read_header(batch).is_control:
                 continue
             assert check(batch) == read_header(batch).max_timestamp, name
 
     @given(st.integers(0, 2**32), st.sampled_from(CODECS))
-    def test_of_all_kinds_of_records(self, seed: int, codec: int) -> None:
+    def test_batches_with_any_records_are_valid(self, seed: int, codec: int) -> None:
         sent = similar_records(Random(seed))
         assert check(build_batch(sent, compression=codec)) == max(record.timestamp for record in sent)
 
-    def test_anywhere_in_a_buffer(self) -> None:
+    def test_a_batch_anywhere_in_a_buffer_is_valid(self) -> None:
         data = memoryview(bytearray(b"xxx" + JAVA["small lz4"] + b"yyy"))
         assert check_records(data, 3, read_header(data, 3), Rules(keys_required=False)) == T + 100000
 
-    def test_whose_header_says_a_wrong_largest_timestamp(self) -> None:
+    def test_a_wrong_largest_timestamp_in_the_header_is_valid(self) -> None:
         """Kafka corrects it, so the true one is returned."""
         header = HEADER._replace(max_timestamp=5)
         assert check(assemble(header, payload(SMALL))) == T + 100000
 
-    def test_before_1970(self) -> None:
+    def test_timestamps_before_1970_are_valid(self) -> None:
         assert check(build_batch([Record(timestamp=-7)]), earliest_ms=-7) == -1
 
-    def test_without_timestamps(self) -> None:
+    def test_batches_without_timestamps_are_valid(self) -> None:
         assert check(build_batch([Record()] * 3), earliest_ms=T, latest_ms=T) == -1
 
 
@@ -94,12 +94,12 @@ HEADERS = {
 
 class TestHeaders:
     @pytest.mark.parametrize("fields, message", HEADERS.values(), ids=HEADERS)
-    def test_that_cannot_be(self, fields: dict[str, int], message: str) -> None:
+    def test_invalid_header_fields_are_rejected(self, fields: dict[str, int], message: str) -> None:
         header = HEADER._replace(**fields)
         refusal = refused(assemble(header, payload(SMALL)))
         assert (refusal.code, refusal.message, refusal.record_errors) == (ErrorCode.INVALID_RECORD, message, ())
 
-    def test_with_a_producer(self) -> None:
+    def test_a_header_with_a_producer_is_valid(self) -> None:
         check_header(HEADER._replace(producer_id=0, producer_epoch=0, base_sequence=0))
 
 
@@ -107,7 +107,7 @@ class TestRecords:
     @pytest.mark.parametrize("codec", CODECS)
     @pytest.mark.parametrize("index", [0, 1, 40, 63, 64, 200, 299])
     @pytest.mark.parametrize("size", [10, None])
-    def test_the_first_malformed_one_is_named(self, index: int, codec: int, size: int | None) -> None:
+    def test_the_first_malformed_record_is_reported(self, index: int, codec: int, size: int | None) -> None:
         random = Random(index)
         sent = [Record(value=bytes(random.randrange(50) if size is None else size)) for _ in range(300)]
         data = bytearray(payload(sent, -1))
@@ -117,36 +117,36 @@ class TestRecords:
         assert [at for at, _ in refusal.record_errors] == [index]
 
     @pytest.mark.parametrize("index", [0, 5, 70])
-    def test_offsets_out_of_order(self, index: int) -> None:
+    def test_offsets_out_of_order_are_rejected(self, index: int) -> None:
         sent = [Record(offset=at + (at == index), value=b"v") for at in range(100)]
         batch = build_batch(sent, keep_offsets=True)
         message = f"Record {index} has the offset delta {index + 1}, expected {index}"
         refusal = refused(batch)
         assert (type(refusal), refusal.record_errors) == (MisnumberedRecords, ((index, message),))
 
-    def test_fewer_or_more_than_counted(self) -> None:
+    def test_a_wrong_record_count_is_rejected(self) -> None:
         assert refused(with_payload(payload(SMALL), 6)).record_errors[0][0] == 5
         assert "still remaining" in str(refused(with_payload(payload(SMALL), 4)))
         assert "still remaining" in str(refused(with_payload(payload(SMALL) + b"\0", 5)))
 
-    def test_a_codec_that_the_data_is_not_of(self) -> None:
+    def test_data_of_another_codec_is_rejected(self) -> None:
         batch = assemble(HEADER._replace(attributes=1), payload(SMALL))
         with pytest.raises(CorruptBatch):
             check(batch)
 
     @pytest.mark.parametrize("codec", [5, 6, 7])
-    def test_an_unknown_codec(self, codec: int) -> None:
+    def test_an_unknown_codec_is_rejected(self, codec: int) -> None:
         with pytest.raises(KafkaError) as refusal:
             check(assemble(HEADER._replace(attributes=codec), payload(SMALL)))
         assert refusal.value.code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 class TestKeys:
-    def test_are_not_required_of_all_topics(self) -> None:
+    def test_keys_are_not_required_for_all_topics(self) -> None:
         check(build_batch([Record(value=b"v")] * 100))
 
     @pytest.mark.parametrize("codec", CODECS)
-    def test_records_without_one_are_all_named(self, codec: int) -> None:
+    def test_all_records_without_a_key_are_reported(self, codec: int) -> None:
         sent = [Record(key=None if index in (3, 70, 71) else b"", value=b"v") for index in range(100)]
         refusal = refused(build_batch(sent, compression=codec), keys_required=True)
         message = "Compacted topic cannot accept message without key"
@@ -154,14 +154,14 @@ class TestKeys:
         assert refusal.record_errors == ((3, message), (70, message), (71, message))
         assert "3 record errors" in str(refusal)
 
-    def test_in_a_run(self) -> None:
+    def test_records_without_a_key_in_a_run_are_reported(self) -> None:
         refusal = refused(build_batch([Record(value=b"v")] * 100), keys_required=True)
         assert [index for index, _ in refusal.record_errors] == list(range(100))
 
-    def test_empty_ones_are_keys(self) -> None:
+    def test_empty_keys_are_keys(self) -> None:
         check(build_batch([Record(key=b"")] * 100), keys_required=True)
 
-    def test_large_records_have_theirs_seen(self) -> None:
+    def test_keys_of_large_records_are_recognized(self) -> None:
         """Lengths of three bytes are read another way."""
         check(build_batch([Record(key=b"k", value=bytes(20000))] * 5 + [Record(key=b"k")]), keys_required=True)
 
@@ -178,21 +178,21 @@ class TestAnyOffsets:
         return assemble(header, data)
 
     @given(st.integers(0, 2**32), st.data())
-    def test_are_taken(self, seed: int, data: st.DataObject) -> None:
+    def test_any_offsets_are_accepted(self, seed: int, data: st.DataObject) -> None:
         sent = similar_records(Random(seed))
         deltas = data.draw(st.lists(st.integers(-(2**31), 2**31 - 1), min_size=len(sent), max_size=len(sent)))
         batch = self.misnumbered(sent, deltas)
         assert check(batch, any_offsets=True) == max(record.timestamp for record in sent)
 
     @pytest.mark.parametrize("index", [0, 40, 99])
-    def test_all_records_are_looked_at(self, index: int) -> None:
+    def test_all_records_with_any_offsets_are_validated(self, index: int) -> None:
         sent = [Record(timestamp=T + (at == index), key=None if at == index else b"k") for at in range(100)]
         batch = self.misnumbered(sent, [0] * 100)
         assert check(batch, any_offsets=True) == T + 1
         assert [at for at, _ in refused(batch, any_offsets=True, keys_required=True).record_errors] == [index]
         assert refused(batch, any_offsets=True, latest_ms=T).code == ErrorCode.INVALID_TIMESTAMP
 
-    def test_malformed_ones_are_refused(self) -> None:
+    def test_malformed_records_with_any_offsets_are_rejected(self) -> None:
         batch = self.misnumbered([Record(timestamp=T)] * 3, [0, 0, 0])
         for cut in (batch[HEADER_BYTES:-1], batch[HEADER_BYTES:] + b"x"):
             refusal = refused(with_payload(cut, 3), any_offsets=True)
@@ -200,7 +200,7 @@ class TestAnyOffsets:
 
 
 class TestTimestamps:
-    def test_must_be_in_range(self) -> None:
+    def test_timestamps_must_be_in_range(self) -> None:
         sent = [Record(timestamp=T + delta) for delta in (0, 5, -3, 11, 10)]
         assert check(build_batch(sent), earliest_ms=T - 3, latest_ms=T + 11) == T + 11
         refusal = refused(build_batch(sent), earliest_ms=T - 2, latest_ms=T + 10)
@@ -212,23 +212,23 @@ class TestTimestamps:
         assert refusal.message == "One or more records have been rejected due to invalid timestamp"
         assert refusal.record_errors == ((2, text.format(T - 3, 2)), (3, text.format(T + 11, 3)))
 
-    def test_that_are_missing_are_in_every_range(self) -> None:
+    def test_missing_timestamps_are_in_every_range(self) -> None:
         batch = build_batch([Record(timestamp=T), Record(timestamp=-1)])
         assert check(batch, earliest_ms=T, latest_ms=T) == T
 
-    def test_at_fault_beside_missing_keys(self) -> None:
+    def test_timestamp_errors_are_reported_beside_missing_keys(self) -> None:
         """One error a record, the key's before the timestamp's; the code is that of a timestamp."""
         sent = [Record(timestamp=T), Record(timestamp=T, key=b"k"), Record(timestamp=T + 9, key=b"k")]
         refusal = refused(build_batch(sent), keys_required=True, earliest_ms=T + 1)
         assert refusal.code == ErrorCode.INVALID_TIMESTAMP
         assert [(index, message[:5]) for index, message in refusal.record_errors] == [(0, "Compa"), (1, "Times")]
 
-    def test_of_a_log_append_time_batch_are_its_own(self) -> None:
+    def test_log_append_time_batches_are_validated_by_their_own_timestamps(self) -> None:
         batch = build_batch(SMALL, timestamp_type=LOG_APPEND_TIME)
         assert check(batch, earliest_ms=T + 100000, latest_ms=T + 100000) == T + 100000
         assert len(refused(batch, latest_ms=T).record_errors) == 5
 
-    def test_larger_than_an_int64_wrap_to_the_smallest(self) -> None:
+    def test_timestamps_beyond_int64_wrap_around(self) -> None:
         header = BatchHeader(*HEADER)._replace(base_timestamp=INT64_MAX)
         batch = assemble(header, bytes(payload_of(JAVA["small none"], 0, HEADER)))
         deltas = {record.timestamp - T for record in records_of(JAVA["small none"])}
@@ -237,7 +237,7 @@ class TestTimestamps:
         assert refused(batch, earliest_ms=0).code == ErrorCode.INVALID_TIMESTAMP
 
 
-def test_the_samples_lie_where_the_tests_think() -> None:
+def test_the_test_samples_have_their_expected_positions() -> None:
     assert JAVA["small none"][HEADER_BYTES:] == payload(SMALL)
 
 
@@ -253,7 +253,7 @@ class TestALoneRecord:
     """Most batches of small producers have one record, which is checked in one look if it is a usual one."""
 
     @pytest.mark.parametrize("timestamp", [T, 0, -1, -5, INT64_MAX])
-    def test_its_timestamp_is_the_largest_unless_it_has_none(self, timestamp: int) -> None:
+    def test_the_timestamp_of_a_single_record_is_the_largest(self, timestamp: int) -> None:
         data = build_batch([Record(0, timestamp, None, b"v")])
         assert check_plain_records(data, read_header(data), Rules(False)) == max(timestamp, -1)
 
@@ -265,7 +265,7 @@ class TestALoneRecord:
         st.booleans(),
         st.integers(0, 2**32),
     )
-    def test_it_gets_the_verdict_that_any_record_gets(
+    def test_a_single_record_gets_the_same_verdict_as_any(
         self,
         key: bytes | None,
         value: bytes | None,

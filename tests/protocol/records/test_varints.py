@@ -31,26 +31,26 @@ def test_varints_equal_those_of_kafka_python(value: int) -> None:
 
 
 @given(INT32, st.binary(max_size=3), st.binary(max_size=12))
-def test_reads_back_varints_at_any_position(value: int, before: bytes, after: bytes) -> None:
+def test_varints_are_decoded_at_any_position(value: int, before: bytes, after: bytes) -> None:
     data = before + zigzag_bytes(value)
     for bytes_like in (data + after, bytearray(data + after), memoryview(data + after)):
         assert read_varint(bytes_like, len(before)) == (value, len(data))
 
 
 @given(INT64)
-def test_reads_back_varlongs(value: int) -> None:
+def test_varlongs_are_decoded(value: int) -> None:
     data = zigzag_bytes(value)
     assert read_varlong(data, 0) == (value, len(data))
 
 
 @given(INT32)
-def test_raw_numbers_are_zigzag(value: int) -> None:
+def test_raw_numbers_are_zigzag_encoded(value: int) -> None:
     raw, _ = read_raw(zigzag_bytes(value), 0, MAX_VARINT_BYTES)
     assert from_zigzag(raw) == value
     assert raw % 2 == (value < 0)
 
 
-def test_more_bytes_than_needed_are_no_error() -> None:
+def test_overlong_varints_are_accepted() -> None:
     assert read_varint(b"\x82\x80\x00", 0) == (1, 3)
 
 
@@ -77,7 +77,7 @@ def test_a_sum_keeps_its_lowest_64_bits_as_in_java(one: int, other: int) -> None
 
 
 @given(INT64, st.data())
-def test_a_cut_varint_is_malformed(value: int, data: st.DataObject) -> None:
+def test_a_truncated_varint_is_malformed(value: int, data: st.DataObject) -> None:
     whole = zigzag_bytes(value)
     cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
     with pytest.raises(MalformedVarint, match="ends in a varint"):

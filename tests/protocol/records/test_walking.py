@@ -47,13 +47,13 @@ def offsets(data: bytes) -> list[int]:
 
 
 @given(st.lists(st.tuples(st.sampled_from([0, 1, 2]), st.binary(max_size=40)), max_size=6))
-def test_whatever_lies_between_sound_batches_of_any_format_they_are_found(parts: list[tuple[int, bytes]]) -> None:
+def test_valid_batches_are_found_between_any_bytes(parts: list[tuple[int, bytes]]) -> None:
     data = b"".join(between + placed(number, magic) for number, (magic, between) in enumerate(parts))
     assert offsets(data) == list(range(len(parts)))
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_behind_damage_it_goes_on_with_a_batch_of_any_format(magic: int) -> None:
+def test_the_walk_continues_after_damage_in_any_format(magic: int) -> None:
     data = placed(0) + b"\xff" * 100 + placed(7, magic)
     first, passed, last = walked(data)
     assert isinstance(first, FoundBatch) and isinstance(passed, PassedOver) and isinstance(last, FoundBatch)
@@ -65,7 +65,7 @@ def test_behind_damage_it_goes_on_with_a_batch_of_any_format(magic: int) -> None
     ("position", "byte", "wrong"),
     [(16, 1, Wrong.MAGIC), (16, 9, Wrong.MAGIC), (8, 0x70, Wrong.LENGTH), (11, 3, Wrong.LENGTH)],
 )
-def test_it_says_which_part_of_a_header_is_wrong(position: int, byte: int, wrong: Wrong) -> None:
+def test_the_wrong_part_of_a_header_is_reported(position: int, byte: int, wrong: Wrong) -> None:
     data = bytearray(placed(0, value=bytes(60)))
     data[position] = byte
     (step,) = walked(bytes(data))
@@ -73,7 +73,7 @@ def test_it_says_which_part_of_a_header_is_wrong(position: int, byte: int, wrong
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_message_with_a_wrong_checksum_is_passed_over(magic: int) -> None:
+def test_a_message_with_a_wrong_checksum_is_skipped(magic: int) -> None:
     data = bytearray(placed(0, magic) + placed(1, magic))
     data[30] ^= 1
     passed, found = walked(bytes(data))
@@ -81,7 +81,7 @@ def test_a_message_with_a_wrong_checksum_is_passed_over(magic: int) -> None:
     assert isinstance(found, FoundBatch) and found.header.base_offset == 1
 
 
-def test_a_batch_with_a_wrong_checksum_is_one_if_another_follows() -> None:
+def test_a_batch_with_a_wrong_checksum_is_accepted_if_another_follows() -> None:
     data = bytearray(placed(0) + placed(1))
     data[-len(placed(1)) - 1] ^= 1
     first, second = walked(bytes(data))
@@ -93,25 +93,25 @@ def test_a_batch_with_a_wrong_checksum_is_one_if_another_follows() -> None:
     assert isinstance(found, FoundBatch) and found.header.base_offset == 1
 
 
-def test_batches_with_impossible_offsets_are_not_found() -> None:
+def test_batches_with_invalid_offsets_are_not_found() -> None:
     data = b"?" * 70 + placed(3) + placed(20) + placed(9)
     steps = walked(data, next_offset=5, limit=15)
     assert [step.header.base_offset for step in steps if isinstance(step, FoundBatch)] == [9]
 
 
-def test_the_end_and_zeros_are_named() -> None:
+def test_the_end_and_zeros_are_reported() -> None:
     cut, zeros = walker(placed(0)[:60]).step(0), walker(bytes(5000)).step(0)
     assert isinstance(cut, PassedOver) and (cut.wrong, cut.size_bytes) == (Wrong.HEADER, 60)
     assert isinstance(zeros, PassedOver) and (zeros.wrong, zeros.size_bytes) == (Wrong.ZEROS, 5000)
 
 
-def test_a_header_is_one_if_its_batch_can_be_whole() -> None:
+def test_a_header_is_accepted_if_its_batch_can_be_complete() -> None:
     data = placed(4, 1) + placed(5)
     assert walker(data).header_at(0) is not None
     assert walker(data[:-1]).header_at(len(placed(4, 1))) is None
 
 
-def test_the_next_sound_batch_is_found_wherever_it_begins() -> None:
+def test_the_next_valid_batch_is_found_at_any_position() -> None:
     first, second = placed(0), placed(1, value=b"v" * 600)
     data = b"\2" * 50 + first + second
     assert next_sound_batch(data, 0) == next_sound_batch(data, 50) == 50
@@ -119,7 +119,7 @@ def test_the_next_sound_batch_is_found_wherever_it_begins() -> None:
     assert next_sound_batch(data, 51 + len(first)) is None
 
 
-def test_a_batch_that_was_sealed_with_a_negative_offset_delta_is_no_way_on() -> None:
+def test_a_batch_with_a_negative_offset_delta_is_not_found() -> None:
     data = bytearray(placed(5))
     data[23:27] = (-3).to_bytes(4, signed=True)
     seal(data, 0, len(data))

@@ -80,7 +80,7 @@ def header_of(count: int) -> BatchHeader:
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 300), st.integers(1, 200), st.booleans())
-def test_the_verdict_is_that_of_the_strict_reader(seed: int, piece: int, large: int, mutated: bool) -> None:
+def test_windowed_validation_agrees_with_the_strict_reader(seed: int, piece: int, large: int, mutated: bool) -> None:
     random = Random(seed)
     sent = similar_records(random)
     data, count = bytearray(payload(sent)), len(sent) + random.choice((0, 0, 0, -1, 1))
@@ -111,7 +111,7 @@ def test_the_verdict_is_that_of_the_strict_reader(seed: int, piece: int, large: 
 
 @pytest.mark.parametrize("codec", Compression)
 @pytest.mark.parametrize("seed", range(8))
-def test_mutated_batches_of_all_codecs_are_refused_as_at_once_or_taken(seed: int, codec: int) -> None:
+def test_mutated_compressed_batches_get_the_same_verdict_as_at_once(seed: int, codec: int) -> None:
     """The codec's refusal is in its own words, whatever is wrong with the records before it."""
     random = Random(seed)
     batch = build_batch(similar_records(random), compression=codec)
@@ -165,7 +165,7 @@ def with_headers(count: int, key: bytes | None = b"k") -> bytes:
 
 
 @pytest.mark.parametrize("record", [with_headers(50_000), encode_record(Record(value=bytes(100_000)), 0, 0)])
-def test_a_record_larger_than_the_window_passes_through_it(record: bytes) -> None:
+def test_a_record_larger_than_the_window_is_validated(record: bytes) -> None:
     window = Watched(in_pieces((record,), 1000), 500)
     count = steps_of(check_window(window, header_of(1), Rules(False)))
     assert window.most_bytes < 3 * 1000
@@ -179,7 +179,7 @@ def test_records_with_many_headers_each_take_many_steps() -> None:
     assert steps >= len(records) // WALK_BYTES
 
 
-def test_a_million_refused_records_are_counted_but_not_listed() -> None:
+def test_a_million_rejected_records_are_counted_but_not_listed() -> None:
     sent = [Record(timestamp=T)] * 20_000
     batch = build_batch(sent, compression=Compression.ZSTD)
     with pytest.raises(InvalidRecords) as refusal:
@@ -190,13 +190,13 @@ def test_a_million_refused_records_are_counted_but_not_listed() -> None:
 
 
 @pytest.mark.parametrize("size_bytes", [20_000_000, 120_000_000])
-def test_a_bomb_is_never_held(size_bytes: int) -> None:
+def test_a_decompression_bomb_is_never_held_in_memory(size_bytes: int) -> None:
     bomb = compress(Compression.ZSTD, encode_record(Record(value=bytes(size_bytes)), 0, 0))
     batch = assemble(header_of(1)._replace(attributes=int(Compression.ZSTD)), bomb)
     assert steps_of(check_records_in_steps(batch, 0, read_header(batch), Rules(False))) >= size_bytes >> 17
 
 
-def test_what_follows_a_wrong_record_is_not_all_decompressed() -> None:
+def test_validation_stops_soon_after_an_invalid_record() -> None:
     bomb = compress(Compression.ZSTD, bytes(400 << 20))
     batch = assemble(header_of(1)._replace(attributes=int(Compression.ZSTD)), bomb)
     steps = check_records_in_steps(batch, 0, read_header(batch), Rules(False))

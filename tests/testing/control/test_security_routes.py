@@ -87,7 +87,7 @@ def test_the_broker_presents_another_certificate(control: Control) -> None:
     assert control.ask("POST", "/v1/certificate", {"kind": "odd"})[0] == 422
 
 
-def test_issued_tokens_are_invalid_until_reset(control: Control) -> None:
+def test_invalid_tokens_are_issued_until_valid_ones_are_restored(control: Control) -> None:
     alice = config(control, mechanism="OAUTHBEARER")
     control.post("/v1/issuer/use-tokens", {"audience": "other"}, 204)
     assert outcome(alice) == "_AUTHENTICATION"
@@ -138,7 +138,7 @@ def test_users_of_an_older_directory_get_their_passwords(tmp_path: Path) -> None
             assert (found["sasl.password"], outcome(found)) == (password, None)
 
 
-def test_the_security_protocol_and_users_require_each_other(tmp_path: Path) -> None:
+def test_invalid_security_options_are_rejected(tmp_path: Path) -> None:
     import subprocess
 
     from tests.running import environment_for_broker, serve_command

@@ -262,7 +262,7 @@ def test_a_producer_is_rejected_only_where_it_is_unknown() -> None:
 
 
 @pytest.mark.parametrize("release", ["0.11", "2.4"])
-def test_an_idempotent_producer_recovers_from_its_expiry(release: str) -> None:
+def test_an_idempotent_producer_writes_in_emulated_releases(release: str) -> None:
     with Broker(emulate=release) as broker:
         settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0, "enable.idempotence": True}
         producer = Producer({**settings, "batch.num.messages": 1})

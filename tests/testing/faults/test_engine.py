@@ -436,7 +436,7 @@ def test_python_arguments_of_faults_are_validated(broker: Broker, words: dict[st
     assert broker.faults.add(api=("Produce", "Fetch"), topic=None, delay=timedelta(days=1)).rule.delay_ms == 86_400_000
 
 
-def test_a_top_level_error_requires_an_api_that_has_one(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fault_level_applies_only_to_apis_that_have_it(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
     fault = broker.faults.add(error="UNKNOWN_SERVER_ERROR", level="topic", topic="t", times=1)
     assert sent(librdkafka(broker)) is None
     assert fault.hits == 1 and caplog.records == []
