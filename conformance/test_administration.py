@@ -23,12 +23,12 @@ def call_every_method(bootstrap: str, prefix: str) -> None:
     assert ended.stdout.endswith(" methods were called\n")
 
 
-def test_every_method_of_one_broker(broker: Broker) -> None:
+def test_every_admin_method_works_with_one_broker(broker: Broker) -> None:
     call_every_method(broker.bootstrap_servers, "every-method")
 
 
 @pytest.mark.minibroker_only
-def test_every_method_of_three_nodes_with_two_log_directories(tmp_path: Path) -> None:
+def test_every_admin_method_works_with_three_nodes_and_two_log_directories(tmp_path: Path) -> None:
     with running_broker(tmp_path, f"log.dirs={tmp_path}/one,{tmp_path}/two", nodes=3) as cluster:
         call_every_method(cluster.bootstrap_servers, "before")
         cluster.restart()

@@ -63,7 +63,7 @@ def test_every_project_is_tested_and_has_a_page() -> None:
         assert (EXAMPLES / name / "README.md").is_file() and f"({name}/)" in listed
 
 
-def test_python(python: Path, tmp_path: Path) -> None:
+def test_the_python_example_passes(python: Path, tmp_path: Path) -> None:
     for name in IN_PYTHON:
         copied(name, tmp_path)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
@@ -71,24 +71,24 @@ def test_python(python: Path, tmp_path: Path) -> None:
     run(tmp_path, str(python / "python"), "-P", "-m", "pytest", *options, PYTHONDONTWRITEBYTECODE="1")
 
 
-def test_go(tmp_path: Path) -> None:
+def test_the_go_example_passes(tmp_path: Path) -> None:
     run(copied("go", tmp_path), "go", "test", "./...")
 
 
-def test_node(tmp_path: Path) -> None:
+def test_the_node_example_passes(tmp_path: Path) -> None:
     project = copied("node", tmp_path)
     run(project, "npm", "ci", "--no-audit", "--no-fund")
     run(project, "npm", "test", KAFKAJS_NO_PARTITIONER_WARNING="1")
 
 
-def test_spring_boot(tmp_path: Path) -> None:
+def test_the_spring_boot_example_passes(tmp_path: Path) -> None:
     run(copied("spring-boot", tmp_path), *MAVEN_TEST, MAVEN_OPTS=QUICK_JAVA)
 
 
 @pytest.mark.parametrize(
     ("project", "command"), [("go", ("go", "test", "./...")), ("node", ("npm", "test")), ("spring-boot", MAVEN_TEST)]
 )
-def test_a_broker_that_cannot_start_says_why(project: str, command: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_broker_that_cannot_start_reports_the_reason(project: str, command: tuple[str, ...], tmp_path: Path) -> None:
     broker = tmp_path / "minibroker"
     broker.write_text(f"#!/bin/sh\necho '{REASON}' >&2\nexit 2\n")
     broker.chmod(0o755)

@@ -81,13 +81,13 @@ def typed(script: str, clone: Path, port: int) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_page_works_as_it_is(page: Path, clone: Path) -> None:
+def test_the_first_page_works_as_documented(page: Path, clone: Path) -> None:
     blocks, port = list(blocks_of(page.read_text())), free_ports()
     shown = typed(script_of(blocks), clone, port)
     assert all(block.text.replace(PORT, str(port)) in shown for block in blocks if block.kind == "text"), shown
 
 
-def test_the_first_lines_of_the_readme_serve(clone: Path) -> None:
+def test_the_first_lines_of_the_readme_start_a_broker(clone: Path) -> None:
     serve, *_ = (block.text for block in blocks_of((REPOSITORY / "README.md").read_text()))
     installed, _, serving = serve.partition(" && minibroker serve")
     assert serving == "\n"

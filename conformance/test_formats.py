@@ -68,7 +68,7 @@ def names_for(reader: str) -> list[str]:
 
 
 @pytest.mark.parametrize("reader", VERSIONS)
-def test_each_version_reads_what_all_versions_wrote(written: str, reader: str) -> None:
+def test_each_version_consumes_what_all_versions_produced(written: str, reader: str) -> None:
     names = names_for(reader)
     program = "OldReader" if reader.startswith("0.8.") else "OldConsumer"
     shared = len(SHARED) * len(VERSIONS) * len(CODECS)
@@ -77,7 +77,7 @@ def test_each_version_reads_what_all_versions_wrote(written: str, reader: str) -
 
 
 @pytest.mark.parametrize("reader", VERSIONS[1:])
-def test_each_version_reads_as_the_member_of_a_group(written: str, reader: str) -> None:
+def test_each_version_consumes_as_a_group_member(written: str, reader: str) -> None:
     names = names_for(reader)
     shared = len(SHARED) * len(VERSIONS) * len(CODECS)
     records = COUNT * (len(names) - len(SHARED) + shared)
@@ -117,7 +117,7 @@ def read_by_kcat(bootstrap: str, fallback: str, topic: str) -> list[tuple[int, s
 
 
 @pytest.mark.parametrize("fallback", LIBRDKAFKA_AS)
-def test_librdkafka_of_then_reads_what_all_versions_wrote(written: str, fallback: str) -> None:
+def test_an_old_librdkafka_consumes_what_all_versions_produced(written: str, fallback: str) -> None:
     for version in VERSIONS:
         for codec in CODECS:
             found = read_by_kcat(written, fallback, f"{version}-{codec}")
@@ -129,7 +129,7 @@ def test_librdkafka_of_then_reads_what_all_versions_wrote(written: str, fallback
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("fallback", LIBRDKAFKA_AS)
-def test_what_librdkafka_of_then_writes_is_read(topics: str, fallback: str, codec: str) -> None:
+def test_records_of_an_old_librdkafka_are_consumed(topics: str, fallback: str, codec: str) -> None:
     name = f"by-kcat-{fallback}-{codec}"
     admin = AdminClient({"bootstrap.servers": topics})
     admin.create_topics([NewTopic(name, 1)])[name].result(60)

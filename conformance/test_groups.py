@@ -67,12 +67,14 @@ def group(own_broker: Broker, tmp_path: Path) -> Iterator[Group]:
         (CONFLUENT, JAVA, RANGE),
     ],
 )
-def test_members_come_and_go_and_are_killed(
+def test_members_join_leave_and_are_killed(
     own_broker: Broker, group: Group, library: str, other: str, assignor: str
 ) -> None:
     members_come_and_go(own_broker, group, library, other, assignor)
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
-def test_a_group_goes_over_and_back_while_its_members_work(own_broker: Broker, group: Group, assignor: str) -> None:
+def test_a_group_is_upgraded_and_downgraded_while_its_members_work(
+    own_broker: Broker, group: Group, assignor: str
+) -> None:
     goes_over_and_back(own_broker, group, (JAVA, assignor), (JAVA, UNIFORM))

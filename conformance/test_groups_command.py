@@ -48,7 +48,7 @@ def offsets(broker: Broker, group: str) -> list[tuple[object, object]]:
     return [(each["start"] if "start" in each else each["committed"], each["lag"]) for each in found]
 
 
-def test_a_share_group(broker: Broker, topic: str) -> None:
+def test_the_groups_command_supports_a_share_group(broker: Broker, topic: str) -> None:
     group = f"{topic}-group"
     settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "log_level": 0}
     with share_consumer(settings, topic) as consumer:
@@ -72,7 +72,7 @@ def _partitions(broker: Broker, group: str) -> list[dict[str, list[int]]]:
     return [each["partitions"] for each in groups(broker, "describe", group)["members"]]
 
 
-def test_a_streams_group(broker: Broker, topic: str) -> None:
+def test_the_groups_command_supports_a_streams_group(broker: Broker, topic: str) -> None:
     group = f"{topic}-group"
     _enable_streams(broker)
     with streams_member(broker.bootstrap_servers, group, topic) as member:

@@ -150,7 +150,9 @@ def empty(kind: str, directory: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("kind", ["kafka", "minibroker"])
-def test_the_other_then_has_the_same(tmp_path: Path, kafka_tool: Tool, kind: str) -> None:
+def test_the_other_cluster_has_the_same_resources_after_the_handover(
+    tmp_path: Path, kafka_tool: Tool, kind: str
+) -> None:
     with empty(kind, tmp_path) as server, scripts(tmp_path, kafka_tool) as bin:
         with Broker({**AUTHORIZED, "allow.everyone.if.no.acl.found": "true"}) as broker:
             fill(broker)

@@ -33,7 +33,7 @@ def written(broker: Broker, specifications: dict[str, str]) -> Callable[[Client]
 
 @pytest.mark.parametrize("reader", CLIENTS, ids=name_of)
 @pytest.mark.parametrize("writer", CLIENTS, ids=name_of)
-def test_a_client_reads_what_another_wrote(
+def test_a_client_consumes_what_another_produced(
     writer: Client,
     reader: Client,
     written: Callable[[Client], str],

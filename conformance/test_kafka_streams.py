@@ -151,7 +151,7 @@ class Results:
         self._consumer.close()
 
 
-def test_words_are_counted_exactly_once_whoever_is_killed(kafka_or_minibroker: Broker, tmp_path: Path) -> None:
+def test_words_are_counted_exactly_once_despite_kills(kafka_or_minibroker: Broker, tmp_path: Path) -> None:
     """Two instances with standbys; one of them is killed, then the broker, then a third instance joins."""
     broker, expected = kafka_or_minibroker, Counter[str]()
     settings = "processing.guarantee=exactly_once_v2", "producer.transaction.timeout.ms=5000"

@@ -14,7 +14,7 @@ from conformance.conftest import Broker
 AT_ONCE = 2
 
 
-def test_every_client_reads_all_again_after_a_kill_and_writes_on(
+def test_every_client_consumes_and_produces_after_a_kill(
     start_broker: Callable[[Path], AbstractContextManager[Broker]], tmp_path: Path, specifications: dict[str, str]
 ) -> None:
     with start_broker(tmp_path) as broker:

@@ -54,7 +54,7 @@ def fetched(directory: Path, *packages: str) -> Path:
 
 @pytest.mark.parametrize("click", [f"click=={oldest('click')}.*", "click==8.3.*", "click"])
 @pytest.mark.parametrize("rich", [f"rich=={oldest('rich')}.*", "rich"])
-def test_every_command_explains_itself(tmp_path: Path, click: str, rich: str) -> None:
+def test_the_help_of_every_command_works_with_other_libraries(tmp_path: Path, click: str, rich: str) -> None:
     libraries = fetched(tmp_path, click, rich)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(libraries), str(ROOT)))}
     result = subprocess.run([sys.executable, "-c", COMMANDS], capture_output=True, text=True, env=environment)
@@ -66,7 +66,7 @@ def test_every_command_explains_itself(tmp_path: Path, click: str, rich: str) ->
     assert "Usage: " in result.stdout and "without attributes" in result.stdout
 
 
-def test_the_control_works_beside_the_oldest_libraries(tmp_path: Path) -> None:
+def test_the_control_api_works_with_the_oldest_libraries(tmp_path: Path) -> None:
     ours = [f"{package}=={oldest(package)}.*" for package in ("fastapi", "uvicorn")]
     libraries = fetched(tmp_path / "libraries", *ours, "starlette<0.51")  # as that FastAPI needs it
     path = os.pathsep.join((str(libraries), str(ROOT)))

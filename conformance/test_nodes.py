@@ -22,7 +22,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
-def test_a_client_writes_to_three_nodes_and_reads_from_them(
+def test_a_client_produces_to_three_nodes_and_consumes_from_them(
     client: Client, cluster: RunningBroker, specifications: dict[str, str]
 ) -> None:
     first_node = cluster.bootstrap_servers.split(",")[0]

@@ -69,14 +69,16 @@ def proxy(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
-def test_a_client_writes_and_reads_through_it(client: Program, proxy: Proxy, specifications: dict[str, str]) -> None:
+def test_a_client_produces_and_consumes_through_the_proxy(
+    client: Program, proxy: Proxy, specifications: dict[str, str]
+) -> None:
     prefix = f"proxied-{client.name}"
     run(client, "write", proxy.bootstrap_servers, prefix, specifications[client.name])
     run(client, "read", proxy.bootstrap_servers, prefix, specifications[client.name])
 
 
 @pytest.mark.parametrize("name", ROUND_TRIPS)
-def test_a_client_writes_and_reads_in_a_group_through_it(name: str, proxy: Proxy) -> None:
+def test_a_client_consumes_in_a_group_through_the_proxy(name: str, proxy: Proxy) -> None:
     topic = f"proxied-{name}"
     with Client(ClientSettings({"bootstrap.servers": proxy.bootstrap_servers})) as client:
         wanted = CreateTopicsRequest.CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
@@ -89,6 +91,6 @@ def test_a_client_writes_and_reads_in_a_group_through_it(name: str, proxy: Proxy
 
 
 @pytest.mark.parametrize("client", [each for each in CLIENTS if each.name in TRANSACTING], ids=lambda each: each.name)
-def test_a_client_administers_and_copies_exactly_once_through_it(client: Program, proxy: Proxy) -> None:
+def test_a_client_administers_and_copies_exactly_once_through_the_proxy(client: Program, proxy: Proxy) -> None:
     run(client, "admin", proxy.bootstrap_servers, f"proxied-of-{client.name}")
     run(client, "transact", proxy.bootstrap_servers, f"proxied-transactions-of-{client.name}")

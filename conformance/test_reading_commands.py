@@ -36,7 +36,7 @@ def values(broker: Broker, *arguments: str) -> list[str]:
     return run(broker, "consume", *arguments).split()
 
 
-def test_ranges_and_formats(broker: Broker, topic: str) -> None:
+def test_ranges_and_formats_are_consumed(broker: Broker, topic: str) -> None:
     assert values(broker, topic, "--last", "3") == ["3", "4", "5"]
     assert values(broker, f"{topic}:1", "--from", "1", "--to", "-1") == ["3"]
     times = ("--from", "@1700000001500", "--to", "@1700000004500")
@@ -57,7 +57,7 @@ def test_a_format_prints_what_kcat_prints(broker: Broker, topic: str) -> None:
     assert CliRunner().invoke(main, arguments).stdout_bytes == expected
 
 
-def test_a_group(broker: Broker, topic: str) -> None:
+def test_a_group_is_consumed(broker: Broker, topic: str) -> None:
     group = ("--group", f"{topic}-group")
     assert len(values(broker, topic, *group, "--count", "4")) == 4
     assert len(values(broker, topic, *group)) == 2
@@ -67,7 +67,7 @@ def test_a_group(broker: Broker, topic: str) -> None:
     assert f"{topic}-group" in {each["fields"]["group"] for each in keys if each["name"] == "OffsetCommitKey"}
 
 
-def test_transactions_are_read_when_they_are_committed(broker: Broker, topic: str) -> None:
+def test_transactions_are_consumed_when_they_are_committed(broker: Broker, topic: str) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": topic})
     producer.init_transactions()
     for value, end in (("aborted", producer.abort_transaction), ("committed", producer.commit_transaction)):
@@ -82,7 +82,7 @@ def test_transactions_are_read_when_they_are_committed(broker: Broker, topic: st
     assert f'"transactional_id": "{topic}"' in decoded
 
 
-def test_what_was_printed_is_written_again(broker: Broker, topic: str) -> None:
+def test_printed_records_are_produced_again(broker: Broker, topic: str) -> None:
     printed = run(broker, "consume", topic, "--json")
     run(broker, "topics", "create", f"{topic}-copy", "--partitions", "2", "--config", "retention.ms=-1")
     assert run(broker, "produce", f"{topic}-copy", "--input", "json", stdin=printed.encode()).startswith("6 records")
@@ -95,7 +95,7 @@ def test_records_are_deleted(broker: Broker, topic: str) -> None:
     assert values(broker, topic) == ["3", "5"]
 
 
-def test_brokers(broker: Broker, against: str) -> None:
+def test_brokers_are_listed(broker: Broker, against: str) -> None:
     found: Any = json.loads(run(broker, "brokers", "list", "--json"))
     assert [each["address"] for each in found["brokers"]] == broker.bootstrap_servers.split(",")
     assert found["cluster_id"] and found["brokers"][0]["release"] == "4.4"

@@ -37,14 +37,14 @@ def listed(address: str, kind: str, count: int, verb: str = "list", user: str = 
     return [tuple(row.values()) for row in rows]
 
 
-def test_a_user(address: str) -> None:
+def test_a_user_is_added_and_removed(address: str) -> None:
     assert run(address, "users", "add", "dora", "--iterations", "5000", stdin="wonderland\n") == "added dora\n"
     assert listed(address, "users", 2) == [("dora", "SCRAM-SHA-256", 5000), ("dora", "SCRAM-SHA-512", 5000)]
     assert run(address, "users", "remove", "dora") == "removed dora\n"
     assert listed(address, "users", 0) == []
 
 
-def test_an_acl(address: str) -> None:
+def test_an_acl_is_added_and_removed(address: str) -> None:
     before = len(json.loads(run(address, "acls", "list", "--json")))
     assert run(address, "acls", "add", *ACL) == "allowed alice to read\n"
     added = ("topic", "orders-", "prefixed", "User:alice", "10.0.0.1", "read", "allow")
@@ -53,7 +53,7 @@ def test_an_acl(address: str) -> None:
     assert added not in listed(address, "acls", before)
 
 
-def test_a_quota(address: str) -> None:
+def test_a_quota_is_set_and_removed(address: str) -> None:
     assert run(address, "quotas", "set", *LIMITS) == "set producer_byte_rate, request_percentage\n"
     assert sorted(listed(address, "quotas", 2)) == [
         ("alice", "*", None, "producer_byte_rate", 1000.0),
@@ -64,7 +64,7 @@ def test_a_quota(address: str) -> None:
     assert listed(address, "quotas", 0) == []
 
 
-def test_a_token(address: str) -> None:
+def test_a_token_is_created_and_expired(address: str) -> None:
     token = json.loads(run(address, "tokens", "create", "--json", user="alice"))
     assert listed(address, "tokens", 1, "describe", "alice")[0][0] == token["id"]
     run(address, "tokens", "renew", token["id"], user="alice")

@@ -53,7 +53,7 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def test_an_error_that_is_not_retried_is_reported(broker: Broker) -> None:
+def test_a_non_retriable_error_is_reported(broker: Broker) -> None:
     fault = broker.faults.add(api="Produce", topic="t", error="TOPIC_AUTHORIZATION_FAILED")
     assert sent(broker) == "TopicAuthorizationException"
     assert (fault.hits, values(broker)) == (1, [])
@@ -69,14 +69,14 @@ def test_an_error_that_is_not_retried_is_reported(broker: Broker) -> None:
     ],
     ids=["before", "after", "close", "half"],
 )
-def test_what_is_retried_is_there_once(broker: Broker, words: dict[str, object]) -> None:
+def test_a_retried_record_is_written_once(broker: Broker, words: dict[str, object]) -> None:
     fault = broker.faults.add(api="Produce", topic="t", **words)
     assert sent(broker) == "offset 0"
     assert fault.hits == words.get("times", 1)
     assert values(broker) == ["v"]
 
 
-def test_a_consumer_stops_at_the_planted_corruption_and_reads_the_record_without_it(broker: Broker) -> None:
+def test_a_consumer_stops_at_a_corrupt_batch_until_it_is_repaired(broker: Broker) -> None:
     broker.produce("t", "v")
     fault = broker.faults.add(api="Fetch", topic="t", corrupt="crc")
     reported = run(JAVA, "receive", broker.bootstrap_servers, "t")
@@ -95,7 +95,7 @@ def test_a_consumer_stops_at_the_planted_corruption_and_reads_the_record_without
         ("offsets", "value v"),
     ],
 )
-def test_what_a_consumer_makes_of_other_damage(broker: Broker, how: str, told: str) -> None:
+def test_consumers_react_to_other_corruption(broker: Broker, how: str, told: str) -> None:
     broker.produce("t", "v")
     broker.produce("t", "w")
     fault = broker.faults.add(api="Fetch", topic="t", corrupt=how)
@@ -103,7 +103,7 @@ def test_what_a_consumer_makes_of_other_damage(broker: Broker, how: str, told: s
     assert fault.hits >= 1
 
 
-def test_a_producer_that_a_test_has_fenced_reports_it(broker: Broker) -> None:
+def test_a_producer_fenced_by_a_test_reports_it(broker: Broker) -> None:
     fault = broker.faults.add(api="EndTxn", delay="20 s")
     with ThreadPoolExecutor(1) as pool:
         copying = pool.submit(run, JAVA, "transact", broker.bootstrap_servers, "x")
@@ -116,7 +116,7 @@ def test_a_producer_that_a_test_has_fenced_reports_it(broker: Broker) -> None:
     assert {record.transaction for record in broker.records("x-target")} == {"aborted"}
 
 
-def test_a_java_client_pushes_its_metrics_while_it_runs_and_when_it_ends(broker: Broker, tmp_path: Path) -> None:
+def test_a_java_client_pushes_metrics_while_running_and_at_its_end(broker: Broker, tmp_path: Path) -> None:
     broker.journal.on()
     broker.collect_client_metrics("org.apache.kafka.consumer.", interval="100 ms")
     broker.produce("t", "first")
@@ -134,7 +134,7 @@ def test_a_java_client_pushes_its_metrics_while_it_runs_and_when_it_ends(broker:
     assert metrics == {point.name for push in pushes for point in push.client_metrics}
 
 
-def test_hints_lead_a_producer_to_the_leader_that_metadata_does_not_tell_of() -> None:
+def test_leader_hints_lead_a_producer_to_an_unannounced_leader() -> None:
     """KIP-951: no node tells of the move, but the one that leads no more."""
     with Broker(REPLICATED, nodes=3) as broker:
         broker.create_topic("t", 1)

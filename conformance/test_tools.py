@@ -64,7 +64,7 @@ def test_partitions_move_and_leaders_are_elected(
     assert {one["broker"] for one in told["brokers"]} == {1, 2, 3}
 
 
-def test_a_throttled_reassignment_moves_partitions_and_its_limits_go_with_it(
+def test_a_throttled_reassignment_moves_partitions_and_removes_its_limits(
     tool: Tool, cluster: RunningBroker, tmp_path: Path
 ) -> None:
     tool(f"{TOOLS}.TopicCommand", "--create", "--topic", "throttled", "--replica-assignment", "1:2")
@@ -81,14 +81,14 @@ def test_a_throttled_reassignment_moves_partitions_and_its_limits_go_with_it(
     assert "Replicas: 3,2" in tool(f"{TOOLS}.TopicCommand", "--describe", "--topic", "throttled")
 
 
-def test_each_node_has_settings_of_its_own(tool: Tool) -> None:
+def test_each_node_has_its_own_settings(tool: Tool) -> None:
     configs = "org.apache.kafka.tools.ConfigCommand", "--entity-type", "brokers", "--entity-name"
     tool(*configs, "3", "--alter", "--add-config", "log.retention.ms=5000")
     assert "log.retention.ms=5000 sensitive=false synonyms={DYNAMIC_BROKER_CONFIG" in tool(*configs, "3", "--describe")
     assert "log.retention.ms" not in tool(*configs, "2", "--describe")
 
 
-def test_features_and_the_quorum_are_told(tool: Tool) -> None:
+def test_features_and_the_quorum_are_described(tool: Tool) -> None:
     features = tool(f"{TOOLS}.FeatureCommand", "describe")
     assert "metadata.version" in features and "FinalizedVersionLevel: 4.4-IV2" in features
     lines = [line.split() for line in features.splitlines()]

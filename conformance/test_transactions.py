@@ -11,5 +11,5 @@ from conformance.conftest import Broker
 @pytest.mark.parametrize(
     "client", [client for client in CLIENTS if client.transacts], ids=lambda client: str(client.name)
 )
-def test_a_client_copies_exactly_once(client: Client, broker: Broker) -> None:
+def test_a_client_copies_records_exactly_once(client: Client, broker: Broker) -> None:
     run(client, "transact", broker.bootstrap_servers, f"transactions-of-{client.name}")

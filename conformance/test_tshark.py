@@ -169,7 +169,7 @@ def version() -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("release", [KNOWN_RELEASE, None])
-def test_tshark_finds_the_same_fields_in_the_frames_of_clients(release: str | None, tmp_path: Path) -> None:
+def test_tshark_decodes_the_same_fields_in_frames_of_clients(release: str | None, tmp_path: Path) -> None:
     if release is None and version() < KNOWS_NEW_VERSIONS:
         pytest.skip("this tshark does not know the versions that clients speak now")
     with Broker(emulate=release) as broker:
@@ -227,7 +227,7 @@ class Relay:
         self._socket.close()
 
 
-def test_tshark_decrypts_what_is_then_explained(tmp_path: Path) -> None:
+def test_tls_decrypted_by_tshark_is_explained(tmp_path: Path) -> None:
     keys = tmp_path / "keys.txt"
     with Broker(security="SSL") as broker:
         host, _, port = broker.bootstrap_servers.rpartition(":")

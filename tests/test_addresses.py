@@ -22,17 +22,17 @@ def test_an_address_is_parsed(text: str, address: HostPort) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "localhost", "localhost:", "x:65536", "x:-1", "x:http"])
-def test_other_texts_are_refused(text: str) -> None:
+def test_invalid_addresses_are_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="HOST:PORT or PORT is expected"):
         host_port(text)
 
 
-def test_a_host_is_this_machine_by_its_address_or_its_name() -> None:
+def test_a_local_host_is_recognized_by_address_or_name() -> None:
     assert all(map(is_loopback, ("127.0.0.1", "127.3.4.5", "::1", "localhost", "a.localhost")))
     assert not any(map(is_loopback, ("0.0.0.0", "::", "", "192.168.0.1", "localhost.example.com", "notlocalhost")))
 
 
-def test_a_port_that_is_taken_is_an_error_of_one_line() -> None:
+def test_a_port_in_use_is_reported_in_one_line() -> None:
     with bound(HostPort()) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match=rf"^cannot listen on 127\.0\.0\.1:{port}: "):
@@ -47,18 +47,18 @@ def test_a_port_is_reserved_and_then_listened_on() -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:80", "localhost", "[::1]:9", "a.localhost:1", None])
-def test_a_private_server_answers_to_names_of_this_machine(host: str | None) -> None:
+def test_a_private_server_accepts_host_names_of_this_machine(host: str | None) -> None:
     assert refusal_of({} if host is None else {"host": host}, is_private=True) is None
 
 
 @pytest.mark.parametrize("host", ["evil.example:80", "localhost.evil.example", "", "[", "10.0.0.1"])
-def test_a_private_server_refuses_other_names(host: str) -> None:
+def test_a_private_server_rejects_other_host_names(host: str) -> None:
     assert refusal_of({"host": host}, is_private=True) == f"{host} is not a name of this machine"
     assert refusal_of({"host": host}, is_private=False) is None
 
 
 @pytest.mark.parametrize("is_private", [False, True])
-def test_a_page_of_another_site_is_refused(is_private: bool) -> None:
+def test_a_page_of_another_site_is_rejected(is_private: bool) -> None:
     headers = {"host": "localhost:80", "origin": "http://localhost:80"}
     assert refusal_of(headers, is_private=is_private) is None
     for origin in ("http://evil.example", "http://localhost:81", "null"):

@@ -66,7 +66,7 @@ def test_all_names_on_the_page_exist(span: str) -> None:
     assert path_of(span) is not None or span in DEFINED | WORDS | EXAMPLES
 
 
-def test_every_package_and_room_is_on_the_page() -> None:
+def test_every_package_and_module_group_is_on_the_page() -> None:
     rooms = [f"{path.parent.name}/" for path in (ROOT / "minibroker").glob("*/__init__.py")]
     rooms += [f"broker/{path.parent.name}/" for path in (ROOT / "minibroker" / "broker").glob("*/__init__.py")]
     assert [room for room in sorted(rooms) if room not in SPANS] == []

@@ -16,12 +16,12 @@ def blocks(kind: str) -> list[str]:
     return [found["text"] for found in FENCED.finditer(DOCUMENT.read_text()) if found["kind"] == kind]
 
 
-def test_the_steps_print_what_they_say(tmp_path: Path) -> None:
+def test_the_steps_print_the_documented_output(tmp_path: Path) -> None:
     (program,), (output,) = blocks("sh"), blocks("text")
     assert printed("sh", program.replace(" --bootstrap-server $KAFKA", ""), "$KAFKA", tmp_path) == output
 
 
-def test_the_wait_ends_with_the_reason_when_the_broker_cannot_start(tmp_path: Path) -> None:
+def test_a_wait_ends_with_the_reason_if_the_broker_cannot_start(tmp_path: Path) -> None:
     (program,) = blocks("sh")
     refused = program.replace("PLAINTEXT://127.0.0.1:0", "nowhere")
     done = subprocess.run(

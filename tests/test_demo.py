@@ -8,12 +8,12 @@ from docs.demo import seen, session, shown
 from tests.test_readme import README
 
 
-def test_the_picture_shows_what_the_commands_print_today() -> None:
+def test_the_picture_shows_the_current_output_of_the_commands() -> None:
     picture = ElementTree.parse(README.parent / "docs" / "demo.svg")
     drawn = [element.text or "" for element in picture.iter() if element.tag.endswith("}text")]
     assert drawn == [line.text for line in shown(session())], "draw it anew: python3 -m docs.demo > docs/demo.svg"
 
 
-def test_a_slow_machine_shows_the_same() -> None:
+def test_a_slow_machine_gives_the_same_picture() -> None:
     assert seen("2 records written, 1 a second\r\x1b[K2 records written\r\n") == ["2 records written"]
     assert seen("..\r\n\x1b[32m2 passed\x1b[0m in 92.34s (0:01:32)\r\n") == ["..", "2 passed"]

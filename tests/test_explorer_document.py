@@ -12,14 +12,14 @@ DOCUMENT = README.parent / "docs" / "explorer.md"
 PORTS = re.compile(r"127\.0\.0\.1:\d+")
 
 
-def test_the_steps_print_what_they_say(tmp_path: Path) -> None:
+def test_the_steps_print_the_documented_output(tmp_path: Path) -> None:
     (_, serve, announcement), (kind, code, output) = steps_in(DOCUMENT.read_text())
     with serving(serve.replace("9080", "0"), tmp_path, lines=3) as lines:
         assert PORTS.sub("HERE", lines) == PORTS.sub("HERE", announcement)
     assert printed(kind, code, "", tmp_path) == output
 
 
-def test_its_filters_have_words_that_exist() -> None:
+def test_documented_filters_have_existing_parameters() -> None:
     examples = re.findall(r"^\| `(.+?)` \|", DOCUMENT.read_text(), re.MULTILINE)
     words = set(re.findall(r"([a-z_]+)!?=", " ".join(examples)))
     assert words and words <= filter_words().keys()

@@ -17,7 +17,7 @@ def blocks(kind: str) -> list[str]:
     return [found["text"] for found in FENCED.finditer(TEXT) if found["kind"] == kind]
 
 
-def test_the_steps_print_what_they_say(tmp_path: Path) -> None:
+def test_the_steps_print_the_documented_output(tmp_path: Path) -> None:
     (serve, step), (announcement, output) = blocks("sh"), blocks("text")
     with serving(serve, tmp_path) as line:
         address = line.removeprefix("minibroker listens on ").strip()
@@ -32,7 +32,7 @@ def test_the_recipe_passes(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_commands_and_settings_exist() -> None:
+def test_documented_commands_and_settings_exist() -> None:
     assert {"dump", "show"} <= set(re.findall(r"`minibroker ([a-z]+)", TEXT)) <= set(COMMANDS)
     settings = set(re.findall(r"`([a-z]+(?:\.[a-z]+)+)`", TEXT))
     assert {"retention.ms"} <= settings <= BROKER_SETTINGS.keys() | TOPIC_SETTINGS.keys()

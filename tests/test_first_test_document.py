@@ -18,7 +18,7 @@ MADE = {"go.mod", "go.sum", "package.json", "package-lock.json", "node_modules",
 
 
 @pytest.mark.parametrize(("page", "project"), [("go", "go"), ("node", "node"), ("junit", "spring-boot")])
-def test_the_pages_for_other_languages_have_the_files_of_the_examples(page: str, project: str) -> None:
+def test_the_pages_for_other_languages_contain_the_example_files(page: str, project: str) -> None:
     """Those are run by conformance/test_examples.py, and the pages by conformance/test_first_pages.py."""
     written = {block.file: block.text for block in blocks_of((DOCUMENT.parent / f"first-test-{page}.md").read_text())}
     folder = README.parent / "examples" / project
@@ -29,7 +29,7 @@ def test_the_pages_for_other_languages_have_the_files_of_the_examples(page: str,
     }
 
 
-def test_the_tests_pass(tmp_path: Path) -> None:
+def test_the_documented_tests_pass(tmp_path: Path) -> None:
     blocks = list(blocks_of(DOCUMENT.read_text()))
     (output,) = (block.text for block in blocks if block.kind == "text")
     for block in blocks:

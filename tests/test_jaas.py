@@ -57,18 +57,18 @@ def test_a_login_module_has_options(text: str, options: dict[str, str]) -> None:
         ("Module required; Module required;", "contains 2 login modules"),
     ],
 )
-def test_syntax_that_kafka_refuses_is_refused(text: str, complaint: str) -> None:
+def test_syntax_that_kafka_rejects_is_rejected(text: str, complaint: str) -> None:
     with pytest.raises(JaasError, match=complaint):
         login_module(text)
 
 
 @given(st.text(alphabet=st.sampled_from(list("Module required=;\"'/*\\ \n07a\x85€")), max_size=60))
-def test_any_text_is_a_module_or_refused(text: str) -> None:
+def test_any_text_is_a_login_module_or_rejected(text: str) -> None:
     try:
         assert isinstance(login_module(text), LoginModule)
     except JaasError as error:
         assert "\n" not in str(error)
 
 
-def test_options_are_not_shown() -> None:
+def test_the_repr_hides_options() -> None:
     assert "secret" not in repr(login_module('Module required user_alice="secret";'))

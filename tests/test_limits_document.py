@@ -118,7 +118,7 @@ PHRASES = [
 ]
 
 
-def test_each_number_is_the_codes() -> None:
+def test_each_documented_number_is_that_of_the_code() -> None:
     text = " ".join(DOCUMENT.read_text().split())
     for phrase in PHRASES:
         assert phrase in text
@@ -126,9 +126,9 @@ def test_each_number_is_the_codes() -> None:
     assert NUMBER.findall(text.replace("Kafka 4.4", "").replace("422", "")) == []
 
 
-def test_the_log_counts_lines_by_the_second() -> None:
+def test_the_log_line_limit_counts_by_the_second() -> None:
     assert (line_limit.WINDOW_MS, unread.SECOND_MS) == (1000, 1000)
 
 
-def test_a_list_of_the_explorer_has_the_room_of_a_tree() -> None:
+def test_an_explorer_list_has_the_size_limit_of_a_tree() -> None:
     assert log_pages.BATCH_BYTES == parts.MOST_DECOMPRESSED_BYTES

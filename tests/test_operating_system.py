@@ -72,7 +72,7 @@ def test_a_file_is_read_and_written_at_positions(files: OpenFiles, tmp_path: Pat
     assert raised.value.errno == errno.EBADF
 
 
-def test_threads_do_not_move_each_others_position(files: OpenFiles, tmp_path: Path) -> None:
+def test_threads_do_not_affect_each_others_file_position(files: OpenFiles, tmp_path: Path) -> None:
     handle = opened(files, tmp_path / "a")
     files.write_at(handle, bytes(range(256)) * 16, 0)
     wrong: list[int] = []
@@ -90,7 +90,7 @@ def test_threads_do_not_move_each_others_position(files: OpenFiles, tmp_path: Pa
     assert wrong == []
 
 
-def test_an_open_file_is_used_on_under_its_new_name(files: OpenFiles, tmp_path: Path) -> None:
+def test_an_open_file_can_be_used_under_its_new_name(files: OpenFiles, tmp_path: Path) -> None:
     handle = opened(files, tmp_path / "a")
     files.write_at(handle, b"before ", 0)
     files.rename(str(tmp_path / "a"), str(tmp_path / "b"))
@@ -108,7 +108,7 @@ def test_open_files_move_with_their_directory(files: OpenFiles, tmp_path: Path) 
     assert (tmp_path / "t-0.deleted" / "log").read_bytes() == b"inside"
 
 
-def test_a_rename_that_fails_leaves_the_file_as_it_was(files: OpenFiles, tmp_path: Path) -> None:
+def test_a_failed_rename_leaves_the_file_unchanged(files: OpenFiles, tmp_path: Path) -> None:
     handle = opened(files, tmp_path / "a")
     files.write_at(handle, b"still", 0)
     with pytest.raises(OSError):
@@ -116,7 +116,7 @@ def test_a_rename_that_fails_leaves_the_file_as_it_was(files: OpenFiles, tmp_pat
     assert files.read_at(handle, 10, 0) == b"still"
 
 
-def test_the_handles_of_what_was_removed_or_replaced_say_so(files: OpenFiles, tmp_path: Path) -> None:
+def test_handles_of_removed_or_replaced_files_are_invalid(files: OpenFiles, tmp_path: Path) -> None:
     removed, in_tree, replaced = (opened(files, tmp_path / name) for name in ("a", "tree/b", "c"))
     (tmp_path / "new").write_bytes(b"new")
     files.remove(str(tmp_path / "a"))
@@ -130,7 +130,7 @@ def test_the_handles_of_what_was_removed_or_replaced_say_so(files: OpenFiles, tm
     assert (tmp_path / "c").read_bytes() == b"new"
 
 
-def test_a_port_that_a_socket_reserves_is_shared_with_one_that_listens() -> None:
+def test_a_reserved_port_can_be_listened_on() -> None:
     with socket.socket() as reserving, socket.socket() as listening, socket.socket() as other:
         operating_system.reuse_address(reserving, shared=True)
         reserving.bind(("127.0.0.1", 0))
@@ -144,13 +144,13 @@ def test_a_port_that_a_socket_reserves_is_shared_with_one_that_listens() -> None
             other.listen()
 
 
-def test_a_secret_is_in_a_file_only_while_it_is_needed() -> None:
+def test_a_secret_file_exists_only_while_it_is_needed() -> None:
     with operating_system.secret_file(b"secret") as path:
         assert Path(path).read_bytes() == b"secret"
     assert not os.path.exists(path)
 
 
-def test_there_is_a_loop_without_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_loop_is_available_without_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvloop", None)
     loop = operating_system.new_event_loop()
     loop.close()
@@ -160,19 +160,19 @@ def test_there_is_a_loop_without_uvloop(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals for a process")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
 @pytest.mark.parametrize("is_bare", [False, True])
-def test_a_signal_ends_the_wait_for_it(name: str, is_bare: bool) -> None:
+def test_a_signal_ends_the_wait(name: str, is_bare: bool) -> None:
     ran = run(ENDED.format(name=name), is_bare=is_bare)
     assert ran.startswith("ended")
     assert not is_bare or ran == "ended asyncio.unix_events\n"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="tests/bare takes away what Linux has")
-def test_a_broker_serves_without_all_that_windows_lacks() -> None:
+def test_a_broker_serves_without_features_that_windows_lacks() -> None:
     assert run(SERVED, is_bare=True) == "100 False False\n"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="tests/bare takes away what Linux has")
-def test_pytest_takes_it_away_by_an_option(tmp_path: Path) -> None:
+def test_a_pytest_option_removes_features_that_windows_lacks(tmp_path: Path) -> None:
     file = tmp_path / "test_bare.py"
     file.write_text("import sys\ndef test_fcntl_is_gone():\n    assert sys.modules['fcntl'] is None\n")
     options = ["-p", "conftest", "--bare", "-q", "-n", "0", "-p", "no:cacheprovider", "--rootdir", str(ROOT)]

@@ -48,7 +48,7 @@ def test_functions_stay_small() -> None:
     assert large == []
 
 
-def test_circles_of_imports_stay_small() -> None:
+def test_import_cycles_stay_small() -> None:
     """Imports for the type checker count, too."""
     files = {module_of(path): path for path in PACKAGE}
     imports = {name: imported(path) & files.keys() - {name} for name, path in files.items()}
@@ -57,7 +57,7 @@ def test_circles_of_imports_stay_small() -> None:
     assert [sorted(circle) for circle in circles if len(circle) > CIRCLE_FILES_MAX] == []
 
 
-def test_nothing_tells_users_to_install_what_is_not_published() -> None:
+def test_no_document_suggests_installing_unpublished_packages() -> None:
     """pip finds no `minibroker[registry]` anywhere; a clone, or the libraries by their names, do work."""
     texts = [*PACKAGE, ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.md")]
     unpublished = re.compile(r"pip install [^.&`]*\bminibroker\b")  # not `pip install -e . && minibroker`
@@ -71,11 +71,11 @@ def test_the_package_ships_its_types() -> None:
     assert (ROOT / "minibroker" / "py.typed").is_file()
 
 
-def test_the_files_that_are_dealt_out_first_exist() -> None:
+def test_the_test_files_scheduled_first_exist() -> None:
     assert [unit for unit in LONG if unit != SPARK and not (ROOT / unit).is_file()] == []
 
 
-def test_what_the_site_writes_is_what_git_ignores(tmp_path: Path) -> None:
+def test_generated_site_files_are_git_ignored(tmp_path: Path) -> None:
     write_pages(tmp_path)
     written = sorted(path.name for path in tmp_path.iterdir())
     assert written == sorted(re.findall(r"^/docs/(.*)$", (ROOT / ".gitignore").read_text(), re.MULTILINE))
@@ -120,7 +120,7 @@ def reachable(start: str, imports: dict[str, set[str]]) -> set[str]:
     return found
 
 
-def test_the_tables_of_the_site_break_their_words_to_fit_the_page() -> None:
+def test_tables_of_the_site_wrap_long_words() -> None:
     docs = Path(__file__).parents[1] / "docs"
     assert 'html_css_files = ["site.css"]' in (docs / "conf.py").read_text()
     assert "article table.docutils td { overflow-wrap: anywhere;" in (docs / "_static" / "site.css").read_text()

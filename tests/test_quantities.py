@@ -24,19 +24,19 @@ from minibroker.quantities import (
     ("size_bytes", "text"),
     [(0, "0 B"), (950, "950 B"), (999.6, "1 kB"), (16_384, "16.4 kB"), (2_000_000_000, "2 GB"), (10**22, "1e+04 EB")],
 )
-def test_bytes_have_three_digits_and_a_unit(size_bytes: float, text: str) -> None:
+def test_sizes_have_three_digits_and_a_unit(size_bytes: float, text: str) -> None:
     assert bytes_text(size_bytes) == text
 
 
-def test_counts_have_a_factor_where_they_are_large() -> None:
+def test_large_counts_have_a_unit_prefix() -> None:
     assert [count_text(number) for number in (0, 0.0219, 7, 1250, 3_200_000)] == ["0", "0.0219", "7", "1.25 k", "3.2 M"]
 
 
-def test_powers_of_two_are_whole_numbers() -> None:
+def test_powers_of_two_are_formatted_as_whole_numbers() -> None:
     assert [binary_text(2**power) for power in (9, 10, 14, 21)] == ["512 B", "1 KiB", "16 KiB", "2 MiB"]
 
 
-def test_times_are_in_utc_and_those_beyond_the_calendar_are_numbers() -> None:
+def test_times_are_in_utc_and_numbers_beyond_the_calendar() -> None:
     assert time_text(1_790_000_000_000) == "2026-09-21 14:13:20"
     assert time_text(None) == ""
     assert time_text(2**62) == f"{2**62} ms"
@@ -68,7 +68,7 @@ def test_a_duration_is_formatted_in_its_largest_unit() -> None:
         (timedelta(minutes=1), 60_000),
     ],
 )
-def test_a_span_is_read(written: Duration, span_ms: float) -> None:
+def test_a_duration_is_parsed(written: Duration, span_ms: float) -> None:
     assert milliseconds(written) == span_ms
 
 
@@ -94,7 +94,7 @@ def test_a_span_is_read(written: Duration, span_ms: float) -> None:
         True,
     ],
 )
-def test_invalid_durations_are_refused(written: Duration) -> None:
+def test_invalid_durations_are_rejected(written: Duration) -> None:
     with pytest.raises(ValueError):
         milliseconds(written)
 
@@ -123,7 +123,7 @@ PARIS = timezone(timedelta(hours=1))
         ("30000 days ago", "1970-01-01T00:00:00.000Z"),
     ],
 )
-def test_a_time_is_read_as_people_write_it(text: str, moment: str | None) -> None:
+def test_a_human_readable_time_is_parsed(text: str, moment: str | None) -> None:
     if moment is None:
         with pytest.raises(ValueError, match="is no duration"):
             moment_ms(text, NOW_MS, PARIS)
@@ -132,10 +132,10 @@ def test_a_time_is_read_as_people_write_it(text: str, moment: str | None) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "noon", "2026-13-01", "25:00", "ago", "-1 hours ago", "tomorrow", "1.5", "@-1"])
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_an_invalid_time_is_rejected(text: str) -> None:
     with pytest.raises(ValueError):
         moment_ms(text, NOW_MS)
 
 
-def test_a_time_that_no_calendar_has_is_a_number() -> None:
+def test_a_time_beyond_the_calendar_is_a_number() -> None:
     assert instant_text(1 << 62) == str(1 << 62)

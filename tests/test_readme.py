@@ -93,7 +93,7 @@ def printed(kind: str, code: str, address: str, directory: Path) -> str:
     return "".join(f"{line.rstrip()}\n" for line in run.stdout.splitlines())
 
 
-def test_the_quick_start_prints_what_it_says(tmp_path: Path) -> None:
+def test_the_quick_start_prints_the_documented_output(tmp_path: Path) -> None:
     (_, serve, announcement), *steps = quick_start()
     assert [kind for kind, _, _ in steps] == ["python", "python", "sh", "sh"]
     with serving(serve, tmp_path) as line:
@@ -104,7 +104,7 @@ def test_the_quick_start_prints_what_it_says(tmp_path: Path) -> None:
     assert (tmp_path / "minibroker-data").is_dir()
 
 
-def test_the_first_command_serves_where_the_readme_says() -> None:
+def test_the_first_command_serves_at_the_documented_address() -> None:
     text = README.read_text()
     settings = Settings({})
     assert "python3 -m pip install -e . && minibroker serve" in text
@@ -113,7 +113,7 @@ def test_the_first_command_serves_where_the_readme_says() -> None:
     assert list(settings.log_directories) == ["minibroker-data"]
 
 
-def test_its_links_lead_somewhere() -> None:
+def test_the_links_of_the_readme_exist() -> None:
     for page in (README, README.parent / "SECURITY.md"):
         for found in LINK.finditer(page.read_text()):
             target = README.parent / found["file"]

@@ -10,7 +10,7 @@ import pytest
 from tests.running import BrokerFailed, running_broker
 
 
-def test_a_broker_that_does_not_start_says_why(tmp_path: Path) -> None:
+def test_a_broker_that_does_not_start_reports_the_reason(tmp_path: Path) -> None:
     with (
         pytest.raises(BrokerFailed, match="unknown setting no.such.setting"),
         running_broker(tmp_path, "no.such.setting=1"),
@@ -18,13 +18,13 @@ def test_a_broker_that_does_not_start_says_why(tmp_path: Path) -> None:
         pytest.fail("it started")
 
 
-def test_it_is_ended_with_its_block_also_by_an_error(tmp_path: Path) -> None:
+def test_a_broker_is_stopped_at_the_end_of_its_block_even_after_an_error(tmp_path: Path) -> None:
     with pytest.raises(KeyError), running_broker(tmp_path) as broker:
         raise KeyError
     assert broker.process.returncode == -signal.SIGKILL
 
 
-def test_it_can_be_stopped_killed_and_started_again_on_its_data(tmp_path: Path) -> None:
+def test_a_broker_can_be_stopped_killed_and_restarted_on_its_data(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         first = broker.process
         broker.restart()

@@ -19,7 +19,7 @@ def chapter(title: str) -> str:
     return DOCUMENT.read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 
-def test_the_steps_of_tls_print_what_they_say(tmp_path: Path) -> None:
+def test_the_tls_steps_print_the_documented_output(tmp_path: Path) -> None:
     make, serve, use, embed, measure, scrape = steps_in(chapter("TLS"))
     assert printed(make[0], make[1], "", tmp_path) == make[2]
     with serving(serve[1].replace("127.0.0.1:9093", "127.0.0.1:0"), tmp_path, listeners=None) as line:
@@ -33,7 +33,7 @@ def test_the_steps_of_tls_print_what_they_say(tmp_path: Path) -> None:
         assert printed(scrape[0], scrape[1].replace("9464", port), "", tmp_path) == scrape[2]
 
 
-def test_the_steps_of_sasl_print_what_they_say(tmp_path: Path) -> None:
+def test_the_sasl_steps_print_the_documented_output(tmp_path: Path) -> None:
     make, serve, *uses, embed = steps_in(chapter("SASL"))
     assert printed(make[0], make[1].replace("127.0.0.1:9092", "127.0.0.1:0"), "", tmp_path) == make[2]
     with serving(serve[1], tmp_path, listeners=None) as line:
@@ -44,7 +44,7 @@ def test_the_steps_of_sasl_print_what_they_say(tmp_path: Path) -> None:
     assert printed(embed[0], embed[1], "", tmp_path) == embed[2]
 
 
-def test_the_steps_of_acls_print_what_they_say(tmp_path: Path) -> None:
+def test_the_acl_steps_print_the_documented_output(tmp_path: Path) -> None:
     embed, make, serve, use = steps_in(chapter("ACLs"))
     assert printed(embed[0], embed[1], "", tmp_path) == embed[2]
     assert printed(make[0], make[1].replace("127.0.0.1:9092", "127.0.0.1:0"), "", tmp_path) == make[2]
@@ -54,7 +54,7 @@ def test_the_steps_of_acls_print_what_they_say(tmp_path: Path) -> None:
         assert printed(use[0], use[1], address, tmp_path) == use[2]
 
 
-def test_the_steps_of_delegation_tokens_print_what_they_say(tmp_path: Path) -> None:
+def test_the_delegation_token_steps_print_the_documented_output(tmp_path: Path) -> None:
     make, serve, use, embed = steps_in(chapter("Delegation tokens"))
     assert printed(make[0], make[1].replace("127.0.0.1:9092", "127.0.0.1:0"), "", tmp_path) == make[2]
     with serving(serve[1], tmp_path, listeners=None) as line:
@@ -64,7 +64,7 @@ def test_the_steps_of_delegation_tokens_print_what_they_say(tmp_path: Path) -> N
     assert printed(embed[0], embed[1], "", tmp_path) == embed[2]
 
 
-def test_the_steps_of_quotas_print_what_they_say(tmp_path: Path) -> None:
+def test_the_quota_steps_print_the_documented_output(tmp_path: Path) -> None:
     serve, use, embed = steps_in(chapter("Quotas"))
     with serving(serve[1], tmp_path) as line:
         address = line.removeprefix("minibroker listens on ").strip()
@@ -88,7 +88,7 @@ def without_docker(command: str, directory: Path) -> tuple[Path, dict[str, str]]
 
 
 @NEEDS_LINUX
-def test_the_containers_let_in_whom_they_should(tmp_path: Path) -> None:
+def test_the_containers_accept_only_the_intended_clients(tmp_path: Path) -> None:
     for title in ("TLS", "SASL"):
         kind, code, _ = steps_in(chapter(title))[0]
         printed(kind, code, "", tmp_path)

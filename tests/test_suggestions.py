@@ -17,10 +17,10 @@ NAMES = ("orders", "Payments", "returns")
         ("ORDERS", "; did you mean orders?"),
     ],
 )
-def test_the_nearest_name_is_suggested_as_it_is_written(name: str, suggestion: str) -> None:
+def test_the_nearest_name_is_suggested_in_its_spelling(name: str, suggestion: str) -> None:
     assert did_you_mean(name, NAMES) == suggestion
 
 
 @pytest.mark.parametrize("name", ["", "x", "something"])
-def test_nothing_is_suggested_for_a_name_that_is_like_none(name: str) -> None:
+def test_nothing_is_suggested_for_a_dissimilar_name(name: str) -> None:
     assert did_you_mean(name, NAMES) == ""

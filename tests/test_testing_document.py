@@ -87,7 +87,7 @@ def test_every_recipe_for_pytest_passes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "count"), [("testing", 3), ("testing-security", 2)])
-def test_every_script_prints_what_it_says(tmp_path: Path, name: str, count: int) -> None:
+def test_every_script_prints_the_documented_output(tmp_path: Path, name: str, count: int) -> None:
     found = [block for block in blocks(page(name)) if block.name is None]
     scripts = [(block, output) for block, output in pairwise(found) if block.kind == "python" and not block.is_test]
     assert len(scripts) == count
@@ -96,7 +96,7 @@ def test_every_script_prints_what_it_says(tmp_path: Path, name: str, count: int)
         assert (output.kind, done.stdout) == ("text", output.text), done.stderr
 
 
-def test_a_conftest_has_settings_for_all_brokers(tmp_path: Path) -> None:
+def test_a_conftest_sets_settings_for_all_brokers(tmp_path: Path) -> None:
     (conftest,) = (block for block in blocks(section("pytest")) if block.name == "conftest.py")
     (tmp_path / "conftest.py").write_text(conftest.text)
     last_partition = "def test_it(kafka): assert kafka.produce('t', 'a', partition=5) == 0\n"
@@ -106,7 +106,7 @@ def test_a_conftest_has_settings_for_all_brokers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["test_failing.py", "test_waiting.py"])
-def test_a_failure_is_reported_as_it_says(tmp_path: Path, name: str) -> None:
+def test_a_failure_is_reported_as_documented(tmp_path: Path, name: str) -> None:
     found = blocks(section("pytest"))
     number = next(number for number, block in enumerate(found) if block.name == name)
     (tmp_path / name).write_text(found[number].text)
@@ -120,7 +120,7 @@ def test_a_failure_is_reported_as_it_says(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "begin", "count"), [("testing-http", "", 3), ("testing-security", "## Security in other languages", 1)]
 )
-def test_the_steps_over_http_print_what_they_say(tmp_path: Path, name: str, begin: str, count: int) -> None:
+def test_the_http_steps_print_the_documented_output(tmp_path: Path, name: str, begin: str, count: int) -> None:
     (_, serve, _), (_, announced, _), *steps = blocks(page(name).partition(begin)[2] if begin else page(name))
     assert [block.kind for block in steps] == ["sh", "text"] * count
     with serving(serve.replace(CONTROL_PORT, "0"), tmp_path, lines=2) as lines:
@@ -143,7 +143,7 @@ def values_of(kinds: tuple[Any, ...], declared: Word) -> str:
 
 
 @pytest.mark.parametrize("table", ["match", "act", "trigger"])
-def test_the_tables_of_faults_are_those_of_the_grammar(table: str) -> None:
+def test_the_documented_fault_tables_are_those_of_the_grammar(table: str) -> None:
     rows = [
         f"| `{word}` | {values_of(kinds, declared)} | {declared.meaning} |"
         for word, (kinds, declared) in WORDS.items()
@@ -152,14 +152,14 @@ def test_the_tables_of_faults_are_those_of_the_grammar(table: str) -> None:
     assert "\n".join([f"| {table} | value | |", "| --- | --- | --- |", *rows, ""]) in page("testing-faults")
 
 
-def test_every_verb_is_documented() -> None:
+def test_every_method_is_documented() -> None:
     text = "".join(page(name) for name in PAGES)
     verbs = {name for name in dir(Broker()) if not name.startswith("_") and callable(getattr(Broker, name, None))}
     awaited = {name for name in verbs if name[1:] in verbs}
     assert {name for name in verbs - awaited - {"start", "stop"} if not re.search(rf"\b{name}\(", text)} == set()
 
 
-def test_the_table_has_every_path() -> None:
+def test_the_documented_table_has_every_path() -> None:
     from minibroker.testing.control.app import control_app
 
     async def described() -> dict[str, set[str]]:

@@ -21,7 +21,7 @@ DOCUMENT = README.parent / "docs" / "troubleshooting.md"
 OF_CLIENTS = {"WRONG_VERSION_NUMBER", "CERTIFICATE_VERIFY_FAILED", "MSG_SIZE_TOO_LARGE", "ENOTFOUND", "ECONNREFUSED"}
 
 
-def test_error_codes_and_commands_exist() -> None:
+def test_documented_error_codes_and_commands_exist() -> None:
     text = DOCUMENT.read_text()
     codes = set(re.findall(r"`([A-Z]+(?:_[A-Z]+)+)`", text)) - OF_CLIENTS - {"SASL_PLAINTEXT", "SASL_SSL"}
     assert {"UNKNOWN_TOPIC_OR_PARTITION", "PRODUCER_FENCED"} <= codes
@@ -30,7 +30,7 @@ def test_error_codes_and_commands_exist() -> None:
     assert "doctor" in commands and commands <= set(COMMANDS)
 
 
-def test_its_listeners_are_for_clients_inside_and_outside() -> None:
+def test_the_documented_listeners_work_for_clients_inside_and_outside() -> None:
     (block,) = (found["text"] for found in FENCED.finditer(DOCUMENT.read_text()) if found["kind"] == "properties")
     settings = Settings({each.key: each.value for each in parse_properties(block)})
     listeners = broker_listeners(settings)
@@ -38,7 +38,7 @@ def test_its_listeners_are_for_clients_inside_and_outside() -> None:
     assert advertised == {"INTERNAL": "kafka:29092", "EXTERNAL": "localhost:9092"}
 
 
-def test_what_clients_say_where_nobody_listens_is_there() -> None:
+def test_documented_client_errors_without_a_listener_are_right() -> None:
     said = []
     closed = f"127.0.0.1:{free_ports()}"
     producer = confluent_kafka.Producer(

@@ -117,7 +117,7 @@ def kept(case: Case, given: Mapping[str, Tasks]) -> int:
     )
 
 
-def test_assignments_are_as_balanced_and_as_sticky_as_kafkas() -> None:
+def test_assignments_are_as_balanced_and_sticky_as_kafkas() -> None:
     groups = list(cases(random.Random(7)))
     expected, found = theirs(groups), [case.ours() for case in groups]
     stayed = 0

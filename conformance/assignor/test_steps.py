@@ -125,7 +125,7 @@ def cases(source: random.Random) -> Iterator[Case]:
         yield Case(member, target, owned, active, *copies)
 
 
-def test_members_get_to_their_targets_as_with_kafka() -> None:
+def test_members_reach_their_target_assignments_as_in_kafka() -> None:
     members = list(cases(random.Random(11)))
     for case, expected in zip(members, answers(case.question() for case in members), strict=True):
         assert case.ours() == expected, json.dumps(case.question())

@@ -91,7 +91,7 @@ def _principal(text: str) -> Principal:
 
 
 @pytest.mark.parametrize(("release", "hosts"), [("4.3.1", HOSTS), (builds.APACHE_KAFKA, HOSTS + RANGES)])
-def test_verdicts_are_those_of_kafkas_authorizer(release: str, hosts: list[str]) -> None:
+def test_verdicts_equal_those_of_kafkas_authorizer(release: str, hosts: list[str]) -> None:
     source = random.Random(7)
     asked = [random_set(source, hosts) for _ in range(SETS)]
     command = ["java", "-cp", f"{builds.authorizer(release)}/*", str(PROGRAM)]

@@ -20,7 +20,7 @@ LINES = 20_000
 BATCH = "100"
 
 
-def test_each_line_is_written_once_whichever_worker_is_gone(
+def test_each_line_is_written_once_whichever_worker_is_killed(
     start_broker: Callable[[Path], AbstractContextManager[Broker]], tmp_path: Path
 ) -> None:
     """Twice the worker with the task is killed; then it is silent while the other takes over, and comes back."""

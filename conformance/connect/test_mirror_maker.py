@@ -110,7 +110,7 @@ def configs(broker: Broker, topic: str) -> dict[str, str]:
     return {name: entry.value for name, entry in future.result().items() if name in CONFIGS}
 
 
-def test_topics_are_copied_both_ways_with_configs_and_the_offsets_of_groups(
+def test_topics_are_mirrored_both_ways_with_configs_and_group_offsets(
     start_broker: Callable[[Path], AbstractContextManager[Broker]], tmp_path: Path
 ) -> None:
     with (

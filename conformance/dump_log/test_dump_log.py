@@ -88,7 +88,7 @@ def fields(line: str) -> Fields:
     return dict(re.findall(r"(\w+): (\S+)", line))
 
 
-def test_every_batch_of_the_log_is_valid_and_is_the_one_we_wrote(directory: Path, dump) -> None:  # type: ignore[no-untyped-def]
+def test_every_dumped_batch_is_valid_and_is_the_produced_one(directory: Path, dump) -> None:  # type: ignore[no-untyped-def]
     log = open_at(directory)
     dumped = dump(".log", "--deep-iteration")
     assert len(dumped) == len(log.segments) > 2
@@ -112,7 +112,7 @@ def test_every_batch_of_the_log_is_valid_and_is_the_one_we_wrote(directory: Path
         assert offsets == list(range(segment.base_offset, int(batches[-1]["lastOffset"]) + 1))
 
 
-def test_the_offset_indexes_are_sound_and_say_what_ours_say(directory: Path, dump) -> None:  # type: ignore[no-untyped-def]
+def test_dumped_offset_indexes_are_valid_and_equal_ours(directory: Path, dump) -> None:  # type: ignore[no-untyped-def]
     log = open_at(directory)
     for lines in dump(".index", "--index-sanity-check").values():
         assert all("passed sanity check" in line for line in lines)
@@ -128,7 +128,7 @@ def test_the_offset_indexes_are_sound_and_say_what_ours_say(directory: Path, dum
         ] == segment.indexes.offsets.entries()
 
 
-def test_the_time_indexes_are_sound_and_say_what_ours_say(directory: Path, dump) -> None:  # type: ignore[no-untyped-def]
+def test_dumped_time_indexes_are_valid_and_equal_ours(directory: Path, dump) -> None:  # type: ignore[no-untyped-def]
     log = open_at(directory)
     for lines in dump(".timeindex", "--index-sanity-check").values():
         assert all("passed sanity check" in line for line in lines)
@@ -142,7 +142,7 @@ def test_the_time_indexes_are_sound_and_say_what_ours_say(directory: Path, dump)
         assert [(int(entry["timestamp"]), int(entry["offset"])) for entry in entries] == segment.indexes.times.entries()
 
 
-def test_the_snapshots_hold_the_producers(directory: Path, dump) -> None:  # type: ignore[no-untyped-def]
+def test_dumped_snapshots_contain_the_producers(directory: Path, dump) -> None:  # type: ignore[no-untyped-def]
     log = open_at(directory)
     dumped = dump(".snapshot")
     assert len(dumped) == len(log.segments)

@@ -60,7 +60,7 @@ def listener_of(release: str) -> str:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_a_release_has_the_versions_that_its_own_jar_names(
+def test_a_release_has_the_api_versions_of_its_jar(
     release: str, tables: dict[tuple[str, str], dict[int, Versions]]
 ) -> None:
     not_served = BETWEEN_BROKERS | DECLARED_ONLY.get(release, set())
@@ -69,14 +69,14 @@ def test_a_release_has_the_versions_that_its_own_jar_names(
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_a_release_has_the_features_that_its_own_jar_names(release: str, lines: list[list[str]]) -> None:
+def test_a_release_has_the_features_of_its_jar(release: str, lines: list[list[str]]) -> None:
     levels = {name: int(level) for found, kind, _, name, _, level in lines if (found, kind) == (release, "FEATURES")}
     assert bool(levels) == is_since(release, FIRST_WITH_KRAFT)
     assert levels_of(release) == {name: level for name, level in levels.items() if level}
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_a_release_has_the_error_codes_that_its_own_jar_names(release: str, lines: list[list[str]]) -> None:
+def test_a_release_has_the_error_codes_of_its_jar(release: str, lines: list[list[str]]) -> None:
     codes = [int(code) for found, kind, code, *_ in lines if (found, kind) == (release, "ERRORS")]
     assert max(codes) == last_code(release)
 
@@ -91,7 +91,7 @@ def test_a_release_has_the_defaults_of_its_server(release: str, lines: list[list
 
 
 @pytest.mark.parametrize("release", ["0.8.2", "0.9"])
-def test_a_release_has_the_versions_that_its_server_read_by_itself(
+def test_a_release_has_the_versions_that_its_server_decoded(
     release: str, tables: dict[tuple[str, str], dict[int, Versions]]
 ) -> None:
     theirs = tables[release, "SERVER"]
@@ -101,12 +101,12 @@ def test_a_release_has_the_versions_that_its_server_read_by_itself(
 
 
 @pytest.mark.parametrize(("jar", "handles"), [("kafka_2.11-0.8.2.2.jar", False), ("kafka_2.11-0.9.0.1.jar", True)])
-def test_the_server_of_0_8_2_had_no_handlers_of_group_members(jar: str, handles: bool) -> None:
+def test_the_server_of_0_8_2_had_no_group_membership_handlers(jar: str, handles: bool) -> None:
     with zipfile.ZipFile(builds.released_jars() / jar) as archive:
         constants = archive.read("kafka/server/KafkaApis.class")
     for name in (b"handleJoinGroupRequest", b"handleHeartbeatRequest"):
         assert (name in constants) == handles
 
 
-def test_what_is_between_brokers_only_is_not_served() -> None:
+def test_inter_broker_apis_are_not_served() -> None:
     assert BETWEEN_BROKERS.isdisjoint(set(ApiKey))

@@ -64,7 +64,7 @@ def produced(broker: Broker) -> int:
     return broker.requests("Produce")[0].number
 
 
-def test_a_bar_of_the_timeline_tells_its_frame_and_opens_it(explorer: Explorer, broker: Broker) -> None:
+def test_a_timeline_bar_shows_its_frame_and_opens_it(explorer: Explorer, broker: Broker) -> None:
     page = explorer.open("#/frames?filter=api%3DProduce")
     first = broker.requests("Produce")[0]
     told = rf"^{first.number}: Produce v{first.version} of shop, [\d.]+ ms"
@@ -78,14 +78,14 @@ def test_a_bar_of_the_timeline_tells_its_frame_and_opens_it(explorer: Explorer, 
     expect(page).to_have_url(re.compile(rf"#/frames/{first.number}\b"))
 
 
-def test_frames_appear_as_they_come(explorer: Explorer, broker: Broker) -> None:
+def test_new_frames_appear_immediately(explorer: Explorer, broker: Broker) -> None:
     page = explorer.open()
     expect(page.get_by_text("shop").first).to_be_visible()
     produce(broker, b"later", client_id="newcomer")
     expect(page.get_by_role("option").filter(has_text="newcomer").first).to_be_visible()
 
 
-def test_a_filter_and_a_frame_have_an_address(explorer: Explorer, broker: Broker) -> None:
+def test_a_filter_and_a_frame_have_a_url(explorer: Explorer, broker: Broker) -> None:
     page = explorer.open()
     expect(page.get_by_text("shop").first).to_be_visible()
     page.keyboard.press("/")
@@ -105,7 +105,7 @@ def test_a_filter_and_a_frame_have_an_address(explorer: Explorer, broker: Broker
 
 
 @pytest.mark.parametrize("word", ["topic=constructor", "topic=toString", "user=nobody", "mechanism=PLAIN"])
-def test_a_filter_for_what_is_not_there_shows_nothing(explorer: Explorer, word: str) -> None:
+def test_a_filter_without_matches_shows_nothing(explorer: Explorer, word: str) -> None:
     page = explorer.open(f"#/frames?filter={word.replace('=', '%3D')}")
     expect(page.get_by_text("No frame meets the filter.")).to_be_visible()
     page.get_by_label("Filter").fill("constructor=1")
@@ -114,7 +114,7 @@ def test_a_filter_for_what_is_not_there_shows_nothing(explorer: Explorer, word: 
     expect(page.get_by_role("listbox", name="Frames").get_by_role("option").first).to_be_visible()
 
 
-def test_frames_are_filtered_by_who_logged_in(browser: Browser) -> None:
+def test_frames_are_filtered_by_user(browser: Browser) -> None:
     with Broker(security="SASL_PLAINTEXT", users={"alice": "secret"}, explorer=True) as broker:
         login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}
         names = {"bootstrap.servers": broker.bootstrap_servers, "sasl.username": "alice", "sasl.password": "secret"}
@@ -126,7 +126,7 @@ def test_frames_are_filtered_by_who_logged_in(browser: Browser) -> None:
         explorer.close()
 
 
-def test_a_frame_is_walked_through_by_keyboard(explorer: Explorer, broker: Broker) -> None:
+def test_a_frame_can_be_browsed_by_keyboard(explorer: Explorer, broker: Broker) -> None:
     page = explorer.open(f"#/frames/{produced(broker)}")
     fields = page.get_by_role("listbox", name="Fields of the request")
     fields.focus()
@@ -142,7 +142,7 @@ def test_a_frame_is_walked_through_by_keyboard(explorer: Explorer, broker: Broke
     expect(page.get_by_role("main", name="Topics")).to_be_visible()
 
 
-def test_bytes_and_fields_light_each_other_up(explorer: Explorer, broker: Broker) -> None:
+def test_bytes_and_fields_highlight_each_other(explorer: Explorer, broker: Broker) -> None:
     page = explorer.open(f"#/frames/{produced(broker)}")
     page.locator(".byte").nth(8).hover()  # the correlation id
     expect(page.locator(".field.lit")).to_contain_text("correlation_id")
@@ -152,7 +152,7 @@ def test_bytes_and_fields_light_each_other_up(explorer: Explorer, broker: Broker
     expect(page.get_by_role("listbox", name="Fields of the answer")).to_contain_text("base_offset")
 
 
-def test_a_frame_leads_to_what_it_changed(explorer: Explorer, broker: Broker) -> None:
+def test_a_frame_links_to_what_it_changed(explorer: Explorer, broker: Broker) -> None:
     page = explorer.open(f"#/frames/{produced(broker)}")
     page.get_by_role("link", name="appended 1 record to orders-0").click()
     expect(page.get_by_role("listbox", name="Records")).to_contain_text("0x3c696d67")
@@ -189,7 +189,7 @@ def test_a_produce_is_composed_sent_and_answered(explorer: Explorer, broker: Bro
     assert [record.key for record in broker.records("orders") if record.value == b"hand"] == [b"by"]
 
 
-def test_a_request_goes_to_the_chosen_node_and_its_fault_and_error_stand_in_one_line(browser: Browser) -> None:
+def test_a_request_is_sent_to_the_chosen_node_and_its_error_shown_in_one_line(browser: Browser) -> None:
     with Broker(explorer=True, nodes=2) as broker:
         broker.faults.add(api="Produce", node=2, error="NOT_LEADER_OR_FOLLOWER")
         explorer = Explorer(browser, broker.explorer_url)
@@ -208,7 +208,7 @@ def test_a_request_goes_to_the_chosen_node_and_its_fault_and_error_stand_in_one_
         explorer.close()
 
 
-def test_a_lesson_sees_what_its_reader_did(explorer: Explorer, broker: Broker) -> None:
+def test_a_lesson_detects_what_its_reader_did(explorer: Explorer, broker: Broker) -> None:
     page = explorer.open("#/try/ApiVersions/3")
     page.get_by_role("button", name="send").click()
     expect(page.get_by_role("listbox", name="Fields of the answer")).to_contain_text("api_keys")
@@ -223,7 +223,7 @@ def test_a_lesson_sees_what_its_reader_did(explorer: Explorer, broker: Broker) -
     expect(page.locator("li.done")).to_have_count(2)
 
 
-def test_time_moves_by_hand_and_is_drawn(explorer: Explorer, broker: Broker) -> None:
+def test_the_clock_is_advanced_manually_and_drawn(explorer: Explorer, broker: Broker) -> None:
     page = explorer.open("#/hands")
     before = broker.clock.now_ms()
     page.get_by_role("button", name="+ 1 hour").click()
@@ -232,7 +232,7 @@ def test_time_moves_by_hand_and_is_drawn(explorer: Explorer, broker: Broker) -> 
     assert broker.journal.marks[-1].text == "advance 1 hour"
 
 
-def test_hostile_records_are_only_text(explorer: Explorer, broker: Broker) -> None:
+def test_hostile_records_are_shown_as_text(explorer: Explorer, broker: Broker) -> None:
     page = explorer.open("#/topics/orders/0/0")
     expect(page.locator("pre.contents").first).to_contain_text("3c 69 6d 67")
     expect(page.locator(".rows .key").first).to_contain_text("0x3c696d67")
@@ -241,7 +241,7 @@ def test_hostile_records_are_only_text(explorer: Explorer, broker: Broker) -> No
     expect(page.get_by_role("listbox", name="Fields of the batch")).to_contain_text("<img src=x")
 
 
-def test_a_list_of_many_frames_stays_small_and_live(explorer: Explorer, broker: Broker) -> None:
+def test_a_list_of_many_frames_stays_small_and_responsive(explorer: Explorer, broker: Broker) -> None:
     """Only what is visible is in the page, however many frames there are."""
     first = broker.requests("Produce")[0]
     broker.on_loop(lambda: repeated(broker, first))

@@ -28,7 +28,7 @@ def given() -> Iterator[Filled]:
 
 
 @pytest.mark.parametrize(("window", "scheme"), [("wide", "light"), ("wide", "dark"), ("narrow", "light")])
-def test_each_view_looks_as_it_did(browser: Browser, given: Filled, window: str, scheme: str) -> None:
+def test_each_view_has_its_recorded_layout(browser: Browser, given: Filled, window: str, scheme: str) -> None:
     explorer = Explorer(browser, given.broker.explorer_url, scheme)
     strange: dict[str, Any] = {}
     for place in SHOWN:
@@ -42,7 +42,7 @@ def test_each_view_looks_as_it_did(browser: Browser, given: Filled, window: str,
     assert strange == {}
 
 
-def test_what_moved_is_said() -> None:
+def test_layout_changes_are_reported() -> None:
     before = {"nav": [[0, 44, 148, 860]], "main": [[148, 44, 1440, 860]]}
     assert moved(before, before) == []
     assert moved(before, {"nav": [[0, 44, 48, 860]]}) == [

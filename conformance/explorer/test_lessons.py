@@ -69,7 +69,7 @@ class Reader:
         expect(self.page.get_by_text("Done.")).to_be_visible()
 
 
-def test_the_lessons_can_be_done() -> None:
+def test_the_lessons_can_be_completed() -> None:
     with Broker(explorer=True) as broker, chromium() as browser:
         explorer = Explorer(browser, broker.explorer_url)
         reader = Reader(broker, explorer.open())

@@ -53,7 +53,7 @@ def explorer(browser: Browser, broker: Broker) -> Iterator[Explorer]:
     explorer.close()
 
 
-def test_records_that_compaction_would_take_are_marked(explorer: Explorer) -> None:
+def test_records_that_compaction_would_remove_are_marked(explorer: Explorer) -> None:
     page = explorer.open(f"#/files/{LOG.replace('/', '%2F')}")
     expect(page.get_by_text("compaction would take 3 records")).to_be_visible()
     fields = page.get_by_role("listbox", name="Fields of the file")
@@ -61,14 +61,14 @@ def test_records_that_compaction_would_take_are_marked(explorer: Explorer) -> No
     assert inaccessible(page) == []
 
 
-def test_a_decoded_record_is_only_text(explorer: Explorer) -> None:
+def test_a_decoded_record_is_shown_as_text(explorer: Explorer) -> None:
     page = explorer.open("#/topics/users/0/0")
     expect(page.locator("pre.contents").last).to_contain_text(f'"name": "{HOSTILE}"')
     expect(page.get_by_text("value by schema 1")).to_be_visible()
     assert page.locator("img:not([src='icon.svg'])").count() == 0
 
 
-def test_a_value_of_10_mb_is_cut_and_saved_whole(explorer: Explorer, broker: Broker) -> None:
+def test_a_value_of_10_mb_is_cut_and_saved_completely(explorer: Explorer, broker: Broker) -> None:
     """The page has no more than the browser can lay out at once, so it goes on while the value is shown."""
     page = explorer.open("#/topics/large/0/0")
     expect(page.get_by_text("only the beginning of 10 MB")).to_be_visible()
@@ -83,7 +83,7 @@ def test_a_value_of_10_mb_is_cut_and_saved_whole(explorer: Explorer, broker: Bro
     expect(page.get_by_role("main", name="Frames")).to_be_visible()
 
 
-def test_a_partition_has_its_producers_with_their_last_batches(explorer: Explorer, broker: Broker) -> None:
+def test_a_partition_is_shown_with_its_producers_and_their_last_batches(explorer: Explorer, broker: Broker) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
     for value in ("first", "second"):
         producer.produce("orders", value, key="k", partition=0)
@@ -95,7 +95,7 @@ def test_a_partition_has_its_producers_with_their_last_batches(explorer: Explore
     assert inaccessible(page) == []
 
 
-def test_schemas_are_read(explorer: Explorer) -> None:
+def test_schemas_are_shown(explorer: Explorer) -> None:
     page = explorer.open("#/topics/users/0/0")
     page.get_by_role("link", name="1", exact=True).click()
     expect(page.get_by_role("region", name="Schema")).to_contain_text('"name": "User"')

@@ -117,13 +117,13 @@ def check_written_and_read(servers: str, **login: str) -> None:
 
 
 @pytest.mark.parametrize("language", KINDS)
-def test_testcontainers_start_it_and_clients_are_sent_to_the_published_port(address: str, language: str) -> None:
+def test_testcontainers_starts_the_image_and_clients_use_the_published_port(address: str, language: str) -> None:
     with started(address, container_program(language), KINDS[language]) as servers:
         for each in servers:
             check_written_and_read(each)
 
 
-def test_testcontainers_of_node_make_a_user_and_a_listener_with_tls(address: str, tmp_path: Path) -> None:
+def test_testcontainers_for_node_creates_a_user_and_a_tls_listener(address: str, tmp_path: Path) -> None:
     authority, keystore = Authority(), tmp_path / "keystore"
     keystore.write_bytes(authority.sign().pkcs12("changeit", authority.own.certificate))
     login = {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "alice"}
@@ -133,7 +133,7 @@ def test_testcontainers_of_node_make_a_user_and_a_listener_with_tls(address: str
 
 
 @pytest.mark.parametrize("directory", ["/etc/kafka/docker", "/etc/confluent/docker"])
-def test_dotnet_waits_for_its_line(engine: EngineClient, directory: str) -> None:
+def test_testcontainers_for_dotnet_finds_its_log_line(engine: EngineClient, directory: str) -> None:
     start = "/testcontainers.sh"
     wait = f"while [ ! -f {start} ]; do sleep 0.1; done; {start}"
     with engine.container(DOTNET, (9092, 9093), Entrypoint=["/bin/sh", "-c"], Cmd=[wait]) as container:
@@ -145,7 +145,7 @@ def test_dotnet_waits_for_its_line(engine: EngineClient, directory: str) -> None
         check_written_and_read(f"127.0.0.1:{port}")
 
 
-def test_rust_waits_for_its_line_on_stdout(engine: EngineClient) -> None:
+def test_testcontainers_for_rust_finds_its_log_line_on_stdout(engine: EngineClient) -> None:
     start = "/opt/kafka/testcontainers_start.sh"
     wait = f"while [ ! -f {start}  ]; do sleep 0.1; done; chmod 755 {start} && {start}"
     with engine.container(RUST, (9092,), Entrypoint=["bash"], Cmd=["-c", wait]) as container:
@@ -157,7 +157,7 @@ def test_rust_waits_for_its_line_on_stdout(engine: EngineClient) -> None:
         check_written_and_read(f"127.0.0.1:{port}")
 
 
-def test_programs_outside_and_in_its_network_reach_it_at_once(engine: EngineClient) -> None:
+def test_clients_outside_and_inside_the_container_network_connect(engine: EngineClient) -> None:
     wait = "while [ ! -f /tmp/advertised ]; do sleep 0.1; done; exec /etc/kafka/docker/run $(cat /tmp/advertised)"
     with engine.container(DOTNET, (9092,), Cmd=["sh", "-c", wait]) as container:
         port, name = engine.port(container, 9092), engine.hostname(container)
@@ -171,7 +171,7 @@ def test_programs_outside_and_in_its_network_reach_it_at_once(engine: EngineClie
         assert (status, printed) == (0, "through the container\n")
 
 
-def test_the_command_of_the_image_starts_a_healthy_broker_of_a_plain_user(engine: EngineClient) -> None:
+def test_the_image_starts_a_healthy_broker_as_an_unprivileged_user(engine: EngineClient) -> None:
     with engine.container({"KAFKA_NUM_PARTITIONS": "4"}, ()) as container:
         engine.await_line(container, r"\[KafkaServer id=\d+\] started \(kafka.server.KafkaServer\)")
         assert engine.run(container, "/etc/kafka/docker/healthy") == (0, "")
@@ -181,7 +181,7 @@ def test_the_command_of_the_image_starts_a_healthy_broker_of_a_plain_user(engine
         assert engine.printed(container)[2] == ""
 
 
-def test_the_control_of_the_image_is_reached_from_outside_with_its_token(engine: EngineClient) -> None:
+def test_the_images_control_api_is_reached_from_outside_with_its_token(engine: EngineClient) -> None:
     variables = {"MINIBROKER_OPTIONS": "--control 0.0.0.0:8082", "MINIBROKER_CONTROL_TOKEN": "a-token-of-this-test"}
     with engine.container(variables, (8082,)) as container:
         engine.await_line(container, "is controlled at")
@@ -195,7 +195,7 @@ def test_the_control_of_the_image_is_reached_from_outside_with_its_token(engine:
             assert answer.status == 200
 
 
-def test_the_registry_of_the_image_is_reached_from_outside(engine: EngineClient) -> None:
+def test_the_images_registry_is_reached_from_outside(engine: EngineClient) -> None:
     with engine.container({"MINIBROKER_OPTIONS": "--registry 0.0.0.0:8081"}, (8081,)) as container:
         engine.await_line(container, "has a schema registry at")
         url = f"http://127.0.0.1:{engine.port(container, 8081)}/schemas/types"

@@ -97,7 +97,7 @@ def administered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory / "data"
 
 
-def test_kafka_s_tool_reads_every_record_of_it(administered: Path) -> None:
+def test_kafkas_tool_reads_every_metadata_record(administered: Path) -> None:
     dumped = dump((administered / METADATA).glob("*.log"), "--cluster-metadata-decoder")
     assert dumped.complaints == ""
     (lines,) = dumped.lines.values()
@@ -133,7 +133,9 @@ def seen(connection: Connection) -> dict[str, Any]:
     }
 
 
-def test_kafka_and_we_tell_the_same_of_it(administered: Path, brokers: Brokers, tmp_path: Path) -> None:
+def test_kafka_and_minibroker_describe_the_directory_alike(
+    administered: Path, brokers: Brokers, tmp_path: Path
+) -> None:
     logs = copied(administered, tmp_path / "logs")
     expected = {
         "partition": ([0], [0], 0),

@@ -250,7 +250,7 @@ def headers(lines: list[str]) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("topic", DELETE_RETENTION_MS)
-def test_both_cleaners_leave_the_same_batches_and_records(topic: str, both: dict[str, Cleaned]) -> None:
+def test_both_cleaners_leave_equal_batches_and_records(topic: str, both: dict[str, Cleaned]) -> None:
     ours, theirs = (dumped(both[name].path, topic) for name in ("minibroker", "kafka"))
     assert ours == theirs
     assert all(header["isvalid"] == "true" for header in headers(ours[0]))
@@ -258,7 +258,7 @@ def test_both_cleaners_leave_the_same_batches_and_records(topic: str, both: dict
     assert [line for line in checkpoints[0] if topic in line] == [line for line in checkpoints[1] if topic in line]
 
 
-def test_what_clients_read_is_the_same_and_none_of_the_latest_is_missing(both: dict[str, Cleaned]) -> None:
+def test_clients_read_the_same_records_including_all_latest(both: dict[str, Cleaned]) -> None:
     ours, theirs = both["minibroker"], both["kafka"]
     for topic in DELETE_RETENTION_MS:
         (mine,), (other,) = ours.after[topic].partitions, theirs.after[topic].partitions
@@ -273,7 +273,7 @@ def test_what_clients_read_is_the_same_and_none_of_the_latest_is_missing(both: d
         }
 
 
-def test_the_rounds_are_about_what_they_are_said_to_be(first: dict[str, Cleaned], second: dict[str, Cleaned]) -> None:
+def test_the_compaction_rounds_are_as_expected(first: dict[str, Cleaned], second: dict[str, Cleaned]) -> None:
     for each in (first, second):
         for topic in DELETE_RETENTION_MS:
             (before,) = each["kafka"].before[topic].partitions
@@ -299,7 +299,7 @@ def test_the_rounds_are_about_what_they_are_said_to_be(first: dict[str, Cleaned]
     assert with_time["second"] and min(with_time["second"]) >= clean_offset  # the time of those before is over
 
 
-def test_indexes_of_cleaned_segments_are_as_sound_as_kafka_s(both: dict[str, Cleaned]) -> None:
+def test_indexes_of_cleaned_segments_are_as_valid_as_kafkas(both: dict[str, Cleaned]) -> None:
     found = {}
     for name, each in both.items():
         files = [path for path in each.path.glob("*/*index") if path.parent.name[:-2] in DELETE_RETENTION_MS]
@@ -312,7 +312,7 @@ def test_indexes_of_cleaned_segments_are_as_sound_as_kafka_s(both: dict[str, Cle
     assert found["minibroker"] == found["kafka"]
 
 
-def test_messages_of_old_formats_are_cleaned_as_by_kafka(old: dict[str, Cleaned]) -> None:
+def test_old_format_messages_are_cleaned_as_by_kafka(old: dict[str, Cleaned]) -> None:
     ours, theirs = (dumped(old[name].path, "old") for name in ("minibroker", "kafka"))
     assert ours == theirs
     assert old["minibroker"].after == old["kafka"].after
@@ -321,7 +321,7 @@ def test_messages_of_old_formats_are_cleaned_as_by_kafka(old: dict[str, Cleaned]
     assert any("deleteHorizonMs: some time" in line for line in ours[0])
 
 
-def test_the_aborted_transactions_that_readers_still_need_are_the_same(both: dict[str, Cleaned]) -> None:
+def test_aborted_transactions_that_consumers_need_are_equal(both: dict[str, Cleaned]) -> None:
     ours, theirs = (
         {
             (path.parent.name, path.name): path.read_bytes()
@@ -334,12 +334,12 @@ def test_the_aborted_transactions_that_readers_still_need_are_the_same(both: dic
     assert ours == theirs
 
 
-def test_nobody_complains(both: dict[str, Cleaned]) -> None:
+def test_neither_broker_logs_an_error(both: dict[str, Cleaned]) -> None:
     assert both["kafka"].complaints == []
     assert [line for line in both["minibroker"].complaints if " INFO " not in line] == []
 
 
-def test_each_broker_serves_and_continues_what_the_other_has_cleaned(
+def test_each_broker_serves_and_continues_logs_cleaned_by_the_other(
     both: dict[str, Cleaned], kafka: Start, minibroker: Start, tmp_path: Path
 ) -> None:
     for start, other, complained in ((kafka, "minibroker", objections), (minibroker, "kafka", complaints)):

@@ -56,7 +56,7 @@ def lines_of(whole: Dump) -> Callable[[str, str], list[str]]:
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
-def test_every_batch_is_valid_and_every_record_is_there(how: str, our_written: dict[str, Written]) -> None:
+def test_every_dumped_batch_is_valid_and_every_record_present(how: str, our_written: dict[str, Written]) -> None:
     path, seen = our_written[how]
     dumped = dump(partition_files(path, *SUFFIXES), "--deep-iteration")
     assert dumped.complaints == ""
@@ -72,7 +72,7 @@ def test_every_batch_is_valid_and_every_record_is_there(how: str, our_written: d
             assert kept == [record.offset for record in partition.records]
 
 
-def test_every_codec_and_kind_of_producer_is_among_what_is_dumped(whole: Dump) -> None:
+def test_the_dump_contains_every_codec_and_kind_of_producer(whole: Dump) -> None:
     batches = [fields(line) for lines in whole.lines.values() for line in lines if line.startswith("baseOffset")]
     codecs = Counter(batch["compresscodec"] for batch in batches)
     assert set(codecs) == {"none", "gzip", "snappy", "lz4", "zstd"}
@@ -80,7 +80,7 @@ def test_every_codec_and_kind_of_producer_is_among_what_is_dumped(whole: Dump) -
 
 
 @pytest.mark.parametrize("name", ["keyed", "stamped"])  # whose keys and values are text
-def test_keys_and_values_are_those_that_clients_read(
+def test_dumped_keys_and_values_are_those_consumed(
     name: str, our_written: dict[str, Written], lines_of: Callable[[str, str], list[str]]
 ) -> None:
     (partition,) = our_written["stopped"].contents[name].partitions
@@ -95,7 +95,7 @@ def test_keys_and_values_are_those_that_clients_read(
     ]
 
 
-def test_the_indexes_are_sound_and_agree_with_the_log(
+def test_dumped_indexes_are_valid_and_agree_with_the_log(
     stopped: Path, whole: Dump, lines_of: Callable[[str, str], list[str]]
 ) -> None:
     files = partition_files(stopped, ".index", ".timeindex")
@@ -109,14 +109,14 @@ def test_the_indexes_are_sound_and_agree_with_the_log(
     assert len(lines_of("segments-0", ".timeindex")) > 20
 
 
-def test_the_snapshots_name_the_idempotent_producers(whole: Dump) -> None:
+def test_dumped_snapshots_contain_the_idempotent_producers(whole: Dump) -> None:
     newest = max(file for file in whole.lines if file.parent.name == "plain-0" and file.suffix == ".snapshot")
     producers = [fields(line) for line in whole.lines[newest]]
     assert len({producer["producerId"] for producer in producers}) == 5  # one a codec
     assert all(int(producer["lastSequence"]) > 0 for producer in producers)
 
 
-def test_the_transaction_indexes_are_those_that_kafka_writes_of_the_same_transactions(
+def test_dumped_transaction_indexes_equal_those_of_kafka(
     our_written: dict[str, Written], kafka_written: dict[str, Written]
 ) -> None:
     def aborted(written: Written) -> list[list[tuple[str, ...]]]:
@@ -131,7 +131,7 @@ def test_the_transaction_indexes_are_those_that_kafka_writes_of_the_same_transac
     assert ours == aborted(our_written["killed"]) == aborted(kafka_written["stopped"])
 
 
-def test_the_metadata_says_what_was_done(stopped: Path) -> None:
+def test_dumped_metadata_contains_all_changes(stopped: Path) -> None:
     dumped = dump((stopped / METADATA).glob("*.log"), "--cluster-metadata-decoder")
     assert dumped.complaints == ""
     (lines,) = dumped.lines.values()
@@ -145,6 +145,6 @@ def test_the_metadata_says_what_was_done(stopped: Path) -> None:
     assert {"internal.segment.bytes", "cleanup.policy", "max.message.bytes"} <= configs
 
 
-def test_the_metadata_of_what_was_killed_is_read_too(our_written: dict[str, Written]) -> None:
+def test_metadata_of_a_killed_broker_is_dumped(our_written: dict[str, Written]) -> None:
     dumped = dump((our_written["killed"].path / METADATA).glob("*.log"), "--cluster-metadata-decoder")
     assert dumped.complaints == ""

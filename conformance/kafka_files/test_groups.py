@@ -71,7 +71,9 @@ def check_goes_on(leader: Member, static: Member, known: dict[str, tuple[str | N
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 @pytest.mark.parametrize("first", ["minibroker", "kafka"])
-def test_members_go_on_whoever_serves_the_directory(first: str, how: str, brokers: Brokers, tmp_path: Path) -> None:
+def test_members_continue_whichever_broker_serves_the_directory(
+    first: str, how: str, brokers: Brokers, tmp_path: Path
+) -> None:
     logs = tmp_path / "logs"
     start = {"minibroker": brokers.minibroker, "kafka": brokers.kafka}
     second = "kafka" if first == "minibroker" else "minibroker"
@@ -91,7 +93,7 @@ def test_members_go_on_whoever_serves_the_directory(first: str, how: str, broker
     assert leader.generation == static.generation == 4
 
 
-def test_kafka_s_tool_reads_what_we_write_of_a_group(brokers: Brokers, tmp_path: Path) -> None:
+def test_kafkas_tool_reads_our_group_records(brokers: Brokers, tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     leader = Member(NOWHERE, GROUP, session_ms=SESSION_MS)
     static = Member(NOWHERE, GROUP, session_ms=SESSION_MS, instance="i")

@@ -59,7 +59,7 @@ def await_stable(connection: Connection, old: ClassicMember, *members: Member) -
 
 
 @pytest.mark.parametrize("first", ["kafka", "minibroker"])
-def test_members_go_on_with_the_other_broker(first: str, brokers: Brokers, tmp_path: Path) -> None:
+def test_members_continue_with_the_other_broker(first: str, brokers: Brokers, tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     start = {"kafka": brokers.kafka, "minibroker": brokers.minibroker}
     other = "minibroker" if first == "kafka" else "kafka"

@@ -39,7 +39,7 @@ def all_records(found: dict[str, Topic]) -> dict[tuple[str, int], tuple[Record, 
     }
 
 
-def test_kafka_has_written_what_the_tests_are_about(kafka_written: dict[str, Written]) -> None:
+def test_the_test_directory_of_kafka_has_all_tested_contents(kafka_written: dict[str, Written]) -> None:
     path, found = kafka_written["stopped"]
     assert {"__consumer_offsets", "__transaction_state", "transactional", "gone"} <= set(found)
     assert found["shortened"].partitions[0].start_offset == 255
@@ -51,7 +51,7 @@ def test_kafka_has_written_what_the_tests_are_about(kafka_written: dict[str, Wri
     assert all(len(partition.records) > len(partition.committed) > 0 for partition in found["transactional"].partitions)
 
 
-def test_a_directory_of_kafka_s_is_served_with_all_that_was_in_it(written: Written, brokers: Brokers) -> None:
+def test_a_directory_of_kafka_is_served_completely(written: Written, brokers: Brokers) -> None:
     with brokers.minibroker(written.path) as broker:
         assert contents(broker.bootstrap_servers) == written.contents
         assert committed_offsets(broker.bootstrap_servers) == COMMITTED
@@ -59,9 +59,7 @@ def test_a_directory_of_kafka_s_is_served_with_all_that_was_in_it(written: Writt
         assert complaints(broker) == []
 
 
-def test_what_is_appended_to_a_directory_of_kafka_s_stays_with_what_was_there(
-    written: Written, brokers: Brokers
-) -> None:
+def test_records_appended_to_a_directory_of_kafka_follow_the_existing_ones(written: Written, brokers: Brokers) -> None:
     with brokers.minibroker(written.path) as broker:
         for codec in CODECS:
             append(broker.bootstrap_servers, codec, idempotent=True)
@@ -81,7 +79,7 @@ def test_what_is_appended_to_a_directory_of_kafka_s_stays_with_what_was_there(
         assert {record.leader_epoch > old_epoch for record in records[count:]} == {True}
 
 
-def test_kafka_s_tool_has_nothing_against_what_both_have_written(written: Written, brokers: Brokers) -> None:
+def test_kafkas_tool_accepts_what_both_brokers_have_written(written: Written, brokers: Brokers) -> None:
     with brokers.minibroker(written.path) as broker:
         append(broker.bootstrap_servers, "zstd", idempotent=True)
         assert broker.stop() == 0
@@ -113,14 +111,14 @@ def values_of_own_topics(explained: dict[Path, Part]) -> Iterator[Part]:
             yield from (part for record in records for part in record.parts if part.name == "value")
 
 
-def test_nothing_in_kafkas_files_is_unreadable(explained: dict[Path, Part]) -> None:
+def test_all_files_of_kafka_are_readable(explained: dict[Path, Part]) -> None:
     suffixes = {path.suffix for path in explained}
     assert suffixes >= {".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint"}
     problems = [(path, part.name, part.problem) for path, whole in explained.items() for part in whole.problems()]
     assert [each for each in problems if each[2] != TOO_MANY] == []
 
 
-def test_all_records_of_kafkas_own_topics_are_explained(explained: dict[Path, Part]) -> None:
+def test_all_records_of_kafkas_internal_topics_are_explained(explained: dict[Path, Part]) -> None:
     found = list(values_of_own_topics(explained))
     assert [each for each in found if each.value is not None] == []  # none stays bytes
     kinds = {each.meaning.split(" version ")[0] for each in found}

@@ -67,14 +67,14 @@ def source_of(written: Written, topic: str, **options: Any) -> DirectorySource:
     return DirectorySource(str(written.path), TopicSelection(topics=(topic,)), **options)
 
 
-def test_the_partitions_are_those_of_the_cluster_but_its_own(directory: Written) -> None:
+def test_the_partitions_are_those_of_the_cluster_without_internal_ones(directory: Written) -> None:
     found = DirectorySource(str(directory.path)).partitions()
     assert set(found) == {each for each in partitions_of(directory) if not each.topic.startswith("__")}
     assert DirectorySource(str(directory.path / METADATA)).partitions() == [("__cluster_metadata", 0)]
 
 
 @pytest.mark.parametrize("splits", [0, 15])
-def test_every_record_is_as_a_consumer_got_it(directory: Written, splits: int) -> None:
+def test_every_record_is_as_a_consumer_received_it(directory: Written, splits: int) -> None:
     for partition, seen in partitions_of(directory).items():
         source = source_of(directory, partition.topic)
         assert source.bounds([partition])[partition] == Bounds(seen.start_offset, seen.end_offset), partition
@@ -92,14 +92,14 @@ def test_every_record_is_as_a_consumer_got_it(directory: Written, splits: int) -
         assert found == expected, partition
 
 
-def test_a_reader_of_committed_records_gets_what_such_a_consumer_got(directory: Written) -> None:
+def test_committed_reads_equal_those_of_a_read_committed_consumer(directory: Written) -> None:
     for partition, seen in partitions_of(directory).items():
         source = source_of(directory, partition.topic, isolation_level="read_committed")
         found = rows(source, partition, RECORDS, 5)
         assert [row["offset"] for row in found] == list(seen.committed), partition
 
 
-def test_every_batch_is_as_kafka_s_own_tool_prints_it(directory: Written) -> None:
+def test_every_batch_is_as_kafkas_tool_prints_it(directory: Written) -> None:
     logs = [path for path in directory.path.glob("*/*.log") if path.parent.name != METADATA and path.stat().st_size]
     printed = dump(logs).lines
     request = ReadRequest("batches", ("segment", *COLUMNS.values()), verify_crc=True)
@@ -125,7 +125,7 @@ def as_printed(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def test_offsets_by_time_are_the_first_that_are_not_older(directory: Written) -> None:
+def test_offsets_by_timestamp_are_the_first_at_or_after_it(directory: Written) -> None:
     for partition, seen in partitions_of(directory).items():
         source = source_of(directory, partition.topic)
         times = sorted({record.timestamp[1] for record in seen.records})
@@ -140,7 +140,7 @@ def test_offsets_by_time_are_the_first_that_are_not_older(directory: Written) ->
                 assert found == expected, partition
 
 
-def test_every_entry_of_an_index_is_of_use(directory: Written) -> None:
+def test_every_index_entry_is_usable(directory: Written) -> None:
     counts = {}
     for segment in segments_in(str(directory.path / "segments-0")):
         with closing(OpenSegment(segment)) as opened:

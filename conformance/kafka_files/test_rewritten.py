@@ -32,7 +32,7 @@ def expected(before: Written, report: Report) -> dict[str, Topic]:
 
 @pytest.mark.parametrize("whose", ["kafka", "ours"])
 @pytest.mark.parametrize("settings", REWRITTEN.values(), ids=REWRITTEN)
-def test_kafka_serves_what_was_rewritten_and_so_do_we_after_it(
+def test_kafka_and_then_minibroker_serve_a_rewritten_directory(
     whose: str,
     settings: RewriteSettings,
     kafka_written: dict[str, Written],

@@ -48,7 +48,7 @@ def seen(connection: Connection) -> Any:
 
 
 @pytest.mark.parametrize("first", ["kafka", "minibroker"])
-def test_members_go_on_with_the_other_broker(first: str, brokers: Brokers, tmp_path: Path) -> None:
+def test_streams_members_continue_with_the_other_broker(first: str, brokers: Brokers, tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     start = {"kafka": brokers.kafka, "minibroker": brokers.minibroker}
     other = "minibroker" if first == "kafka" else "kafka"

@@ -72,21 +72,21 @@ def cleaned(logs: Path) -> bool:
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
-def test_nothing_is_found_in_what_kafka_has_written(how: str, kafka_written: dict[str, Written]) -> None:
+def test_files_written_by_kafka_have_no_findings(how: str, kafka_written: dict[str, Written]) -> None:
     assert judge(kafka_written[how].path) == []
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
-def test_nothing_is_found_in_what_kafka_has_cleaned(how: str, kafka_cleaned: dict[str, Path]) -> None:
+def test_files_cleaned_by_kafka_have_no_findings(how: str, kafka_cleaned: dict[str, Path]) -> None:
     assert judge(kafka_cleaned[how]) == []
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
-def test_nothing_is_found_in_what_minibroker_has_written(how: str, our_written: dict[str, Written]) -> None:
+def test_files_written_by_minibroker_have_no_findings(how: str, our_written: dict[str, Written]) -> None:
     assert judge(our_written[how].path) == []
 
 
-def test_nothing_is_found_in_what_both_have_written(
+def test_files_written_by_both_have_no_findings(
     kafka_cleaned: dict[str, Path], brokers: Brokers, tmp_path: Path
 ) -> None:
     logs = copied(kafka_cleaned["killed"], tmp_path / "logs")
@@ -96,7 +96,7 @@ def test_nothing_is_found_in_what_both_have_written(
     assert judge(logs) == []
 
 
-def test_a_broken_batch_of_kafka_s_is_found(kafka_written: dict[str, Written], tmp_path: Path) -> None:
+def test_a_corrupt_batch_of_kafka_is_found(kafka_written: dict[str, Written], tmp_path: Path) -> None:
     logs = copied(kafka_written["stopped"].path, tmp_path / "logs")
     file = logs / "plain-0" / f"{0:020d}.log"
     data = bytearray(file.read_bytes())

@@ -18,17 +18,17 @@ B = Class("groups", "2026-11-28", "a.B", 3, {"a.B#d()[1]": "needs a meter", "a.B
 C = Class("groups", "2026-11-28", "a.C", 1, {"a.C#e()": ""})
 
 
-def test_a_report_is_read_as_it_was_written() -> None:
+def test_a_report_is_read_unchanged() -> None:
     assert classes_of("groups", "2026-11-28", running.table(OUTCOMES)) == [B, C]
 
 
-def test_a_class_counts_with_most_tests_then_as_it_ended_last() -> None:
+def test_the_last_result_of_a_class_with_the_most_tests_counts() -> None:
     part, later = B._replace(tests=2, date="2026-11-29"), B._replace(date="2026-11-29", not_passed={})
     assert merged([B, C, part]) == [B, C]
     assert merged([later, B]) == [later]
 
 
-def test_tables_count_by_kind_and_name_what_did_not_pass() -> None:
+def test_tables_count_failed_tests_by_kind_and_name_them() -> None:
     assert tables([B, C], KNOWN, ["inside", "fault"]) == (
         "| run | date | tests | passed | inside | fault | unexplained |\n"
         "| --- | --- | --- | --- | --- | --- | --- |\n"
@@ -47,7 +47,7 @@ def test_tables_count_by_kind_and_name_what_did_not_pass() -> None:
     )
 
 
-def test_what_is_between_the_comments_of_a_part_is_replaced() -> None:
+def test_the_text_between_the_comments_of_a_section_is_replaced() -> None:
     page = "head\n<!-- x: written by y -->\nold\n<!-- end of x -->\ntail\n"
     once = replaced(page, "x", r"new \1")
     assert once == "head\n<!-- x: written by y -->\n\nnew \\1\n\n<!-- end of x -->\ntail\n"

@@ -36,22 +36,22 @@ INSIDE = Expected("inside", "a meter")
 
 
 @pytest.mark.parametrize("outcome", [FAILED, SKIPPED])
-def test_what_does_not_pass_has_a_row(outcome: Outcome) -> None:
+def test_each_failing_test_has_a_row(outcome: Outcome) -> None:
     assert unexpected({"a.B#c()": outcome}, {}) == {"a.B#c()": outcome.why}
     assert unexpected({"a.B#c()": outcome}, {"a.B#c()": INSIDE}) == {}
 
 
-def test_a_row_with_a_star_is_for_all_tests_that_begin_so() -> None:
+def test_a_row_with_a_star_matches_all_tests_with_its_prefix() -> None:
     assert unexpected({"a.B#c()[1]": FAILED, "a.B#c()[2]": SKIPPED}, {"a.B#c()*": INSIDE}) == {}
     assert unexpected({"a.B#c()[1]": FAILED, "a.B#d()": PASSED}, {"a.B#*": INSIDE}).keys() == {"a.B#d()"}
 
 
-def test_a_row_for_a_test_that_passes_or_does_not_exist_is_noticed() -> None:
+def test_a_row_for_a_passing_or_unknown_test_is_reported() -> None:
     assert unexpected({"a.B#c()": PASSED}, {"a.B#c()": INSIDE}).keys() == {"a.B#c()"}
     assert unexpected({"a.B#c()": PASSED}, {"a.B#d()*": INSIDE, "a.C#c()": INSIDE}).keys() == {"a.B#d()*"}
 
 
-def test_tests_are_selected_by_class_or_by_the_beginning_of_a_method() -> None:
+def test_tests_are_selected_by_class_or_method_prefix() -> None:
     classes = ["--select-class=a.B", "--select-class=a.C"]
     assert selectors(["a.B", "a.C"]) == classes
     assert selectors(["a.B", "a.C#d*"]) == [r"--include-methodname=^(a\.B\#.*|a\.C\#d.*)$", *classes]

@@ -168,7 +168,7 @@ def test_a_table_gets_the_columns_of_later_rows(driver: RunningDriver, tmp_path:
 
 
 @pytest.mark.parametrize("table_format", READERS)
-def test_without_notes_the_rows_say_where_to_go_on(driver: RunningDriver, tmp_path: Path, table_format: str) -> None:
+def test_lost_progress_is_recovered_from_the_rows(driver: RunningDriver, tmp_path: Path, table_format: str) -> None:
     log, table = tmp_path / "log", tmp_path / "table"
     write_log(log, "orders", 0, records(4))
     archive(driver, table_format, log, table)
@@ -177,7 +177,9 @@ def test_without_notes_the_rows_say_where_to_go_on(driver: RunningDriver, tmp_pa
 
 
 @pytest.mark.parametrize("left", ["1", None])
-def test_a_hint_that_a_killed_commit_left_is_mended(driver: RunningDriver, tmp_path: Path, left: str | None) -> None:
+def test_a_version_hint_left_by_a_killed_commit_is_repaired(
+    driver: RunningDriver, tmp_path: Path, left: str | None
+) -> None:
     log, table = tmp_path / "log", tmp_path / "table"
     write_log(log, "orders", 0, records(4))
     archive(driver, "iceberg", log, table)
@@ -191,7 +193,7 @@ def test_a_hint_that_a_killed_commit_left_is_mended(driver: RunningDriver, tmp_p
 
 
 @pytest.mark.parametrize("table_format", READERS)
-def test_what_is_no_such_table_is_refused(driver: RunningDriver, tmp_path: Path, table_format: str) -> None:
+def test_an_incompatible_table_is_rejected(driver: RunningDriver, tmp_path: Path, table_format: str) -> None:
     log, table = tmp_path / "log", tmp_path / "table"
     write_log(log, "orders", 0, records(4))
     table.mkdir()
@@ -218,7 +220,7 @@ def test_a_table_is_replayed(driver: RunningDriver, tmp_path: Path, table_format
             assert [row["written"] for row in json.loads(answer["out"])["partitions"]] == [written]
 
 
-def test_each_block_of_the_document_runs(driver: RunningDriver, tmp_path: Path) -> None:
+def test_each_documented_code_block_runs(driver: RunningDriver, tmp_path: Path) -> None:
     section = DOCUMENT.split("\n### archive to Iceberg and Delta\n")[1].split("\n### ")[0]
     printed = []
     with running_broker(tmp_path) as broker:
@@ -240,7 +242,7 @@ def test_each_block_of_the_document_runs(driver: RunningDriver, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("table_format", READERS)
-def test_kills_neither_lose_nor_double_records(tmp_path: Path, table_format: str) -> None:
+def test_kills_cause_no_loss_or_duplicates(tmp_path: Path, table_format: str) -> None:
     log, table = tmp_path / "log", tmp_path / "table"
     write_log(log, "orders", 0, records(60))
     where = ["--path", str(log), "--out", str(table), "--format", table_format, "--batch-offsets", "10"]

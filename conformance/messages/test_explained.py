@@ -96,7 +96,7 @@ def in_our_names(values: Any) -> Any:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_kafka_prints_the_same_fields(release: str) -> None:
+def test_kafka_decodes_the_same_fields(release: str) -> None:
     asked = list(messages_of(release))
     assert len(asked) > 100
     command = ["java", "-XX:TieredStopAtLevel=1", "-cp", class_path(release), str(HERE / "JsonOfMessages.java")]

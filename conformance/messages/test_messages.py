@@ -24,7 +24,7 @@ VERSIONS = [
 
 
 @pytest.mark.parametrize(("message", "version"), VERSIONS)
-def test_bytes_are_those_of_the_definition(message: type[Message], version: int) -> None:
+def test_encoded_bytes_are_those_of_the_definition(message: type[Message], version: int) -> None:
     definition = definition_of(message.__name__, version)
     assert definition is not None, "no release has this version"
     interpreter = Interpreter(definition, version)
@@ -38,7 +38,7 @@ def test_bytes_are_those_of_the_definition(message: type[Message], version: int)
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda each: each.__name__)
-def test_defaults_are_those_of_the_definition(message: type[Message]) -> None:
+def test_field_defaults_are_those_of_the_definition(message: type[Message]) -> None:
     for version in message.versions:
         definition = definition_of(message.__name__, version)
         assert definition is not None
@@ -47,7 +47,7 @@ def test_defaults_are_those_of_the_definition(message: type[Message]) -> None:
         assert message().encode(version) == interpreter.encode(values)
 
 
-def test_every_api_of_the_broker_listener_is_declared_up_to_its_newest_version() -> None:
+def test_every_broker_api_is_declared_up_to_its_newest_version() -> None:
     specs = [definition for definition in definitions(RELEASES[0]).values() if definition.spec["type"] == "request"]
     expected = {each.spec["apiKey"]: each.versions[-1] for each in specs if "broker" in each.spec["listeners"]}
     assert {int(key): request_class(key).versions for key in ApiKey} == {
@@ -62,7 +62,7 @@ def test_request_and_response_of_an_api_have_the_same_versions() -> None:
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda each: each.__name__)
-def test_numbers_and_names_are_those_of_the_definition(message: type[Message]) -> None:
+def test_api_keys_and_names_are_those_of_the_definition(message: type[Message]) -> None:
     specs = [found.spec for release in RELEASES if (found := definitions(release).get(message.__name__)) is not None]
     assert message.api_key == int(specs[0].get("apiKey", -1))
     assert {field.name for field in fields(message) if field.facts.tag < FIRST_TAG_OF_OURS} == {

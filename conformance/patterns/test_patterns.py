@@ -77,7 +77,7 @@ def ours(text: str, names: list[str]) -> list[str] | None:
     return [name for name in names if name in matching]
 
 
-def test_patterns_are_taken_and_match_as_with_kafka() -> None:
+def test_patterns_are_accepted_and_match_as_in_kafka() -> None:
     asked = questions()
     command = kafka_command(str(PROGRAM))
     run = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False)

@@ -185,7 +185,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_topic_is_read_by_every_way_in(addresses: Addresses, way: str) -> None:
+def test_a_topic_is_read_with_every_security_protocol(addresses: Addresses, way: str) -> None:
     listener, settings = WAYS[way]
     log = BrokerSource(addresses[listener], TopicSelection(("t",)), settings)
     (partition,) = log.partitions()
@@ -215,7 +215,7 @@ def test_a_topic_is_read_by_every_way_in(addresses: Addresses, way: str) -> None
     ],
     ids=["wrong password", "unknown user", "not trusted", "no certificate", "no security"],
 )
-def test_who_does_not_come_in_is_told_in_one_line(
+def test_a_failed_login_is_reported_in_one_line(
     addresses: Addresses, listener: str, settings: dict[str, str], message: str
 ) -> None:
     if settings.get("security.protocol") == "SASL_SSL" and "sasl.mechanism" not in settings:
@@ -229,7 +229,7 @@ def test_who_does_not_come_in_is_told_in_one_line(
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_tasks_of_an_event_loop_come_in_by_every_way(addresses: Addresses, way: str) -> None:
+async def test_event_loop_tasks_connect_with_every_security_protocol(addresses: Addresses, way: str) -> None:
     listener, settings = WAYS[way]
     given = {"bootstrap.servers": addresses[listener], **settings}
     async with AsyncClient(ClientSettings(given, read_store=read_store)) as client:
@@ -238,7 +238,7 @@ async def test_tasks_of_an_event_loop_come_in_by_every_way(addresses: Addresses,
     assert all(len(answer.brokers) == 1 for answer in answers)
 
 
-async def test_a_wrong_password_is_told_to_tasks(addresses: Addresses) -> None:
+async def test_a_wrong_password_is_reported_to_tasks(addresses: Addresses) -> None:
     wrong = {**WITH_TLS, **sasl(SCRAM_512, f"{SCRAM} username=alice password=wr0ng;"), **IMPATIENT}
     async with AsyncClient(ClientSettings({"bootstrap.servers": addresses["SECURE"], **wrong})) as client:
         with pytest.raises(ClientError, match="authentication by SCRAM-SHA-512 failed") as failure:
@@ -246,7 +246,7 @@ async def test_a_wrong_password_is_told_to_tasks(addresses: Addresses) -> None:
     assert "wr0ng" not in str(failure.value)
 
 
-def test_commands_come_in(addresses: Addresses) -> None:
+def test_commands_connect_with_every_security_protocol(addresses: Addresses) -> None:
     run = functools.partial(run_command, addresses["SECURE"], WAYS["librdkafka's names"][1])
     assert run("transactions", "list") == []
     assert run("topics", "create", "made", "--partitions", "2", "--config", "retention.ms=5000") == {"created": "made"}

@@ -61,12 +61,12 @@ def here(*arguments: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("job", ["stats", "compact"])
-def test_it_counts_as_one_process_does(driver: RunningDriver, directory: Path, job: str) -> None:
+def test_stats_on_a_cluster_equal_those_of_one_process(driver: RunningDriver, directory: Path, job: str) -> None:
     arguments = (job, "--path", str(directory), "--topic", "prices", "--json")
     assert (0, driver.run(*arguments)) == here(*arguments)
 
 
-def test_verify_finds_what_one_process_finds(driver: RunningDriver, directory: Path, tmp_path: Path) -> None:
+def test_verify_finds_the_same_as_one_process(driver: RunningDriver, directory: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "prices-0"
     damaged.mkdir()
     for file in (directory / "prices-0").iterdir():

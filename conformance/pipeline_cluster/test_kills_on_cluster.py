@@ -40,7 +40,7 @@ def exactly_once(broker: RunningBroker, topic: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("worker", ["bare", "equipped"])
-def test_a_worker_is_killed_during_a_write(
+def test_a_write_survives_a_killed_worker(
     broker: RunningBroker, cluster: StandaloneCluster, driver: RunningDriver, worker: str
 ) -> None:
     topic = f"with-{worker}-killed"
@@ -54,7 +54,7 @@ def test_a_worker_is_killed_during_a_write(
 
 
 @pytest.mark.parametrize("written", [1, COUNT], ids=["as-it-begins", "as-it-commits"])
-def test_the_driver_is_killed_during_a_write(
+def test_a_write_survives_a_killed_driver(
     broker: RunningBroker, cluster: StandaloneCluster, archive: Path, written: int
 ) -> None:
     topic = f"with-driver-killed-at-{written}"
@@ -69,7 +69,7 @@ def test_the_driver_is_killed_during_a_write(
     assert_each_once(broker.bootstrap_servers, topic)
 
 
-def test_the_driver_is_killed_during_a_stream(
+def test_a_stream_survives_a_killed_driver(
     broker: RunningBroker, cluster: StandaloneCluster, archive: Path, tmp_path: Path
 ) -> None:
     servers = {"kafka.bootstrap.servers": broker.bootstrap_servers}

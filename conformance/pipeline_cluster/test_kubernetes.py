@@ -54,7 +54,7 @@ def topic(broker: RunningBroker, pods_driver: RunningDriver) -> str:
     return "of-pods"
 
 
-def test_both_pods_ran_with_the_archive(kubernetes: KubernetesCluster, topic: str) -> None:
+def test_both_pods_import_the_archive(kubernetes: KubernetesCluster, topic: str) -> None:
     assert len(list(kubernetes.directory.glob("pods/*/work-dir/minibroker/pyarrow"))) == 2
 
 
@@ -67,7 +67,9 @@ def test_a_topic_written_twice_with_the_same_id_is_read_once(
     assert sorted(int(value) for _, _, value in rows) == list(range(COUNT))
 
 
-def test_a_directory_is_verified_and_counted(broker: RunningBroker, pods_driver: RunningDriver, topic: str) -> None:
+def test_a_directory_is_verified_and_its_statistics_counted(
+    broker: RunningBroker, pods_driver: RunningDriver, topic: str
+) -> None:
     directory = str(broker.directory / "data")
     done = pods_driver.ask("command", arguments=["verify", "--path", directory])
     assert (done["status"], done["out"]) == (0, ""), done["err"]
@@ -83,7 +85,7 @@ def test_a_topic_is_archived(broker: RunningBroker, pods_driver: RunningDriver, 
         assert f"{count:,} records written to" in report, report
 
 
-def test_a_pod_is_killed_during_a_write(
+def test_a_write_survives_a_killed_pod(
     broker: RunningBroker, kubernetes: KubernetesCluster, pods_driver: RunningDriver
 ) -> None:
     create_topic(broker.bootstrap_servers, "with-pod-killed", TASKS)
@@ -98,7 +100,7 @@ def test_a_pod_is_killed_during_a_write(
     kubernetes.await_pods(before + 1)
 
 
-def test_a_driver_in_a_pod_has_what_spark_submit_was_given(
+def test_a_driver_in_a_pod_has_the_settings_of_spark_submit(
     broker: RunningBroker, kubernetes: KubernetesCluster, archive: Path, topic: str, tmp_path: Path
 ) -> None:
     program = tmp_path / "count.py"
@@ -115,7 +117,7 @@ def test_a_driver_in_a_pod_has_what_spark_submit_was_given(
     ],
     ids=["account", "image"],
 )
-def test_a_setting_that_kubernetes_needs_is_said_in_a_line(
+def test_a_missing_kubernetes_setting_is_reported_in_one_line(
     kubernetes: KubernetesCluster, archive: Path, missing: str, complaint: str
 ) -> None:
     settings = {name: value for name, value in kubernetes.settings().items() if name != missing}

@@ -34,7 +34,7 @@ def orders(broker: RunningBroker, driver: RunningDriver, to: dict[str, str]) -> 
     return "orders"
 
 
-def test_both_executors_ran(cluster: StandaloneCluster, orders: str) -> None:
+def test_both_executors_run_tasks(cluster: StandaloneCluster, orders: str) -> None:
     for name in cluster.workers:
         assert list(cluster.directory.glob(f"work-{name}/*/*/minibroker")), name
 
@@ -43,7 +43,7 @@ def test_a_write_with_the_same_id_is_done_once(broker: RunningBroker, orders: st
     assert numbers(values(broker.bootstrap_servers, orders)) == list(range(COUNT))
 
 
-def test_broker_and_directory_are_read(
+def test_a_broker_and_a_directory_are_read(
     broker: RunningBroker, driver: RunningDriver, to: dict[str, str], orders: str
 ) -> None:
     committed = {"subscribe": orders, "isolation.level": "read_committed"}
@@ -70,7 +70,7 @@ def test_verify_runs_on_the_cluster(broker: RunningBroker, driver: RunningDriver
 
 
 @pytest.mark.thorough  # one more application
-def test_an_executor_without_the_archive_is_said_by_spark_itself(
+def test_spark_reports_an_executor_without_the_archive(
     cluster: StandaloneCluster, to: dict[str, str], orders: str
 ) -> None:
     """Its own worker needs pyarrow, before anything of ours comes to that executor."""

@@ -67,7 +67,7 @@ def test_a_log_directory_in_s3_is_read(s3_driver: RunningDriver, store: ObjectSt
     assert sorted(int(value) for _, _, value in rows) == list(range(COUNT))
 
 
-def test_a_log_directory_in_s3_is_counted(s3_driver: RunningDriver, store: ObjectStore) -> None:
+def test_statistics_of_a_log_directory_in_s3_are_counted(s3_driver: RunningDriver, store: ObjectStore) -> None:
     report = json.loads(s3_driver.run("stats", "--path", store.url("logs/data"), "--topic", "orders", "--json"))
     assert report["all"]["records"] == COUNT
 

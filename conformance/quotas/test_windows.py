@@ -45,7 +45,7 @@ def ours(history: History) -> list[list[float]]:
     return measured
 
 
-def test_use_is_measured_as_by_kafka() -> None:
+def test_quota_usage_is_measured_as_by_kafka() -> None:
     asked = histories()
     command = kafka_command(str(PROGRAM))
     ran = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=True)

@@ -92,7 +92,7 @@ def test_protobuf_is_produced_and_consumed(broker: Broker, client: Any, place: d
     assert record.decoded == {"price": {"cents": 5}, "tags": {"a": 3}}
 
 
-def test_json_with_a_reference_is_checked_by_what_it_refers_to(broker: Broker, client: Any) -> None:
+def test_json_with_a_reference_is_validated_by_the_referenced_schema(broker: Broker, client: Any) -> None:
     broker.registry.register("name", {**NAME, "maxLength": 3}, "JSON")
     text = json.dumps({**USER, "properties": {"name": {"$ref": "name.json"}}})
     reference = schema_registry.SchemaReference("name.json", "name", 1)

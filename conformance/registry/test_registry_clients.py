@@ -39,7 +39,7 @@ def test_kafkajs_registers_encodes_and_decodes(registry: str) -> None:
     ]
 
 
-def test_confluents_client_for_javascript_writes_reads_and_executes_rules(registry: str) -> None:
+def test_confluents_javascript_client_produces_consumes_and_executes_rules(registry: str) -> None:
     assert [json.loads(line) for line in said_by("confluent_node", registry)] == [
         ["avro", True, [], {"name": "ann"}],
         ["avro", False, ["__value_schema_id"], {"name": "ann"}],
@@ -53,7 +53,7 @@ def test_confluents_client_for_javascript_writes_reads_and_executes_rules(regist
     ]
 
 
-def test_confluents_client_for_python_executes_rules_and_another_one_finds_schemas(registry: str) -> None:
+def test_python_clients_execute_rules_and_find_schemas(registry: str) -> None:
     said = dict(json.loads(line) for line in said_by("python", registry))
     for kind in ("AVRO", "JSON"):
         assert said[f"{kind} rules kept"] == ["named", "masked"]
@@ -68,7 +68,7 @@ def test_confluents_client_for_python_executes_rules_and_another_one_finds_schem
     assert (said["decoded"], said["subjects"], said["deleted"]) == ({"name": "ann"}, True, [1])
 
 
-def test_springs_client_registers_and_fetches_what_avro_for_java_reads(registry: str) -> None:
+def test_springs_client_registers_schemas_that_avro_for_java_reads(registry: str) -> None:
     assert said_by("java", registry) == [
         "1 SchemaReference{subject='java-value', version=1, format='avro'}",
         "2 SchemaReference{subject='java-value', version=2, format='avro'}",
@@ -78,7 +78,7 @@ def test_springs_client_registers_and_fetches_what_avro_for_java_reads(registry:
     ]
 
 
-def test_franz_go_asks_all_that_it_can(registry: str) -> None:
+def test_franz_go_uses_all_registry_requests(registry: str) -> None:
     assert said_by("go", registry) == [
         "created go-value 1 1",
         "found 1",

@@ -31,7 +31,7 @@ def round_trip(program: Program, topic: str, config: Any) -> dict[str, Any]:
     return program.ask({"action": "round-trip", "config": config, "topic": topic, "records": 20, "seconds": 0})
 
 
-def test_a_client_connects_as_the_user_that_was_asked_for(program: Program, broker: Broker) -> None:
+def test_a_client_connects_as_the_requested_user(program: Program, broker: Broker) -> None:
     protocol, prefix, library = broker.security.protocol, f"of-alice-{program.name}-", LIBRARIES[program.name]
     broker.acls.allow("ANONYMOUS" if protocol == "PLAINTEXT" else "alice", "all", topic=f"{prefix}*")
     for mechanism in MECHANISMS if protocol.startswith("SASL") else [None]:

@@ -56,7 +56,7 @@ def of_all(answer: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_records_go_there_and_back(broker: SecuredBroker, programs: list[Program], way: str) -> None:
+def test_records_are_produced_and_consumed_over_sasl(broker: SecuredBroker, programs: list[Program], way: str) -> None:
     how = dict(WAYS[way])
     listener = how.pop("listener")
     if listener == "MUTUAL":
@@ -87,14 +87,14 @@ TOLD_INSTEAD = {
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_wrong_credentials_are_refused(broker: SecuredBroker, programs: list[Program], mechanism: str) -> None:
+def test_wrong_credentials_are_rejected(broker: SecuredBroker, programs: list[Program], mechanism: str) -> None:
     wrong = {"token": broker.token(iat=-900, exp=-60)} if mechanism == "OAUTHBEARER" else {"password": "wr0ng"}
     how = {"mechanism": mechanism, "refused": True, **wrong}
     said = answers(programs, lambda name: broker.case("SECURE", f"{ALICES}{name}-wrong-{mechanism}", **how))
     assert untold(said, mechanism) == {}
 
 
-def test_a_client_without_a_certificate_is_refused(broker: SecuredBroker, programs: list[Program]) -> None:
+def test_a_client_without_a_certificate_is_rejected(broker: SecuredBroker, programs: list[Program]) -> None:
     said = answers(programs, lambda name: broker.case("MUTUAL", f"{ALICES}{name}-nobody", refused=True))
     assert untold(said, "certificate") == {}
 
@@ -121,7 +121,9 @@ RIGHTS: dict[str, Kinds] = {  # the first of which is revoked
 
 
 @pytest.mark.parametrize("act", RIGHTS)
-def test_a_right_is_revoked_in_the_middle(broker: SecuredBroker, programs: list[Program], act: str) -> None:
+def test_a_permission_is_revoked_while_a_client_is_connected(
+    broker: SecuredBroker, programs: list[Program], act: str
+) -> None:
     topics = {name: f"revoked-{act}-{name}" for name in CLIENTS}
     broker.create_topics(*topics.values())
     rights = [rule(kind, name, "User:alice", right) for name in topics.values() for kind, right in RIGHTS[act]]
@@ -136,9 +138,7 @@ def test_a_right_is_revoked_in_the_middle(broker: SecuredBroker, programs: list[
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"])
-def test_no_record_is_lost_when_sessions_are_brief(
-    broker: SecuredBroker, programs: list[Program], mechanism: str
-) -> None:
+def test_no_record_is_lost_with_short_sessions(broker: SecuredBroker, programs: list[Program], mechanism: str) -> None:
     topics = {name: f"{ALICES}{name}-brief-{mechanism}" for name in CLIENTS}
     broker.create_topics(*topics.values())
     how = {"mechanism": mechanism, "records": 500, "seconds": 1.4 * BRIEF_MS / 1000}

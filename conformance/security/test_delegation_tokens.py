@@ -41,7 +41,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 
 
 @pytest.mark.minibroker_only
-def test_kafkas_own_tool_and_its_java_client(broker: RunningBroker, tmp_path: Path) -> None:
+def test_kafkas_tool_and_java_client_use_delegation_tokens(broker: RunningBroker, tmp_path: Path) -> None:
     address = broker.bootstrap_servers
     options = "--create", "--max-life-time-period", "-1", "--renewer-principal", "User:bob"
     created = run(address, login("PLAIN"), tmp_path, COMMAND, *options)
@@ -60,7 +60,7 @@ def test_kafkas_own_tool_and_its_java_client(broker: RunningBroker, tmp_path: Pa
 
 
 @pytest.mark.minibroker_only
-def test_a_client_of_kafka_4_4(broker: RunningBroker) -> None:
+def test_a_client_of_kafka_4_4_logs_in_with_a_token(broker: RunningBroker) -> None:
     command = java_command("4.4.0", str(PROGRAM), broker.bootstrap_servers)
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert ended.returncode == 0, ended.stderr[-3000:]
@@ -103,7 +103,7 @@ def alice(address: str) -> Connection:
 
 
 @pytest.mark.minibroker_only
-def test_tokens_go_to_kafka_and_come_back(tmp_path: Path) -> None:
+def test_tokens_are_kept_by_kafka_and_back(tmp_path: Path) -> None:
     logs = tmp_path / "data"
     with running_broker(tmp_path, "node.id=0", *assignments()) as ours, alice(ours.bootstrap_servers) as client:
         token, gone = made(client, "bob"), made(client)

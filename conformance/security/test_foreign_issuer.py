@@ -83,14 +83,14 @@ def case(broker: SecuredBroker, issuer: str, topic: str, scope: str) -> dict[str
     return broker.case("SECURE", topic, **more)
 
 
-def test_clients_log_in(broker: SecuredBroker, issuer: str, program: Program) -> None:
+def test_clients_log_in_with_tokens_of_a_foreign_issuer(broker: SecuredBroker, issuer: str, program: Program) -> None:
     topic = f"{ALICES}{program.name}"
     broker.create_topics(topic)
     assert program.ask(case(broker, issuer, topic, "good")) == {"read": 20, "distinct": 20}
 
 
 @pytest.mark.parametrize("scope", [scope for scope in SCOPES if scope != "good"])
-def test_a_token_for_something_else_is_refused(
+def test_an_invalid_token_of_a_foreign_issuer_is_rejected(
     broker: SecuredBroker, issuer: str, program: Program, scope: str
 ) -> None:
     answer = program.ask(case(broker, issuer, f"{ALICES}{program.name}-{scope}", scope))

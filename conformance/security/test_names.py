@@ -95,14 +95,14 @@ def written(text: str) -> str:
     return "=" + text.encode("utf-16-be").hex()
 
 
-def test_names_of_certificates_are_written_as_by_java(tmp_path: Path) -> None:
+def test_names_of_certificates_are_formatted_as_by_java(tmp_path: Path) -> None:
     source = seeded()
     names = [name(source) for _ in range(COUNT)]
     answers = asked_of_java([f"name {each.hex()}" for each in names], tmp_path)
     assert [written(name_text(each)) for each in names] == answers
 
 
-def test_rules_make_the_principals_that_kafka_makes(tmp_path: Path) -> None:
+def test_mapping_rules_give_the_principals_of_kafka(tmp_path: Path) -> None:
     """Rules that Kafka takes, and that fail for each client whom they match, are refused here: all others agree."""
     source = seeded()
     cases = [(rules(source), source.choice(NAMES)) for _ in range(COUNT)]

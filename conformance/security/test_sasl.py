@@ -92,7 +92,7 @@ class KafkaWithSasl(KafkaProcess):
 
 
 @pytest.mark.minibroker_only
-def test_users_go_to_kafka(tmp_path: Path) -> None:
+def test_our_scram_users_can_log_in_to_kafka(tmp_path: Path) -> None:
     assignments = [f"{name}={text}" for name, text in SETTINGS.items()]
     options = tuple(word for user in USERS for word in ("--add-scram", user))
     with running_broker(tmp_path, "node.id=0", *assignments, options=options) as ours:
@@ -108,7 +108,7 @@ def test_users_go_to_kafka(tmp_path: Path) -> None:
 
 
 @pytest.mark.minibroker_only
-def test_users_come_from_kafka(tmp_path: Path) -> None:
+def test_kafkas_scram_users_can_log_in_to_us(tmp_path: Path) -> None:
     kafka = KafkaWithSasl(tmp_path / "kafka", {}, logs=tmp_path / "data")
     kafka.start()
     kafka.stop()
@@ -120,7 +120,7 @@ def test_users_come_from_kafka(tmp_path: Path) -> None:
 
 @pytest.mark.minibroker_only
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"])
-def test_a_client_authenticates_anew_while_it_writes_and_no_record_is_lost(mechanism: str, tmp_path: Path) -> None:
+def test_a_producer_reauthenticates_without_losing_records(mechanism: str, tmp_path: Path) -> None:
     """Sessions of two seconds, for five: each connection logs in anew twice or more, and none is closed."""
     assignments = [f"{name}={text}" for name, text in {**SETTINGS, "connections.max.reauth.ms": "2000"}.items()]
     options = tuple(word for user in USERS for word in ("--add-scram", user))

@@ -99,7 +99,7 @@ def tool(request: pytest.FixtureRequest, broker: RunningBroker, stores: Stores, 
     return run
 
 
-def test_records_go_there_and_back(tool: Tool, request: pytest.FixtureRequest) -> None:
+def test_records_are_produced_and_consumed_over_tls(tool: Tool, request: pytest.FixtureRequest) -> None:
     topic = request.node.name.replace("[", "-").replace("]", "")
     tool(f"{TOOLS}.ConsoleProducer", "--topic", topic, sent=RECORDS)
     ends = ("--from-beginning", "--max-messages", "1000")

@@ -76,7 +76,7 @@ def kafka() -> dict[str, Any]:
     return answers
 
 
-def test_each_name_of_kafka_is_in_the_table_or_known_without_effect_and_no_other(kafka: dict[str, Any]) -> None:
+def test_exactly_kafkas_settings_are_known(kafka: dict[str, Any]) -> None:
     assert set(TOPIC_NAMES) == set(kafka["topic"])
     quotas = set(kafka["quotas"]) - set(kafka["broker"])
     assert set(BROKER_NAMES) | set(WITHOUT_EFFECT) == set(kafka["broker"]) | quotas
@@ -110,7 +110,7 @@ def test_a_topic_setting_has_kafkas_type_default_and_synonyms(topic: str, kafka:
 ONLY_AT_THE_START = {"listeners", "listener.security.protocol.map"}
 
 
-def test_what_changes_while_running_is_what_does_so_in_kafka(kafka: dict[str, Any]) -> None:
+def test_dynamic_settings_are_those_of_kafka(kafka: dict[str, Any]) -> None:
     every = (*BROKER_SETTINGS.values(), *WITHOUT_EFFECT.values())
     rows = [row for row in every if row.in_kafka and row.name not in ONLY_AT_THE_START]
     theirs = {row.name: kafka["dynamic"].get(row.name, "read-only") for row in rows}
@@ -125,7 +125,7 @@ def complaint(row: Setting, name: str, text: str) -> str | None:
     return None
 
 
-def test_a_topic_takes_the_values_it_takes_in_kafka(kafka: dict[str, Any]) -> None:
+def test_a_topic_accepts_the_same_values_as_in_kafka(kafka: dict[str, Any]) -> None:
     for (name, text), theirs in zip(value_questions(TOPIC_NAMES), kafka["topic values"], strict=True):
         ours = complaint(TOPIC_SETTINGS[name], name, text)
         assert (ours is None) == (theirs is None), f"{name}={text!r}: {ours!r} here, {theirs!r} in Kafka"
@@ -142,14 +142,14 @@ STRICTER = {
 }
 
 
-def test_a_broker_takes_the_values_it_takes_in_kafka(kafka: dict[str, Any]) -> None:
+def test_a_broker_accepts_the_same_values_as_in_kafka(kafka: dict[str, Any]) -> None:
     for (name, text), theirs in zip(value_questions(VALUE_NAMES), kafka["broker values"], strict=True):
         ours = complaint(broker_setting(name), name, text)
         same = (ours is None) == (theirs is None) or (name in STRICTER and theirs is None)
         assert same, f"{name}={text!r}: {ours!r} here, {theirs!r} in Kafka"
 
 
-def test_properties_are_read_as_java_reads_them(kafka: dict[str, Any]) -> None:
+def test_properties_are_parsed_as_by_java(kafka: dict[str, Any]) -> None:
     for text, theirs in zip(property_texts(), kafka["properties"], strict=True):
         try:
             ours = {pair.key: pair.value for pair in parse_properties(text)}

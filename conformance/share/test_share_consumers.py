@@ -109,7 +109,7 @@ def of(values: list[str], count: int, *offsets: int) -> Seen:
     return [(offset, values[offset], count) for offset in (offsets or range(len(values)))]
 
 
-def test_what_was_polled_is_accepted_by_the_next_poll(connection: Connection, name: str, sharer: NewSharer) -> None:
+def test_polled_records_are_accepted_by_the_next_poll(connection: Connection, name: str, sharer: NewSharer) -> None:
     values = write(connection, name, *[20] * 10)
     consumer = sharer(explicit=False)
     assert polled(consumer, 200) == of(values, 1)
@@ -129,7 +129,7 @@ def test_records_are_accepted_released_and_rejected(connection: Connection, name
     await_end(connection, name)
 
 
-def test_one_who_keeps_records_too_long_loses_them(connection: Connection, name: str, sharer: NewSharer) -> None:
+def test_records_kept_too_long_are_redelivered_to_others(connection: Connection, name: str, sharer: NewSharer) -> None:
     configure(connection, name, record_lock_duration_ms=str(LOCK_MS))
     values = write(connection, name, 3)
     slow = sharer(strict=True)
@@ -141,9 +141,7 @@ def test_one_who_keeps_records_too_long_loses_them(connection: Connection, name:
     await_end(connection, name)
 
 
-def test_a_lock_that_is_renewed_lasts_longer(
-    connection: Connection, name: str, program: Program, sharer: NewSharer
-) -> None:
+def test_a_renewed_lock_lasts_longer(connection: Connection, name: str, program: Program, sharer: NewSharer) -> None:
     if program.name == "confluent":
         pytest.skip("librdkafka 2.16 has no renewal")
     configure(connection, name, record_lock_duration_ms=str(LOCK_MS))
@@ -160,7 +158,7 @@ def test_a_lock_that_is_renewed_lasts_longer(
     await_end(connection, name)
 
 
-def test_a_batch_is_cut_only_if_the_limit_is_strict(
+def test_a_batch_is_split_only_if_the_limit_is_strict(
     connection: Connection, name: str, program: Program, sharer: NewSharer
 ) -> None:
     if program.name == "confluent":
@@ -173,7 +171,7 @@ def test_a_batch_is_cut_only_if_the_limit_is_strict(
     await_end(connection, name)
 
 
-def test_aborted_records_come_only_to_groups_that_want_uncommitted_ones(
+def test_aborted_records_are_delivered_only_to_read_uncommitted_groups(
     broker: Broker, connection: Connection, name: str, sharer: NewSharer
 ) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": name})
@@ -193,7 +191,7 @@ def test_aborted_records_come_only_to_groups_that_want_uncommitted_ones(
         await_end(connection, name, group)
 
 
-def test_records_that_one_has_go_to_nobody_else_until_it_leaves(
+def test_acquired_records_are_delivered_to_no_other_until_a_member_leaves(
     connection: Connection, name: str, sharer: NewSharer
 ) -> None:
     values = write(connection, name, 5)
@@ -207,7 +205,7 @@ def test_records_that_one_has_go_to_nobody_else_until_it_leaves(
     await_end(connection, name)
 
 
-def test_members_of_all_libraries_share_a_topic_and_go_on_after_a_kill(
+def test_members_of_all_libraries_share_a_topic_and_continue_after_a_kill(
     broker: Broker, connection: Connection, name: str, start_program: Callable[[str], Program]
 ) -> None:
     settings = {"bootstrap": broker.bootstrap_servers, "group": name, "topic": name, "explicit": False}

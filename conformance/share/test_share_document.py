@@ -13,7 +13,7 @@ from tests.test_testing_document import blocks
 TIMEOUT_S = 120
 
 
-def test_the_program_in_java_prints_what_the_page_says(tmp_path: Path) -> None:
+def test_the_java_program_prints_the_documented_output(tmp_path: Path) -> None:
     found = blocks((README.parent / "docs" / "share-groups.md").read_text())
     (place,) = (place for place, block in enumerate(found) if block.kind == "java")
     file = tmp_path / "Workers.java"

@@ -78,7 +78,7 @@ def rows(printed: str) -> list[list[str]]:
     return [line.split() for line in printed.splitlines() if line.strip()]
 
 
-def test_the_verifiable_share_consumer_acknowledges_all(tool: Tool, connection: Connection, group: str) -> None:
+def test_the_verifiable_share_consumer_acknowledges_all_records(tool: Tool, connection: Connection, group: str) -> None:
     how = "--acknowledgement-mode", "sync", "--offset-reset-strategy", "earliest", "--max-messages", str(RECORDS)
     printed = tool(f"{TOOLS}.VerifiableShareConsumer", "--topic", TOPIC, "--group-id", group, *how)
     events = [json.loads(line) for line in printed.splitlines()]
@@ -89,7 +89,7 @@ def test_the_verifiable_share_consumer_acknowledges_all(tool: Tool, connection: 
     assert start_offset(connection, group, TOPIC)[1] == 0
 
 
-def test_the_performance_tool_reads_all(tool: Tool, connection: Connection, group: str) -> None:
+def test_the_performance_tool_reads_all_records(tool: Tool, connection: Connection, group: str) -> None:
     how = "--group", group, "--num-records", str(RECORDS), "--reporting-interval", "1000", "--hide-header"
     printed = tool(f"{TOOLS}.ShareConsumerPerformance", "--topic", TOPIC, *how)
     assert str(RECORDS) in [word.strip() for word in printed.split(",")], printed
@@ -107,7 +107,9 @@ def test_the_console_consumer_accepts_releases_and_rejects(tool: Tool, connectio
     assert repeated(lambda: start_offset(connection, group, TOPIC)[1], lambda lag: lag == 0) == 0
 
 
-def test_the_tool_for_groups_describes_resets_and_deletes(tool: Tool, connection: Connection, group: str) -> None:
+def test_the_groups_tool_describes_resets_and_deletes_share_groups(
+    tool: Tool, connection: Connection, group: str
+) -> None:
     member = Member(connection, group, TOPIC, metadata_of(connection, TOPIC).topic_id)
     member.join()
     assert member.fetch_some(max_records=RECORDS) == [(0, RECORDS - 1, 1)]
@@ -183,7 +185,7 @@ def states_of(records: Iterable[tuple[Any, Any]], left: Left) -> list[dict[str, 
     return [{name: data[name] for name in STATES[0]} for data in found if data["stateBatches"]]
 
 
-def test_the_formatter_of_states_reads_what_was_said(tool: Tool, connection: Connection, left: Left) -> None:
+def test_the_share_state_formatter_reads_our_records(tool: Tool, connection: Connection, left: Left) -> None:
     printed = tool(
         f"{TOOLS}.consumer.ConsoleConsumer",
         *("--topic", STATE_TOPIC, "--from-beginning", "--timeout-ms", str(PATIENCE_MS)),
@@ -193,14 +195,14 @@ def test_the_formatter_of_states_reads_what_was_said(tool: Tool, connection: Con
     assert states_of(((each["key"], each["value"]) for each in documents(printed)), left) == STATES
 
 
-def test_the_decoder_of_log_segments_reads_what_was_said(kafka_tool: Tool, directory: Path, left: Left) -> None:
+def test_the_log_segment_decoder_reads_our_share_states(kafka_tool: Tool, directory: Path, left: Left) -> None:
     (log,) = directory.rglob(f"{STATE_TOPIC}-0/*.log")
     printed = kafka_tool(f"{TOOLS}.DumpLogSegments", "--share-group-state-decoder", "--files", str(log))
     found = re.findall("key: ({.*}) payload: ({.*})", printed)
     assert states_of(((json.loads(key), json.loads(value)) for key, value in found), left) == STATES
 
 
-def test_the_formatter_of_groups_reads_their_records(tool: Tool, connection: Connection, left: Left) -> None:
+def test_the_group_formatter_reads_our_share_groups(tool: Tool, connection: Connection, left: Left) -> None:
     printed = tool(
         f"{TOOLS}.consumer.ConsoleConsumer",
         *("--topic", GROUPS_TOPIC, "--partition", "0", "--offset", "earliest", "--timeout-ms", str(PATIENCE_MS)),

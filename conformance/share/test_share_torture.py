@@ -65,7 +65,7 @@ def tortured(own_broker: Broker) -> Torture:
 
 
 @pytest.mark.timeout(300 + 2 * TORTURE_S)
-def test_no_record_is_lost_or_counted_wrong_whatever_is_killed(
+def test_no_record_is_lost_or_miscounted_despite_kills(
     own_broker: Broker, tortured: Torture, against: str, record_property: Callable[[str, object], None]
 ) -> None:
     seed = int(os.environ.get("SHARE_TORTURE_SEED") or random.SystemRandom().randrange(1 << 32))

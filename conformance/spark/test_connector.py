@@ -166,14 +166,14 @@ def offsets(**by_partition: int) -> str:
     return json.dumps({"mixed": {name.removeprefix("p"): offset for name, offset in by_partition.items()}})
 
 
-def test_what_the_connector_wrote_is_read_with_its_headers(spark: SparkSession, cluster: Cluster) -> None:
+def test_records_written_by_the_connector_are_read_with_headers(spark: SparkSession, cluster: Cluster) -> None:
     assert_same(spark, cluster, 600, subscribe="by-spark", includeHeaders="true")
     rows = by_connector(spark, cluster, subscribe="by-spark", includeHeaders="true")
     number = "CAST(CAST(headers[0].value AS STRING) AS INT)"
     assert rows.where(f"headers[0].key = 'id' AND size(headers) = 1 AND partition = {number} % 3").count() == 600
 
 
-def test_what_the_connectors_stream_copied_is_all_there(spark: SparkSession, cluster: Cluster) -> None:
+def test_a_stream_copied_by_the_connector_is_complete(spark: SparkSession, cluster: Cluster) -> None:
     assert_same(spark, cluster, 600, subscribe="by-stream", includeHeaders="true")
     copied, original = (
         by_connector(spark, cluster, subscribe=topic).select("key", "value", "partition")
@@ -182,7 +182,7 @@ def test_what_the_connectors_stream_copied_is_all_there(spark: SparkSession, clu
     assert copied.exceptAll(original).count() == 0
 
 
-def test_what_our_writer_copied_is_all_there(spark: SparkSession, cluster: Cluster) -> None:
+def test_records_copied_by_our_writer_are_complete(spark: SparkSession, cluster: Cluster) -> None:
     committed = {"kafka.isolation.level": "read_committed", "includeHeaders": "true"}
     assert_same(spark, cluster, 2000, subscribe="ours", **committed)
     both = (by_connector(spark, cluster, subscribe=topic, **committed) for topic in ("ours", "mixed"))
@@ -190,30 +190,30 @@ def test_what_our_writer_copied_is_all_there(spark: SparkSession, cluster: Clust
     assert copied.exceptAll(original).count() == original.exceptAll(copied).count() == 0
 
 
-def test_every_codec_nulls_and_headers(spark: SparkSession, cluster: Cluster) -> None:
+def test_every_codec_nulls_and_headers_are_read_alike(spark: SparkSession, cluster: Cluster) -> None:
     assert_same(spark, cluster, 2000, subscribe="mixed", includeHeaders="true")
 
 
-def test_ranges_of_offsets(spark: SparkSession, cluster: Cluster) -> None:
+def test_ranges_of_offsets_are_read_alike(spark: SparkSession, cluster: Cluster) -> None:
     ends = {"startingOffsets": offsets(p0=17, p1=-2), "endingOffsets": offsets(p0=911, p1=555)}
     assert_same(spark, cluster, 911 - 17 + 555, subscribe="mixed", **ends)
     assert_same(spark, cluster, 911 - 17 + 555, subscribe="mixed", minPartitions=5, **ends)
 
 
-def test_ranges_of_times(spark: SparkSession, cluster: Cluster) -> None:
+def test_ranges_of_timestamps_are_read_alike(spark: SparkSession, cluster: Cluster) -> None:
     times = {"startingTimestamp": str(T + 100_000), "endingTimestamp": str(T + 200_000)}
     assert_same(spark, cluster, 100, subscribe="mixed", **times)
     each = json.dumps({"mixed": {"0": T + 1_000_000, "1": T + 1_500_500}})
     assert_same(spark, cluster, 500 + 250, subscribe="mixed", startingOffsetsByTimestamp=each)
 
 
-def test_patterns_and_assignments(spark: SparkSession, cluster: Cluster) -> None:
+def test_patterns_and_assignments_are_read_alike(spark: SparkSession, cluster: Cluster) -> None:
     assert_same(spark, cluster, 1200, subscribePattern="by-.*")
     assert_same(spark, cluster, 2210, subscribePattern="mixed")  # is looked for in the name
     assert_same(spark, cluster, 1000, assign='{"mixed": [1]}')
 
 
-def test_committed_records_alone(spark: SparkSession, cluster: Cluster) -> None:
+def test_committed_records_are_read_alike(spark: SparkSession, cluster: Cluster) -> None:
     assert_same(spark, cluster, 210, subscribe="mixed-transactions")
     committed = {"subscribe": "mixed-transactions", "kafka.isolation.level": "read_committed"}
     assert_same(spark, cluster, 130, **committed)
@@ -243,7 +243,7 @@ def test_streams_see_the_same_rows_in_the_same_batches(spark: SparkSession, clus
         assert tables[-1].count() == 2000
 
 
-def test_the_lag_of_a_stream_is_what_the_connector_reports(spark: SparkSession, cluster: Cluster) -> None:
+def test_the_lag_of_a_stream_equals_that_of_the_connector(spark: SparkSession, cluster: Cluster) -> None:
     def progress(kind: str, where: Options) -> list[StreamingQueryProgress]:
         options = {**where, "subscribe": "mixed,by-spark", "startingOffsets": "earliest", "maxOffsetsPerTrigger": 700}
         query = spark.readStream.format(kind).options(**options).load().writeStream.format("noop").start()

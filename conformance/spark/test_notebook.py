@@ -68,7 +68,7 @@ def quick_start(broker: RunningBroker) -> tuple[str, list[str]]:
     ].splitlines()
 
 
-def test_the_quick_start_runs_in_a_session_that_is_there(tmp_path: Path) -> None:
+def test_the_quick_start_runs_in_an_existing_session(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         create_topic(broker.bootstrap_servers, "orders", 1)
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers})

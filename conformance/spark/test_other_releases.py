@@ -37,7 +37,9 @@ def site_of(version: str) -> Path:
     ("version", "files", "left_out"),
     [("4.0", TESTS, NOT_OF_4_0), ("4.1", TESTS, ("stream",)), ("4.2", (*TESTS, *OF_STREAMS), ())],
 )
-def test_the_tests_with_spark_pass(version: str, files: tuple[str, ...], left_out: tuple[str, ...]) -> None:
+def test_our_spark_tests_pass_with_other_releases(
+    version: str, files: tuple[str, ...], left_out: tuple[str, ...]
+) -> None:
     options = ["-n", "0", "-q", "-k", " and ".join(f"not {name}" for name in left_out)]
     # py4j of 4.0 and 4.1 leaves sockets open
     options += ["-W", "ignore::ResourceWarning", "-o", f"cache_dir=build/spark_{version}_cache"]

@@ -44,7 +44,7 @@ def give(made: Connection, data: bytes) -> None:
         data = data[count:]
 
 
-def test_a_request_is_a_frame_with_a_header() -> None:
+def test_a_request_is_sent_as_a_frame_with_a_header() -> None:
     made = connection()
     first, data = made.send(HeartbeatRequest(group_id="g", member_id="m"), 0)
     second, _ = made.send(HeartbeatRequest(), 0)
@@ -53,7 +53,7 @@ def test_a_request_is_a_frame_with_a_header() -> None:
 
 
 @given(st.data())
-def test_answers_are_found_in_any_pieces(data: st.DataObject) -> None:
+def test_responses_are_decoded_from_any_pieces(data: st.DataObject) -> None:
     made = connection()
     codes = data.draw(st.lists(st.integers(0, 131), min_size=1, max_size=5))
     ids = [made.send(HeartbeatRequest(), 4)[0] for _ in codes]
@@ -67,7 +67,7 @@ def test_answers_are_found_in_any_pieces(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 16 << 10, 3 << 20, 20 << 20])
-def test_a_large_answer_comes_whole_and_the_next_one_after_it(size: int) -> None:
+def test_a_large_response_is_received_completely_before_the_next(size: int) -> None:
     made = connection()
     topic = FetchResponse.FetchableTopicResponse
     records = bytes(range(256)) * (size // 256)
@@ -79,7 +79,7 @@ def test_a_large_answer_comes_whole_and_the_next_one_after_it(size: int) -> None
     assert made.answers[small].error_code == 7
 
 
-def test_records_of_an_answer_stay_when_more_is_received() -> None:
+def test_records_of_a_response_stay_valid_when_more_is_received() -> None:
     made = connection()
     topic = FetchResponse.FetchableTopicResponse
     for letter in (b"a", b"b"):
@@ -89,7 +89,7 @@ def test_records_of_an_answer_stay_when_more_is_received() -> None:
 
 
 @pytest.mark.parametrize("size", [0, -1, MAX_BYTES + 1, 0x7FFFFFFF, -0x80000000])
-def test_an_impossible_length_is_refused_before_memory_is_allocated(size: int) -> None:
+def test_an_invalid_length_is_rejected_before_memory_is_allocated(size: int) -> None:
     made = connection()
     made.send(HeartbeatRequest(), 4)
     with pytest.raises(ProtocolError, match=f"a frame of {size} bytes"):
@@ -107,19 +107,19 @@ def test_an_impossible_length_is_refused_before_memory_is_allocated(size: int) -
     ],
     ids=["another request's", "cut header", "cut body", "too long"],
 )
-def test_a_malformed_answer_is_refused(data: bytes, message: str) -> None:
+def test_a_malformed_response_is_rejected(data: bytes, message: str) -> None:
     made = connection()
     made.send(HeartbeatRequest(), 4)
     with pytest.raises(ProtocolError, match=message):
         give(made, data)
 
 
-def test_an_answer_without_a_request_is_refused() -> None:
+def test_a_response_without_a_request_is_rejected() -> None:
     with pytest.raises(ProtocolError, match="an answer without a request"):
         give(connection(), answer(HeartbeatResponse(), 4, 0))
 
 
-def test_a_broker_that_refuses_our_newest_api_versions_answers_in_version_0() -> None:
+def test_a_broker_that_rejects_our_api_versions_answers_in_version_0() -> None:
     made = connection()
     number, _ = made.send(ApiVersionsRequest(), 4)
     give(made, answer(ApiVersionsResponse(error_code=35), 0, number))

@@ -17,13 +17,13 @@ from minibroker.protocol.legible import MESSAGE_CHARACTERS
         ("schön \u202etxt", r"schön \u202etxt"),
     ],
 )
-def test_the_message_of_a_broker_is_one_line_without_control_characters(said: str, shown: str) -> None:
+def test_a_brokers_error_message_is_one_line_without_control_characters(said: str, shown: str) -> None:
     with pytest.raises(ClientError) as failure:
         check(ErrorCode.KAFKA_STORAGE_ERROR, "writing", said)
     assert str(failure.value) == f"writing: KAFKA_STORAGE_ERROR ({shown})"
 
 
-def test_a_long_message_of_a_broker_is_shortened() -> None:
+def test_a_brokers_long_error_message_is_shortened() -> None:
     with pytest.raises(ClientError) as failure:
         check(ErrorCode.KAFKA_STORAGE_ERROR, "writing", "x" * 1_000_000)
     assert len(str(failure.value)) == MESSAGE_CHARACTERS

@@ -47,14 +47,14 @@ def begun() -> Exchange:
 
 
 @pytest.mark.parametrize(("hash_name", "nonce", "words"), [RFC_5802, RFC_7677], ids=["RFC 5802", "RFC 7677"])
-def test_scram_speaks_as_the_rfcs_do(hash_name: str, nonce: str, words: list[str]) -> None:
+def test_scram_messages_equal_those_of_the_rfcs(hash_name: str, nonce: str, words: list[str]) -> None:
     exchange = scram(hash_name, "user", "pencil", nonce)
     assert next(exchange).decode() == words[0]
     assert says(exchange, words[1]) == words[2].encode()
     assert says(exchange, words[3]) is None
 
 
-def test_a_name_is_escaped_and_each_nonce_is_another() -> None:
+def test_a_user_name_is_escaped_and_each_nonce_is_unique() -> None:
     first, second = (next(scram("sha512", "a=b,c", "secret")).decode() for _ in range(2))
     assert first.startswith("n,,n=a=3Db=2Cc,r=") and first != second
 
@@ -77,7 +77,7 @@ def test_a_name_is_escaped_and_each_nonce_is_another() -> None:
         (b"\xff\xfe", "is not UTF-8"),
     ],
 )
-def test_an_invalid_challenge_is_refused(challenge: str | bytes, message: str) -> None:
+def test_an_invalid_challenge_is_rejected(challenge: str | bytes, message: str) -> None:
     with pytest.raises(AuthenticationFailed, match=message):
         says(begun(), challenge)
 
@@ -100,7 +100,7 @@ def test_a_broker_must_prove_that_it_knows_the_password(final: str, message: str
     assert "pencil" not in str(failure.value)
 
 
-def test_a_hostile_count_of_iterations_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_excessive_iteration_count_is_rejected_cheaply(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_mechanisms.hashlib, "pbkdf2_hmac", lambda *_: pytest.fail("the iterations were done"))
     with pytest.raises(AuthenticationFailed):
         says(begun(), SERVER_FIRST.replace("4096", "999999999"))
@@ -112,13 +112,13 @@ def test_plain_sends_name_and_password() -> None:
     assert says(exchange, "") is None
 
 
-def test_a_token_is_sent_with_extensions() -> None:
+def test_a_token_is_sent_with_its_extensions() -> None:
     exchange = oauthbearer("a.b.", {"traceId": "7"})
     assert next(exchange) == b"n,,\x01auth=Bearer a.b.\x01traceId=7\x01\x01"
     assert says(exchange, "") is None
 
 
-def test_a_refused_token_is_not_in_the_error() -> None:
+def test_a_rejected_token_is_not_in_the_error() -> None:
     exchange = oauthbearer("a.b.", {})
     next(exchange)
     assert says(exchange, '{"status":"invalid_token"}') == b"\x01"

@@ -72,7 +72,7 @@ def client_settings(nodes: ScriptedNodes, settings: dict[str, str]) -> ClientSet
         "TLS 1.2",
     ],
 )
-def test_a_broker_is_trusted(settings: dict[str, str]) -> None:
+def test_a_trusted_broker_is_accepted(settings: dict[str, str]) -> None:
     connect(settings, server())
 
 
@@ -93,12 +93,12 @@ def test_a_client_sends_its_certificate(settings: dict[str, str]) -> None:
     connect({**TRUST, **settings, "ssl.key.password": "secret"}, server(client_wanted=True))
 
 
-def test_a_broker_that_is_not_trusted_fails_at_once() -> None:
+def test_an_untrusted_broker_fails_immediately() -> None:
     with pytest.raises(ClientError, match=r"^127\.0\.0\.1:\d+: Metadata: TLS: CERTIFICATE_VERIFY_FAILED \(unable.*\)$"):
         connect({}, server())
 
 
-def test_the_host_has_to_be_that_of_the_certificate() -> None:
+def test_the_host_must_match_the_certificate() -> None:
     with pytest.raises(ClientError, match="TLS: CERTIFICATE_VERIFY_FAILED"):
         connect(TRUST, server("stranger"))
     for none in ("", "none"):
@@ -168,12 +168,12 @@ def test_a_broker_without_tls_is_reported() -> None:
         ),
     ],
 )
-def test_invalid_settings_are_refused(settings: dict[str, str], message: str) -> None:
+def test_invalid_tls_settings_are_rejected(settings: dict[str, str], message: str) -> None:
     with pytest.raises(SettingError, match=message):
         tls_context(dict(settings), True, read_store)
 
 
-def test_the_settings_are_taken_out_whether_wanted_or_not() -> None:
+def test_tls_settings_are_consumed_even_if_unused() -> None:
     settings = {**TRUST, "linger.ms": "5"}
     assert tls_context(settings, wanted=False) is None
     assert settings == {"linger.ms": "5"}

@@ -56,7 +56,7 @@ def free_address() -> str:
         return f"127.0.0.1:{taken.getsockname()[1]}"
 
 
-def test_leaders_and_coordinators_are_found_and_asked(broker: RunningBroker) -> None:
+def test_leaders_and_coordinators_are_found_and_queried(broker: RunningBroker) -> None:
     with Client(settings(broker.bootstrap_servers)) as client:
         assert client.nodes() == [1, 2]
         assert {client.leader(("apples", each)).node_id for each in range(4)} == {1, 2}
@@ -67,7 +67,7 @@ def test_leaders_and_coordinators_are_found_and_asked(broker: RunningBroker) -> 
             client.leader(("apples", 4))
 
 
-async def test_many_tasks_ask_over_one_connection(broker: RunningBroker) -> None:
+async def test_many_tasks_share_one_connection(broker: RunningBroker) -> None:
     async with AsyncClient(settings(broker.bootstrap_servers)) as client:
         assert await client.nodes() == [1, 2]
         leaders = await asyncio.gather(*(client.leader(("apples", each)) for each in range(4)))
@@ -75,7 +75,7 @@ async def test_many_tasks_ask_over_one_connection(broker: RunningBroker) -> None
     assert {each.node_id for each in leaders} == {1, 2} and all(len(each.brokers) == 2 for each in answers)
 
 
-async def test_a_cancelled_task_takes_no_other_tasks_answer(broker: RunningBroker) -> None:
+async def test_a_cancelled_task_takes_no_response_of_another_task(broker: RunningBroker) -> None:
     async with AsyncClient(settings(broker.bootstrap_servers)) as client:
         await client.nodes()
         given_up = asyncio.create_task(client.request(DescribeClusterRequest(), 1))
@@ -87,7 +87,7 @@ async def test_a_cancelled_task_takes_no_other_tasks_answer(broker: RunningBroke
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["blocking", "asyncio"])
-def test_one_bootstrap_server_that_answers_is_enough(broker: RunningBroker, asynchronous: bool) -> None:
+def test_one_reachable_bootstrap_server_is_enough(broker: RunningBroker, asynchronous: bool) -> None:
     servers = f"{free_address()}, {broker.bootstrap_servers}"
     assert nodes_by(settings(servers), asynchronous) == [1, 2]
 
@@ -127,7 +127,7 @@ def test_an_invalid_host_is_reported_in_one_line(asynchronous: bool) -> None:
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["blocking", "asyncio"])
-def test_a_silent_broker_is_a_timeout(asynchronous: bool) -> None:
+def test_a_silent_broker_causes_a_timeout(asynchronous: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         short = {"socket.connection.setup.timeout.ms": "100", "default.api.timeout.ms": "1", "request.timeout.ms": "1"}
         where = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -135,14 +135,14 @@ def test_a_silent_broker_is_a_timeout(asynchronous: bool) -> None:
             nodes_by(ClientSettings({"bootstrap.servers": where, **short}), asynchronous)
 
 
-def test_the_reaction_to_each_code_is_that_of_javas_client() -> None:
+def test_the_reaction_to_each_error_code_is_that_of_javas_client() -> None:
     assert reaction(ErrorCode.NOT_LEADER_OR_FOLLOWER) is Reaction.FIND_LEADER
     assert reaction(ErrorCode.NOT_COORDINATOR) is Reaction.FIND_COORDINATOR
     assert reaction(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) is Reaction.RETRY
     assert reaction(ErrorCode.TOPIC_AUTHORIZATION_FAILED) is reaction(4711) is Reaction.FATAL
 
 
-def test_a_coordinator_that_has_moved_is_found_again() -> None:
+def test_a_moved_coordinator_is_looked_up_again() -> None:
     """The first answer names node 1, which refuses; the second one names node 2."""
     found = iter([1, 2])
     asked = []
@@ -169,7 +169,7 @@ def test_a_coordinator_that_has_moved_is_found_again() -> None:
     assert len(asked) == 2
 
 
-def test_a_lasting_error_is_raised_with_its_name() -> None:
+def test_a_permanent_error_is_raised_with_its_name() -> None:
     script = Script(exists=True, leader=-1)
     with (
         scripted(script) as nodes,
@@ -181,7 +181,7 @@ def test_a_lasting_error_is_raised_with_its_name() -> None:
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["blocking", "asyncio"])
-def test_a_connection_that_was_closed_while_idle_is_made_again(asynchronous: bool) -> None:
+def test_an_idle_connection_that_was_closed_is_reopened(asynchronous: bool) -> None:
     async def ask_twice(nodes: ScriptedNodes) -> None:
         async with AsyncClient(settings(nodes.bootstrap_servers)) as client:
             await client.request(MetadataRequest(topics=[]))
@@ -207,7 +207,7 @@ def test_old_brokers_are_supported(release: str) -> None:
         assert client.coordinator("group", "g") == 1
 
 
-def test_an_expired_session_is_authenticated_again() -> None:
+def test_an_expired_session_is_reauthenticated() -> None:
     """The broker lets the client in for one millisecond at a time (KIP-368)."""
     greeted = []
 

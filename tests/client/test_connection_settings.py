@@ -12,7 +12,7 @@ from minibroker.client.connection_settings import Address, ClientSettings, addre
 SERVER = {"bootstrap.servers": "127.0.0.1:9092"}
 
 
-def test_settings_are_read() -> None:
+def test_connection_settings_are_parsed() -> None:
     given = {
         "client.id": "me",
         "request.timeout.ms": "1",
@@ -29,7 +29,7 @@ def test_settings_are_read() -> None:
     assert settings.tls is None and settings.credentials is None
 
 
-def test_librdkafkas_name_of_the_timeout_counts_where_javas_is_not_given() -> None:
+def test_librdkafkas_timeout_setting_applies_if_javas_is_not_given() -> None:
     assert ClientSettings({**SERVER, "socket.timeout.ms": "7"}).request_timeout_ms == 7
     assert ClientSettings({**SERVER, "socket.timeout.ms": "7", "request.timeout.ms": "8"}).request_timeout_ms == 8
 
@@ -45,18 +45,18 @@ def test_librdkafkas_name_of_the_timeout_counts_where_javas_is_not_given() -> No
         ("request.timeout.ms", "0", "request.timeout.ms must be from 1 to 2147483647, not 0"),
     ],
 )
-def test_an_invalid_setting_is_refused_by_name(name: str, value: str, message: str) -> None:
+def test_an_invalid_setting_is_rejected_by_name(name: str, value: str, message: str) -> None:
     with pytest.raises(SettingError, match=f"^{message}"):
         ClientSettings({**SERVER, name: value})
 
 
-def test_credentials_may_stay_when_the_protocol_needs_none() -> None:
+def test_credentials_are_allowed_if_the_protocol_needs_none() -> None:
     given = {"security.protocol": "plaintext", "sasl.mechanism": "PLAIN", "ssl.truststore.location": "/nowhere"}
     settings = ClientSettings({**SERVER, **given})
     assert settings.tls is None and settings.credentials is None
 
 
-def test_servers_are_host_and_port() -> None:
+def test_servers_consist_of_host_and_port() -> None:
     found = [Address("a", 1), Address("::1", 2), Address("c.example", 3)]
     assert addresses("a:1, [::1]:2 ,c.example:3,") == found
     assert list(map(str, found)) == ["a:1", "[::1]:2", "c.example:3"]

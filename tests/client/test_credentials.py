@@ -31,7 +31,7 @@ LIMITS = {"request.timeout.ms": "3000", "default.api.timeout.ms": "3000"}
         (f"{PLAIN} required;", {}),
     ],
 )
-def test_a_login_module_is_read(text: str, expected: dict[str, str]) -> None:
+def test_a_login_module_is_parsed(text: str, expected: dict[str, str]) -> None:
     assert login_module(text) == LoginModule("PlainLoginModule", expected)
 
 
@@ -47,7 +47,7 @@ def test_a_login_module_is_read(text: str, expected: dict[str, str]) -> None:
         ("com.example.Krb5LoginModule required;", "com.example.Krb5LoginModule is none of PlainLoginModule"),
     ],
 )
-def test_malformed_login_modules_are_refused(text: str, message: str) -> None:
+def test_malformed_login_modules_are_rejected(text: str, message: str) -> None:
     with pytest.raises(SettingError, match=message) as refusal:
         login_module(text)
     assert str(refusal.value).startswith("sasl.jaas.config")
@@ -82,12 +82,12 @@ def test_malformed_login_modules_are_refused(text: str, message: str) -> None:
         ),
     ],
 )
-def test_invalid_credentials_are_refused(settings: dict[str, str], message: str) -> None:
+def test_invalid_credentials_are_rejected(settings: dict[str, str], message: str) -> None:
     with pytest.raises(SettingError, match=message):
         credentials_of(dict(settings), wanted=True)
 
 
-def test_the_settings_are_taken_out_whether_wanted_or_not() -> None:
+def test_credential_settings_are_consumed_even_if_unused() -> None:
     settings = {"sasl.mechanisms": "PLAIN", "sasl.username": "a", "sasl.password": "b", "linger.ms": "5"}
     assert credentials_of(settings, wanted=False) is None
     assert settings == {"linger.ms": "5"}
@@ -119,7 +119,7 @@ def connect(script: Script, settings: dict[str, str]) -> None:
             assert client.leader(("t", 0)).node_id == 1
 
 
-def test_a_user_is_accepted_by_either_setting() -> None:
+def test_a_user_may_be_given_by_either_setting() -> None:
     script = authenticating("PLAIN", "\0alice\0secret")
     connect(
         script, {"sasl.mechanism": "PLAIN", "sasl.jaas.config": f"{PLAIN} required username=alice password=secret;"}
@@ -127,14 +127,14 @@ def test_a_user_is_accepted_by_either_setting() -> None:
     connect(script, {"sasl.mechanisms": "PLAIN", "sasl.username": "alice", "sasl.password": "secret"})
 
 
-def test_a_wrong_password_fails_at_once_and_is_not_repeated() -> None:
+def test_a_wrong_password_fails_immediately_without_a_retry() -> None:
     settings = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "wr0ng"}
     with pytest.raises(ClientError, match="Metadata: authentication by PLAIN failed: Authentication failed") as failure:
         connect(authenticating("PLAIN", "\0alice\0secret"), settings)
     assert "wr0ng" not in str(failure.value) and "\n" not in str(failure.value)
 
 
-def test_a_mechanism_that_the_broker_does_not_support_is_refused() -> None:
+def test_an_unsupported_mechanism_is_rejected() -> None:
     settings = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "secret"}
     with pytest.raises(ClientError, match="Metadata: PLAIN is not enabled at the broker, but SCRAM-SHA-256"):
         connect(authenticating("SCRAM-SHA-256", ""), settings)

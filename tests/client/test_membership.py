@@ -24,7 +24,7 @@ def client(kafka: Broker) -> Iterator[Client]:
         yield found
 
 
-def test_a_range_of_each_topic_goes_to_each_member() -> None:
+def test_each_member_gets_a_range_of_each_topic() -> None:
     topics = {"b": ["t", "u"], "a": ["t"], "c": []}
     assert range_assignment(topics, {"t": 3, "u": 2, "gone": 1}) == {
         "a": [("t", 0), ("t", 1)],
@@ -33,7 +33,7 @@ def test_a_range_of_each_topic_goes_to_each_member() -> None:
     }
 
 
-def test_a_member_alone_has_all_partitions_and_its_offsets_stay(client: Client) -> None:
+def test_a_single_member_gets_all_partitions_and_its_offsets_are_kept(client: Client) -> None:
     member = Membership(client, "g", ["t"])
     assert member.join() == BOTH
     assert member.committed(BOTH) == {}
@@ -43,9 +43,7 @@ def test_a_member_alone_has_all_partitions_and_its_offsets_stay(client: Client) 
     assert Membership(client, "g", ["t"]).committed(BOTH) == {("t", 1): 7}
 
 
-def test_a_member_that_was_forgotten_joins_again(
-    client: Client, kafka: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_expired_member_rejoins(client: Client, kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     member = Membership(client, "g", ["t"])
     member.join()
     assert member.is_current()  # a heartbeat is not due yet
@@ -58,7 +56,7 @@ def test_a_member_that_was_forgotten_joins_again(
     assert member.committed(BOTH) == {}
 
 
-def test_it_shares_partitions_with_members_of_another_client(
+def test_our_member_shares_partitions_with_members_of_another_client(
     client: Client, kafka: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(membership, "HEARTBEAT_S", 0.0)
@@ -76,7 +74,7 @@ def test_it_shares_partitions_with_members_of_another_client(
         member.leave()
 
 
-def test_a_group_that_is_refused_is_an_error(client: Client, kafka: Broker) -> None:
+def test_a_rejected_group_is_an_error(client: Client, kafka: Broker) -> None:
     member = Membership(client, "g", ["t"])
     kafka.faults.add(api="JoinGroup", error="GROUP_AUTHORIZATION_FAILED")
     with pytest.raises(ClientError, match="group g: GROUP_AUTHORIZATION_FAILED"):

@@ -24,7 +24,7 @@ def values(reader: Reader) -> list[bytes | None]:
     return found
 
 
-def test_records_of_aborted_and_open_transactions_are_left_out(kafka: Broker) -> None:
+def test_records_of_aborted_and_open_transactions_are_omitted(kafka: Broker) -> None:
     plain = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "x"})
     producer.init_transactions()
@@ -45,7 +45,7 @@ def test_records_of_aborted_and_open_transactions_are_left_out(kafka: Broker) ->
         assert values(Reader(client, {("t", 0): 0})) == [b"beside a", b"b", b"beside b", b"beside c"]
 
 
-def test_a_position_in_a_batch_begins_there(kafka: Broker) -> None:
+def test_reading_can_start_within_a_batch(kafka: Broker) -> None:
     with_batch = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 1000})
     for value in ("a", "b", "c"):
         with_batch.produce("t", value, partition=0)
@@ -57,7 +57,7 @@ def test_a_position_in_a_batch_begins_there(kafka: Broker) -> None:
         assert [each.record.value for each in reader.poll(1000)] == [b"d"]
 
 
-def test_a_leader_that_moves_is_found_and_an_offset_that_is_not_there_is_said(kafka: Broker) -> None:
+def test_a_moved_leader_is_found_and_a_missing_offset_reported(kafka: Broker) -> None:
     kafka.produce("t", b"a")
     kafka.faults.add(api="Fetch", topic="t", error="NOT_LEADER_OR_FOLLOWER", times=2)
     with client_of(kafka) as client:
@@ -71,7 +71,7 @@ def numbered(kafka: Broker, count: int, partition: int = 0) -> None:
         kafka.produce("t", b"%d" % number, partition=partition, timestamp_ms=1000 * number + partition)
 
 
-def test_a_reader_with_ends_reads_neither_beyond_them_nor_what_is_added(kafka: Broker) -> None:
+def test_a_reader_with_end_offsets_stops_there(kafka: Broker) -> None:
     kafka.create_topic("t", partitions=3)
     for partition in range(3):
         numbered(kafka, 4, partition)
@@ -85,7 +85,7 @@ def test_a_reader_with_ends_reads_neither_beyond_them_nor_what_is_added(kafka: B
         assert list(reader.poll(0)) == []
 
 
-def test_a_partition_can_be_added(kafka: Broker) -> None:
+def test_a_partition_can_be_added_to_a_reader(kafka: Broker) -> None:
     kafka.create_topic("t", partitions=2)
     numbered(kafka, 1, 1)
     with client_of(kafka) as client:
@@ -96,7 +96,7 @@ def test_a_partition_can_be_added(kafka: Broker) -> None:
         assert reader.positions == {("t", 0): 0, ("t", 1): 1}
 
 
-def test_the_last_records_are_found_behind_gaps(kafka: Broker) -> None:
+def test_the_last_records_are_found_before_gaps(kafka: Broker) -> None:
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "x"})
     numbered(kafka, 3)
     producer.init_transactions()
@@ -113,7 +113,7 @@ def test_the_last_records_are_found_behind_gaps(kafka: Broker) -> None:
         assert [each.record.offset for each in last_records(client, {("t", 0): 1}, {("t", 0): 3}, 9)] == [1, 2]
 
 
-def test_the_last_records_of_all_partitions_are_in_the_order_of_time(kafka: Broker) -> None:
+def test_the_last_records_of_all_partitions_are_sorted_by_timestamp(kafka: Broker) -> None:
     kafka.create_topic("t", partitions=2)
     for partition in (0, 1):
         numbered(kafka, 4, partition)

@@ -25,36 +25,36 @@ def written(broker: Broker, *values: bytes, partition: int | None = None, timeou
     return outcomes
 
 
-def test_an_error_that_passes_is_waited_out(kafka: Broker) -> None:
+def test_a_retriable_error_is_retried(kafka: Broker) -> None:
     kafka.faults.add(api="Produce", topic="t", error="NOT_LEADER_OR_FOLLOWER", times=2)
     assert written(kafka, b"a", b"b") == [Outcome(0, 2, 0)]
 
 
-def test_an_error_that_does_not_pass_is_reported_when_the_time_is_up(kafka: Broker) -> None:
+def test_a_persistent_retriable_error_is_reported_after_the_timeout(kafka: Broker) -> None:
     kafka.faults.add(api="Produce", topic="t", error="NOT_ENOUGH_REPLICAS")
     (outcome,) = written(kafka, b"a", b"b", timeout_ms=300)
     assert outcome[:3] == (0, 2, None)
     assert outcome.error  # the last one: the broker's, or that there was no answer in the time that was left
 
 
-def test_an_error_that_cannot_pass_is_reported_at_once(kafka: Broker) -> None:
+def test_a_non_retriable_error_is_reported_immediately(kafka: Broker) -> None:
     kafka.faults.add(api="Produce", topic="t", error="TOPIC_AUTHORIZATION_FAILED", times=1)
     (outcome,) = written(kafka, b"a", timeout_ms=60_000)
     assert "TOPIC_AUTHORIZATION_FAILED" in str(outcome.error)
 
 
-def test_a_partition_that_is_not_there_is_reported(kafka: Broker) -> None:
+def test_an_unknown_partition_is_reported(kafka: Broker) -> None:
     (outcome,) = written(kafka, b"a", partition=7)
     assert "t-7 does not exist" in str(outcome.error)
 
 
-def test_many_records_go_in_several_batches_in_their_order(kafka: Broker) -> None:
+def test_many_records_are_sent_in_several_batches_in_order(kafka: Broker) -> None:
     values = [b"%d" % number for number in range(BATCH_RECORDS + 5)]
     assert written(kafka, *values) == [Outcome(0, BATCH_RECORDS, 0), Outcome(0, 5, BATCH_RECORDS)]
     assert [record.value for record in kafka.records("t")] == values
 
 
-def test_a_request_whose_answer_is_lost_is_not_written_twice_by_a_producer_with_an_identity(kafka: Broker) -> None:
+def test_an_idempotent_producer_writes_no_duplicate_after_a_lost_response(kafka: Broker) -> None:
     outcomes: list[Outcome] = []
     with Client(ClientSettings({"bootstrap.servers": kafka.bootstrap_servers})) as client:
         writer = Writer(client, "t", outcomes.append, identity=ProducerIdentity(client))

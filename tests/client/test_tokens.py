@@ -61,7 +61,7 @@ def endpoint() -> Iterator[str]:
         thread.join()
 
 
-def test_a_token_is_asked_for_once_while_it_is_valid(endpoint: str) -> None:
+def test_a_token_is_requested_once_while_it_is_valid(endpoint: str) -> None:
     module = {"clientId": "me", "clientSecret": "s", "scope": "a b", "extension_cluster": "c1"}
     tokens = token_provider(module, {URL: endpoint})
     assert [tokens.token(), tokens.token()] == ["token-1", "token-1"]
@@ -69,7 +69,7 @@ def test_a_token_is_asked_for_once_while_it_is_valid(endpoint: str) -> None:
     assert [form for _, form in Endpoint.asked] == ["grant_type=client_credentials&scope=a+b"]
 
 
-def test_a_token_without_a_life_is_asked_for_each_time(endpoint: str) -> None:
+def test_a_token_without_a_lifetime_is_requested_each_time(endpoint: str) -> None:
     Endpoint.life_s = 0
     settings = {URL: endpoint, "sasl.oauthbearer.client.id": "me", "sasl.oauthbearer.client.secret": "s"}
     tokens = token_provider({}, {**settings, "sasl.oauthbearer.extensions": "a=1, b=2"})
@@ -77,18 +77,18 @@ def test_a_token_without_a_life_is_asked_for_each_time(endpoint: str) -> None:
     assert tokens.extensions() == {"a": "1", "b": "2"}
 
 
-def test_an_endpoint_that_refuses_is_reported(endpoint: str) -> None:
+def test_an_error_of_the_token_endpoint_is_reported(endpoint: str) -> None:
     with pytest.raises(TokenError, match=f"no token from {endpoint}: HTTPError: HTTP Error 401"):
         token_provider({"clientId": "me", "clientSecret": "wrong"}, {URL: endpoint}).token()
 
 
-def test_the_secret_does_not_follow_a_redirection(endpoint: str) -> None:
+def test_the_secret_is_not_sent_to_a_redirection(endpoint: str) -> None:
     with pytest.raises(TokenError, match="HTTP Error 401"):
         token_provider({"clientId": "me", "clientSecret": "s"}, {URL: endpoint.replace("/token", "/moved")}).token()
     assert Endpoint.asked == [("", "")]
 
 
-def test_of_an_endless_answer_a_part_is_read(endpoint: str) -> None:
+def test_an_endless_response_is_read_partially(endpoint: str) -> None:
     Endpoint.padding = b" " * ANSWER_BYTES
     with pytest.raises(TokenError, match="no token from .*: JSONDecodeError"):
         token_provider({"clientId": "me", "clientSecret": "s"}, {URL: endpoint}).token()
@@ -102,7 +102,7 @@ def test_a_token_in_a_file_is_read_each_time(tmp_path: Path) -> None:
         assert tokens.token() == content.strip()
 
 
-def test_an_unsecured_token_has_the_claims_that_it_was_given() -> None:
+def test_an_unsecured_token_has_the_given_claims() -> None:
     module = {
         "unsecuredLoginStringClaim_sub": "alice",
         "unsecuredLoginNumberClaim_level": "3",
@@ -140,6 +140,6 @@ def test_an_unsecured_token_has_the_claims_that_it_was_given() -> None:
         ({}, {}, f"^{URL} is missing: OAUTHBEARER needs it"),
     ],
 )
-def test_invalid_settings_are_refused(module: dict[str, str], settings: dict[str, str], message: str) -> None:
+def test_invalid_token_settings_are_rejected(module: dict[str, str], settings: dict[str, str], message: str) -> None:
     with pytest.raises(SettingError, match=message):
         token_provider(module, settings)

@@ -14,7 +14,7 @@ from minibroker.client.tracing import TracedNetwork
 from minibroker.testing import Broker
 
 
-def test_each_request_and_answer_is_reported() -> None:
+def test_each_request_and_response_is_traced() -> None:
     lines: list[str] = []
     with (
         Broker() as broker,
@@ -34,7 +34,7 @@ def test_each_request_and_answer_is_reported() -> None:
         assert re.fullmatch(pattern, line)
 
 
-def test_a_login_is_reported_without_its_secret() -> None:
+def test_a_login_is_traced_without_its_secret() -> None:
     lines: list[str] = []
     with Broker(security="SASL_PLAINTEXT") as broker:
         settings = ClientSettings({k: str(v) for k, v in broker.client_config("java", user="alice").items()})
@@ -44,7 +44,7 @@ def test_a_login_is_reported_without_its_secret() -> None:
     assert not any("alice" in line for line in lines)
 
 
-def test_a_failed_connection_is_reported() -> None:
+def test_a_failed_connection_is_traced() -> None:
     lines: list[str] = []
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

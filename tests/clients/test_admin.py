@@ -9,7 +9,7 @@ from tests.clients.interface import Client, Record
 from tests.running import RunningBroker
 
 
-def test_a_topic_is_usable_once_it_is_created_and_gone_once_it_is_deleted(
+def test_a_topic_is_usable_once_created_and_gone_once_deleted(
     broker: RunningBroker, topic_name: str, client: Client
 ) -> None:
     servers = broker.bootstrap_servers
@@ -23,21 +23,21 @@ def test_a_topic_is_usable_once_it_is_created_and_gone_once_it_is_deleted(
         assert not list((broker.directory / "data").glob(f"{topic_name}-?"))
 
 
-def test_a_topic_that_is_there_is_not_created_again(broker: RunningBroker, topic: str, client: Client) -> None:
+def test_an_existing_topic_cannot_be_created(broker: RunningBroker, topic: str, client: Client) -> None:
     with client.admin(broker.bootstrap_servers) as admin:
         with pytest.raises(Exception) as caught:
             admin.create_topic(topic, 1, {})
         assert client.error_code(caught.value) == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-def test_a_topic_that_is_not_there_is_not_deleted(broker: RunningBroker, topic_name: str, client: Client) -> None:
+def test_an_unknown_topic_cannot_be_deleted(broker: RunningBroker, topic_name: str, client: Client) -> None:
     with client.admin(broker.bootstrap_servers) as admin:
         with pytest.raises(Exception) as caught:
             admin.delete_topic(topic_name)
         assert client.error_code(caught.value) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_deleted_topic_is_made_anew_empty(broker: RunningBroker, topic: str, client: Client) -> None:
+def test_a_recreated_topic_is_empty(broker: RunningBroker, topic: str, client: Client) -> None:
     servers = broker.bootstrap_servers
     with client.producer(servers) as producer:
         producer.send(topic, [Record(b"k", b"old")])
@@ -50,7 +50,7 @@ def test_a_deleted_topic_is_made_anew_empty(broker: RunningBroker, topic: str, c
         assert [read.record.value for read in consumer.read(1)] == [b"new"]
 
 
-def test_new_partitions_are_usable_at_once(broker: RunningBroker, topic: str, client: Client) -> None:
+def test_new_partitions_are_usable_immediately(broker: RunningBroker, topic: str, client: Client) -> None:
     servers = broker.bootstrap_servers
     with client.admin(servers) as admin:
         admin.add_partitions(topic, 4)
@@ -82,7 +82,7 @@ def test_configs_are_described(broker: RunningBroker, topic_name: str, client: C
         ("", {"retention.ms": "soon"}, ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_invalid_topics_are_refused_by_error_code(
+def test_invalid_topics_are_rejected_by_error_code(
     broker: RunningBroker, topic_name: str, client: Client, name: str, configs: dict[str, str], code: ErrorCode
 ) -> None:
     with client.admin(broker.bootstrap_servers) as admin:

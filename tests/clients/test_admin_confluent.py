@@ -128,7 +128,7 @@ def test_configs_are_changed_and_described(
     done(admin.incremental_alter_configs([ConfigResource(kind, named, incremental_configs=[back])]))
 
 
-def test_a_config_that_cannot_be_is_refused(admin: AdminClient, topic_name: str) -> None:
+def test_an_invalid_config_is_rejected(admin: AdminClient, topic_name: str) -> None:
     create(admin, topic_name, [[1]])
     change = ConfigEntry("retention.ms", "soon", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic_name, incremental_configs=[change])
@@ -148,7 +148,7 @@ def test_records_are_deleted_and_offsets_listed(cluster: RunningBroker, admin: A
     assert refused(admin.delete_records([TopicPartition(topic_name, 0, 9)])) == KafkaError.OFFSET_OUT_OF_RANGE
 
 
-def test_scram_credentials_are_kept(cluster: RunningBroker, admin: AdminClient, topic_name: str) -> None:
+def test_scram_credentials_are_stored(cluster: RunningBroker, admin: AdminClient, topic_name: str) -> None:
     info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
     done(admin.alter_user_scram_credentials([UserScramCredentialUpsertion(topic_name, info, b"secret", b"salt")]))
     (described,) = done(admin.describe_user_scram_credentials([topic_name])).scram_credential_infos
@@ -157,7 +157,7 @@ def test_scram_credentials_are_kept(cluster: RunningBroker, admin: AdminClient, 
     assert refused(admin.describe_user_scram_credentials([topic_name])) == KafkaError.RESOURCE_NOT_FOUND
 
 
-def test_there_are_no_acls(admin: AdminClient) -> None:
+def test_acl_requests_without_an_authorizer_are_rejected(admin: AdminClient) -> None:
     allowed = AclOperation.READ, AclPermissionType.ALLOW
     acl = AclBinding(ResourceType.TOPIC, "t", ResourcePatternType.LITERAL, "User:a", "*", *allowed)
     assert refused(admin.create_acls([acl])) == KafkaError.SECURITY_DISABLED

@@ -64,7 +64,7 @@ def described(admin: KafkaAdminClient, partition: TopicPartition) -> dict[str, A
     return {name: found[name] for name in ("leader_id", "replica_nodes", "isr_nodes")}
 
 
-def test_a_producer_writes_on_while_its_partition_moves_and_leaders_are_elected(
+def test_a_producer_continues_during_reassignments_and_elections(
     cluster: RunningBroker, admin: KafkaAdminClient, partition: TopicPartition, complaints: list[str]
 ) -> None:
     complaints.append("is led by node")  # how the producer learns of the new leader
@@ -88,7 +88,7 @@ def test_a_producer_writes_on_while_its_partition_moves_and_leaders_are_elected(
     producer.close()
 
 
-def test_moves_and_elections_that_make_no_sense_are_refused(admin: KafkaAdminClient, partition: TopicPartition) -> None:
+def test_invalid_reassignments_and_elections_are_rejected(admin: KafkaAdminClient, partition: TopicPartition) -> None:
     (error,) = admin.alter_partition_reassignments({partition: [9]}).values()
     assert error is not None and error.errno == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     (error,) = admin.alter_partition_reassignments({partition: None}).values()
@@ -162,7 +162,7 @@ def test_config_resources_are_listed(admin: KafkaAdminClient, partition: TopicPa
     assert sorted(found["broker"]) == sorted(found["broker_logger"]) == ["1", "2", "3"]
 
 
-def test_there_are_no_acls(admin: KafkaAdminClient) -> None:
+def test_acl_requests_without_an_authorizer_are_rejected(admin: KafkaAdminClient) -> None:
     everything = ACLFilter(
         None,
         None,

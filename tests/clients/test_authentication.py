@@ -160,7 +160,7 @@ def unsecured(seconds: float) -> str:
 
 
 @pytest.mark.thorough  # tests/testing/faults has sessions that end, too
-def test_confluent_logs_in_with_tokens_again_and_again(broker: RunningBroker, topic_name: str) -> None:
+def test_confluent_reauthenticates_repeatedly_with_tokens(broker: RunningBroker, topic_name: str) -> None:
     """Its tokens last for two seconds: it authenticates anew on the same connection, and no record is lost."""
     told: list[str] = []
     tokens: list[float] = []
@@ -255,7 +255,7 @@ def client_with_token(running: RunningBroker, file: Path, signed_by: Any) -> Own
     return OwnClient(ClientSettings(login))
 
 
-def test_a_signed_token_is_checked_by_the_keys_of_its_issuer(tmp_path: Path) -> None:
+def test_a_signed_token_is_verified_with_the_issuers_keys(tmp_path: Path) -> None:
     private = ec.generate_private_key(ec.SECP256R1())
     keys, token = tmp_path / "jwks.json", tmp_path / "token"
     keys.write_text(json.dumps({"keys": [ECAlgorithm.to_jwk(private.public_key(), as_dict=True)]}))
@@ -270,7 +270,7 @@ def test_a_signed_token_is_checked_by_the_keys_of_its_issuer(tmp_path: Path) -> 
             refused.request(MetadataRequest(topics=[]))
 
 
-def test_a_broker_stops_while_the_issuer_of_tokens_does_not_answer(tmp_path: Path) -> None:
+def test_a_broker_can_stop_while_the_token_issuer_does_not_respond(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/keys"
         with running_broker(tmp_path, *settings_for_tokens(url)) as running:

@@ -75,9 +75,7 @@ def await_clean(directory: Path, topic: str, offset: int) -> None:
     await_true(is_clean)
 
 
-def test_every_client_reads_the_latest_records_and_tombstones_only_for_their_time(
-    tmp_path: Path, client: Client
-) -> None:
+def test_every_client_reads_the_latest_records_and_temporary_tombstones(tmp_path: Path, client: Client) -> None:
     with running_broker(tmp_path, "log.cleaner.backoff.ms=50") as broker:
         servers = broker.bootstrap_servers
         with Confluent().admin(servers) as admin:
@@ -99,7 +97,7 @@ def test_every_client_reads_the_latest_records_and_tombstones_only_for_their_tim
         assert len(keys) == len(set(keys))
 
 
-def test_readers_of_committed_records_miss_none_when_aborted_ones_have_gone(tmp_path: Path) -> None:
+def test_read_committed_consumers_miss_no_record_after_aborted_ones_are_removed(tmp_path: Path) -> None:
     committed: dict[bytes | None, bytes | None] = {}
     with running_broker(tmp_path, "log.cleaner.backoff.ms=50") as broker:
         servers = broker.bootstrap_servers
@@ -137,7 +135,7 @@ def messages(consumer: confluent_kafka.Consumer) -> Iterator[tuple[bytes | None,
 
 
 @pytest.mark.parametrize("moment", ["*.log.cleaned", pytest.param("*.log.deleted", marks=pytest.mark.thorough)])
-def test_kills_in_the_middle_lose_nothing_and_the_producer_goes_on(
+def test_kills_during_compaction_lose_nothing_and_the_producer_continues(
     tmp_path: Path, complaints: list[str], moment: str
 ) -> None:
     complaints.append("")  # that the broker is away is what clients complain of

@@ -50,11 +50,11 @@ def group(own_broker: RunningBroker, tmp_path: Path) -> Iterator[Group]:
 
 
 @pytest.mark.parametrize("assignor", [UNIFORM, pytest.param(RANGE, marks=pytest.mark.thorough)])
-def test_members_come_and_go_and_are_killed(own_broker: RunningBroker, group: Group, assignor: str) -> None:
+def test_members_join_leave_and_are_killed(own_broker: RunningBroker, group: Group, assignor: str) -> None:
     members_come_and_go(own_broker, group, CONFLUENT, CONFLUENT, assignor)
 
 
-def test_five_join_at_once(group: Group) -> None:
+def test_five_members_join_at_once(group: Group) -> None:
     five_join_at_once(group, CONFLUENT, UNIFORM)
 
 
@@ -70,13 +70,13 @@ def test_a_static_member_that_leaves_and_returns_causes_no_rebalance(group: Grou
         pytest.param("kafka-python", marks=pytest.mark.thorough),
     ],
 )
-def test_a_group_goes_over_and_back_while_its_members_work(
+def test_a_group_is_upgraded_and_downgraded_while_its_members_work(
     own_broker: RunningBroker, group: Group, library: str
 ) -> None:
     goes_over_and_back(own_broker, group, (library, "range"), (CONFLUENT, UNIFORM))
 
 
-def test_a_pattern_finds_topics_that_come_later(own_broker: RunningBroker, tmp_path: Path) -> None:
+def test_a_regex_subscription_finds_later_topics(own_broker: RunningBroker, tmp_path: Path) -> None:
     servers = own_broker.bootstrap_servers
     with group_of(servers, "g", "^t.*", 1, tmp_path) as group, Confluent().admin(servers) as admin:
         admin.create_topic("other", 1, {})

@@ -198,7 +198,7 @@ def await_copied(copiers: Copiers, numbers: Numbers, reader: Reader) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.timeout(240 + 2 * TORTURE_S)
-def test_every_record_is_copied_once_and_in_order_whatever_is_killed(
+def test_every_record_is_copied_once_and_in_order_despite_kills(
     tmp_path: Path, complaints: list[str], record_property: Callable[[str, object], None]
 ) -> None:
     complaints.append("")  # that the broker is away is what clients complain of

@@ -28,7 +28,7 @@ KAFKAS = [(0, 8, 1), (0, 8, 2), (0, 9), (0, 11), (2, 0), (2, 1), (2, 3), (4, 0)]
 
 
 @pytest.mark.parametrize("version", KAFKAS, ids=lambda version: ".".join(map(str, version)))
-def test_a_client_of_any_kafka_commits_and_finds_it_again(
+def test_a_client_of_any_kafka_version_commits_and_fetches_offsets(
     broker: RunningBroker, topic: str, version: tuple[int, ...], complaints: list[str]
 ) -> None:
     complaints.append("have you committed any offsets yet")  # of version 0, whose answer there is an error
@@ -89,7 +89,7 @@ async def aiokafka_tells(servers: str, group: str) -> dict[int, tuple[int, str]]
         await admin.close()
 
 
-def test_aiokafka_commits_and_tells(broker: RunningBroker, topic: str) -> None:
+def test_aiokafka_commits_and_reads_offsets(broker: RunningBroker, topic: str) -> None:
     group = f"group-of-{topic}"
     with asyncio.Runner() as runner:
         runner.run(asyncio.wait_for(aiokafka_commits(broker.bootstrap_servers, group, topic), PATIENCE_S))

@@ -47,7 +47,7 @@ LONGEST_RUN_S = 0.2  # from the first acknowledgement to a kill
 
 @pytest.mark.thorough
 @pytest.mark.timeout(60 + 10 * KILLS)
-def test_kills_lose_reorder_and_repeat_nothing(
+def test_kills_cause_no_loss_reordering_or_duplicates(
     tmp_path: Path, complaints: list[str], record_property: Callable[[str, object], None]
 ) -> None:
     complaints.append("")  # that the broker is away is what clients complain of

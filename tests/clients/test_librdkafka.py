@@ -56,7 +56,7 @@ def result(futures: Mapping[Any, Any]) -> Any:
 
 
 @pytest.mark.parametrize(("start", "expected"), [(OFFSET_BEGINNING, [0, 1, 2]), (OFFSET_END, [])])
-def test_logical_offsets_and_the_end_of_a_partition(
+def test_logical_offsets_and_partition_end_events_are_supported(
     broker: RunningBroker, filled: str, start: int, expected: list[int]
 ) -> None:
     settings = {
@@ -77,9 +77,7 @@ def test_logical_offsets_and_the_end_of_a_partition(
     assert (end.error().code(), end.offset()) == (KafkaError._PARTITION_EOF, 3)
 
 
-def test_a_consumer_goes_on_with_a_topic_that_was_deleted_and_made_anew(
-    broker: RunningBroker, filled: str, complaints: list[str]
-) -> None:
+def test_a_consumer_continues_with_a_recreated_topic(broker: RunningBroker, filled: str, complaints: list[str]) -> None:
     complaints.append("(?i)out of range")  # the old topic's offset is none of the new one
     with Confluent().consumer(broker.bootstrap_servers, filled, wait_ms=1000 * PATIENCE_S) as consumer:
         consumer.read(3)
@@ -135,7 +133,7 @@ def test_topics_are_described(admin: AdminClient, topic: str) -> None:
     assert [node.id for node in partition.replicas] == [node.id for node in partition.isr] == [1]
 
 
-def test_configs_are_changed_one_by_one(admin: AdminClient, topic: str) -> None:
+def test_configs_are_altered_incrementally(admin: AdminClient, topic: str) -> None:
     def change(name: str, value: str | None, operation: AlterConfigOpType) -> None:
         entry = ConfigEntry(name, value, incremental_operation=operation)
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
@@ -155,7 +153,7 @@ def test_configs_are_changed_one_by_one(admin: AdminClient, topic: str) -> None:
     assert described()["cleanup.policy"] == "compact"
 
 
-def test_a_changed_config_acts_at_once(broker: RunningBroker, admin: AdminClient, topic: str) -> None:
+def test_a_changed_config_takes_effect_immediately(broker: RunningBroker, admin: AdminClient, topic: str) -> None:
     entry = ConfigEntry("max.message.bytes", "100", incremental_operation=AlterConfigOpType.SET)
     result(admin.incremental_alter_configs([ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])]))
     with Confluent().producer(broker.bootstrap_servers) as producer:

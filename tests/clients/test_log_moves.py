@@ -94,7 +94,7 @@ def move(broker: RunningBroker, directory: Path, wait: bool) -> None:
 
 
 @pytest.mark.parametrize("killed", [pytest.param(False, marks=pytest.mark.thorough), True])
-def test_nothing_is_lost_or_repeated_while_a_log_moves(tmp_path: Path, killed: bool) -> None:
+def test_no_record_is_lost_or_duplicated_while_a_log_moves(tmp_path: Path, killed: bool) -> None:
     directories = [tmp_path / name for name in ("one", "two")]
     settings = f"log.dirs={directories[0]},{directories[1]}", "log.segment.bytes=1048576"
     with running_broker(tmp_path, *settings) as broker:

@@ -28,13 +28,13 @@ def addresses(servers: str) -> dict[int, str]:
     return {node.id: f"{node.host}:{node.port}" for node in admin.list_topics(timeout=PATIENCE_S).brokers.values()}
 
 
-def test_every_node_knows_all_of_them(cluster: RunningBroker) -> None:
+def test_every_node_returns_all_nodes(cluster: RunningBroker) -> None:
     announced = cluster.bootstrap_servers.split(",")
     for server in announced:
         assert sorted(addresses(server).values()) == sorted(announced)
 
 
-def test_leaders_are_spread_and_every_client_finds_them(
+def test_leaders_are_spread_over_nodes_and_every_client_finds_them(
     cluster: RunningBroker, topic_name: str, client: Client
 ) -> None:
     one = cluster.bootstrap_servers.split(",")[0]
@@ -53,7 +53,7 @@ def test_leaders_are_spread_and_every_client_finds_them(
     assert found == [(partition, index, b"%d of %d" % (index, partition)) for partition in range(6) for index in (0, 1)]
 
 
-def test_ports_of_further_nodes_follow_the_first(tmp_path: Path) -> None:
+def test_ports_of_additional_nodes_are_consecutive(tmp_path: Path) -> None:
     first = free_ports(3)
     with running_broker(tmp_path, f"listeners=PLAINTEXT://127.0.0.1:{first}", nodes=3) as running:
         told = addresses(f"127.0.0.1:{first}")
@@ -61,7 +61,7 @@ def test_ports_of_further_nodes_follow_the_first(tmp_path: Path) -> None:
     assert told == {1 + index: f"127.0.0.1:{first + index}" for index in range(3)}
 
 
-def test_each_listener_tells_its_own_advertised_address(tmp_path: Path, client: Client) -> None:
+def test_each_listener_returns_its_own_advertised_address(tmp_path: Path, client: Client) -> None:
     inside, outside = free_ports(), free_ports()
     settings = (
         f"listeners=INSIDE://127.0.0.1:{inside},OUTSIDE://127.0.0.1:{outside}",

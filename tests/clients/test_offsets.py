@@ -30,14 +30,14 @@ def offsets_read(consumer: Consumer, count: int) -> list[int]:
 
 
 @pytest.mark.parametrize("start", [0, 2, 3, 5, 9])
-def test_reading_begins_at_an_offset_also_within_a_batch(
+def test_reading_starts_at_an_offset_even_within_a_batch(
     broker: RunningBroker, filled: str, client: Client, start: int
 ) -> None:
     with client.consumer(broker.bootstrap_servers, filled, offset=start) as consumer:
         assert offsets_read(consumer, 10 - start) == list(range(start, 10))
 
 
-def test_seek_goes_back_and_forth(broker: RunningBroker, filled: str, client: Client) -> None:
+def test_seek_moves_back_and_forth(broker: RunningBroker, filled: str, client: Client) -> None:
     with client.consumer(broker.bootstrap_servers, filled, wait_ms=SHORT_MS) as consumer:
         assert offsets_read(consumer, 4) == [0, 1, 2, 3]
         consumer.seek(8)
@@ -46,12 +46,12 @@ def test_seek_goes_back_and_forth(broker: RunningBroker, filled: str, client: Cl
         assert offsets_read(consumer, 3) == [1, 2, 3]
 
 
-def test_the_first_and_the_next_offset_are_known(broker: RunningBroker, filled: str, client: Client) -> None:
+def test_earliest_and_latest_offsets_are_returned(broker: RunningBroker, filled: str, client: Client) -> None:
     with client.consumer(broker.bootstrap_servers, filled, wait_ms=SHORT_MS) as consumer:
         assert consumer.offsets() == (0, 10)
 
 
-def test_a_time_is_found(broker: RunningBroker, filled: str, client: Client) -> None:
+def test_an_offset_is_found_by_timestamp(broker: RunningBroker, filled: str, client: Client) -> None:
     asked = {1: 0, T: 0, T + 1: 1, T + 2000: 2, T + 2001: 3, T + 8999: 9, T + 9000: 9, T + 9001: None}
     with client.consumer(broker.bootstrap_servers, filled, wait_ms=SHORT_MS) as consumer:
         assert {time: consumer.offset_at(time) for time in asked} == asked

@@ -15,7 +15,9 @@ VERSIONS = [(0, 11), (1, 0), (1, 1), (2, 0), (2, 1), (2, 3), (2, 4), (2, 6), (2,
 
 
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda version: ".".join(map(str, version)))
-def test_a_client_of_an_older_kafka(broker: RunningBroker, topic_name: str, version: tuple[int, int]) -> None:
+def test_clients_of_older_kafka_versions_are_supported(
+    broker: RunningBroker, topic_name: str, version: tuple[int, int]
+) -> None:
     client, servers = KafkaPython(version), broker.bootstrap_servers
     with client.admin(servers) as admin:
         admin.create_topic(topic_name, 2, {"max.message.bytes": "5000"})

@@ -69,7 +69,7 @@ def test_every_client_reads_records_that_the_broker_compressed(
             assert [read.record for read in consumer.read(len(records))] == records, reader.name
 
 
-def test_much_more_than_fits_in_one_answer(broker: RunningBroker, topic: str, client: Client) -> None:
+def test_more_records_than_fit_in_one_response_are_consumed(broker: RunningBroker, topic: str, client: Client) -> None:
     records = [Record(b"%d" % index, NOISE[index:] * 4) for index in range(24)]
     with client.producer(broker.bootstrap_servers) as producer:
         for record in records:

@@ -28,7 +28,7 @@ def records_read(client: Client, servers: str, topic: str, count: int) -> list[R
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
-def test_acks(broker: RunningBroker, topic: str, client: Client, acks: int | str) -> None:
+def test_all_acks_settings_are_supported(broker: RunningBroker, topic: str, client: Client, acks: int | str) -> None:
     with client.producer(broker.bootstrap_servers, acks=acks) as producer:
         offsets = producer.send(topic, RECORDS) + producer.send(topic, RECORDS)
         assert acks == 0 or offsets == list(range(10))
@@ -36,7 +36,7 @@ def test_acks(broker: RunningBroker, topic: str, client: Client, acks: int | str
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_an_idempotent_producer(broker: RunningBroker, topic: str, client: Client, codec: str) -> None:
+def test_an_idempotent_producer_writes_records(broker: RunningBroker, topic: str, client: Client, codec: str) -> None:
     with client.producer(broker.bootstrap_servers, codec=codec, idempotent=True) as producer:
         assert [producer.send(topic, [record]) for record in RECORDS] == [[0], [1], [2], [3], [4]]
     headers = headers_on_disk(broker.directory, topic)
@@ -52,14 +52,14 @@ def test_two_producers_have_different_ids(broker: RunningBroker, topic: str, cli
     assert len({header.producer_id for header in headers_on_disk(broker.directory, topic)}) == 2
 
 
-def test_a_value_of_nearly_the_largest_size(broker: RunningBroker, topic: str, client: Client) -> None:
+def test_a_value_of_nearly_the_maximum_size_is_accepted(broker: RunningBroker, topic: str, client: Client) -> None:
     value = random.Random(2).randbytes(MAX_MESSAGE_BYTES - 100)
     with client.producer(broker.bootstrap_servers, limit_bytes=2_000_000) as producer:
         assert producer.send(topic, [Record(b"k", value)]) == [0]
     assert records_read(client, broker.bootstrap_servers, topic, 1) == [Record(b"k", value)]
 
 
-def test_a_value_that_is_too_large_is_refused_by_name(
+def test_a_too_large_value_is_rejected_by_error_name(
     broker: RunningBroker, topic: str, client: Client, complaints: list[str]
 ) -> None:
     complaints.append("MessageSizeTooLarge")
@@ -71,7 +71,7 @@ def test_a_value_that_is_too_large_is_refused_by_name(
         assert producer.send(topic, RECORDS) == [0, 1, 2, 3, 4]
 
 
-def test_many_partitions(broker: RunningBroker, topic_name: str, client: Client) -> None:
+def test_many_partitions_are_produced_to(broker: RunningBroker, topic_name: str, client: Client) -> None:
     with client.admin(broker.bootstrap_servers) as admin:
         admin.create_topic(topic_name, 40, {})
     with client.producer(broker.bootstrap_servers) as producer:
@@ -84,7 +84,7 @@ def test_many_partitions(broker: RunningBroker, topic_name: str, client: Client)
     ]
 
 
-def test_a_topic_is_made_by_producing_to_it(broker: RunningBroker, topic_name: str, client: Client) -> None:
+def test_producing_to_a_topic_creates_it(broker: RunningBroker, topic_name: str, client: Client) -> None:
     with client.producer(broker.bootstrap_servers) as producer:
         assert producer.send(topic_name, RECORDS) == [0, 1, 2, 3, 4]
     with Confluent().admin(broker.bootstrap_servers) as admin:

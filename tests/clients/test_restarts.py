@@ -21,7 +21,7 @@ def everything(client: Client, servers: str, topic: str, count: int) -> list[tup
         return [(read.offset, read.record) for read in consumer.read(count)]
 
 
-def test_an_orderly_stop_keeps_everything(tmp_path: Path) -> None:
+def test_a_clean_stop_keeps_all_records(tmp_path: Path) -> None:
     marker = tmp_path / "data" / ".kafka_cleanshutdown"
     with running_broker(tmp_path) as broker:
         with Confluent().admin(broker.bootstrap_servers) as admin:
@@ -47,7 +47,7 @@ def test_an_orderly_stop_keeps_everything(tmp_path: Path) -> None:
             assert producer.send("by-none", RECORDS[:1]) == [100]
 
 
-def test_an_orderly_stop_ends_fetches_that_wait(tmp_path: Path, client: Client, complaints: list[str]) -> None:
+def test_a_clean_stop_ends_delayed_fetches(tmp_path: Path, client: Client, complaints: list[str]) -> None:
     complaints.append("")  # that their connections end is what clients complain of
     with running_broker(tmp_path) as broker:
         with Confluent().admin(broker.bootstrap_servers) as admin:
@@ -79,7 +79,7 @@ class Sender:
                 number += PER_REQUEST
 
 
-def test_a_kill_loses_and_repeats_nothing_and_the_producer_goes_on(
+def test_a_kill_causes_no_loss_or_duplicates_and_the_producer_continues(
     tmp_path: Path, client: Client, complaints: list[str]
 ) -> None:
     complaints.append("")  # that the broker is away is what clients complain of

@@ -13,7 +13,7 @@ ROUNDS = 10
 LONGER_THAN_THE_TEST_MS = 2000 * PATIENCE_S
 
 
-def test_a_waiting_consumer_is_woken(broker: RunningBroker, topic: str, client: Client) -> None:
+def test_an_append_wakes_a_waiting_consumer(broker: RunningBroker, topic: str, client: Client) -> None:
     came: Queue[Record] = Queue()
     records = [Record(b"k", b"%d" % number) for number in range(ROUNDS)]
 

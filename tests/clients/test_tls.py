@@ -139,7 +139,7 @@ THROUGH = {"confluent": through_confluent, "aiokafka": through_aiokafka, "kafka-
     ("listener", "certificate", "principal"),
     [(0, False, "User:ANONYMOUS"), (0, True, "User:alice"), (1, True, "User:alice")],
 )
-def test_records_go_there_and_back(
+def test_records_are_produced_and_consumed_over_tls(
     broker: Broker, stores: Path, complaints: list[str], client: str, listener: int, certificate: bool, principal: str
 ) -> None:
     complaints.append("No partition metadata for topic t")  # kafka-python's, before it has asked for any
@@ -152,7 +152,7 @@ def test_records_go_there_and_back(
 
 
 @pytest.mark.parametrize(("password", "principal"), [("alice-secret", "User:alice"), ("wrong", None)])
-def test_a_client_logs_in_over_tls_whatever_its_certificate_says(
+def test_a_client_logs_in_over_tls_with_any_certificate(
     stores: Path, complaints: list[str], password: str, principal: str | None
 ) -> None:
     complaints.append("closing 127.0.0.1:[0-9]+ .*invalid credentials")
@@ -178,7 +178,7 @@ def test_a_client_logs_in_over_tls_whatever_its_certificate_says(
             assert principals(broker) == {principal}
 
 
-def test_a_client_without_a_certificate_is_refused_where_one_is_required(
+def test_a_client_without_a_required_certificate_is_rejected(
     broker: Broker, stores: Path, complaints: list[str]
 ) -> None:
     complaints.append(CLOSING)
@@ -188,7 +188,9 @@ def test_a_client_without_a_certificate_is_refused_where_one_is_required(
     assert principals(broker) == set()
 
 
-def test_a_client_that_does_not_trust_the_broker_goes_away(broker: Broker, stores: Path, complaints: list[str]) -> None:
+def test_a_client_that_does_not_trust_the_broker_disconnects(
+    broker: Broker, stores: Path, complaints: list[str]
+) -> None:
     complaints.append(CLOSING)
     (stores / "ca.pem").write_text(Authority().pem)
     with pytest.raises(confluent_kafka.KafkaException):
@@ -196,7 +198,7 @@ def test_a_client_that_does_not_trust_the_broker_goes_away(broker: Broker, store
     assert principals(broker) == set()
 
 
-def test_all_nodes_speak_tls_and_one_that_was_away_does_again(stores: Path) -> None:
+def test_all_nodes_speak_tls_even_after_a_restart(stores: Path) -> None:
     settings = {"listeners": "SSL://127.0.0.1:0", "num.partitions": "4", **inline(authority, server)}
     settings["default.replication.factor"] = "2"
     with Broker(settings, nodes=2) as broker:
@@ -233,7 +235,7 @@ def key_store(listener: str, signed: Signed) -> dict[str, str]:
     return {f"listener.name.{listener}.ssl.{name}": text for name, text in texts.items()}
 
 
-def test_keys_are_replaced_for_new_connections_and_no_record_is_lost(
+def test_keys_are_replaced_for_new_connections_without_losing_records(
     broker: Broker, stores: Path, complaints: list[str]
 ) -> None:
     complaints.append(CLOSING)
@@ -291,7 +293,7 @@ def test_replaced_keys_are_kept_over_a_restart_and_never_shown(broker: Broker, s
         ({"listener.name.ssl.ssl.client.auth": "none"}, "cannot be updated dynamically for existing listener SSL"),
     ],
 )
-def test_unusable_tls_settings_are_refused_and_change_nothing(
+def test_unusable_tls_settings_are_rejected_and_change_nothing(
     broker: Broker, stores: Path, changes: dict[str, str], complaint: str
 ) -> None:
     admin = AdminClient(confluent_settings(address(broker, 0), stores, certificate=False))
@@ -301,7 +303,7 @@ def test_unusable_tls_settings_are_refused_and_change_nothing(
     assert presented(address(broker, 0)) == server.certificate_pem
 
 
-def test_a_file_that_has_changed_is_read_when_its_setting_is_set_again(stores: Path) -> None:
+def test_a_changed_file_is_reloaded_when_its_setting_is_set_again(stores: Path) -> None:
     path = server.write(stores, "server")
     name = "listener.name.ssl.ssl.keystore.location"
     settings = {"listeners": "SSL://127.0.0.1:0", "ssl.keystore.type": "PEM", name: str(path)}

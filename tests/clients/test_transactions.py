@@ -14,7 +14,7 @@ WRITERS = pytest.mark.parametrize("writer", LIBRARIES)
 
 
 @WRITERS
-def test_readers_of_every_library_see_exactly_the_committed_records(
+def test_consumers_of_every_library_see_exactly_the_committed_records(
     broker: RunningBroker, topic: str, topic_name: str, writer: str
 ) -> None:
     servers = broker.bootstrap_servers
@@ -45,7 +45,7 @@ def test_offsets_are_committed_with_the_records(
 
 
 @WRITERS
-def test_a_producer_is_fenced_by_another_with_its_id(
+def test_a_producer_is_fenced_by_another_with_its_transactional_id(
     broker: RunningBroker, topic: str, topic_name: str, writer: str, complaints: list[str]
 ) -> None:
     complaints += ["[Ff]enced", "epoch", "fatal", "FATAL", "Unknown error", "ProducerBatch", "transaction"]

@@ -21,6 +21,6 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Ground]]:
 
 
 @pytest.mark.parametrize("seeds", [SEEDS, pytest.param(MORE_SEEDS, marks=pytest.mark.thorough)])
-def test_damage_is_refused_or_reported(left: list[Ground], tmp_path: Path, seeds: range) -> None:
+def test_random_damage_is_rejected_or_reported(left: list[Ground], tmp_path: Path, seeds: range) -> None:
     outcomes = [outcome(left[seed % len(left)], tmp_path / "damaged", seed) for seed in seeds]
     assert {"refused", "the same", "said"} <= set(outcomes)  # or nothing was damaged that matters

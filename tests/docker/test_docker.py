@@ -40,14 +40,14 @@ def service() -> dict[str, Any]:
     return only
 
 
-def test_what_is_copied_exists_and_reaches_the_builder() -> None:
+def test_copied_files_exist_and_are_not_ignored() -> None:
     ignore = (ROOT / "docker" / "Dockerfile.dockerignore").read_text().splitlines()
     sent = {line.removeprefix("!") for line in ignore if line.startswith("!")}
     assert set(copied()) == sent
     assert all((ROOT / source).exists() for source in copied())
 
 
-def test_all_that_the_package_is_built_from_is_copied() -> None:
+def test_all_files_that_the_package_is_built_from_are_copied() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     needed = ["README.md", "hatch_build.py", *project["project"]["license-files"]]
     needed += project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
@@ -55,7 +55,7 @@ def test_all_that_the_package_is_built_from_is_copied() -> None:
         assert any(fnmatch(name, source) or name.startswith(f"{source}/") for source in copied()), name
 
 
-def test_the_image_has_a_python_the_package_takes_and_an_extra_that_there_is() -> None:
+def test_the_image_has_a_supported_python_and_an_existing_extra() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     arguments = dict(argument.split("=", 1) for argument in instructions("ARG"))
     python = re.fullmatch(r"3\.(\d+)", arguments["PYTHON"])
@@ -64,7 +64,7 @@ def test_the_image_has_a_python_the_package_takes_and_an_extra_that_there_is() -
     assert set(arguments["EXTRAS"].split(",")) <= project["optional-dependencies"].keys()
 
 
-def test_the_image_runs_its_own_scripts_and_nothing_before_other_commands() -> None:
+def test_the_image_runs_its_own_scripts_and_other_commands_directly() -> None:
     assert instructions("ENTRYPOINT") == []
     (command,), (check,) = instructions("CMD"), instructions("HEALTHCHECK")
     (program,), (checked,) = json.loads(command), json.loads(check.partition("CMD ")[2])
@@ -72,27 +72,27 @@ def test_the_image_runs_its_own_scripts_and_nothing_before_other_commands() -> N
         assert (FILES / script.lstrip("/")).stat().st_mode & 0o111 == 0o111, script
 
 
-def test_the_image_runs_as_a_user_it_makes() -> None:
+def test_the_image_runs_as_the_user_it_creates() -> None:
     (user,) = instructions("USER")
     assert user != "root"
     assert any(f"echo '{user}:x:1000:1000:" in run for run in instructions("RUN"))
 
 
-def test_the_port_and_the_volume_are_those_of_the_default_settings() -> None:
+def test_port_and_volume_are_those_of_the_default_settings() -> None:
     launch = (FILES / "etc/kafka/docker/launch").read_text()
     (port,), (volumes,) = instructions("EXPOSE"), instructions("VOLUME")
     assert f"KAFKA_LISTENERS=PLAINTEXT://0.0.0.0:{port}\n" in launch
     assert "KAFKA_LOG_DIRS=/var/lib/kafka/data\n" in launch and "/var/lib/kafka/data" in json.loads(volumes)
 
 
-def test_the_services_build_is_the_dockerfile_here() -> None:
+def test_the_compose_service_builds_this_dockerfile() -> None:
     build = service()["build"]
     context = (COMPOSE.parent / build["context"]).resolve()
     assert context == ROOT
     assert context / build["dockerfile"] == DOCKERFILE
 
 
-def test_each_published_port_is_the_one_advertised_to_this_machine() -> None:
+def test_each_published_port_is_the_advertised_one() -> None:
     loaded = load_settings(None, service()["environment"], [], kafka_variables=True)
     assert loaded.warnings == ()
     by_port = {listener.port: listener for listener in broker_listeners(loaded.settings)}
@@ -106,7 +106,7 @@ def test_each_published_port_is_the_one_advertised_to_this_machine() -> None:
         assert listener.advertised_port == listener.port
 
 
-def test_the_services_volume_is_where_the_data_is() -> None:
+def test_the_compose_volume_contains_the_data() -> None:
     targets = [volume.split(":") for volume in service()["volumes"]]
     assert {target for _, target in targets} <= set(json.loads(instructions("VOLUME")[0]))
     assert {name for name, _ in targets} == set(yaml.safe_load(COMPOSE.read_text())["volumes"])

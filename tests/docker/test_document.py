@@ -41,7 +41,7 @@ def advertised(variables: dict[str, Any]) -> dict[str, int]:
     return {listener.advertised_host: listener.advertised_port for listener in broker_listeners(loaded.settings)}
 
 
-def test_programs_of_the_compose_file_connect_to_what_is_advertised() -> None:
+def test_programs_in_the_compose_file_connect_to_the_advertised_address() -> None:
     services = yaml.safe_load(blocks("yaml")[0])["services"]
     kafka = services["kafka"]
     assert kafka["image"] == NAME
@@ -79,7 +79,7 @@ def status(url: str, token: str = "") -> int:
 
 
 @NEEDS_LINUX
-def test_the_control_the_explorer_and_the_registry_answer_as_the_compose_file_says(tmp_path: Path) -> None:
+def test_control_explorer_and_registry_respond_as_in_the_compose_file(tmp_path: Path) -> None:
     services = yaml.safe_load(blocks("yaml")[1])["services"]
     variables, application = services["kafka"]["environment"], services["application"]["environment"]
     assert set(services["kafka"]["ports"]) == {f"{port}:{port}" for port in (8081, 8082, 9092)}
@@ -92,7 +92,7 @@ def test_the_control_the_explorer_and_the_registry_answer_as_the_compose_file_sa
 
 
 @NEEDS_LINUX
-def test_the_probes_of_kubernetes_are_answered(tmp_path: Path) -> None:
+def test_kubernetes_probes_are_answered(tmp_path: Path) -> None:
     pod, service = yaml.safe_load_all(blocks("yaml")[2])
     (container,) = pod["spec"]["containers"]
     variables = {each["name"]: each["value"] for each in container["env"]}
@@ -107,7 +107,7 @@ def test_the_probes_of_kubernetes_are_answered(tmp_path: Path) -> None:
 
 
 @NEEDS_LINUX
-def test_the_options_of_the_table_are_taken(tmp_path: Path) -> None:
+def test_the_documented_options_are_accepted(tmp_path: Path) -> None:
     (options,) = re.findall(r"such as `(--[^`]+)` \|", TEXT)
     advertised = f"PLAINTEXT://localhost:{free_ports(3)}"
     with running(
@@ -116,7 +116,7 @@ def test_the_options_of_the_table_are_taken(tmp_path: Path) -> None:
         assert announced(lines).count("localhost:") == 3
 
 
-def test_jobs_connect_to_what_their_services_advertise() -> None:
+def test_jobs_connect_to_the_advertised_addresses_of_their_services() -> None:
     actions, gitlab = (yaml.safe_load(block) for block in blocks("yaml")[3:5])
     job = actions["jobs"]["test"]
     assert job["services"]["kafka"]["ports"] == ["9092:9092"]
@@ -126,7 +126,7 @@ def test_jobs_connect_to_what_their_services_advertise() -> None:
     assert advertised(service["variables"]) == {service["alias"]: int(port)} == {host: int(port)}
 
 
-def test_the_action_the_template_and_the_feature_have_what_is_given_to_them() -> None:
+def test_action_template_and_feature_have_the_documented_inputs() -> None:
     action, gitlab = (yaml.safe_load(block) for block in blocks("yaml")[5:])
     inputs = yaml.safe_load((ROOT / "action.yml").read_text())["inputs"]
     (given,) = (step["with"] for step in action["steps"] if "minibroker" in step.get("uses", ""))
@@ -140,7 +140,7 @@ def test_the_action_the_template_and_the_feature_have_what_is_given_to_them() ->
 
 
 @pytest.mark.parametrize("kind", SUFFIXES)
-def test_the_calls_of_testcontainers_are_those_that_are_tested(kind: str) -> None:
+def test_the_documented_testcontainers_calls_are_tested(kind: str) -> None:
     programs = [
         file.read_text()
         for file in PROGRAMS.rglob(f"*.{SUFFIXES[kind]}")
@@ -153,7 +153,7 @@ def test_the_calls_of_testcontainers_are_those_that_are_tested(kind: str) -> Non
         assert " ".join(block.split()) in " ".join(source.split())
 
 
-def test_the_names_of_variables_and_files_are_those_of_the_scripts() -> None:
+def test_documented_variables_and_files_are_those_of_the_scripts() -> None:
     launch = (ROOT / "docker/root/etc/kafka/docker/launch").read_text()
     table = TEXT.split("\n## Variables\n")[1].split("\n\n")[1]
     for name in re.findall(r"`([A-Z_]+)`", table):

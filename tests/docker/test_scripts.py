@@ -53,24 +53,24 @@ def run(root: Path, script: str, *arguments: str) -> subprocess.CompletedProcess
     return subprocess.run([str(root / script), *arguments], env=environment({}), capture_output=True, text=True)
 
 
-def test_without_variables_it_listens_to_all_and_advertises_this_machine(told: Told) -> None:
+def test_the_default_listens_on_all_addresses_and_advertises_localhost(told: Told) -> None:
     variables = told()["variables"]
     assert variables["KAFKA_LISTENERS"] == "PLAINTEXT://0.0.0.0:9092"
     assert variables["KAFKA_ADVERTISED_LISTENERS"] == "PLAINTEXT://localhost:9092"
     assert variables["KAFKA_LOG_DIRS"].endswith("/var/lib/kafka/data")
 
 
-def test_it_listens_on_the_ports_that_are_advertised(told: Told) -> None:
+def test_the_broker_listens_on_the_advertised_ports(told: Told) -> None:
     found = told(KAFKA_ADVERTISED_LISTENERS="INSIDE://kafka:9092,OUTSIDE://[::1]:19092")["variables"]
     assert found["KAFKA_LISTENERS"] == "INSIDE://0.0.0.0:9092,OUTSIDE://0.0.0.0:19092"
 
 
-def test_given_listeners_stay(told: Told) -> None:
+def test_given_listeners_are_kept(told: Told) -> None:
     assert "KAFKA_ADVERTISED_LISTENERS" not in told(KAFKA_LISTENERS="PLAINTEXT://:1")["variables"]
     assert "KAFKA_LISTENERS" not in told(MINIBROKER_LISTENERS="PLAINTEXT://:1")["variables"]
 
 
-def test_the_names_of_bitnamis_image_are_taken_too(told: Told) -> None:
+def test_variables_of_bitnamis_image_are_accepted(told: Told) -> None:
     found = told(
         KAFKA_CFG_ADVERTISED_LISTENERS="A://kafka:9092", KAFKA_CFG_NUM_PARTITIONS="3", KAFKA_KRAFT_CLUSTER_ID="x"
     )
@@ -80,7 +80,7 @@ def test_the_names_of_bitnamis_image_are_taken_too(told: Told) -> None:
     assert not any("CFG" in name or "KRAFT" in name for name in variables)
 
 
-def test_a_mounted_file_has_the_settings_instead_of_defaults(root: Path, told: Told) -> None:
+def test_a_mounted_settings_file_replaces_the_defaults(root: Path, told: Told) -> None:
     file = root / "mnt/shared/config/server.properties"
     file.write_text("listeners=PLAINTEXT://:1\nlog.dirs=/elsewhere\n")
     found = told()
@@ -88,7 +88,7 @@ def test_a_mounted_file_has_the_settings_instead_of_defaults(root: Path, told: T
     assert found["variables"] == {}
 
 
-def test_secrets_are_read_from_the_files_that_are_named(root: Path, told: Told) -> None:
+def test_secrets_are_read_from_the_named_files(root: Path, told: Told) -> None:
     (root / "etc/kafka/secrets/creds").write_text("a b\n")
     found = told(KAFKA_SSL_KEYSTORE_FILENAME="k.p12", KAFKA_SSL_KEYSTORE_CREDENTIALS="creds")["variables"]
     assert found["KAFKA_SSL_KEYSTORE_LOCATION"] == str(root / "etc/kafka/secrets/k.p12")
@@ -97,19 +97,19 @@ def test_secrets_are_read_from_the_files_that_are_named(root: Path, told: Told) 
 
 
 @pytest.mark.parametrize(("level", "ours"), [("DEBUG", "debug"), ("WARN", "warning"), ("OFF", "error")])
-def test_the_level_of_log_lines_is_that_of_kafkas_variable(told: Told, level: str, ours: str) -> None:
+def test_the_log_level_is_set_by_kafkas_variable(told: Told, level: str, ours: str) -> None:
     found = told(KAFKA_LOG4J_ROOT_LOGLEVEL=level)
     assert found["arguments"][-2:] == ["--log-level", ours]
     assert "KAFKA_LOG4J_ROOT_LOGLEVEL" not in found["variables"]
 
 
-def test_further_options_are_words_of_a_variable(told: Told) -> None:
+def test_additional_options_are_given_in_a_variable(told: Told) -> None:
     found = told(MINIBROKER_OPTIONS="--control 0.0.0.0:8082 --add-scram SCRAM-SHA-512=[name=a,password=b]")
     assert found["arguments"][-4:] == ["--control", "0.0.0.0:8082", "--add-scram", "SCRAM-SHA-512=[name=a,password=b]"]
     assert "MINIBROKER_OPTIONS" not in found["variables"]
 
 
-def test_the_id_of_the_cluster_is_that_of_the_variable_or_of_format(root: Path, told: Told) -> None:
+def test_the_cluster_id_is_given_by_variable_or_format(root: Path, told: Told) -> None:
     assert told(CLUSTER_ID="4L6g3nShT-eMCtK--X86sw")["arguments"][-2:] == ["--cluster-id", "4L6g3nShT-eMCtK--X86sw"]
     scram = "SCRAM-SHA-256=[name=a,password=b]"
     storage = "opt/kafka/bin/kafka-storage"
@@ -119,13 +119,13 @@ def test_the_id_of_the_cluster_is_that_of_the_variable_or_of_format(root: Path, 
     assert told(CLUSTER_ID="another")["arguments"][-2:] == ["--cluster-id=some-id==", f"--add-scram={scram}"]
 
 
-def test_format_refuses_what_it_does_not_do(root: Path) -> None:
+def test_format_rejects_unsupported_options(root: Path) -> None:
     shutil.copy(root / "opt/kafka/bin/tool", root / "opt/kafka/bin/kafka-storage.sh")
     done = run(root, "opt/kafka/bin/kafka-storage.sh", "format", "--feature", "x")
     assert (done.returncode, done.stderr) == (1, "kafka-storage format: there is no option --feature in this image\n")
 
 
-def test_tools_for_topics_do_what_compose_files_call_them_for(root: Path) -> None:
+def test_topic_tools_work_as_compose_files_call_them(root: Path) -> None:
     bin = root / "opt/kafka/bin"
     for name in ("kafka-topics.sh", "kafka-broker-api-versions", "cub"):
         shutil.copy(bin / "tool", bin / name)
@@ -150,20 +150,20 @@ def test_tools_for_topics_do_what_compose_files_call_them_for(root: Path) -> Non
     assert "there is no option --unavailable-partitions" in unknown.stderr and unknown.stderr.count("\n") == 1
 
 
-def test_tools_that_are_not_there_name_the_command(root: Path) -> None:
+def test_missing_tools_name_the_replacing_command(root: Path) -> None:
     shutil.copy(root / "opt/kafka/bin/tool", root / "opt/kafka/bin/kafka-acls.sh")
     missing = run(root, "opt/kafka/bin/kafka-acls.sh", "--list")
     assert (missing.returncode, missing.stderr) == (1, "kafka-acls is not in this image; see: minibroker acls\n")
 
 
-def test_random_ids_are_like_kafkas(root: Path) -> None:
+def test_random_cluster_ids_have_kafkas_form(root: Path) -> None:
     shutil.copy(root / "opt/kafka/bin/tool", root / "opt/kafka/bin/kafka-storage")
     first, second = (run(root, "opt/kafka/bin/kafka-storage", "random-uuid").stdout.strip() for _ in range(2))
     assert len(first) == len(second) == 22 and first != second
     assert not first.startswith("-")
 
 
-def test_the_lines_that_others_wait_for_come_once_clients_can_connect(root: Path) -> None:
+def test_the_awaited_log_lines_appear_once_clients_can_connect(root: Path) -> None:
     variables = {"CLUSTER_ID": "4L6g3nShT-eMCtK--X86sw", "KAFKA_NODE_ID": "7", "KAFKA_SCHEMA_REGISTRY_URL": "none"}
     variables["KAFKA_HEAP_OPTS"] = "-Xmx1g"
     with running(root, variables) as lines:
@@ -178,11 +178,11 @@ def test_the_lines_that_others_wait_for_come_once_clients_can_connect(root: Path
     assert "cluster.id=4L6g3nShT-eMCtK--X86sw" in (root / "var/lib/kafka/data/meta.properties").read_text()
 
 
-def test_an_image_whose_broker_does_not_listen_is_not_healthy(root: Path) -> None:
+def test_a_container_without_a_listening_broker_is_unhealthy(root: Path) -> None:
     assert run(root, "etc/kafka/docker/healthy").returncode != 0
 
 
-def test_arguments_are_variables_and_a_wrong_setting_ends_it(root: Path) -> None:
+def test_arguments_are_variables_and_an_invalid_setting_ends_the_container(root: Path) -> None:
     done = run(root, RUN, "KAFKA_NUM_PARTITIONS=no")
     assert done.returncode == 2
     assert "environment variable KAFKA_NUM_PARTITIONS: Invalid value no" in done.stdout

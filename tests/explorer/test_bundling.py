@@ -16,7 +16,7 @@ def body(text: str) -> list[str]:
     return [line for line in text.splitlines() if line and not line.startswith("//")]
 
 
-def test_a_module_is_a_function_that_returns_what_it_exports() -> None:
+def test_a_bundled_module_is_a_function_that_returns_its_exports() -> None:
     texts = {
         "a.js": '// A.\n\nimport { one, two as to } from "./b/b.js";\nimport * as all from "./b/b.js";\none(to);\n',
         "b/b.js": "export const one = 1;\nexport async function two() {}\nconst three = 3;\nexport { three };\n",
@@ -44,32 +44,32 @@ def test_a_module_is_a_function_that_returns_what_it_exports() -> None:
         ),
     ],
 )
-def test_each_form_of_import_and_export_is_known(
+def test_each_used_form_of_import_and_export_is_supported(
     text: str, imports: list[tuple[str, str]], code: str, exports: dict[str, str]
 ) -> None:
     assert parsed("v/m.js", text) == (imports, code, exports)
 
 
 @pytest.mark.parametrize("text", ['export * from "./b.js";', 'let a;\nimport "./b.js";', "export let a = 1;"])
-def test_a_form_that_is_not_known_is_refused(text: str) -> None:
+def test_an_unsupported_form_of_import_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"m\.js: (export|import)"):
         parsed("m.js", text)
 
 
-def test_a_circle_is_refused() -> None:
+def test_an_import_cycle_is_rejected() -> None:
     texts = {"a.js": 'import { b } from "./b.js";', "b.js": 'import { a } from "./a.js";'}
     with pytest.raises(ValueError, match="a.js imports b.js imports a.js"):
         bundle("a.js", texts.__getitem__)
 
 
-def test_the_page_has_all_modules_in_one() -> None:
+def test_the_bundle_contains_all_modules() -> None:
     text = bundle(FIRST_MODULE, MODULES.__getitem__)
     assert sorted(re.findall(r"^// (\S+\.js)\nconst \$module", text, re.MULTILINE)) == sorted(MODULES)
     assert re.findall(r"^(?:import|export)\b.*", text, re.MULTILINE) == []
 
 
 @pytest.mark.parametrize("path", MODULES)
-def test_a_module_imports_only_what_others_export(path: str) -> None:
+def test_a_module_imports_only_existing_exports(path: str) -> None:
     for imported, declared in parsed(path, MODULES[path]).imports:
         names = re.findall(r"([\w$]+):", declared)
         assert set(names) <= parsed(imported, MODULES[imported]).exports.keys()

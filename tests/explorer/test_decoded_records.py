@@ -26,7 +26,7 @@ def listed(broker: Broker) -> list[dict[str, Any]]:
     return records
 
 
-def test_a_value_is_shown_as_its_schema_says(explored: Broker) -> None:
+def test_a_value_is_decoded_by_its_schema(explored: Broker) -> None:
     explored.registry.register("users-value", USER)
     explored.produce("users", AVRO, key="k")
     (record,) = listed(explored)
@@ -36,7 +36,7 @@ def test_a_value_is_shown_as_its_schema_says(explored: Broker) -> None:
     assert ask(explored, "topics/users/0/records/0")["record"]["value"] == record["value"]
 
 
-def test_a_key_and_a_header_may_name_a_schema(explored: Broker) -> None:
+def test_keys_and_headers_may_name_a_schema(explored: Broker) -> None:
     explored.registry.register("users-key", USER)
     explored.produce("users", None, key=AVRO[5:], headers={"__key_schema_id": AVRO[:5]})
     (record,) = listed(explored)
@@ -51,14 +51,14 @@ def test_a_key_and_a_header_may_name_a_schema(explored: Broker) -> None:
         (AVRO[:5] + b"\4\xff\xff", "it is not what its AVRO schema says: a string is not UTF-8"),
     ],
 )
-def test_what_cannot_be_decoded_says_why(explored: Broker, value: bytes, reason: str) -> None:
+def test_a_decoding_failure_shows_the_reason(explored: Broker, value: bytes, reason: str) -> None:
     explored.registry.register("users-value", USER)
     explored.produce("users", value)
     (record,) = listed(explored)
     assert record["value"]["undecoded"].startswith(reason) and "decoded" not in record["value"]
 
 
-def test_a_schema_that_makes_much_of_few_bytes_is_cut(explored: Broker) -> None:
+def test_a_value_that_expands_excessively_is_cut(explored: Broker) -> None:
     explored.registry.register("users-value", {"type": "array", "items": "null"})
     explored.produce("users", AVRO[:5] + b"\xc0\x84\x3d\0")  # half a million nulls
     (record,) = listed(explored)

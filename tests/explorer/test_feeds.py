@@ -37,7 +37,7 @@ def threads_that_name(threads: set[threading.Thread]) -> NameOf:
 
 
 @pytest.mark.parametrize(("topics", "is_aside"), [(10, False), (LARGE_BYTES, True)])
-async def test_a_thread_reads_large_frames(topics: int, is_aside: bool) -> None:
+async def test_large_frames_are_decoded_in_a_thread(topics: int, is_aside: bool) -> None:
     threads: set[threading.Thread] = set()
     portion = await Feed(SavedFrames([metadata(topics)]), threads_that_name(threads)).portion()
     assert portion is not None
@@ -46,7 +46,7 @@ async def test_a_thread_reads_large_frames(topics: int, is_aside: bool) -> None:
     assert threads and (threading.current_thread() not in threads) is is_aside
 
 
-def test_a_decoded_request_is_not_kept() -> None:
+def test_a_decoded_request_is_not_kept_in_memory() -> None:
     """It takes many times the memory of its bytes, by which the journal counts."""
     exchange = metadata(10)
     before = set(vars(exchange))

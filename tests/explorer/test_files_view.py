@@ -70,7 +70,7 @@ def test_index_entries_point_to_batches(explored: Broker) -> None:
     ]
 
 
-def test_damage_is_found(explored: Broker) -> None:
+def test_damage_in_files_is_found(explored: Broker) -> None:
     explored.produce("orders", "first")
     assert ask(explored, f"files/damage?path={LOG}") == []
     path = explored.directory / LOG
@@ -89,7 +89,7 @@ def test_a_damaged_file_is_shown_up_to_the_damage(tmp_path: Path) -> None:
     assert damage_of(found)
 
 
-def test_retention_says_what_it_would_take(explored: Broker) -> None:
+def test_retention_shows_what_it_would_delete(explored: Broker) -> None:
     explored.create_topic("orders", retention_ms=1000, segment_bytes=1 << 20)
     for number in range(3):
         explored.produce("orders", f"{number}" * 600_000, timestamp_ms=1)
@@ -97,7 +97,7 @@ def test_retention_says_what_it_would_take(explored: Broker) -> None:
     assert taken[:1] == ["00000000000000000000: its records are older than retention.ms"]
 
 
-def test_compaction_says_what_it_would_take(explored: Broker) -> None:
+def test_compaction_shows_what_it_would_remove(explored: Broker) -> None:
     explored.create_topic("orders", cleanup_policy="compact", segment_bytes=1 << 20, min_cleanable_dirty_ratio=1)
     for value in ("old", "new", "last"):
         explored.produce("orders", value, "x" * 600_000, key="k")
@@ -111,12 +111,12 @@ def test_compaction_says_what_it_would_take(explored: Broker) -> None:
     assert len(explored.records("orders")) == 6
 
 
-def test_only_compacted_topics_say_what_compaction_would_take(explored: Broker) -> None:
+def test_only_compacted_topics_show_what_compaction_would_remove(explored: Broker) -> None:
     explored.produce("orders", "first")
     assert ask(explored, f"files/compaction?path={LOG}") is None
 
 
-def test_what_compaction_would_take_of_a_damaged_log_is_not_known(explored: Broker) -> None:
+def test_removals_of_compaction_in_a_corrupt_log_are_unknown(explored: Broker) -> None:
     explored.create_topic("orders", cleanup_policy="compact", segment_bytes=1 << 20)
     for _ in range(2):
         explored.produce("orders", "x" * 600_000, key="k")
@@ -139,7 +139,7 @@ def test_other_files_are_not_shown(tmp_path: Path, path: str) -> None:
         inspected_below(root, path)
 
 
-def test_a_single_file_is_explored_without_what_is_beside_it(tmp_path: Path) -> None:
+def test_a_single_file_is_explored_without_its_neighbours(tmp_path: Path) -> None:
     for name in ("00000000000000000000.log", "00000000000000000007.log"):
         (tmp_path / name).write_bytes(b"")
     assert inspected_below(tmp_path / "00000000000000000007.log", "00000000000000000007.log")

@@ -49,7 +49,7 @@ def portion(broker: Broker, feed: Feed) -> Any:
     return broker.loop.run(feed.portion())
 
 
-def test_the_stream_has_what_happened_before_and_what_happens(explored: Broker) -> None:
+def test_the_stream_contains_past_and_new_frames(explored: Broker) -> None:
     produce(explored)
     (row,) = (row for row in rows_until(explored, "Produce") if row["api"] == "Produce")
     assert (row["client_id"], row["node"], row["topics"], row["errors"]) == ("shop", 1, {"orders": [0]}, [])
@@ -57,7 +57,7 @@ def test_the_stream_has_what_happened_before_and_what_happens(explored: Broker) 
     assert min(each["number"] for each in newer) > row["number"]
 
 
-def test_a_waiting_request_is_told_again_once_it_is_answered(explored: Broker) -> None:
+def test_a_delayed_request_is_sent_again_once_it_is_answered(explored: Broker) -> None:
     explored.create_topic("orders")
     config = {"bootstrap.servers": explored.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
     feed = Feed(explored.journal, lambda _: None, explored.journal.seen)
@@ -76,7 +76,7 @@ def test_a_waiting_request_is_told_again_once_it_is_answered(explored: Broker) -
         consumer.close()
 
 
-def test_the_stream_has_what_tests_do(explored: Broker) -> None:
+def test_the_stream_contains_events_of_tests(explored: Broker) -> None:
     explored.clock.advance("7 days")
     explored.faults.add(api="Fetch", delay="1 s", name="slow").remove()
     marks = next(data["marks"] for name, data in events(explored) if name == "frames")
@@ -89,7 +89,7 @@ def test_the_stream_has_what_tests_do(explored: Broker) -> None:
     ]
 
 
-def test_a_frame_has_each_byte_and_its_field(explored: Broker) -> None:
+def test_a_frame_is_shown_with_each_byte_and_its_field(explored: Broker) -> None:
     produce(explored, "orders", HOSTILE.encode())
     frame = ask(explored, f"frames/{last(explored, 'Produce').number}")
     request = frame["request"]
@@ -103,7 +103,7 @@ def test_a_frame_has_each_byte_and_its_field(explored: Broker) -> None:
     assert frame["answer"]["rows"][0]["meaning"].startswith("Produce version")
 
 
-def test_compressed_records_are_a_block_of_their_own(explored: Broker) -> None:
+def test_compressed_records_are_shown_as_a_separate_block(explored: Broker) -> None:
     produce(explored, "orders", b"x" * 1000, **{"compression.type": "gzip"})
     request = ask(explored, f"frames/{last(explored, 'Produce').number}")["request"]
     assert len(request["blocks"]) == 2
@@ -111,18 +111,18 @@ def test_compressed_records_are_a_block_of_their_own(explored: Broker) -> None:
     assert {row["block"] for row in request["rows"] if row["name"].startswith("record [")} == {1}
 
 
-def test_a_frame_that_is_not_kept_is_said_to_be_missing(explored: Broker) -> None:
+def test_a_discarded_frame_is_reported_as_missing(explored: Broker) -> None:
     assert ask(explored, "frames/99999") == (404, "there is no frame 99999 (any more)")
 
 
-def test_a_produce_changed_a_topic(explored: Broker) -> None:
+def test_a_produce_links_to_the_topic_it_changed(explored: Broker) -> None:
     produce(explored)
     assert effects_of(last(explored, "Produce"), lambda _: None) == [
         {"text": "appended 1 record to orders-0 from offset 0 on", "place": "/topics/orders/0"}
     ]
 
 
-def test_what_is_refused_changed_nothing(explored: Broker) -> None:
+def test_a_rejected_request_changed_nothing(explored: Broker) -> None:
     explored.create_topic("orders")
     explored.faults.add(api="Produce", error="INVALID_TOPIC_EXCEPTION")
     producer = Producer({"bootstrap.servers": explored.bootstrap_servers})
@@ -140,7 +140,7 @@ def test_a_frame_is_copied_in_all_forms(explored: Broker) -> None:
     assert list(copies) == ["hex", "JSON", "Python", "kcat"]
 
 
-def test_the_copy_in_python_runs(explored: Broker) -> None:
+def test_the_copied_python_code_runs(explored: Broker) -> None:
     explored.create_topic("orders")
     produce(explored)
     exchange = last(explored, "Metadata")
@@ -149,14 +149,14 @@ def test_the_copy_in_python_runs(explored: Broker) -> None:
     assert (ran.stderr, "cluster_id" in ran.stdout) == ("", True)
 
 
-def test_filters_have_the_words_of_faults(explored: Broker) -> None:
+def test_filters_have_the_parameters_of_faults(explored: Broker) -> None:
     """The page evaluates them; its grammar must know each word that the server names."""
     source = (FOLDER / "core" / "filters.js").read_text()
     assert [word for word in filter_words() if f"\n  {word}: (wanted" not in source] == []
     assert ask(explored, "frames/grammar")["words"] == filter_words()
 
 
-def test_the_journal_of_a_broker_without_explorer_is_not_watched() -> None:
+def test_the_journal_is_not_watched_without_the_explorer() -> None:
     with Broker() as broker:
         assert (broker.interceptors, broker.witnesses) == ([], [])
 

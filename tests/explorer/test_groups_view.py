@@ -32,7 +32,7 @@ def member(broker: Broker, **config: Any) -> Iterator[Consumer]:
 
 
 @pytest.mark.parametrize(("protocol", "kind"), [("classic", "classic"), ("consumer", "consumer")])
-def test_a_group_has_members_offsets_and_a_history(explored: Broker, protocol: str, kind: str) -> None:
+def test_a_group_is_shown_with_members_offsets_and_history(explored: Broker, protocol: str, kind: str) -> None:
     with member(explored, **{"group.protocol": protocol}):
         explored.produce("orders", "second")
         found = ask(explored, "groups/readers")
@@ -47,7 +47,7 @@ def test_a_group_has_members_offsets_and_a_history(explored: Broker, protocol: s
     assert ask(explored, "groups")["groups"][0]["state"] == "Empty"
 
 
-def test_a_transaction_has_its_partitions_and_its_producers_batches(explored: Broker) -> None:
+def test_a_transaction_is_shown_with_partitions_and_batches(explored: Broker) -> None:
     explored.create_topic("orders")
     producer = Producer({"bootstrap.servers": explored.bootstrap_servers, "transactional.id": "billing"})
     producer.init_transactions()
@@ -64,11 +64,11 @@ def test_a_transaction_has_its_partitions_and_its_producers_batches(explored: Br
     assert "committed the transaction of billing" in effects
 
 
-def test_a_group_that_is_not_there_is_said_to_be_missing(explored: Broker) -> None:
+def test_an_unknown_group_is_reported_as_missing(explored: Broker) -> None:
     assert ask(explored, "groups/nobody") == (409, "there is no group nobody")
 
 
-def test_each_machine_has_the_states_of_its_kind() -> None:
+def test_each_state_machine_has_the_states_of_its_group_type() -> None:
     states = {name: {state for arrow in arrows for state in arrow} for name, arrows in MACHINES.items()}
     assert states["Classic"] == {"Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"}
     assert {"Ongoing", "PrepareCommit", "CompleteAbort"} < states["transaction"]

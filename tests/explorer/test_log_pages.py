@@ -55,7 +55,7 @@ def large(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> Broker:
     return explored
 
 
-def test_a_record_that_is_too_large_is_shown_by_its_beginning(large: Broker) -> None:
+def test_a_too_large_record_is_shown_by_its_beginning(large: Broker) -> None:
     append(large, bomb(Record(0, 1000, b"key", b"x" * (40 * MIB))))
     large.produce("orders", "next")
     listed = ask(large, "topics/orders/0/records")
@@ -69,7 +69,7 @@ def test_a_record_that_is_too_large_is_shown_by_its_beginning(large: Broker) -> 
     assert payload["problem"].startswith("only its beginning is decompressed: 16,777,216 bytes")
 
 
-def test_records_behind_the_room_are_left_out(large: Broker) -> None:
+def test_records_beyond_the_size_limit_are_omitted(large: Broker) -> None:
     append(large, bomb(*(Record(0, 0, None, b"x" * MIB) for _ in range(40))))
     large.produce("orders", "next")
     listed = ask(large, "topics/orders/0/records")
@@ -78,7 +78,7 @@ def test_records_behind_the_room_are_left_out(large: Broker) -> None:
     assert ask(large, "topics/orders/0/records/30")["record"] is None
 
 
-def test_many_bombs_share_the_room_of_a_tree() -> None:
+def test_many_decompression_bombs_share_one_size_limit() -> None:
     batch = bomb(Record(0, 0, None, b"x" * (10 * MIB)))
     part = explain_records(batch * 50)
     payloads = [each.payload for _, each in part.walk() if each.payload is not None]
@@ -86,13 +86,13 @@ def test_many_bombs_share_the_room_of_a_tree() -> None:
     assert len(list(part.problems())) >= 49
 
 
-def test_a_batch_in_one_block_that_is_too_large_says_so(large: Broker) -> None:
+def test_a_batch_with_a_too_large_block_is_reported(large: Broker) -> None:
     append(large, bomb(Record(0, 0, None, b"x" * (20 * MIB)), codec=Compression.GZIP))
     listed = ask(large, "topics/orders/0/records")
     assert (listed["records"][0]["value"]["size"], listed["stopped"]) == (20 * MIB, [STOPPED.format(0)])
 
 
-def test_a_large_value_is_saved_whole_and_no_other_one(explored: Broker) -> None:
+def test_only_the_selected_large_value_is_saved_completely(explored: Broker) -> None:
     explored.create_topic("orders")
     append(explored, bomb(Record(0, 0, b"key", b"x" * (20 * MIB)), Record(0, 0, None, b"other")))
     partition = explored.on_loop(lambda: explored.running.cluster.image.topics["orders"].partition(0))
@@ -108,12 +108,12 @@ def test_a_large_value_is_saved_whole_and_no_other_one(explored: Broker) -> None
 
 
 @pytest.mark.parametrize("payload", [b"", b"\x10", b"\xff" * 20, b"\x02\0\0\0\7", b"\x20\0\0\0\x0eabc"])
-def test_a_damaged_batch_is_not_saved(payload: bytes) -> None:
+def test_a_corrupt_batch_is_not_saved(payload: bytes) -> None:
     with pytest.raises(CorruptBatch):
         log_pages._Stream(iter([payload])).part(2, 0, is_key=False)
 
 
-def test_a_large_batch_is_no_damage_and_not_read_whole(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_batch_is_not_damage_and_not_read_completely(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     explored.create_topic("orders")
     append(explored, bomb(Record(0, 0, None, b"x" * (20 * MIB))))
     read: list[int] = []

@@ -20,7 +20,7 @@ MODULES = sorted(path for path in FOLDER.rglob("*.js"))
 VENDORED = FOLDER / "vendor"
 
 
-def test_the_page_runs_and_loads_only_what_this_server_has(explored: Broker) -> None:
+def test_the_page_runs_and_loads_only_local_files(explored: Broker) -> None:
     status, headers, content = page(explored)
     policy = headers["content-security-policy"].split("; ")
     assert (status, b"<title>minibroker explorer" in content) == (200, True)
@@ -28,7 +28,7 @@ def test_the_page_runs_and_loads_only_what_this_server_has(explored: Broker) -> 
     assert "unsafe" not in headers["content-security-policy"] and "http" not in headers["content-security-policy"]
 
 
-def test_the_page_has_no_script_and_no_style_inside() -> None:
+def test_the_page_has_no_inline_script_or_style() -> None:
     text = (FOLDER / "index.html").read_text()
     assert re.findall(r"<script(?! type=\"module\" src=)|<style|style=|\son\w+=", text) == []
 
@@ -36,7 +36,7 @@ def test_the_page_has_no_script_and_no_style_inside() -> None:
 @pytest.mark.parametrize(
     "name", ["../pages.py", "..%2fpages.py", "static/index.html", "nothing.js", "vendor", "%2e%2e/feeds.py"]
 )
-def test_other_files_cannot_be_asked_for(explored: Broker, name: str) -> None:
+def test_other_files_cannot_be_requested(explored: Broker, name: str) -> None:
     assert page(explored, name)[0] == 404
 
 
@@ -45,7 +45,7 @@ def test_the_modules_are_served_as_one_script(explored: Broker) -> None:
     assert (status, headers["content-type"].partition(";")[0]) == (200, "text/javascript")
 
 
-def test_the_page_asks_for_no_more_than_three_files() -> None:
+def test_the_page_requests_at_most_three_files() -> None:
     """A browser takes some ms for each."""
     assert re.findall(r'(?:src|href)="([^"]+)"', (FOLDER / "index.html").read_text()) == [
         "icon.svg",
@@ -55,7 +55,7 @@ def test_the_page_asks_for_no_more_than_three_files() -> None:
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.relative_to(FOLDER).as_posix())
-def test_a_module_imports_only_files_that_are_there(module: Path) -> None:
+def test_a_module_imports_only_existing_files(module: Path) -> None:
     imported = re.findall(r"(?:from|import)\s*\(?\"([^\"]+)\"", module.read_text())
     assert [name for name in imported if not (module.parent / name).is_file()] == []
 
@@ -63,7 +63,7 @@ def test_a_module_imports_only_files_that_are_there(module: Path) -> None:
 @pytest.mark.parametrize(
     "module", [each for each in MODULES if VENDORED not in each.parents], ids=lambda path: path.name
 )
-def test_a_module_makes_no_markup_of_texts(module: Path) -> None:
+def test_no_module_inserts_text_as_markup(module: Path) -> None:
     """Whatever comes from records may be hostile; Preact escapes it unless one of these is used."""
     assert (
         re.findall(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|new Function", module.read_text()) == []
@@ -77,18 +77,18 @@ def test_each_library_has_its_licence_and_version() -> None:
 
 
 @pytest.mark.parametrize("path", ["api/about", "api/frames/grammar", "/v1/broker"])
-def test_a_name_of_another_site_is_refused(explored: Broker, path: str) -> None:
+def test_a_host_header_of_another_site_is_rejected(explored: Broker, path: str) -> None:
     """A site whose name is made to stand for this machine's address (DNS rebinding) gets no data."""
     port = urlsplit(explored.explorer_url).port
     assert page(explored, path, Host=f"evil.example:{port}")[0] == 403
     assert page(explored, path, Host=f"localhost:{port}")[0] == 200
 
 
-def test_a_page_of_another_site_is_refused(explored: Broker) -> None:
+def test_a_page_of_another_site_is_rejected(explored: Broker) -> None:
     assert page(explored, "api/about", Origin="http://evil.example")[0] == 403
 
 
-async def test_with_a_token_the_data_needs_it_and_the_page_does_not() -> None:
+async def test_the_token_is_required_for_data_but_not_for_the_page() -> None:
     async with Broker() as broker, controlled(broker, HostPort(LOOPBACK, 0), "secret", explorer=True) as url:
         broker._explorer = ServedExplorer()
         broker._explorer.url = f"{url}/explorer/"
@@ -107,18 +107,18 @@ async def test_with_a_token_the_data_needs_it_and_the_page_does_not() -> None:
     assert statuses == [200, 401, 401, 401, 200]
 
 
-def test_the_broker_says_what_it_is(explored: Broker) -> None:
+def test_the_page_describes_the_broker(explored: Broker) -> None:
     about = ask(explored, "about")
     assert about["bootstrap_servers"] == explored.bootstrap_servers
     assert "frames" in about["views"]
 
 
-def test_without_it_there_is_no_address() -> None:
+def test_a_broker_without_explorer_has_no_url() -> None:
     with Broker() as broker, pytest.raises(RuntimeError, match="explorer=True"):
         _ = broker.explorer_url
 
 
-def test_it_stays_while_the_broker_is_down() -> None:
+def test_the_explorer_stays_up_while_the_broker_is_down() -> None:
     with Broker(explorer=True) as broker:
         url = broker.explorer_url
         broker.kill()
@@ -129,7 +129,7 @@ def test_it_stays_while_the_broker_is_down() -> None:
         assert ask(broker, "about")["nodes"] == [1]
 
 
-def test_a_browser_gets_a_file_that_it_has_only_once(explored: Broker) -> None:
+def test_a_cached_file_is_sent_only_once(explored: Broker) -> None:
     """Chromium keeps a script as it was compiled only as long as the script itself is not sent again."""
     status, headers, content = page(explored, "bundle.js")
     assert (status, headers["cache-control"]) == (200, "no-cache") and content

@@ -49,19 +49,19 @@ def exchange(number: int, frame: bytes = b"\0\3\0\11\0\0\0\1") -> Exchange:
     return made
 
 
-def test_they_are_listed_in_the_order_in_which_they_began() -> None:
+def test_saved_frames_are_listed_in_order_of_their_start() -> None:
     frames = SavedFrames(map(exchange, (7, 3, 10**30, 4)))
     assert [row["number"] for row in rows(frames)] == [1, 2, 3, 4]
     assert [frames.number(number) for number in (0, 5)] == [None, None]
 
 
-def test_the_newest_are_kept() -> None:
+def test_the_newest_saved_frames_are_kept() -> None:
     assert len(SavedFrames(map(exchange, range(10)), most_frames=4).exchanges) == 4
     frames = SavedFrames([exchange(1, bytes(80)), exchange(2, bytes(50)), exchange(3, bytes(50))], most_bytes=100)
     assert [len(each.request_bytes) for each in frames.exchanges] == [50, 50]
 
 
-def test_a_frame_is_shown_with_its_fields_and_the_name_of_its_topic(saved: Path) -> None:
+def test_a_saved_frame_is_shown_with_fields_and_topic_name(saved: Path) -> None:
     page = TestClient(saved_app(saved, asyncio.Event()), base_url="http://127.0.0.1")
     about = page.get("/explorer/api/about").json()
     assert (about["views"], about["path"]) == (["frames"], str(saved))
@@ -74,7 +74,7 @@ def test_a_frame_is_shown_with_its_fields_and_the_name_of_its_topic(saved: Path)
     assert page.get("/explorer/api/frames/99999").status_code == 404
 
 
-def test_what_a_proxy_saves_is_shown_whatever_its_bytes_are(tmp_path: Path) -> None:
+def test_frames_saved_by_a_proxy_are_shown_whatever_their_bytes(tmp_path: Path) -> None:
     damaged = exchange(1, b"\0\3\0\11\0\0\0\1\xff\xff\xff\xff\xff")
     damaged.answer_bytes, damaged.faults = b"\xff", ("\u202e<script>",)
     (tmp_path / "it").write_bytes(first_line("k:1") + line_of(damaged, "k:1"))
@@ -84,7 +84,7 @@ def test_what_a_proxy_saves_is_shown_whatever_its_bytes_are(tmp_path: Path) -> N
     assert "problem" in json.dumps(frame["request"]) and "problem" in json.dumps(frame["answer"])
 
 
-def test_the_command_shows_a_file_of_frames(saved: Path) -> None:
+def test_the_explore_command_shows_a_file_of_frames(saved: Path) -> None:
     with Popen(["minibroker", "explore", str(saved)], stdout=PIPE, text=True, env=environment()) as process:
         assert process.stdout is not None
         url = process.stdout.readline().split(" is explored at ")[1].strip()
@@ -95,7 +95,7 @@ def test_the_command_shows_a_file_of_frames(saved: Path) -> None:
         assert process.wait(30) == 0
 
 
-def test_a_file_that_is_neither_of_a_log_nor_of_frames_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_neither_log_nor_frames_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "it").write_text("hello")
     done = run(["minibroker", "explore", str(tmp_path / "it")], capture_output=True, text=True, env=environment())
     assert (done.returncode, "it, line 1: Expecting value" in done.stderr) == (2, True)

@@ -34,7 +34,7 @@ def version(broker: Broker, subject: str, number: int = 1) -> Any:
     return ask(broker, f"schemas/version?subject={subject}&version={number}")
 
 
-def test_subjects_are_listed_with_the_levels_that_apply(explored: Broker) -> None:
+def test_subjects_are_listed_with_their_effective_compatibility_levels(explored: Broker) -> None:
     registered(explored)
     listed = ask(explored, "schemas")
     assert (listed["level"], listed["mode"], listed["more"]) == ("BACKWARD", "READWRITE", 0)
@@ -45,7 +45,7 @@ def test_subjects_are_listed_with_the_levels_that_apply(explored: Broker) -> Non
     ]
 
 
-def test_a_subject_has_its_versions_and_its_topic(explored: Broker) -> None:
+def test_a_subject_is_shown_with_its_versions_and_topic(explored: Broker) -> None:
     registered(explored)
     explored.create_topic("users")
     changed = COUNTRY | {"symbols": ["AT", "CH", "LI"]}
@@ -57,7 +57,7 @@ def test_a_subject_has_its_versions_and_its_topic(explored: Broker) -> None:
     assert (users["topic"], users["level"], users["has_own_level"]) == ("users", "FULL", True)
 
 
-def test_a_version_has_its_text_and_its_references(explored: Broker) -> None:
+def test_a_version_is_shown_with_its_text_and_references(explored: Broker) -> None:
     registered(explored)
     users = version(explored, "users-value")
     assert users["references"] == [["Country", "countries", 1]] and users["referrers"] == []
@@ -75,7 +75,7 @@ def test_deleted_versions_are_marked(explored: Broker) -> None:
     assert version(explored, "orders-value")["deleted"]
 
 
-def test_a_schema_is_found_by_what_records_name(explored: Broker) -> None:
+def test_a_schema_is_found_by_the_id_in_a_record(explored: Broker) -> None:
     registered(explored)
     explored.registry.register("copies-value", COUNTRY)
     guid = version(explored, "countries")["guid"]
@@ -93,12 +93,12 @@ def test_a_schema_is_found_by_what_records_name(explored: Broker) -> None:
         ("version?subject=countries&version=7", "the registry has no version 7 of countries"),
     ],
 )
-def test_what_is_not_there_is_said(explored: Broker, path: str, message: str) -> None:
+def test_a_missing_schema_is_reported(explored: Broker, path: str, message: str) -> None:
     registered(explored)
     assert ask(explored, f"schemas/{path}") == (404, message)
 
 
-def test_the_view_is_there_where_a_registry_is(explored: Broker) -> None:
+def test_the_schemas_view_requires_a_registry(explored: Broker) -> None:
     assert "schemas" in ask(explored, "about")["views"]
     with Broker(explorer=True) as broker:
         assert "schemas" not in ask(broker, "about")["views"]

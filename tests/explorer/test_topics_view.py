@@ -13,7 +13,7 @@ from minibroker.testing import Broker
 from tests.explorer.asking import ask, page
 
 
-def test_partitions_are_as_they_are_now(explored: Broker) -> None:
+def test_partitions_are_shown_in_their_current_state(explored: Broker) -> None:
     explored.create_topic("orders", 2, cleanup_policy="compact")
     explored.produce("orders", "a", "b", key="k", partition=1)
     topic = ask(explored, "topics/orders")
@@ -25,7 +25,7 @@ def test_partitions_are_as_they_are_now(explored: Broker) -> None:
     assert [each["name"] for each in ask(explored, "topics")["topics"]] == ["orders"]
 
 
-def test_configs_say_where_they_come_from(explored: Broker) -> None:
+def test_configs_are_shown_with_their_source(explored: Broker) -> None:
     explored.create_topic("orders", retention_ms=1000)
     configs = {each["name"]: each for each in ask(explored, "topics/orders/configs")}
     assert (configs["retention.ms"]["value"], configs["retention.ms"]["source"]) == ("1000", "dynamic topic")
@@ -59,21 +59,21 @@ def test_records_are_searched(explored: Broker, query: str, found: list[int]) ->
     assert [each["offset"] for each in records] == found
 
 
-def test_a_search_says_where_to_go_on(explored: Broker) -> None:
+def test_a_partial_search_returns_where_to_continue(explored: Broker) -> None:
     explored.produce("orders", *"abcdef")
     answer = ask(explored, "topics/orders/0/records?count=4")
     assert (answer["next"], answer["end"]) == (4, 6)
     assert ask(explored, "topics/orders/0/records?first=4")["next"] == 6
 
 
-def test_records_begin_at_a_time(explored: Broker) -> None:
+def test_records_are_listed_from_a_timestamp(explored: Broker) -> None:
     explored.produce("orders", "old", timestamp_ms=1_000)
     explored.produce("orders", "new", timestamp_ms=5_000)
     assert ask(explored, "topics/orders/0/offset-at?time_ms=2000") == {"offset": 1}
     assert ask(explored, "topics/orders/0/offset-at?time_ms=9000") == {"offset": 2}
 
 
-def test_contents_are_text_json_or_hex(explored: Broker) -> None:
+def test_values_are_shown_as_text_json_or_hex(explored: Broker) -> None:
     explored.produce("orders", b'{"b":1}', key=b"\xff\x00")
     (listed,) = ask(explored, "topics/orders/0/records")["records"]
     assert (listed["value"]["text"], "json" in listed["value"]) == ('{"b":1}', False)
@@ -82,7 +82,7 @@ def test_contents_are_text_json_or_hex(explored: Broker) -> None:
     assert (record["key"]["hex"], "text" in record["key"]) == ("ff00", False)
 
 
-def test_a_large_value_is_cut_in_lists_and_json_that_is_too_deep_stays_text(explored: Broker) -> None:
+def test_large_values_are_cut_and_too_deep_json_stays_text(explored: Broker) -> None:
     explored.produce("orders", "[" * 100_000)
     (record,) = ask(explored, "topics/orders/0/records")["records"]
     assert (record["value"]["size"], len(record["value"]["text"])) == (100_000, 2_000)
@@ -90,14 +90,14 @@ def test_a_large_value_is_cut_in_lists_and_json_that_is_too_deep_stays_text(expl
     assert (len(whole["value"]["text"]), "json" in whole["value"]) == (100_000, False)
 
 
-def test_json_that_indentation_makes_many_times_larger_stays_text(explored: Broker) -> None:
+def test_json_that_grows_excessively_by_indentation_stays_text(explored: Broker) -> None:
     nested = "[" * 400 + ",".join(["0"] * 500) + "]" * 400
     explored.produce("orders", nested)
     value = ask(explored, "topics/orders/0/records/0")["record"]["value"]
     assert (value["text"], "json" in value) == (nested, False)
 
 
-def test_a_record_comes_with_its_batch(explored: Broker) -> None:
+def test_a_record_is_shown_with_its_batch(explored: Broker) -> None:
     explored.produce("orders", "first", "second")
     answer = ask(explored, "topics/orders/0/records/1")
     assert answer["record"]["value"]["text"] == "second"
@@ -120,7 +120,7 @@ def test_transactions_are_marked(explored: Broker) -> None:
     assert "COMMIT" in str(marker["batch"]["rows"])
 
 
-async def test_a_page_of_large_records_does_not_keep_them_whole(explored: Broker) -> None:
+async def test_a_page_of_large_records_does_not_keep_them_completely(explored: Broker) -> None:
     await explored.aproduce("orders", *["x" * 400_000] * 2)
     partition = explored.on_loop(lambda: partition_of(explored, "orders", 0))
     found = (await found_records(partition, Wanted(0, 10, most_bytes=2_000))).records
@@ -128,7 +128,7 @@ async def test_a_page_of_large_records_does_not_keep_them_whole(explored: Broker
     assert [size_of(each.value or b"") for each in found] == [400_000] * 2
 
 
-def test_a_large_value_is_cut_and_can_be_saved_whole(explored: Broker) -> None:
+def test_a_large_value_is_cut_and_can_be_saved_completely(explored: Broker) -> None:
     explored.create_topic("orders", max_message_bytes=20 << 20)
     explored.produce("orders", b"a" * (10 << 20) + b"END", key="k")
     shown = ask(explored, "topics/orders/0/records/0")["record"]["value"]

@@ -32,7 +32,7 @@ def produced(records: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("key", SERVED, ids=api_name)
-def test_each_request_begins_with_values_that_can_be_sent(key: ApiKey) -> None:
+def test_each_request_starts_with_valid_values(key: ApiKey) -> None:
     message = request_class(key)
     for version in SERVED[key].versions:
         values = _Form(version, version in message.flexible, message.versions[-1], "orders", bytes(16)).values(message)
@@ -40,20 +40,20 @@ def test_each_request_begins_with_values_that_can_be_sent(key: ApiKey) -> None:
         assert list(explain_request(frame).problems()) == []
 
 
-def test_a_topic_to_ask_for_is_named_and_has_no_id_beside() -> None:
+def test_a_requested_topic_has_a_name_and_no_id() -> None:
     form = _Form(12, True, 13, "orders", b"i" * 16).fields(request_class(ApiKey.METADATA))
     (topics,) = (field for field in form if field["name"] == "topics")
     assert topics["item"]["blank"] == {"name": "orders", "topic_id": "A" * 22}
 
 
-def test_a_new_config_has_no_name_of_a_topic() -> None:
+def test_a_new_config_has_no_topic_name() -> None:
     form = _Form(7, True, 7, "orders", bytes(16)).fields(request_class(ApiKey.CREATE_TOPICS))
     (topics,) = (field for field in form if field["name"] == "topics")
     (configs,) = (field for field in topics["item"]["fields"] if field["name"] == "configs")
     assert configs["item"]["blank"] == {"name": "", "value": None}
 
 
-def test_a_member_of_a_classic_group_says_what_it_reads(explored: Broker) -> None:
+def test_a_classic_group_member_sends_its_subscription(explored: Broker) -> None:
     explored.create_topic("orders")
     ask(explored, "try/send", "POST", {"hex": composed(explored, "FindCoordinator", 4)})
     ask(explored, "try/send", "POST", {"hex": composed(explored, "JoinGroup", 3)})
@@ -61,7 +61,7 @@ def test_a_member_of_a_classic_group_says_what_it_reads(explored: Broker) -> Non
     assert (joined.errors, joined.answer.members[0].metadata.hex()) == ((), "00000000000100066f7264657273ffffffff")
 
 
-def test_a_produce_by_hand_is_appended(explored: Broker) -> None:
+def test_a_manually_edited_produce_is_appended(explored: Broker) -> None:
     explored.create_topic("orders")
     digits = composed(explored, "Produce", 9)
     answer = ask(explored, "try/send", "POST", {"hex": digits})
@@ -72,7 +72,7 @@ def test_a_produce_by_hand_is_appended(explored: Broker) -> None:
     assert explored.requests("Produce")[0].client_id == "explorer"
 
 
-def test_a_batch_says_who_writes_it(explored: Broker) -> None:
+def test_a_batch_has_its_producer_fields(explored: Broker) -> None:
     explored.create_topic("orders")
     topics = [{"name": "orders", "partition_data": [{"index": 0, "records": "@producer 7 0 0\na\nb"}]}]
     digits = composed(explored, "Produce", 9, topic_data=topics)
@@ -81,7 +81,7 @@ def test_a_batch_says_who_writes_it(explored: Broker) -> None:
     assert [(record.producer_id, record.sequence) for record in explored.records("orders")] == [(7, 0), (7, 1)]
 
 
-def test_edited_bytes_are_explained_and_sent_as_they_are(explored: Broker) -> None:
+def test_edited_bytes_are_explained_and_sent_unchanged(explored: Broker) -> None:
     digits = composed(explored, "ApiVersions", 3)
     changed = digits[:16] + "0000002a" + digits[24:]
     rows = ask(explored, "try/explain", "POST", {"hex": changed})["tree"]["rows"]
@@ -90,7 +90,7 @@ def test_edited_bytes_are_explained_and_sent_as_they_are(explored: Broker) -> No
     assert next(row["value"] for row in answer["rows"] if row["name"] == "correlation_id") == "42"
 
 
-def test_bytes_that_are_no_request_get_no_answer(explored: Broker) -> None:
+def test_invalid_request_bytes_get_no_response(explored: Broker) -> None:
     answer = ask(explored, "try/send", "POST", {"hex": "0000000affff00000000000000000000"[:28]})
     assert answer["answer"] is None
     assert "closed the connection" in answer["why"]
@@ -109,18 +109,20 @@ def test_bytes_that_are_no_request_get_no_answer(explored: Broker) -> None:
         ({"api": "Nonsense", "version": 9, "fields": {}}, "not an API"),
     ],
 )
-def test_values_that_do_not_fit_are_refused(explored: Broker, body: dict[str, Any], said: str) -> None:
+def test_invalid_field_values_are_rejected(explored: Broker, body: dict[str, Any], said: str) -> None:
     status, message = ask(explored, "try/encode", "POST", body)
     assert (status, said in message) == (400, True), message
 
 
-def test_a_broker_with_only_tls_is_not_sent_to() -> None:
+def test_requests_are_not_sent_to_a_broker_with_only_tls() -> None:
     with Broker(explorer=True, security="SSL") as broker:
         status, message = ask(broker, "try/send", "POST", {"hex": "00"})
         assert (status, "without TLS" in message) == (409, True)
 
 
-def test_large_requests_are_explained_beside_the_loop(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_requests_are_explained_outside_of_the_event_loop(
+    explored: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     threads = []
 
     def noted(*given: Any) -> Any:
@@ -134,7 +136,7 @@ def test_large_requests_are_explained_beside_the_loop(explored: Broker, monkeypa
     assert len(threads) == 3 and explored.on_loop(threading.current_thread) not in threads
 
 
-def test_a_large_answer_is_not_read_and_a_large_request_is_refused(explored: Broker) -> None:
+def test_too_large_responses_and_requests_are_rejected(explored: Broker) -> None:
     explored.create_topic("orders", max_message_bytes=20 << 20)
     explored.produce("orders", b"x" * (9 << 20))
     form = ask(explored, "try/form?api=Fetch&version=12")

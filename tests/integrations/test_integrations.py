@@ -78,7 +78,7 @@ def action_step(**inputs: str) -> tuple[list[str], dict[str, str]]:
     return ["bash", "-eo", "pipefail", "-c", step["run"]], filled | {"GITHUB_ACTION_PATH": str(ROOT)}
 
 
-def test_the_action_starts_a_broker_and_says_where_clients_connect(tmp_path: Path, variables: dict[str, str]) -> None:
+def test_the_action_starts_a_broker_and_outputs_its_address(tmp_path: Path, variables: dict[str, str]) -> None:
     command, inputs = action_step(port="0", settings="num.partitions=3\nnode.id=7\n", options="--log-level\ndebug")
     with done(command, tmp_path, variables | inputs) as run:
         assert run.returncode == 0, run.stdout
@@ -100,7 +100,7 @@ def test_an_action_whose_broker_does_not_start_fails_with_its_log(tmp_path: Path
         assert "--set num.partitions=none: Invalid value none" in run.stdout
 
 
-def test_it_installs_the_package_where_there_is_none(tmp_path: Path, variables: dict[str, str]) -> None:
+def test_the_action_installs_a_missing_package(tmp_path: Path, variables: dict[str, str]) -> None:
     python, noted = tmp_path / "python", tmp_path / "noted"
     python.write_text(PYTHON.format(noted=noted, minibroker=Path(sys.executable).with_name("minibroker")))
     python.chmod(0o755)
@@ -116,7 +116,7 @@ def gitlab_jobs() -> dict[str, Any]:
     return jobs
 
 
-def test_a_job_of_gitlab_has_a_broker(tmp_path: Path) -> None:
+def test_a_gitlab_job_has_a_broker(tmp_path: Path) -> None:
     job = gitlab_jobs()[".minibroker"]
     ready = tmp_path / "ready"
     script = "\n".join([*job["before_script"], f"cat {ready}"]).replace("/tmp/minibroker-ready", str(ready))
@@ -127,7 +127,7 @@ def test_a_job_of_gitlab_has_a_broker(tmp_path: Path) -> None:
     assert job["artifacts"]["paths"] == ["minibroker.log"] and (tmp_path / "minibroker.log").exists()
 
 
-def test_a_job_of_gitlab_installs_the_package_where_there_is_none(tmp_path: Path) -> None:
+def test_a_gitlab_job_installs_a_missing_package(tmp_path: Path) -> None:
     job = gitlab_jobs()[".minibroker"]
     programs, noted = tmp_path / "programs", tmp_path / "noted"
     programs.mkdir()
@@ -142,7 +142,7 @@ def test_a_job_of_gitlab_installs_the_package_where_there_is_none(tmp_path: Path
         assert noted.read_text() == "-m pip install --quiet some[extra]\n"
 
 
-def test_a_service_of_gitlab_advertises_the_address_of_its_job() -> None:
+def test_a_gitlab_service_advertises_the_address_of_its_job() -> None:
     job = gitlab_jobs()[".minibroker-service"]
     (service,) = job["services"]
     variables = service["variables"] | {"KAFKA_LISTENERS": "PLAINTEXT://0.0.0.0:9092"}
@@ -152,7 +152,7 @@ def test_a_service_of_gitlab_advertises_the_address_of_its_job() -> None:
 
 
 @NEEDS_LINUX
-def test_a_development_container_starts_with_a_broker_beside_its_command(tmp_path: Path) -> None:
+def test_a_development_container_starts_a_broker_beside_its_command(tmp_path: Path) -> None:
     feature = json.loads((FEATURE / "devcontainer-feature.json").read_text())
     options = {name.upper(): option["default"] for name, option in feature["options"].items()}
     home = tmp_path / "feature"

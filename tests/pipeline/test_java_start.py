@@ -24,13 +24,13 @@ except StartError as error:
 @pytest.mark.parametrize(
     ("memory", "reason"), [("much", "Invalid maximum heap size: -Xmxmuch"), ("1", "Too small maximum heap")]
 )
-def test_a_jvm_that_does_not_start_says_why_in_one_line(memory: str, reason: str) -> None:
+def test_a_jvm_that_does_not_start_is_reported_in_one_line(memory: str, reason: str) -> None:
     run = subprocess.run([sys.executable, "-c", START, memory], capture_output=True, text=True, timeout=100)
     assert (run.stdout, run.stderr, run.returncode) == (f"Spark does not start: {reason}\n", "", 0)
 
 
 @pytest.mark.parametrize(("with_start", "passed_on"), [(True, "at the start\nlater\n"), (False, "later\n")])
-def test_output_is_held_back_until_it_is_passed_on(
+def test_jvm_output_is_held_back_until_it_is_released(
     with_start: bool, passed_on: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     reading, writing = os.pipe()
@@ -45,7 +45,7 @@ def test_output_is_held_back_until_it_is_passed_on(
     assert capfd.readouterr().err == passed_on
 
 
-def test_what_a_jvm_wrote_that_has_ended_is_not_passed_on(capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_of_an_ended_jvm_is_not_released(capfd: pytest.CaptureFixture[str]) -> None:
     reading, writing = os.pipe()
     output = _HeldOutput(reading)
     os.write(writing, "möglich\n".encode())

@@ -28,16 +28,16 @@ def test_each_source_has_its_lag() -> None:
 
 
 @pytest.mark.parametrize(("average", "text"), [(700 / 3, "233.3"), (0.25, "0.3"), (1e16, "10000000000000000.0")])
-def test_the_average_is_rounded_as_sparks_progress_rounds_it(average: float, text: str) -> None:
+def test_the_average_is_rounded_as_in_sparks_progress(average: float, text: str) -> None:
     assert SourceLag((), 0, 0, average, 0).metrics()["avgOffsetsBehindLatest"] == text
 
 
-def test_offsets_may_be_texts_and_progress_a_mapping() -> None:
+def test_offsets_may_be_strings_and_progress_a_mapping() -> None:
     sources = [{"endOffset": '{"a": {"0": 1}}', "latestOffset": '{"a": {"0": 3}}'}]
     assert offsets_behind({"sources": sources})[0].offsets_behind_latest == 2
 
 
-def test_other_sources_and_what_has_not_begun_have_none() -> None:
+def test_other_and_unstarted_sources_have_no_lag() -> None:
     assert offsets_behind(None) == []
     assert offsets_behind(progress({"endOffset": 5, "latestOffset": 7}, {"endOffset": "x", "latestOffset": "y"})) == []
     assert offsets_behind(progress({"endOffset": None, "latestOffset": None})) == []

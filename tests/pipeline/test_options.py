@@ -27,21 +27,21 @@ def refusal(table: Table = "records", query: Query | None = "batch", **options: 
     return str(caught.value)
 
 
-def test_what_is_not_said_is_as_in_sparks_own_source() -> None:
+def test_defaults_are_those_of_sparks_own_source() -> None:
     options = parsed()
     assert options == ReadOptions("records", TopicSelection(topics=("orders",)), path="/data")
     assert options.fail_on_data_loss and not options.include_headers
     assert (options.mode, options.isolation_level, options.no_match) == ("FAILFAST", "read_uncommitted", "error")
 
 
-def test_names_are_taken_in_any_case() -> None:
+def test_option_names_are_case_insensitive() -> None:
     options = parse_options(
         {"PATH": "/data", "Subscribe": "a", "INCLUDEHEADERS": "TRUE", "mode": "permissive"}, "records"
     )
     assert (options.path, options.include_headers, options.mode) == ("/data", True, "PERMISSIVE")
 
 
-def test_topics_are_named_one_by_one_or_by_a_pattern_or_by_partition() -> None:
+def test_topics_are_given_by_name_pattern_or_partition() -> None:
     assert parsed(subscribe=" a, b ,,a").selection == TopicSelection(topics=("a", "b"))
     where = {"path": "/data"}
     assert parse_options(where | {"subscribepattern": " a.* "}, "records").selection == TopicSelection(pattern="a.*")
@@ -49,7 +49,7 @@ def test_topics_are_named_one_by_one_or_by_a_pattern_or_by_partition() -> None:
     assert assigned == (partition("a-2"), partition("b-0"), partition("b-1"))
 
 
-def test_what_begins_with_kafka_is_for_its_client() -> None:
+def test_options_with_the_prefix_kafka_are_for_the_client() -> None:
     tls = {"kafka.security.protocol": "SSL", "kafka.isolation.level": "read_committed"}
     options = parse_options(OF_A_BROKER | tls, "records", "batch")
     assert options.bootstrap_servers == "h:1"
@@ -75,23 +75,23 @@ def test_what_begins_with_kafka_is_for_its_client() -> None:
         ),
     ],
 )
-def test_a_time_for_all_comes_before_times_for_each_and_these_before_offsets(
+def test_global_timestamps_override_timestamps_per_partition_and_offsets(
     options: dict[str, str], starting: Position
 ) -> None:
     assert parsed(**options).starting == starting
 
 
-def test_a_stream_may_start_at_the_end() -> None:
+def test_a_stream_may_start_at_the_latest_offset() -> None:
     assert parsed(query="stream", startingOffsets="latest").starting == Position("offset", -1, None, "startingOffsets")
 
 
-def test_what_only_sparks_connector_needs_is_ignored() -> None:
+def test_options_of_only_sparks_connector_are_ignored() -> None:
     options = parsed(**{"groupIdPrefix": "g", "fetchoffset.numretries": "3", "kafka.session.timeout.ms": "6000"})
     assert options.ignored == ("fetchOffset.numRetries", "groupIdPrefix", "kafka.session.timeout.ms")
     assert options.client_settings == {}
 
 
-def test_limits_of_a_stream() -> None:
+def test_stream_limits_are_parsed() -> None:
     limits = {"maxOffsetsPerTrigger": "9", "minOffsetsPerTrigger": "3", "maxTriggerDelay": "2m"}
     options = parsed(query="stream", **limits)
     assert (options.max_offsets_per_trigger, options.min_offsets_per_trigger) == (9, 3)
@@ -147,62 +147,62 @@ def test_limits_of_a_stream() -> None:
         ({"verify": "index"}, "verify: 'index' is none of none, crc"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(options: dict[str, str], complaint: str) -> None:
+def test_invalid_options_are_rejected_by_name(options: dict[str, str], complaint: str) -> None:
     assert complaint in refusal(**options)
 
 
 @pytest.mark.parametrize("without", ["path", "subscribe"])
-def test_a_place_and_topics_are_needed(without: str) -> None:
+def test_a_location_and_topics_are_required(without: str) -> None:
     options = {name: value for name, value in OF_A_DIRECTORY.items() if name != without}
     with pytest.raises(OptionError, match="exactly one of .*: none is given"):
         parse_options(options, "records")
 
 
-def test_isolation_levels_that_differ_are_refused() -> None:
+def test_conflicting_isolation_levels_are_rejected() -> None:
     levels = {"isolation.level": "read_committed", "kafka.isolation.level": "read_uncommitted"}
     with pytest.raises(OptionError, match="isolation.level and kafka.isolation.level differ"):
         parse_options(OF_A_BROKER | levels, "records")
 
 
 @pytest.mark.parametrize("option", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
-def test_a_stream_has_no_end(option: str) -> None:
+def test_a_stream_rejects_an_end(option: str) -> None:
     assert refusal(query="stream", **{option: "5"}) == f"{option}: not an option of a stream of records"
 
 
-def test_at_least_is_not_more_than_at_most() -> None:
+def test_the_minimum_per_batch_cannot_exceed_the_maximum() -> None:
     limits = {"maxOffsetsPerTrigger": "3", "minOffsetsPerTrigger": "9"}
     assert refusal(query="stream", **limits) == "minOffsetsPerTrigger 9 is more than maxOffsetsPerTrigger 3"
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-1s", "1 year"])
-def test_a_delay_is_a_time(text: str) -> None:
+def test_a_delay_is_a_duration(text: str) -> None:
     assert "is not a time like 500ms" in refusal(query="stream", maxTriggerDelay=text)
 
 
 @pytest.mark.parametrize(
     ("text", "time_ms"), [("7", 7), ("7ms", 7), ("7 s", 7000), ("7min", 420_000), ("1d", 86_400_000)]
 )
-def test_delays_are_written_as_spark_writes_them(text: str, time_ms: int) -> None:
+def test_delays_are_formatted_as_by_spark(text: str, time_ms: int) -> None:
     assert parsed(query="stream", maxTriggerDelay=text).max_trigger_delay_ms == time_ms
 
 
-def test_a_batch_has_no_headers() -> None:
+def test_the_batches_table_has_no_headers_option() -> None:
     assert refusal("batches", includeHeaders="true") == "includeHeaders: not an option of a batch query of batches"
 
 
-def test_before_it_is_known_how_a_table_is_read_all_its_options_may_be() -> None:
+def test_all_table_options_are_allowed_before_the_kind_of_read_is_known() -> None:
     options = {"endingOffsets": "latest", "maxOffsetsPerTrigger": "5"}
     assert parsed(query=None, **options).max_offsets_per_trigger == 5
     assert allowed_options("records") == tuple(name for name in NAMES if name != "measure")
 
 
-def test_an_offset_of_64_bits_is_taken() -> None:
+def test_an_offset_of_64_bits_is_accepted() -> None:
     offsets = {"a": {"0": 2**63 - 1}}
     starting = parsed(startingOffsets=json.dumps(offsets)).starting
     assert starting is not None and starting.each == {partition("a-0"): 2**63 - 1}
 
 
-def test_batches_are_measured_all_or_one_of_some_or_not_at_all() -> None:
+def test_measuring_applies_to_all_some_or_no_batches() -> None:
     where = {"path": "/d", "subscribe": "a"}
     found = [parse_options({**where, "measure": text}, "batches").measure_one_in for text in ("none", "all", "50")]
     assert found == [0, 1, 50]

@@ -38,7 +38,7 @@ def test_a_python_without_our_packages_imports_them_from_the_archive(tmp_path: P
     assert all(str(tmp_path / "minibroker") in word for word in run.stdout.split())
 
 
-def test_the_command_says_how_to_ship_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_package_command_shows_how_to_ship_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packaging, "LIBRARIES", ())
     monkeypatch.setattr(packaging.write_archive, "__defaults__", ((),))
     path = tmp_path / "a.tar.gz"
@@ -49,11 +49,11 @@ def test_the_command_says_how_to_ship_it(tmp_path: Path, monkeypatch: pytest.Mon
     assert result.stdout.startswith(f"{path}: minibroker, crc32c ")
 
 
-def test_a_library_that_is_missing_is_said(tmp_path: Path) -> None:
+def test_a_missing_library_is_reported(tmp_path: Path) -> None:
     with pytest.raises(PackageNotFoundError):
         write_archive(tmp_path / "a.tar.gz", ["no-such-library"])
 
 
-def test_what_decodes_protobuf_is_packed_where_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_protobuf_library_is_packed_if_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packaging, "OPTIONAL", ("protobuf", "no-such-library"))
     assert [each.partition(" ")[0] for each in write_archive(tmp_path / "a.tar.gz", [])] == ["crc32c", "protobuf"]

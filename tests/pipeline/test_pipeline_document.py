@@ -25,11 +25,11 @@ def first_cells(heading: str) -> list[str]:
     return [word for cell in cells for word in re.findall(r"`([^`]+)`", cell)]
 
 
-def test_every_option_is_documented_and_no_other() -> None:
+def test_exactly_the_existing_options_are_documented() -> None:
     assert sorted(first_cells("Options")) == sorted([*NAMES, "kafka.*"])
 
 
-def test_every_column_is_documented_and_no_other() -> None:
+def test_exactly_the_existing_columns_are_documented() -> None:
     assert first_cells("The records") == RECORDS.names
     assert first_cells("The batches") == BATCHES.names
 
@@ -43,7 +43,7 @@ def names_offered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> set[st
     return set(offered)
 
 
-def test_every_setting_of_a_reading_connection_is_documented_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exactly_the_existing_connection_settings_are_documented(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings({})
     FetchSettings.taken_from(settings)
     names = (
@@ -53,7 +53,7 @@ def test_every_setting_of_a_reading_connection_is_documented_and_no_other(monkey
     assert all(re.search(rf"`{re.escape(name)}`\s(can )?only", DOCUMENT) for name in FIXED)
 
 
-def test_every_setting_of_the_producer_is_documented(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_producer_setting_is_documented(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = parse_settings({"kafka.bootstrap.servers": "127.0.0.1:9092"}).client
     assert isinstance(settings, Settings)
     section = DOCUMENT.split("\nThe producer uses these settings: ")[1].split("\n\n")[0]

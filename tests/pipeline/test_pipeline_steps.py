@@ -86,7 +86,7 @@ def command(job: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> Call
 
 
 @pytest.mark.timeout(400)
-def test_the_steps_of_a_minute_print_what_they_say(
+def test_the_quick_steps_print_the_documented_output(
     spark: SparkSession, command: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (_, serve, announcement), *steps = steps_in(DOCUMENT.split("\n## In a minute\n")[1].split("\n## ")[0])
@@ -110,7 +110,7 @@ def here(text: str, address: str, directory: Path) -> str:
 
 
 @pytest.mark.timeout(600)
-def test_each_block_runs(
+def test_each_documented_code_block_runs(
     spark: SparkSession, address: str, command: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names: dict[str, Any] = {}

@@ -32,13 +32,13 @@ def shown(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))
 
 
-def test_an_error_of_ours_is_shown_without_the_way_to_it() -> None:
+def test_our_own_errors_are_shown_without_a_traceback() -> None:
     with pytest.raises(OptionError) as caught:
         called(OptionError("no"))
     assert "deep" not in shown(caught.value) and "KeyError" not in shown(caught.value)
 
 
-def test_so_are_those_of_rows_after_the_rows_before_them() -> None:
+def test_errors_after_some_rows_are_shown_without_a_traceback() -> None:
     given = []
     with pytest.raises(DataLoss) as caught:
         for row in rows_with_plain_errors(rows(DataLoss("gone"))):
@@ -47,7 +47,7 @@ def test_so_are_those_of_rows_after_the_rows_before_them() -> None:
     assert "deep" not in shown(caught.value) and "KeyError" not in shown(caught.value)
 
 
-def test_a_fault_of_the_program_keeps_its_traceback() -> None:
+def test_a_bug_of_the_program_keeps_its_traceback() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         called(ZeroDivisionError())
     assert "in deep" in shown(caught.value) and "KeyError" in shown(caught.value)

@@ -36,39 +36,39 @@ def each(*offsets: int) -> str:
     return json.dumps({"orders": {str(number): offset for number, offset in enumerate(offsets)}})
 
 
-def test_all_is_read_where_nothing_is_said() -> None:
+def test_all_offsets_are_read_by_default() -> None:
     assert ranges() == [span("orders-0", 0, 100), span("orders-1", 40, 60)]
 
 
-def test_offsets_may_be_given_for_each_partition() -> None:
+def test_offsets_may_be_given_per_partition() -> None:
     found = ranges(startingOffsets=each(5, -2, 7), endingOffsets=each(-1, 50, 7))
     assert found == [span("orders-0", 5, 100), span("orders-1", 40, 50)]
 
 
-def test_a_time_is_where_the_first_record_from_then_on_lies() -> None:
+def test_a_timestamp_is_resolved_to_its_first_record() -> None:
     assert ranges(startingTimestamp="451", endingTimestamp="500", startingOffsetsByTimestampStrategy="latest") == [
         span("orders-0", 46, 50),
         span("orders-1", 46, 50),
     ]
 
 
-def test_before_all_records_is_the_earliest() -> None:
+def test_a_timestamp_before_all_records_is_the_earliest_offset() -> None:
     log = StandIn({"orders-0": (40, 60)})
     assert ranges(log, startingTimestamp="0", endingTimestamp="99999") == [span("orders-0", 40, 60)]
 
 
-def test_times_may_be_given_for_each_partition() -> None:
+def test_timestamps_may_be_given_per_partition() -> None:
     found = ranges(endingOffsetsByTimestamp=each(10, 410, 0))
     assert found == [span("orders-0", 0, 1), span("orders-1", 40, 41)]
 
 
-def test_a_time_after_all_records_is_refused_as_a_start_unless_it_may_be_the_end() -> None:
+def test_a_start_timestamp_after_all_records_is_rejected_unless_allowed() -> None:
     assert "orders-1 has no record at 700 ms or later" in refusal(startingTimestamp="700")
     found = ranges(startingTimestamp="700", startingOffsetsByTimestampStrategy="latest")
     assert found == [span("orders-0", 70, 100)]
 
 
-def test_a_time_whose_record_is_not_committed_yet_is_after_all_records() -> None:
+def test_a_timestamp_of_an_uncommitted_record_is_after_all_records() -> None:
     class Uncommitted(StandIn):
         def offsets_at(self, timestamps_ms):  # type: ignore[no-untyped-def]
             return dict.fromkeys(timestamps_ms, 80)
@@ -79,12 +79,12 @@ def test_a_time_whose_record_is_not_committed_yet_is_after_all_records() -> None
 
 
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets", "endingOffsetsByTimestamp"])
-def test_every_partition_has_to_be_named_and_no_other(option: str) -> None:
+def test_exactly_the_selected_partitions_must_be_given(option: str) -> None:
     assert f"{option}: orders-1, orders-2 are missing" in refusal(**{option: each(5)})
     assert refusal(**{option: each(5, 50, 7, 0)}) == f"{option}: orders-3 is not among what is read"
 
 
-def test_a_start_after_the_end_is_refused() -> None:
+def test_a_start_after_the_end_is_rejected() -> None:
     log = StandIn({"orders-0": (0, 100)})
     complaint = refusal(log, startingTimestamp="500", endingOffsets=each(20))
     assert complaint == "orders-0: starting offset 50 is after ending offset 20"
@@ -99,7 +99,7 @@ def test_a_start_after_the_end_is_refused() -> None:
         ({"startingOffsets": each(61)}, "orders-0 ends at offset 60 now, but was to be read up to 61", []),
     ],
 )
-def test_offsets_that_are_gone_fail_the_query_unless_they_may_be(
+def test_missing_offsets_fail_the_query_unless_data_loss_is_allowed(
     options: dict[str, str], complaint: str, rest: list[tuple[int, int]], caplog: pytest.LogCaptureFixture
 ) -> None:
     log = StandIn({"orders-0": (40, 60)})
@@ -112,7 +112,7 @@ def test_offsets_that_are_gone_fail_the_query_unless_they_may_be(
 
 
 @given(RANGES, st.integers(1, 40))
-def test_dividing_reads_every_offset_once(whole: list[OffsetRange], least: int) -> None:
+def test_dividing_covers_every_offset_once(whole: list[OffsetRange], least: int) -> None:
     pieces = proportional(whole, least)
     wanted = [(each.partition, offset) for each in whole for offset in range(each.start, each.end)]
     assert [(each.partition, offset) for each in pieces for offset in range(each.start, each.end)] == wanted
@@ -120,14 +120,14 @@ def test_dividing_reads_every_offset_once(whole: list[OffsetRange], least: int) 
 
 
 @given(st.integers(0, 500), st.integers(1, 500), st.integers(1, 60))
-def test_pieces_are_even(start: int, size: int, count: int) -> None:
+def test_divided_ranges_are_of_equal_size(start: int, size: int, count: int) -> None:
     sizes = [each.end - each.start for each in divided(span("t-0", start, start + size), count)]
     assert len(sizes) == min(count, size)
     assert max(sizes) - min(sizes) <= 1
 
 
 @given(st.integers(1, 500), st.integers(1, 60))
-def test_no_piece_is_larger_than_allowed(size: int, most: int) -> None:
+def test_no_divided_range_exceeds_the_maximum_size(size: int, most: int) -> None:
     assert all(each.end - each.start <= most for each in pieces_of(span("t-0", 0, size), most))
 
 
@@ -136,12 +136,12 @@ def test_large_partitions_are_divided_more_often() -> None:
     assert [each.partition.topic for each in pieces] == ["a"] * 4 + ["b"] + ["c"] * 2
 
 
-def test_enough_partitions_are_left_whole() -> None:
+def test_partitions_are_not_divided_if_there_are_enough() -> None:
     whole = [span("a-0", 0, 1000), span("b-0", 0, 10)]
     assert proportional(whole, 2) == whole
 
 
-def test_options_say_how_finely_the_tasks_read() -> None:
+def test_options_determine_the_number_of_tasks() -> None:
     options = parse_options({"path": "/", "subscribe": "orders", "maxRecordsPerPartition": "60"}, "records", "batch")
     assert splits(options, LOG, [span("orders-0", 0, 100)]) == [
         Split(span("orders-0", 0, 50)),

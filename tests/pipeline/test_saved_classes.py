@@ -21,7 +21,7 @@ print(spark.range(3).count(), ".jsa" in Path(f"/proc/{SparkContext._gateway.proc
 """
 
 
-def test_each_java_has_its_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_java_version_has_its_own_class_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     archives = {archive_path(Java(Path(program), version)) for program, version in [("/a", 17), ("/b", 17), ("/b", 25)]}
     assert len(archives) == 3
@@ -30,7 +30,7 @@ def test_each_java_has_its_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert archive_path(Java(Path("/a"), 17)).is_relative_to(Path.home() / ".cache")
 
 
-def test_an_archive_is_used_once_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_existing_class_archive_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     java = Java(Path("/a"), 17)
     assert java_options(java) == ()
@@ -43,7 +43,7 @@ def test_an_archive_is_used_once_it_is_there(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
 @pytest.mark.xdist_group("spark")
-def test_a_prepared_session_maps_the_archive_and_is_quiet(tmp_path: Path) -> None:
+def test_a_prepared_session_uses_the_class_archive_and_is_quiet(tmp_path: Path) -> None:
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:

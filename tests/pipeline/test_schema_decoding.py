@@ -44,7 +44,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_all_three_formats_become_json(root: Path) -> None:
+def test_all_three_schema_formats_are_decoded_to_json(root: Path) -> None:
     found = decoded(root, ANN, b'\0\0\0\0\2{"url": "/\xc3\xa9"}', b"\0\0\0\0\3\0\x08\x07", b"\0\0\0\0\4\6bob", None)
     assert [error for _, error in found] == [None] * 5
     assert [text and json.loads(text) for text, _ in found] == [
@@ -56,7 +56,7 @@ def test_all_three_formats_become_json(root: Path) -> None:
     ]
 
 
-def test_bad_records_have_a_reason(root: Path) -> None:
+def test_undecodable_records_have_a_reason(root: Path) -> None:
     found = decoded(root, b"plain", b"", ANN[:-1], b"\0\0\0\0\x09?", b"\0\0\0\0\5?", b"\0\0\0\0\2{", ANN)
     assert [text for text, _ in found] == [None] * 6 + ['{"name": "ann"}']
     for (_, error), words in zip(
@@ -67,27 +67,27 @@ def test_bad_records_have_a_reason(root: Path) -> None:
         assert error is not None and words in error
 
 
-def test_json_of_any_depth_fails_no_task(root: Path) -> None:
+def test_deeply_nested_json_fails_no_task(root: Path) -> None:
     limit = sys.getrecursionlimit()
     found = decoded(root, *(b"\0\0\0\0\2" + b"[" * depth + b"]" * depth for depth in range(limit // 2, limit + 2)))
     assert found[0][1] is None and found[-1][0] is None
 
 
-def test_headers_name_schemas_too(root: Path) -> None:
+def test_headers_may_name_schemas(root: Path) -> None:
     headers = {VALUE_HEADER: b"\1" + bytes.fromhex(USER.guid.replace("-", "")), KEY_HEADER: b"\0\0\0\0\2"}
     assert decoded(root, ANN[5:], headers=headers) == [('{"name": "ann"}', None)]
     assert decoded(root, b"7", column="key", headers=headers) == [("7", None)]
     assert decoded(root, ANN, headers={"other": None}) == [('{"name": "ann"}', None)]
 
 
-def test_a_schema_that_cannot_be_had_fails_if_that_is_wanted(root: Path) -> None:
+def test_a_missing_schema_fails_the_query_on_request(root: Path) -> None:
     assert decoded(root, b"plain", ANN, unknown="fail")[1] == ('{"name": "ann"}', None)
     for data, words in ((b"\0\0\0\0\x09?", "no schema with the id 9"), (b"\0\0\0\0\5?", "its schema is invalid")):
         with pytest.raises(CannotDecode, match=words):
             decoded(root, data, unknown="fail")
 
 
-def test_a_registry_that_is_away_is_an_error() -> None:
+def test_an_unreachable_registry_is_an_error() -> None:
     with socket.socket() as reserved, pytest.raises(RegistryUnavailable) as caught:
         reserved.bind(("127.0.0.1", 0))
         task = DecodingTask(f"http://ann:secret@127.0.0.1:{reserved.getsockname()[1]}", "value", "keep")
@@ -95,7 +95,9 @@ def test_a_registry_that_is_away_is_an_error() -> None:
     assert "refused" in str(caught.value) and "secret" not in str(caught.value)
 
 
-def test_a_missing_library_is_an_error_and_no_bad_record(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_an_error_and_not_an_undecodable_record(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(schema_formats, "import_module", lambda name: __import__("no_such_library"))
     with pytest.raises(CannotDecode, match="PROTOBUF needs the extra registry: python3 -m pip install"):
         decoded(root, b"\0\0\0\0\3\0\x08\x07")
@@ -105,7 +107,7 @@ def test_a_missing_library_is_an_error_and_no_bad_record(root: Path, monkeypatch
     "schema, data, text",
     [(USER, ANN[5:], '{"name": "ann"}'), (PAGE, b"[1]", "[1]"), (MONEY, b"\x08\x07", '{"cents": 7}')],
 )
-def test_data_that_names_no_schema_is_decoded_by_a_given_one(schema: StoredSchema, data: bytes, text: str) -> None:
+def test_data_without_a_schema_id_is_decoded_with_a_given_schema(schema: StoredSchema, data: bytes, text: str) -> None:
     task = DecodingTask(GivenSchema(schema.kind, schema.text), "value", "fail")
     (batch,) = task([pa.RecordBatch.from_pydict({"value": pa.array([data, b"\xff", None], pa.binary())})])
     assert batch.column("value_decoded").to_pylist() == [text, None, None]
@@ -113,5 +115,5 @@ def test_data_that_names_no_schema_is_decoded_by_a_given_one(schema: StoredSchem
     assert good is null is None and f"not what its {schema.kind} schema says" in bad
 
 
-def test_a_batch_without_rows_stays_one(root: Path) -> None:
+def test_a_batch_without_rows_stays_empty(root: Path) -> None:
     assert decoded(root) == []

@@ -32,7 +32,7 @@ class StandIn:
         return WireSchema("AVRO", USER.text, {})
 
 
-def test_a_registry_is_asked_once_in_a_task_for_what_it_does_not_have() -> None:
+def test_a_task_requests_a_missing_schema_from_the_registry_once() -> None:
     registry = StandIn()
     source = FromRegistry(registry)
     source.begin_task()
@@ -47,19 +47,19 @@ def test_a_registry_is_asked_once_in_a_task_for_what_it_does_not_have() -> None:
     assert registry.asked == [1, 9, 9]
 
 
-def test_a_registry_that_does_not_answer_is_an_error_of_one_line() -> None:
+def test_an_unresponsive_registry_is_an_error_of_one_line() -> None:
     with pytest.raises(RegistryUnavailable, match=r"^http://127.0.0.1:1: refused$"):
         FromRegistry(StandIn(RequestFailed("http://127.0.0.1:1:\n refused"))).find(1)
 
 
-def test_the_topic_has_schemas_by_id_and_guid_with_their_references(tmp_path: Path) -> None:
+def test_the_schemas_topic_has_schemas_by_id_and_guid_with_references(tmp_path: Path) -> None:
     write_schemas(tmp_path, USER, OWNED)
     source = FromTopic(topic_options({"path": str(tmp_path)}))
     assert source.find(1) == WireSchema("AVRO", USER.text, {})
     assert source.find(OWNED.guid) == WireSchema("AVRO", OWNED.text, {"User": USER.text})
 
 
-def test_the_topic_is_read_again_once_in_a_task_for_what_is_not_there(tmp_path: Path) -> None:
+def test_a_task_reads_the_schemas_topic_again_once_for_a_missing_schema(tmp_path: Path) -> None:
     write_schemas(tmp_path, USER)
     source = FromTopic(topic_options({"path": str(tmp_path)}))
     source.begin_task()
@@ -71,7 +71,7 @@ def test_the_topic_is_read_again_once_in_a_task_for_what_is_not_there(tmp_path: 
     assert source.find(3).kind == "PROTOBUF"
 
 
-def test_a_registry_and_the_topic_of_its_broker_have_the_same_schemas() -> None:
+def test_a_registry_and_its_topic_have_the_same_schemas() -> None:
     with Broker(registry=True) as broker:
         broker.registry.register("users-value", USER.text)
         broker.registry.register("owned-value", OWNED.text, references=[("User", "users-value", 1)])
@@ -85,13 +85,13 @@ def test_a_registry_and_the_topic_of_its_broker_have_the_same_schemas() -> None:
                     source.find(unknown)
 
 
-def test_records_of_others_in_the_topic_are_skipped(tmp_path: Path) -> None:
+def test_foreign_records_in_the_schemas_topic_are_skipped(tmp_path: Path) -> None:
     write_log(tmp_path, "_schemas", 0, [Record(0, NOW_MS, b"?", b"?"), Record(1, NOW_MS, None, b"{}")])
     write_schemas(tmp_path, USER, start=2)
     assert FromTopic(topic_options({"path": str(tmp_path)})).find(1).text == USER.text
 
 
-def test_a_log_without_the_topic_is_an_error(tmp_path: Path) -> None:
+def test_a_log_without_the_schemas_topic_is_an_error(tmp_path: Path) -> None:
     write_log(tmp_path, "orders", 0, [Record(0, NOW_MS, None, b"x")])
     with pytest.raises(OptionError, match="there is no _schemas"):
         FromTopic(topic_options({"path": str(tmp_path)})).find(1)

@@ -16,16 +16,16 @@ METADATA = TopicPartition("__cluster_metadata", 0)
 ALL = [ORDERS[2], METADATA, EUROPE, ORDERS[0], OFFSETS, ORDERS[1]]
 
 
-def test_without_a_choice_all_but_the_internal_topics_are_selected_in_order() -> None:
+def test_all_but_internal_topics_are_selected_by_default() -> None:
     assert TopicSelection().chosen(ALL) == [*ORDERS, EUROPE]
 
 
-def test_topics_are_selected_by_name_internal_ones_too() -> None:
+def test_internal_topics_are_selected_only_by_name() -> None:
     assert TopicSelection(topics=("orders",)).chosen(ALL) == ORDERS
     assert TopicSelection(topics=("orders", "__consumer_offsets")).chosen(ALL) == [OFFSETS, *ORDERS]
 
 
-def test_a_pattern_is_found_anywhere_in_a_name_but_never_in_an_internal_one() -> None:
+def test_a_pattern_matches_anywhere_in_a_name_but_no_internal_topic() -> None:
     assert TopicSelection(pattern="ders").chosen(ALL) == [*ORDERS, EUROPE]
     assert TopicSelection(pattern="^orders$").chosen(ALL) == ORDERS
     assert TopicSelection(pattern=".*").chosen(ALL) == [*ORDERS, EUROPE]
@@ -44,11 +44,11 @@ def test_partitions_are_selected_one_by_one() -> None:
         (TopicSelection(pattern="("), r"subscribePattern: '\(' is not a regular expression"),
     ],
 )
-def test_what_cannot_be_is_an_error_of_the_option(selection: TopicSelection, message: str) -> None:
+def test_an_invalid_selection_is_an_error_of_its_option(selection: TopicSelection, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         selection.chosen(ALL)
 
 
-def test_it_travels_by_pickle() -> None:
+def test_a_selection_can_be_pickled() -> None:
     selection = TopicSelection(topics=("orders",))
     assert pickle.loads(pickle.dumps(selection)) == selection

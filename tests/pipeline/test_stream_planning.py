@@ -40,16 +40,16 @@ def ranges(log: StandIn, start: Offsets, end: Offsets, **options: str) -> list[O
     return stream_ranges(stream(**options), log, start, end)
 
 
-def test_offsets_are_written_as_sparks_own_source_writes_them() -> None:
+def test_offsets_are_formatted_as_by_sparks_own_source() -> None:
     assert json.dumps(to_json(at(b0=3, a10=2, a2=1))) == '{"a": {"2": 1, "10": 2}, "b": {"0": 3}}'
 
 
 @given(st.dictionaries(NAMES.map(partition), st.integers(0, 2**63 - 1)))
-def test_offsets_come_back_from_a_checkpoint(offsets: Offsets) -> None:
+def test_offsets_are_restored_from_a_checkpoint(offsets: Offsets) -> None:
     assert from_json(json.loads(json.dumps(to_json(offsets)))) == offsets
 
 
-def test_a_stream_begins_at_the_end_unless_it_is_said_otherwise() -> None:
+def test_a_stream_starts_at_the_latest_offset_by_default() -> None:
     log = StandIn({"a-0": (5, 9)})
     assert initial_offsets(stream(), log) == at(a0=9)
     assert initial_offsets(stream(startingOffsets="earliest"), log) == at(a0=5)
@@ -58,14 +58,14 @@ def test_a_stream_begins_at_the_end_unless_it_is_said_otherwise() -> None:
         initial_offsets(stream(startingTimestamp="900"), log)
 
 
-def test_a_limit_is_shared_in_proportion() -> None:
+def test_a_limit_is_divided_in_proportion() -> None:
     log = StandIn({"a-0": (0, 100), "a-1": (0, 300), "b-0": (0, 1), "b-1": (5, 5)})
     end = limited(at(a0=0, a1=0, b0=0, b1=5), latest_offsets(log), 40, log)
     assert end == at(a0=9, a1=29, b0=1, b1=5)
 
 
 @given(LOGS, st.integers(1, 300))
-def test_a_limit_starves_no_partition_and_is_kept_but_for_that(log: StandIn, most: int) -> None:
+def test_a_limit_is_obeyed_without_starving_partitions(log: StandIn, most: int) -> None:
     start = {each: bounds.earliest for each, bounds in log.logs.items()}
     latest = latest_offsets(log)
     end = limited(start, latest, most, log)
@@ -77,7 +77,7 @@ def test_a_limit_starves_no_partition_and_is_kept_but_for_that(log: StandIn, mos
 
 
 @given(LOGS, st.integers(1, 300))
-def test_batches_after_another_read_everything_once(log: StandIn, most: int) -> None:
+def test_successive_batches_read_every_record_once(log: StandIn, most: int) -> None:
     position: Offsets = {}  # all partitions are new
     log = StandIn({f"{each.topic}-{each.partition}": (0, bounds.latest) for each, bounds in log.logs.items()})
     read: list[OffsetRange] = []
@@ -91,7 +91,7 @@ def test_batches_after_another_read_everything_once(log: StandIn, most: int) -> 
         assert edges[-1] == bounds.latest
 
 
-def test_a_new_partition_is_read_from_its_beginning() -> None:
+def test_a_new_partition_is_read_from_its_start() -> None:
     log = StandIn({"a-0": (0, 9), "a-1": (0, 4)})
     assert ranges(log, at(a0=9), at(a0=9, a1=4)) == [span("a-1", 0, 4)]
 
@@ -107,7 +107,7 @@ def test_a_new_partition_is_read_from_its_beginning() -> None:
         ({"a-0": (0, 9)}, at(a0=12), at(a0=9), "a-0 went back from offset 12 to 9", []),
     ],
 )
-def test_what_is_gone_fails_the_stream_unless_it_may_be(
+def test_missing_offsets_fail_a_stream_unless_data_loss_is_allowed(
     log: dict[str, tuple[int, int]], start: Offsets, end: Offsets, complaint: str, rest: list[tuple[str, int, int]]
 ) -> None:
     with pytest.raises(DataLoss) as caught:

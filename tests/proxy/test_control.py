@@ -10,7 +10,7 @@ from tests.proxy.upstreams import answer, connected, exactly, request
 HEARTBEAT = 12
 
 
-def test_the_journal_and_faults_have_the_paths_of_the_broker() -> None:
+def test_journal_and_faults_have_the_same_paths_as_for_the_broker() -> None:
     with connected() as (proxy, client, node):
         control = TestClient(proxy_control_app(proxy), base_url="http://127.0.0.1")
         assert control.post("/v1/journal", json={"on": True}).json()["on"]
@@ -26,7 +26,7 @@ def test_the_journal_and_faults_have_the_paths_of_the_broker() -> None:
         assert control.get("/v1/journal").json()["kept"] == 0
 
 
-def test_it_has_only_what_a_proxy_can_do() -> None:
+def test_the_proxys_control_api_has_only_what_a_proxy_supports() -> None:
     with connected() as (proxy, _, _):
         control = TestClient(proxy_control_app(proxy), base_url="http://127.0.0.1")
         paths = control.get("/openapi.json").json()["paths"]

@@ -17,7 +17,7 @@ PRODUCE, METADATA, SASL_HANDSHAKE = 0, 3, 17
 
 
 @pytest.mark.parametrize("has_journal", [False, True], ids=["plain", "journal"])
-def test_unknown_apis_and_versions_pass_and_so_do_their_answers(has_journal: bool) -> None:
+def test_unknown_apis_and_versions_are_forwarded_with_their_responses(has_journal: bool) -> None:
     with connected() as (proxy, client, node):
         if has_journal:
             proxy.journal.on()
@@ -46,7 +46,7 @@ def test_unknown_apis_and_versions_pass_and_so_do_their_answers(has_journal: boo
     ],
     ids=["http", "negative size", "short frame", "empty frames", "tls"],
 )
-def test_what_is_no_kafka_passes_as_it_is(said: bytes) -> None:
+def test_bytes_that_are_not_kafka_are_forwarded_unchanged(said: bytes) -> None:
     with connected() as (_, client, node):
         client.sendall(said)
         client.shutdown(socket.SHUT_WR)
@@ -56,7 +56,7 @@ def test_what_is_no_kafka_passes_as_it_is(said: bytes) -> None:
         assert to_the_end(client) == said[::-1]
 
 
-def test_random_bytes_in_random_pieces_pass_in_both_directions() -> None:
+def test_random_bytes_in_random_pieces_are_forwarded_in_both_directions() -> None:
     chosen = random.Random(18)
     with connected() as (proxy, client, node):
         proxy.journal.on()
@@ -81,7 +81,7 @@ def test_random_bytes_in_random_pieces_pass_in_both_directions() -> None:
             thread.join()
 
 
-def test_pipelined_requests_are_forwarded_before_the_first_answer() -> None:
+def test_pipelined_requests_are_forwarded_before_the_first_response() -> None:
     with connected() as (_, client, node):
         asked = b"".join(request(UNKNOWN_API, 0, number) for number in range(5))
         client.sendall(asked)
@@ -93,7 +93,7 @@ def test_pipelined_requests_are_forwarded_before_the_first_answer() -> None:
 
 @pytest.mark.parametrize("version", [2, 7, 9, 12, UNKNOWN_VERSION])
 @pytest.mark.parametrize("has_journal", [False, True], ids=["plain", "journal"])
-def test_a_produce_without_acks_has_no_answer(version: int, has_journal: bool) -> None:
+def test_a_produce_with_acks_0_has_no_response(version: int, has_journal: bool) -> None:
     flexible, named = version >= 9, version >= 3
     tags = b"\0" if flexible else b""
     name = (b"\0" if flexible else b"\xff\xff") if named else b""
@@ -110,7 +110,7 @@ def test_a_produce_without_acks_has_no_answer(version: int, has_journal: bool) -
             assert [each.outcome for each in proxy.journal.requests()] == ["unanswered", "answered"]
 
 
-def test_raw_sasl_tokens_pass_until_requests_follow() -> None:
+def test_raw_sasl_tokens_are_forwarded_until_requests_follow() -> None:
     with connected() as (proxy, client, node):
         proxy.journal.on()
         handshake = request(SASL_HANDSHAKE, 0, 1, struct.pack(">h5s", 5, b"PLAIN"))
@@ -133,7 +133,7 @@ def test_raw_sasl_tokens_pass_until_requests_follow() -> None:
         assert len(kept) == 2 and not any(b"secret" in each.request_bytes for each in kept)
 
 
-def test_a_client_that_ends_its_side_still_gets_answers() -> None:
+def test_a_half_closed_client_still_gets_responses() -> None:
     with connected() as (_, client, node):
         question = request(UNKNOWN_API, 0)
         client.sendall(question)
@@ -144,7 +144,7 @@ def test_a_client_that_ends_its_side_still_gets_answers() -> None:
         assert to_the_end(client) == answer(1, b"late")
 
 
-def test_a_node_that_closes_in_the_middle_of_an_answer_does_so_for_the_client() -> None:
+def test_a_node_that_closes_within_a_response_closes_the_client() -> None:
     with connected() as (proxy, client, node):
         proxy.journal.on()
         client.sendall(request(UNKNOWN_API, 0))
@@ -169,7 +169,7 @@ def test_a_reset_resets_the_other_side(is_client: bool) -> None:
             other.recv(1)
 
 
-def test_without_a_node_the_client_is_disconnected() -> None:
+def test_a_client_is_disconnected_without_a_node() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with Proxy(f"127.0.0.1:{port}") as proxy, client_of(proxy) as client:
@@ -186,7 +186,7 @@ def to_the_end_or_reset(client: socket.socket) -> bytes:
 
 @pytest.mark.parametrize("is_client", [True, False], ids=["client", "node"])
 @pytest.mark.parametrize("has_journal", [False, True], ids=["plain", "journal"])
-def test_who_takes_nothing_stops_the_other_side(is_client: bool, has_journal: bool) -> None:
+def test_backpressure_is_passed_to_the_other_side(is_client: bool, has_journal: bool) -> None:
     with connected() as (proxy, client, node):
         if has_journal:
             proxy.journal.on()
@@ -205,7 +205,7 @@ def test_who_takes_nothing_stops_the_other_side(is_client: bool, has_journal: bo
         assert len(exactly(reader, sent_bytes)) == sent_bytes  # and it goes on once that is taken
 
 
-def test_many_requests_without_answers_wait_with_the_client() -> None:
+def test_many_unanswered_requests_pause_the_client() -> None:
     with connected() as (proxy, client, node):
         proxy.journal.on()
         client.settimeout(0.5)
@@ -216,13 +216,13 @@ def test_many_requests_without_answers_wait_with_the_client() -> None:
         client.settimeout(PATIENCE_S)
 
 
-def test_a_node_whose_name_cannot_be_one_closes_the_client() -> None:
+def test_an_invalid_node_name_closes_the_client() -> None:
     with Proxy(f"{'a' * 70}:9092") as proxy, client_of(proxy) as client:
         client.settimeout(PATIENCE_S)
         assert client.recv(1) == b""
 
 
-def test_a_request_for_which_there_is_no_memory_passes_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_request_that_exceeds_the_memory_is_forwarded_and_reported(caplog: pytest.LogCaptureFixture) -> None:
     with connected() as (proxy, client, node):
         proxy.journal.on()
         proxy.memory.limit_bytes = 0

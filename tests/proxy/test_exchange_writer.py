@@ -42,7 +42,7 @@ def metadata_exchange(number: int = 1, connection: str = "10.0.0.1:5000") -> Exc
     return exchange
 
 
-def test_an_exchange_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_saved_exchange_is_read_unchanged(tmp_path: Path) -> None:
     written = metadata_exchange()
     (tmp_path / "it").write_bytes(first_line("k:1") + line_of(written, "k:1"))
     (read,) = exchanges_in(tmp_path / "it")
@@ -51,7 +51,7 @@ def test_an_exchange_is_read_as_it_was_written(tmp_path: Path) -> None:
         assert getattr(read, name) == getattr(written, name), name
 
 
-def test_the_file_of_a_journal_is_read_too(tmp_path: Path) -> None:
+def test_the_file_of_a_journal_is_read(tmp_path: Path) -> None:
     with Broker() as broker:
         broker.journal.on()
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
@@ -75,13 +75,13 @@ def test_the_file_of_a_journal_is_read_too(tmp_path: Path) -> None:
         ("[" * 100_000, "recursion"),
     ],
 )
-def test_a_line_that_is_no_exchange_is_named(tmp_path: Path, line: str, reason: str) -> None:
+def test_an_invalid_line_of_exchanges_is_named(tmp_path: Path, line: str, reason: str) -> None:
     (tmp_path / "it").write_text(line)
     with pytest.raises(FlowError, match=reason):
         list(exchanges_in(tmp_path / "it"))
 
 
-def test_a_recording_leaves_out_what_the_disk_cannot_take() -> None:
+def test_a_recording_omits_what_the_disk_cannot_take() -> None:
     exchange = metadata_exchange()
     exchange.answer_bytes = bytes(WAITING_BYTES + 1)
     file = io.BytesIO()
@@ -97,7 +97,7 @@ def test_a_recording_leaves_out_what_the_disk_cannot_take() -> None:
     assert file.getvalue() == b"headx"
 
 
-def test_a_large_exchange_is_formatted_in_pieces_by_the_thread(tmp_path: Path) -> None:
+def test_a_large_exchange_is_formatted_in_pieces_in_a_thread(tmp_path: Path) -> None:
     exchange = metadata_exchange()
     exchange.answer_bytes = bytes(3 * LARGE_BYTES)
     pieces: list[bytes] = []
@@ -116,7 +116,7 @@ def test_a_large_exchange_is_formatted_in_pieces_by_the_thread(tmp_path: Path) -
     assert read.answer_bytes == exchange.answer_bytes and max(map(len, pieces)) <= 2 * PIECE_BYTES
 
 
-def test_packets_that_are_made_later_follow_each_other_as_the_exchanges_did() -> None:
+def test_late_packets_keep_the_order_of_the_exchanges() -> None:
     packets, exchange, other = Packets(), metadata_exchange(), metadata_exchange()
     exchange.answer_bytes = other.answer_bytes = bytes(100_000)
     later, soon = packets.format(exchange, "[::1]:9092"), list(packets.format(other, "[::1]:9092"))
@@ -126,7 +126,7 @@ def test_packets_that_are_made_later_follow_each_other_as_the_exchanges_did() ->
     )
 
 
-def test_a_large_frame_that_nobody_changes_is_kept_without_a_copy() -> None:
+def test_an_unchanged_large_frame_is_kept_without_a_copy() -> None:
     data = bytearray(2 << 20)
     frame = memoryview(data)[4:]
     assert cast(memoryview, kept_frame(ApiKey.PRODUCE, 9, frame.toreadonly())).obj is data
@@ -134,7 +134,7 @@ def test_a_large_frame_that_nobody_changes_is_kept_without_a_copy() -> None:
     assert isinstance(kept_frame(ApiKey.PRODUCE, 9, frame[: 1 << 10].toreadonly()), bytes)
 
 
-def test_a_recording_writes_without_being_closed() -> None:
+def test_a_recording_is_written_without_being_closed() -> None:
     written = threading.Event()
 
     class Watched(io.BytesIO):
@@ -149,7 +149,7 @@ def test_a_recording_writes_without_being_closed() -> None:
     recording.close()
 
 
-def test_a_recording_that_fails_says_so_at_the_end() -> None:
+def test_a_failed_recording_is_reported_at_the_end() -> None:
     class Full(io.BytesIO):
         def writelines(self, lines: object) -> None:
             raise OSError(28, "No space left on device")
@@ -183,7 +183,7 @@ def word_sum(data: bytes) -> int:
 @pytest.mark.parametrize(
     ("client", "server"), [("10.0.0.1:5000", "10.0.0.2:9092"), ("[::1]:5000", "10.0.0.2:9092"), ("::1:5000", "[::1]:9")]
 )
-def test_packets_hold_the_frames_in_order_with_right_checksums(client: str, server: str) -> None:
+def test_packets_contain_the_frames_in_order_with_right_checksums(client: str, server: str) -> None:
     packets, exchange = Packets(), metadata_exchange(connection=client)
     data = file_head() + b"".join([*packets.format(exchange, server), *packets.format(exchange, server)])
     streams: dict[int, bytes] = {}
@@ -233,7 +233,7 @@ def session(broker: Broker, directory: Path) -> list[Exchange]:
     return list(exchanges_in(directory / "flows"))
 
 
-def test_a_session_is_the_same_on_a_cluster_of_the_same_kind(tmp_path: Path) -> None:
+def test_a_replay_on_an_equal_cluster_gives_equal_responses(tmp_path: Path) -> None:
     with Broker() as recorded:
         exchanges = session(recorded, tmp_path)
     with Broker() as other:
@@ -248,7 +248,7 @@ def test_a_session_is_the_same_on_a_cluster_of_the_same_kind(tmp_path: Path) -> 
         }
 
 
-def test_answers_that_differ_are_named_by_their_fields(tmp_path: Path) -> None:
+def test_different_responses_are_named_by_their_fields(tmp_path: Path) -> None:
     with Broker() as recorded:
         exchanges = session(recorded, tmp_path)
     with Broker(auto_create=False) as other:
@@ -258,7 +258,7 @@ def test_answers_that_differ_are_named_by_their_fields(tmp_path: Path) -> None:
     assert any(".error_code: 3 in the place of 0" in line or ".error_code: 100 in" in line for line in said), said
 
 
-def test_a_connection_that_is_closed_is_a_problem_of_its_requests() -> None:
+def test_a_closed_connection_is_a_problem_of_its_requests() -> None:
     frame = request(999, 0)[4:]
     exchange = Exchange(1, ApiKey.METADATA, 99, 1, frame)
     exchange.answer_bytes = b"\0\0\0\1"
@@ -267,13 +267,13 @@ def test_a_connection_that_is_closed_is_a_problem_of_its_requests() -> None:
     assert results[1].problem
 
 
-def test_lines_are_json_that_other_programs_read() -> None:
+def test_lines_are_json_for_other_programs() -> None:
     values = json.loads(line_of(metadata_exchange(), "k:1"))
     assert (values["api"], values["server"], values["duration_ms"]) == ("Metadata", "k:1", 4.5)
     assert bytes.fromhex(values["request_hex"])[:4] == b"\0\3\0\x09"
 
 
-async def test_an_answer_that_comes_too_late_is_not_taken_for_the_next_one() -> None:
+async def test_a_late_response_is_not_taken_for_the_next_one() -> None:
     async def answer_the_first_late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         late = b""
         with contextlib.suppress(asyncio.IncompleteReadError):

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("leaves_sockets")
 METADATA, UNKNOWN_API = 3, 999
 
 
-def test_frames_are_shown_with_their_bytes_whether_they_are_known_or_not() -> None:
+def test_known_and_unknown_frames_are_shown_with_their_bytes() -> None:
     with connected() as (proxy, client, node):
         page = TestClient(frames_app(proxy, asyncio.Event()), base_url="http://127.0.0.1")
         asked = [request(UNKNOWN_API, 0, 1, b"what?"), request(METADATA, 1, 2, b"\0\0\0\0"), request(METADATA, 99, 3)]
@@ -34,7 +34,7 @@ def test_frames_are_shown_with_their_bytes_whether_they_are_known_or_not() -> No
         assert newer["title"] == "Metadata version 99"
 
 
-def test_a_request_that_cannot_be_read_does_not_end_the_stream_of_frames() -> None:
+def test_an_unreadable_request_does_not_end_the_stream_of_frames() -> None:
     with connected() as (proxy, client, node):
         page = TestClient(frames_app(proxy, asyncio.Event()), base_url="http://127.0.0.1")
         asked = request(METADATA, 1, 1, b"\x7f\xff\xff\xff")

@@ -54,7 +54,7 @@ def fed(receiver: Receiver, data: bytes, step: int, memory: Memory | None = None
 @given(
     st.lists(st.integers(0, 3 * HEAD_BYTES), max_size=8), st.integers(1, 2 * HEAD_BYTES), st.booleans(), st.booleans()
 )
-def test_frames_come_whole_and_in_order_however_the_stream_is_cut(
+def test_frames_are_complete_and_in_order_however_the_stream_is_split(
     sizes: list[int], step: int, wanted: bool, ends_early: bool
 ) -> None:
     frames = [frame(size) for size in sizes]
@@ -70,7 +70,7 @@ def test_frames_come_whole_and_in_order_however_the_stream_is_cut(
     assert receiver.passed == data
 
 
-def test_a_large_frame_that_nobody_wants_passes_as_it_comes() -> None:
+def test_an_unneeded_large_frame_is_forwarded_as_it_arrives() -> None:
     receiver = Receiver(wanted=False)
     data = frame(SMALL_BYTES)
     fed(receiver, data[: 2 * HEAD_BYTES], HEAD_BYTES)
@@ -78,7 +78,7 @@ def test_a_large_frame_that_nobody_wants_passes_as_it_comes() -> None:
     assert receiver.passed == data[: 2 * HEAD_BYTES]
 
 
-def test_nothing_behind_a_hold_passes_until_it_ends() -> None:
+def test_bytes_after_a_hold_wait_until_it_ends() -> None:
     receiver = Receiver()
     receiver.hold_after = 1
     data = frame(3) + frame(5) + frame(7)
@@ -90,14 +90,14 @@ def test_nothing_behind_a_hold_passes_until_it_ends() -> None:
     assert receiver.passed == data + frame(9)
 
 
-def test_a_stream_that_has_no_frames_passes_as_it_is() -> None:
+def test_a_stream_without_frames_is_forwarded_unchanged() -> None:
     receiver = Receiver()
     fed(receiver, frame(3) + b"\xff\xff\xff\xff and more", 2)
     assert receiver.frames == [frame(3)]
     assert receiver.plain == b"\xff\xff\xff\xff and more"
 
 
-def test_frames_without_room_in_memory_pass_in_pieces() -> None:
+def test_frames_without_room_in_memory_are_forwarded_in_pieces() -> None:
     memory = Memory(SMALL_BYTES + 100)
     first, second = Receiver(), Receiver()
     data = frame(SMALL_BYTES + 8)
@@ -109,7 +109,7 @@ def test_frames_without_room_in_memory_pass_in_pieces() -> None:
     assert memory.held_bytes == 0
 
 
-def test_a_size_that_is_only_claimed_takes_no_memory_beyond_the_limit() -> None:
+def test_an_announced_size_allocates_no_memory_beyond_the_limit() -> None:
     memory, receiver = Memory(), Receiver()
     splitter = fed(receiver, struct.pack(">i", 2**31 - 1) + bytes(2 * HEAD_BYTES), 100, memory)
     assert receiver.begun and memory.held_bytes == 0

@@ -75,7 +75,7 @@ def ports_of(servers: str) -> set[int]:
     return {int(server.rpartition(":")[2]) for server in servers.split(",")}
 
 
-def test_clients_work_through_it_and_only_meet_its_addresses(broker: Broker, proxy: Proxy) -> None:
+def test_clients_connect_only_to_the_proxys_addresses(broker: Broker, proxy: Proxy) -> None:
     admin = AdminClient({"bootstrap.servers": proxy.bootstrap_servers})
     admin.create_topics([NewTopic("t", 4)])["t"].result(PATIENCE_S)
     produced(proxy.bootstrap_servers, *map(str, range(40)), partitions=4)
@@ -95,7 +95,7 @@ def test_clients_work_through_it_and_only_meet_its_addresses(broker: Broker, pro
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )
-def test_each_version_of_an_answer_with_addresses_differs_in_nothing_else(
+def test_responses_with_addresses_differ_only_in_the_addresses(
     broker: Broker, proxy: Proxy, request_class: type, given: dict[str, object]
 ) -> None:
     broker.create_topic("t", partitions=2)
@@ -129,7 +129,7 @@ def test_a_client_that_follows_a_moved_leader_stays_with_the_proxy(broker: Broke
     assert {each.node_id for each in proxy.journal.requests("Produce")} == {1, 2}
 
 
-def test_what_is_not_about_addresses_passes_byte_for_byte(broker: Broker, proxy: Proxy) -> None:
+def test_responses_without_addresses_are_forwarded_byte_for_byte(broker: Broker, proxy: Proxy) -> None:
     broker.journal.on()
     produced(proxy.bootstrap_servers, "a", "b")
     consumed(proxy.bootstrap_servers, 2)
@@ -143,7 +143,7 @@ def test_what_is_not_about_addresses_passes_byte_for_byte(broker: Broker, proxy:
     assert all(each.answer_bytes in answered for each in ended if each.api not in rewritten)
 
 
-def test_faults_strike_one_partition_as_in_the_test_kit(broker: Broker, proxy: Proxy) -> None:
+def test_faults_affect_one_partition_as_in_the_test_kit(broker: Broker, proxy: Proxy) -> None:
     broker.create_topic("t", partitions=2)
     fault = proxy.faults.add(api="Produce", topic="t", partition=1, error="NOT_LEADER_OR_FOLLOWER", times=2)
     producer = Producer({"bootstrap.servers": proxy.bootstrap_servers, "log_level": 0, "linger.ms": 20})
@@ -155,7 +155,7 @@ def test_faults_strike_one_partition_as_in_the_test_kit(broker: Broker, proxy: P
     assert proxy.journal.requests("Produce", error="NOT_LEADER_OR_FOLLOWER")[0].faults
 
 
-def test_a_lost_answer_happens_after_the_effect(broker: Broker, proxy: Proxy) -> None:
+def test_a_lost_response_is_lost_after_its_effect(broker: Broker, proxy: Proxy) -> None:
     broker.create_topic("t")
     proxy.faults.add(api="Produce", close="after", once=True)
     produced(proxy.bootstrap_servers, "v", **{"enable.idempotence": True})
@@ -182,7 +182,7 @@ def test_a_producer_survives_each_kind_of_fault(broker: Broker, proxy: Proxy, wo
     assert len(broker.records("t")) == 1
 
 
-def test_an_answer_with_a_wrong_correlation_id_is_one_for_the_client(proxy: Proxy) -> None:
+def test_a_wrong_correlation_id_is_sent_only_to_the_client(proxy: Proxy) -> None:
     proxy.faults.add(api="DescribeCluster", answer="wrong-correlation-id", once=True)
     with Client(ClientSettings({"bootstrap.servers": proxy.bootstrap_servers})) as client:
         with pytest.raises(ClientError, match="an answer to request"):
@@ -190,7 +190,7 @@ def test_an_answer_with_a_wrong_correlation_id_is_one_for_the_client(proxy: Prox
         assert client.request(DescribeClusterRequest()).brokers
 
 
-def test_a_fault_of_a_topic_reaches_fetch_sessions_that_do_not_name_it_again(broker: Broker, proxy: Proxy) -> None:
+def test_a_topic_fault_affects_fetch_sessions_that_omit_the_topic(broker: Broker, proxy: Proxy) -> None:
     broker.create_topic("t")
     consumer = Consumer({"bootstrap.servers": proxy.bootstrap_servers, "group.id": "g", "log_level": 0})
     consumer.assign([TopicPartition("t", 0, 0)])
@@ -205,7 +205,7 @@ def test_a_fault_of_a_topic_reaches_fetch_sessions_that_do_not_name_it_again(bro
     consumer.close()
 
 
-def test_a_corrupt_batch_comes_from_the_proxy_alone(broker: Broker, proxy: Proxy) -> None:
+def test_a_corrupt_batch_comes_only_from_the_proxy(broker: Broker, proxy: Proxy) -> None:
     broker.create_topic("t")
     produced(proxy.bootstrap_servers, "v")
     proxy.faults.add(api="Fetch", corrupt="crc", once=True)
@@ -232,14 +232,14 @@ def test_a_silent_request_ends_with_its_fault(broker: Broker, proxy: Proxy) -> N
     assert len(broker.records("t")) == 1
 
 
-def test_faults_of_logins_are_refused() -> None:
+def test_login_faults_are_rejected() -> None:
     proxy = Proxy("127.0.0.1:1")
     for words in ({"authentication": "refuse"}, {"user": "alice", "close": "before"}):
         with pytest.raises(FaultError, match="does not see who logs in"):
             proxy.faults.add(**words)
 
 
-def test_clients_may_use_tls_and_so_may_the_proxy(tmp_path: Path) -> None:
+def test_clients_and_the_proxy_may_use_tls(tmp_path: Path) -> None:
     authority = Authority()
     stores = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(authority.sign().write(tmp_path, "server"))}
     trusted = tmp_path / "ca.pem"
@@ -259,7 +259,7 @@ def test_clients_may_use_tls_and_so_may_the_proxy(tmp_path: Path) -> None:
         assert consumed(proxy.bootstrap_servers, 1, **tls) == ["v"]
 
 
-def test_sasl_passes_and_leaves_no_secret(tmp_path: Path) -> None:
+def test_sasl_is_forwarded_without_leaving_secrets(tmp_path: Path) -> None:
     with (
         Broker(security="SASL_PLAINTEXT", users={"alice": "wonderland"}) as broker,
         Proxy(broker.bootstrap_servers) as proxy,
@@ -274,7 +274,7 @@ def test_sasl_passes_and_leaves_no_secret(tmp_path: Path) -> None:
         assert not any(b"wonderland" in each.request_bytes + each.answer_bytes for each in kept)
 
 
-def test_a_wrong_password_of_the_proxy_ends_its_clients(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_wrong_password_of_the_proxy_disconnects_its_clients(caplog: pytest.LogCaptureFixture) -> None:
     with Broker(security="SASL_PLAINTEXT", users={"alice": "wonderland"}) as broker:
         config = {**broker.client_config("confluent", user="alice"), "sasl.password": "wrong"}
         with Proxy(broker.bootstrap_servers, upstream_config=config) as proxy, client_of(proxy) as client:
@@ -282,7 +282,7 @@ def test_a_wrong_password_of_the_proxy_ends_its_clients(caplog: pytest.LogCaptur
     assert "cannot connect" in caplog.text and "authentication" in caplog.text and "wrong" not in caplog.text
 
 
-def test_what_cannot_work_is_refused_at_once(broker: Broker) -> None:
+def test_impossible_settings_are_rejected_immediately(broker: Broker) -> None:
     for arguments in ({"upstream": "nowhere"}, {"upstream": "a:1", "listen": "9092"}):
         with pytest.raises((SettingError, ValueError)):
             Proxy(**arguments)
@@ -292,7 +292,7 @@ def test_what_cannot_work_is_refused_at_once(broker: Broker) -> None:
         pass
 
 
-def test_a_proxy_on_all_addresses_shows_each_client_the_one_it_has_connected_to(broker: Broker) -> None:
+def test_a_proxy_on_all_addresses_advertises_the_one_each_client_uses(broker: Broker) -> None:
     with Proxy(first_of(broker), ":0") as proxy:
         address = f"127.0.0.1:{proxy.bootstrap_servers.rpartition(':')[2]}"
         brokers = AdminClient({"bootstrap.servers": address}).list_topics(timeout=PATIENCE_S).brokers
@@ -302,7 +302,7 @@ def test_a_proxy_on_all_addresses_shows_each_client_the_one_it_has_connected_to(
         assert {each.host for each in brokers.values()} == {"localhost"}
 
 
-def test_nodes_get_the_ports_behind_the_first(broker: Broker) -> None:
+def test_nodes_get_ports_after_the_first(broker: Broker) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with Proxy(first_of(broker), f"127.0.0.1:{port}") as proxy:
@@ -311,7 +311,7 @@ def test_nodes_get_the_ports_behind_the_first(broker: Broker) -> None:
         assert first == port and second > port
 
 
-async def test_it_runs_in_the_callers_loop(broker: Broker) -> None:
+async def test_the_proxy_runs_in_the_callers_event_loop(broker: Broker) -> None:
     async with Proxy(first_of(broker)) as proxy:
         assert proxy.bootstrap_servers.startswith("127.0.0.1:")
     assert not proxy.is_running

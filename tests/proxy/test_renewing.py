@@ -32,7 +32,7 @@ LOGIN = {
 UNKNOWN_API = 500
 
 
-def test_a_client_keeps_its_connection_beyond_the_end_of_the_session() -> None:
+def test_a_client_keeps_its_connection_beyond_the_session_expiry() -> None:
     settings = {"connections.max.reauth.ms": str(SESSION_MS)}
     with (
         Broker(security="SASL_PLAINTEXT", users={"alice": "wonderland"}, settings=settings) as broker,
@@ -117,7 +117,7 @@ def logged_in() -> Iterator[tuple[Proxy, socket.socket, Node]]:
             yield proxy, client, node
 
 
-def test_requests_wait_for_the_login_and_answers_do_not() -> None:
+def test_requests_wait_for_the_login_and_responses_do_not() -> None:
     first, second = request(UNKNOWN_API, 0, 1, b"first"), request(UNKNOWN_API, 0, 2, b"second")
     with logged_in() as (proxy, client, node):
         for _ in range(2):
@@ -133,7 +133,7 @@ def test_requests_wait_for_the_login_and_answers_do_not() -> None:
             assert exactly(client, 11) == answer(2, b"two")
 
 
-def test_a_request_that_passes_in_pieces_is_not_interrupted() -> None:
+def test_a_request_forwarded_in_pieces_is_not_interrupted() -> None:
     large, small = request(UNKNOWN_API, 0, 1, bytes(100_000)), request(UNKNOWN_API, 0, 2)
     with logged_in() as (proxy, client, node):
         client.sendall(large[:50_000])
@@ -146,7 +146,7 @@ def test_a_request_that_passes_in_pieces_is_not_interrupted() -> None:
         assert node.frame() == small[4:]
 
 
-def test_a_request_that_a_fault_has_held_goes_behind_the_login() -> None:
+def test_a_request_held_by_a_fault_follows_the_login() -> None:
     held = request(ApiKey.HEARTBEAT, 0, 1, struct.pack(">hih", 0, 0, 0))
     with logged_in() as (proxy, client, node):
         fault = proxy.faults.add(api="Heartbeat", delay="90 s", once=True)
@@ -161,7 +161,7 @@ def test_a_request_that_a_fault_has_held_goes_behind_the_login() -> None:
         assert to_the_end(node.connection) == b""
 
 
-def test_without_a_new_login_the_client_is_disconnected(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_is_disconnected_if_the_new_login_fails(caplog: pytest.LogCaptureFixture) -> None:
     with logged_in() as (proxy, client, node):
         pass_time(proxy, SESSION_MS)
         node.log_in(error_code=58)

@@ -48,13 +48,13 @@ def test_every_message_with_an_address_is_known() -> None:
     assert found - OF_OTHERS == set(FIRST_VERSIONS)
 
 
-def test_versions_without_addresses_are_not_read_for_them() -> None:
+def test_versions_without_addresses_are_not_decoded() -> None:
     assert not has_addresses(ApiKey.PRODUCE, 9) and has_addresses(ApiKey.PRODUCE, 10)
     assert not has_addresses(ApiKey.FETCH, 15) and has_addresses(ApiKey.FETCH, 16)
     assert not has_addresses(999, 0)
 
 
-def test_hints_for_a_new_leader_are_replaced_and_empty_ones_are_not() -> None:
+def test_leader_hints_are_replaced_unless_empty() -> None:
     def show(host: str, port: int, node_id: int) -> Shown:
         return Shown(f"proxy-{host}", port + node_id)
 
@@ -67,7 +67,7 @@ def test_hints_for_a_new_leader_are_replaced_and_empty_ones_are_not() -> None:
     assert not endpoints_in(nobody)
 
 
-def test_only_versions_with_unknown_addresses_are_left_out() -> None:
+def test_only_versions_with_unknown_addresses_are_omitted() -> None:
     known = response_class(ApiKey.METADATA).versions[-1]
     each = ApiVersionsResponse.ApiVersion
     versions = [each(api_key=3, min_version=0, max_version=known + 1), each(api_key=8, min_version=0, max_version=99)]
@@ -77,7 +77,7 @@ def test_only_versions_with_unknown_addresses_are_left_out() -> None:
     assert not limit_versions(response)
 
 
-def test_a_node_of_a_later_release_is_asked_only_for_what_the_proxy_can_read() -> None:
+def test_a_node_of_a_later_release_is_limited_to_known_versions() -> None:
     known = response_class(ApiKey.METADATA).versions[-1]
     offered = ApiVersionsResponse.ApiVersion(api_key=3, min_version=0, max_version=known + 1)
     with connected() as (_, client, node):
@@ -91,7 +91,7 @@ def test_a_node_of_a_later_release_is_asked_only_for_what_the_proxy_can_read() -
         assert exactly(client, len(said)) == answer(1, ApiVersionsResponse(api_keys=[offered]).encode(3))
 
 
-def test_a_refused_version_passes_and_is_understood() -> None:
+def test_a_rejected_version_is_forwarded_and_understood() -> None:
     with connected() as (proxy, client, node):
         proxy.journal.on()
         body = b"\0" + ApiVersionsRequest(client_software_name="new", client_software_version="1").encode(5)
@@ -107,7 +107,7 @@ def test_a_refused_version_passes_and_is_understood() -> None:
 TAG_99 = b"\1\x63\2ab"  # in the place of the empty section of tagged fields
 
 
-def test_fields_that_are_not_known_pass_where_addresses_are_replaced() -> None:
+def test_unknown_fields_are_forwarded_where_addresses_are_replaced() -> None:
     with connected() as (proxy, client, node):
         client.sendall(question := request(ApiKey.METADATA, 9, 1, b"\0" + MetadataRequest().encode(9)))
         assert exactly(node, len(question)) == question
@@ -123,7 +123,7 @@ def test_fields_that_are_not_known_pass_where_addresses_are_replaced() -> None:
         assert got.endswith(TAG_99) and b"\2r\1\7\0" in got
 
 
-def test_the_nodes_of_a_quorum_are_those_of_the_proxy() -> None:
+def test_quorum_nodes_have_the_proxys_addresses() -> None:
     with connected() as (proxy, client, node):
         client.sendall(question := request(ApiKey.DESCRIBE_QUORUM, 2, 1, b"\0" + DescribeQuorumRequest().encode(2)))
         assert exactly(node, len(question)) == question
@@ -137,7 +137,7 @@ def test_the_nodes_of_a_quorum_are_those_of_the_proxy() -> None:
 
 
 @pytest.mark.parametrize("has_journal", [False, True], ids=["plain", "journal"])
-def test_a_hint_of_a_produce_leads_to_a_new_port_of_the_proxy(has_journal: bool) -> None:
+def test_a_produce_leader_hint_opens_a_new_port_of_the_proxy(has_journal: bool) -> None:
     with connected() as (proxy, client, node):
         if has_journal:
             proxy.journal.on()

@@ -38,7 +38,7 @@ def test_a_field_may_not_have_a_reserved_name(registry: Asking, kind: str, text:
     assert registry.ask("POST", "/subjects/s/versions", body).status == (409 if taken else 200)
 
 
-def test_no_property_may_begin_with_two_dollar_signs_if_fields_are_validated(registry: Asking) -> None:
+def test_property_names_with_two_dollar_signs_are_rejected_if_fields_are_validated(registry: Asking) -> None:
     fine = {"type": "object", "properties": {"$id": {}, "in": {"properties": {"$$inner": {}}}}}
     refused = {"type": "object", "properties": {**fine["properties"], "$$title": {}}}
     assert registry.register("a", refused, schemaType="JSON").status == 200
@@ -61,7 +61,7 @@ def test_a_reserved_name_stays_reserved(registry: Asking) -> None:
     assert registry.register("s", record("R", ("a", "string")), metadata=reserving("y")).status == 200
 
 
-def test_a_lenient_policy_is_for_json_schemas(registry: Asking) -> None:
+def test_a_lenient_policy_applies_only_to_json_schemas(registry: Asking) -> None:
     more = {**OPEN, "properties": {**OPEN["properties"], "n": {"type": "number"}}}
     registry.register("j", OPEN, schemaType="JSON")
     registry.register("a", record("R"))

@@ -30,7 +30,7 @@ def avro_schema(*fields: tuple[str, Any]) -> Any:
     return schema_registry.Schema(json.dumps(record("R", *fields)), "AVRO")
 
 
-def test_it_registers_finds_checks_and_deletes(client: Any) -> None:
+def test_confluents_client_registers_finds_checks_and_deletes_schemas(client: Any) -> None:
     one, two = avro_schema(("a", "int")), avro_schema(("a", "int"), ("b?", "int"))
     assert client.register_schema("s", one) == client.register_schema("s", one) == 1
     assert client.test_compatibility("s", two)
@@ -45,14 +45,14 @@ def test_it_registers_finds_checks_and_deletes(client: Any) -> None:
     assert client.delete_subject("s", permanent=True) == [1, 2]
 
 
-def test_it_sets_levels_and_modes(client: Any) -> None:
+def test_confluents_client_sets_levels_and_modes(client: Any) -> None:
     assert client.get_compatibility() == "BACKWARD"
     client.set_compatibility("s", "FULL_TRANSITIVE")
     assert client.get_compatibility("s") == "FULL_TRANSITIVE"
 
 
 @pytest.mark.parametrize("with_header", [False, True], ids=["id in the value", "GUID in a header"])
-def test_its_avro_serializers_read_each_others_records(client: Any, with_header: bool) -> None:
+def test_avro_serializers_of_confluent_interoperate(client: Any, with_header: bool) -> None:
     config: dict[str, Any] = {}
     if with_header:
         config["schema.id.serializer"] = schema_registry.header_schema_id_serializer

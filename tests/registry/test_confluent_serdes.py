@@ -59,7 +59,7 @@ def order_class() -> Any:
     return GetMessageClass(pool.FindMessageTypeByName("o.Order"))
 
 
-def test_protobuf_goes_there_and_back_with_its_references(client: Any) -> None:
+def test_protobuf_records_are_serialized_and_deserialized_with_references(client: Any) -> None:
     order = order_class()(at={"seconds": 1}, tags={"a": 3}, price={"cents": 5})
     inner = GetMessageClass(order.DESCRIPTOR.nested_types_by_name["Inner"])(s="x")
     expected = {"price": {"cents": 5}, "at": "1970-01-01T00:00:01Z", "tags": {"a": 3}}
@@ -88,7 +88,7 @@ message User { string name = 1 [(confluent.field_meta).tags = "PII", (confluent.
     assert (list(meta.tags), meta.doc) == (["PII"], "d")
 
 
-def test_json_goes_there_and_back_with_the_schemas_guid_in_a_header(client: Any) -> None:
+def test_json_records_are_serialized_and_deserialized_with_a_guid_header(client: Any) -> None:
     headers: list[tuple[str, bytes]] = []
     context = SerializationContext("users", MessageField.VALUE, headers=headers)
     in_header = {"schema.id.serializer": schema_registry.header_schema_id_serializer}

@@ -56,13 +56,13 @@ def test_a_rule_is_stored_with_its_defaults_and_in_order(registry: Asking) -> No
         ),
     ],
 )
-def test_rules_that_are_not_valid_are_refused_in_confluents_words(rules: dict[str, Any], message: str) -> None:
+def test_invalid_rules_are_rejected_with_confluents_messages(rules: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidRules) as refused:
         cleaned(rules)
     assert str(refused.value) == message
 
 
-def test_rules_are_checked_in_schemas_and_configs(registry: Asking) -> None:
+def test_rules_are_validated_in_schemas_and_configs(registry: Asking) -> None:
     wrong = {"migrationRules": [RULE]}
     message = "Migration rules can only be UPGRADE, DOWNGRADE, UPDOWN"
     for answer in (
@@ -78,6 +78,6 @@ def test_a_rule_has_a_known_kind_and_mode(registry: Asking, wrong: dict[str, str
     assert registry.register("s", record("A"), ruleSet={"domainRules": [RULE | wrong]}).code == 422
 
 
-def test_two_actions_are_for_rules_that_run_both_ways() -> None:
+def test_two_actions_require_a_rule_that_runs_both_ways() -> None:
     both = RULE | {"mode": "WRITEREAD", "onSuccess": "NONE,ERROR"}
     assert cleaned({"domainRules": [both]}) == {"domainRules": [{**both, "kind": "TRANSFORM", "disabled": False}]}

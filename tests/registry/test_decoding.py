@@ -15,16 +15,16 @@ from minibroker.registry import decoding
 from minibroker.registry.decoding import DecodingError, MissingLibrary, WireSchema, json_text
 
 
-def test_what_json_does_not_have_is_a_text() -> None:
+def test_values_that_json_lacks_are_strings() -> None:
     assert json_text({"a": b"\xff", "b": Decimal("1.50"), "c": "\ud800"}) == '{"a": "ÿ", "b": "1.50", "c": "\\ud800"}'
 
 
-def test_what_has_no_room_is_left_out_and_that_is_said() -> None:
+def test_values_beyond_the_limit_are_omitted_with_a_note() -> None:
     assert json_text(["a", "b"], most=10) == '["a", "b"]'
     assert json_text(["a", "b"], most=9) == '["a", "b"\n… and more: only 9 characters are shown'
 
 
-def test_what_is_nested_too_deep_is_no_failure_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_deeply_nested_values_do_not_fail_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     value: Any = 1
     for _ in range(5000):
         value = [value]

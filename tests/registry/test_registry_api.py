@@ -26,7 +26,7 @@ R3 = record("R", ("a", "int"), ("c", "int"))
 # --- registering --------------------------------------------------------------------------------
 
 
-def test_the_same_schema_has_the_same_id_in_all_subjects_and_a_version_in_each(registry: Asking) -> None:
+def test_equal_schemas_have_one_id_in_all_subjects(registry: Asking) -> None:
     assert registry.register("x", R1).body["id"] == 1
     assert registry.register("x", R2).body["id"] == 2
     found = registry.register("y", R2).body
@@ -39,7 +39,7 @@ def test_the_same_schema_has_the_same_id_in_all_subjects_and_a_version_in_each(r
     assert registry.register("x", R1).body["version"] == 1
 
 
-def test_a_schema_is_found_whatever_its_layout(registry: Asking) -> None:
+def test_a_schema_is_found_in_any_formatting(registry: Asking) -> None:
     registry.register("x", R1)
     text = json.dumps(dict(reversed(R1.items())), indent=2)
     answer = registry.ask("POST", "/subjects/x", {"schema": text})
@@ -48,7 +48,7 @@ def test_a_schema_is_found_whatever_its_layout(registry: Asking) -> None:
     assert registry.post("/subjects/nope", R1).code == 40401
 
 
-def test_normalize_removes_what_has_no_meaning(registry: Asking) -> None:
+def test_normalize_removes_insignificant_differences(registry: Asking) -> None:
     one, other = {**R1, "z": 1, "y": 2}, {**R1, "y": 2, "z": 1}
     assert registry.post("/subjects/x/versions?normalize=true", one).body["id"] == 1
     assert registry.post("/subjects/x/versions?normalize=true", other).body["id"] == 1
@@ -56,12 +56,12 @@ def test_normalize_removes_what_has_no_meaning(registry: Asking) -> None:
     assert registry.register("y", other).body["id"] == 1
 
 
-def test_what_differs_only_in_the_order_of_properties_is_known(registry: Asking) -> None:
+def test_schemas_that_differ_only_in_the_order_of_properties_are_equal(registry: Asking) -> None:
     registry.register("x", {**R1, "z": 1, "y": 2})
     assert registry.register("x", {**R1, "y": 2, "z": 1}).body["version"] == 1
 
 
-def test_a_deleted_schema_is_registered_again_under_its_id(registry: Asking) -> None:
+def test_a_deleted_schema_is_registered_again_with_its_id(registry: Asking) -> None:
     registry.register("x", R1)
     registry.delete("/subjects/x/versions/1")
     assert registry.get("/subjects/x/versions?deletedOnly=true").body == [1]
@@ -121,14 +121,14 @@ def test_references_to_the_latest_version_are_resolved(registry: Asking) -> None
     ],
     ids=json.dumps,
 )
-def test_metadata_and_rules_of_wrong_types_are_refused(registry: Asking, wrong: dict[str, Any]) -> None:
+def test_metadata_and_rules_of_wrong_types_are_rejected(registry: Asking, wrong: dict[str, Any]) -> None:
     assert registry.register("x", R1, **wrong).code == 422
     default = {f"default{name[0].upper()}{name[1:]}": value for name, value in wrong.items()}
     assert registry.put("/config/x", default).code == 422
     assert registry.register("x", R1).status == 200
 
 
-def test_metadata_is_kept_and_inherited(registry: Asking) -> None:
+def test_metadata_is_stored_and_inherited(registry: Asking) -> None:
     metadata = {"properties": {"owner": "me"}, "tags": {"f": ["PII"]}}
     first = registry.register("x", R1, metadata=metadata).body
     assert first["metadata"] == metadata
@@ -160,7 +160,7 @@ def _md5_guid(data: bytes) -> str:
     return str(UUID(md5(data).hexdigest()))
 
 
-def test_ids_are_never_given_again(registry: Asking) -> None:
+def test_ids_are_never_assigned_again(registry: Asking) -> None:
     registry.register("x", R1)
     registry.delete("/subjects/x")
     registry.delete("/subjects/x?permanent=true")
@@ -178,7 +178,7 @@ LEVELS = {  # whether a field without a default may be added
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_level_decides_which_schema_may_follow(registry: Asking, level: str) -> None:
+def test_the_compatibility_level_determines_which_schema_may_follow(registry: Asking, level: str) -> None:
     registry.put("/config", {"compatibility": "none"})
     registry.register("x", R1)
     registry.register("x", record("R", ("a", "int"), ("c?", "int")))
@@ -203,7 +203,7 @@ def test_transitive_levels_compare_with_all_versions(registry: Asking) -> None:
         assert registry.post("/compatibility/subjects/x/versions", three).body == {"is_compatible": verdict}
 
 
-def test_a_verdict_says_why(registry: Asking) -> None:
+def test_a_verdict_contains_the_reason(registry: Asking) -> None:
     registry.register("x", R1)
     found = registry.post("/compatibility/subjects/x/versions/1?verbose=true", R3).body
     canonical = json.dumps(R1, separators=(",", ":"))
@@ -262,13 +262,13 @@ def test_defaults_of_a_config_are_added_to_schemas(registry: Asking) -> None:
     assert registry.register("x", R1).body["metadata"] == {"properties": {"owner": "me"}}
 
 
-def test_what_has_no_effect_here_is_refused(registry: Asking) -> None:
+def test_unsupported_settings_are_rejected(registry: Asking) -> None:
     answer = registry.put("/config", {"validateRules": True})
     assert (answer.status, answer.code) == (422, 422) and "validateRules" in answer.body["message"]
 
 
 @pytest.mark.parametrize("mode", ["READONLY", "READONLY_OVERRIDE"])
-def test_a_read_only_subject_takes_nothing(registry: Asking, mode: str) -> None:
+def test_a_read_only_subject_rejects_changes(registry: Asking, mode: str) -> None:
     registry.register("x", R1)
     registry.put("/mode", {"mode": mode})
     assert registry.get("/mode/x?defaultToGlobal=true").body == {"mode": mode}
@@ -291,7 +291,7 @@ def test_importing_keeps_ids_and_versions(registry: Asking) -> None:
     assert registry.register("y", R2).body["id"] == 10
 
 
-def test_importing_begins_without_schemas(registry: Asking) -> None:
+def test_import_mode_requires_an_empty_registry(registry: Asking) -> None:
     registry.register("x", R1)
     assert registry.put("/mode/x", {"mode": "IMPORT"}).body["message"] == "Cannot import since found existing subjects"
     assert registry.put("/mode/x?force=true", {"mode": "IMPORT"}).status == 200
@@ -304,7 +304,7 @@ def test_importing_begins_without_schemas(registry: Asking) -> None:
 # --- contexts -----------------------------------------------------------------------------------
 
 
-def test_ids_are_those_of_a_context(registry: Asking) -> None:
+def test_ids_are_separate_in_each_context(registry: Asking) -> None:
     registry.register("x", R1)
     assert registry.register(":.c:y", R2).body["id"] == 1
     assert registry.ask("POST", "/contexts/.c/subjects/z/versions", {"schema": json.dumps(R3)}).body["id"] == 2
@@ -361,7 +361,7 @@ ERRORS: list[tuple[str, str, Any, int]] = [
 
 
 @pytest.mark.parametrize(("method", "path", "body", "code"), ERRORS, ids=[f"{m} {p} {c}" for m, p, _, c in ERRORS])
-def test_an_error_has_confluents_code(registry: Asking, method: str, path: str, body: Any, code: int) -> None:
+def test_errors_have_confluents_codes(registry: Asking, method: str, path: str, body: Any, code: int) -> None:
     registry.register("x", R1)
     answer = registry.ask(method, path, body)
     assert answer.kind == V1
@@ -379,7 +379,7 @@ def test_content_types_are_negotiated(registry: Asking) -> None:
     assert registry.ask("PUT", "/mode", headers={"Content-Type": "application/json"}, raw=b"{").code == 400
 
 
-def test_numbers_and_texts_that_nobody_has_are_no_failures_of_the_registry(registry: Asking) -> None:
+def test_numbers_and_strings_out_of_range_are_not_server_errors(registry: Asking) -> None:
     registry.register("x", R1)
     assert registry.get(f"/schemas/ids/{'1' * 5000}").status == 404
     assert registry.get(f"/subjects/x/versions/{'0' * 10}1{'1' * 5000}").status == 422
@@ -390,14 +390,14 @@ def test_numbers_and_texts_that_nobody_has_are_no_failures_of_the_registry(regis
     assert registry.ask("POST", "/subjects/y/versions", raw=pair).status == 200
 
 
-def test_many_names_for_a_large_schema_are_refused(registry: Asking) -> None:
+def test_many_names_for_a_large_schema_are_rejected(registry: Asking) -> None:
     registry.register("x", {**R1, "doc": "x" * 500_000})
     references = [{"name": f"R{number}", "subject": "x", "version": 1} for number in range(20)]
     assert "characters" in registry.register("y", "int", references=references).body["message"]
     assert registry.register("y", "int", references=references[:1]).status == 200
 
 
-async def test_schemas_are_compared_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_schemas_are_compared_outside_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[threading.Thread] = []
 
     def compare(reader: ParsedSchema, writer: ParsedSchema, budget: Budget) -> list[str]:
@@ -411,7 +411,7 @@ async def test_schemas_are_compared_beside_the_loop(monkeypatch: pytest.MonkeyPa
     assert len(threads) == 1 and threads[0] is not threading.current_thread()
 
 
-async def test_parsed_schemas_are_forgotten_by_their_size() -> None:
+async def test_the_cache_of_parsed_schemas_is_bounded_by_size() -> None:
     formats = SchemaFormats()
     for number in range(5):
         text = json.dumps({**R1, "name": f"R{number}", "doc": "x" * (CACHED_CHARACTERS // 3)})
@@ -421,28 +421,28 @@ async def test_parsed_schemas_are_forgotten_by_their_size() -> None:
     assert formats._characters == sum(len(key[1]) for key in formats._parsed)
 
 
-def test_a_large_request_is_refused(registry: Asking) -> None:
+def test_a_large_request_is_rejected(registry: Asking) -> None:
     assert registry.ask("POST", "/subjects/x/versions", raw=b" " * (BODY_BYTES_MAX + 1)).code == 413
     assert registry.register("x", {**R1, "doc": "x" * (1 << 20)}).code == 42209
 
 
-def test_a_page_of_another_site_may_not_ask(registry: Asking) -> None:
+def test_requests_of_pages_of_other_sites_are_rejected(registry: Asking) -> None:
     assert registry.ask("GET", "/subjects", headers={"Origin": "http://evil.example"}).status == 403
 
 
 @pytest.mark.parametrize("host", ["evil.example:8081", "evil.example", "127.0.0.1.evil.example", "[", ""])
-def test_a_site_whose_name_has_come_to_stand_for_this_machine_may_not_ask(registry: Asking, host: str) -> None:
+def test_requests_by_rebound_dns_names_are_rejected(registry: Asking, host: str) -> None:
     for method in ("GET", "DELETE"):
         headers = {"Host": host, "Origin": f"http://{host}"}
         assert registry.ask(method, "/subjects/x/versions", headers=headers).status == 403
 
 
 @pytest.mark.parametrize("host", ["localhost:1", "127.0.0.1", "[::1]:8081"])
-def test_it_may_be_asked_by_any_name_of_this_machine(registry: Asking, host: str) -> None:
+def test_any_name_of_this_machine_is_accepted(registry: Asking, host: str) -> None:
     assert registry.ask("GET", "/subjects", headers={"Host": host}).status == 200
 
 
-def test_clients_find_the_cluster_and_the_types(registry: Asking) -> None:
+def test_the_cluster_and_the_schema_types_are_returned(registry: Asking) -> None:
     clusters = registry.get("/v1/metadata/id").body["scope"]["clusters"]
     assert clusters["schema-registry-cluster"] == "schema-registry" and clusters["kafka-cluster"]
     assert set(registry.get("/v1/metadata/version").body) == {"version", "commitId"}

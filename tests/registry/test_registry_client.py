@@ -45,14 +45,14 @@ def server(seen: list[str | None], redirect: str | None = None) -> Iterator[str]
 
 
 @pytest.mark.parametrize("is_elsewhere", [True, False])
-def test_credentials_are_told_to_no_other_server(is_elsewhere: bool) -> None:
+def test_credentials_are_sent_to_no_other_server(is_elsewhere: bool) -> None:
     seen: list[str | None] = []
     with server(seen) as other, server(seen, other if is_elsewhere else None) as url:
         assert RegistryClient(url, token="secret").ask("GET", "moved") == []
     assert seen == ["Bearer secret", None if is_elsewhere else "Bearer secret"]
 
 
-def test_references_in_a_circle_are_followed_once() -> None:
+def test_cyclic_references_are_followed_once() -> None:
     """A registry refuses them, but whatever answers may be another program."""
 
     class Circle(RegistryClient):
@@ -64,7 +64,7 @@ def test_references_in_a_circle_are_followed_once() -> None:
     assert dict(found.references) == {"b": '"a"', "a": '"b"'}
 
 
-def test_references_that_are_too_deep_are_an_error() -> None:
+def test_too_deep_references_are_an_error() -> None:
     class Endless(RegistryClient):
         def ask(self, method: str, *path: str, body: Any = None, query: Mapping[str, object] | None = None) -> Any:
             next = f"{path[1]}x"
@@ -75,7 +75,7 @@ def test_references_that_are_too_deep_are_an_error() -> None:
 
 
 @pytest.mark.parametrize("answer", [[], {"schema": 1}, {"schema": '"int"', "references": [{"name": "a"}]}])
-def test_an_answer_that_is_no_schema_is_an_error(answer: Any) -> None:
+def test_a_response_that_is_not_a_schema_is_an_error(answer: Any) -> None:
     class Odd(RegistryClient):
         def ask(self, method: str, *path: str, body: Any = None, query: Mapping[str, object] | None = None) -> Any:
             return answer
@@ -112,7 +112,7 @@ def server_that_answers(answer: bytes | None) -> Iterator[str]:
         (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "{} is no schema registry: its answer is not JSON"),
     ],
 )
-def test_a_server_that_is_no_registry_is_told_in_one_sentence(answer: bytes | None, said: str) -> None:
+def test_a_server_that_is_not_a_registry_is_reported_in_one_sentence(answer: bytes | None, said: str) -> None:
     with server_that_answers(answer) as url:
         # Nothing but silence has to wait for the time to be over.
         client = RegistryClient(url, timeout_s=0.1 if answer is None else 60)
@@ -121,7 +121,7 @@ def test_a_server_that_is_no_registry_is_told_in_one_sentence(answer: bytes | No
         assert str(caught.value) == said.format(url)
 
 
-def test_a_port_without_a_server_is_told_as_for_brokers() -> None:
+def test_a_port_without_a_server_is_reported_as_for_brokers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
     with pytest.raises(RequestFailed, match=f"^cannot connect to {url}: Connection refused$"):
@@ -129,7 +129,7 @@ def test_a_port_without_a_server_is_told_as_for_brokers() -> None:
 
 
 @pytest.mark.parametrize("knows_parts", [True, False])
-def test_a_list_in_parts_is_read_to_its_end(knows_parts: bool) -> None:
+def test_a_paginated_list_is_read_completely(knows_parts: bool) -> None:
     class Listing(RegistryClient):
         def ask(self, method: str, *path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
             return list(range(5))[query["offset"] :][:2] if knows_parts and query is not None else [0, 1, 2, 3, 4]
@@ -137,7 +137,7 @@ def test_a_list_in_parts_is_read_to_its_end(knows_parts: bool) -> None:
     assert Listing("http://localhost").ask_all("schemas", query={}) == [0, 1, 2, 3, 4]
 
 
-def test_references_within_a_context_are_found(registry: Asking) -> None:
+def test_references_within_a_context_are_resolved(registry: Asking) -> None:
     registry.register("a", record("A"))
     registry.register(":.c:a", record("A", ("f", "string")))
     references = [{"name": "A", "subject": "a", "version": 1}]

@@ -27,7 +27,7 @@ R1, R2 = record("R", ("a", "int")), record("R", ("a", "int"), ("b?", "int"))
 R3 = record("R", ("a", "int"), ("b?", "int"), ("c?", "int"))
 
 
-def test_it_is_reset_restored_and_restarted_with_the_broker(broker: Broker, registry: Asking) -> None:
+def test_the_registry_is_reset_restored_and_restarted_with_the_broker(broker: Broker, registry: Asking) -> None:
     registry.register("x", R1)
     snapshot = broker.snapshot()
     registry.register("x", R2)
@@ -40,7 +40,7 @@ def test_it_is_reset_restored_and_restarted_with_the_broker(broker: Broker, regi
     assert registry.register("y", R2).body["id"] == 1
 
 
-def test_what_was_answered_survives_a_crash(broker: Broker, registry: Asking) -> None:
+def test_acknowledged_schemas_survive_a_crash(broker: Broker, registry: Asking) -> None:
     registry.register("x", R1)
     url = broker.registry_url
     broker.kill()
@@ -51,7 +51,7 @@ def test_what_was_answered_survives_a_crash(broker: Broker, registry: Asking) ->
     assert registry.get("/subjects").body == ["x"]
 
 
-def test_what_was_answered_survives_kill_9(tmp_path: Path) -> None:
+def test_acknowledged_schemas_survive_kill_9(tmp_path: Path) -> None:
     with running_broker(tmp_path, options=("--registry", "0")) as process:
         registry = Asking(_announced_by(process))
         assert registry.register("x", R1).body["id"] == 1
@@ -63,7 +63,7 @@ def test_what_was_answered_survives_kill_9(tmp_path: Path) -> None:
         assert registry.get("/config/x").body == {"compatibilityLevel": "FULL"}
 
 
-def test_it_may_have_several_log_directories(tmp_path: Path) -> None:
+def test_the_registry_supports_several_log_directories(tmp_path: Path) -> None:
     directories = f"log.dirs={tmp_path / 'a'},{tmp_path / 'b'}"
     with running_broker(tmp_path, directories, options=("--registry", "0")) as process:
         assert Asking(_announced_by(process)).register("x", R1).body["id"] == 1
@@ -73,7 +73,7 @@ def test_it_may_have_several_log_directories(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("address", "problem"), [("x:y", "--registry x:y: "), ("{taken}", "{taken}")])
-def test_an_address_that_it_cannot_have_is_an_error(tmp_path: Path, address: str, problem: str) -> None:
+def test_an_unavailable_registry_address_is_an_error(tmp_path: Path, address: str, problem: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = f"127.0.0.1:{other.getsockname()[1]}"
         command = [*serve_command(tmp_path), "--registry", address.format(taken=taken)]
@@ -88,7 +88,7 @@ def _announced_by(broker: RunningBroker) -> str:
     return found[1].decode()
 
 
-def test_a_topic_of_confluents_registry_is_taken_over(broker: Broker, registry: Asking) -> None:
+def test_a_topic_of_confluents_registry_is_loaded(broker: Broker, registry: Asking) -> None:
     """Records of release 8, which has more fields than this registry writes."""
     broker.create_topic("_schemas", cleanup_policy="compact")
     text = json.dumps(R1)
@@ -122,7 +122,7 @@ def test_a_topic_of_confluents_registry_is_taken_over(broker: Broker, registry: 
     ],
     ids=["metadata", "properties", "rule", "references", "depth"],
 )
-def test_a_record_that_is_no_schema_is_skipped(broker: Broker, registry: Asking, value: str) -> None:
+def test_a_record_that_is_not_a_schema_is_skipped(broker: Broker, registry: Asking, value: str) -> None:
     broker.produce("_schemas", value, key='{"keytype":"SCHEMA","subject":"x","version":1,"magic":1}')
     assert registry.register("y", R1).body["id"] == 1
     assert registry.get("/subjects").body == ["y"]
@@ -157,7 +157,7 @@ def test_a_record_with_a_wrong_type_is_skipped(
     assert "_schemas: the record at offset 1 is skipped: " in caplog.text
 
 
-def test_settings_of_others_that_mean_nothing_here_are_kept(broker: Broker, registry: Asking) -> None:
+def test_unsupported_settings_of_other_registries_are_kept(broker: Broker, registry: Asking) -> None:
     registry.register("y", R1)
     value = '{"subject":"y","compatibilityLevel":"NONE","validateFields":null,"alias":null,"new":{"a":1}}'
     broker.produce("_schemas", value, key='{"keytype":"CONFIG","subject":"y","magic":0}')
@@ -182,7 +182,7 @@ def test_a_stored_schema_with_an_invalid_default_is_compared(broker: Broker, reg
     assert registry.register("x", R1).body["version"] == 2
 
 
-def test_what_others_write_is_seen_at_once(broker: Broker, registry: Asking) -> None:
+def test_records_of_other_writers_are_applied_immediately(broker: Broker, registry: Asking) -> None:
     registry.register("x", R1)
     key = '{"keytype":"DELETE_SUBJECT","subject":"x","magic":0}'
     broker.produce("_schemas", '{"subject":"x","version":1}', key=key)
@@ -191,7 +191,7 @@ def test_what_others_write_is_seen_at_once(broker: Broker, registry: Asking) -> 
     assert registry.get("/subjects").body == ["x"]
 
 
-def test_a_deleted_topic_is_an_empty_registry(broker: Broker, registry: Asking) -> None:
+def test_a_deleted_schemas_topic_is_an_empty_registry(broker: Broker, registry: Asking) -> None:
     registry.register("x", R1)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     (future,) = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, "_schemas")]).values()
@@ -201,12 +201,12 @@ def test_a_deleted_topic_is_an_empty_registry(broker: Broker, registry: Asking) 
     assert registry.register("y", R2).body["id"] == 1
 
 
-def test_a_broker_without_one_has_no_url() -> None:
+def test_a_broker_without_a_registry_has_no_url() -> None:
     with Broker() as broker, pytest.raises(RuntimeError, match="Broker\\(registry=True\\)"):
         _ = broker.registry_url
 
 
-def test_a_failed_write_is_an_error_and_the_state_is_that_of_the_log(
+def test_a_failed_write_is_an_error_and_the_state_follows_the_log(
     broker: Broker, registry: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry.register("x", R1)
@@ -223,7 +223,7 @@ def test_a_failed_write_is_an_error_and_the_state_is_that_of_the_log(
     assert registry.register("x", R2).body["id"] == 2
 
 
-def test_a_broker_without_one_imports_nothing_of_it() -> None:
+def test_a_broker_without_a_registry_imports_none_of_its_modules() -> None:
     program = (
         "import sys\n"
         "from minibroker.testing import Broker\n"
@@ -235,7 +235,7 @@ def test_a_broker_without_one_imports_nothing_of_it() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-async def test_changes_of_a_config_at_once_are_all_kept() -> None:
+async def test_concurrent_config_changes_are_all_kept() -> None:
     async with Broker(registry=True) as broker:
         registry = broker.registry._served.registry
         api = RegistryApi(registry)
@@ -250,7 +250,7 @@ async def test_changes_of_a_config_at_once_are_all_kept() -> None:
         assert found == {"compatibilityLevel": "FULL", "normalize": True, "alias": "y"}
 
 
-async def test_a_level_that_others_set_meanwhile_is_kept_to() -> None:
+async def test_a_level_set_concurrently_by_others_is_enforced() -> None:
     async with Broker(registry=True) as broker:
         registry = broker.registry._served.registry
         await broker.registry.aregister("x", json.dumps(R1))
@@ -269,7 +269,7 @@ async def test_a_level_that_others_set_meanwhile_is_kept_to() -> None:
         assert (await registry.register("x", NewSchema('"int"'))).version == 2
 
 
-async def test_large_schemas_and_many_versions_do_not_hold_the_loop() -> None:
+async def test_large_schemas_and_many_versions_do_not_block_the_event_loop() -> None:
     """Others have their turns meanwhile."""
     async with Broker(registry=True) as broker:
         await broker.registry.aset_compatibility("BACKWARD_TRANSITIVE")
@@ -290,7 +290,7 @@ async def test_large_schemas_and_many_versions_do_not_hold_the_loop() -> None:
         assert turns > 5
 
 
-async def test_the_steps_of_a_request_with_a_large_schema_do_not_follow_at_once() -> None:
+async def test_the_steps_of_a_large_request_yield_to_others() -> None:
     """Otherwise nothing lets others have turns in this request: its schema was parsed before, and is not written."""
     async with Broker(registry=True) as broker:
         large = record("R", *((f"f{each}?", "string") for each in range(1500)))
@@ -318,7 +318,7 @@ async def test_the_steps_of_a_request_with_a_large_schema_do_not_follow_at_once(
         assert turns_before_answer >= 4
 
 
-async def test_a_version_is_served_once_it_is_written() -> None:
+async def test_a_version_is_returned_only_once_it_is_written() -> None:
     """Meanwhile, readers have the state before, which is not read again for them."""
     async with Broker(registry=True) as broker:
         registry = broker.registry._served.registry
@@ -339,7 +339,7 @@ async def test_a_version_is_served_once_it_is_written() -> None:
         assert registry._topic._begins == begins
 
 
-async def test_what_others_are_about_to_write_is_seen_before_a_version_is_registered() -> None:
+async def test_pending_records_of_others_are_seen_before_a_registration() -> None:
     async with Broker(registry=True) as broker:
         await broker.registry.aregister("x", R1)
         key = '{"keytype":"SCHEMA","subject":"x","version":2,"magic":1}'
@@ -360,7 +360,7 @@ async def test_what_others_are_about_to_write_is_seen_before_a_version_is_regist
         assert sorted((await broker.registry._served.registry.state()).versions["x"]) == [1, 2, 3]
 
 
-def test_records_that_retention_removed_are_not_waited_for(broker: Broker, registry: Asking) -> None:
+def test_records_deleted_by_retention_are_not_awaited(broker: Broker, registry: Asking) -> None:
     registry.register("x", R1)
     broker.restart()  # which forgets what was read
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})

@@ -28,7 +28,7 @@ def alike(kind: str) -> list[dict[str, Any]]:
     return [{**record("R", ("a", kind)), "namespace": f"n{number}"} for number in range(1000)]
 
 
-def test_a_comparison_that_takes_too_long_is_422_with_the_limit(registry: Asking) -> None:
+def test_a_too_long_comparison_is_status_422_with_the_limit(registry: Asking) -> None:
     assert registry.register("x", alike("int")).status == 200
     path = "/compatibility/subjects/x/versions/latest"
     for answer in (
@@ -40,7 +40,7 @@ def test_a_comparison_that_takes_too_long_is_422_with_the_limit(registry: Asking
     assert registry.get("/subjects/x/versions").body == [1]
 
 
-def test_changes_that_are_too_many_are_counted_in_the_answer(registry: Asking) -> None:
+def test_too_many_changes_are_counted_in_the_response(registry: Asking) -> None:
     registry.register("x", record("R"))
     wide = record("R", *((f"f{number}", "int") for number in range(1500)))
     messages = registry.post("/compatibility/subjects/x/versions?verbose=true", wide).body["messages"]
@@ -48,7 +48,7 @@ def test_changes_that_are_too_many_are_counted_in_the_answer(registry: Asking) -
     assert ", and 500 more, {oldSchemaVersion: 1}, " in registry.register("x", wide).body["message"]
 
 
-def test_a_comparison_ends_when_its_client_goes(registry: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_comparison_ends_when_its_client_disconnects(registry: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, ended = threading.Event(), threading.Event()
 
     def compare(reader: ParsedSchema, writer: ParsedSchema, budget: Budget) -> list[str]:
@@ -74,7 +74,7 @@ def test_a_comparison_ends_when_its_client_goes(registry: Asking, monkeypatch: p
     assert registry.get("/subjects/x/versions").body == [1]
 
 
-async def test_comparisons_take_turns_and_end_when_they_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_comparisons_alternate_and_end_when_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     budgets: list[Budget] = []
 
     def compare(reader: ParsedSchema, writer: ParsedSchema, budget: Budget) -> list[str]:
@@ -96,7 +96,7 @@ async def test_comparisons_take_turns_and_end_when_they_are_cancelled(monkeypatc
         budgets[0].spend(0)
 
 
-def test_a_body_of_very_many_values_is_refused_unless_they_are_in_its_schema(registry: Asking) -> None:
+def test_a_body_of_very_many_values_is_rejected_outside_of_the_schema(registry: Asking) -> None:
     for body in (
         b'{"a":[' + b"[]," * 100_000 + b"0]}",
         b"{" + b",".join(b'"%d":"x"' % number for number in range(100_000)) + b"}",
@@ -107,7 +107,7 @@ def test_a_body_of_very_many_values_is_refused_unless_they_are_in_its_schema(reg
     assert registry.register("x", wide).status == 200
 
 
-def test_large_texts_are_read_as_small_ones_are() -> None:
+def test_large_texts_are_parsed_as_small_ones() -> None:
     value = {"a": [1, -2.5, 'é😀"', None, True, {}, []], "": {"b": "x" * LARGE_CHARACTERS}}
     text = json.dumps(value)
     assert parsed(text) == value

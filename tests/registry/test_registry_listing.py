@@ -16,7 +16,7 @@ def names(registry: Asking, query: str) -> list[Any]:
     return [(each["subject"], each.get("aliases")) for each in registry.get(f"/schemas?{query}").body]
 
 
-def test_a_part_of_a_list_can_be_had(registry: Asking) -> None:
+def test_a_list_is_returned_in_pages(registry: Asking) -> None:
     registry.register("a", A)
     registry.register("b", A)
     registry.register(":.c:a", A)
@@ -42,7 +42,7 @@ def test_deleted_subjects_of_an_id_can_be_listed(registry: Asking) -> None:
     assert registry.get("/schemas/ids/1/versions?deleted=true&offset=1").body == [{"subject": "b", "version": 1}]
 
 
-def test_a_prefix_is_of_one_context_without_the_wildcard(registry: Asking) -> None:
+def test_a_prefix_applies_to_one_context_without_the_wildcard(registry: Asking) -> None:
     for subject in ("t1", ":.c:t1", ":.d:t2", ":.c:x"):
         registry.register(subject, A)
     for prefix, wanted in (
@@ -76,7 +76,7 @@ def test_schemas_are_listed_by_an_alias(registry: Asking) -> None:
     ]
 
 
-def test_an_alias_stands_for_a_subject_of_its_context(registry: Asking) -> None:
+def test_an_alias_refers_to_a_subject_of_its_context(registry: Asking) -> None:
     registry.register("real", A)
     registry.register(":.c:real", B)
     registry.put("/config/al", {"alias": "real"})
@@ -99,7 +99,7 @@ def test_schemas_are_listed_by_the_type_of_their_rules(registry: Asking) -> None
     assert [each["version"] for each in registry.get("/schemas?ruleType=JSONATA&latestOnly=true").body] == [3]
 
 
-def test_references_are_shown_with_their_context_if_asked(registry: Asking) -> None:
+def test_references_are_returned_with_their_context_on_request(registry: Asking) -> None:
     registry.register(":.c:a", A)
     references = [{"name": "A", "subject": "a", "version": 1}]
     registry.register(":.c:d", record("D", ("a", "A")), references=references)
@@ -110,7 +110,7 @@ def test_references_are_shown_with_their_context_if_asked(registry: Asking) -> N
 
 
 @pytest.mark.parametrize("name", ["schemaTagsToAdd", "schemaTagsToRemove", "propagateSchemaTags"])
-def test_tags_are_refused_and_not_forgotten(registry: Asking, name: str) -> None:
+def test_unsupported_tags_are_rejected(registry: Asking, name: str) -> None:
     assert registry.register("s", A, **{name: True})[:2] == (
         422,
         {"error_code": 422, "message": f"{name} is not supported here"},
@@ -118,5 +118,5 @@ def test_tags_are_refused_and_not_forgotten(registry: Asking, name: str) -> None
     assert registry.get("/schemas/ids/1?findTags=PII").code == 422
 
 
-def test_nothing_is_particular_to_the_deployment(registry: Asking) -> None:
+def test_no_response_depends_on_the_deployment(registry: Asking) -> None:
     assert registry.get("/v1/metadata/deployment").body == {"attributes": []}

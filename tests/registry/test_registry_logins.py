@@ -37,7 +37,7 @@ def basic(name: str, password: str) -> str:
 
 
 @pytest.mark.parametrize("mechanisms", ["PLAIN,OAUTHBEARER", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_only_the_users_of_the_broker_are_let_in(mechanisms: str) -> None:
+def test_only_users_of_the_broker_are_authenticated(mechanisms: str) -> None:
     settings = {"sasl.enabled.mechanisms": mechanisms}
     with Broker(settings, security="SASL_PLAINTEXT", users={"alice": "secret:1"}, registry=True) as broker:
         assert asked(broker) == 401
@@ -51,7 +51,7 @@ def test_only_the_users_of_the_broker_are_let_in(mechanisms: str) -> None:
         assert asked(broker, basic("alice", "another")) == 200
 
 
-def test_a_token_of_the_issuer_is_let_in_over_tls() -> None:
+def test_a_token_of_the_issuer_is_accepted_over_tls() -> None:
     with Broker(security="SASL_SSL", users={"alice": "secret"}, registry=True) as broker:
         assert broker.registry_url.startswith("https://")
         assert asked(broker, f"Bearer {broker.issuer.token('alice')}") == 200
@@ -59,12 +59,12 @@ def test_a_token_of_the_issuer_is_let_in_over_tls() -> None:
         assert asked(broker, "Bearer x") == asked(broker) == 401
 
 
-def test_with_tls_alone_nobody_logs_in() -> None:
+def test_tls_alone_requires_no_login() -> None:
     with Broker(security="SSL", registry=True) as broker:
         assert asked(broker) == 200
 
 
-def test_acls_do_not_hold_for_the_registry() -> None:
+def test_acls_do_not_apply_to_the_registry() -> None:
     with Broker(security="SASL_PLAINTEXT", users={"alice": "secret"}, registry=True) as broker:
         broker.acls.deny("alice", "all", topic="*")
         headers = {"Authorization": basic("alice", "secret"), "Content-Type": "application/json"}

@@ -58,15 +58,15 @@ def swept(connection: Connection, times: int = 3) -> bool:
     [Connection(), Connection(request(answered=True), 5), Connection(request(answered=False), 5, write_paused=True)],
     ids=["no request", "an answer that is not read", "an answer that cannot be sent"],
 )
-def test_a_connection_whose_client_does_nothing_is_cut(connection: Connection) -> None:
+def test_an_idle_connection_is_closed(connection: Connection) -> None:
     assert swept(connection)
 
 
-def test_a_connection_whose_request_is_worked_on_stays() -> None:
+def test_a_connection_with_a_request_in_progress_stays_open() -> None:
     assert not swept(Connection(request(answered=False)))
 
 
-def test_a_connection_that_goes_on_stays() -> None:
+def test_an_active_connection_stays_open() -> None:
     reading, asking = Connection(request(answered=True), 9), Connection(request(answered=True))
     now_s = 0.0
     stalled = StalledConnections({reading, asking}, seconds=1, now=lambda: now_s)
@@ -109,13 +109,13 @@ async def end_of(reader: asyncio.StreamReader) -> bytes:
 
 
 @pytest.mark.parametrize("sent", [b"", REQUEST[:9]], ids=["nothing", "half a head"])
-async def test_a_client_that_sends_no_request_is_cut(sent: bytes) -> None:
+async def test_a_client_that_sends_no_request_is_disconnected(sent: bytes) -> None:
     async with connected(None, idle_seconds=0.02) as (reader, writer):
         writer.write(sent)
         assert await end_of(reader) == b""
 
 
-async def test_a_client_may_wait_long_for_an_answer() -> None:
+async def test_a_client_may_wait_long_for_a_response() -> None:
     other_is_cut = asyncio.Event()
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -132,7 +132,7 @@ async def test_a_client_may_wait_long_for_an_answer() -> None:
         assert (await reader.readline()).startswith(b"HTTP/1.1 204")
 
 
-async def test_a_body_that_does_not_arrive_is_an_error() -> None:
+async def test_an_incomplete_body_is_an_error() -> None:
     application = RegistryApplication(cast(RegistryApi, Api()), body_seconds=0.02)
     async with connected(application) as (reader, writer):
         writer.write(POST + b"123")
@@ -140,7 +140,7 @@ async def test_a_body_that_does_not_arrive_is_an_error() -> None:
     assert answer.startswith(b"HTTP/1.1 408") and b'"error_code":408' in answer
 
 
-async def test_a_client_that_leaves_in_a_body_has_sent_nothing() -> None:
+async def test_a_client_that_disconnects_within_a_body_has_sent_nothing() -> None:
     sent: list[MutableMapping[str, Any]] = [
         {"type": "http.request", "body": b"123", "more_body": True},
         {"type": "http.disconnect"},

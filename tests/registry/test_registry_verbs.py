@@ -63,14 +63,14 @@ BAD = {
 
 
 @pytest.mark.parametrize("reason", BAD)
-def test_a_value_that_cannot_be_decoded_is_an_error_that_says_why(broker: Broker, reason: str) -> None:
+def test_a_decoding_failure_is_an_error_with_the_reason(broker: Broker, reason: str) -> None:
     broker.registry.register("users-value", USER)
     broker.produce("users", BAD[reason])
     with pytest.raises(ValueError, match=f"users-0 offset 0: .*{reason}"):
         broker.records("users", decoded=True)
 
 
-def test_requests_are_kept(broker: Broker, registry: Asking) -> None:
+def test_registry_requests_are_recorded(broker: Broker, registry: Asking) -> None:
     registry.register("users-value", USER)
     registry.get("/schemas/ids/7")
     (post,) = broker.registry.requests("POST", "/subjects/*")
@@ -81,7 +81,7 @@ def test_requests_are_kept(broker: Broker, registry: Asking) -> None:
     assert broker.registry.requests() == []
 
 
-def test_faults_strike_the_requests_that_they_name(broker: Broker, registry: Asking) -> None:
+def test_registry_faults_affect_matching_requests(broker: Broker, registry: Asking) -> None:
     registry.register("users-value", USER)
     fault = broker.registry.fail(40901, "no", method="POST", path="/subjects/*/versions", times=1)
     assert registry.register("users-value", USER)[:2] == (409, {"error_code": 40901, "message": "no"})
@@ -97,7 +97,7 @@ def test_faults_strike_the_requests_that_they_name(broker: Broker, registry: Ask
     assert slow.hits == 1 and broker.registry.requests(path="/subjects")[-1].duration_ms > 20  # timers may be early
 
 
-def test_a_test_may_forbid_to_register(broker: Broker, registry: Asking) -> None:
+def test_a_test_may_forbid_registration(broker: Broker, registry: Asking) -> None:
     with broker.registry.nothing_registered():
         assert registry.get("/subjects").status == 200
     with pytest.raises(AssertionError, match="users-value"), broker.registry.nothing_registered():
@@ -122,7 +122,7 @@ def test_subjects_are_seeded_from_a_file(broker: Broker, tmp_path: Path) -> None
     assert len(broker.records("users")) == 1
 
 
-async def test_it_works_in_the_callers_loop() -> None:
+async def test_the_registry_runs_in_the_callers_event_loop() -> None:
     async with Broker(registry=True) as broker:
         assert await broker.registry.aregister("users-value", USER) == 1
         await broker.aproduce("users", AVRO)
@@ -136,21 +136,23 @@ def test_the_fixture_is_the_registry_of_the_broker(kafka_registry: RegistryVerbs
 
 
 @pytest.mark.kafka(registry=True, fill={"_schemas": {"users-value": USER}})
-def test_the_marker_makes_a_registry(kafka: Broker) -> None:
+def test_the_marker_creates_a_registry(kafka: Broker) -> None:
     assert kafka.registry.subjects() == ["users-value"]
 
 
-def test_a_broker_without_one_says_so(kafka: Any) -> None:
+def test_a_broker_without_a_registry_says_so(kafka: Any) -> None:
     with pytest.raises(RuntimeError, match="registry=True"):
         kafka.registry.subjects()
 
 
-def test_the_text_of_a_failed_test_lists_requests(broker: Broker, registry: Asking) -> None:
+def test_a_failure_report_lists_registry_requests(broker: Broker, registry: Asking) -> None:
     registry.get("/subjects/x/versions")
     assert "registry: GET /subjects/x/versions: 404 after " in seen_by(broker)
 
 
-def test_requests_are_among_those_of_kafka_clients(kafka_registry: RegistryVerbs, kafka: Broker) -> None:
+def test_registry_requests_are_listed_among_those_of_kafka_clients(
+    kafka_registry: RegistryVerbs, kafka: Broker
+) -> None:
     registry, admin = Asking(kafka_registry.url), AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     registry.get("/subjects/x")
     admin.create_topics([NewTopic("t", 1)])["t"].result()

@@ -11,7 +11,7 @@ from minibroker.registry.schema_records import guid_of
 RECORDED = json.loads((Path(__file__).parent / "formats/recorded/guids.json").read_text())
 
 
-def test_guids_are_the_recorded_ones() -> None:
+def test_guids_are_as_recorded() -> None:
     """Those of each format are without anything, with rules, metadata, both of them, and so on with references."""
     references = tuple(Reference(*each) for each in RECORDED["references"])
     for kind, text in RECORDED["schemas"].items():

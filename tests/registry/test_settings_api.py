@@ -9,7 +9,7 @@ from tests.registry.asking import Asking, record
 A, READONLY = record("A"), {"mode": "READONLY"}
 
 
-def test_the_mode_that_overrides_is_that_of_each_subject(registry: Asking) -> None:
+def test_an_overriding_mode_applies_to_each_subject(registry: Asking) -> None:
     registry.put("/mode", {"mode": "READONLY_OVERRIDE"})
     registry.put("/mode/s", {"mode": "READWRITE"})
     for subject in ("s", "other"):
@@ -30,7 +30,7 @@ def test_the_mode_of_all_contexts_can_be_set(registry: Asking) -> None:
     assert registry.register("s", A).code == registry.register(":.c:s", A).code == 42205
 
 
-def test_the_default_context_is_that_of_all_subjects_without_one(registry: Asking) -> None:
+def test_the_default_context_applies_to_subjects_without_a_context(registry: Asking) -> None:
     registry.put("/config/:.:", {"compatibility": "FULL"})
     assert registry.get("/config").body == {"compatibilityLevel": "FULL"}
     registry.put("/mode/:.:", READONLY)
@@ -39,7 +39,7 @@ def test_the_default_context_is_that_of_all_subjects_without_one(registry: Askin
 
 
 @pytest.mark.parametrize(("scope", "inside"), [(":.c:", [":.c:a", ":.c:b"]), ("", ["a", "b"])])
-def test_modes_of_a_context_are_removed_with_those_of_its_subjects(
+def test_removing_the_mode_of_a_context_removes_those_of_its_subjects(
     registry: Asking, scope: str, inside: list[str]
 ) -> None:
     path = f"/mode/{scope}".rstrip("/")
@@ -53,6 +53,6 @@ def test_modes_of_a_context_are_removed_with_those_of_its_subjects(
     assert [registry.get(f"/mode/{name}").body for name in (":.other:", ":.other:a")] == [READONLY, READONLY]
 
 
-def test_a_subject_without_a_mode_has_none_to_remove(registry: Asking) -> None:
+def test_a_subject_without_a_mode_has_none_to_delete(registry: Asking) -> None:
     assert registry.delete("/mode/s").code == 40401
     assert registry.delete("/mode/:.c:?recursive=true")[:2] == (200, {"mode": None})

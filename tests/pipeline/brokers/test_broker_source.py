@@ -51,7 +51,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
         yield broker
 
 
-def test_a_deleted_topic_is_missing_unless_that_is_fine(broker: RunningBroker, topic: str) -> None:
+def test_an_unknown_topic_is_an_error_unless_missing_topics_are_allowed(broker: RunningBroker, topic: str) -> None:
     selection = TopicSelection(topics=(topic, "gone"))
     with closing(BrokerSource(broker.bootstrap_servers, selection)) as source:
         with pytest.raises(OptionError, match="topic gone does not exist"):
@@ -59,7 +59,7 @@ def test_a_deleted_topic_is_missing_unless_that_is_fine(broker: RunningBroker, t
         assert source.partitions(missing_ok=True) == [TopicPartition(topic, 0), TopicPartition(topic, 1)]
 
 
-def test_a_broker_that_refuses_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rejecting_broker_is_asked_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     def refuse(host: str, port: int, timeout_s: float) -> None:
@@ -139,7 +139,7 @@ def values(log: BrokerSource, partition: TopicPartition, start: int, end: int) -
     return [int(row["value"]) for row in rows(log, OffsetRange(partition, start, end))]
 
 
-def test_partitions_are_those_selected(broker: RunningBroker, topic: str) -> None:
+def test_selected_partitions_are_found(broker: RunningBroker, topic: str) -> None:
     both = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
 
     def found(selection: TopicSelection) -> list[TopicPartition]:
@@ -155,7 +155,7 @@ def test_partitions_are_those_selected(broker: RunningBroker, topic: str) -> Non
         found(TopicSelection(assigned=(TopicPartition(topic, 2),)))
 
 
-def test_bounds_are_asked_of_each_leader(broker: RunningBroker, topic: str) -> None:
+def test_offset_bounds_are_requested_from_each_leader(broker: RunningBroker, topic: str) -> None:
     produce(broker, topic, 20, partition=0)
     produce(broker, topic, 5, partition=1)
     log = source(broker, topic)
@@ -168,7 +168,7 @@ def test_bounds_are_asked_of_each_leader(broker: RunningBroker, topic: str) -> N
     log.close()
 
 
-def test_offsets_are_found_by_time(broker: RunningBroker, topic: str) -> None:
+def test_offsets_are_found_by_timestamp(broker: RunningBroker, topic: str) -> None:
     produce(broker, topic, 20)
     log = source(broker, topic)
     partition, empty = log.partitions()
@@ -179,7 +179,7 @@ def test_offsets_are_found_by_time(broker: RunningBroker, topic: str) -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_every_column_of_what_was_produced(broker: RunningBroker, topic: str, codec: str) -> None:
+def test_every_column_of_produced_records_is_read(broker: RunningBroker, topic: str, codec: str) -> None:
     produce(broker, topic, 50, **{"compression.type": codec})
     read = rows(source(broker, topic), OffsetRange(TopicPartition(topic, 0), 0, 50))
     assert [int(row["value"]) for row in read] == list(range(50))
@@ -190,7 +190,7 @@ def test_every_column_of_what_was_produced(broker: RunningBroker, topic: str, co
     assert [row["headers"] for row in read[:2]] == [[{"key": "n", "value": b"0"}], [{"key": "n", "value": b"1"}]]
 
 
-def test_a_range_is_read_exactly_wherever_it_begins_and_ends(broker: RunningBroker, topic: str) -> None:
+def test_a_range_is_read_exactly_wherever_it_starts_and_ends(broker: RunningBroker, topic: str) -> None:
     produce(broker, topic, 50)
     log, partition = source(broker, topic), TopicPartition(topic, 0)
     for start, end in ((0, 50), (0, 1), (49, 50), (6, 8), (13, 14), (7, 14), (20, 45)):
@@ -199,7 +199,7 @@ def test_a_range_is_read_exactly_wherever_it_begins_and_ends(broker: RunningBrok
     assert values(tiny, partition, 3, 47) == list(range(3, 47))
 
 
-def test_splits_together_are_the_ranges(broker: RunningBroker, topic: str) -> None:
+def test_splits_cover_the_ranges_exactly(broker: RunningBroker, topic: str) -> None:
     produce(broker, topic, 100, partition=0)
     produce(broker, topic, 10, partition=1)
     log = source(broker, topic)
@@ -214,13 +214,13 @@ def test_splits_together_are_the_ranges(broker: RunningBroker, topic: str) -> No
     log.close()
 
 
-def test_more_splits_than_offsets_are_one_each(broker: RunningBroker) -> None:
+def test_more_splits_than_offsets_have_one_offset_each(broker: RunningBroker) -> None:
     log = BrokerSource(broker.bootstrap_servers, TopicSelection(("t",)))
     offsets = [split.offsets[1:] for split in log.splits([OffsetRange(TopicPartition("t", 0), 7, 10)], 100)]
     assert offsets == [(7, 8), (8, 9), (9, 10)]
 
 
-def test_a_source_travels_without_its_connections(broker: RunningBroker, topic: str) -> None:
+def test_a_pickled_source_has_no_connections(broker: RunningBroker, topic: str) -> None:
     produce(broker, topic, 3)
     log = source(broker, topic)
     log.partitions()
@@ -231,7 +231,7 @@ def test_a_source_travels_without_its_connections(broker: RunningBroker, topic: 
     there.close()
 
 
-def test_committed_records_alone(broker: RunningBroker, topic: str) -> None:
+def test_only_committed_records_are_read(broker: RunningBroker, topic: str) -> None:
     transactional = producer(broker, **{"transactional.id": topic})
     transactional.init_transactions(30)
     for number, commit in enumerate([True, False, True, False, False, True]):
@@ -261,7 +261,7 @@ def test_committed_records_alone(broker: RunningBroker, topic: str) -> None:
         log.close()
 
 
-def test_batches_have_no_file(broker: RunningBroker, topic: str) -> None:
+def test_batches_of_a_broker_have_no_file(broker: RunningBroker, topic: str) -> None:
     made = producer(broker, **{"compression.type": "lz4"})
     for _ in range(50):
         made.produce(topic, b"much of the same " * 9, partition=0)
@@ -276,7 +276,7 @@ def test_batches_have_no_file(broker: RunningBroker, topic: str) -> None:
     assert seen == {(topic, None, None, 2, "lz4", True)}
 
 
-def test_a_batch_that_is_larger_than_what_is_asked_for(broker: RunningBroker) -> None:
+def test_a_batch_larger_than_the_requested_range_is_read(broker: RunningBroker) -> None:
     create(broker, "large", 1, **{"max.message.bytes": "5000000"})
     made = producer(broker, **{"message.max.bytes": 5_000_000})
     for number in range(3):
@@ -287,7 +287,7 @@ def test_a_batch_that_is_larger_than_what_is_asked_for(broker: RunningBroker) ->
     assert [row["value"] for row in read] == [b"0" * 3_000_000, b"1" * 3_000_000, b"2" * 3_000_000]
 
 
-def test_records_that_were_deleted_since_planning(broker: RunningBroker, topic: str) -> None:
+def test_records_deleted_since_planning_are_reported(broker: RunningBroker, topic: str) -> None:
     produce(broker, topic, 30)
     log = source(broker, topic)
     (split,) = log.splits([OffsetRange(TopicPartition(topic, 0), 5, 30)])
@@ -299,7 +299,7 @@ def test_records_that_were_deleted_since_planning(broker: RunningBroker, topic: 
     assert [row["offset"] for row in rows(log, split.offsets, lenient)] == list(range(12, 30))
 
 
-def test_a_broker_that_restarts_in_between(tmp_path: Path) -> None:
+def test_a_broker_may_restart_during_a_read(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         port = broker.bootstrap_servers.rpartition(":")[2]
         broker.command += ["--set", f"listeners=PLAINTEXT://127.0.0.1:{port}"]
@@ -314,7 +314,7 @@ def test_a_broker_that_restarts_in_between(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("compression", [0, 1])
-def test_old_formats(magic: int, compression: int) -> None:
+def test_old_formats_are_read(magic: int, compression: int) -> None:
     data = bytes(build_message_set(SMALL, magic, compression=compression))
     with scripted(Script(lambda node, offset: partition_data(data, end=5))) as nodes:
         log = BrokerSource(nodes.bootstrap_servers, TopicSelection(("t",)))
@@ -324,7 +324,7 @@ def test_old_formats(magic: int, compression: int) -> None:
     ]
 
 
-def test_a_broker_of_kafka_0_10_1() -> None:
+def test_a_broker_of_kafka_0_10_1_is_read() -> None:
     old = {ApiKey.FETCH: 3, ApiKey.LIST_OFFSETS: 1, ApiKey.METADATA: 2, ApiKey.API_VERSIONS: 0}
     data = bytes(build_message_set(SMALL, 1))
     script = Script(lambda node, offset: partition_data(data, end=5), bounds=(0, 5), versions=dict(old))
@@ -341,7 +341,7 @@ def test_a_broker_of_kafka_0_10_1() -> None:
             each.close()
 
 
-def test_a_damaged_batch_is_reported_with_broker_partition_and_offset() -> None:
+def test_a_corrupt_batch_is_reported_with_broker_partition_and_offset() -> None:
     data = bytearray(build_batch(SMALL, base_offset=10))
     data[-1] ^= 1
     script = Script(lambda node, offset: partition_data(bytes(data), end=15))
@@ -354,7 +354,7 @@ def test_a_damaged_batch_is_reported_with_broker_partition_and_offset() -> None:
         assert row["offset"] == 10 and row["value"] is None and "offset 10" in row["_corrupt"]
 
 
-def test_options_that_are_not_understood_are_refused_at_once() -> None:
+def test_unknown_options_are_rejected_immediately() -> None:
     with pytest.raises(OptionError, match=r"kafka\.fetch\.mostly is not known"):
         BrokerSource("127.0.0.1:9092", TopicSelection(("t",)), {"fetch.mostly": "1"})
     with pytest.raises(OptionError, match=r"kafka\.fetch\.max\.bytes must be from 1 to 2147483647, not 0"):

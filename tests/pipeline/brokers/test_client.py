@@ -42,13 +42,13 @@ def test_partitions_are_found_by_name_or_all(client: Client) -> None:
     assert client.partitions() == [*apples, TopicPartition("pears", 0)]
 
 
-def test_internal_topics_are_found_by_name_alone(client: Client) -> None:
+def test_internal_topics_are_found_only_by_name(client: Client) -> None:
     client.coordinator("group", "a-group")
     assert "__consumer_offsets" not in {partition.topic for partition in client.partitions()}
     assert client.partitions(["__consumer_offsets"])
 
 
-def test_a_topic_that_does_not_exist_is_named_and_not_created(client: Client) -> None:
+def test_an_unknown_topic_is_reported_and_not_created(client: Client) -> None:
     with pytest.raises(ClientError, match=r"127\.0\.0\.1:\d+.*: topic plums does not exist"):
         client.partitions(["plums"])
     assert "plums" not in {partition.topic for partition in client.partitions()}
@@ -73,7 +73,7 @@ def test_a_request_reaches_the_node_that_it_names(client: Client) -> None:
         assert client.address(node_id) in client.bootstrap_servers
 
 
-def test_a_broker_that_is_away_is_said_in_one_line() -> None:
+def test_an_unreachable_broker_is_reported_in_one_line() -> None:
     with socket.socket() as taken:  # bound, but nobody listens
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -82,7 +82,7 @@ def test_a_broker_that_is_away_is_said_in_one_line() -> None:
     assert str(failure.value) == f"{address}: Metadata: no connection: Connection refused"
 
 
-def test_what_is_tried_again_takes_no_longer_than_it_may_whatever_a_request_may(
+def test_retries_end_at_their_timeout_whatever_the_request_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cluster_client, "LEAST_ATTEMPT_MS", 200)
@@ -97,12 +97,12 @@ def test_what_is_tried_again_takes_no_longer_than_it_may_whatever_a_request_may(
             client.partitions()
 
 
-def test_a_short_time_for_trying_again_is_enough_for_one_attempt(broker: RunningBroker) -> None:
+def test_a_short_retry_timeout_allows_one_attempt(broker: RunningBroker) -> None:
     with Client(broker.bootstrap_servers, {"default.api.timeout.ms": "1"}) as client:
         assert client.partitions(["pears"]) == [TopicPartition("pears", 0)]
 
 
-def test_one_bootstrap_server_that_answers_is_enough(broker: RunningBroker) -> None:
+def test_one_reachable_bootstrap_server_is_enough(broker: RunningBroker) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         dead = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -110,7 +110,7 @@ def test_one_bootstrap_server_that_answers_is_enough(broker: RunningBroker) -> N
             assert client.partitions(["pears"]) == [TopicPartition("pears", 0)]
 
 
-def test_a_connection_that_was_cut_is_made_again(client: Client, tmp_path: Path) -> None:
+def test_a_broken_connection_is_reopened(client: Client, tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         port = broker.bootstrap_servers.rpartition(":")[2]
         broker.command += ["--set", f"listeners=PLAINTEXT://127.0.0.1:{port}"]
@@ -120,7 +120,7 @@ def test_a_connection_that_was_cut_is_made_again(client: Client, tmp_path: Path)
             assert client.partitions() == []
 
 
-def test_an_option_that_is_not_understood_is_refused_by_name() -> None:
+def test_an_unknown_option_is_rejected_by_name() -> None:
     with pytest.raises(OptionError, match=r"kafka\.fetch\.more is not known"):
         Client("127.0.0.1:9092", {"fetch.more": "1"})
     with pytest.raises(OptionError, match=r"kafka\.request\.timeout\.ms must be a whole number, not 'soon'"):

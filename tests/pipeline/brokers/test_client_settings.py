@@ -14,7 +14,7 @@ from minibroker.pipeline.log_source import OptionError
 SERVER = "127.0.0.1:9092"
 
 
-def test_settings_of_connections_are_passed_on() -> None:
+def test_connection_settings_are_passed_on() -> None:
     settings = client_settings(SERVER, {"client.id": "me", "request.timeout.ms": "1"}, "somebody")
     assert (settings.client_id, settings.request_timeout_ms) == ("me", 1)
     assert (settings.bootstrap_servers, settings.max_frame_bytes) == (SERVER, INT32_MAX)
@@ -34,16 +34,16 @@ def test_settings_of_connections_are_passed_on() -> None:
         ("request.timeout.ms", "soon", "kafka.request.timeout.ms must be a whole number, not 'soon'"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(name: str, value: str, message: str) -> None:
+def test_invalid_settings_are_rejected_by_name(name: str, value: str, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         client_settings(SERVER, {name: value})
 
 
-def test_what_is_in_force_anyway_may_be_said() -> None:
+def test_settings_equal_to_fixed_values_are_accepted() -> None:
     client_settings(SERVER, {"check.crcs": "true", "allow.auto.create.topics": "False"})
 
 
-def test_a_misspelt_name_suggests_names_that_others_took_out() -> None:
+def test_a_misspelt_name_suggests_names_of_other_components() -> None:
     settings = Settings({"fetch.min.byte": "1", "fetch.min.bytes": "2"})
     FetchSettings.taken_from(settings)
     with pytest.raises(OptionError, match=r"did you mean fetch\.min\.bytes( or .*)?\?"):

@@ -48,21 +48,21 @@ def fetched(
         return [(bytes(each.data), each.aborted) for each in fetcher]
 
 
-def test_a_range_is_asked_for_to_its_end_and_no_further() -> None:
+def test_a_range_is_fetched_exactly_to_its_end() -> None:
     script = Script(log((0, 9), (10, 19), (20, 29)))
     with scripted(script) as nodes:
         assert fetched(nodes, 3, 20) == [(batch(0, 9), ()), (batch(10, 19), ())]
     assert script.offsets == [3, 10]
 
 
-def test_an_empty_range_asks_for_nothing() -> None:
+def test_an_empty_range_fetches_nothing() -> None:
     script = Script()
     with scripted(script) as nodes:
         assert fetched(nodes, 5, 5) == []
     assert script.offsets == []
 
 
-def test_the_next_request_is_under_way_before_an_answer_is_worked_on() -> None:
+def test_the_next_fetch_is_sent_before_a_response_is_processed() -> None:
     script = Script(log((0, 9), (10, 19)))
     with scripted(script) as nodes, Client(nodes.bootstrap_servers, QUICK) as client:
         fetcher = iter(Fetcher(client, OffsetRange(PARTITION, 0, 20), FetchSettings()))
@@ -72,14 +72,14 @@ def test_the_next_request_is_under_way_before_an_answer_is_worked_on() -> None:
         assert bytes(next(fetcher).data) == batch(10, 19)
 
 
-def test_offsets_that_were_compacted_away_are_passed_over() -> None:
+def test_offsets_removed_by_compaction_are_skipped() -> None:
     script = Script(log((0, 4), (50, 59), (90, 99)))
     with scripted(script) as nodes:
         assert [data for data, _ in fetched(nodes, 0, 95)] == [batch(0, 4), batch(50, 59), batch(90, 99)]
     assert script.offsets == [0, 5, 60]
 
 
-def test_a_range_ends_where_its_last_offsets_were_compacted_away() -> None:
+def test_a_range_ends_where_its_last_offsets_were_removed_by_compaction() -> None:
     with scripted(Script(log((0, 9), end=100))) as nodes:
         assert [data for data, _ in fetched(nodes, 0, 100)] == [batch(0, 9)]
 
@@ -92,7 +92,7 @@ def test_the_end_of_committed_records_is_the_last_stable_offset() -> None:
     assert {request.isolation_level for _, request in script.fetched} == {1}
 
 
-def test_a_torn_batch_at_the_end_is_asked_for_again() -> None:
+def test_a_torn_batch_at_the_end_is_fetched_again() -> None:
     def fetch(node: int, offset: int) -> Answer:
         return partition_data(batch(0, 9) + batch(10, 19)[:-1] if offset < 10 else batch(10, 19), end=20)
 
@@ -102,7 +102,7 @@ def test_a_torn_batch_at_the_end_is_asked_for_again() -> None:
     assert script.offsets == [0, 10]
 
 
-def test_more_is_asked_for_where_not_even_one_batch_came_whole() -> None:
+def test_more_bytes_are_fetched_if_no_complete_batch_arrived() -> None:
     whole = batch(0, 99)
     script = Script()
     script.fetch = lambda node, offset: partition_data(whole[: _asked(script)], end=100)
@@ -116,7 +116,7 @@ def _asked(script: Script) -> int:
     return script.fetched[-1][1].topics[0].partitions[0].partition_max_bytes
 
 
-def test_a_leader_that_moved_is_looked_for() -> None:
+def test_a_moved_leader_is_looked_up() -> None:
     script = Script()
 
     def fetch(node: int, offset: int) -> Answer:
@@ -135,7 +135,7 @@ def test_a_leader_that_moved_is_looked_for() -> None:
 @pytest.mark.parametrize(
     "error", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR]
 )
-def test_an_error_that_passes_is_waited_for(error: ErrorCode) -> None:
+def test_a_retriable_error_is_retried(error: ErrorCode) -> None:
     script = Script()
 
     def fetch(node: int, offset: int) -> Answer:
@@ -146,7 +146,7 @@ def test_an_error_that_passes_is_waited_for(error: ErrorCode) -> None:
         assert [data for data, _ in fetched(nodes, 0, 10)] == [batch(0, 9)]
 
 
-def test_a_connection_that_breaks_is_made_again() -> None:
+def test_a_broken_connection_is_reopened() -> None:
     script = Script()
 
     def fetch(node: int, offset: int) -> Answer:
@@ -160,7 +160,7 @@ def test_a_connection_that_breaks_is_made_again() -> None:
     assert script.offsets == [0, 10, 10]
 
 
-def test_an_error_that_does_not_pass_is_said_in_one_line() -> None:
+def test_a_permanent_error_is_reported_in_one_line() -> None:
     refused = partition_data(None, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     with scripted(Script(lambda node, offset: refused)) as nodes:
         with pytest.raises(ClientError) as failure:
@@ -177,7 +177,7 @@ def out_of_range(earliest: int, latest: int, then: Callable[[int, int], Answer])
     return Script(fetch, bounds=(earliest, latest))
 
 
-def test_records_that_were_deleted_are_lost() -> None:
+def test_deleted_records_are_a_data_loss() -> None:
     with scripted(out_of_range(10, 20, log((10, 19)))) as nodes:
         with pytest.raises(DataLoss, match="t-0: offsets 3 to 9 are missing: the partition begins at 10"):
             fetched(nodes, 3, 20)
@@ -185,21 +185,21 @@ def test_records_that_were_deleted_are_lost() -> None:
         assert fetched(nodes, 3, 8, fail=False) == []
 
 
-def test_a_log_that_was_cut_is_a_loss() -> None:
+def test_a_truncated_log_is_a_data_loss() -> None:
     with scripted(out_of_range(0, 10, log((0, 9)))) as nodes:
         with pytest.raises(DataLoss, match="t-0: offsets 12 to 19 are missing: the partition ends at 10"):
             fetched(nodes, 12, 20)
         assert fetched(nodes, 12, 20, fail=False) == []
 
 
-def test_offsets_that_do_not_come_are_a_loss() -> None:
+def test_missing_offsets_are_a_data_loss() -> None:
     with scripted(Script(log((0, 9)))) as nodes:
         with pytest.raises(DataLoss, match="t-0: offsets 10 to 19 are missing: the partition ends at 10"):
             fetched(nodes, 0, 20)
         assert [data for data, _ in fetched(nodes, 0, 20, fail=False)] == [batch(0, 9)]
 
 
-def test_a_topic_that_was_deleted_is_a_loss() -> None:
+def test_a_deleted_topic_is_a_data_loss() -> None:
     script = Script()
 
     def fetch(node: int, offset: int) -> Answer:
@@ -214,7 +214,7 @@ def test_a_topic_that_was_deleted_is_a_loss() -> None:
         assert fetched(nodes, 0, 10, fail=False) == []
 
 
-def test_a_batch_of_nothing_but_the_smallest_message_is_whole() -> None:
+def test_a_batch_of_only_the_smallest_message_is_complete() -> None:
     smallest = bytes(build_message_set([Record(0, -1, None, None)], 0))
     assert len(smallest) == min(MIN_MESSAGE_BYTES)
     with scripted(Script(lambda node, offset: partition_data(smallest, end=1))) as nodes:

@@ -41,22 +41,22 @@ def offsets_of(rows: list[Row], name: str = "offset") -> list[int]:
     return [row[name] for row in rows]
 
 
-def test_all_records_without_the_markers_are_what_was_written() -> None:
+def test_all_records_but_markers_are_those_produced() -> None:
     assert offsets_of(decoded(LOG)) == [0, 1, 2, 3, 4, 5, 7, 8, 11, 12]
 
 
-def test_aborted_records_are_left_out() -> None:
+def test_aborted_records_are_omitted() -> None:
     assert offsets_of(decoded(LOG, aborted=AbortedRanges([(7, 0, 6)]))) == [2, 3, 7, 8, 11, 12]
 
 
-def test_a_range_without_end_ends_at_the_marker() -> None:
+def test_an_open_aborted_range_ends_at_the_marker() -> None:
     for chunk_bytes in (1, 200, 4 << 20):
         aborted = AbortedRanges([(7, 0, None)])
         assert offsets_of(decoded(LOG, aborted=aborted, chunk_bytes=chunk_bytes)) == [2, 3, 7, 8, 11, 12]
     assert offsets_of(decoded(LOG, aborted=AbortedRanges([(7, 4, None)]))) == [0, 1, 2, 3, 7, 8, 11, 12]
 
 
-def test_ranges_may_be_added_while_reading_and_again() -> None:
+def test_aborted_ranges_may_be_added_while_reading() -> None:
     aborted = AbortedRanges()
     assert not aborted
     aborted.add(7, 0)
@@ -66,7 +66,7 @@ def test_ranges_may_be_added_while_reading_and_again() -> None:
     assert aborted.are_aborted(np.full(3, 7), np.array([0, 6, 7])).tolist() == [True, True, False]
 
 
-def test_the_batches_table_leaves_them_out_too_but_not_the_markers() -> None:
+def test_the_batches_table_omits_aborted_batches_but_not_markers() -> None:
     rows = batch_rows(LOG, aborted=AbortedRanges([(7, 0, 6)]))
     assert offsets_of(rows, "baseOffset") == [2, 6, 7, 9, 10, 11]
     assert len(batch_rows(LOG)) == 8

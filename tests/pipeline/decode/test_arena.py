@@ -30,18 +30,20 @@ def unpacked(codec: int, data: bytes, arena: Arena | None = None) -> bytes:
 
 @pytest.mark.parametrize(("codec", "write"), OTHER_WRITERS)
 @pytest.mark.parametrize("content", [b"", b"short", TEXT, NOISE])
-def test_what_others_compress(codec: Compression, write: Callable[[bytes], bytes], content: bytes) -> None:
+def test_data_of_other_compressors_is_decompressed(
+    codec: Compression, write: Callable[[bytes], bytes], content: bytes
+) -> None:
     assert unpacked(codec, write(content)) == content
 
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.ZSTD])
-def test_several_members_or_frames(codec: Compression) -> None:
+def test_several_members_or_frames_are_decompressed(codec: Compression) -> None:
     parts = [bytes(compress(codec, content)) for content in (TEXT, b"and", NOISE)]
     assert unpacked(codec, b"".join(parts)) == TEXT + b"and" + NOISE
 
 
 @pytest.mark.parametrize("codec", REAL)
-def test_one_after_the_other(codec: Compression) -> None:
+def test_an_arena_decompresses_several_batches(codec: Compression) -> None:
     arena = Arena(1000, LIMIT)
     for content in (TEXT, b"", NOISE, b"short", TEXT):
         assert unpacked(codec, bytes(compress(codec, content)), arena) == content
@@ -52,7 +54,7 @@ def test_one_after_the_other(codec: Compression) -> None:
 
 @pytest.mark.parametrize("codec", REAL)
 @given(seed=st.integers(0, 2**32))
-def test_the_same_verdict_on_damage_as_the_protocol(codec: Compression, seed: int) -> None:
+def test_corrupt_data_gets_the_same_verdict_as_from_the_protocol(codec: Compression, seed: int) -> None:
     random = Random(seed)
     data = damaged(random, bytes(compress(codec, random.choice((TEXT, NOISE[:3000], b"short")))))
     arena = Arena(1000, LIMIT)
@@ -71,7 +73,7 @@ def test_the_same_verdict_on_damage_as_the_protocol(codec: Compression, seed: in
 
 
 @pytest.mark.parametrize("codec", REAL)
-def test_what_expands_too_much(codec: Compression) -> None:
+def test_excessive_decompressed_sizes_are_rejected(codec: Compression) -> None:
     for size in (LIMIT + 1, 20 * LIMIT):
         with pytest.raises(KafkaError) as caught:
             unpacked(codec, bytes(compress(codec, bytes(size))))
@@ -89,7 +91,7 @@ def test_what_expands_too_much(codec: Compression) -> None:
     ],
     ids=["records", "many records", "headers", "length"],
 )
-def test_what_is_claimed_takes_no_memory(batch: bytes, reason: str) -> None:
+def test_announced_sizes_allocate_no_memory(batch: bytes, reason: str) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(CorruptData, match=reason):

@@ -13,7 +13,7 @@ MOVED = [record._replace(offset=record.offset + 10) for record in SMALL]
 ONE = bytes(build_batch([Record(0, T, None, b"v")]))
 
 
-def test_the_extent_of_batches_of_every_format() -> None:
+def test_complete_batches_of_every_format_are_measured() -> None:
     for data in (
         build_batch(SMALL, base_offset=10),
         build_message_set(MOVED, 0),
@@ -22,28 +22,28 @@ def test_the_extent_of_batches_of_every_format() -> None:
         assert extent(data) == (len(data), 15)
 
 
-def test_the_smallest_message_is_whole() -> None:
+def test_the_smallest_message_is_complete() -> None:
     for magic, smallest in enumerate(MIN_MESSAGE_BYTES):
         data = bytes(build_message_set([Record(7, T, None, None)], magic))
         assert len(data) == smallest
         assert extent(data) == (smallest, 8)
 
 
-def test_a_torn_batch_is_not_whole() -> None:
+def test_a_torn_batch_is_incomplete() -> None:
     assert [extent(ONE + ONE[:cut]) for cut in (0, 5, 60, 61, len(ONE) - 1)] == [(len(ONE), 1)] * 5
     data = bytes(build_message_set(MOVED, 1))
     assert extent(data + data[:30]) == (len(data), 15)
 
 
-def test_without_a_whole_batch_there_is_nothing() -> None:
+def test_data_without_a_complete_batch_has_no_extent() -> None:
     assert extent(b"") == extent(ONE[:5]) == extent(ONE[:-1]) == (0, None)
 
 
-def test_what_hides_the_next_batch_counts_for_the_decoder_to_tell() -> None:
+def test_bytes_that_hide_the_next_batch_are_left_to_the_decoder() -> None:
     for nonsense in (ONE[:8] + b"\0\0\0\1" + ONE[12:], ONE[:16] + b"\x07" + ONE[17:]):
         assert extent(ONE + nonsense) == (len(ONE + nonsense), None)
 
 
-def test_a_batch_that_ends_before_it_begins_hides_what_follows() -> None:
+def test_a_batch_with_a_negative_length_hides_what_follows() -> None:
     backwards = ONE[:23] + b"\xff\xff\xff\xfe" + ONE[27:]
     assert extent(ONE + backwards) == (2 * len(ONE), None)

@@ -55,7 +55,7 @@ def uncompressed_bytes(header: BatchHeader, batch: bytes) -> int:
 
 
 @given(data=logs(), chunk_bytes=st.sampled_from((100, 4 << 20)))
-def test_what_is_measured_is_what_the_brokers_codec_finds(data: bytes, chunk_bytes: int) -> None:
+def test_measured_sizes_equal_those_of_the_brokers_codec(data: bytes, chunk_bytes: int) -> None:
     found = [tuple(row[name] for name in COLUMNS[1:]) for row in measured(data, chunk_bytes=chunk_bytes)]
     wanted = [expected(header, data[at : at + header.size_bytes]) for at, header in batches_in(data)]
     assert found == wanted
@@ -68,7 +68,7 @@ def some_batches(count: int, codec: Compression = Compression.ZSTD) -> list[byte
     ]
 
 
-def test_a_sample_is_about_as_large_as_asked_for_and_the_same_for_all_readers() -> None:
+def test_a_sample_has_about_the_requested_size_and_is_deterministic() -> None:
     batches = some_batches(2000)
     found = [row["baseOffset"] for row in measured(b"".join(batches), 10) if row["keyBytes"] is not None]
     assert 150 < len(found) < 250
@@ -77,7 +77,7 @@ def test_a_sample_is_about_as_large_as_asked_for_and_the_same_for_all_readers() 
 
 
 @pytest.mark.parametrize("codec", [Compression.ZSTD, Compression.GZIP, Compression.LZ4, Compression.SNAPPY])
-def test_a_damaged_batch_is_not_measured(codec: Compression) -> None:
+def test_a_corrupt_batch_is_not_measured(codec: Compression) -> None:
     good, bad, last = some_batches(3, codec)
     torn = bytearray(bad)
     torn[HEADER_BYTES : HEADER_BYTES + 4] = b"\xff\xff\xff\xff"

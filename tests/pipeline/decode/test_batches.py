@@ -49,18 +49,18 @@ def row_of(header: BatchHeader, position: int) -> Row:
 
 
 @given(data=logs(), start=st.integers(0, 1000))
-def test_a_row_a_batch(data: bytes, start: int) -> None:
+def test_each_batch_is_one_row(data: bytes, start: int) -> None:
     rows = batch_rows(data, position=start)
     assert rows == [row_of(header, start + position) for position, header in batches_in(data)]
 
 
-def test_a_broker_has_no_segments() -> None:
+def test_batches_of_a_broker_have_no_segments() -> None:
     (row,) = batch_rows(bytes(build_batch(SMALL)), position=None)
     assert (row["segment"], row["position"]) == (None, None)
 
 
 @given(data=logs(max_batches=3), at=st.integers(0, 10000))
-def test_checksums_on_request(data: bytes, at: int) -> None:
+def test_checksums_are_verified_on_request(data: bytes, at: int) -> None:
     if not data:
         return
     changed = bytearray(data)
@@ -83,7 +83,7 @@ def is_sound(batch: bytearray) -> bool:
     return True
 
 
-def test_of_ranges_side_by_side_one_has_each_batch() -> None:
+def test_each_batch_is_in_one_of_adjacent_ranges() -> None:
     data = b"".join(
         (
             bytes(build_batch(SMALL)),
@@ -100,12 +100,12 @@ def test_of_ranges_side_by_side_one_has_each_batch() -> None:
         assert [row["lastOffset"] for row in below + above] == [4, 5, 10, 24]
 
 
-def test_a_codec_that_nobody_knows() -> None:
+def test_an_unknown_codec_is_shown_by_number() -> None:
     (row,) = batch_rows(with_header(bytes(build_batch([Record(0, T)])), attributes=5))
     assert row["codec"] == "5"
 
 
-def test_all_columns_are_made() -> None:
+def test_all_columns_are_filled() -> None:
     (row,) = batch_rows(bytes(build_batch(SMALL)), verify_crc=True, measure_one_in=1)
     assert [name for name, value in row.items() if value is None] == ["_corrupt"]
     assert list(row) == BATCHES.names

@@ -63,11 +63,11 @@ def batch_of(content: bytes, count: int, codec: int = 0, more_attributes: int = 
 
 
 class TestModes:
-    def test_failfast_says_file_position_and_offset(self) -> None:
+    def test_failfast_reports_file_position_and_offset(self) -> None:
         with pytest.raises(CorruptData, match=rf"^a\.log: position {SIZE}, offset 10: Record is corrupt \(stored crc"):
             decoded(log_with(flipped(GOOD[1], 80)))
 
-    def test_permissive_gives_one_row_in_place_of_the_batch(self) -> None:
+    def test_permissive_gives_one_row_for_a_corrupt_batch(self) -> None:
         rows = decoded(log_with(flipped(GOOD[1], 80)), mode="PERMISSIVE")
         assert offsets_of(rows) == [*FIRST, 10, *LAST]
         (bad,) = [row for row in rows if row[CORRUPT] is not None]
@@ -79,17 +79,17 @@ class TestModes:
             "offset": 10,
         }
 
-    def test_dropmalformed_passes_it_over(self) -> None:
+    def test_dropmalformed_skips_a_corrupt_batch(self) -> None:
         rows = decoded(log_with(flipped(GOOD[1], 80)), mode="DROPMALFORMED")
         assert offsets_of(rows) == [*FIRST, *LAST]
 
-    def test_a_broker_has_no_positions(self) -> None:
+    def test_damage_at_a_broker_has_no_position(self) -> None:
         decoder = RecordsDecoder(PARTITION, ReadRequest("records", ALL_COLUMNS), EVERYTHING)
         with pytest.raises(CorruptData, match="^broker 1, offset 0: Record is corrupt"):
             list(decoder.feed(flipped(GOOD[0], 80), "broker 1", None))
 
     @pytest.mark.parametrize("mode", ["PERMISSIVE", "DROPMALFORMED"])
-    def test_all_of_many_batches_may_be_bad(self, mode: Mode) -> None:
+    def test_all_of_many_batches_may_be_corrupt(self, mode: Mode) -> None:
         data = b"".join(
             with_header(batch_of(b"\x0e\0\0\0\1\1\0\0", 1), base_offset=offset, last_offset_delta=0)
             for offset in range(300)
@@ -99,20 +99,20 @@ class TestModes:
 
 class TestSameVerdictAsTheStrictReader:
     @given(seed=st.integers(0, 2**32), codec=st.sampled_from(Compression), batch=records())
-    def test_of_damaged_records(self, seed: int, codec: Compression, batch: list[Record]) -> None:
+    def test_decoders_agree_on_corrupt_records(self, seed: int, codec: Compression, batch: list[Record]) -> None:
         random = Random(seed)
         content = damaged(random, payload(batch))
         data = log_with(batch_of(content, len(batch) + random.choice((0, 0, 0, 0, 1, -1)), codec))
         assert_same_verdict(data)
 
     @given(seed=st.integers(0, 2**32))
-    def test_of_damaged_long_batches(self, seed: int) -> None:
+    def test_decoders_agree_on_corrupt_long_batches(self, seed: int) -> None:
         random = Random(seed)
         batch = similar_records(random)
         assert_same_verdict(log_with(batch_of(damaged(random, payload(batch)), len(batch))))
 
     @given(seed=st.integers(0, 2**32), codec=st.sampled_from((Compression.NONE, Compression.NONE, Compression.LZ4)))
-    def test_of_many_batches_of_which_some_are_damaged(self, seed: int, codec: Compression) -> None:
+    def test_decoders_agree_on_many_partly_corrupt_batches(self, seed: int, codec: Compression) -> None:
         """So many that they are walked side by side, and lie next to each other."""
         random = Random(seed)
         batch = [record for record in similar_records(random) if len(record.value or b"") < 1000][:50] or SMALL
@@ -127,7 +127,7 @@ class TestSameVerdictAsTheStrictReader:
         assert_same_verdict(b"".join(parts))
 
     @given(seed=st.integers(0, 2**32), batch=records())
-    def test_of_damaged_records_without_attributes(self, seed: int, batch: list[Record]) -> None:
+    def test_decoders_agree_on_corrupt_records_without_attributes(self, seed: int, batch: list[Record]) -> None:
         content = elided(payload(batch), len(batch)) or b""
         assert_same_verdict(log_with(batch_of(damaged(Random(seed), content), len(batch), 0, ELIDED_BIT)))
 
@@ -137,7 +137,7 @@ class TestSameVerdictAsTheStrictReader:
         codec=st.sampled_from(OLD_CODECS[1:]),
         batch=records(max_size=5),
     )
-    def test_of_damaged_messages_in_wrappers(
+    def test_decoders_agree_on_corrupt_messages_in_wrappers(
         self, seed: int, magic: int, codec: Compression, batch: list[Record]
     ) -> None:
         content = bytes(build_message_set(old_records(batch), magic))
@@ -146,7 +146,7 @@ class TestSameVerdictAsTheStrictReader:
         assert_same_verdict(data)
 
     @given(seed=st.integers(0, 2**32), magic=st.sampled_from((0, 1)), is_wrapped=st.booleans())
-    def test_of_messages_that_contradict_themselves_under_a_right_checksum(
+    def test_decoders_agree_on_inconsistent_messages_with_valid_checksums(
         self, seed: int, magic: int, is_wrapped: bool
     ) -> None:
         random = Random(seed)
@@ -159,7 +159,7 @@ class TestSameVerdictAsTheStrictReader:
         assert_same_verdict(log_with(bytes(message)))
 
     @given(data=logs(max_batches=4), seed=st.integers(0, 2**32))
-    def test_of_flipped_bits_that_a_checksum_covers(self, data: bytes, seed: int) -> None:
+    def test_decoders_agree_on_flipped_bits_under_a_checksum(self, data: bytes, seed: int) -> None:
         random = Random(seed)
         batches = list(batches_in(data))
         if batches:
@@ -181,7 +181,7 @@ def assert_same_verdict(data: bytes) -> None:
 
 
 class TestWhatNoChecksumCovers:
-    def test_offsets_that_go_back(self) -> None:
+    def test_decreasing_offsets_are_damage(self) -> None:
         with pytest.raises(
             CorruptData, match=f"position {2 * SIZE}, offset 0: the batches before it reach up to .* 14"
         ):
@@ -189,16 +189,16 @@ class TestWhatNoChecksumCovers:
         rows = decoded(GOOD[0] + GOOD[1] + GOOD[0] + GOOD[2], mode="PERMISSIVE")
         assert offsets_of(rows) == [*FIRST, *range(10, 15), 0, *LAST]
 
-    def test_a_bad_checksum_is_not_held_against_the_next_batch(self) -> None:
+    def test_a_wrong_checksum_does_not_affect_the_next_batch(self) -> None:
         far_ahead = with_header(GOOD[1], last_offset_delta=1 << 30)
         rows = decoded(log_with(flipped(far_ahead, 100)), mode="DROPMALFORMED")
         assert offsets_of(rows) == [*FIRST, *LAST]
 
-    def test_a_negative_range_of_offsets(self) -> None:
+    def test_a_negative_range_of_offsets_is_damage(self) -> None:
         with pytest.raises(CorruptData, match="invalid offset range"):
             decoded(with_header(GOOD[1], last_offset_delta=-1))
 
-    def test_a_negative_count_of_records(self) -> None:
+    def test_a_negative_record_count_is_damage(self) -> None:
         with pytest.raises(CorruptData, match="Found invalid record count -1"):
             decoded(batch_of(b"", -1))
 
@@ -214,7 +214,7 @@ class TestNoWayToTheNextBatch:
             (GOOD[1][:-1], f"the batch has {SIZE} bytes, but only {SIZE - 1} are left"),
         ],
     )
-    def test_is_reported_once(self, rest: bytes, reason: str) -> None:
+    def test_an_unreachable_next_batch_is_reported_once(self, rest: bytes, reason: str) -> None:
         for rows in (decoded(GOOD[0] + rest, mode="PERMISSIVE"), batch_rows(GOOD[0] + rest, mode="PERMISSIVE")):
             assert [reason in (row[CORRUPT] or "") for row in rows].count(True) == 1
             assert rows[-1][CORRUPT].startswith(("a.log", "/logs/t-3/a.log"))
@@ -227,11 +227,13 @@ class TestNoWayToTheNextBatch:
 
 class TestHostileBytes:
     @given(data=st.binary(max_size=400))
-    def test_arbitrary_bytes(self, data: bytes) -> None:
+    def test_arbitrary_bytes_are_decoded_or_damage(self, data: bytes) -> None:
         assert_survives(data)
 
     @given(content=st.binary(max_size=300), count=st.integers(-2, 300), attributes=st.integers(0, 0xFF))
-    def test_arbitrary_records_under_a_right_checksum(self, content: bytes, count: int, attributes: int) -> None:
+    def test_arbitrary_records_under_a_valid_checksum_are_decoded_or_damage(
+        self, content: bytes, count: int, attributes: int
+    ) -> None:
         header = read_header(GOOD[1])._replace(record_count=count, attributes=attributes, last_offset_delta=300)
         assert_survives(log_with(bytes(assemble(header, content))))
 
@@ -240,19 +242,21 @@ class TestHostileBytes:
         attributes=st.integers(0, 0xF),
         content=st.binary(max_size=200),
     )
-    def test_arbitrary_wrappers_under_a_right_checksum(self, magic: int, attributes: int, content: bytes) -> None:
+    def test_arbitrary_wrappers_under_a_valid_checksum_are_decoded_or_damage(
+        self, magic: int, attributes: int, content: bytes
+    ) -> None:
         assert_survives(log_with(encode_message(magic, 19, T, attributes, None, content)))
 
     @given(data=logs(), seed=st.integers(0, 2**32))
-    def test_damaged_logs(self, data: bytes, seed: int) -> None:
+    def test_corrupt_logs_never_crash_the_decoder(self, data: bytes, seed: int) -> None:
         assert_survives(damaged(Random(seed), data))
 
-    def test_a_record_may_not_reach_into_the_next_batch(self) -> None:
+    def test_a_record_cannot_extend_into_the_next_batch(self) -> None:
         value = b"\x0e\0\0\0\1\x50\0"  # of 40 bytes, which are not here
         assert offsets_of(decoded(log_with(batch_of(value, 1)), mode="DROPMALFORMED")) == [*FIRST, *LAST]
 
     @pytest.mark.parametrize("more", [-1, 1, 2])
-    def test_records_that_are_counted_wrongly_in_one_of_many_batches(self, more: int) -> None:
+    def test_a_wrong_record_count_in_one_of_many_batches_is_damage(self, more: int) -> None:
         records = [Record(0, T, b"k", b"v" * index) for index in range(30)]
         batches = [bytes(build_batch(records, base_offset=offset)) for offset in range(0, 3000, 30)]
         batches[50] = with_header(batches[50], record_count=30 + more)
@@ -260,19 +264,19 @@ class TestHostileBytes:
         assert offsets_of(rows) == [*range(1500), 1500, *range(1530, 3000)]
         assert rows[1500][CORRUPT] is not None
 
-    def test_a_length_may_not_be_zero(self) -> None:
+    def test_a_length_of_zero_is_damage(self) -> None:
         assert decoded(batch_of(b"\0" * 70, 10), mode="DROPMALFORMED") == []
 
     @pytest.mark.parametrize("count", [8, 1 << 20, (1 << 31) - 1])
-    def test_more_records_than_there_can_be(self, count: int) -> None:
+    def test_an_excessive_record_count_is_damage(self, count: int) -> None:
         assert decoded(batch_of(b"\x0e\0\0\0\1\1\0\0", count), mode="DROPMALFORMED") == []
 
-    def test_more_headers_than_there_can_be(self) -> None:
+    def test_an_excessive_header_count_is_damage(self) -> None:
         count = b"\xfe\xff\xff\xff\x0f"
         assert decoded(batch_of(b"\x14\0\0\0\1\1" + count, 1), mode="DROPMALFORMED") == []
 
     @pytest.mark.parametrize("codec", [codec for codec in Compression if codec])
-    def test_what_expands_too_much(self, codec: Compression) -> None:
+    def test_an_excessive_decompressed_size_is_damage(self, codec: Compression) -> None:
         bomb = batch_of(bytes(20 * LIMIT), 1, codec)
         for chunk_bytes in (1000, 1 << 20):
             request = ReadRequest("records", ALL_COLUMNS)
@@ -280,7 +284,7 @@ class TestHostileBytes:
             with pytest.raises(CorruptData, match=f"more than {LIMIT} bytes"):
                 list(decoder.feed(bomb, "a.log", 0))
 
-    def test_a_batch_that_is_too_large_as_it_is(self) -> None:
+    def test_an_excessive_uncompressed_size_is_damage(self) -> None:
         decoder = RecordsDecoder(PARTITION, ReadRequest("records", ALL_COLUMNS), EVERYTHING, max_batch_bytes=SIZE - 1)
         with pytest.raises(CorruptData, match=f"a batch of {SIZE} bytes, more than the limit of {SIZE - 1}"):
             list(decoder.feed(GOOD[0], "a.log", 0))

@@ -51,7 +51,7 @@ def walked(content: bytes, count: int) -> list[int] | None:
 
 
 @given(seed=st.integers(0, 2**32), batches=st.integers(1, 40), is_damaged=st.booleans())
-def test_many_batches(seed: int, batches: int, is_damaged: bool) -> None:
+def test_record_starts_of_many_batches_are_found(seed: int, batches: int, is_damaged: bool) -> None:
     random = Random(seed)
     kept = [similar_records(random) for _ in range(batches)]
     payloads = [payload(batch) for batch in kept]
@@ -63,7 +63,7 @@ def test_many_batches(seed: int, batches: int, is_damaged: bool) -> None:
 
 
 @pytest.mark.parametrize(("count", "value_bytes"), [(3000, 10), (3000, 200), (20000, 100), (600, 8000)])
-def test_a_large_batch_is_walked_in_lanes(count: int, value_bytes: int) -> None:
+def test_a_large_batch_is_processed_in_lanes(count: int, value_bytes: int) -> None:
     content = batch_of_one_kind(count, value_bytes)
     found, lanes = starts_of([content], [count])
     assert found == [walked(content, count)]
@@ -71,7 +71,7 @@ def test_a_large_batch_is_walked_in_lanes(count: int, value_bytes: int) -> None:
 
 
 @given(seed=st.integers(0, 2**32))
-def test_large_and_small_ones_with_damage(seed: int) -> None:
+def test_record_starts_in_mixed_sizes_with_damage_are_found(seed: int) -> None:
     random = Random(seed)
     counts = [random.choice((1, 5, 700, 2000)) for _ in range(4)]
     payloads = [batch_of_one_kind(count, random.choice((2, 30, 90))) for count in counts]
@@ -80,13 +80,13 @@ def test_large_and_small_ones_with_damage(seed: int) -> None:
     assert found == [walked(each, count) for each, count in zip(payloads, counts, strict=True)]
 
 
-def test_offset_deltas_that_do_not_count_the_records() -> None:
+def test_offset_deltas_may_differ_from_record_indexes() -> None:
     content = batch_of_one_kind(3000, 50, gap=3)
     assert starts_of([content], [3000])[0] == [walked(content, 3000)]
 
 
 @pytest.mark.parametrize("first_delta", [0, 1, 700, 1000000])
-def test_values_that_look_like_records(first_delta: int) -> None:
+def test_values_that_look_like_records_are_not_record_starts(first_delta: int) -> None:
     """Guesses are wrong then, in all or in some of the places."""
     decoys = [encode_record(Record(0, T, None, b"v"), first_delta + index, 0) for index in range(40)]
     content = b"".join(
@@ -98,7 +98,7 @@ def test_values_that_look_like_records(first_delta: int) -> None:
 
 @pytest.mark.parametrize("more", [-1, 1, 2, 30])
 @pytest.mark.parametrize("behind", [b"", b"\0\0", b"\x01", b"\xff\xff"])
-def test_wrong_counts_are_noticed_in_lanes_side_by_side(more: int, behind: bytes) -> None:
+def test_wrong_record_counts_are_detected_in_adjacent_lanes(more: int, behind: bytes) -> None:
     """Also where what follows the batch leads nowhere, so that the walk stays at its end."""
     content = batch_of_one_kind(50, 20)
     counts = [50 + more * (index % 3 == 0) for index in range(60)]
@@ -109,6 +109,6 @@ def test_wrong_counts_are_noticed_in_lanes_side_by_side(more: int, behind: bytes
 
 
 @pytest.mark.parametrize("count", [-1, 0, 1, 999, 1001, 1 << 30])
-def test_a_wrong_count_is_noticed(count: int) -> None:
+def test_a_wrong_record_count_is_detected(count: int) -> None:
     content = batch_of_one_kind(1000, 20)
     assert starts_of([content, content], [count, 1000])[0] == [None, walked(content, 1000)]

@@ -19,11 +19,11 @@ from tests.pipeline.jobs.verify.metadata_logs import config, metadata, topic
 ALWAYS = {"__consumer_offsets", "__transaction_state"}
 
 
-def test_without_metadata_only_the_coordinators_topics_are_known_to_be_compacted(tmp_path: Path) -> None:
+def test_only_coordinator_topics_are_compacted_without_metadata(tmp_path: Path) -> None:
     assert read_metadata(tmp_path).compacted == ALWAYS
 
 
-def test_the_newest_policy_counts(tmp_path: Path) -> None:
+def test_the_newest_cleanup_policy_applies(tmp_path: Path) -> None:
     values = (
         config("a", "compact"), config("b", "delete"), config("c", "compact,delete"), config("d", "compact"),
         config("d", None), config("e", "compact", "other.policy"), config("f", "compact"), topic("f"),
@@ -31,7 +31,7 @@ def test_the_newest_policy_counts(tmp_path: Path) -> None:
     assert read_metadata(metadata(tmp_path, *values)).compacted == {"a", "c"} | ALWAYS
 
 
-def test_a_snapshot_of_the_metadata_counts_and_garbage_does_not(tmp_path: Path) -> None:
+def test_a_metadata_snapshot_is_read_and_garbage_ignored(tmp_path: Path) -> None:
     metadata(tmp_path, config("a", "compact"), config("b", "compact"), name=f"{7:020d}-{1:010d}.checkpoint")
     metadata(tmp_path, config("b", "delete"), bytes((1, 4, 0, 2, 99)), b"", bytes((1, 99, 0, 5)))
     found = read_metadata(tmp_path)
@@ -39,7 +39,7 @@ def test_a_snapshot_of_the_metadata_counts_and_garbage_does_not(tmp_path: Path) 
     assert found.unreadable == 1  # nobody needs to read records of other kinds
 
 
-def test_an_aborted_transaction_changes_nothing(tmp_path: Path) -> None:
+def test_an_aborted_metadata_transaction_changes_nothing(tmp_path: Path) -> None:
     begin, end, abort = (
         encode_metadata(kind, 0)
         for kind in (BeginTransactionRecord(name="t"), EndTransactionRecord(), AbortTransactionRecord(reason="r"))
@@ -58,7 +58,7 @@ def test_an_aborted_transaction_changes_nothing(tmp_path: Path) -> None:
     assert read_metadata(tmp_path).compacted == {"a"} | ALWAYS
 
 
-def test_damage_is_skipped(tmp_path: Path) -> None:
+def test_damage_in_the_metadata_is_skipped(tmp_path: Path) -> None:
     metadata(tmp_path, config("a", "compact"), config("b", "compact"), config("c", "compact"))
     log = tmp_path / "__cluster_metadata-0" / f"{0:020d}.log"
     data = bytearray(log.read_bytes())
@@ -69,7 +69,7 @@ def test_damage_is_skipped(tmp_path: Path) -> None:
     assert found.unreadable == 1
 
 
-def test_the_last_leaders_voters_have_the_log(tmp_path: Path) -> None:
+def test_the_metadata_log_is_that_of_the_last_leaders_voters(tmp_path: Path) -> None:
     assert read_metadata(metadata(tmp_path, config("a", "compact"))).voters == set()
     voters = [LeaderChangeMessage.Voter(voter_id=number, voter_directory_id=bytes(16)) for number in (1, 2, 3)]
     change = LeaderChangeMessage(version=0, leader_id=1, voters=voters, granting_voters=[])

@@ -56,7 +56,7 @@ def written_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @given(changes=st.lists(CHANGE, min_size=1, max_size=3), splits=st.integers(0, 20), block_bytes=st.integers(61, 3000))
 @example(changes=[(0.828125, 0.25, b"\1")], splits=0, block_bytes=61)  # a batch that claims offsets of the next segment
-def test_batches_that_are_sound_are_read_whatever_lies_between_them(
+def test_valid_batches_are_read_whatever_lies_between_them(
     written_directory: Path, changes: list[tuple[float, float, bytes]], splits: int, block_bytes: int
 ) -> None:
     with TemporaryDirectory() as name:
@@ -82,7 +82,7 @@ def test_batches_that_are_sound_are_read_whatever_lies_between_them(
 
 
 @given(st.lists(CHANGE, min_size=1, max_size=5), st.integers(0, 20), st.booleans())
-def test_nothing_fails_in_another_way_than_it_may(
+def test_reading_random_damage_raises_only_documented_errors(
     written_directory: Path, changes: list[tuple[float, float, bytes]], splits: int, is_committed: bool
 ) -> None:
     with TemporaryDirectory() as name:

@@ -69,7 +69,7 @@ def test_all_formats_may_be_mixed_in_one_log(tmp_path: Path) -> None:
         assert [row.offset for row in records(source, some)] == list(range(start, start + 7))
 
 
-def test_the_batches_are_a_table_of_their_own(tmp_path: Path) -> None:
+def test_batches_are_read_as_a_separate_table(tmp_path: Path) -> None:
     directory = filled(tmp_path)
     source = source_of(tmp_path)
     found = rows(source, source.splits([whole(source)], 7), BATCHES)
@@ -78,7 +78,7 @@ def test_the_batches_are_a_table_of_their_own(tmp_path: Path) -> None:
     assert {name: sum(row["segment"] == name for row in found) for name in sizes} == sizes
 
 
-def test_topics_may_have_dots_and_dashes_and_other_directories_are_no_logs(tmp_path: Path) -> None:
+def test_topic_names_may_have_dots_and_dashes_and_other_directories_are_ignored(tmp_path: Path) -> None:
     wanted = [TopicPartition("a.b-c", 10), TopicPartition("a.b-c", 9), TopicPartition("orders-0", 1)]
     for partition in (*wanted, TopicPartition("__consumer_offsets", 0), TopicPartition("__cluster_metadata", 0)):
         filled(tmp_path, 1, partition=partition)
@@ -92,7 +92,7 @@ def test_topics_may_have_dots_and_dashes_and_other_directories_are_no_logs(tmp_p
         source_of(tmp_path, "gone").partitions()
 
 
-def test_files_on_their_way_out_or_in_are_not_read(tmp_path: Path) -> None:
+def test_temporary_and_deleted_files_are_not_read(tmp_path: Path) -> None:
     directory = filled(tmp_path)
     first = min(directory.glob("*.log"))
     for suffix in (".deleted", ".cleaned", ".swap"):
@@ -101,7 +101,7 @@ def test_files_on_their_way_out_or_in_are_not_read(tmp_path: Path) -> None:
     assert records(source) == written(directory)
 
 
-def test_a_path_may_be_several_directories_or_that_of_one_partition_or_a_uri(tmp_path: Path) -> None:
+def test_a_path_may_be_directories_a_partition_or_a_uri(tmp_path: Path) -> None:
     for name, partition in (("one", ORDERS), ("two", TopicPartition("others", 3))):
         filled(tmp_path / name, 2, partition=partition)
     both = DirectorySource(f"{tmp_path / 'one'}, {tmp_path / 'two'}")
@@ -112,13 +112,13 @@ def test_a_path_may_be_several_directories_or_that_of_one_partition_or_a_uri(tmp
     assert DirectorySource(f"file://{tmp_path}/one").partitions() == [ORDERS]
 
 
-def test_an_internal_topic_s_directory_is_read_as_it_was_named(tmp_path: Path) -> None:
+def test_an_explicitly_named_internal_topic_is_read(tmp_path: Path) -> None:
     partition = TopicPartition("__consumer_offsets", 7)
     filled(tmp_path, 2, partition=partition)
     assert DirectorySource(str(tmp_path / "__consumer_offsets-7")).partitions() == [partition]
 
 
-def test_an_impossible_path_is_an_error_of_one_line(tmp_path: Path) -> None:
+def test_an_invalid_path_is_an_error_of_one_line(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="nowhere: No such file or directory"):
         DirectorySource(str(tmp_path / "nowhere")).partitions()
     with pytest.raises(OptionError, match="it has no directory"):
@@ -135,7 +135,7 @@ def test_an_impossible_path_is_an_error_of_one_line(tmp_path: Path) -> None:
         source_of(tmp_path / "two").bounds([ORDERS])
 
 
-def test_a_log_begins_at_its_log_start_offset(tmp_path: Path) -> None:
+def test_a_log_starts_at_its_log_start_offset(tmp_path: Path) -> None:
     filled(tmp_path)
     (tmp_path / LOG_START_OFFSET_CHECKPOINT).write_bytes(offsets_text({ORDERS: 50}))
     source = source_of(tmp_path)
@@ -147,7 +147,7 @@ def test_a_log_begins_at_its_log_start_offset(tmp_path: Path) -> None:
     assert len(records(careless, careless.splits([OffsetRange(ORDERS, 0, 120)]))) == 70
 
 
-def test_a_log_begins_with_its_first_segment(tmp_path: Path) -> None:
+def test_a_log_without_checkpoint_starts_with_its_first_segment(tmp_path: Path) -> None:
     directory = filled(tmp_path)
     for path in sorted(directory.glob("*.log"))[:2]:
         path.unlink()
@@ -157,14 +157,14 @@ def test_a_log_begins_with_its_first_segment(tmp_path: Path) -> None:
     assert records(source) == written(directory)
 
 
-def test_an_end_that_the_log_does_not_reach_is_a_loss(tmp_path: Path) -> None:
+def test_an_end_offset_beyond_the_log_is_a_data_loss(tmp_path: Path) -> None:
     filled(tmp_path)
     with pytest.raises(DataLoss, match="from 0 to before 120"):
         source_of(tmp_path).splits([OffsetRange(ORDERS, 10, 121)])
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 5, b"\0" * 100, b"\0" * 5000, b"torn", b"\x00\x00\x00\x00\x00\x00\x00\x78"])
-def test_what_is_behind_the_last_whole_batch_is_not_of_the_log(tmp_path: Path, tail: bytes) -> None:
+def test_bytes_after_the_last_complete_batch_are_ignored(tmp_path: Path, tail: bytes) -> None:
     directory = filled(tmp_path)
     expected = written(directory)
     with max(directory.glob("*.log")).open("ab") as file:
@@ -174,7 +174,7 @@ def test_what_is_behind_the_last_whole_batch_is_not_of_the_log(tmp_path: Path, t
     assert records(source) == expected
 
 
-def test_a_batch_that_is_cut_at_any_byte_is_the_end(tmp_path: Path) -> None:
+def test_a_batch_truncated_at_any_byte_ends_the_log(tmp_path: Path) -> None:
     path = filled(tmp_path, 3, settings=LogSettings()) / "00000000000000000000.log"
     data = path.read_bytes()
     size = len(data) // 3
@@ -183,7 +183,7 @@ def test_a_batch_that_is_cut_at_any_byte_is_the_end(tmp_path: Path) -> None:
         assert source_of(tmp_path).bounds([ORDERS]) == {ORDERS: Bounds(0, 6)}, kept
 
 
-def test_a_batch_half_written_into_a_file_that_was_made_longer_beforehand_is_the_end(tmp_path: Path) -> None:
+def test_a_partial_batch_in_a_preallocated_file_ends_the_log(tmp_path: Path) -> None:
     path = filled(tmp_path, 3, settings=LogSettings()) / "00000000000000000000.log"
     data = path.read_bytes()
     size = len(data) // 3
@@ -196,7 +196,7 @@ def test_a_batch_half_written_into_a_file_that_was_made_longer_beforehand_is_the
     assert source.bounds([ORDERS]) == {ORDERS: Bounds(0, 9)}
 
 
-def test_an_empty_log_has_nothing(tmp_path: Path) -> None:
+def test_an_empty_log_has_no_rows(tmp_path: Path) -> None:
     finish(log_in(tmp_path))
     source = source_of(tmp_path, "orders")
     assert source.bounds(source.partitions()) == {ORDERS: Bounds(0, 0)}
@@ -205,7 +205,7 @@ def test_an_empty_log_has_nothing(tmp_path: Path) -> None:
     assert source_of(tmp_path, "orders").bounds([ORDERS]) == {ORDERS: Bounds(0, 0)}
 
 
-def test_a_compacted_log_is_read_across_its_gaps_which_are_no_loss(tmp_path: Path) -> None:
+def test_gaps_of_a_compacted_log_are_not_a_data_loss(tmp_path: Path) -> None:
     log = log_in(tmp_path, settings=SMALL._replace(cleanup_policy=COMPACT, file_delete_delay_ms=0))
     fill(log, 100)
     log.roll()
@@ -223,7 +223,7 @@ def test_a_compacted_log_is_read_across_its_gaps_which_are_no_loss(tmp_path: Pat
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot"])
-def test_indexes_are_no_more_than_a_help(tmp_path: Path, suffix: str) -> None:
+def test_a_log_is_read_without_indexes(tmp_path: Path, suffix: str) -> None:
     directory = filled(tmp_path, 200)
     expected = written(directory)
     for path in directory.glob(f"*{suffix}"):
@@ -233,7 +233,7 @@ def test_indexes_are_no_more_than_a_help(tmp_path: Path, suffix: str) -> None:
     assert source.offsets_at({ORDERS: 0}) == {ORDERS: 0}
 
 
-def test_wrong_indexes_lead_nobody_astray(tmp_path: Path) -> None:
+def test_wrong_indexes_do_not_affect_the_rows(tmp_path: Path) -> None:
     directory = filled(tmp_path, 200)
     expected = written(directory)
     sound = {path: path.read_bytes() for path in directory.glob("*.index")}
@@ -251,7 +251,7 @@ def test_wrong_indexes_lead_nobody_astray(tmp_path: Path) -> None:
         assert [row.offset for row in records(source, some)] == list(range(100, 200))
 
 
-def test_source_and_splits_travel_by_pickle(tmp_path: Path) -> None:
+def test_source_and_splits_can_be_pickled(tmp_path: Path) -> None:
     directory = filled(tmp_path)
     source = source_of(tmp_path, "orders", isolation_level="read_committed")
     splits = source.splits([whole(source)], 5)
@@ -262,7 +262,7 @@ def test_source_and_splits_travel_by_pickle(tmp_path: Path) -> None:
     assert len(pickle.dumps(splits[0])) < 1000
 
 
-def test_asked_again_a_source_sees_what_was_added(tmp_path: Path) -> None:
+def test_a_refreshed_source_sees_appended_records(tmp_path: Path) -> None:
     log = log_in(tmp_path)
     fill(log, 2)
     source = source_of(tmp_path, isolation_level="read_committed")
@@ -274,7 +274,7 @@ def test_asked_again_a_source_sees_what_was_added(tmp_path: Path) -> None:
         assert [row.offset for row in records(source, added)] == list(range(end, log.log_end_offset))
 
 
-def test_asked_again_a_source_sees_that_the_log_was_cut_and_written_anew(tmp_path: Path) -> None:
+def test_a_refreshed_source_sees_a_rewritten_log(tmp_path: Path) -> None:
     log = log_in(tmp_path)
     fill(log)
     source = source_of(tmp_path, isolation_level="read_committed")
@@ -287,7 +287,7 @@ def test_asked_again_a_source_sees_that_the_log_was_cut_and_written_anew(tmp_pat
     assert [row.offset for row in records(source)] == list(range(log.log_end_offset))
 
 
-def test_a_partition_that_is_gone_is_a_loss(tmp_path: Path) -> None:
+def test_a_missing_partition_is_a_data_loss(tmp_path: Path) -> None:
     finish(log_in(tmp_path))
     missing = TopicPartition("orders", 1)
     with pytest.raises(DataLoss, match="orders-1 is gone from"):
@@ -297,7 +297,7 @@ def test_a_partition_that_is_gone_is_a_loss(tmp_path: Path) -> None:
     assert careless.splits([OffsetRange(missing, 0, 5)]) == []
 
 
-def test_reading_changes_nothing_in_the_directory(tmp_path: Path) -> None:
+def test_reading_changes_no_file(tmp_path: Path) -> None:
     directory = filled(tmp_path)
     for path in (*directory.glob("*.index"), *directory.glob("*.snapshot")):
         path.unlink()
@@ -310,7 +310,7 @@ def test_reading_changes_nothing_in_the_directory(tmp_path: Path) -> None:
     assert (files_in(directory), files_in(tmp_path)) == before
 
 
-def test_only_the_columns_that_were_asked_for_are_given(tmp_path: Path) -> None:
+def test_only_requested_columns_are_returned(tmp_path: Path) -> None:
     filled(tmp_path, 1)
     source = source_of(tmp_path)
     (split,) = source.splits([whole(source)])
@@ -343,7 +343,7 @@ def compact_but_die(tmp_path: Path, *, keep: str) -> tuple[Path, list[Row]]:
 
 
 @pytest.mark.parametrize("keep", ["no originals", "some originals", "all originals"])
-def test_what_a_compaction_had_made_when_it_died_counts_as_at_a_broker_s_next_start(tmp_path: Path, keep: str) -> None:
+def test_an_interrupted_compaction_is_read_as_at_a_brokers_next_start(tmp_path: Path, keep: str) -> None:
     directory, expected = compact_but_die(tmp_path, keep=keep)
     assert list(directory.glob("*.log.swap"))
     source = source_of(tmp_path)
@@ -351,7 +351,7 @@ def test_what_a_compaction_had_made_when_it_died_counts_as_at_a_broker_s_next_st
     assert records(source, source.splits([whole(source)], 10)) == expected
 
 
-def test_a_file_that_goes_away_while_it_is_looked_for_is_looked_for_again(
+def test_a_file_that_disappears_during_listing_is_looked_up_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = filled(tmp_path)

@@ -40,7 +40,7 @@ def produce(bootstrap_servers: str, committed: list[bytes]) -> None:
             producer.abort_transaction(TIMEOUT_S)
 
 
-def test_what_is_committed_meanwhile_is_read_once(tmp_path: Path) -> None:
+def test_records_committed_during_reads_are_read_once(tmp_path: Path) -> None:
     committed: list[bytes] = []
     found: list[bytes] = []
     with running_broker(tmp_path) as broker:

@@ -84,7 +84,7 @@ def damage_the_indexes(directory: Path, how: str) -> None:
 
 
 @given(STEPS, st.sampled_from(["clean", "killed", "flushed", "torn", "gone", "all gone"]), st.integers(0, 5))
-def test_only_what_was_committed_is_read(steps: list[tuple[int, str]], how: str, splits: int) -> None:
+def test_only_committed_records_are_read(steps: list[tuple[int, str]], how: str, splits: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         log = log_in(Path(name), settings=LogSettings(segment_bytes=700, index_interval_bytes=200))
         play(log, steps)
@@ -106,7 +106,7 @@ def test_only_what_was_committed_is_read(steps: list[tuple[int, str]], how: str,
 
 
 @given(st.lists(STEPS, max_size=5))
-def test_asked_again_it_knows_what_was_ended_since(parts: list[list[tuple[int, str]]]) -> None:
+def test_a_refreshed_source_sees_ended_transactions(parts: list[list[tuple[int, str]]]) -> None:
     with tempfile.TemporaryDirectory() as name:
         log = log_in(Path(name), settings=LogSettings(segment_bytes=700, index_interval_bytes=200))
         source = committed(name)
@@ -120,7 +120,7 @@ def test_asked_again_it_knows_what_was_ended_since(parts: list[list[tuple[int, s
         assert found == visible(log, Path(log.directory))
 
 
-def test_who_reads_uncommitted_records_sees_all_of_them(tmp_path: Path) -> None:
+def test_read_uncommitted_returns_all_records(tmp_path: Path) -> None:
     log = log_in(tmp_path)
     play(log, [(0, "write"), (1, "write"), (0, "abort"), (2, "write"), (1, "commit")])
     finish(log)
@@ -129,7 +129,7 @@ def test_who_reads_uncommitted_records_sees_all_of_them(tmp_path: Path) -> None:
     assert [row.offset for row in records(source)] == [0, 1, 2, 4, 5, 6]
 
 
-def test_the_batches_of_aborted_transactions_are_left_out_too(tmp_path: Path) -> None:
+def test_batches_of_aborted_transactions_are_omitted(tmp_path: Path) -> None:
     log = log_in(tmp_path)
     play(log, [(0, "write"), (1, "write"), (0, "abort"), (1, "commit"), (0, "write"), (0, "commit")])
     finish(log)
@@ -139,7 +139,7 @@ def test_the_batches_of_aborted_transactions_are_left_out_too(tmp_path: Path) ->
     assert [row["baseOffset"] for row in found if row["isControl"]] == [3, 4, 6]
 
 
-def test_a_transaction_aborted_long_after_it_began_is_left_out_of_every_segment(tmp_path: Path) -> None:
+def test_a_late_abort_omits_its_records_in_every_segment(tmp_path: Path) -> None:
     log = log_in(tmp_path, settings=SMALL)
     play(log, [(0, "write")] + [(1, "plain")] * 20 + [(0, "write")] + [(1, "plain")] * 20 + [(0, "abort")])
     directory = finish(log)
@@ -152,7 +152,7 @@ def test_a_transaction_aborted_long_after_it_began_is_left_out_of_every_segment(
     assert [row.offset for row in records(source, early)] == [1, 2, 3, 4]
 
 
-def test_what_compaction_left_of_transactions_is_read(tmp_path: Path) -> None:
+def test_transactions_after_compaction_are_read(tmp_path: Path) -> None:
     log = log_in(tmp_path, settings=SMALL._replace(cleanup_policy=COMPACT, file_delete_delay_ms=0))
     play(log, [(number % 3, ["write", "abort", "write", "commit"][number // 3 % 4]) for number in range(200)])
     log.roll()
@@ -164,7 +164,7 @@ def test_what_compaction_left_of_transactions_is_read(tmp_path: Path) -> None:
     assert [row.offset for row in records(source, source.splits([whole(source)], 4))] == expected
 
 
-def test_a_log_that_is_compacted_between_two_looks_is_read_on(tmp_path: Path) -> None:
+def test_a_log_compacted_between_two_refreshes_is_read_on(tmp_path: Path) -> None:
     log = log_in(tmp_path, settings=LogSettings(cleanup_policy=COMPACT, file_delete_delay_ms=0))
     fill(log, 50)
     writer = Writer(log, 7)
@@ -193,7 +193,7 @@ DAMAGES = ("marker", "id in the marker", "length of the marker")
 
 
 @pytest.mark.parametrize("how", DAMAGES)
-def test_a_transaction_of_unknown_outcome_fails_a_reader_that_fails_on_damage(tmp_path: Path, how: str) -> None:
+def test_a_transaction_of_unknown_outcome_fails_with_failfast(tmp_path: Path, how: str) -> None:
     path, position = damaged_marker(tmp_path, how)
     with pytest.raises(CorruptData, match=f"{path}: .*{position}.*; it is unknown whether a transaction was committed"):
         committed(tmp_path).bounds([ORDERS])
@@ -202,9 +202,7 @@ def test_a_transaction_of_unknown_outcome_fails_a_reader_that_fails_on_damage(tm
 
 @pytest.mark.parametrize("splits", [0, 9])
 @pytest.mark.parametrize("how", DAMAGES)
-def test_a_transaction_of_unknown_outcome_is_left_out_and_its_damage_is_a_row(
-    tmp_path: Path, how: str, splits: int
-) -> None:
+def test_a_transaction_of_unknown_outcome_is_one_damage_row(tmp_path: Path, how: str, splits: int) -> None:
     path, position = damaged_marker(tmp_path, how)
     source = source_of(tmp_path, isolation_level="read_committed", fail_on_damage=False)
     assert source.bounds([ORDERS]) == {ORDERS: Bounds(0, 15)}
@@ -220,7 +218,7 @@ def test_a_transaction_of_unknown_outcome_is_left_out_and_its_damage_is_a_row(
 
 
 @pytest.mark.parametrize("at", [46, 70], ids=["id", "record"])
-def test_a_damaged_batch_that_seems_to_begin_a_transaction_hides_nothing_behind_it(tmp_path: Path, at: int) -> None:
+def test_a_corrupt_batch_that_seems_to_start_a_transaction_hides_nothing(tmp_path: Path, at: int) -> None:
     log = log_in(tmp_path, settings=LogSettings())
     play(log, [(0, "write"), (0, "write"), (0, "commit"), (0, "plain"), (1, "write"), (1, "write")])
     path = finish(log) / "00000000000000000000.log"

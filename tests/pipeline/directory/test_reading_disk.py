@@ -43,7 +43,7 @@ def options(path: str, **others: str) -> ReadOptions:
 
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
 @pytest.mark.parametrize("url", ["s3a://bucket/logs/", "s3://bucket/logs?region=x&scheme=http"])
-def test_a_log_directory_in_a_bucket_has_the_rows_of_a_local_one(bucket: Path, url: str, level: str) -> None:
+def test_a_log_directory_in_a_bucket_has_the_same_rows_as_a_local_one(bucket: Path, url: str, level: str) -> None:
     written(metadata(bucket / "logs", topic("orders"), config("orders", "compact")))
     here, there = (options(path, **{"isolation.level": level}) for path in (str(bucket / "logs"), url))
     columns = ("offset", "key", "value", "timestamp")
@@ -51,7 +51,7 @@ def test_a_log_directory_in_a_bucket_has_the_rows_of_a_local_one(bucket: Path, u
     assert topic_configs(there, ["orders"]) == {"orders": {"cleanup.policy": "compact"}}
 
 
-def test_a_partition_and_several_directories_are_found_by_their_urls(bucket: Path) -> None:
+def test_a_partition_and_several_directories_are_found_by_url(bucket: Path) -> None:
     Writer(bucket / "logs").close()
     orders = TopicPartition("orders", 0)
     assert list(find_logs(paths_in("s3://bucket/logs/orders-0"))) == [orders]
@@ -59,7 +59,7 @@ def test_a_partition_and_several_directories_are_found_by_their_urls(bucket: Pat
     assert selected(options("s3://bucket/logs")) == [orders]
 
 
-def test_what_is_missing_is_said(bucket: Path) -> None:
+def test_a_missing_directory_is_reported(bucket: Path) -> None:
     for url in ("s3://bucket/nothing", "s3://bucket/nothing?region=x&scheme=http"):
         with pytest.raises(OptionError) as caught:
             find_logs(paths_in(url))
@@ -70,7 +70,7 @@ def test_what_is_missing_is_said(bucket: Path) -> None:
     assert DISK.exists("s3://bucket/logs") and DISK.is_directory("s3://bucket/logs")
 
 
-def test_a_log_directory_is_listed_at_once(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_directory_is_listed_in_one_request(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Writer(bucket / "logs").close()
     (bucket / "logs" / "file-0").touch()
     monkeypatch.setattr(DISK, "is_directory", None)  # a request for each partition
@@ -78,12 +78,12 @@ def test_a_log_directory_is_listed_at_once(bucket: Path, monkeypatch: pytest.Mon
         assert list(find_logs([internal_path(path)])) == [TopicPartition("orders", 0)]
 
 
-def test_a_file_system_that_nobody_knows_is_said() -> None:
+def test_an_unknown_file_system_is_reported() -> None:
     with pytest.raises(OptionError, match="path: floppy://a: Unrecognized filesystem type"):
         find_logs(paths_in("floppy://a/b"))
 
 
-def test_paths_and_their_internal_forms() -> None:
+def test_paths_are_converted_to_their_internal_forms() -> None:
     assert internal_path("file:/a%20b") == "/a b"
     assert internal_path("/a?b") == "/a?b"
     assert internal_path("s3n://bucket/a?x=y") == "s3+x=y://bucket/a"
@@ -91,7 +91,7 @@ def test_paths_and_their_internal_forms() -> None:
     assert tuple(url_of(internal_path(url)) for url in urls) == urls
 
 
-def test_a_name_node_that_does_not_answer_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unresponsive_name_node_is_reported_immediately(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading_disk, "find_spec", lambda name: name)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

@@ -72,7 +72,7 @@ class Vanishing(ReadingDisk):
         return file
 
 
-def test_a_damaged_stretch_whose_file_vanishes_as_it_is_opened_is_a_loss(
+def test_a_damaged_range_in_a_vanished_file_is_a_data_loss(
     tmp_path: Path, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finish(log)
@@ -86,7 +86,7 @@ def test_a_damaged_stretch_whose_file_vanishes_as_it_is_opened_is_a_loss(
         rows(source, [split])
 
 
-def test_a_vanished_segment_is_a_loss(tmp_path: Path, log: Log) -> None:
+def test_a_vanished_segment_is_a_data_loss(tmp_path: Path, log: Log) -> None:
     directory = finish(log)
     source, splits = planned(tmp_path)
     gone = sorted(directory.glob("*.log"))[1]
@@ -96,7 +96,7 @@ def test_a_vanished_segment_is_a_loss(tmp_path: Path, log: Log) -> None:
     assert records(source, splits, CARELESS) == written(directory)
 
 
-def test_a_segment_that_became_shorter_is_a_loss(tmp_path: Path, log: Log) -> None:
+def test_a_shortened_segment_is_a_data_loss(tmp_path: Path, log: Log) -> None:
     directory = finish(log)
     source, splits = planned(tmp_path)
     path = max(directory.glob("*.log"))
@@ -108,7 +108,7 @@ def test_a_segment_that_became_shorter_is_a_loss(tmp_path: Path, log: Log) -> No
     assert expected == list(range(117))
 
 
-def test_a_log_that_is_gone_altogether_is_a_loss(tmp_path: Path, log: Log) -> None:
+def test_a_vanished_log_is_a_data_loss(tmp_path: Path, log: Log) -> None:
     directory = finish(log)
     source, splits = planned(tmp_path)
     shutil.rmtree(directory)
@@ -118,7 +118,7 @@ def test_a_log_that_is_gone_altogether_is_a_loss(tmp_path: Path, log: Log) -> No
 
 
 @pytest.mark.parametrize("count", [0, 30])
-def test_a_log_that_was_compacted_meanwhile_is_a_loss_and_what_is_left_is_read(tmp_path: Path, count: int) -> None:
+def test_a_concurrently_compacted_log_is_a_data_loss_and_its_rest_is_read(tmp_path: Path, count: int) -> None:
     log = log_in(tmp_path, settings=SMALL._replace(cleanup_policy=COMPACT, file_delete_delay_ms=0))
     fill(log, 100)
     log.roll()
@@ -131,7 +131,7 @@ def test_a_log_that_was_compacted_meanwhile_is_a_loss_and_what_is_left_is_read(t
 
 
 @pytest.mark.parametrize("count", [0, 30])
-def test_a_log_that_was_cut_and_written_anew_is_a_loss(tmp_path: Path, log: Log, count: int) -> None:
+def test_a_rewritten_log_is_a_data_loss(tmp_path: Path, log: Log, count: int) -> None:
     source, splits = planned(tmp_path, count)
     log.truncate_to(60)
     append(log, batch_of(60, 1, size=77))
@@ -143,7 +143,7 @@ def test_a_log_that_was_cut_and_written_anew_is_a_loss(tmp_path: Path, log: Log,
     assert records(source, splits, CARELESS) == expected
 
 
-def test_a_file_that_ends_while_it_is_read_is_a_loss(tmp_path: Path) -> None:
+def test_a_file_truncated_during_a_read_is_a_data_loss(tmp_path: Path) -> None:
     directory = filled(tmp_path, 100, settings=ONE_SEGMENT)
     source = source_of(tmp_path, block_bytes=500)
     (split,) = source.splits([whole(source)])
@@ -178,7 +178,7 @@ def whole_records(path: Path) -> list[Any]:
     return written(path.parent)
 
 
-def test_a_log_that_was_only_appended_to_or_copied_is_no_loss(tmp_path: Path, log: Log) -> None:
+def test_an_appended_or_copied_log_is_not_a_data_loss(tmp_path: Path, log: Log) -> None:
     source, splits = planned(tmp_path, 10)
     expected = records(source)
     fill(log, 30)
@@ -217,7 +217,7 @@ HIDING = [
 @pytest.mark.parametrize(("at", "data"), HIDING)
 @pytest.mark.parametrize("block_bytes", [1 << 20, 300])
 @pytest.mark.parametrize("splits", [0, 9])
-def test_damage_that_hides_the_next_batch_fails_or_is_set_apart(
+def test_damage_that_hides_the_next_batch_fails_or_is_one_row(
     tmp_path: Path, damaged: Path, at: int, data: bytes, block_bytes: int, splits: int
 ) -> None:
     position = position_of(damaged, 10)
@@ -239,7 +239,7 @@ def test_damage_that_hides_the_next_batch_fails_or_is_set_apart(
 
 
 @pytest.mark.parametrize("table", ["records", "batches"])
-def test_a_flipped_bit_within_a_batch_concerns_only_that(tmp_path: Path, damaged: Path, table: Any) -> None:
+def test_a_flipped_bit_within_a_batch_affects_only_that(tmp_path: Path, damaged: Path, table: Any) -> None:
     position = position_of(damaged, 10)
     overwrite(damaged, position + 70, b"\xff\xff\xff\xff\xff\xff\xff")
     source = source_of(tmp_path)
@@ -257,7 +257,7 @@ def test_a_flipped_bit_within_a_batch_concerns_only_that(tmp_path: Path, damaged
         assert len(found) == 40
 
 
-def test_the_batches_table_sets_hidden_bytes_apart_too(tmp_path: Path, damaged: Path) -> None:
+def test_the_batches_table_has_a_row_for_hidden_bytes(tmp_path: Path, damaged: Path) -> None:
     position = position_of(damaged, 10)
     overwrite(damaged, position, b"\xff" * 40)
     source = source_of(tmp_path)
@@ -268,7 +268,7 @@ def test_the_batches_table_sets_hidden_bytes_apart_too(tmp_path: Path, damaged: 
     assert len(found) == 40
 
 
-def test_damage_at_the_end_of_a_segment_that_is_not_the_last(tmp_path: Path, log: Log) -> None:
+def test_damage_at_the_end_of_an_inner_segment_is_reported(tmp_path: Path, log: Log) -> None:
     directory = finish(log)
     path = sorted(directory.glob("*.log"))[1]
     path.write_bytes(path.read_bytes()[:-20])
@@ -281,7 +281,7 @@ def test_damage_at_the_end_of_a_segment_that_is_not_the_last(tmp_path: Path, log
         assert len(found) == 117
 
 
-def test_a_damaged_segment_that_is_another_by_now_is_a_loss(tmp_path: Path, log: Log) -> None:
+def test_a_damaged_segment_replaced_meanwhile_is_a_data_loss(tmp_path: Path, log: Log) -> None:
     path = sorted(finish(log).glob("*.log"))[1]
     data = bytearray(path.read_bytes())
     data[16] = data[-1] = 0x7F
@@ -302,7 +302,7 @@ def test_a_damaged_segment_that_is_another_by_now_is_a_loss(tmp_path: Path, log:
         records(source, splits, careful)
 
 
-def test_damage_before_the_end_of_the_last_segment_is_not_taken_for_the_end(tmp_path: Path, damaged: Path) -> None:
+def test_damage_before_the_end_of_the_last_segment_is_not_its_end(tmp_path: Path, damaged: Path) -> None:
     for number in range(40):
         data = damaged.read_bytes()
         overwrite(damaged, position_of(damaged, number) + 16, b"\x7f")

@@ -58,7 +58,7 @@ BATCH = st.integers(0, 2).flatmap(
     unindexed=st.booleans(),
     walk_mark_bytes=st.integers(1, 1000),
 )
-def test_splits_of_any_size_give_each_record_once(
+def test_splits_of_any_size_return_each_record_once(
     batches: list[tuple[int, int, int, int]],
     segment_bytes: int,
     index_interval_bytes: int,
@@ -99,7 +99,7 @@ def test_splits_of_any_size_give_each_record_once(
 
 
 @pytest.mark.parametrize("wanted", [2, 3, 7, 20])
-def test_a_log_is_cut_into_about_as_many_splits_as_wanted(tmp_path: Path, wanted: int) -> None:
+def test_a_log_is_divided_into_about_the_requested_number_of_splits(tmp_path: Path, wanted: int) -> None:
     filled(tmp_path, 200, settings=LogSettings(index_interval_bytes=300))
     source = source_of(tmp_path)
     splits = source.splits([whole(source)], wanted)
@@ -109,7 +109,7 @@ def test_a_log_is_cut_into_about_as_many_splits_as_wanted(tmp_path: Path, wanted
     assert [split.offsets.start for split in splits[1:]] == [split.offsets.end for split in splits[:-1]]
 
 
-def test_a_log_whose_index_lags_behind_is_walked_over_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_with_an_outdated_index_is_scanned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = filled(tmp_path, 100, settings=LogSettings(), size=10_000)
     for index in directory.glob("*.index"):
         index.unlink()
@@ -125,7 +125,7 @@ def test_a_log_whose_index_lags_behind_is_walked_over_once(tmp_path: Path, monke
     assert records(source, source.splits([everything], 10)) == written(directory)
 
 
-def test_what_a_walk_has_found_is_not_believed_of_another_file(tmp_path: Path) -> None:
+def test_scan_results_are_not_used_for_another_file(tmp_path: Path) -> None:
     with mock.patch.object(segment_files, "WALK_MARK_BYTES", 1):
         for size in (10, 50, 10, 30):
             directory = filled(tmp_path, 50, settings=LogSettings(), size=size)
@@ -135,7 +135,7 @@ def test_what_a_walk_has_found_is_not_believed_of_another_file(tmp_path: Path) -
             shutil.rmtree(directory)
 
 
-def test_the_splits_of_several_partitions_are_shared_out_by_size(tmp_path: Path) -> None:
+def test_splits_of_several_partitions_are_distributed_by_size(tmp_path: Path) -> None:
     large, small = TopicPartition("orders", 0), TopicPartition("orders", 1)
     for partition, count in ((large, 180), (small, 20)):
         filled(tmp_path, count, partition, LogSettings(index_interval_bytes=300))
@@ -146,7 +146,7 @@ def test_the_splits_of_several_partitions_are_shared_out_by_size(tmp_path: Path)
     assert counts[1] == 1
 
 
-def test_a_split_is_as_large_as_it_may_be_also_over_many_small_segments(tmp_path: Path) -> None:
+def test_a_split_has_its_maximum_size_even_over_small_segments(tmp_path: Path) -> None:
     directory = filled(tmp_path, 100, settings=LogSettings(segment_bytes=500))
     assert len(list(directory.glob("*.log"))) > 20
     source = source_of(tmp_path)
@@ -158,7 +158,7 @@ def test_a_split_is_as_large_as_it_may_be_also_over_many_small_segments(tmp_path
     )
 
 
-def test_a_batch_larger_than_a_split_and_a_block_is_one_split(tmp_path: Path) -> None:
+def test_a_batch_larger_than_a_split_is_one_split(tmp_path: Path) -> None:
     log = log_in(tmp_path, settings=LogSettings())
     fill(log, 5)
     append(log, batch_of(15, 50, size=500))
@@ -170,7 +170,7 @@ def test_a_batch_larger_than_a_split_and_a_block_is_one_split(tmp_path: Path) ->
     assert records(source, splits) == written(directory)
 
 
-def test_a_range_within_one_batch_gives_its_offsets_only(tmp_path: Path) -> None:
+def test_a_range_within_one_batch_returns_only_its_offsets(tmp_path: Path) -> None:
     log = log_in(tmp_path, settings=LogSettings())
     for magic in (0, 1, 2):
         append(log, batch_of(log.log_end_offset, 100, magic=magic, codec=1))
@@ -181,7 +181,7 @@ def test_a_range_within_one_batch_gives_its_offsets_only(tmp_path: Path) -> None
         assert [row.offset for row in records(source, splits)] == [start + 40, start + 41, start + 42]
 
 
-def test_no_range_and_an_empty_range_make_no_split(tmp_path: Path) -> None:
+def test_no_range_and_an_empty_range_have_no_split(tmp_path: Path) -> None:
     filled(tmp_path, 5)
     source = source_of(tmp_path)
     assert source.splits([], 10) == []

@@ -71,7 +71,9 @@ CHANGES: list[tuple[str, Callable[[Path], object]]] = [
 
 
 @pytest.mark.parametrize(("name", "change"), CHANGES)
-def test_the_first_record_that_is_not_older(tmp_path: Path, name: str, change: Callable[[Path], object]) -> None:
+def test_the_first_record_at_or_after_a_timestamp_is_found(
+    tmp_path: Path, name: str, change: Callable[[Path], object]
+) -> None:
     log = log_in(tmp_path, settings=LogSettings(segment_bytes=1500, index_interval_bytes=150))
     fill_by_chance(log)
     directory = finish(log)
@@ -83,7 +85,7 @@ def test_the_first_record_that_is_not_older(tmp_path: Path, name: str, change: C
 
 
 @pytest.mark.parametrize(("magic", "codec"), [(1, 0), (1, 3), (2, 4)])
-def test_within_a_compressed_batch_it_is_the_record_itself(tmp_path: Path, magic: int, codec: int) -> None:
+def test_a_record_within_a_compressed_batch_is_found(tmp_path: Path, magic: int, codec: int) -> None:
     log = log_in(tmp_path)
     for _ in range(10):
         append(log, batch_of(log.log_end_offset, 7, magic=magic, codec=codec))
@@ -94,18 +96,18 @@ def test_within_a_compressed_batch_it_is_the_record_itself(tmp_path: Path, magic
     assert source.offsets_at({ORDERS: NOW_MS + 70}) == {ORDERS: None}
 
 
-def test_records_without_a_time_are_never_found(tmp_path: Path) -> None:
+def test_records_without_a_timestamp_are_never_found(tmp_path: Path) -> None:
     filled(tmp_path, 5, magic=0)
     assert source_of(tmp_path).offsets_at({ORDERS: 0}) == {ORDERS: None}
 
 
-def test_nothing_before_the_log_start_is_found(tmp_path: Path) -> None:
+def test_records_before_the_log_start_are_not_found(tmp_path: Path) -> None:
     filled(tmp_path, 40)
     (tmp_path / LOG_START_OFFSET_CHECKPOINT).write_bytes(offsets_text({ORDERS: 50}))
     assert source_of(tmp_path).offsets_at({ORDERS: NOW_MS}) == {ORDERS: 50}
 
 
-def test_nothing_beyond_the_last_stable_offset_is_found(tmp_path: Path) -> None:
+def test_records_beyond_the_last_stable_offset_are_not_found(tmp_path: Path) -> None:
     log = log_in(tmp_path)
     fill(log, 2)
     Writer(log, 5).write(3)
@@ -116,7 +118,7 @@ def test_nothing_beyond_the_last_stable_offset_is_found(tmp_path: Path) -> None:
     assert source_of(tmp_path).offsets_at({ORDERS: NOW_MS + 6}) == {ORDERS: 6}
 
 
-def test_an_offset_by_time_may_be_where_a_range_begins(tmp_path: Path) -> None:
+def test_an_offset_by_timestamp_can_start_a_range(tmp_path: Path) -> None:
     filled(tmp_path, 40)
     source = source_of(tmp_path)
     start = source.offsets_at({ORDERS: NOW_MS + 33})[ORDERS]
@@ -124,7 +126,7 @@ def test_an_offset_by_time_may_be_where_a_range_begins(tmp_path: Path) -> None:
     assert source.splits([OffsetRange(ORDERS, start, 120)])[0].offsets.start == 33
 
 
-def test_a_damaged_batch_is_given_so_that_its_reader_meets_it(tmp_path: Path) -> None:
+def test_a_corrupt_batch_is_returned_for_its_reader_to_report(tmp_path: Path) -> None:
     path = filled(tmp_path, 3, settings=LogSettings()) / "00000000000000000000.log"
     data = bytearray(path.read_bytes())
     data[len(data) // 3 + 70] ^= 0xFF
@@ -132,7 +134,7 @@ def test_a_damaged_batch_is_given_so_that_its_reader_meets_it(tmp_path: Path) ->
     assert source_of(tmp_path).offsets_at({ORDERS: NOW_MS + 4}) == {ORDERS: 3}
 
 
-def test_a_record_too_large_for_memory_is_passed_and_the_next_one_found(tmp_path: Path) -> None:
+def test_a_record_too_large_for_memory_is_skipped(tmp_path: Path) -> None:
     log = log_in(tmp_path)
     large = [Record(timestamp=NOW_MS, value=bytes(101 << 20)), Record(timestamp=NOW_MS + 1, value=b"v")]
     append(log, build_batch(large, compression=4))

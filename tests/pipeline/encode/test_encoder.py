@@ -67,7 +67,7 @@ def read(batches: list[EncodedBatch]) -> list[Record]:
 
 @pytest.mark.parametrize("codec", CODECS)
 @given(records=st.lists(_fields, min_size=1, max_size=20).map(lambda all: [Record(i, *f) for i, f in enumerate(all)]))
-def test_a_batch_is_byte_for_byte_that_of_the_brokers_codec(codec: Compression, records: list[Record]) -> None:
+def test_encoded_batches_equal_those_of_the_brokers_codec(codec: Compression, records: list[Record]) -> None:
     (batch,) = encode(rows_of(records), BatchSettings(codec=codec, batch_bytes=UNBOUNDED))
     assert batch.data == build_batch(records, compression=codec)
     header = check_batch(batch.data)
@@ -75,7 +75,7 @@ def test_a_batch_is_byte_for_byte_that_of_the_brokers_codec(codec: Compression, 
 
 
 @given(records=compacted(), batch_bytes=st.integers(1, 2000), batch_records=st.none() | st.integers(1, 5))
-def test_offsets_and_gaps_are_kept_however_batches_are_cut(
+def test_offsets_and_gaps_are_kept_however_batches_are_split(
     records: list[Record], batch_bytes: int, batch_records: int | None
 ) -> None:
     settings = BatchSettings(batch_bytes=batch_bytes, batch_records=batch_records)
@@ -89,7 +89,7 @@ def test_offsets_and_gaps_are_kept_however_batches_are_cut(
 
 
 @given(records=compacted(), magic=st.sampled_from([0, 1]), codec=st.sampled_from(OLD_CODECS))
-def test_old_formats_are_byte_for_byte_those_of_the_brokers_codec(
+def test_encoded_old_formats_equal_those_of_the_brokers_codec(
     records: list[Record], magic: int, codec: Compression
 ) -> None:
     rows = rows_of([record._replace(offset=index) for index, record in enumerate(records)])
@@ -106,7 +106,7 @@ def test_old_formats_are_byte_for_byte_those_of_the_brokers_codec(
     codec=st.sampled_from(OLD_CODECS),
     batch_bytes=st.integers(1, 1000),
 )
-def test_old_formats_are_read_as_they_were(
+def test_encoded_old_formats_are_decoded_unchanged(
     records: list[Record], magic: int, codec: Compression, batch_bytes: int
 ) -> None:
     settings = BatchSettings(magic=magic, codec=codec, batch_bytes=batch_bytes, drop_headers=True)
@@ -116,7 +116,7 @@ def test_old_formats_are_read_as_they_were(
 
 
 @given(records=compacted())
-def test_log_append_time_ends_a_batch_where_it_changes(records: list[Record]) -> None:
+def test_a_change_of_log_append_time_ends_a_batch(records: list[Record]) -> None:
     settings = BatchSettings(timestamp_type=LOG_APPEND_TIME, batch_bytes=UNBOUNDED)
     batches = list(encode(rows_of(records), settings, base_offset=None))
     assert read(batches) == records
@@ -128,7 +128,7 @@ def test_log_append_time_ends_a_batch_where_it_changes(records: list[Record]) ->
 
 @pytest.mark.parametrize("codec", CODECS)
 @given(records=st.lists(_fields, min_size=1, max_size=20).map(lambda all: [Record(i, *f) for i, f in enumerate(all)]))
-def test_elided_attributes_are_those_of_the_brokers_codec(codec: Compression, records: list[Record]) -> None:
+def test_elided_attributes_equal_those_of_the_brokers_codec(codec: Compression, records: list[Record]) -> None:
     (batch,) = encode(rows_of(records), BatchSettings(codec=codec, batch_bytes=UNBOUNDED, elide_attributes=True))
     full = build_batch(records, compression=codec)
     assert batch.data == without_attributes(full, check_batch(full))
@@ -136,12 +136,12 @@ def test_elided_attributes_are_those_of_the_brokers_codec(codec: Compression, re
 
 
 @pytest.mark.parametrize(("codec", "level"), LEVELS)
-def test_levels_are_the_codecs(codec: Compression, level: int) -> None:
+def test_compression_levels_are_passed_to_the_codec(codec: Compression, level: int) -> None:
     (batch,) = encode(rows_of(LARGE), BatchSettings(codec=codec, level=level, batch_bytes=UNBOUNDED))
     assert batch.data == build_batch(LARGE, compression=codec, level=level)
 
 
-def test_the_producer_is_in_every_batch_and_sequences_go_on() -> None:
+def test_every_batch_has_the_producer_and_consecutive_sequences() -> None:
     records = [Record(index, T, None, b"x" * 50) for index in range(100)]
     producer = Producer(42, 3, 2**31 - 10, transactional=True)
     batches = list(encode(rows_of(records), BatchSettings(batch_records=7, leader_epoch=5), producer))
@@ -157,14 +157,14 @@ def test_the_producer_is_in_every_batch_and_sequences_go_on() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_the_broker_takes_what_is_made(codec: Compression) -> None:
+def test_the_broker_accepts_encoded_batches(codec: Compression) -> None:
     for batch in encode(rows_of(SMALL * 50), BatchSettings(codec=codec, batch_bytes=2000)):
         assert (
             check_records(batch.data, 0, check_batch(batch.data), Rules(keys_required=False)) == batch.max_timestamp_ms
         )
 
 
-def test_many_chunks_lie_one_after_another() -> None:
+def test_many_chunks_are_encoded_contiguously() -> None:
     records = [
         Record(index, T + index, b"%d" % index, bytes(10_000), (("h", b"1"),) * (index % 3)) for index in range(1500)
     ]
@@ -173,18 +173,18 @@ def test_many_chunks_lie_one_after_another() -> None:
     assert [batch.base_offset for batch in batches[1:]] == [batch.last_offset + 1 for batch in batches[:-1]]
 
 
-def test_a_slice_of_rows_is_only_that() -> None:
+def test_a_slice_of_rows_encodes_only_that() -> None:
     assert read(list(encode(rows_of(SMALL).slice(2, 2), BatchSettings(), base_offset=None))) == SMALL[2:4]
     assert read(list(encode(rows_of(SMALL).slice(1, 2), BatchSettings(magic=1)))) == [
         record._replace(offset=record.offset - 1) for record in SMALL[1:3]
     ]
 
 
-def test_no_rows_are_no_batches() -> None:
+def test_no_rows_give_no_batches() -> None:
     assert list(encode(rows_of([]), BatchSettings())) == []
 
 
-def test_only_values_are_needed_and_strings_and_milliseconds_are_taken() -> None:
+def test_only_values_are_required_and_strings_accepted() -> None:
     (batch,) = encode(pa.record_batch({"value": ["ä", None]}), BatchSettings())
     assert read([batch]) == [Record(0, -1, None, "ä".encode()), Record(1, -1, None, None)]
     rows = pa.record_batch({"key": pa.array(["k"], pa.large_string()), "value": [None], "timestamp": [T]})
@@ -192,7 +192,7 @@ def test_only_values_are_needed_and_strings_and_milliseconds_are_taken() -> None
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-def test_timestamps_of_every_unit_are_milliseconds(unit: str) -> None:
+def test_timestamps_of_every_unit_are_converted_to_milliseconds(unit: str) -> None:
     rows = pa.record_batch(
         {
             "value": [b""],
@@ -203,7 +203,7 @@ def test_timestamps_of_every_unit_are_milliseconds(unit: str) -> None:
     assert batch.max_timestamp_ms == T // 1000 * 1000
 
 
-def test_what_is_finer_than_a_millisecond_is_dropped_downwards() -> None:
+def test_timestamps_are_rounded_down_to_milliseconds() -> None:
     rows = pa.record_batch({"value": [b"", b""], "timestamp": pa.array([-1500, 1999], pa.timestamp("us"))})
     assert [record.timestamp for record in read(list(encode(rows, BatchSettings())))] == [-2, 1]
 
@@ -222,7 +222,7 @@ def test_what_is_finer_than_a_millisecond_is_dropped_downwards() -> None:
         ({"batch_bytes": 0}, "at least"),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused(settings: dict[str, int], words: str) -> None:
+def test_inconsistent_settings_are_rejected(settings: dict[str, int], words: str) -> None:
     with pytest.raises(EncodeError, match=words):
         BatchSettings(**settings)  # type: ignore[arg-type]
 
@@ -239,7 +239,7 @@ def test_settings_that_do_not_go_together_are_refused(settings: dict[str, int], 
         (pa.record_batch({"value": [b""], "headers": [[{"key": None, "value": b""}]]}), BatchSettings(), 0, "a key"),
     ],
 )
-def test_rows_that_cannot_be_written_are_refused(
+def test_invalid_rows_are_rejected(
     rows: pa.RecordBatch, settings: BatchSettings, base_offset: int | None, words: str
 ) -> None:
     with pytest.raises(EncodeError, match=words):
@@ -255,7 +255,7 @@ def test_old_formats_have_no_producer() -> None:
     parts=st.lists(st.tuples(compacted(), st.integers(0, 2**31 - 1), st.integers(0, 5)), min_size=1, max_size=4),
     batch_records=st.none() | st.integers(1, 5),
 )
-def test_rows_of_several_producers_are_batches_as_if_each_came_alone(
+def test_rows_of_several_producers_are_encoded_in_separate_batches(
     parts: list[tuple[list[Record], int, int]], batch_records: int | None
 ) -> None:
     settings = BatchSettings(batch_records=batch_records)
@@ -283,7 +283,7 @@ def test_a_batch_does_not_end_before_its_last_record() -> None:
 
 
 @given(records=compacted(), magic=st.sampled_from([0, 1, 2]), codec=st.sampled_from(OLD_CODECS), elide=st.booleans())
-def test_the_pipelines_decoder_reads_what_was_encoded(
+def test_the_pipelines_decoder_reads_encoded_batches(
     magic: int, codec: Compression, records: list[Record], elide: bool
 ) -> None:
     settings = BatchSettings(magic, codec, batch_bytes=500, drop_headers=True, elide_attributes=elide and magic == 2)

@@ -38,7 +38,7 @@ def records(spark: SparkSession, *times_ms: int | None, topic: str = "t") -> Dat
     return spark.createDataFrame(rows, RECORDS).selectExpr(*names, "timestamp_millis(time_ms) as timestamp")
 
 
-def test_a_record_is_filed_under_the_day_it_had_in_utc(spark: SparkSession, zone: str) -> None:
+def test_a_record_is_archived_under_its_utc_day(spark: SparkSession, zone: str) -> None:
     times = (0, DAY_MS - 1, DAY_MS, -1, -DAY_MS, -DAY_MS - 1, None, 253_402_300_799_999)
     rows = archived(records(spark, *times)).orderBy("offset").collect()
     assert [row.date for row in rows] == [
@@ -53,7 +53,7 @@ def test_a_record_is_filed_under_the_day_it_had_in_utc(spark: SparkSession, zone
     ]
 
 
-def test_a_topic_whose_name_is_a_number_stays_one(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_numeric_topic_name_stays_a_string(spark: SparkSession, tmp_path: Path) -> None:
     rows = archived(records(spark, 0, None, topic="007"))
     rows.write.partitionBy(*DIRECTORIES).parquet(str(tmp_path / "archive"))
     assert (tmp_path / "archive" / "topic=007" / "date=__HIVE_DEFAULT_PARTITION__").is_dir()
@@ -63,7 +63,7 @@ def test_a_topic_whose_name_is_a_number_stays_one(spark: SparkSession, tmp_path:
     assert found.count() == 2
 
 
-def test_times_that_a_timestamp_cannot_express_are_kept_in_ms(spark: SparkSession, tmp_path: Path) -> None:
+def test_timestamps_out_of_range_are_kept_in_ms(spark: SparkSession, tmp_path: Path) -> None:
     far = (1_700_000_000_000_000_000, -1, 7)  # nanoseconds, none, and a time
     batch = build_batch([Record(offset, time, b"k", b"v") for offset, time in enumerate(far)])
     (tmp_path / "t-0").mkdir()

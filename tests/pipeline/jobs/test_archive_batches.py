@@ -72,7 +72,7 @@ def offsets_in(path: Path) -> list[tuple[str, int]]:
     return sorted((str(topic), offset) for topic, offset in zip(*columns, strict=True))
 
 
-def test_a_batch_is_there_once_wherever_the_crash_falls(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_batch_is_archived_once_wherever_a_crash_occurs(spark: SparkSession, tmp_path: Path) -> None:
     batch = rows(spark, 3, 4, 5)
     for point in count():
         path = tmp_path / str(point)
@@ -103,16 +103,14 @@ def test_a_batch_is_counted_as_it_was_written(spark: SparkSession, tmp_path: Pat
     assert (later.written.records, later.totals.records) == (2, 8)
 
 
-def test_a_batch_without_records_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_batch_without_records_leaves_no_files(spark: SparkSession, tmp_path: Path) -> None:
     batches = begun(HadoopFiles(spark, str(tmp_path)))
     batches.put(rows(spark, 1).where("false"), 0)
     assert batches.written.partitions == {}
     assert batches.files.names() == ["_archive"]
 
 
-def test_small_files_are_merged_and_no_record_is_there_twice_wherever_the_crash_falls(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_small_files_are_merged_without_duplicates_wherever_a_crash_occurs(spark: SparkSession, tmp_path: Path) -> None:
     directory = "topic=a/date=2026-01-01"
     columns = spark.createDataFrame([], FILE_COLUMNS).columns
     for point in count():
@@ -138,7 +136,7 @@ def test_small_files_are_merged_and_no_record_is_there_twice_wherever_the_crash_
     assert point >= 6  # the plan, three small files, the merged one, what is cleared
 
 
-def test_an_invalid_note_of_an_archive_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_invalid_archive_progress_file_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "_archive" / "batches").mkdir(parents=True)
     (tmp_path / "_archive" / "batches" / "000000000000").write_text("{}")
     with pytest.raises(ArchiveError, match="is malformed"):

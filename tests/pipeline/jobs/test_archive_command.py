@@ -27,7 +27,7 @@ Run = Callable[..., Result]
 PATIENCE_S = 110
 
 
-def test_the_command_prints_what_it_has_written(job: Run, tmp_path: Path) -> None:
+def test_the_archive_command_prints_what_it_has_written(job: Run, tmp_path: Path) -> None:
     log, out = tmp_path / "log", tmp_path / "out"
     write_log(log, "orders", 0, records(20))
     result = job("archive", "--path", str(log), "--out", str(out))
@@ -51,9 +51,7 @@ def test_progress_is_stored_at_the_given_path(job: Run, tmp_path: Path) -> None:
     assert json.loads(job("archive", *where).stdout)["written"]["files"] == 0
 
 
-def test_only_committed_records_and_the_topics_configs_are_archived(
-    spark: SparkSession, job: Run, tmp_path: Path
-) -> None:
+def test_only_committed_records_and_topic_configs_are_archived(spark: SparkSession, job: Run, tmp_path: Path) -> None:
     writer = Writer(metadata(tmp_path, topic("orders"), config("orders", "compact")))
     writer.write(3)
     for number, commit in enumerate((False, True, False)):
@@ -82,7 +80,7 @@ def test_only_committed_records_and_the_topics_configs_are_archived(
         (("--trigger", "1 second"), "--trigger needs --continuous"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(
+def test_invalid_arguments_are_reported_in_one_line(
     job: Run, tmp_path: Path, arguments: tuple[str, ...], complaint: str
 ) -> None:
     write_log(tmp_path / "log", "orders", 0, records(1))
@@ -92,13 +90,13 @@ def test_what_cannot_be_is_said_in_one_line(
     assert complaint in result.stderr
 
 
-def test_a_directory_without_topics_is_no_archive(job: Run, tmp_path: Path) -> None:
+def test_a_directory_without_topics_cannot_be_archived(job: Run, tmp_path: Path) -> None:
     result = job("archive", "--path", str(tmp_path), "--out", str(tmp_path / "out"))
     assert (result.exit_code, result.stderr) == (2, "minibroker: there is no topic to archive\n")
 
 
 @pytest.mark.timeout(240)
-def test_after_a_kill_the_next_run_completes_the_archive(spark: SparkSession, job: Run, tmp_path: Path) -> None:
+def test_the_next_run_after_a_kill_completes_the_archive(spark: SparkSession, job: Run, tmp_path: Path) -> None:
     log, out = tmp_path / "log", tmp_path / "out"
     write_log(log, "orders", 0, records(120))
     arguments = ["--path", str(log), "--out", str(out), "--batch-offsets", "30"]

@@ -36,7 +36,7 @@ def run(
     return begun
 
 
-def test_the_archive_is_the_log_and_grows_with_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_archive_equals_the_log_and_grows_with_it(spark: SparkSession, tmp_path: Path) -> None:
     log, out = tmp_path / "log", tmp_path / "out"
     write_log(log, "a", 0, records(40, step_ms=DAY_MS // 10))
     write_log(log, "b", 1, records(5))
@@ -55,7 +55,7 @@ def test_the_archive_is_the_log_and_grows_with_it(spark: SparkSession, tmp_path:
     assert run(spark, log, out).batches.written.records == 0
 
 
-def test_what_belongs_to_others_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_directories_of_other_programs_are_rejected(spark: SparkSession, tmp_path: Path) -> None:
     log, out, checkpoint = tmp_path / "log", tmp_path / "out", tmp_path / "checkpoint"
     write_log(log, "a", 0, records(3))
     run(spark, log, out, checkpoint=checkpoint)
@@ -73,7 +73,7 @@ def test_what_belongs_to_others_is_refused(spark: SparkSession, tmp_path: Path) 
     assert run(spark, log, out, {**IDS, "c": "id of c"}, checkpoint).batches.totals.records == 3
 
 
-def test_an_archive_that_was_begun_by_another_stream_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_archive_of_another_stream_is_rejected(spark: SparkSession, tmp_path: Path) -> None:
     log = tmp_path / "log"
     write_log(log, "a", 0, records(3))
     run(spark, log, tmp_path / "one", checkpoint=tmp_path / "checkpoint one")
@@ -82,7 +82,9 @@ def test_an_archive_that_was_begun_by_another_stream_is_refused(spark: SparkSess
         run(spark, log, tmp_path / "one", checkpoint=tmp_path / "checkpoint two")
 
 
-def test_what_stops_a_batch_is_said_in_a_line_and_the_next_run_does_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_failed_batch_is_reported_in_one_line_and_repeated_by_the_next_run(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     log, out = tmp_path / "log", tmp_path / "out"
     segment = write_log(log, "a", 0, records(9)) / f"{0:020}.log"
     whole = segment.read_bytes()

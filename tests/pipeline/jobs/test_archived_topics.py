@@ -24,7 +24,7 @@ def options(**where: str) -> ReadOptions:
     return parse_options({"subscribePattern": ".*", **named}, "records")
 
 
-def test_a_directory_has_the_ids_of_its_topics(tmp_path: Path) -> None:
+def test_topic_ids_are_read_from_a_directory(tmp_path: Path) -> None:
     write_log(tmp_path, "t", 0, records(1), topic_id=b"0123456789abcdef")
     write_log(tmp_path, "old", 0, records(1))
     found = topic_ids(options(path=str(tmp_path)), ["t", "old"])
@@ -38,7 +38,7 @@ def test_an_invalid_topic_id_is_an_error(tmp_path: Path) -> None:
         topic_ids(options(path=str(tmp_path)), ["t"])
 
 
-def test_a_directory_and_its_broker_have_the_same_topics_and_a_new_one_gets_their_configs(tmp_path: Path) -> None:
+def test_a_directory_and_its_broker_give_the_same_topics_and_configs(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         for made in admin.create_topics([NewTopic("prices", 1, config=SET), NewTopic("orders", 1)]).values():
@@ -65,6 +65,6 @@ def test_a_directory_and_its_broker_have_the_same_topics_and_a_new_one_gets_thei
             assert remark == "topic orders has cleanup.policy=delete, the archived one had compact"
 
 
-def test_of_two_topics_that_go_to_one_the_first_counts() -> None:
+def test_the_first_of_two_topics_with_one_target_counts() -> None:
     configs = {"a": {"compression.type": "zstd"}, "b": {"compression.type": "lz4"}}
     assert for_replay(configs, {"a": "c", "b": "c"}, ["b", "a"]) == {"c": {"compression.type": "zstd"}}

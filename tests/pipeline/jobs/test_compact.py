@@ -99,7 +99,7 @@ def rows_of(frame: DataFrame) -> Found:
 
 
 @pytest.mark.parametrize(("tombstones", "cleanings"), [(True, 1), (False, 4)])
-def test_spark_keeps_what_the_cleaner_keeps(
+def test_spark_keeps_the_same_records_as_the_cleaner(
     tombstones: bool, cleanings: int, spark: SparkSession, directory: Path, tmp_path: Path
 ) -> None:
     after = cleaned(directory, tmp_path / "cleaned", cleanings)
@@ -110,7 +110,7 @@ def test_spark_keeps_what_the_cleaner_keeps(
     assert faults(judge(after, compacted=["orders"])) == []
 
 
-def test_the_savings_are_those_of_what_is_kept(spark: SparkSession, directory: Path) -> None:
+def test_the_savings_are_those_of_the_kept_records(spark: SparkSession, directory: Path) -> None:
     everything = read(spark, directory)
     for tombstones in (True, False):
         (row,) = savings(everything, tombstones=tombstones).collect()
@@ -127,12 +127,12 @@ def test_the_savings_are_those_of_what_is_kept(spark: SparkSession, directory: P
         assert savings_here(where(directory), tombstones=tombstones) == [row.asDict()]
 
 
-def test_of_an_empty_log_nothing_is_saved(tmp_path: Path) -> None:
+def test_an_empty_log_has_no_savings(tmp_path: Path) -> None:
     Writer(tmp_path).close()
     assert savings_here(where(tmp_path)) == []
 
 
-def test_what_is_kept_is_written_as_an_archive(spark: SparkSession, directory: Path, tmp_path: Path) -> None:
+def test_kept_records_are_written_as_an_archive(spark: SparkSession, directory: Path, tmp_path: Path) -> None:
     compacted = compact(read(spark, directory))
     write_compacted(compacted, str(tmp_path / "archive"))
     archive = read_archive(spark, str(tmp_path / "archive"))

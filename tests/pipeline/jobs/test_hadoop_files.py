@@ -30,14 +30,14 @@ def test_files_are_written_listed_moved_and_removed(spark: SparkSession, tmp_pat
     assert files.url("x") == str(tmp_path / "root" / "x")
 
 
-def test_a_move_that_cannot_be_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_impossible_move_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     files = HadoopFiles(spark, str(tmp_path))
     files._system = SimpleNamespace(mkdirs=lambda path: True, rename=lambda path, to: False)  # as HDFS says no
     with pytest.raises(OSError, match="x cannot be renamed to .*y"):
         files.move("x", "y")
 
 
-def test_of_a_journal_the_newest_text_counts(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_newest_text_of_a_journal_is_read(spark: SparkSession, tmp_path: Path) -> None:
     files = HadoopFiles(spark, str(tmp_path))
     journal = Journal(files, "j")
     assert journal.newest() is None
@@ -49,7 +49,7 @@ def test_of_a_journal_the_newest_text_counts(spark: SparkSession, tmp_path: Path
     assert journal.newest() == (10, "text 10")
 
 
-def test_a_session_without_a_jvm_is_refused_in_one_line() -> None:
+def test_a_session_without_a_jvm_is_rejected_in_one_line() -> None:
     connected = cast("SparkSession", SimpleNamespace())  # over Spark Connect
     with pytest.raises(PipelineError, match="^s3a://a/b: .* over Spark Connect none is here: give the cluster's own"):
         HadoopFiles(connected, "s3a://a/b")

@@ -97,7 +97,7 @@ def opened(
     return LakeArchive(spark, table, options, topic_ids=ids, batch_offsets=30, **more)
 
 
-def test_the_table_is_the_log_and_grows_with_it(spark: SparkSession, table: DirectoryTable, tmp_path: Path) -> None:
+def test_the_table_equals_the_log_and_grows_with_it(spark: SparkSession, table: DirectoryTable, tmp_path: Path) -> None:
     log = tmp_path / "log"
     write_log(log, "orders", 0, records(40))
     write_log(log, "orders", 1, records(5))
@@ -118,7 +118,7 @@ def test_the_table_is_the_log_and_grows_with_it(spark: SparkSession, table: Dire
 
 
 @pytest.mark.parametrize("crash", ["before", "after"])
-def test_a_crash_neither_loses_nor_doubles_records(
+def test_a_crash_causes_no_loss_or_duplicates(
     spark: SparkSession, table: DirectoryTable, tmp_path: Path, crash: str
 ) -> None:
     log = tmp_path / "log"
@@ -133,9 +133,7 @@ def test_a_crash_neither_loses_nor_doubles_records(
     assert table.offsets() == [(0, n) for n in range(70)]
 
 
-def test_a_table_that_a_killed_run_has_begun_is_created(
-    spark: SparkSession, table: DirectoryTable, tmp_path: Path
-) -> None:
+def test_a_table_started_by_a_killed_run_is_created(spark: SparkSession, table: DirectoryTable, tmp_path: Path) -> None:
     write_log(tmp_path / "log", "orders", 0, records(3))
     left = tmp_path / "table" / "0-" / "_temporary" / "file"
     left.parent.mkdir(parents=True)
@@ -147,7 +145,7 @@ def test_a_table_that_a_killed_run_has_begun_is_created(
 
 
 @pytest.mark.parametrize("skips_empty_commits", [False, True])
-def test_only_committed_records_are_there(
+def test_the_table_has_only_committed_records(
     spark: SparkSession, table: DirectoryTable, tmp_path: Path, skips_empty_commits: bool
 ) -> None:
     table.skips_empty_commits = skips_empty_commits
@@ -165,7 +163,7 @@ def test_only_committed_records_are_there(
     assert table.offsets() == [(0, 0), (0, 1), (0, 2), (0, 6), (0, 7)]
 
 
-def test_another_run_at_the_same_time_is_noticed(spark: SparkSession, table: DirectoryTable, tmp_path: Path) -> None:
+def test_a_concurrent_run_is_detected(spark: SparkSession, table: DirectoryTable, tmp_path: Path) -> None:
     write_log(tmp_path / "log", "orders", 0, records(40))
     one = opened(spark, table, tmp_path / "log").run()
     other = opened(spark, table, tmp_path / "log").run()
@@ -174,7 +172,7 @@ def test_another_run_at_the_same_time_is_noticed(spark: SparkSession, table: Dir
         next(other)
 
 
-def test_other_topics_and_other_tables_are_refused(spark: SparkSession, table: DirectoryTable, tmp_path: Path) -> None:
+def test_other_topics_and_other_tables_are_rejected(spark: SparkSession, table: DirectoryTable, tmp_path: Path) -> None:
     log = tmp_path / "log"
     write_log(log, "orders", 0, records(3))
     list(opened(spark, table, log).run())
@@ -189,9 +187,7 @@ def test_other_topics_and_other_tables_are_refused(spark: SparkSession, table: D
         opened(spark, DirectoryTable(spark, str(log)), log)
 
 
-def test_if_all_notes_are_gone_the_rows_say_where_to_go_on(
-    spark: SparkSession, table: DirectoryTable, tmp_path: Path
-) -> None:
+def test_lost_progress_is_recovered_from_the_rows(spark: SparkSession, table: DirectoryTable, tmp_path: Path) -> None:
     write_log(tmp_path / "log", "orders", 0, records(3))
     list(opened(spark, table, tmp_path / "log").run())
     for path in (tmp_path / "table").glob("*/_note"):
@@ -199,7 +195,7 @@ def test_if_all_notes_are_gone_the_rows_say_where_to_go_on(
     assert opened(spark, table, tmp_path / "log").note == ArchiveNote(-1, {"orders": {"0": 3}}, IDS)
 
 
-def test_offsets_that_are_gone_fail_the_run_or_are_passed_over(
+def test_missing_offsets_fail_the_run_or_are_skipped(
     spark: SparkSession, table: DirectoryTable, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
@@ -215,14 +211,14 @@ def test_offsets_that_are_gone_fail_the_run_or_are_passed_over(
     assert [each.records for each in archive.run() if each.records] == [5]
 
 
-def test_rows_may_have_more_columns(spark: SparkSession, table: DirectoryTable, tmp_path: Path) -> None:
+def test_rows_may_have_additional_columns(spark: SparkSession, table: DirectoryTable, tmp_path: Path) -> None:
     write_log(tmp_path / "log", "orders", 0, records(3))
     more = opened(spark, table, tmp_path / "log", rows=lambda rows: archived(rows).selectExpr("*", "1 AS one"))
     list(more.run())
     assert table.read().where("one = 1").count() == 3
 
 
-def test_notes_of_others_are_none_of_ours() -> None:
+def test_progress_of_other_runs_is_ignored() -> None:
     assert note_in(None) is note_in("a commit by hand") is None
     note = ArchiveNote(3, {"orders": {"0": 1}}, IDS, {"orders": {"cleanup.policy": "compact"}})
     assert NOTE in note.text() and note_in(note.text()) == note
@@ -239,7 +235,7 @@ def run(job: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> Callable
     return partial(job, "archive")
 
 
-def test_the_command_prints_what_it_has_written(run: Callable[..., Result], tmp_path: Path) -> None:
+def test_the_lake_command_prints_what_it_has_written(run: Callable[..., Result], tmp_path: Path) -> None:
     log, out = tmp_path / "log", tmp_path / "out"
     write_log(log, "orders", 0, records(20))
     where = ("--path", str(log), "--out", str(out), "--format", "delta", "--conf", "spark.jars=delta-spark.jar")
@@ -263,7 +259,7 @@ def test_the_command_prints_what_it_has_written(run: Callable[..., Result], tmp_
         ),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(
+def test_invalid_arguments_are_reported_in_one_line(
     run: Callable[..., Result], tmp_path: Path, arguments: tuple[str, ...], complaint: str
 ) -> None:
     write_log(tmp_path / "log", "orders", 0, records(1))

@@ -56,7 +56,7 @@ def run(job: Run, archive: Path, broker: RunningBroker) -> Run:
     return partial(job, "replay", "--from", archive, "--bootstrap-server", broker.bootstrap_servers)
 
 
-def test_an_archive_goes_back_as_it_was_and_only_once(run: Run, archive: Path, broker: RunningBroker) -> None:
+def test_an_archive_is_replayed_unchanged_and_only_once(run: Run, archive: Path, broker: RunningBroker) -> None:
     result = run("--topic-map", "old=new", "--commit-records", "70")
     assert result.exit_code == 0, result.output
     table = [line.split() for line in result.stdout.splitlines()[2:]]
@@ -99,7 +99,7 @@ def test_a_dataframe_is_replayed_by_key(spark: SparkSession, archive: Path, brok
     assert all(len(of_key) == 1 for of_key in places.values())
 
 
-def test_a_replay_of_another_id_begins_anew(run: Run, broker: RunningBroker) -> None:
+def test_a_replay_with_another_id_starts_anew(run: Run, broker: RunningBroker) -> None:
     for replay_id, written in (("one", 10), ("one", 0), ("two", 10)):
         found = json.loads(run("--topic", "7", "--to", "twice", "--id", replay_id, "--json").stdout)
         assert (found["id"], [each["written"] for each in found["partitions"]]) == (replay_id, [written])
@@ -124,7 +124,7 @@ def test_a_replay_of_another_id_begins_anew(run: Run, broker: RunningBroker) -> 
         (("--topic", "7", "--topic-map", "old=new"), "old is none of the topics to replay, 7"),
     ],
 )
-def test_what_cannot_be_is_one_line(run: Run, arguments: tuple[str, ...], complaint: str) -> None:
+def test_invalid_arguments_are_reported_in_one_line(run: Run, arguments: tuple[str, ...], complaint: str) -> None:
     result = run(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert complaint in result.stderr

@@ -70,7 +70,7 @@ def offsets_in(broker: RunningBroker, task: ReplayTask, isolation: str = "read_c
     return [int(value or b"") for value in values(broker.bootstrap_servers, target_of(task), isolation)]
 
 
-def test_partitions_follow_each_other_whatever_the_batches(broker: RunningBroker) -> None:
+def test_replayed_partitions_are_contiguous_over_batches(broker: RunningBroker) -> None:
     task = task_for(broker)
     batches = [rows(5, 20), rows(20, 23), pa.concat_batches([rows(23, 25), rows(0, 4, partition=1)]), rows(4, 6, 1)]
     done = replay(task, *batches, rows(0, 0))
@@ -87,7 +87,7 @@ def test_partitions_follow_each_other_whatever_the_batches(broker: RunningBroker
     assert all(each.headers == [("h", each.value)] for each in found)
 
 
-def test_a_second_run_writes_only_what_is_new(broker: RunningBroker) -> None:
+def test_a_second_run_writes_only_new_records(broker: RunningBroker) -> None:
     task = task_for(broker)
     replay(task, rows(0, 25))
     assert replay(task, rows(0, 25)) == [Replayed(TopicPartition("old", 0), target_of(task))]
@@ -98,7 +98,7 @@ def test_a_second_run_writes_only_what_is_new(broker: RunningBroker) -> None:
     assert sorted(offsets_in(broker, task)) == sorted([*range(30), *range(30)])
 
 
-def test_a_run_that_dies_is_gone_on_with(broker: RunningBroker) -> None:
+def test_a_failed_run_is_continued(broker: RunningBroker) -> None:
     task = task_for(broker)
 
     def dying() -> Iterator[pa.RecordBatch]:
@@ -113,7 +113,7 @@ def test_a_run_that_dies_is_gone_on_with(broker: RunningBroker) -> None:
     assert offsets_in(broker, task) == list(range(25))
 
 
-def test_a_run_that_is_killed_is_gone_on_with(broker: RunningBroker, client: Client) -> None:
+def test_a_killed_run_is_continued(broker: RunningBroker, client: Client) -> None:
     task = task_for(broker)
     arguments = [broker.bootstrap_servers, task.replay_id, target_of(task)]
     runner = subprocess.Popen([sys.executable, "-m", "tests.pipeline.jobs.replaying", *arguments], cwd=ROOT)
@@ -129,7 +129,7 @@ def test_a_run_that_is_killed_is_gone_on_with(broker: RunningBroker, client: Cli
     assert offsets_in(broker, task) == list(range(COUNT))
 
 
-def test_a_run_that_was_replaced_writes_no_more(broker: RunningBroker) -> None:
+def test_a_replaced_run_writes_no_more_records(broker: RunningBroker) -> None:
     task = task_for(broker)
 
     def slow() -> Iterator[pa.RecordBatch]:
@@ -142,7 +142,7 @@ def test_a_run_that_was_replaced_writes_no_more(broker: RunningBroker) -> None:
     assert offsets_in(broker, task) == list(range(20))
 
 
-def test_how_far_it_is_can_be_asked_at_any_time(broker: RunningBroker, client: Client) -> None:
+def test_progress_can_be_queried_at_any_time(broker: RunningBroker, client: Client) -> None:
     task = task_for(broker)
     asked = []
 
@@ -159,7 +159,7 @@ def test_how_far_it_is_can_be_asked_at_any_time(broker: RunningBroker, client: C
         assert time.monotonic() < deadline
 
 
-def test_how_far_it_is_is_shown(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_shown(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     task, over = task_for(broker), threading.Event()
     monkeypatch.setattr(pipeline_replay, "POLL_S", 0.01)
     archived = [
@@ -178,13 +178,13 @@ def test_how_far_it_is_is_shown(broker: RunningBroker, monkeypatch: pytest.Monke
     assert (bars.tasks[0].completed, bars.tasks[0].total) == (9, 25)
 
 
-def test_gaps_between_offsets_are_no_gaps_in_the_target(broker: RunningBroker) -> None:
+def test_offset_gaps_are_not_gaps_in_the_target(broker: RunningBroker) -> None:
     task = task_for(broker)
     replay(task, rows(0, 40, step=3))
     assert offsets_in(broker, task) == list(range(0, 40, 3))
 
 
-def test_an_archive_that_has_an_offset_twice_is_refused(broker: RunningBroker) -> None:
+def test_an_archive_with_a_duplicate_offset_is_rejected(broker: RunningBroker) -> None:
     task = task_for(broker)
     with pytest.raises(WriteFailed, match="old-0: the archive has offset 3 after 4"):
         replay(task, rows(0, 5), rows(3, 6))
@@ -193,7 +193,7 @@ def test_an_archive_that_has_an_offset_twice_is_refused(broker: RunningBroker) -
     assert offsets_in(broker, task) == []
 
 
-def test_partitions_can_be_chosen_by_key(broker: RunningBroker) -> None:
+def test_partitions_can_be_assigned_by_key(broker: RunningBroker) -> None:
     task = task_for(broker, repartition=True)
     replay(task, rows(0, 30, partition=5))
     found = read(broker.bootstrap_servers, target_of(task))
@@ -201,7 +201,7 @@ def test_partitions_can_be_chosen_by_key(broker: RunningBroker) -> None:
     assert all(each.partition == (murmur2(each.key or b"") & 0x7FFFFFFF) % 2 for each in found)
 
 
-def test_times_that_a_timestamp_cannot_express_are_replayed_all_the_same(broker: RunningBroker) -> None:
+def test_timestamps_out_of_range_are_replayed(broker: RunningBroker) -> None:
     task = task_for(broker)
     names = rows(0, 2).schema.names
     timeless = rows(0, 2).set_column(names.index("timestamp"), pa.field("timestamp", TIMESTAMP), pa.nulls(2, TIMESTAMP))
@@ -211,7 +211,7 @@ def test_times_that_a_timestamp_cannot_express_are_replayed_all_the_same(broker:
     assert found == [1_700_000_000_000_000_000, -1]
 
 
-def test_a_record_without_a_time_stays_without(broker: RunningBroker) -> None:
+def test_a_record_without_a_timestamp_is_replayed_without(broker: RunningBroker) -> None:
     task = task_for(broker)
     timeless = rows(0, 1).set_column(5, pa.field("timestamp", TIMESTAMP), pa.nulls(1, TIMESTAMP))
     replay(task, timeless)
@@ -223,14 +223,14 @@ def test_a_record_without_a_time_stays_without(broker: RunningBroker) -> None:
     assert pa.Table.from_batches(batches).to_pylist() == [{"timestamp": None, "timestampType": 0}]
 
 
-def test_a_report_is_a_row() -> None:
+def test_a_replay_report_is_one_row() -> None:
     done = Replayed(TopicPartition("old", 1), "new", 3, 5, 9)
     assert report_of(done).to_pylist() == [
         {"topic": "old", "partition": 1, "target": "new", "records": 3, "first": 5, "last": 9}
     ]
 
 
-def test_a_replay_has_the_same_name_only_if_it_does_the_same() -> None:
+def test_a_replay_has_the_same_name_only_with_the_same_settings() -> None:
     names = {
         replay_id_of(path, targets, repartition)
         for path in ("/a", "/b")
@@ -241,14 +241,14 @@ def test_a_replay_has_the_same_name_only_if_it_does_the_same() -> None:
     assert replay_id_of("/a", {"x": "1", "y": "2"}) == replay_id_of("/a", {"y": "2", "x": "1"})
 
 
-def test_topics_that_are_missing_are_made_to_keep_old_records(broker: RunningBroker, client: Client) -> None:
+def test_missing_topics_are_created_with_sufficient_retention(broker: RunningBroker, client: Client) -> None:
     needed = {"made-a": Needed(3, 0), "made-b": Needed(1, None)}
     assert prepare_topics(client, needed, {"segment.bytes": "1048576"}) == (["made-a", "made-b"], [])
     assert prepare_topics(client, needed) == ([], [])
     assert len(client.partitions(["made-a", "made-b"])) == 4
 
 
-def test_a_topic_that_would_lose_partitions_or_times_is_refused(broker: RunningBroker, client: Client) -> None:
+def test_a_topic_that_would_lose_partitions_or_timestamps_is_rejected(broker: RunningBroker, client: Client) -> None:
     create_topic(broker.bootstrap_servers, "small", 2)
     with pytest.raises(OptionError, match="topic small has 2 partitions, and the archive has 3"):
         prepare_topics(client, {"small": Needed(3, None)})
@@ -260,7 +260,7 @@ def test_a_topic_that_would_lose_partitions_or_times_is_refused(broker: RunningB
         prepare_topics(client, {"bad/name": Needed(1, None)})
 
 
-def test_a_topic_that_would_not_keep_the_records_is_remarked_on(broker: RunningBroker, client: Client) -> None:
+def test_a_topic_that_would_delete_the_records_causes_a_warning(broker: RunningBroker, client: Client) -> None:
     create_topic(broker.bootstrap_servers, "short", 1, retention_ms="1000")
     (remark,) = prepare_topics(client, {"short": Needed(1, T_MS)}).remarks
     assert remark == "topic short has retention.ms=1000: the broker deletes archived records that are older"
@@ -268,7 +268,7 @@ def test_a_topic_that_would_not_keep_the_records_is_remarked_on(broker: RunningB
     assert prepare_topics(client, {"compacted": Needed(1, T_MS)}).remarks == []
 
 
-def test_what_is_needed_of_a_topic_is_what_all_that_go_to_it_need(tmp_path: Path) -> None:
+def test_a_target_topic_must_satisfy_all_its_sources(tmp_path: Path) -> None:
     task = ReplayTask(replay_settings("nowhere:1"), "id", {"a": "c"})
     a = Archived(TopicPartition("a", 1), 1, 0, 0, 50)
     b = Archived(TopicPartition("a", 4), 1, 0, 0, None)

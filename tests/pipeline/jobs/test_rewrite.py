@@ -38,7 +38,7 @@ def old(tmp_path: Path) -> Path:
     return tmp_path / "old"
 
 
-def test_a_task_a_segment_and_a_row_a_written_one(spark: SparkSession, old: Path, tmp_path: Path) -> None:
+def test_each_segment_is_one_task_with_one_row(spark: SparkSession, old: Path, tmp_path: Path) -> None:
     target = str(tmp_path / "new")
     with Rewriting(str(old), target, SETTINGS) as rewriting:
         tasks = rewriting.left()
@@ -58,7 +58,7 @@ def test_a_task_a_segment_and_a_row_a_written_one(spark: SparkSession, old: Path
     )
 
 
-def test_spark_makes_what_one_process_makes_and_goes_on_where_that_ended(
+def test_spark_and_one_process_rewrite_alike_and_continue_each_other(
     spark: SparkSession, old: Path, tmp_path: Path
 ) -> None:
     whole, target = tmp_path / "whole", tmp_path / "new"
@@ -72,7 +72,7 @@ def test_spark_makes_what_one_process_makes_and_goes_on_where_that_ended(
     assert report.total.bytes_after == sum(path.stat().st_size for path in target.rglob("*.log"))
 
 
-def test_the_command_shows_the_space_of_each_topic(job: Any, old: Path, tmp_path: Path) -> None:
+def test_the_rewrite_command_shows_the_space_of_each_topic(job: Any, old: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
     result = job("rewrite", "--path", old, "--output", new, "--format", 1, "--compression", "gzip", "--committed-only")
     assert result.exit_code == 0, result.stderr
@@ -85,7 +85,7 @@ def test_the_command_shows_the_space_of_each_topic(job: Any, old: Path, tmp_path
     assert {header.magic for header, _ in batches_of(new / "orders-1")} == {1}
 
 
-def test_the_command_prints_json(job: Any, old: Path, tmp_path: Path) -> None:
+def test_the_rewrite_command_prints_json(job: Any, old: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
     result = job(
         "rewrite", "--path", old, "--output", new, "--topic", "orders", "--elide", "--json", "--batch-size", 2000
@@ -115,7 +115,7 @@ def test_the_command_prints_json(job: Any, old: Path, tmp_path: Path) -> None:
         (("--topic", "nothing"), "there is no topic nothing in the directory"),
     ],
 )
-def test_what_cannot_be_is_one_line_with_status_2(
+def test_invalid_arguments_are_reported_in_one_line_with_status_2(
     job: Any, old: Path, tmp_path: Path, options: tuple[str, ...], words: str
 ) -> None:
     result = job("rewrite", "--path", old, "--output", tmp_path / "new", *options)

@@ -28,7 +28,7 @@ def repeated(item: tuple[str, int]) -> Iterator[pa.RecordBatch]:
 
 
 @pytest.mark.parametrize(("tasks_max", "tasks"), [(10, [0, 1, 1, 2]), (1, [0, 0, 0, 0])])
-def test_items_are_shared_out(
+def test_items_are_distributed_over_tasks(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tasks_max: int, tasks: list[int]
 ) -> None:
     monkeypatch.setattr(spark_tasks, "TASKS_MAX", tasks_max)
@@ -36,5 +36,5 @@ def test_items_are_shared_out(
     assert sorted(map(tuple, rows)) == list(zip("abbc", tasks, strict=True))
 
 
-def test_without_items_there_are_no_rows(spark: SparkSession) -> None:
+def test_no_items_give_no_rows(spark: SparkSession) -> None:
     assert rows_of_tasks(spark, [], repeated, SCHEMA).collect() == []

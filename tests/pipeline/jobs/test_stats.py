@@ -44,7 +44,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_what_is_counted_is_what_the_brokers_codec_finds(spark: SparkSession, log: Path) -> None:
+def test_counted_statistics_equal_those_of_the_brokers_codec(spark: SparkSession, log: Path) -> None:
     found = gather(spark, {"path": str(log), "subscribePattern": "."}, name="x", by=("codec", "topic"), top_keys=3)
     assert found.measured_every == 1
     for row in found.tables["topic, partition"]:
@@ -84,7 +84,7 @@ def test_what_is_counted_is_what_the_brokers_codec_finds(spark: SparkSession, lo
     assert sum(skew.records for skew in skews.values()) == 330 * 4 // 5
 
 
-def test_the_command_prints_tables_and_json_and_writes_a_report(job: Run, log: Path, tmp_path: Path) -> None:
+def test_the_stats_command_prints_tables_and_json_and_writes_a_report(job: Run, log: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.html"
     where = ("--path", str(log), "--topic", "orders")
     result = job("stats", *where, "--plot", str(report), "--keys", "--top", "1")
@@ -113,13 +113,15 @@ def test_the_command_prints_tables_and_json_and_writes_a_report(job: Run, log: P
         (("--option", "includeHeaders=true"), "includeHeaders: not an option of"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(job: Run, log: Path, arguments: tuple[str, ...], complaint: str) -> None:
+def test_invalid_arguments_are_reported_in_one_line(
+    job: Run, log: Path, arguments: tuple[str, ...], complaint: str
+) -> None:
     result = job("stats", "--path", str(log), *arguments)
     assert result.exit_code == 2
     assert result.stderr.count("\n") == 1 and complaint in result.stderr
 
 
-def test_a_log_without_records_has_statistics_too(job: Run, tmp_path: Path) -> None:
+def test_an_empty_log_has_statistics(job: Run, tmp_path: Path) -> None:
     (tmp_path / "log" / "t-0").mkdir(parents=True)
     (tmp_path / "log" / "t-0" / f"{0:020}.log").touch()
     result = job("stats", "--path", str(tmp_path / "log"), "--keys", "--plot", str(tmp_path / "report.png"))
@@ -129,7 +131,7 @@ def test_a_log_without_records_has_statistics_too(job: Run, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("topics", [".", "none of them"])
-def test_one_process_counts_what_spark_counts(spark: SparkSession, log: Path, topics: str, tmp_path: Path) -> None:
+def test_one_process_and_spark_count_alike(spark: SparkSession, log: Path, topics: str, tmp_path: Path) -> None:
     shutil.copytree(log, tmp_path / "log")
     writer = Writer(tmp_path / "log" / "more")
     for commit in (True, False):
@@ -144,7 +146,7 @@ def test_one_process_counts_what_spark_counts(spark: SparkSession, log: Path, to
     assert here.all.control_batches == (2 if topics == "." else 0)
 
 
-def test_a_far_time_leaves_the_others_their_place_in_the_rates(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_outlying_timestamp_does_not_distort_the_rates(spark: SparkSession, tmp_path: Path) -> None:
     write_log(tmp_path, "orders", 0, records(200), BatchSettings(batch_records=2))
     far = [
         record._replace(offset=200 + n, timestamp=time)
@@ -169,7 +171,7 @@ def test_a_large_log_is_sampled() -> None:
     assert [sample_of(count) for count in (0, 1_000_000, 1_600_000, 250_000_000)] == [1, 1, 2, 250]
 
 
-def test_of_each_table_so_many_rows_are_given_the_largest_first(spark: SparkSession, log: Path) -> None:
+def test_each_table_has_the_given_number_of_largest_rows(spark: SparkSession, log: Path) -> None:
     options = {"path": str(log), "subscribePattern": ".", "measure": "all"}
     batches = spark.read.format("minibroker-batches").options(**options).schema(BATCH_COLUMNS).load()
     by = ["topic", "partition"]

@@ -21,7 +21,7 @@ MANY = tuple(f"topic-number-{each}" for each in range(12))
 
 
 @pytest.mark.parametrize(("topics", "partitions"), [(("orders",), 1), (("orders",), 60), (("a", "b"), 3), (MANY, 10)])
-def test_every_plot_has_a_title_and_says_what_its_axes_are(topics: Sequence[str], partitions: int) -> None:
+def test_every_plot_has_a_title_and_axis_labels(topics: Sequence[str], partitions: int) -> None:
     found = statistics(topics, partitions)
     for plot in plots_of(found):
         axes = Figure().subplots()
@@ -32,7 +32,7 @@ def test_every_plot_has_a_title_and_says_what_its_axes_are(topics: Sequence[str]
         assert axes.has_data()
 
 
-def test_only_what_there_is_is_drawn() -> None:
+def test_only_available_data_is_plotted() -> None:
     found = statistics(keys=False)
     found.rates, found.tables["producer"] = [], [traffic(producer=-1)]
     names = [plot.__name__ for plot in plots_of(found)]
@@ -49,7 +49,7 @@ def test_producers_are_in_the_order_of_their_bars() -> None:
     assert [label.get_text() for label in axes.get_yticklabels()] == ["70", "20", "5"]
 
 
-def test_a_codec_that_the_sample_has_missed_is_named() -> None:
+def test_a_codec_missed_by_the_sample_is_named() -> None:
     found, axes = statistics(), Figure().subplots()
     row = replace(found.tables["codec, format"][0], by={"codec": "snappy", "format": 1}, compression_ratio=None)
     found.tables["codec, format"].append(row)
@@ -57,7 +57,7 @@ def test_a_codec_that_the_sample_has_missed_is_named() -> None:
     assert axes.get_title().endswith("; without snappy, format 1")
 
 
-def test_the_rates_are_by_the_second() -> None:
+def test_rates_are_per_second() -> None:
     found, axes = statistics(), Figure().subplots()
     stats_plots.record_rates(axes, found)
     assert max(collection.get_datalim(axes.transData).y1 for collection in axes.collections) == 9
@@ -70,7 +70,7 @@ def test_a_picture_is_a_png(tmp_path: Path) -> None:
     assert data.startswith(b"\x89PNG\r\n\x1a\n") and data.endswith(b"IEND\xaeB`\x82")
 
 
-def test_a_page_stands_alone_and_obeys_no_key(tmp_path: Path) -> None:
+def test_a_page_is_self_contained_and_escapes_keys(tmp_path: Path) -> None:
     write_report(statistics(("a", "b"), 2), tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
     assert "&lt;hot&gt; &amp; €" in text and "<hot>" not in text
@@ -82,7 +82,7 @@ def test_a_page_stands_alone_and_obeys_no_key(tmp_path: Path) -> None:
     assert text == page(statistics(("a", "b"), 2)), "the same statistics make the same page"
 
 
-def test_without_matplotlib_nothing_is_drawn_and_nothing_else_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plots_are_omitted_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)

@@ -25,7 +25,7 @@ from tests.pipeline.jobs import made_up
 ROW = {**made_up.ROW, "topic": "t", "first_ms": 0, "last_ms": 10_000}
 
 
-def test_what_was_measured_on_a_sample_is_taken_for_all() -> None:
+def test_sample_measurements_are_extrapolated() -> None:
     traffic = Traffic.of(ROW, ("topic",), 200_000)
     assert (traffic.by, traffic.share) == ({"topic": "t"}, 0.25)
     assert (traffic.compression_ratio, traffic.uncompressed_bytes) == (3.0, 150_000)
@@ -35,7 +35,7 @@ def test_what_was_measured_on_a_sample_is_taken_for_all() -> None:
     assert not traffic.is_measured_wholly
 
 
-def test_without_a_measured_batch_nothing_is_made_up() -> None:
+def test_nothing_is_extrapolated_without_a_measured_batch() -> None:
     nothing = {name: 0 for name in ROW if name.startswith("measured")}
     traffic = Traffic.of({**ROW, **nothing, "first_ms": None, "last_ms": None}, (), 0)
     assert (traffic.compression_ratio, traffic.overhead_per_record, traffic.tombstones) == (None, None, None)
@@ -46,7 +46,7 @@ def test_without_a_measured_batch_nothing_is_made_up() -> None:
     ("frequencies", "coefficient"),
     [([(5, 10)], 0.0), ([(1, 1)], 0.0), ([(1_000_000, 1), (1, 999)], 0.998), ([(3, 1), (1, 1)], 0.25)],
 )
-def test_gini_is_0_for_the_even_and_near_1_for_the_uneven(
+def test_gini_is_0_for_equal_and_near_1_for_unequal_values(
     frequencies: list[tuple[int, int]], coefficient: float
 ) -> None:
     assert gini(*lorenz_curve(frequencies)) == pytest.approx(coefficient, abs=1e-3)
@@ -60,7 +60,7 @@ def test_gini_is_half_the_mean_difference_over_the_mean(values: list[int]) -> No
     assert gini(*lorenz_curve(frequencies)) == pytest.approx(expected, abs=1e-9)
 
 
-def test_skew_counts_records_without_a_key_apart() -> None:
+def test_skew_counts_records_without_a_key_separately() -> None:
     skew = KeySkew.of("t", [(90, 1), (1, 10)], [(b"hot", 90), (b"a", 1), (None, 100)])
     assert (skew.keys, skew.records, skew.records_without_key) == (11, 100, 100)
     assert skew.share_of_top_percent == 0.9  # of 11 keys, the first
@@ -78,7 +78,7 @@ def test_a_curve_of_many_keys_stays_short() -> None:
     assert len(curve) < 1100
 
 
-def test_spans_are_chosen_so_that_there_are_not_too_many() -> None:
+def test_intervals_are_chosen_to_limit_their_number() -> None:
     assert span_for(None, None) == SECOND_MS
     assert span_for(0, 119 * SECOND_MS) == SECOND_MS
     assert span_for(0, 120 * SECOND_MS) == 2 * SECOND_MS
@@ -87,7 +87,7 @@ def test_spans_are_chosen_so_that_there_are_not_too_many() -> None:
         assert length / span_for(0, length) <= SPANS_MAX
 
 
-def test_everything_can_be_made_json() -> None:
+def test_the_report_can_be_converted_to_json() -> None:
     skew = KeySkew.of("t", [(1, 2)], [(b"text", 1), (b"\xff", 1), (None, 1)])
     found = Statistics("x", 10, Traffic.of(ROW, ("topic",), 50_000), keys=[skew])
     parsed = json.loads(json.dumps(found.as_json()))
@@ -109,7 +109,5 @@ def test_everything_can_be_made_json() -> None:
         (10**12, 10**18, [10**12, 10**18] * 3, (10**12, 10**18)),  # half of it is
     ],
 )
-def test_a_plot_leaves_out_what_is_far_from_most(
-    first_ms: int, last_ms: int, quantiles: list[int], window: tuple[int, int]
-) -> None:
+def test_a_plot_omits_outliers(first_ms: int, last_ms: int, quantiles: list[int], window: tuple[int, int]) -> None:
     assert window_of(first_ms, last_ms, quantiles) == window

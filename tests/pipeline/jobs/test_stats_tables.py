@@ -8,7 +8,7 @@ from minibroker.pipeline.jobs.stats_tables import key_text, summary, tables
 from tests.pipeline.jobs.made_up import statistics, traffic
 
 
-def test_a_row_of_traffic_in_units() -> None:
+def test_a_traffic_row_has_units() -> None:
     table = tables(statistics())[0]
     cells = dict(zip((column.name for column in table.columns), table.rows[0], strict=True))
     assert cells == {
@@ -28,7 +28,7 @@ def test_a_row_of_traffic_in_units() -> None:
     }
 
 
-def test_large_averages_have_a_factor() -> None:
+def test_large_averages_have_a_unit_prefix() -> None:
     found = statistics()
     row = found.tables["topic, partition"][0]
     large = replace(row, records=500_000, batches=100, overhead_per_record=1990.0)
@@ -38,19 +38,19 @@ def test_large_averages_have_a_factor() -> None:
     assert (cells["records/batch"], cells["overhead/record"]) == ("5 k", "1.99 kB")
 
 
-def test_of_many_rows_the_first_are_given_and_the_others_counted() -> None:
+def test_the_first_of_many_rows_are_shown_and_the_others_counted() -> None:
     by_partition, _, by_producer, *_ = tables(statistics(partitions=30), 20)
     assert (len(by_partition.rows), by_partition.note) == (20, "Left out: the 10 smallest.")
     assert by_producer.note == "Left out: the 3 smallest."
     assert [row[0] for row in by_producer.rows] == ["without an id", "4711"]
 
 
-def test_one_table_alone() -> None:
+def test_a_single_table_can_be_shown() -> None:
     found = tables(statistics(keys=False), only="codec, format")
     assert [table.title for table in found] == ["By codec and format"]
 
 
-def test_what_has_nothing_but_transaction_markers_is_no_row() -> None:
+def test_partitions_with_only_transaction_markers_have_no_row() -> None:
     found = statistics()
     zstd, none = found.tables["codec, format"]
     found.tables["codec, format"] = [zstd, replace(none, batches=0, records=0, bytes=0, control_batches=2)]
@@ -58,13 +58,13 @@ def test_what_has_nothing_but_transaction_markers_is_no_row() -> None:
     assert ([row[0] for row in table.rows], table.note) == (["zstd"], "")
 
 
-def test_producers_are_a_table_only_where_there_are_any() -> None:
+def test_producers_have_a_table_only_if_there_are_any() -> None:
     found = statistics(keys=False)
     found.tables["producer"] = [traffic(producer=-1)]
     assert [table.title for table in tables(found)] == ["By topic and partition", "By codec and format"]
 
 
-def test_it_is_said_what_is_an_estimate() -> None:
+def test_estimates_are_marked() -> None:
     found = statistics()
     lines = summary(found)
     assert lines[0] == "1,000 records in 100 batches, 50 kB, from 2026-09-21 14:13:20 to 2026-09-21 14:23:20 UTC"
@@ -76,7 +76,7 @@ def test_it_is_said_what_is_an_estimate() -> None:
     ]
 
 
-def test_keys_are_text_where_they_can_be_and_never_more_than_a_line() -> None:
+def test_keys_are_shown_as_text_within_one_line() -> None:
     assert key_text(b"k\xc3\xa4se") == "käse"
     assert key_text(None) == "(no key)"
     assert key_text(b"\xff\x00") == "0xff00"

@@ -29,27 +29,27 @@ class Checkpoint:
         return f'v1\n{{"batchWatermarkMs":0}}\n{self.batches[int(path.removeprefix("offsets/"))]}\n'
 
 
-def test_what_has_no_start_or_lies_behind_it_is_no_way_to_go() -> None:
+def test_a_range_without_a_start_or_before_it_has_no_progress() -> None:
     assert distance({FIRST: 3}, {FIRST: 10, SECOND: 5}) == 7
     assert distance({FIRST: 3}, {FIRST: 1}) == 0
 
 
-def test_before_the_first_batch_a_stream_is_at_its_beginning() -> None:
+def test_a_stream_before_its_first_batch_is_at_its_start() -> None:
     checkpoint: Any = Checkpoint([], 0)
     assert reached(checkpoint, {FIRST: 2}) == Reached({FIRST: 2}, None)
 
 
-def test_a_batch_that_was_planned_and_is_not_done_is_at_work() -> None:
+def test_a_planned_unfinished_batch_is_in_progress() -> None:
     checkpoint: Any = Checkpoint(['{"t":{"0":5}}', '{"t":{"0":9,"1":4}}'], 1)
     assert reached(checkpoint, {FIRST: 2, SECOND: 1}) == Reached({FIRST: 5, SECOND: 1}, {FIRST: 9, SECOND: 4})
 
 
-def test_after_its_last_batch_nothing_is_at_work() -> None:
+def test_nothing_is_in_progress_after_the_last_batch() -> None:
     checkpoint: Any = Checkpoint(['{"t":{"0":5}}'], 1)
     assert reached(checkpoint, {}) == Reached({FIRST: 5}, None)
 
 
-def test_a_run_goes_from_where_it_was_when_it_began(tmp_path: Path) -> None:
+def test_a_runs_progress_starts_where_it_began(tmp_path: Path) -> None:
     write_log(tmp_path, "t", 0, records(9))
     options = {"path": str(tmp_path), "subscribe": "t", "startingOffsets": "earliest"}
     progress = StreamProgress(parse_options(options, "records", "stream"))

@@ -112,7 +112,7 @@ def test_format_2_keeps_records_producers_transactions_epochs_and_offsets(
 
 
 @pytest.mark.parametrize("settings", NEW.values(), ids=NEW)
-def test_old_formats_become_format_2_as_they_are_asked_to(tmp_path: Path, settings: RewriteSettings) -> None:
+def test_old_formats_are_converted_to_format_2(tmp_path: Path, settings: RewriteSettings) -> None:
     old, new = tmp_path / "old" / "orders-0", tmp_path / "new" / "orders-0"
     make_log(old, old_formats, idempotent, old_formats)
     rewritten(tmp_path, settings)
@@ -124,7 +124,7 @@ def test_old_formats_become_format_2_as_they_are_asked_to(tmp_path: Path, settin
 
 
 @pytest.mark.parametrize("settings", OLD.values(), ids=OLD)
-def test_old_formats_are_made_of_all(tmp_path: Path, settings: RewriteSettings) -> None:
+def test_all_formats_are_converted_to_old_ones(tmp_path: Path, settings: RewriteSettings) -> None:
     old, new = tmp_path / "old" / "orders-0", tmp_path / "new" / "orders-0"
     make_log(old, idempotent, old_formats, compacted, every_codec)
     report = rewritten(tmp_path, settings)
@@ -138,7 +138,7 @@ def test_old_formats_are_made_of_all(tmp_path: Path, settings: RewriteSettings) 
     assert damages(new) == []
 
 
-def test_formats_without_transactions_keep_what_is_committed(tmp_path: Path) -> None:
+def test_formats_without_transactions_keep_only_committed_records(tmp_path: Path) -> None:
     old, new = tmp_path / "old" / "orders-0", tmp_path / "new" / "orders-0"
     make_log(old, idempotent, transactions)
     with pytest.raises(RewriteError, match="orders-0 holds transactions"):
@@ -163,7 +163,7 @@ def test_formats_without_transactions_keep_what_is_committed(tmp_path: Path) -> 
     assert report.total.dropped_batches == 4 + 4 + 1  # markers, aborted batches, one that never ended
 
 
-def test_headers_are_refused_or_dropped(tmp_path: Path) -> None:
+def test_headers_are_rejected_or_dropped(tmp_path: Path) -> None:
     old, new = tmp_path / "old" / "orders-0", tmp_path / "new" / "orders-0"
     make_log(old, partial(idempotent, headers=True))
     with pytest.raises(RewriteError, match="orders-0, from offset 0 on: message format 0 has no headers"):
@@ -172,7 +172,7 @@ def test_headers_are_refused_or_dropped(tmp_path: Path) -> None:
     assert seen(new) == as_old(seen(old), 0)
 
 
-def test_a_log_goes_on_where_it_ended_although_its_last_marker_has_no_place(tmp_path: Path) -> None:
+def test_a_log_whose_last_marker_is_dropped_continues_at_its_end_offset(tmp_path: Path) -> None:
     old, new = tmp_path / "old" / "orders-0", tmp_path / "new" / "orders-0"
     make_log(old, idempotent, lambda log: add(log, marker_batch(1, 0, Marker(True, 0), NOW_MS)))
     rewritten(tmp_path, RewriteSettings(1, committed_only=True))
@@ -180,7 +180,7 @@ def test_a_log_goes_on_where_it_ended_although_its_last_marker_has_no_place(tmp_
     assert [path.stat().st_size for path in sorted(new.glob("*.log"))][-1] == 0
 
 
-def test_what_is_asked_for_already_is_the_same_bytes(tmp_path: Path) -> None:
+def test_segments_that_need_no_change_are_copied(tmp_path: Path) -> None:
     old, new = tmp_path / "old" / "orders-0", tmp_path / "new" / "orders-0"
     make_log(old, idempotent, transactions, old_formats, compacted, every_codec)
     rewritten(tmp_path, RewriteSettings())
@@ -212,7 +212,7 @@ def late(log: Log) -> None:
     )
 
 
-def test_times_below_0_are_refused_for_an_old_format(tmp_path: Path) -> None:
+def test_negative_timestamps_are_rejected_for_an_old_format(tmp_path: Path) -> None:
     make_log(tmp_path / "old" / "orders-0", odd)
     with pytest.raises(
         RewriteError, match=r"orders-0, from offset 12 on: message format 1 has no time -2305843009213693952"
@@ -220,7 +220,7 @@ def test_times_below_0_are_refused_for_an_old_format(tmp_path: Path) -> None:
         rewritten(tmp_path, RewriteSettings(1, Compression.NONE, drop_headers=True))
 
 
-def test_what_rows_cannot_express_is_kept_all_the_same(tmp_path: Path) -> None:
+def test_values_that_rows_cannot_express_are_kept(tmp_path: Path) -> None:
     old, new = tmp_path / "old" / "orders-0", tmp_path / "new" / "orders-0"
     make_log(old, odd)
     rewritten(tmp_path, RewriteSettings(2, Compression.GZIP, batch_bytes=100_000))
@@ -231,7 +231,7 @@ def test_what_rows_cannot_express_is_kept_all_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
-def test_times_beyond_spark_s_range_are_kept_in_another_format(codec: Compression, tmp_path: Path) -> None:
+def test_timestamps_beyond_sparks_range_are_kept_in_another_format(codec: Compression, tmp_path: Path) -> None:
     old, new = tmp_path / "old" / "orders-0", tmp_path / "new" / "orders-0"
     make_log(old, late)
     rewritten(tmp_path, RewriteSettings(1, codec, drop_headers=True))
@@ -239,7 +239,7 @@ def test_times_beyond_spark_s_range_are_kept_in_another_format(codec: Compressio
     assert [each.record.timestamp for each in seen(new)] == [each.record.timestamp for each in seen(old)]
 
 
-def test_a_codec_that_an_old_format_does_not_have_is_refused_unless_another_is_named(tmp_path: Path) -> None:
+def test_a_codec_that_an_old_format_lacks_is_rejected_unless_replaced(tmp_path: Path) -> None:
     make_log(tmp_path / "old" / "orders-0", every_codec)
     with pytest.raises(
         RewriteError, match=r"orders-0/\d+\.log: offset 144 is compressed by zstd, which formats 0 and 1"

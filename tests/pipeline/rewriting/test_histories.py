@@ -42,9 +42,7 @@ def settings_by(chance: Random) -> RewriteSettings:
 
 @pytest.mark.parametrize("compacted", [False, True])
 @pytest.mark.parametrize("seed", range(10))
-def test_records_and_their_producers_stay_and_nothing_is_wrong_with_the_log(
-    seed: int, compacted: bool, tmp_path: Path
-) -> None:
+def test_rewritten_histories_keep_records_and_producers(seed: int, compacted: bool, tmp_path: Path) -> None:
     history_in(tmp_path / "old", seed, compacted=compacted)
     settings = settings_by(Random(seed))
     rewrite_directory(str(tmp_path / "old"), str(tmp_path / "new"), settings)

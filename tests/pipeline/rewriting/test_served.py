@@ -108,7 +108,7 @@ NEW = {
 
 
 @pytest.mark.parametrize("settings", NEW.values(), ids=NEW)
-def test_clients_read_what_clients_wrote(written: Written, tmp_path: Path, settings: RewriteSettings) -> None:
+def test_clients_consume_rewritten_records(written: Written, tmp_path: Path, settings: RewriteSettings) -> None:
     rewritten(written, tmp_path, settings)
     expected = RECORDS if not settings.is_old else PLAIN
     if settings.magic == 0:
@@ -138,7 +138,7 @@ def test_clients_read_what_clients_wrote(written: Written, tmp_path: Path, setti
 
 
 @pytest.mark.parametrize("name", ["format 2, zstd, elided", "format 1, lz4"])
-def test_the_log_goes_on(written: Written, tmp_path: Path, name: str) -> None:
+def test_a_rewritten_log_can_be_appended_to(written: Written, tmp_path: Path, name: str) -> None:
     rewritten(written, tmp_path, NEW[name])
     with running_broker(tmp_path) as broker:
         with Confluent().producer(broker.bootstrap_servers, idempotent=not NEW[name].is_old) as producer:
@@ -152,7 +152,7 @@ def test_the_log_goes_on(written: Written, tmp_path: Path, name: str) -> None:
         assert len(read(Confluent(), broker.bootstrap_servers, "plain", 0, 47)) == 47
 
 
-def test_topic_configs_say_what_is_true(written: Written, tmp_path: Path) -> None:
+def test_rewritten_topic_configs_are_updated(written: Written, tmp_path: Path) -> None:
     report = rewritten(written, tmp_path, RewriteSettings(2, Compression.ZSTD, elide=False))
     assert report.configs_changed
     assert set(report.configs) == {
@@ -185,7 +185,7 @@ def test_topics_rewritten_in_an_old_format_get_its_setting(written: Written, tmp
     assert {header.magic for header, _ in batches_of(tmp_path / "data" / "plain-0")} == {1}
 
 
-def test_topics_that_are_not_chosen_and_internal_ones_are_copied(written: Written, tmp_path: Path) -> None:
+def test_unselected_and_internal_topics_are_copied(written: Written, tmp_path: Path) -> None:
     settings = RewriteSettings(codec=Compression.GZIP)
     report = rewrite_directory(str(written.data), str(tmp_path / "data"), settings, ["committed"])
     assert [space.topic for space in report.topics] == ["committed"]
@@ -198,7 +198,7 @@ def test_topics_that_are_not_chosen_and_internal_ones_are_copied(written: Writte
             rewrite_directory(str(written.data), str(tmp_path / "other"), settings, [topic])
 
 
-def test_a_directory_in_use_is_refused(written: Written, tmp_path: Path) -> None:
+def test_a_directory_in_use_is_rejected(written: Written, tmp_path: Path) -> None:
     shutil.copytree(written.data, tmp_path / "data")
     with running_broker(tmp_path) as broker, pytest.raises(RewriteError, match="stop the broker first"):
         rewrite_directory(str(tmp_path / "data"), str(tmp_path / "new"), RewriteSettings())

@@ -19,7 +19,7 @@ def log_of(directory: Path) -> Path:
     return directory / "__cluster_metadata-0" / f"{0:020d}.log"
 
 
-def test_the_changed_configs_are_appended(tmp_path: Path) -> None:
+def test_changed_configs_are_appended_to_the_metadata(tmp_path: Path) -> None:
     metadata(tmp_path, config("t", "lz4", CODEC))
     changes, are_made = update_configs(str(tmp_path), ["t"], GZIP, is_clean=True)
     assert are_made
@@ -27,7 +27,7 @@ def test_the_changed_configs_are_appended(tmp_path: Path) -> None:
     assert read_metadata(tmp_path).configs["t"][CODEC] == "gzip"
 
 
-def test_what_a_crash_has_left_behind_the_end_is_cut_off(tmp_path: Path) -> None:
+def test_a_torn_end_of_the_metadata_is_truncated(tmp_path: Path) -> None:
     log = log_of(metadata(tmp_path, config("t", "lz4", CODEC)))
     log.write_bytes(log.read_bytes() + log.read_bytes()[:30])
     assert update_configs(str(tmp_path), ["t"], GZIP, is_clean=False)[1]
@@ -35,7 +35,7 @@ def test_what_a_crash_has_left_behind_the_end_is_cut_off(tmp_path: Path) -> None
     assert (found.configs["t"][CODEC], found.unreadable, found.is_torn) == ("gzip", 0, False)
 
 
-def test_a_damaged_log_is_refused_and_not_changed(tmp_path: Path) -> None:
+def test_a_corrupt_metadata_log_is_rejected_and_not_changed(tmp_path: Path) -> None:
     log = log_of(metadata(tmp_path, *(config(topic, "lz4", CODEC) for topic in "stu")))
     data = bytearray(log.read_bytes())
     data[len(data) // 2] ^= 1

@@ -30,7 +30,7 @@ def old(tmp_path: Path) -> Path:
     return tmp_path / "old"
 
 
-def test_killed_in_the_middle_it_goes_on_and_does_no_segment_twice(
+def test_a_killed_rewrite_continues_without_repeating_segments(
     old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rewrite_directory(str(old), str(tmp_path / "whole"), SETTINGS)
@@ -54,7 +54,7 @@ def test_killed_in_the_middle_it_goes_on_and_does_no_segment_twice(
     assert all_files(tmp_path / "new") == all_files(tmp_path / "whole")
 
 
-def test_a_log_that_is_finished_is_not_done_again(old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_log_is_not_rewritten_again(old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finish = directory.Workspace.finish_log
 
     def fail(self: directory.Workspace, *arguments: object, **more: object) -> None:
@@ -74,7 +74,7 @@ def test_a_log_that_is_finished_is_not_done_again(old: Path, tmp_path: Path, mon
     assert report.total.bytes_before == sum(path.stat().st_size for path in old.rglob("*.log"))
 
 
-def test_what_stays_is_a_log_directory_and_a_note(old: Path, tmp_path: Path) -> None:
+def test_a_finished_rewrite_leaves_a_log_directory_and_a_note(old: Path, tmp_path: Path) -> None:
     rewrite_directory(str(old), str(tmp_path / "new"), SETTINGS)
     names = {".lock", ".kafka_cleanshutdown", "meta.properties", ".rewritten", "orders-0", "orders-1"}
     assert {path.name for path in (tmp_path / "new").iterdir()} == names
@@ -84,7 +84,7 @@ def test_what_stays_is_a_log_directory_and_a_note(old: Path, tmp_path: Path) -> 
         ).stat().st_mtime_ns // 10**6 == path.stat().st_mtime_ns // 10**6
 
 
-def test_a_directory_with_something_in_it_is_refused(old: Path, tmp_path: Path) -> None:
+def test_a_non_empty_target_directory_is_rejected(old: Path, tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "letter").write_text("dear")
     with pytest.raises(RewriteError, match="not empty"):
@@ -92,7 +92,7 @@ def test_a_directory_with_something_in_it_is_refused(old: Path, tmp_path: Path) 
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["letter"]
 
 
-def test_a_finished_rewriting_run_again_does_nothing_and_says_the_same(old: Path, tmp_path: Path) -> None:
+def test_a_finished_rewrite_run_again_does_nothing(old: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
     report = rewrite_directory(str(old), str(new), SETTINGS)
     before = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in new.rglob("*")}
@@ -105,19 +105,19 @@ def test_a_finished_rewriting_run_again_does_nothing_and_says_the_same(old: Path
         rewrite_directory(str(old), str(new), SETTINGS)
 
 
-def test_the_note_of_a_rewriting_does_not_go_with_another(old: Path, tmp_path: Path) -> None:
+def test_the_note_of_another_rewrite_is_rejected(old: Path, tmp_path: Path) -> None:
     rewrite_directory(str(old), str(tmp_path / "new"), SETTINGS)
     rewrite_directory(str(tmp_path / "new"), str(tmp_path / "newer"), SETTINGS)
     assert rewrite_directory(str(tmp_path / "new"), str(tmp_path / "newer"), SETTINGS).target.endswith("newer")
 
 
 @pytest.mark.parametrize("place", ["old", "old/new", "."])
-def test_one_directory_in_the_other_is_refused(old: Path, tmp_path: Path, place: str) -> None:
+def test_nested_source_and_target_directories_are_rejected(old: Path, tmp_path: Path, place: str) -> None:
     with pytest.raises(RewriteError, match="neither of the two"):
         rewrite_directory(str(old), str(tmp_path / place), SETTINGS)
 
 
-def test_another_rewriting_is_not_continued(old: Path, tmp_path: Path) -> None:
+def test_another_rewrite_is_not_continued(old: Path, tmp_path: Path) -> None:
     with Rewriting(str(old), str(tmp_path / "new"), SETTINGS) as rewriting:
         rewrite_segment(rewriting.left()[0], rewriting.source, rewriting.target, SETTINGS)
     with pytest.raises(RewriteError, match="a rewriting with other settings"):
@@ -128,7 +128,7 @@ def test_another_rewriting_is_not_continued(old: Path, tmp_path: Path) -> None:
         rewrite_directory(str(old), str(tmp_path / "new"), SETTINGS)
 
 
-def test_one_that_was_refused_before_it_did_anything_is_no_obstacle(old: Path, tmp_path: Path) -> None:
+def test_a_rewrite_rejected_at_its_start_does_not_block_the_next(old: Path, tmp_path: Path) -> None:
     with pytest.raises(RewriteError, match="orders-0 holds transactions"):
         rewrite_directory(str(old), str(tmp_path / "new"), RewriteSettings(1, Compression.GZIP))
     rewrite_directory(str(old), str(tmp_path / "new"), RewriteSettings(1, Compression.GZIP, committed_only=True))
@@ -150,7 +150,7 @@ def test_damage_is_reported_and_nothing_is_written(old: Path, tmp_path: Path) ->
     assert not (tmp_path / "new" / "orders-0").exists()
 
 
-def test_a_torn_end_is_left_out_and_reported(old: Path, tmp_path: Path) -> None:
+def test_a_torn_end_is_omitted_and_reported(old: Path, tmp_path: Path) -> None:
     (old / ".kafka_cleanshutdown").unlink()
     path = sorted((old / "orders-0").glob("*.log"))[-1]
     before = seen(old / "orders-0")
@@ -161,7 +161,7 @@ def test_a_torn_end_is_left_out_and_reported(old: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "new" / ".kafka_cleanshutdown").exists()
 
 
-def test_an_old_format_may_be_torn_too_but_for_transactions(old: Path, tmp_path: Path) -> None:
+def test_an_old_format_log_may_have_a_torn_end_without_transactions(old: Path, tmp_path: Path) -> None:
     shutil.rmtree(old / "orders-0")
     shutil.rmtree(old / "orders-1")
     make_log(old / "plain-0", idempotent)
@@ -174,19 +174,19 @@ def test_an_old_format_may_be_torn_too_but_for_transactions(old: Path, tmp_path:
         rewrite_directory(str(old), str(tmp_path / "other"), RewriteSettings(1, committed_only=True))
 
 
-def test_a_swap_that_was_interrupted_is_a_brokers_to_settle(old: Path, tmp_path: Path) -> None:
+def test_an_interrupted_swap_must_be_completed_by_a_broker(old: Path, tmp_path: Path) -> None:
     (old / "orders-1" / "00000000000000000000.log.swap").touch()
     with pytest.raises(RewriteError, match="start a broker"):
         rewrite_directory(str(old), str(tmp_path / "new"), SETTINGS)
 
 
-def test_a_directory_without_logs_is_refused(tmp_path: Path) -> None:
+def test_a_directory_without_logs_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     with pytest.raises(RewriteError, match="has no logs"):
         rewrite_directory(str(tmp_path / "old"), str(tmp_path / "new"), SETTINGS)
 
 
-def test_logs_that_were_deleted_or_set_aside_do_not_come_along(old: Path, tmp_path: Path) -> None:
+def test_deleted_and_set_aside_logs_are_not_copied(old: Path, tmp_path: Path) -> None:
     for suffix in ("delete", "stray", "future"):
         (old / f"gone-0.{'0' * 32}-{suffix}").mkdir()
     rewrite_directory(str(old), str(tmp_path / "new"), SETTINGS)

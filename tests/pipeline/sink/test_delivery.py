@@ -60,7 +60,7 @@ def topic(broker: RunningBroker) -> str:
     return new_topic(broker)
 
 
-def test_a_second_client_reads_what_was_written(plain_broker: RunningBroker) -> None:
+def test_written_rows_are_consumed_by_another_client(plain_broker: RunningBroker) -> None:
     topic = new_topic(plain_broker)
     headers = [[{"key": "a", "value": b"1"}, {"key": "a", "value": None}], [], None]
     times = [datetime(2026, 1, 2, 3, 4, 5, 678_000, UTC), datetime(1970, 1, 1, tzinfo=UTC), None]
@@ -96,9 +96,7 @@ def test_many_rows_keep_their_order_in_each_partition(plain_broker: RunningBroke
     )
 
 
-def test_an_answer_that_is_lost_writes_no_row_twice(
-    plain_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_response_causes_no_duplicates(plain_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     topic, lost = new_topic(plain_broker), iter([True, False, True])
 
     class LosingClient(Client):
@@ -114,7 +112,7 @@ def test_an_answer_that_is_lost_writes_no_row_twice(
     assert sorted_values(plain_broker, topic) == wanted("a")
 
 
-def test_batches_that_a_topic_finds_too_large_are_split_and_a_record_is_named(plain_broker: RunningBroker) -> None:
+def test_too_large_batches_are_split_and_a_too_large_record_is_named(plain_broker: RunningBroker) -> None:
     topic = new_topic(plain_broker, 1, max_message_bytes="500")
     rows = pa.record_batch({"value": [b"%03d" % number + bytes(97) for number in range(40)]})
     delivery.write_at_least_once(settings_for(plain_broker, topic), [rows], 0)
@@ -124,7 +122,7 @@ def test_batches_that_a_topic_finds_too_large_are_split_and_a_record_is_named(pl
         delivery.write_at_least_once(settings_for(plain_broker, topic), [large], 0)
 
 
-def test_a_topic_or_a_partition_that_there_is_not_is_named(plain_broker: RunningBroker) -> None:
+def test_an_unknown_topic_or_partition_is_named(plain_broker: RunningBroker) -> None:
     nowhere = settings_for(plain_broker, "nowhere", kafka_max_block_ms="150")
     with pytest.raises(WriteFailed, match="topic nowhere: UNKNOWN_TOPIC_OR_PARTITION after 150 ms"):
         delivery.write_at_least_once(nowhere, [batch_of("a")], 0)
@@ -134,7 +132,7 @@ def test_a_topic_or_a_partition_that_there_is_not_is_named(plain_broker: Running
         delivery.write_at_least_once(settings_for(plain_broker, topic, kafka_max_block_ms="0"), [rows], 0)
 
 
-def test_a_topic_is_made_where_the_broker_makes_them(broker: RunningBroker) -> None:
+def test_a_topic_is_auto_created_if_the_broker_allows_it(broker: RunningBroker) -> None:
     delivery.write_at_least_once(settings_for(broker, "made"), [batch_of("a")], 0)
     assert sorted_values(broker, "made") == wanted("a")
 
@@ -144,7 +142,7 @@ def test_each_row_is_written_once(broker: RunningBroker, topic: str, scenario: C
     scenario(broker, topic)
 
 
-def test_a_task_without_rows_asks_the_broker_nothing(tmp_path: Path) -> None:
+def test_a_task_without_rows_sends_no_request(tmp_path: Path) -> None:
     nowhere = parse_settings({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "delivery": "exactly-once"})
     assert delivery.write_exactly_once(nowhere, [batch_of("a", 0)], "t-0", 0, 0) == Delivered(0)
     delivery.commit(nowhere, [])
@@ -170,7 +168,7 @@ def broker_of_one_address(directory: Path) -> Iterator[RunningBroker]:
         yield broker
 
 
-def test_a_commit_finds_the_coordinator_after_it_was_killed(tmp_path: Path) -> None:
+def test_a_commit_finds_its_coordinator_after_a_kill(tmp_path: Path) -> None:
     with broker_of_one_address(tmp_path) as broker:
         topic = new_topic(broker)
         settings = exactly_once(broker, topic)
@@ -181,7 +179,7 @@ def test_a_commit_finds_the_coordinator_after_it_was_killed(tmp_path: Path) -> N
         assert sorted_values(broker, topic) == wanted("a", "b")
 
 
-def test_a_commit_to_a_broker_that_is_down_can_be_done_later(tmp_path: Path) -> None:
+def test_a_commit_to_a_stopped_broker_can_be_repeated_later(tmp_path: Path) -> None:
     with broker_of_one_address(tmp_path) as broker:
         topic = new_topic(broker)
         settings = exactly_once(broker, topic)

@@ -26,7 +26,7 @@ def test_a_slice_of_a_column_hashes_like_its_own_keys(keys: list[bytes]) -> None
     assert murmur2_of(column).tolist() == [truth(key) & 0xFFFFFFFF for key in keys]
 
 
-def test_a_column_without_a_byte_has_hashes() -> None:
+def test_a_column_of_empty_keys_has_hashes() -> None:
     nothing = truth(b"") & 0xFFFFFFFF
     assert murmur2_of(pa.array([None, b""], pa.binary())).tolist() == [nothing, nothing]
     assert murmur2_of(pa.array([], pa.binary())).tolist() == []

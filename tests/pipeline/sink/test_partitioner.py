@@ -42,7 +42,7 @@ def placed(partitioner: Partitioner, rows: pa.RecordBatch) -> dict[int, TopicPar
 
 
 @given(all_fields=st.lists(fields, max_size=30))
-def test_each_row_goes_once_where_it_says_or_where_its_key_goes(
+def test_each_row_is_partitioned_once_explicitly_or_by_its_key(
     all_fields: list[tuple[str, int | None, bytes | None]],
 ) -> None:
     places = placed(Partitioner(count, 100), rows_of(all_fields))
@@ -56,7 +56,7 @@ def test_each_row_goes_once_where_it_says_or_where_its_key_goes(
         assert 0 <= places[number].partition < COUNTS[topic]
 
 
-def test_rows_without_a_key_stay_until_a_batch_is_full_and_then_go_to_the_next_partition() -> None:
+def test_rows_without_a_key_stay_in_a_partition_until_its_batch_is_full() -> None:
     partitioner = Partitioner(count, sticky_bytes=100, first=1)
     rows = rows_of([("t", None, None)] * 10, value=bytes(40))  # 50 with what a record needs: two are a batch
     places = placed(partitioner, rows)
@@ -70,11 +70,11 @@ def test_keys_can_be_ignored() -> None:
     assert {partition.partition for partition, _ in Partitioner(count, 1 << 20, 4, True).split(rows)} == {4}
 
 
-def test_no_rows_are_no_partitions() -> None:
+def test_no_rows_have_no_partitions() -> None:
     assert list(Partitioner(count, 100).split(rows_of([]))) == []
 
 
-def test_a_partition_beyond_the_topic_is_asked_for() -> None:
+def test_a_partition_beyond_the_known_count_is_looked_up() -> None:
     asked = []
 
     def counting(topic: str, at_least: int) -> int:
@@ -86,7 +86,7 @@ def test_a_partition_beyond_the_topic_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 1000])
-def test_rows_that_all_go_to_one_partition_are_the_rows_themselves(size: int) -> None:
+def test_rows_of_a_single_partition_are_not_copied(size: int) -> None:
     rows = rows_of([("t", 1, None)] * size)
     ((partition, some),) = Partitioner(count, 100).split(rows)
     assert (partition, some) == (TopicPartition("t", 1), rows)

@@ -106,7 +106,7 @@ def values(batches: list[bytes]) -> list[bytes]:
     return [bytes(record.value or b"") for batch in batches for record in records_of(batch)]
 
 
-def test_batches_of_a_partition_go_one_by_one_with_sequences_that_go_on() -> None:
+def test_batches_of_a_partition_are_sent_one_by_one_with_consecutive_sequences() -> None:
     client = ScriptedClient()
     send(client, 10, partitions=(ONE, TWO))
     assert [set(sent) for sent in client.requests] == [{ONE, TWO}] * 3
@@ -115,7 +115,7 @@ def test_batches_of_a_partition_go_one_by_one_with_sequences_that_go_on() -> Non
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, LOST])
-def test_what_passes_is_sent_again_as_it_was(code: int | str) -> None:
+def test_a_retriable_failure_is_retried_unchanged(code: int | str) -> None:
     client = ScriptedClient(code, OK, code)
     send(client, 8)
     first, again, second, second_again = client.batches(ONE)
@@ -124,20 +124,20 @@ def test_what_passes_is_sent_again_as_it_was(code: int | str) -> None:
     assert client.refreshed == 2
 
 
-def test_a_partition_that_fails_holds_up_no_other() -> None:
+def test_a_failing_partition_does_not_delay_others() -> None:
     client = ScriptedClient({TWO: ErrorCode.LEADER_NOT_AVAILABLE}, {TWO: ErrorCode.LEADER_NOT_AVAILABLE})
     send(client, 8, partitions=(ONE, TWO))
     assert [set(sent) for sent in client.requests] == [{ONE, TWO}, {ONE, TWO}, {TWO}, {TWO}]
     assert values(client.batches(ONE)) == [b"value%d" % number for number in range(8)]
 
 
-def test_a_batch_that_the_broker_has_already_is_written() -> None:
+def test_a_duplicate_batch_counts_as_written() -> None:
     client = ScriptedClient(LOST, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
     send(client, 5)
     assert [said(batch)[2] for batch in client.batches(ONE)] == [0, 0, 4]
 
 
-def test_a_batch_that_is_too_large_is_split_until_it_is_not() -> None:
+def test_a_too_large_batch_is_split_until_it_fits() -> None:
     client = ScriptedClient(ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.MESSAGE_TOO_LARGE)
     send(client, 8)
     assert [check_batch(batch).record_count for batch in client.batches(ONE)] == [4, 2, 1, 1, 2, 4]
@@ -146,7 +146,7 @@ def test_a_batch_that_is_too_large_is_split_until_it_is_not() -> None:
     assert values(written) == [b"value%d" % number for number in range(8)]
 
 
-def test_a_record_that_is_too_large_alone_is_named() -> None:
+def test_a_single_too_large_record_is_named() -> None:
     with pytest.raises(RecordRefused, match=r"row 0 to t-0, key None: MESSAGE_TOO_LARGE, \d+ bytes"):
         send(ScriptedClient(ErrorCode.MESSAGE_TOO_LARGE), 1)
     small = replace(SETTINGS, max_request_bytes=20)
@@ -154,7 +154,7 @@ def test_a_record_that_is_too_large_alone_is_named() -> None:
         send(ScriptedClient(), 1, small)
 
 
-def test_a_record_that_the_broker_refuses_is_named() -> None:
+def test_a_record_rejected_by_the_broker_is_named() -> None:
     def refuse(partition: TopicPartition) -> SimpleNamespace:
         error = SimpleNamespace(batch_index=2, batch_index_error_message="no key")
         return SimpleNamespace(index=0, error_code=87, error_message="one or more records", record_errors=[error])
@@ -164,7 +164,7 @@ def test_a_record_that_the_broker_refuses_is_named() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED])
-def test_who_is_fenced_stops(code: int) -> None:
+def test_a_fenced_producer_stops(code: int) -> None:
     client = ScriptedClient(code)
     with pytest.raises(Fenced, match=f"t-0: {ErrorCode(code).name}"):
         send(client)
@@ -174,7 +174,7 @@ def test_who_is_fenced_stops(code: int) -> None:
 @pytest.mark.parametrize(
     "step", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TRANSACTION_ABORTABLE, 999, "broker: no such version"]
 )
-def test_what_does_not_pass_stops_at_once(step: int | str) -> None:
+def test_a_permanent_error_stops_the_sender_immediately(step: int | str) -> None:
     client = ScriptedClient(step)
     with pytest.raises(WriteFailed, match="TOPIC_AUTHORIZATION_FAILED|TRANSACTION_ABORTABLE|error 999|no such version"):
         send(client)
@@ -182,14 +182,14 @@ def test_what_does_not_pass_stops_at_once(step: int | str) -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID])
-def test_a_partition_that_lost_its_sequences_gets_the_batch_from_a_new_producer(code: int) -> None:
+def test_a_partition_that_lost_its_sequences_gets_a_new_producer(code: int) -> None:
     client, identity = ScriptedClient(OK, code), Identity(7, 3)
     send(client, 10, identity=identity, renew=lambda: identity.become(8, 0))
     assert [said(batch) for batch in client.batches(ONE)] == [(7, 3, 0), (7, 3, 4), (8, 0, 0), (8, 0, 4)]
     assert values([*client.batches(ONE)[:1], *client.batches(ONE)[2:]]) == [b"value%d" % number for number in range(10)]
 
 
-def test_nobody_becomes_a_new_producer_while_a_batch_may_be_there_already() -> None:
+def test_the_producer_is_not_replaced_while_a_batch_may_be_written() -> None:
     unknown, timed_out = ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.REQUEST_TIMED_OUT
     client = ScriptedClient(
         {ONE: unknown, TWO: timed_out},
@@ -202,12 +202,12 @@ def test_nobody_becomes_a_new_producer_while_a_batch_may_be_there_already() -> N
     assert [said(batch)[0] for batch in client.batches(TWO)] == [7, 7, 7, 8]
 
 
-def test_in_a_transaction_lost_sequences_are_an_error() -> None:
+def test_lost_sequences_in_a_transaction_are_an_error() -> None:
     with pytest.raises(WriteFailed, match="t-0: OUT_OF_ORDER_SEQUENCE_NUMBER"):
         send(ScriptedClient(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
 
 
-def test_it_gives_up_after_the_retries_or_the_timeout_and_says_why() -> None:
+def test_the_sender_gives_up_after_retries_or_timeout_with_the_reason() -> None:
     client = ScriptedClient(*[ErrorCode.NOT_ENOUGH_REPLICAS] * 9)
     with pytest.raises(WriteFailed, match="t-0: not written in 3 attempts .*: NOT_ENOUGH_REPLICAS"):
         send(client, settings=replace(SETTINGS, retries=2))
@@ -216,7 +216,7 @@ def test_it_gives_up_after_the_retries_or_the_timeout_and_says_why() -> None:
         send(ScriptedClient(*[LOST] * 9), settings=replace(SETTINGS, delivery_timeout_ms=0))
 
 
-def test_requests_are_not_larger_than_they_may_be() -> None:
+def test_requests_are_limited_in_size() -> None:
     client = ScriptedClient()
     partitions = [TopicPartition("t", number) for number in range(6)]
     send(client, 1, replace(SETTINGS, max_request_bytes=200), partitions=partitions)
@@ -224,7 +224,7 @@ def test_requests_are_not_larger_than_they_may_be() -> None:
     assert all(sum(map(len, sent.values())) <= 200 for sent in client.requests)
 
 
-def test_without_a_producer_id_batches_are_nobodys() -> None:
+def test_batches_without_a_producer_id_have_no_producer() -> None:
     client = ScriptedClient()
     send(client, identity=Identity())
     assert [said(batch) for batch in client.batches(ONE)] == [(-1, -1, -1)]

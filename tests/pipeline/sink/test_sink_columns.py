@@ -29,20 +29,18 @@ NOW_MS = int(NOW.timestamp() * 1000)
         ({"value": "string", "timestamp": "bigint"}, "t", "timestamp attribute unsupported type bigint"),
     ],
 )
-def test_a_column_that_is_missing_or_of_another_type_is_refused(
-    types: dict[str, str], topic: str | None, why: str
-) -> None:
+def test_missing_columns_or_wrong_types_are_rejected(types: dict[str, str], topic: str | None, why: str) -> None:
     with pytest.raises(OptionError, match=why):
         check_columns(types, topic)
 
 
-def test_columns_that_the_sink_does_not_know_are_not_looked_at() -> None:
+def test_unknown_columns_are_ignored() -> None:
     types = {"value": "binary", "key": "string", "topic": "string", "offset": "bigint", "timestampType": "int"}
     check_columns(types, None)
     check_columns(types | {"topic": "int"}, "t")  # the option stands above the column
 
 
-def test_rows_have_the_columns_of_the_dataframe_and_their_place() -> None:
+def test_rows_have_the_dataframes_columns_in_order() -> None:
     headers = [None, [{"key": "a", "value": b"1"}, {"key": "a", "value": None}]]
     batch = pa.record_batch(
         {
@@ -64,7 +62,7 @@ def test_rows_have_the_columns_of_the_dataframe_and_their_place() -> None:
     assert made.to_pylist() == [first, first | second]
 
 
-def test_the_option_topic_stands_above_the_column() -> None:
+def test_the_topic_option_overrides_the_column() -> None:
     batch = pa.record_batch({"value": ["v"], "topic": ["column"]})
     assert Rows("option").of(batch).column("topic").to_pylist() == ["option"]
 
@@ -73,20 +71,20 @@ def test_the_option_topic_stands_above_the_column() -> None:
     "column",
     [pa.nulls(1, TIMESTAMP), pa.array([None], pa.float64()), None],
 )
-def test_a_row_without_a_timestamp_has_the_time_at_which_it_is_seen(column: pa.Array | None) -> None:
+def test_a_row_without_a_timestamp_gets_the_current_time(column: pa.Array | None) -> None:
     batch = pa.record_batch({"value": ["v"]} | ({} if column is None else {"timestamp": column}))
     before = int(time.time() * 1000)
     assert before <= Rows("t").of(batch).column("timestamp")[0].as_py() <= int(time.time() * 1000)
 
 
-def test_none_can_be_kept_and_given_times_can_be_left() -> None:
+def test_missing_timestamps_can_be_kept_and_given_ones_ignored() -> None:
     none = pa.record_batch({"value": ["v"], "timestamp": pa.nulls(1, TIMESTAMP)})
     assert Rows("t", keep_none=True).of(none).column("timestamp").to_pylist() == [-1]
     given = pa.record_batch({"value": ["v"], "timestamp": pa.array([NOW], TIMESTAMP)})
     assert Rows("t", keep_timestamps=False).of(given).column("timestamp")[0].as_py() > NOW_MS
 
 
-def test_a_double_is_seconds() -> None:
+def test_a_double_timestamp_is_in_seconds() -> None:
     batch = pa.record_batch({"value": ["v"], "timestamp": pa.array([1.5])})
     assert Rows("t").of(batch).column("timestamp").to_pylist() == [1500]
 
@@ -103,6 +101,6 @@ def test_a_double_is_seconds() -> None:
         ),
     ],
 )
-def test_a_row_that_can_be_no_record_is_named(columns: dict[str, object], why: str) -> None:
+def test_an_invalid_row_is_named(columns: dict[str, object], why: str) -> None:
     with pytest.raises(RecordRefused, match=why):
         Rows(None).of(pa.record_batch({"value": ["a", "b"]} | columns))

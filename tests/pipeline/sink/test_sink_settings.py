@@ -12,12 +12,12 @@ from minibroker.protocol.records.compression import Compression
 SERVERS = {"kafka.bootstrap.servers": "one:1,two:2"}
 
 
-def test_without_options_a_write_is_idempotent_and_waits_for_all_replicas() -> None:
+def test_a_write_is_idempotent_with_acks_all_by_default() -> None:
     assert parse_settings(SERVERS) == SinkSettings("one:1,two:2")
     assert (parse_settings(SERVERS).idempotent, parse_settings(SERVERS).acks) == (True, -1)
 
 
-def test_names_are_those_of_spark_and_of_kafka_whatever_their_case() -> None:
+def test_option_names_are_those_of_spark_and_kafka_in_any_case() -> None:
     settings = parse_settings(
         {
             "Kafka.Bootstrap.Servers": "one:1",
@@ -60,14 +60,14 @@ def test_names_are_those_of_spark_and_of_kafka_whatever_their_case() -> None:
     )
 
 
-def test_what_is_the_connections_is_left_to_it_with_the_timing_that_both_need() -> None:
+def test_connection_settings_are_passed_on_with_shared_timeouts() -> None:
     options = {"kafka.security.protocol": "SSL", "kafka.request.timeout.ms": "1000", "kafka.retry.backoff.ms": "7"}
     settings = parse_settings(SERVERS | options)
     assert settings.client == {"security.protocol": "SSL", "request.timeout.ms": "1000", "retry.backoff.ms": "7"}
     assert (settings.request_timeout_ms, settings.retry_backoff_ms) == (1000, 7)
 
 
-def test_acks_of_the_leader_alone_are_not_idempotent() -> None:
+def test_acks_1_is_not_idempotent() -> None:
     settings = parse_settings(SERVERS | {"kafka.acks": "1"})
     assert (settings.acks, settings.idempotent) == (1, False)
 
@@ -98,10 +98,10 @@ def test_acks_of_the_leader_alone_are_not_idempotent() -> None:
         ({"path": "minibroker-data", "kafka.bootstrap.servers": ""}, "path cannot be written to"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(options: dict[str, str], why: str) -> None:
+def test_invalid_options_are_rejected_by_name(options: dict[str, str], why: str) -> None:
     with pytest.raises(OptionError, match=why):
         parse_settings(SERVERS | options)
 
 
-def test_what_spark_puts_among_the_options_of_a_query_is_no_option_of_ours() -> None:
+def test_options_that_spark_adds_to_a_query_are_ignored() -> None:
     assert parse_settings(SERVERS | {"checkpointLocation": "/c", "queryName": "q"}) == parse_settings(SERVERS)

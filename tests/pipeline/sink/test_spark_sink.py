@@ -62,7 +62,7 @@ def assert_each_row_once(broker: RunningBroker) -> None:
     assert records(broker, copying.TO) == records(broker, copying.FROM)
 
 
-def test_what_is_written_is_what_is_read_again(spark: SparkSession, broker: RunningBroker) -> None:
+def test_written_rows_are_read_unchanged(spark: SparkSession, broker: RunningBroker) -> None:
     servers = {"kafka.bootstrap.servers": broker.bootstrap_servers}
     reader = spark.read.format("minibroker").options(**servers, includeHeaders="true")
     columns = ("key", "value", "partition", "timestamp", "headers")
@@ -76,7 +76,7 @@ def test_what_is_written_is_what_is_read_again(spark: SparkSession, broker: Runn
     assert first == (0, 0, b"key", b"000000", 1_700_000_000_000, [("0", b"000000")])
 
 
-def test_a_write_with_a_name_is_done_once(spark: SparkSession, broker: RunningBroker) -> None:
+def test_a_named_write_is_done_once(spark: SparkSession, broker: RunningBroker) -> None:
     options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "named", "delivery": "exactly-once"}
     rows = spark.range(0, 100, 1, 3).selectExpr("cast(id AS string) AS key", "cast(id AS string) AS value")
     for _ in range(2):
@@ -85,14 +85,14 @@ def test_a_write_with_a_name_is_done_once(spark: SparkSession, broker: RunningBr
     assert found == list(range(100))
 
 
-def test_a_refused_row_fails_the_query_by_name(spark: SparkSession, broker: RunningBroker) -> None:
+def test_a_rejected_row_fails_the_query_with_its_name(spark: SparkSession, broker: RunningBroker) -> None:
     rows = spark.sql("SELECT 'v' AS value, 99 AS partition")
     options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": copying.TO, "kafka.max.block.ms": "10"}
     with pytest.raises(Exception, match="partition 99 of topic to, which has 3, is not present in metadata"):
         rows.write.format("minibroker").options(**options).mode("append").save()
 
 
-def test_a_task_that_dies_after_producing_writes_nothing_twice(
+def test_a_task_that_fails_after_producing_causes_no_duplicates(
     spark: SparkSession, broker: RunningBroker, accident: Path, checkpoint: str
 ) -> None:
     failing.register(spark)
@@ -102,7 +102,7 @@ def test_a_task_that_dies_after_producing_writes_nothing_twice(
     assert len(records(broker, copying.TO, "read_uncommitted")) == copying.ROWS + 200
 
 
-def test_a_commit_that_fails_half_way_is_made_good_by_the_next_run(
+def test_a_partially_failed_commit_is_completed_by_the_next_run(
     spark: SparkSession, broker: RunningBroker, accident: Path, checkpoint: str
 ) -> None:
     failing.register(spark)
@@ -114,7 +114,7 @@ def test_a_commit_that_fails_half_way_is_made_good_by_the_next_run(
     assert_each_row_once(broker)
 
 
-def test_a_driver_killed_between_two_commits_is_made_good_by_the_next(
+def test_a_commit_interrupted_by_a_killed_driver_is_completed_by_the_next(
     spark: SparkSession, broker: RunningBroker, accident: Path, checkpoint: str, tmp_path: Path
 ) -> None:
     arguments = [broker.bootstrap_servers, checkpoint, "stalling", str(accident)]

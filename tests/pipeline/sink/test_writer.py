@@ -67,7 +67,7 @@ def written(writer: Any) -> TaskMessage:
     return said
 
 
-def test_the_data_source_has_both_writers(broker: RunningBroker) -> None:
+def test_the_data_source_has_batch_and_stream_writers(broker: RunningBroker) -> None:
     source = RecordsSource(options_for(broker, "sources"))
     become_task(0)
     for writer in (source.writer(SCHEMA, False), source.streamWriter(SCHEMA, False)):
@@ -89,7 +89,7 @@ def test_a_stream_is_committed_by_a_writer_made_for_it(broker: RunningBroker) ->
     assert written(stream_writer(options, SCHEMA, False)).delivered.transaction is None
 
 
-def test_two_queries_do_not_know_of_each_other(broker: RunningBroker) -> None:
+def test_two_queries_do_not_affect_each_other(broker: RunningBroker) -> None:
     options = options_for(broker, "queries", **EXACTLY_ONCE)
     for query in ("one", "two"):
         task_of(0, query=query)
@@ -97,14 +97,14 @@ def test_two_queries_do_not_know_of_each_other(broker: RunningBroker) -> None:
     assert values(broker.bootstrap_servers, "queries") == [b"a", b"b"] * 2
 
 
-def test_what_a_failed_task_left_does_not_stop_the_abort(broker: RunningBroker) -> None:
+def test_leftovers_of_a_failed_task_do_not_prevent_the_abort(broker: RunningBroker) -> None:
     writer = stream_writer(options_for(broker, "aborted", **EXACTLY_ONCE), SCHEMA, False)
     task_of(0, query="aborted")
     writer.abort([None, written(writer)], 0)
     assert values(broker.bootstrap_servers, "aborted") == []
 
 
-def test_a_batch_write_of_one_name_writes_once(broker: RunningBroker) -> None:
+def test_a_named_batch_write_writes_once(broker: RunningBroker) -> None:
     options = options_for(broker, "batch", writeId="march", **EXACTLY_ONCE)
     become_task(0)
     for _ in range(2):
@@ -117,7 +117,7 @@ def test_a_batch_write_of_one_name_writes_once(broker: RunningBroker) -> None:
     assert values(broker.bootstrap_servers, "batch") == [b"a", b"b"] * 2
 
 
-def test_outside_of_a_spark_task_nothing_is_written(broker: RunningBroker) -> None:
+def test_nothing_is_written_outside_of_a_spark_task(broker: RunningBroker) -> None:
     writer = stream_writer(options_for(broker, "outside", **EXACTLY_ONCE), SCHEMA, False)
     with pytest.raises(WriteFailed, match="rows are written by Spark's tasks"):
         writer.write(iter([ROWS]))
@@ -134,7 +134,7 @@ def test_outside_of_a_spark_task_nothing_is_written(broker: RunningBroker) -> No
         ({}, StructType().add("value", IntegerType()), "value attribute unsupported type int"),
     ],
 )
-def test_what_cannot_be_is_said_before_there_is_a_task(
+def test_invalid_options_are_rejected_before_a_task_starts(
     options: Mapping[str, str], schema: StructType, why: str
 ) -> None:
     for make in (batch_writer, stream_writer):
@@ -142,7 +142,7 @@ def test_what_cannot_be_is_said_before_there_is_a_task(
             make({**NOWHERE, **options}, schema, False)
 
 
-def test_save_modes_and_names_that_cannot_be_are_refused(tmp_path: Path) -> None:
+def test_invalid_save_modes_and_names_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="save mode overwrite is not allowed"):
         batch_writer(NOWHERE, SCHEMA, True)
     with pytest.raises(OptionError, match="needs the option writeId"):

@@ -40,7 +40,7 @@ def task(rows: object) -> str:
 
 
 @pytest.mark.parametrize("make", [reader, lambda: shipped(task)])
-def test_without_the_package_one_line_says_so(make: Callable[[], object]) -> None:
+def test_a_missing_package_is_reported_in_one_line(make: Callable[[], object]) -> None:
     data = cloudpickle.dumps(make())
     run = arrives(data, "none of ours")
     assert run.stdout.strip() in (b"BatchReader", b"done"), run.stderr

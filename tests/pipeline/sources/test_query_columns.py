@@ -42,13 +42,13 @@ def test_the_columns_are_those_of_sparks_own_kafka_source() -> None:
     assert offered(options(includeHeaders="true")) == StructType([*fields, StructField("headers", ArrayType(header))])
 
 
-def test_damage_has_a_column_where_it_is_set_apart() -> None:
+def test_permissive_mode_adds_a_damage_column() -> None:
     assert offered(options(mode="PERMISSIVE")).names == [*OF_KAFKA, "_corrupt"]
     assert offered(options("batches", mode="PERMISSIVE", measure="all")).names == NOT_EXACT
     assert offered(options("batches", measure="all")).names == NOT_EXACT[:-1]
 
 
-def test_what_is_measured_has_columns_where_it_is_asked_for() -> None:
+def test_measurements_add_columns_on_request() -> None:
     unmeasured = offered(options("batches"))
     assert unmeasured.names == [name for name in NOT_EXACT[:-1] if name not in MEASURED]
     measured = StructType([offered(options("batches", measure="7"))["keyBytes"]])
@@ -58,18 +58,18 @@ def test_what_is_measured_has_columns_where_it_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("table", ["records", "batches"])
-def test_rows_are_of_the_very_schema_that_spark_expects(table: Table) -> None:
+def test_rows_have_exactly_the_schema_that_spark_expects(table: Table) -> None:
     schema = offered(options(table, mode="PERMISSIVE", **({"includeHeaders": "true"} if table == "records" else {})))
     given = chosen({"records": RECORDS, "batches": BATCHES}[table], schema.names)
     assert to_arrow_schema(schema, timezone="UTC").equals(given)
 
 
-def test_a_schema_picks_columns_in_its_order() -> None:
+def test_a_schema_selects_columns_in_its_order() -> None:
     schema = StructType([StructField("timestamp", TimestampType()), StructField("key", BinaryType())])
     assert columns_of(schema, options()) == ("timestamp", "key")
 
 
-def test_headers_can_be_picked_without_an_option() -> None:
+def test_headers_can_be_selected_without_an_option() -> None:
     schema = StructType([offered(options(includeHeaders="true"))["headers"]])
     assert columns_of(schema, options()) == ("headers",)
 
@@ -84,11 +84,11 @@ def test_headers_can_be_picked_without_an_option() -> None:
         (StructField("_corrupt", StringType()), "schema: column _corrupt exists only with mode=PERMISSIVE"),
     ],
 )
-def test_a_column_that_is_not_there_is_refused(field: StructField, complaint: str) -> None:
+def test_an_unknown_column_is_rejected(field: StructField, complaint: str) -> None:
     assert refusal(StructType([field])).startswith(complaint)
 
 
-def test_a_schema_names_each_column_once_and_one_at_least() -> None:
+def test_a_schema_has_at_least_one_column_and_no_duplicates() -> None:
     key = StructField("key", BinaryType())
     assert "at least one column is needed, each only once" in refusal(StructType([key, key]))
     assert "at least one column is needed" in refusal(StructType([]))

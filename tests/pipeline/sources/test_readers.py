@@ -46,7 +46,7 @@ def rows(topic: str, *offsets: int) -> list[tuple[str, int]]:
     return [(topic, offset) for offset in offsets]
 
 
-def test_a_batch_reader_reads_what_it_planned() -> None:
+def test_a_batch_reader_reads_its_planned_splits() -> None:
     log = StandIn({"a-0": (2, 5), "b-0": (0, 1), "c-0": (3, 3)})
     reader = batch_reader(log)
     partitions = reader.partitions()
@@ -55,14 +55,14 @@ def test_a_batch_reader_reads_what_it_planned() -> None:
     assert read(reader, partitions) == [*rows("a", 2, 3, 4), *rows("b", 0)]
 
 
-def test_where_there_is_nothing_sparks_own_partition_is_empty() -> None:
+def test_an_empty_input_has_sparks_empty_partition() -> None:
     reader = batch_reader(StandIn({"a-0": (3, 3)}))
     assert reader.partitions() == []
     assert read(reader, [InputPartition(None)]) == []
 
 
 @pytest.mark.parametrize("module", ["pyspark.daemon", "theirs", None])
-def test_in_a_process_of_sparks_alone_what_is_imported_is_kept_from_the_collector_once(
+def test_imported_modules_of_a_spark_worker_are_frozen_once(
     module: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frozen: list[str] = []
@@ -76,7 +76,7 @@ def test_in_a_process_of_sparks_alone_what_is_imported_is_kept_from_the_collecto
     assert frozen == (["all"] if module == "pyspark.daemon" else [])
 
 
-def test_a_task_gives_back_what_it_opened_also_if_it_is_not_read_to_its_end() -> None:
+def test_a_task_releases_its_resources_even_if_not_read_completely() -> None:
     log = StandIn({"a-0": (0, 9)})
     reader = batch_reader(log)
     (partition,) = reader.partitions()
@@ -86,16 +86,16 @@ def test_a_task_gives_back_what_it_opened_also_if_it_is_not_read_to_its_end() ->
     assert log.closed == 2
 
 
-def test_nothing_is_pushed_down() -> None:
+def test_no_filter_is_pushed_down() -> None:
     assert "pushFilters" not in vars(BatchReader)
 
 
-def test_what_cannot_be_planned_fails_the_query() -> None:
+def test_an_impossible_plan_fails_the_query() -> None:
     with pytest.raises(DataLoss):
         batch_reader(StandIn({"a-0": (5, 9)}), startingoffsets='{"a": {"0": 1}}').partitions()
 
 
-def test_a_stream_reads_on_from_batch_to_batch() -> None:
+def test_a_stream_continues_from_batch_to_batch() -> None:
     log = StandIn({"a-0": (0, 3)})
     reader = stream_reader(log)
     start = reader.initialOffset()
@@ -109,7 +109,7 @@ def test_a_stream_reads_on_from_batch_to_batch() -> None:
     assert reader.reportLatestOffset() == later
 
 
-def test_a_topic_that_is_deleted_fails_a_stream_unless_data_may_be_lost(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_deleted_topic_fails_a_stream_unless_data_loss_is_allowed(caplog: pytest.LogCaptureFixture) -> None:
     log = StandIn({"a-0": (0, 3), "b-0": (0, 2)}, named=("a", "b"))
     start = stream_reader(log).initialOffset()
     del log.logs[TopicPartition("b", 0)]
@@ -122,7 +122,7 @@ def test_a_topic_that_is_deleted_fails_a_stream_unless_data_may_be_lost(caplog: 
     assert caplog.messages == ["b-0 is gone"]
 
 
-def test_the_beginning_stays_where_it_was_first_found() -> None:
+def test_the_start_of_a_stream_is_fixed_at_its_first_use() -> None:
     log = StandIn({"a-0": (0, 3)})
     reader = stream_reader(log, startingoffsets="latest")
     first = reader.initialOffset()
@@ -130,12 +130,12 @@ def test_the_beginning_stays_where_it_was_first_found() -> None:
     assert reader.initialOffset() == first == {"a": {"0": 3}}
 
 
-def test_a_stream_that_starts_nowhere_fails() -> None:
+def test_a_stream_without_a_start_fails() -> None:
     with pytest.raises(OptionError):
         stream_reader(StandIn({"a-0": (0, 3)}), startingtimestamp="5000").initialOffset()
 
 
-def test_a_batch_of_a_stream_is_limited() -> None:
+def test_batches_of_a_stream_are_limited() -> None:
     reader = stream_reader(StandIn({"a-0": (0, 30), "b-0": (0, 10)}), maxoffsetspertrigger="8")
     limit = reader.getDefaultReadLimit()
     assert limit == ReadMaxRows(8)
@@ -143,12 +143,12 @@ def test_a_batch_of_a_stream_is_limited() -> None:
     assert reader.reportLatestOffset() == {"a": {"0": 30}, "b": {"0": 10}}
 
 
-def test_the_trigger_once_takes_all_there_is_limit_or_not() -> None:
+def test_a_trigger_for_all_records_ignores_the_limit() -> None:
     reader = stream_reader(StandIn({"a-0": (0, 30)}), maxoffsetspertrigger="8")
     assert reader.latestOffset(reader.initialOffset(), ReadAllAvailable()) == {"a": {"0": 30}}
 
 
-def test_what_is_available_now_has_an_end() -> None:
+def test_available_now_has_an_end() -> None:
     log = StandIn({"a-0": (0, 5)})
     reader = stream_reader(log, maxoffsetspertrigger="3", minoffsetspertrigger="3")
     reader.prepareForTriggerAvailableNow()
@@ -157,7 +157,7 @@ def test_what_is_available_now_has_an_end() -> None:
     assert ends == [{"a": {"0": 3}}, {"a": {"0": 5}}, {"a": {"0": 5}}]
 
 
-def test_what_is_available_now_may_be_nothing() -> None:
+def test_available_now_may_be_empty() -> None:
     log = StandIn({})
     reader = stream_reader(log)
     reader.prepareForTriggerAvailableNow()
@@ -165,7 +165,7 @@ def test_what_is_available_now_may_be_nothing() -> None:
     assert reader.latestOffset({}, ReadAllAvailable()) == {}
 
 
-def test_a_batch_waits_until_there_is_enough_or_it_has_waited_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_waits_for_the_minimum_size_or_the_maximum_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 1000.0
     monkeypatch.setattr(stream_reader_module.time, "monotonic", lambda: now_s)
     log = StandIn({"a-0": (0, 2)})
@@ -183,7 +183,7 @@ def test_a_batch_waits_until_there_is_enough_or_it_has_waited_long_enough(monkey
     assert reader.latestOffset(second, limit) == {"a": {"0": 11}}
 
 
-def test_a_stream_gives_back_what_it_opened_when_it_stops() -> None:
+def test_a_stopped_stream_releases_its_resources() -> None:
     log = StandIn({"a-0": (0, 5)})
     stream_reader(log).stop()
     assert log.closed == 1

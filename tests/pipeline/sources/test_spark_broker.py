@@ -42,14 +42,14 @@ def reader(spark: SparkSession, broker: RunningBroker, table: str = "minibroker"
     return spark.read.format(table).options(**options)
 
 
-def test_a_broker_is_read(spark: SparkSession, broker: RunningBroker) -> None:
+def test_a_broker_is_read_by_spark(spark: SparkSession, broker: RunningBroker) -> None:
     found = reader(spark, broker).load().groupBy("partition", "value").count().collect()
     half = COUNT // 2
     values = [(partition, value, half) for partition in (0, 1) for value in (b"aborted", b"committed")]
     assert sorted((row.partition, bytes(row.value), row["count"]) for row in found) == values
 
 
-def test_of_transactions_only_what_is_committed(spark: SparkSession, broker: RunningBroker) -> None:
+def test_only_committed_records_of_transactions_are_read(spark: SparkSession, broker: RunningBroker) -> None:
     committed = {"isolation.level": "read_committed", "minPartitions": "4"}
     frame = reader(spark, broker, **committed).load()
     found = frame.groupBy("value").agg({"key": "count"}).collect()
@@ -67,7 +67,7 @@ def test_a_broker_is_read_as_a_stream(spark: SparkSession, broker: RunningBroker
     assert spark.read.parquet(str(tmp_path / "out")).distinct().count() == COUNT // 2
 
 
-def test_a_group_has_the_offsets_of_all_batches_of_a_stream(spark: SparkSession, broker: RunningBroker) -> None:
+def test_a_group_gets_the_offsets_of_all_batches_of_a_stream(spark: SparkSession, broker: RunningBroker) -> None:
     options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "orders"}
     options |= {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "200", "commitOffsetsToGroup": "tools"}
     frame = spark.readStream.format("minibroker").schema("offset long").options(**options).load()
@@ -80,7 +80,7 @@ def test_a_group_has_the_offsets_of_all_batches_of_a_stream(spark: SparkSession,
     assert {"orders": committed} == json.loads(query.lastProgress.sources[0].latestOffset)
 
 
-def test_both_tables_are_found_without_being_registered(spark: SparkSession, broker: RunningBroker) -> None:
+def test_both_tables_are_available_without_registration(spark: SparkSession, broker: RunningBroker) -> None:
     fresh = spark.newSession()
     assert reader(fresh, broker).schema("offset long").load().count() == 2 * COUNT
     batches = reader(fresh, broker, "minibroker-batches").load().where("NOT isControl")

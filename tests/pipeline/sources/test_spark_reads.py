@@ -74,7 +74,7 @@ def failure(frame: DataFrame) -> str:
     return reason_of(str(caught.value))
 
 
-def test_all_columns_of_a_directory(spark: SparkSession, directory: Path) -> None:
+def test_all_columns_of_a_directory_are_read(spark: SparkSession, directory: Path) -> None:
     columns = ("topic", "partition", "offset", "key", "value", "unix_millis(timestamp) AS time", "timestampType")
     found = load(spark, directory).selectExpr(*columns).orderBy("topic", "partition", "offset").collect()
     wanted = [
@@ -102,7 +102,7 @@ def test_only_the_columns_of_its_schema_are_read(spark: SparkSession, directory:
         ({"startingOffsets": '{"orders": {"0": 0}}'}, "startingOffsets: orders-1, visits-0 are missing;"),
     ],
 )
-def test_what_cannot_be_read_is_said_in_one_line(
+def test_unreadable_input_is_reported_in_one_line(
     spark: SparkSession, directory: Path, options: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(Exception) as caught:
@@ -124,19 +124,19 @@ def test_sql_reads_through_a_temporary_view(spark: SparkSession, directory: Path
         spark.catalog.dropTempView("visits")
 
 
-def test_sql_creates_no_table_which_spark_would_read_without_its_options(spark: SparkSession, directory: Path) -> None:
+def test_sql_cannot_create_a_table_that_would_lose_its_options(spark: SparkSession, directory: Path) -> None:
     with pytest.raises(Exception) as caught:
         spark.sql(f"CREATE TABLE visits USING minibroker OPTIONS (path '{directory}', subscribe 'visits')")
     assert reason_of(str(caught.value)).startswith("CREATE TABLE: Spark reads tables of a Python source without")
 
 
-def test_a_query_is_divided_into_as_many_tasks_as_wanted(spark: SparkSession, directory: Path) -> None:
+def test_a_query_is_divided_into_the_requested_number_of_tasks(spark: SparkSession, directory: Path) -> None:
     frame = load(spark, directory, minPartitions="9")
     assert frame.rdd.getNumPartitions() >= 9
     assert locations(frame) == expected(directory)
 
 
-def test_filters_of_one_frame_do_not_reach_into_another_use_of_it(spark: SparkSession, directory: Path) -> None:
+def test_filters_of_one_dataframe_do_not_affect_another(spark: SparkSession, directory: Path) -> None:
     frame = load(spark, directory)
     first, second = (frame.where(f"topic = 'orders' AND partition = {number}") for number in (0, 1))
     assert locations(first.union(second)) == expected(directory, *PARTITIONS[:2])
@@ -145,7 +145,7 @@ def test_filters_of_one_frame_do_not_reach_into_another_use_of_it(spark: SparkSe
 
 
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason="once Spark does, filters can be pushed down")
-def test_spark_keeps_the_filters_of_two_scans_apart(spark: SparkSession) -> None:
+def test_spark_keeps_the_filters_of_two_scans_separate(spark: SparkSession) -> None:
     from tests.pipeline.sources.pushing import PushingSource  # Spark 4.0 knows no filters
 
     spark.dataSource.register(PushingSource)
@@ -158,7 +158,7 @@ def test_spark_keeps_the_filters_of_two_scans_apart(spark: SparkSession) -> None
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
-def test_headers_come_with_an_option(spark: SparkSession, tmp_path: Path) -> None:
+def test_headers_are_included_by_an_option(spark: SparkSession, tmp_path: Path) -> None:
     log = log_in(tmp_path)
     headers = (("a", b"1"), ("b", None))
     append(log, build_batch([Record(offset=0, timestamp=5, key=None, value=b"v", headers=headers)], base_offset=0))
@@ -171,7 +171,7 @@ def test_headers_come_with_an_option(spark: SparkSession, tmp_path: Path) -> Non
     ]
 
 
-def test_damage_fails_the_query_or_is_set_apart(spark: SparkSession, tmp_path: Path) -> None:
+def test_damage_fails_the_query_or_is_in_a_separate_column(spark: SparkSession, tmp_path: Path) -> None:
     path = filled(tmp_path, 3) / f"{0:020}.log"
     data = bytearray(path.read_bytes())
     middle = len(data) // 3
@@ -185,9 +185,7 @@ def test_damage_fails_the_query_or_is_set_apart(spark: SparkSession, tmp_path: P
     assert f"position {middle}" in corrupt
 
 
-def test_a_transaction_whose_marker_is_damaged_fails_the_query_or_is_left_out(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_corrupt_marker_fails_the_query_or_omits_its_transaction(spark: SparkSession, tmp_path: Path) -> None:
     path, position = damaged_marker(tmp_path, "marker")
     committed = {"isolation.level": "read_committed"}
     assert f"{path}: the batch at {position}" in failure(load(spark, tmp_path, **committed))
@@ -197,7 +195,7 @@ def test_a_transaction_whose_marker_is_damaged_fails_the_query_or_is_left_out(
     assert load(spark, tmp_path, mode="DROPMALFORMED", **committed).count() == 10
 
 
-def test_a_plan_whose_files_have_gone_fails_unless_data_may_be_lost(spark: SparkSession, tmp_path: Path) -> None:
+def test_vanished_files_fail_a_query_unless_data_loss_is_allowed(spark: SparkSession, tmp_path: Path) -> None:
     first = filled(tmp_path, 30) / f"{0:020}.log"
     strict, lenient = (load(spark, tmp_path, failOnDataLoss=fail) for fail in ("true", "false"))
     assert (strict.count(), lenient.count()) == (90, 90)

@@ -49,7 +49,7 @@ def rows_of(partition: TopicPartition, start: int, end: int) -> list[tuple[str, 
 ORDERS, VISITS = TopicPartition("orders", 0), TopicPartition("visits", 0)
 
 
-def test_a_stream_takes_its_limit_and_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_obeys_its_limit_and_continues_from_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     orders, visits = log_in(tmp_path / "logs", ORDERS), log_in(tmp_path / "logs", VISITS)
     fill(orders, 20)
     fill(visits, 10)
@@ -70,7 +70,7 @@ def test_a_stream_takes_its_limit_and_goes_on_where_it_was(spark: SparkSession, 
     assert stream.rows() == [*rows_of(news, 0, 3), *rows_of(ORDERS, 0, 66), *rows_of(VISITS, 0, 30)]
 
 
-def test_a_stream_whose_offsets_are_gone_fails_unless_data_may_be_lost(spark: SparkSession, tmp_path: Path) -> None:
+def test_missing_offsets_fail_a_stream_unless_data_loss_is_allowed(spark: SparkSession, tmp_path: Path) -> None:
     log = log_in(tmp_path / "logs", ORDERS)
     fill(log, 1)
     assert [batch["numInputRows"] for batch in Stream(spark, tmp_path, startingOffsets="earliest").run()] == [3]
@@ -88,7 +88,7 @@ def test_a_stream_whose_offsets_are_gone_fails_unless_data_may_be_lost(spark: Sp
     assert lenient.rows() == [*rows_of(ORDERS, 0, 3), *rows_of(ORDERS, first, 93)]
 
 
-def test_a_stream_has_no_end(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_rejects_an_end(spark: SparkSession, tmp_path: Path) -> None:
     fill(log_in(tmp_path / "logs", ORDERS), 1)
     with pytest.raises(Exception) as caught:
         Stream(spark, tmp_path, endingOffsets="latest").run()

@@ -70,7 +70,7 @@ def expected(directory: Path, ranges: dict[TopicPartition, tuple[int, int]]) -> 
 
 
 @given(st.lists(OFFSETS, min_size=2, max_size=2), st.lists(OFFSETS, min_size=2, max_size=2), FINENESS)
-def test_a_batch_query_gives_what_lies_between_its_offsets(
+def test_a_batch_query_returns_the_rows_between_its_offsets(
     directory: Path, orders: list[int], visits: list[int], fineness: dict[str, int]
 ) -> None:
     ranges = {ORDERS: (min(orders), max(orders)), VISITS: (min(visits), max(visits))}
@@ -82,7 +82,7 @@ def test_a_batch_query_gives_what_lies_between_its_offsets(
 
 
 @given(st.integers(1, 300), FINENESS)
-def test_a_stream_gives_everything_however_it_is_limited(directory: Path, limit: int, fineness: dict[str, int]) -> None:
+def test_a_limited_stream_returns_all_rows(directory: Path, limit: int, fineness: dict[str, int]) -> None:
     options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": limit, **fineness}
     reader = source(directory, **options).streamReader(SCHEMA)
     start, rows = reader.initialOffset(), []
@@ -93,7 +93,7 @@ def test_a_stream_gives_everything_however_it_is_limited(directory: Path, limit:
     reader.stop()
 
 
-def test_of_transactions_only_what_was_committed(directory: Path) -> None:
+def test_only_committed_records_of_transactions_are_read(directory: Path) -> None:
     reader = source(directory, **{"isolation.level": "read_committed"}).reader(SCHEMA)
     found = {offset for topic, _, offset in read(reader, reader.partitions()) if topic == "visits"}
     assert found == {number * 5 + each for number in range(24) if number % 3 > 0 for each in range(4)}

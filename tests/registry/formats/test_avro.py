@@ -41,7 +41,7 @@ def schema(value: Any, **references: Any) -> AvroSchema:
 
 
 @pytest.mark.parametrize("case", RECORDED.values(), ids=RECORDED)
-def test_verdicts_are_as_recorded(case: tuple[Any, Any, bool, bool]) -> None:
+def test_avro_verdicts_are_as_recorded(case: tuple[Any, Any, bool, bool]) -> None:
     new, old, backward, forward = case
     assert (not incompatibilities(schema(new), schema(old))) == backward
     assert (not incompatibilities(schema(old), schema(new))) == forward
@@ -79,7 +79,7 @@ CANONICAL = [
 
 
 @pytest.mark.parametrize(("given", "wanted"), CANONICAL)
-def test_the_canonical_text_is_that_of_java(given: Any, wanted: str | None) -> None:
+def test_the_canonical_avro_text_is_that_of_java(given: Any, wanted: str | None) -> None:
     wanted = wanted or '{"type":"map","values":"int","p":[1.0,1.0E10,1.0E-7,123456.5,100000000000000000000]}'
     assert schema(given).canonical == wanted
     assert parse(wanted, {}).canonical == wanted
@@ -103,7 +103,7 @@ def test_normalized_texts_have_sorted_properties_and_aliases() -> None:
     )
 
 
-def test_what_is_referred_to_is_only_named_unless_it_is_to_be_resolved() -> None:
+def test_references_are_kept_unless_they_are_to_be_resolved() -> None:
     found = schema(record("Order", ("price", "m.Money")), Money=record("m.Money", ("cents", "long")))
     assert found.canonical == '{"type":"record","name":"Order","fields":[{"name":"price","type":"m.Money"}]}'
     assert json.loads(found.formatted("resolved"))["fields"][0]["type"]["fields"] == [{"name": "cents", "type": "long"}]
@@ -145,7 +145,7 @@ INVALID = [
 
 
 @pytest.mark.parametrize(("text", "reason"), INVALID, ids=[reason for _, reason in INVALID])
-def test_an_invalid_schema_is_refused_with_the_reason(text: str, reason: str) -> None:
+def test_an_invalid_avro_schema_is_rejected_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(InvalidSchema, match="(?s).") as refused:
         parse(text, {}, check_defaults=True)
     assert reason in str(refused.value) or (reason == "nested" and "recursion" in str(refused.value))
@@ -172,13 +172,13 @@ DIFFERENCES = [
 
 
 @pytest.mark.parametrize(("reader", "writer", "kind", "path", "detail"), DIFFERENCES)
-def test_a_difference_has_confluents_words(reader: Any, writer: Any, kind: str, path: str, detail: str) -> None:
+def test_an_avro_difference_has_confluents_message(reader: Any, writer: Any, kind: str, path: str, detail: str) -> None:
     (message,) = incompatibilities(schema(reader), schema(writer))
     assert message.startswith(f"{{errorType:'{kind}', description:'")
     assert f"'{path}'" in message and message.endswith(f"additionalInfo:'{detail}'}}")
 
 
-def test_aliases_and_the_default_of_an_enum_make_a_reader_compatible() -> None:
+def test_aliases_and_enum_defaults_make_a_reader_compatible() -> None:
     renamed = {**record("New", ("b", "int")), "aliases": ["Old"]}
     renamed["fields"][0]["aliases"] = ["a"]
     assert not incompatibilities(schema(renamed), schema(record("Old", ("a", "int"))))
@@ -222,7 +222,7 @@ def test_a_default_is_normalized_by_its_type(kind: Any, default: Any, normal: st
     assert (found[:-3] if has_default else None) == normal
 
 
-def test_a_default_that_names_no_number_is_refused() -> None:
+def test_a_default_that_is_not_a_number_is_rejected() -> None:
     for text in ("one", "nan", "inf", "0x10", "1_0", ""):
         value = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "double", "default": text}]}
         with pytest.raises(InvalidSchema, match="Can't parse number"):

@@ -50,25 +50,25 @@ def protobuf_doubling(leaf: str) -> Any:
 @pytest.mark.parametrize(
     ("of", "module"), [(avro_doubling, avro), (json_doubling, json_schema)], ids=["Avro", "JSON Schema"]
 )
-def test_what_is_in_a_schema_twice_many_times_over_is_compared_once(of: Callable[[str], Any], module: Any) -> None:
+def test_a_schema_with_exponential_repetition_is_compared_once(of: Callable[[str], Any], module: Any) -> None:
     budget = Budget()
     named = module.incompatibilities(of("string"), of("boolean"), budget)
     assert 100 < len(named) <= CHANGES + 1 and named[-1] == "and more than 999,999,000 more"
     assert budget.taken < 100 * CHANGES
 
 
-def test_a_protobuf_schema_with_everything_in_it_twice_many_times_over_is_too_much() -> None:
+def test_a_protobuf_schema_with_exponential_repetition_is_rejected() -> None:
     with pytest.raises(TooMuch, match="more than 50,000 steps"):
         protobuf.incompatibilities(protobuf_doubling("string"), protobuf_doubling("int32"), Budget(50_000))
 
 
-def test_the_changes_that_are_not_named_are_counted() -> None:
+def test_unlisted_changes_are_counted() -> None:
     named = json_schema.incompatibilities(json_doubling("string", 12), json_doubling("number", 12))
     assert named[-1] == f"and {(1 << 12) - len(named) + 1:,} more"
     assert len(named_changes(map(str, range(CHANGES + 2)), CHANGES + 2)) == CHANGES + 1
 
 
-def test_long_paths_are_named_as_long_as_there_is_room() -> None:
+def test_long_paths_are_listed_up_to_a_limit() -> None:
     named = json_schema.incompatibilities(json_doubling("string", 2000), json_doubling("number", 2000))
     assert CHARACTERS < sum(map(len, named)) < 2 * CHARACTERS and named[-1].startswith("and more than")
 
@@ -81,14 +81,14 @@ def union_of(count: int, kind: str) -> Any:
     return avro.parse(json.dumps(records), {})
 
 
-def test_unions_of_many_records_are_compared_by_their_names() -> None:
+def test_unions_of_many_records_are_compared_by_name() -> None:
     budget = Budget()
     assert avro.incompatibilities(union_of(1000, "int"), union_of(1000, "int"), budget) == []
     assert len(avro.incompatibilities(union_of(1000, "int"), union_of(1000, "string"), budget)) == 1000
     assert budget.taken < 50_000
 
 
-def test_a_branch_is_read_by_one_with_its_name_as_an_alias_in_any_namespace() -> None:
+def test_a_union_branch_is_read_by_one_with_its_name_as_an_alias() -> None:
     fields: list[Any] = []
     writer = [{"type": "record", "name": "n.A", "fields": fields}, {"type": "fixed", "name": "F", "size": 2}]
     reader = [{"type": "record", "name": "m.A", "fields": fields}, {"type": "fixed", "name": "G", "size": 2}]
@@ -98,7 +98,7 @@ def test_a_branch_is_read_by_one_with_its_name_as_an_alias_in_any_namespace() ->
     assert avro.incompatibilities(avro.parse(json.dumps(reader), {}), wanted) == []
 
 
-def test_an_abandoned_comparison_ends_with_its_next_step() -> None:
+def test_an_abandoned_comparison_ends_at_its_next_step() -> None:
     budget = Budget()
     budget.abandon()
     with pytest.raises(TooMuch, match="Nobody waits"):
@@ -106,7 +106,7 @@ def test_an_abandoned_comparison_ends_with_its_next_step() -> None:
     assert budget.taken == 1
 
 
-def test_records_that_refer_to_each_other_too_deep_are_too_much() -> None:
+def test_too_deeply_nested_record_references_are_rejected() -> None:
     chain: list[Any] = [{"type": "record", "name": "R0", "fields": []}]
     for number in range(300):
         field = {"name": "a", "type": f"R{number}"}
@@ -131,7 +131,7 @@ def test_a_chain_of_references_is_followed_once() -> None:
 # --- what else a small schema could take --------------------------------------------------------
 
 
-def test_defaults_are_not_checked_again_for_each_default_that_contains_them() -> None:
+def test_nested_defaults_are_checked_once() -> None:
     kind: Any = {"type": "record", "name": "R0", "fields": [{"name": "a", "type": "int", "default": 1}]}
     for number in range(DEPTH):
         fields = [{"name": "a", "type": kind, "default": {}}, {"name": "b", "type": f"R{number}", "default": {}}]
@@ -139,7 +139,7 @@ def test_defaults_are_not_checked_again_for_each_default_that_contains_them() ->
     assert avro.parse(json.dumps(kind), {}, check_defaults=True).normalized()
 
 
-def test_defaults_of_many_values_and_many_branches_are_refused() -> None:
+def test_defaults_of_many_values_and_many_branches_are_rejected() -> None:
     records: list[Any] = [
         {"type": "record", "name": f"R{n}", "fields": [{"name": "a", "type": "int"}]} for n in range(1000)
     ]
@@ -150,14 +150,14 @@ def test_defaults_of_many_values_and_many_branches_are_refused() -> None:
 
 
 @pytest.mark.parametrize("place", ["default", "other"])
-def test_values_that_are_nested_too_deep_make_a_schema_invalid(place: str) -> None:
+def test_too_deeply_nested_values_make_a_schema_invalid(place: str) -> None:
     nested = "[" * 900 + "]" * 900
     text = f'{{"type":"record","name":"R","fields":[{{"name":"a","type":"int","{place}":{nested}}}]}}'
     with pytest.raises(InvalidSchema, match="nested too deep"):
         assert avro.parse(text, {}).canonical
 
 
-def test_references_that_are_nested_too_deep_when_they_are_resolved_are_an_error() -> None:
+def test_too_deeply_nested_references_are_an_error() -> None:
     kind: Any = "int"
     texts = {}
     for part in range(4):
@@ -170,7 +170,7 @@ def test_references_that_are_nested_too_deep_when_they_are_resolved_are_an_error
         schema.formatted("resolved")
 
 
-def test_a_long_identifier_is_not_kept_with_each_name_in_its_document() -> None:
+def test_a_long_id_is_not_stored_with_each_name() -> None:
     url = "https://json-schema.org/draft/2020-12/schema"
     many: dict[str, Any] = {f"d{number}": {"$anchor": f"a{number}"} for number in range(100)}
     document = {"$schema": url, "$id": "http://a/" + "x" * 400_000, "$defs": many}
@@ -178,7 +178,7 @@ def test_a_long_identifier_is_not_kept_with_each_name_in_its_document() -> None:
         json_schema.parse(json.dumps(document), {})
 
 
-def test_a_package_of_protobuf_has_a_bound() -> None:
+def test_a_protobuf_package_name_is_bounded() -> None:
     def text(parts: int) -> str:
         return f'syntax = "proto3"; package {".".join("a" * parts)}; message M {{}}'
 

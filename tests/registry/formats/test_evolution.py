@@ -103,7 +103,7 @@ def verdict(old: Any, new: Any) -> list[str]:
 
 
 @given(schemas, schemas, some.data())
-def test_a_compatible_json_schema_accepts_what_the_old_one_did(old: Any, new: Any, data: some.DataObject) -> None:
+def test_a_compatible_json_schema_accepts_all_old_values(old: Any, new: Any, data: some.DataObject) -> None:
     if data.draw(some.booleans()):  # a small change is more often compatible than another schema
         new = data.draw(some.sampled_from([{"anyOf": [old, new]}, {"anyOf": [new, old]}, evolved(old, data)]))
     assume(verdict(old, new) == [])
@@ -137,9 +137,7 @@ def evolved(schema: Any, data: some.DataObject) -> Any:
         ("number", "exclusiveMinimum"),
     ],
 )
-def test_a_limit_of_json_scalars_is_compatible_exactly_if_all_values_are_still_accepted(
-    kind: str, keyword: str
-) -> None:
+def test_a_limit_of_json_scalars_is_compatible_only_if_all_values_are_accepted(kind: str, keyword: str) -> None:
     for before, after in itertools.product([None, 0, 1, 2], repeat=2):
         old, new = ({"type": kind} | ({} if limit is None else {keyword: limit}) for limit in (before, after))
         was, now = jsonschema.Draft7Validator(old), jsonschema.Draft7Validator(new)
@@ -205,7 +203,7 @@ def is_utf8(value: bytes) -> bool:
 
 
 @given(fields, fields, some.data())
-def test_a_compatible_protobuf_schema_reads_what_the_old_one_wrote(
+def test_a_compatible_protobuf_schema_reads_old_data(
     old: dict[int, tuple[str, str]], new: dict[int, tuple[str, str]], data: some.DataObject
 ) -> None:
     new = old | {number: each for number, each in new.items() if data.draw(some.booleans())}
@@ -227,7 +225,7 @@ def test_a_compatible_protobuf_schema_reads_what_the_old_one_wrote(
 
 
 @given(some.sampled_from(FIELD_TYPES), some.sampled_from(FIELD_TYPES))
-def test_a_protobuf_field_whose_type_is_not_compatible_loses_or_changes_what_was_written(old: str, new: str) -> None:
+def test_an_incompatible_protobuf_field_type_loses_or_changes_data(old: str, new: str) -> None:
     writer = protobuf.parse(proto({1: ("", old)}, set(), "int32"), {})
     reader = protobuf.parse(proto({1: ("", new)}, set(), "int32"), {})
     assume(protobuf.incompatibilities(reader, writer) != [])
@@ -280,7 +278,7 @@ def record(of_fields: dict[str, tuple[Any, bool]]) -> dict[str, Any]:
 
 
 @given(some.dictionaries(some.sampled_from("abc"), avro_field), some.dictionaries(some.sampled_from("abc"), avro_field))
-def test_an_avro_schema_reads_what_the_old_one_wrote_exactly_when_it_is_compatible(
+def test_an_avro_schema_reads_old_data_exactly_if_compatible(
     old: dict[str, tuple[Any, bool]], new: dict[str, tuple[Any, bool]]
 ) -> None:
     before, after = record(old), record(new)

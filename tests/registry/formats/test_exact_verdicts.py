@@ -125,7 +125,7 @@ def of_type(kind: str, schema: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 @given(some.data())
-def test_a_json_schema_accepts_what_the_old_one_did_exactly_when_it_is_compatible(data: some.DataObject) -> None:
+def test_a_json_schema_accepts_old_values_exactly_if_compatible(data: some.DataObject) -> None:
     old = data.draw(schemas)
     new = data.draw(evolved(old))
     verdict = json_schema.incompatibilities(
@@ -216,7 +216,7 @@ def is_read(written: Any, descriptor: Any) -> bool:
 
 
 @given(fields, some.lists(some.sampled_from(LABELS), min_size=6, max_size=6), some.data())
-def test_a_protobuf_schema_reads_what_the_old_one_wrote_exactly_when_it_is_compatible(
+def test_a_protobuf_schema_reads_old_data_exactly_if_compatible(
     old: dict[int, str], labels: list[str], data: some.DataObject
 ) -> None:
     changed = data.draw(some.dictionaries(some.integers(1, 5), some.sampled_from([None, *TYPES]), max_size=2))

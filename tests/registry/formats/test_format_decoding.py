@@ -33,7 +33,7 @@ from minibroker.registry.formats.schema import InvalidData
 GUID = UUID("89791762-2336-4186-9674-299b90a802e2")
 
 
-def test_an_id_or_a_guid_is_before_the_data_or_in_a_header() -> None:
+def test_an_id_or_guid_precedes_the_data_or_is_in_a_header() -> None:
     assert framed(b"\0\0\0\1\2data") == Framed(258, b"data")
     assert framed(b"\1" + GUID.bytes + b"data") == Framed(GUID, b"data")
     headers = [("other", None), (VALUE_HEADER, b"\1" + GUID.bytes), (KEY_HEADER, b"\0\0\0\0\7")]
@@ -47,7 +47,7 @@ def test_data_without_an_id_is_not_framed(data: bytes | None) -> None:
     assert framed(data) is None
 
 
-def test_json_is_read() -> None:
+def test_json_data_is_decoded() -> None:
     schema = json_schema.parse('{"type":"object"}', {})
     assert decode("JSON", schema, Framed(1, '{"a":[1,2.5,"é"]}'.encode())) == {"a": [1, 2.5, "é"]}
     for data in (b"", b"{", b"\xff", b"[" * 100_000):
@@ -74,7 +74,7 @@ def written(schema: protobuf.ProtobufSchema, indexes: tuple[int, ...], fields: d
     return bytes(ParseDict(fields, message).SerializeToString())
 
 
-def test_protobuf_is_read_by_its_indexes() -> None:
+def test_protobuf_data_is_decoded_by_its_indexes() -> None:
     schema = protobuf.parse(PROTO, {})
     fields = {
         "inners": {"k": {"name": "n"}},
@@ -96,7 +96,7 @@ def test_protobuf_is_read_by_its_indexes() -> None:
     assert decode("PROTOBUF", described, Framed(1, write_indexes([1, 2]) + inner)) == {"name": "x"}
 
 
-def test_an_enum_without_a_name_is_its_number_and_what_is_not_set_its_default() -> None:
+def test_unknown_enum_values_are_numbers_and_unset_fields_defaults() -> None:
     schema = protobuf.parse('syntax = "proto3"; message A { E e = 1; string s = 2; A a = 3; enum E { Z = 0; } }', {})
     assert decode("PROTOBUF", schema, Framed(1, b"\0\x08\x07")) == {"e": 7, "s": ""}
 
@@ -105,13 +105,13 @@ def test_an_enum_without_a_name_is_its_number_and_what_is_not_set_its_default() 
     "data",
     [b"", b"\2", b"\xff\xff\xff\xff\xff\xff", b"\2\4", b"\1", b"\xff\xff\xff\xff\x0f", b"\0\xff", b"\0\x0a\x05a"],
 )
-def test_damaged_protobuf_is_refused(data: bytes) -> None:
+def test_corrupt_protobuf_data_is_rejected(data: bytes) -> None:
     with pytest.raises(InvalidData):
         decode("PROTOBUF", protobuf.parse(PROTO, {}), Framed(1, data))
 
 
 @given(some.lists(some.integers(0, (1 << 31) - 1), min_size=1, max_size=20))
-def test_indexes_are_read_as_they_were_written(indexes: list[int]) -> None:
+def test_message_indexes_are_decoded_unchanged(indexes: list[int]) -> None:
     assert read_indexes(write_indexes(indexes) + b"rest") == (tuple(indexes), b"rest")
 
 
@@ -160,7 +160,7 @@ LEAF = some.fixed_dictionaries(
 
 
 @given(LEAF, some.none() | LEAF)
-def test_avro_is_read_as_fastavro_reads_it(record: dict[str, Any], inner: dict[str, Any] | None) -> None:
+def test_avro_data_is_decoded_as_by_fastavro(record: dict[str, Any], inner: dict[str, Any] | None) -> None:
     record = record | {"m": {"k": inner, "": None}}
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(dict(AVRO)), record)
@@ -169,7 +169,7 @@ def test_avro_is_read_as_fastavro_reads_it(record: dict[str, Any], inner: dict[s
     assert decode("AVRO", schema, Framed(1, out.getvalue())) == read == record
 
 
-def test_a_value_of_a_logical_type_that_python_has_no_room_for_stays_a_number() -> None:
+def test_a_logical_value_out_of_pythons_range_stays_a_number() -> None:
     schema = avro.parse('{"type":"long","logicalType":"timestamp-millis"}', {})
     assert read_avro(schema.type, b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01") == -1 << 63
     assert read_avro(schema.type, b"\0") == datetime(1970, 1, 1, tzinfo=UTC)
@@ -192,12 +192,12 @@ def test_a_value_of_a_logical_type_that_python_has_no_room_for_stays_a_number() 
         ('"float"', struct.pack("<h", 1)),
     ],
 )
-def test_damaged_avro_is_refused(schema: str, data: bytes) -> None:
+def test_corrupt_avro_data_is_rejected(schema: str, data: bytes) -> None:
     with pytest.raises(InvalidData):
         decode("AVRO", avro.parse(schema, {}), Framed(1, data))
 
 
-def test_a_format_that_is_not_known_is_refused() -> None:
+def test_an_unknown_format_is_rejected() -> None:
     with pytest.raises(InvalidData):
         decode("THRIFT", json_schema.parse("{}", {}), Framed(1, b""))
 
@@ -212,7 +212,7 @@ def zigzag(number: int) -> bytes:
     return length(number << 1)
 
 
-def test_records_of_no_bytes_are_counted_as_they_are_made() -> None:
+def test_records_of_zero_bytes_are_counted_as_they_are_created() -> None:
     kind: Any = {"type": "record", "name": "R0", "fields": []}
     for number in range(30):
         fields = [{"name": "a", "type": kind}, {"name": "b", "type": f"R{number}"}]
@@ -226,13 +226,13 @@ def test_records_of_no_bytes_are_counted_as_they_are_made() -> None:
         decode("AVRO", array, Framed(1, zigzag(1000) + b"\0"))
 
 
-def test_a_number_that_takes_long_to_write_stays_bytes() -> None:
+def test_a_number_that_is_slow_to_format_stays_bytes() -> None:
     schema = avro.parse('{"type":"bytes","logicalType":"decimal","precision":1000000}', {})
     for length, kind in ((1024, Decimal), (1025, bytes), (400_000, bytes)):
         assert isinstance(decode("AVRO", schema, Framed(1, zigzag(length) + b"\x7f" * length)), kind)
 
 
-def test_the_values_of_json_are_counted_before_they_are_made() -> None:
+def test_json_values_are_counted_before_they_are_created() -> None:
     schema = json_schema.parse("{}", {})
     for data in (b"[" + b"[]," * MAXIMUM_VALUES + b"0]", b"[" + b"0," * MAXIMUM_VALUES + b"0]"):
         with pytest.raises(InvalidData, match=TOO_MANY):
@@ -269,12 +269,12 @@ def length(count: int) -> bytes:
         (STRUCT, b"\x0a" + length(5 * MAXIMUM_VALUES) + b"\x0a\3\x0a\1a" * MAXIMUM_VALUES),
     ],
 )
-def test_the_values_of_protobuf_are_counted(text: str, data: bytes) -> None:
+def test_protobuf_values_are_counted(text: str, data: bytes) -> None:
     with pytest.raises(InvalidData, match=TOO_MANY):
         decode("PROTOBUF", protobuf.parse(text, {}), Framed(1, b"\0" + data))
 
 
-def test_large_protobuf_with_few_values_is_read() -> None:
+def test_large_protobuf_data_with_few_values_is_decoded() -> None:
     group = "repeated group G = 3 { optional A a = 4; }"
     text = f'syntax = "proto2"; message A {{ repeated double d = 1; optional bytes b = 2; {group} }}'
     schema = protobuf.parse(text, {})
@@ -284,11 +284,11 @@ def test_large_protobuf_with_few_values_is_read() -> None:
 
 
 @pytest.mark.parametrize("data", [b"\xff", b"\x0a\xff", b"\x1b", b"\x1c\x0a", b"\x07", b"\x0a\x7f\x01", b"\xff" * 20])
-def test_damaged_protobuf_is_counted_to_its_end(data: bytes) -> None:
+def test_corrupt_protobuf_data_is_counted_completely(data: bytes) -> None:
     count_values(message_of(protobuf.parse(WIDE, {}), (0,)), data * 3)
 
 
-def test_large_protobuf_is_counted_before_the_library_makes_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_protobuf_data_is_counted_before_the_library_decodes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def made(descriptor: object) -> None:
         raise AssertionError("the library was asked")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from minibroker.registry.formats.java_order import union_in_java_order
 
 
-def test_texts_and_numbers_come_as_a_hash_set_lists_them() -> None:
+def test_strings_and_numbers_are_in_the_order_of_javas_hash_set() -> None:
     assert union_in_java_order(["foo"], ["bar"]) == ["bar", "foo"]
     names = [f"name{number}" for number in range(20)] + ["é", "😀", ""]
     listed = ", é, name19, name18, name17, name16, name6, name15, name5, name14, name4, name13, name3, name12, name11, "

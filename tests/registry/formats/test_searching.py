@@ -19,14 +19,14 @@ def test_a_pattern_is_found_in_a_part_of_a_name() -> None:
     assert not finder.found("^b", "abc") and not finder.found("(?=a)", "a")
 
 
-def test_too_much_is_refused() -> None:
+def test_too_long_searches_are_rejected() -> None:
     finder = Finder(Budget())
     with pytest.raises(TooMuch, match="steps"):
         for number in range(1 << 16):  # every name leads to other states
             finder.found("(a|b)*a(a|b){20}c", f"{number:016b}".replace("0", "a").replace("1", "b"))
 
 
-def test_comparisons_in_other_threads_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_comparisons_in_other_threads_do_not_count_towards_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     alone, other_budget, among_others = Budget(), Budget(), Budget()
     assert not Finder(alone).found(PATTERN, NAME)
     step, others = Pattern._step, [threading.Thread(target=lambda: Finder(other_budget).found(PATTERN, f"b{NAME}"))]

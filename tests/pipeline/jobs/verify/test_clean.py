@@ -176,7 +176,7 @@ class History:
 
 @pytest.mark.parametrize("compacted", [False, True])
 @pytest.mark.parametrize("seed", range(12))
-def test_nothing_is_found_whatever_has_happened(seed: int, compacted: bool, tmp_path: Path) -> None:
+def test_a_valid_directory_has_no_findings_whatever_has_happened(seed: int, compacted: bool, tmp_path: Path) -> None:
     history = History(tmp_path, seed, compacted=compacted, preallocate=seed % 3 == 0)
     for step in range(STEPS):
         history.step()

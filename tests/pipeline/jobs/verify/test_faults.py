@@ -19,12 +19,12 @@ OF_ONE_FILE = {
 ELSEWHERE = {"vanished", "large"}  # tests/pipeline/jobs/verify: test_live_directory.py, test_record_checks.py
 
 
-def test_there_are_faults_of_each_kind() -> None:
+def test_there_are_planted_faults_of_each_kind() -> None:
     assert FAULTS.keys() | ELSEWHERE == {kind.code for kind in KINDS}
 
 
 @pytest.mark.parametrize("kind", sorted(FAULTS))
-def test_three_faults_are_all_found(kind: str, tmp_path: Path) -> None:
+def test_three_planted_faults_are_all_found(kind: str, tmp_path: Path) -> None:
     expected = FAULTS[kind](tmp_path)
     findings = [each for each in judge(tmp_path) if each.kind == kind]
     assert len(expected) >= PLANTED or kind in OF_ONE_FILE
@@ -34,7 +34,7 @@ def test_three_faults_are_all_found(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(FAULTS))
-def test_a_finding_says_where_it_is_and_only_its_check_finds_it(kind: str, tmp_path: Path) -> None:
+def test_a_finding_has_its_place_and_comes_only_from_its_check(kind: str, tmp_path: Path) -> None:
     FAULTS[kind](tmp_path)
     check = BY_CODE[kind].check
     findings = judge(tmp_path, checks=[check])

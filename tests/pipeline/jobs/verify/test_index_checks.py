@@ -48,34 +48,34 @@ def found_times(tmp_path: Path, *entries: tuple[int, int], tail: bytes = b"", cl
     return [problem.kind for problem in check.problems(BASE + 2 * COUNT - 1, closed=closed, damaged=False)]
 
 
-def test_entries_are_the_last_offsets_of_batches(tmp_path: Path) -> None:
+def test_index_entries_must_be_the_last_offsets_of_batches(tmp_path: Path) -> None:
     assert found(tmp_path, (3, 1), (9, 4), (19, 9)) == []
     assert found(tmp_path) == []
 
 
-def test_an_entry_may_stand_for_batches_that_came_together(tmp_path: Path) -> None:
+def test_an_index_entry_may_cover_batches_appended_together(tmp_path: Path) -> None:
     assert found(tmp_path, (7, 1), (19, 6)) == []
     assert found(tmp_path, (7, 1), (9, 2)) == ["index-offset"]  # the batch of the first lies behind the second
 
 
 @pytest.mark.parametrize("offset", [2, 1, 4])
-def test_an_entry_with_another_offset_is_found(offset: int, tmp_path: Path) -> None:
+def test_an_index_entry_with_a_wrong_offset_is_found(offset: int, tmp_path: Path) -> None:
     assert found(tmp_path, (offset, 1)) == ["index-offset"]
 
 
-def test_zeros_behind_the_entries_are_no_finding(tmp_path: Path) -> None:
+def test_zeros_after_the_index_entries_are_not_a_finding(tmp_path: Path) -> None:
     assert found(tmp_path, (3, 1), (9, 4), tail=bytes(800)) == []
     assert found(tmp_path, tail=bytes(800)) == []
     assert found(tmp_path, (3, 1), tail=bytes(16) + ENTRY.pack(9, POSITIONS[4])) == ["index-order"] * 2
     assert found_times(tmp_path, (5, 1), tail=bytes(1200)) == []
 
 
-def test_an_entry_beyond_the_end_and_one_between_batches(tmp_path: Path) -> None:
+def test_index_entries_beyond_the_end_or_between_batches_are_found(tmp_path: Path) -> None:
     assert found(tmp_path, (3, 1), tail=ENTRY.pack(900, END)) == ["index-beyond-log"]
     assert found(tmp_path, (3, 1), tail=ENTRY.pack(9, POSITIONS[4] + 5)) == ["index-position"]
 
 
-def test_time_entries_are_the_largest_so_far(tmp_path: Path) -> None:
+def test_time_index_entries_must_be_the_largest_so_far(tmp_path: Path) -> None:
     assert found_times(tmp_path, (5, 1), (9, 3), (20, 7), (40, 19), closed=True) == []
     assert found_times(tmp_path, (9, 2)) == []  # the offset of the record itself, as some brokers had it
     assert found_times(tmp_path, (20, 9)) == []  # of two batches with the time, the later

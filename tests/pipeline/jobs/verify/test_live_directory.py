@@ -23,14 +23,14 @@ def remove(path: Path, count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_segments_that_retention_removes_are_notes(tmp_path: Path, count: int) -> None:
+def test_segments_deleted_by_retention_meanwhile_are_notes(tmp_path: Path, count: int) -> None:
     path = written(tmp_path)
     plan = plan_directory(str(tmp_path))
     remove(path, count)
     assert kinds(verify_locally(plan)) == {"vanished": count}
 
 
-def test_a_segment_that_compaction_replaces_hides_what_would_span_it(tmp_path: Path) -> None:
+def test_a_concurrent_compaction_suppresses_findings_across_its_segment(tmp_path: Path) -> None:
     path = written(tmp_path)
     plan = plan_directory(str(tmp_path), compacted=["orders"])
     third = sorted(path.glob("*.log"))[2]
@@ -39,7 +39,7 @@ def test_a_segment_that_compaction_replaces_hides_what_would_span_it(tmp_path: P
     assert (finding.kind, finding.severity, finding.file) == ("vanished", "note", f"orders-0/{third.name}")
 
 
-def test_a_log_that_is_wholly_gone_is_no_damage(tmp_path: Path) -> None:
+def test_a_concurrently_deleted_log_is_not_damage(tmp_path: Path) -> None:
     path = written(tmp_path)
     plan = plan_directory(str(tmp_path))
     shutil.rmtree(path)
@@ -62,7 +62,7 @@ def test_files_are_listed_again_if_one_is_removed_meanwhile(tmp_path: Path, monk
     assert [each.base_offset for each in plan.segments] == sorted(int(file.stem) for file in path.glob("*.log"))
 
 
-def test_a_topic_that_is_deleted_meanwhile_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_concurrently_deleted_topic_is_omitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path)
 
     def deleting(partition: PartitionPlan) -> list[log_files.SegmentPlan]:

@@ -41,25 +41,25 @@ def walked(
 
 
 @pytest.mark.parametrize("block_bytes", [1, 90, 91, 500, 1 << 20])
-def test_blocks_of_any_size_give_all_batches(block_bytes: int, tmp_path: Path) -> None:
+def test_blocks_of_any_size_return_all_batches(block_bytes: int, tmp_path: Path) -> None:
     parts = [batch(0), message(1, 0), message(2, 1), batch(3, 5000), message(4, 1, codec=1), batch(5)]
     assert walked(tmp_path / "a.log", b"".join(parts), block_bytes) == ([0, 1, 2, 3, 4, 5], [])
 
 
 @pytest.mark.parametrize("block_bytes", [100, 1 << 20])
-def test_it_goes_on_behind_garbage(block_bytes: int, tmp_path: Path) -> None:
+def test_reading_continues_after_garbage(block_bytes: int, tmp_path: Path) -> None:
     data = batch(0) + b"\xff" * 1000 + batch(7) + message(8, 1)
     assert walked(tmp_path / "a.log", data, block_bytes) == ([0, 7, 8], ["magic"])
 
 
-def test_zeros_are_what_a_file_in_use_ends_in_and_no_other(tmp_path: Path) -> None:
+def test_zeros_are_accepted_only_at_the_end_of_a_file_in_use(tmp_path: Path) -> None:
     data = batch(0) + bytes(5000)
     assert walked(tmp_path / "a.log", data, is_last=True) == ([0], [])
     assert walked(tmp_path / "a.log", data) == ([0], ["torn-tail"])
     assert walked(tmp_path / "a.log", data + batch(1), is_last=True) == ([0, 1], ["length"])
 
 
-def test_a_file_of_nothing_and_one_of_garbage(tmp_path: Path) -> None:
+def test_empty_and_garbage_files_are_read(tmp_path: Path) -> None:
     assert walked(tmp_path / "a.log", b"") == ([], [])
     assert walked(tmp_path / "a.log", b"\x01" * 3000) == ([], ["torn-tail"])
     for size in range(1, 30):
@@ -67,7 +67,7 @@ def test_a_file_of_nothing_and_one_of_garbage(tmp_path: Path) -> None:
 
 
 @given(magics=st.lists(st.sampled_from([0, 1, 2]), min_size=2, max_size=12), data=st.data())
-def test_a_cut_costs_the_batch_that_it_hits_and_no_other(
+def test_a_missing_byte_affects_only_its_own_batch(
     magics: list[int], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     parts = [batch(n) if magic == 2 else message(n, magic) for n, magic in enumerate(magics)]

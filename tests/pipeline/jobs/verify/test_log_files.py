@@ -21,7 +21,7 @@ from tests.broker.harness import Harness
 from tests.pipeline.jobs.verify.support import judge, kinds, put_bytes, written
 
 
-def test_a_partition_s_directory_is_judged_alone_with_what_the_checkpoints_say(tmp_path: Path) -> None:
+def test_a_partition_directory_is_verified_alone_with_its_checkpoints(tmp_path: Path) -> None:
     written(tmp_path)
     shutil.copytree(tmp_path / "orders-0", tmp_path / "orders-1")
     for partition in ("orders-0", "orders-1"):
@@ -33,7 +33,7 @@ def test_a_partition_s_directory_is_judged_alone_with_what_the_checkpoints_say(t
     assert plan.log_start == 20
 
 
-def test_what_is_on_its_way_out_or_in_is_not_judged(tmp_path: Path) -> None:
+def test_temporary_and_deleted_files_are_not_verified(tmp_path: Path) -> None:
     path = written(tmp_path)
     garbage = b"garbage" * 100
     for name in (f"{5:020d}.log.deleted", f"{5:020d}.log.cleaned", f"{5:020d}.index.swap", "moved"):
@@ -45,14 +45,14 @@ def test_what_is_on_its_way_out_or_in_is_not_judged(tmp_path: Path) -> None:
     assert len(plan_directory(str(tmp_path)).partitions) == 1
 
 
-def test_topics_are_chosen_and_a_dash_belongs_to_a_name(tmp_path: Path) -> None:
+def test_topics_are_selected_and_their_names_may_have_dashes(tmp_path: Path) -> None:
     written(tmp_path)
     shutil.copytree(tmp_path / "orders-0", tmp_path / "orders-eu-3")
     found = plan_directory(str(tmp_path), topics=["orders-eu"]).partitions
     assert [(each.topic, each.partition) for each in found] == [("orders-eu", 3)]
 
 
-def test_a_damaged_snapshot_of_the_metadata_is_found(tmp_path: Path) -> None:
+def test_a_corrupt_metadata_snapshot_is_found(tmp_path: Path) -> None:
     written(tmp_path)
     metadata = tmp_path / "__cluster_metadata-0"
     metadata.mkdir()
@@ -67,7 +67,7 @@ def test_a_damaged_snapshot_of_the_metadata_is_found(tmp_path: Path) -> None:
     assert (finding.kind, finding.file) == ("crc", f"__cluster_metadata-0/{9:020d}-{1:010d}.checkpoint")
 
 
-def test_a_partition_without_a_segment_that_checkpoints_know_is_found(tmp_path: Path) -> None:
+def test_a_checkpointed_partition_without_a_segment_is_found(tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()
     assert judge(tmp_path) == []
     (tmp_path / "replication-offset-checkpoint").write_bytes(offsets_text({("orders", 0): 9}))
@@ -75,7 +75,7 @@ def test_a_partition_without_a_segment_that_checkpoints_know_is_found(tmp_path: 
     assert (finding.kind, finding.file, finding.offset) == ("checkpoint-beyond-log", "replication-offset-checkpoint", 9)
 
 
-def test_of_a_kind_a_thousand_are_listed_a_file() -> None:
+def test_a_thousand_findings_of_a_kind_are_listed_per_file() -> None:
     findings = Findings("orders", 0, "orders-0", frozenset({"crc"}))
     for position in range(MAX_OF_A_KIND + 5):
         findings.add("a.log", Problem("crc", position, -1, "wrong"))
@@ -87,14 +87,14 @@ def test_of_a_kind_a_thousand_are_listed_a_file() -> None:
 
 
 @pytest.mark.parametrize("name", ["nothing", "file"])
-def test_other_directories_than_log_directories_are_refused(name: str, tmp_path: Path) -> None:
+def test_directories_that_are_not_log_directories_are_rejected(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(ValueError, match="is not a directory"):
         judge(tmp_path / name)
 
 
 @pytest.mark.parametrize("start", [1, 5])
-def test_an_epoch_that_begins_behind_the_log_s_start_is_found_after_a_stop(tmp_path: Path, start: int) -> None:
+def test_an_epoch_that_begins_after_the_log_start_is_found_after_a_stop(tmp_path: Path, start: int) -> None:
     path = written(tmp_path)
     (path / "leader-epoch-checkpoint").write_bytes(epochs_text([(0, start)]))
     (note,) = judge(tmp_path)
@@ -105,7 +105,7 @@ def test_an_epoch_that_begins_behind_the_log_s_start_is_found_after_a_stop(tmp_p
     assert finding.detail == f"its first epoch begins at {start}, and the log has epoch 0 at 0"
 
 
-def test_the_snapshot_at_the_log_s_end_is_missed_after_a_stop(tmp_path: Path) -> None:
+def test_a_missing_snapshot_at_the_log_end_is_found_after_a_stop(tmp_path: Path) -> None:
     path = written(tmp_path)
     newest = sorted(path.glob("*.snapshot"))[-1]
     newest.unlink()
@@ -115,7 +115,7 @@ def test_the_snapshot_at_the_log_s_end_is_missed_after_a_stop(tmp_path: Path) ->
     assert (finding.kind, finding.file) == ("snapshot-missing", f"orders-0/{newest.name}")
 
 
-def test_a_topic_s_id_is_what_the_metadata_says(tmp_path: Path) -> None:
+def test_a_topic_id_must_match_the_metadata(tmp_path: Path) -> None:
     with Harness(tmp_path) as harness:
         harness.create_topic("orders")
         harness.stop()
@@ -139,7 +139,7 @@ def test_a_log_of_a_known_topic_without_its_id_is_found(tmp_path: Path) -> None:
     assert [(each.kind, each.file) for each in found] == [("partition-metadata", "orders-0/partition.metadata")]
 
 
-def test_a_partition_that_is_gone_is_found_if_the_metadata_has_it(tmp_path: Path) -> None:
+def test_a_missing_partition_is_found_if_the_metadata_has_it(tmp_path: Path) -> None:
     with Harness(tmp_path) as harness:
         harness.create_topic("orders")
         harness.stop()
@@ -160,7 +160,7 @@ def stopped_directory(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_a_directory_without_its_identity_is_found(tmp_path: Path) -> None:
+def test_a_directory_without_meta_properties_is_found(tmp_path: Path) -> None:
     data = stopped_directory(tmp_path)
     properties = data / "meta.properties"
     right = properties.read_text()
@@ -185,7 +185,7 @@ def test_a_directory_without_its_identity_is_found(tmp_path: Path) -> None:
     assert judge(data) == []
 
 
-def test_a_directory_of_a_topic_that_the_metadata_does_not_know_is_found(tmp_path: Path) -> None:
+def test_a_directory_of_an_unknown_topic_is_found(tmp_path: Path) -> None:
     data = stopped_directory(tmp_path)
     for name in ("orders-7", "others-0"):
         shutil.copytree(data / "orders-0", data / name)
@@ -200,7 +200,7 @@ def test_a_directory_of_a_topic_that_the_metadata_does_not_know_is_found(tmp_pat
     ]
 
 
-def test_a_topic_that_was_deleted_just_before_a_kill_is_not_found(tmp_path: Path) -> None:
+def test_a_topic_deleted_just_before_a_kill_is_not_a_finding(tmp_path: Path) -> None:
     data = stopped_directory(tmp_path)
     shutil.copytree(data / "orders-0", tmp_path / "kept")
     with Harness(tmp_path) as harness:
@@ -210,7 +210,7 @@ def test_a_topic_that_was_deleted_just_before_a_kill_is_not_found(tmp_path: Path
     assert judge(data) == []
 
 
-def test_a_first_segment_that_was_just_removed_is_no_loss(tmp_path: Path) -> None:
+def test_a_just_removed_first_segment_is_not_a_data_loss(tmp_path: Path) -> None:
     path = written(tmp_path)
     first, second = sorted(path.glob("*.log"))[:2]
     for file in path.glob(f"{first.stem}.*"):

@@ -29,14 +29,14 @@ def checked(data: bytes, *, compacted: bool = False) -> tuple[list[str], list[in
 
 
 @given(records, st.sampled_from([0, 1]), st.sampled_from([1, 2, 3]))
-def test_a_wrapper_of_the_broker_s_is_right(given: list[Record], magic: int, codec: int) -> None:
+def test_a_wrapper_of_the_broker_has_no_findings(given: list[Record], magic: int, codec: int) -> None:
     placed = [record._replace(offset=500 + number) for number, record in enumerate(given)]
     data = bytes(build_message_set(placed, magic, compression=codec))
     assert checked(data) == ([], [record.offset for record in placed], [500])
 
 
 @given(records, st.sampled_from([0, 1]))
-def test_plain_messages_of_the_broker_s_are_right(given: list[Record], magic: int) -> None:
+def test_plain_messages_of_the_broker_have_no_findings(given: list[Record], magic: int) -> None:
     messages = [bytes(build_message_set([each._replace(offset=n)], magic)) for n, each in enumerate(given)]
     offsets = list(range(len(given)))
     assert checked(b"".join(messages)) == ([], offsets, offsets)
@@ -72,11 +72,11 @@ def with_a_byte_more(message: bytes) -> bytes:
         (with_a_byte_more(encode_message(1, 9, 7, 0, b"k", b"v")), ["record"]),
     ],
 )
-def test_what_is_wrong_with_a_message_is_found(data: bytes, kinds: list[str]) -> None:
+def test_an_invalid_message_is_found(data: bytes, kinds: list[str]) -> None:
     assert checked(data)[0] == kinds
 
 
-def test_a_gap_in_a_wrapper_is_no_finding_where_compaction_was() -> None:
+def test_a_gap_in_a_wrapper_of_a_compacted_log_is_not_a_finding() -> None:
     data = wrapper((0, 7), (2, 3))
     assert checked(data, compacted=True) == ([], [7, 9], [7])
 

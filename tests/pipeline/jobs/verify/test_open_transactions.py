@@ -57,7 +57,7 @@ def coordinate(directory: Path, *states: tuple[int, str] | None, producer_id: in
     (directory / "__transaction_state-0" / f"{0:020d}.log").write_bytes(bytes(build_batch(records)))
 
 
-def test_later_records_with_later_times_say_nothing_of_a_transaction(tmp_path: Path) -> None:
+def test_later_timestamps_do_not_make_a_transaction_hang(tmp_path: Path) -> None:
     writer = open_log(tmp_path)
     writer.now_ms += HOUR_MS
     writer.write(3)
@@ -66,7 +66,7 @@ def test_later_records_with_later_times_say_nothing_of_a_transaction(tmp_path: P
     assert of_transactions(tmp_path) == [("open-transaction", detail)]
 
 
-def test_markers_of_others_have_the_brokers_time(tmp_path: Path) -> None:
+def test_the_brokers_time_is_that_of_all_markers(tmp_path: Path) -> None:
     writer = open_log(tmp_path)
     for wait_ms, kind in ((HOUR_MS, "open-transaction"), (HOUR_MS, "hanging-transaction")):
         writer.now_ms += wait_ms  # the first marker may have come at once, whatever the times of the records are
@@ -80,7 +80,7 @@ def test_markers_of_others_have_the_brokers_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("status", [ONGOING, PREPARE_COMMIT])
-def test_a_transaction_that_its_coordinator_will_end_is_open_however_old(status: int, tmp_path: Path) -> None:
+def test_a_transaction_its_coordinator_will_end_is_open_whatever_its_age(status: int, tmp_path: Path) -> None:
     writer = open_log(tmp_path)
     for _ in range(2):
         writer.now_ms += HOUR_MS
@@ -102,7 +102,7 @@ def test_a_transaction_that_its_coordinator_will_end_is_open_however_old(status:
         ([(ONGOING, "payments")], "it is Ongoing"),
     ],
 )
-def test_a_transaction_that_its_coordinator_has_ended_hangs(
+def test_a_transaction_its_coordinator_has_ended_hangs(
     states: list[tuple[int, str]], said: str, tmp_path: Path
 ) -> None:
     open_log(tmp_path).close()
@@ -113,7 +113,7 @@ def test_a_transaction_that_its_coordinator_has_ended_hangs(
     assert [each.kind for each in verify_locally(found)] == ["open-transaction"]  # a running broker is ahead
 
 
-def test_a_transaction_that_no_coordinator_of_the_cluster_knows_hangs(tmp_path: Path) -> None:
+def test_a_transaction_unknown_to_all_coordinators_hangs(tmp_path: Path) -> None:
     open_log(tmp_path).close()
     coordinate(tmp_path, (ONGOING, "orders"), None)
     assert [kind for kind, _ in of_transactions(tmp_path)] == ["open-transaction"]  # another node may know it

@@ -45,7 +45,7 @@ def found(*events: Event, log_start: int = 0) -> list[str]:
         (data(0), marker(epoch=1, missing=3), data(25, epoch=1, missing=3)),
     ],
 )
-def test_nothing_is_found_where_sequences_go_on(events: tuple[Event, ...]) -> None:
+def test_consecutive_sequences_have_no_findings(events: tuple[Event, ...]) -> None:
     assert found(*events) == []
 
 
@@ -64,11 +64,11 @@ def test_nothing_is_found_where_sequences_go_on(events: tuple[Event, ...]) -> No
         ((data(0, 3), data(1, missing=3)), ["sequence-duplicate"]),  # compaction changes no order
     ],
 )
-def test_what_does_not_go_on_is_found_once(events: tuple[Event, ...], kinds: list[str]) -> None:
+def test_a_sequence_gap_is_found_once(events: tuple[Event, ...], kinds: list[str]) -> None:
     assert found(*events) == kinds
 
 
-def test_what_lies_before_the_log_s_start_says_nothing() -> None:
+def test_records_before_the_log_start_are_not_verified() -> None:
     assert found(data(0, 3, offset=10), data(9, offset=20), log_start=15) == []
     assert found(data(0, 3, offset=10), data(9, offset=20), log_start=12) == ["sequence-gap"]
 
@@ -86,7 +86,7 @@ def in_segments(*segments: list[Event], missing: tuple[int, ...] = ()) -> list[t
     return sorted((problem.kind, problem.offset) for problem in problems if problem is not None)
 
 
-def test_a_fault_between_segments_is_found() -> None:
+def test_a_sequence_gap_between_segments_is_found() -> None:
     assert in_segments([data(0, 3)], [data(3, offset=3)], [data(4, offset=4)]) == []
     assert in_segments([data(0, 3)], [data(4, offset=3)], [data(5, offset=4)]) == [("sequence-gap", 3)]
     assert in_segments([data(0, 3)], [marker(offset=3)], [data(4, offset=4)]) == [("sequence-gap", 4)]
@@ -94,12 +94,12 @@ def test_a_fault_between_segments_is_found() -> None:
     assert in_segments([data(0)], [marker(offset=1), marker(offset=2), data(9, offset=3)]) == [("sequence-gap", 3)]
 
 
-def test_what_is_missing_between_segments_excuses() -> None:
+def test_missing_segments_excuse_sequence_gaps() -> None:
     assert in_segments([data(0, 3)], [data(9, offset=9)], missing=(0, 6)) == []
     assert in_segments([data(0, 3)], [data(9, offset=9)], missing=(0, 0)) == [("sequence-gap", 9)]
 
 
-def test_many_markers_in_a_segment_leave_little_to_the_next() -> None:
+def test_many_markers_in_a_segment_leave_little_state_to_the_next() -> None:
     check = ProducerCheck()
     for offset in range(1000):
         check.take(7, marker(offset=offset))

@@ -36,7 +36,7 @@ def built(number: int, given: list[Record], codec: int, *, elided: bool = False)
 
 
 @given(st.lists(st.tuples(records, st.sampled_from(CODECS), st.booleans()), min_size=1, max_size=20))
-def test_nothing_is_found_in_what_the_broker_s_codec_writes(given: list[tuple[list[Record], int, bool]]) -> None:
+def test_batches_of_the_brokers_codec_have_no_findings(given: list[tuple[list[Record], int, bool]]) -> None:
     batches = [built(number, *each[:2], elided=each[2]) for number, each in enumerate(given)]
     found = checked(batches)
     assert found.problems == []
@@ -66,7 +66,7 @@ def reads_well(batch: bytes) -> bool:
 
 
 @given(records, st.booleans(), st.data())
-def test_the_verdict_on_a_changed_byte_is_that_of_the_broker_s_reader(
+def test_the_verdict_on_a_changed_byte_is_that_of_the_brokers_reader(
     given: list[Record], elided: bool, data: st.DataObject
 ) -> None:
     whole = [built(number, given, 0, elided=elided) for number in range(14)]
@@ -85,7 +85,7 @@ def test_a_giant_batch_is_read(one: bytes = b"k") -> None:
     assert found.offset.tolist() == list(range(1000, 51_000))
 
 
-def test_gaps_are_a_compacted_log_s_only() -> None:
+def test_offset_gaps_are_accepted_only_in_a_compacted_log() -> None:
     batch = bytearray(built(0, [Record(timestamp=1, key=b"k"), Record(timestamp=1, key=b"k")], 0))
     second = 61 + 1 + (batch[61] >> 1)
     batch[second + 3] = 5 << 1  # the offset delta
@@ -96,7 +96,7 @@ def test_gaps_are_a_compacted_log_s_only() -> None:
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
-def test_what_no_codec_can_read_is_found(codec: int) -> None:
+def test_records_that_cannot_be_decompressed_are_found(codec: int) -> None:
     batch = bytearray(built(0, [Record(timestamp=1, value=b"x" * 500)], codec))
     batch[61:] = b"\xff" * (len(batch) - 61)
     seal(batch, 0, len(batch))
@@ -104,9 +104,7 @@ def test_what_no_codec_can_read_is_found(codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", [0, 1, 4])
-def test_records_that_are_too_large_to_be_read_are_a_note_and_not_an_error(
-    codec: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_too_large_to_be_read_are_a_note_and_not_an_error(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_checks, "MAX_BATCH_BYTES", 10_000)
     large = built(0, [Record(value=bytes(20_000))], codec)
     found = checked([large, built(1, [Record(value=b"v")], codec)])

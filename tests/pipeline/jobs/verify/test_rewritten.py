@@ -24,9 +24,7 @@ from tests.pipeline.jobs.verify.test_clean import History
         RewriteSettings(magic=0, codec=Compression.GZIP, committed_only=True, drop_headers=True),
     ],
 )
-def test_nothing_is_found_in_what_rewrite_has_written(
-    settings: RewriteSettings, compacted: bool, tmp_path: Path
-) -> None:
+def test_a_rewritten_directory_has_no_findings(settings: RewriteSettings, compacted: bool, tmp_path: Path) -> None:
     source = tmp_path / "source"
     history = History(source, 5, compacted=compacted, preallocate=False)
     for _ in range(60):

@@ -19,28 +19,28 @@ if TYPE_CHECKING:
 FINDING = Finding("orders", 0, "orders-0/x.log", 7, 61, "crc", "error", "wrong")
 
 
-def test_findings_are_rows_and_back() -> None:
+def test_findings_are_converted_to_rows_and_back() -> None:
     of_directory = Finding("", -1, "cleaner-offset-checkpoint", -1, -1, "checkpoint", "error", "it is not text")
     assert findings_of(table_of([FINDING, of_directory])) == [FINDING, of_directory]
     assert table_of([of_directory]).column("offset").null_count == 1
 
 
 @pytest.mark.parametrize("kind", ["crc", "segment-overlap", "txnindex-missing", "duplicate-key", "checkpoint"])
-def test_spark_finds_what_one_thread_finds(spark: SparkSession, kind: str, tmp_path: Path) -> None:
+def test_spark_and_one_thread_have_the_same_findings(spark: SparkSession, kind: str, tmp_path: Path) -> None:
     FAULTS[kind](tmp_path)
     expected = judge(tmp_path)
     assert kind in kinds(expected)
     assert sorted(findings_of(verify(spark, str(tmp_path)).toArrow())) == sorted(expected)
 
 
-def test_a_clean_directory_and_one_without_a_segment_give_none(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_valid_directory_and_one_without_segments_have_no_findings(spark: SparkSession, tmp_path: Path) -> None:
     written(tmp_path)
     assert verify(spark, str(tmp_path)).count() == 0
     (tmp_path / "empty" / "nothing-0").mkdir(parents=True)
     assert verify(spark, str(tmp_path / "empty")).count() == 0
 
 
-def test_what_cannot_be_asked_for_is_refused_before_spark_is_asked(tmp_path: Path) -> None:
+def test_invalid_arguments_are_rejected_before_spark_starts(tmp_path: Path) -> None:
     written(tmp_path)
     with pytest.raises(OptionError, match="unknown check colours"):
         judge(tmp_path, checks=["crc", "colours"])

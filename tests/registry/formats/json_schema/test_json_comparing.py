@@ -59,7 +59,7 @@ def modern(schema: Any) -> Any:
     return result
 
 
-def test_changes_are_those_that_were_recorded() -> None:
+def test_json_schema_changes_are_as_recorded() -> None:
     wrong = [
         (case, found)
         for case in recorded()
@@ -69,7 +69,7 @@ def test_changes_are_those_that_were_recorded() -> None:
     assert not wrong, wrong
 
 
-def test_changes_in_draft_2020_12_are_those_that_were_recorded() -> None:
+def test_json_schema_2020_12_changes_are_as_recorded() -> None:
     url = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     for case in recorded():
         if case.get("modern", True):
@@ -78,7 +78,7 @@ def test_changes_in_draft_2020_12_are_those_that_were_recorded() -> None:
                 assert changes(before, after) == case["changes"], case
 
 
-def test_an_object_without_any_property_is_any_value_in_draft_2020_12() -> None:
+def test_an_object_without_properties_accepts_any_value_in_draft_2020_12() -> None:
     anything = {"$schema": "https://json-schema.org/draft/2020-12/schema", "properties": {}}
     assert changes(anything | {"additionalProperties": False}, anything) == []
 
@@ -97,12 +97,12 @@ def trade(identity: str) -> dict[str, Any]:
     return {"type": "object", "definitions": definitions, "properties": {"product": any_kind}}
 
 
-def test_a_large_circle_is_compared_to_its_end() -> None:
+def test_a_large_reference_cycle_is_compared_completely() -> None:
     assert verdict(trade("string"), trade("string")) == []
     assert verdict(trade("string"), trade("number"))
 
 
-def test_what_is_assumed_of_a_circle_hides_no_change() -> None:
+def test_assumptions_about_a_cycle_hide_no_change() -> None:
     def circle(first: str, second: str) -> dict[str, Any]:
         def one(identity: str, next: str) -> dict[str, Any]:
             ref = {"oneOf": [{"$ref": f"#/definitions/{next}"}]}
@@ -115,7 +115,7 @@ def test_what_is_assumed_of_a_circle_hides_no_change() -> None:
     assert verdict(circle("integer", "boolean"), circle("boolean", "number"))
 
 
-def test_a_reader_is_lenient_about_what_is_not_named() -> None:
+def test_a_lenient_reader_ignores_unnamed_properties() -> None:
     described: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}
     more = described | {"properties": {"a": {"type": "string"}, "b": {"type": "number"}}}
     only_texts = {"additionalProperties": {"type": "string"}}
@@ -150,7 +150,7 @@ NEEDS, NEEDS_WITH_DEFAULT, MAY_HAVE = "required", "required with a default", "op
         (CLOSED, MAY_HAVE, (True, True), (False, True)),
     ],
 )
-def test_properties_come_and_go_by_content_model_and_policy(
+def test_property_changes_depend_on_content_model_and_policy(
     model: bool, what: str, added: tuple[bool, bool], removed: tuple[bool, bool]
 ) -> None:
     kind = {"type": "string"} | ({"default": "x"} if what == NEEDS_WITH_DEFAULT else {})
@@ -179,7 +179,7 @@ TEXT = NUMBER_AND_TEXT[1:]
         ({"anyOf": NUMBER_AND_TEXT}, {"oneOf": TEXT}, ["COMBINED_TYPE_CHANGED #/"]),
     ],
 )
-def test_what_all_or_one_or_any_of_some_schemas_allow(before: Any, after: Any, found: list[str]) -> None:
+def test_combined_schemas_are_compared_by_what_they_allow(before: Any, after: Any, found: list[str]) -> None:
     assert changes(before, after) == found
     survived = {"COMBINED_TYPE_EXTENDED #/", "PRODUCT_TYPE_NARROWED #/", "SUM_TYPE_EXTENDED #/"}
     assert (verdict(before, after) == []) == (set(found) <= survived)

@@ -22,12 +22,12 @@ from minibroker.registry.formats.schema import InvalidSchema
         ("true", "true"),
     ],
 )
-def test_a_canonical_text_is_what_jackson_writes(text: str, canonical: str) -> None:
+def test_a_canonical_json_text_is_as_written_by_jackson(text: str, canonical: str) -> None:
     assert parse(text, {}).canonical == canonical
     assert parse(canonical, {}).canonical == canonical
 
 
-def test_a_normalized_text_has_names_in_the_order_of_java_but_arrays_as_they_were() -> None:
+def test_a_normalized_text_sorts_names_as_java_and_keeps_arrays() -> None:
     schema = parse('{"b":[{"z":1,"y":2}],"\\uD83D\\uDE00":1,"\\uFF5E":2,"B":[2,1],"a":null}', {})
     assert schema.normalized() == '{"B":[2,1],"a":null,"b":[{"y":2,"z":1}],"😀":1,"～":2}'
     assert schema.formatted("resolved") == schema.formatted("") == schema.canonical
@@ -50,11 +50,11 @@ def test_a_normalized_text_has_names_in_the_order_of_java_but_arrays_as_they_wer
         '{"title":"' + "x" * (1 << 20) + '"}',
     ],
 )
-def test_a_text_that_is_no_schema_is_invalid(text: str) -> None:
+def test_a_text_that_is_not_a_schema_is_invalid(text: str) -> None:
     with pytest.raises(InvalidSchema):
         parse(text, {})
 
 
-def test_values_outlive_reading_and_writing() -> None:
+def test_json_values_are_unchanged_by_parsing_and_writing() -> None:
     text = '[0,-1,123456789012345678901234567890,0.10,true,null,"",{"":[]}]'
     assert write_json(read_json(text)) == text

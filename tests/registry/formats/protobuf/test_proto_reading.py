@@ -48,17 +48,17 @@ SYNTAX = 'syntax = "proto3";\n'
         base64.b64encode(b"\x0a\xff\xff").decode(),
     ],
 )  # fmt: skip
-def test_what_is_no_proto_file_is_invalid(text: str) -> None:
+def test_an_invalid_proto_file_is_rejected(text: str) -> None:
     with pytest.raises(InvalidSchema):
         parse(text, {})
 
 
-def test_an_unknown_type_is_named() -> None:
+def test_an_unknown_type_is_named_in_the_error() -> None:
     with pytest.raises(InvalidSchema, match="^Could not resolve type: Nope$"):
         parse('syntax = "proto3"; message A { int32 a = 1; Nope b = 2; }', {})
 
 
-def test_a_syntax_error_says_where() -> None:
+def test_a_syntax_error_has_its_position() -> None:
     with pytest.raises(InvalidSchema, match=r"Could not parse Protobuf - Syntax error in :3:15: expected '=' but"):
         parse(SYNTAX + "message A {\n   int32 some;\n}", {})
 
@@ -84,7 +84,7 @@ def test_well_known_files_need_no_reference() -> None:
     assert [field.number for field in schema.descriptor.message_types_by_name["A"].fields] == [1, 2, 3, 4, 5]
 
 
-def test_a_file_may_reach_types_through_public_imports() -> None:
+def test_public_imports_make_types_visible() -> None:
     references = {
         "a.proto": SYNTAX + "package a; message A { }",
         "b.proto": SYNTAX + 'import public "a.proto"; message B { a.A a = 1; }',
@@ -93,7 +93,7 @@ def test_a_file_may_reach_types_through_public_imports() -> None:
     assert ".a.A a = 1;" in schema.normalized()
 
 
-def test_a_long_file_takes_a_time_that_grows_with_its_length_only() -> None:
+def test_a_long_file_is_parsed_in_linear_time() -> None:
     messages = "".join(f"message M{number} {{ optional int32 a = 1; }}\n" for number in range(4000))
     values = "a: 1 " * 20_000
     schema = parse(f"{SYNTAX}option (o) = {{ {values} }};\n{messages}", {})

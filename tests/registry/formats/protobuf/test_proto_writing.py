@@ -157,7 +157,7 @@ service S {
         ("message Empty {}", "\nmessage Empty {}\n"),
     ],
 )  # fmt: skip
-def test_a_canonical_text_is_the_recorded_one(text: str, canonical: str) -> None:
+def test_a_canonical_protobuf_text_is_as_recorded(text: str, canonical: str) -> None:
     assert parse(text, {}).canonical == canonical
 
 
@@ -170,7 +170,7 @@ def test_an_import_comes_after_the_syntax() -> None:
     assert order.canonical == recorded
 
 
-def test_a_file_is_written_in_its_parts_and_normalized_in_order() -> None:
+def test_a_file_is_written_in_parts_and_normalized_in_order() -> None:
     schema = parse(FILE, {})
     assert schema.canonical == CANONICAL
     assert schema.normalized() == NORMAL
@@ -185,7 +185,7 @@ def test_a_descriptor_gives_the_same_normal_text() -> None:
     assert described.normalized() == schema.normalized()
 
 
-def test_a_descriptor_has_confluents_options_and_no_others() -> None:
+def test_a_descriptor_has_only_confluents_options() -> None:
     text = """syntax = "proto3";
 import "confluent/meta.proto";
 message A {
@@ -245,7 +245,7 @@ message A {
     )
 
 
-def test_another_option_with_the_number_of_confluents_is_left_out() -> None:
+def test_another_option_with_the_number_of_confluents_is_omitted() -> None:
     file = FileDescriptorProto(name="options", syntax="proto3")
     field = file.message_type.add(name="FieldOptions").field.add(name="mine", number=1088, label=1)
     field.type = Field.TYPE_BYTES
@@ -255,7 +255,7 @@ def test_another_option_with_the_number_of_confluents_is_left_out() -> None:
     assert meta_of(options(mine=b"\xff")) == []
 
 
-def test_names_are_found_in_each_part_of_the_package() -> None:
+def test_names_are_resolved_in_each_part_of_the_package() -> None:
     text = """syntax = "proto3"; package confluent.events;
 import "confluent/type/decimal.proto";
 message A { type.Decimal a = 1; events.A b = 2; B c = 3; message B { A.B d = 1; } }
@@ -265,7 +265,7 @@ message A { type.Decimal a = 1; events.A b = 2; B c = 3; message B { A.B d = 1; 
     assert types == [".confluent.type.Decimal", ".confluent.events.A", *2 * [".confluent.events.A.B"]]
 
 
-def test_options_of_fields_within_fields_are_maps_in_normal_form() -> None:
+def test_nested_field_options_are_maps_in_normalized_form() -> None:
     text = """syntax = "proto3"; package m;
 import "google/protobuf/descriptor.proto";
 message O { P p = 1; P q = 2; } message P { string v = 1; int32 w = 2; }

@@ -22,7 +22,7 @@ def changes(original: str, update: str, imports: tuple[dict[str, str], dict[str,
     return [f"{change.kind} {change.place}" for change in found]
 
 
-def test_changes_and_verdicts_are_those_that_were_recorded() -> None:
+def test_protobuf_changes_and_verdicts_are_as_recorded() -> None:
     for line in RECORDED.read_text().splitlines():
         case = json.loads(line)
         imports = case.get("from_imports", {}), case.get("to_imports", {})
@@ -130,7 +130,7 @@ def test_changes_and_verdicts_are_those_that_were_recorded() -> None:
         ("int32 a = 1;", "oneof x { string a = 1; }", ["ONEOF_ADDED x", "FIELD_SCALAR_KIND_CHANGED x/1"], False),
     ],
 )
-def test_fields_and_oneofs(before: str, after: str, found: list[str], compatible: bool) -> None:
+def test_changes_of_fields_and_oneofs_are_compared(before: str, after: str, found: list[str], compatible: bool) -> None:
     original, update = (f"{SYNTAX}message A {{ {each} }}" for each in (before, after))
     assert changes(original, update) == [each.replace(" ", " #/A/") for each in found]
     assert (incompatibilities(parse(update, {}), parse(original, {})) == []) is compatible
@@ -145,14 +145,14 @@ def test_another_package_is_another_schema() -> None:
     assert incompatibilities(before, before) == []
 
 
-def test_a_map_is_the_same_in_a_text_and_in_a_descriptor() -> None:
+def test_a_map_is_equal_in_a_text_and_in_a_descriptor() -> None:
     schema = parse(SYNTAX + "package p; message A { map<string, A> as = 1; map<int32, bytes> b = 2; }", {})
     described = parse(schema.formatted("serialized"), {})
     assert "AsEntry" in described.canonical
     assert incompatibilities(described, schema) == incompatibilities(schema, described) == []
 
 
-def test_messages_of_other_files_that_refer_to_each_other_are_compared_once() -> None:
+def test_mutually_referring_messages_of_other_files_are_compared_once() -> None:
     use = SYNTAX + 'import "m.proto"; message U { m.A a = 1; }'
     other = SYNTAX + "package m; message A { B b = 1; } message B { A a = 1; int32 c = 2; }"
     before, after = parse(use, {"m.proto": other}), parse(use, {"m.proto": other.replace("int32", "string")})
@@ -160,7 +160,7 @@ def test_messages_of_other_files_that_refer_to_each_other_are_compared_once() ->
     assert any("FIELD_SCALAR_KIND_CHANGED" in sentence for sentence in incompatibilities(after, before))
 
 
-def test_the_sentences_are_confluents() -> None:
+def test_protobuf_messages_are_confluents() -> None:
     before, after = parse(SYNTAX + "message A { int32 a = 1; }", {}), parse(SYNTAX + "message B { string a = 1; }", {})
     assert incompatibilities(after, before) == [
         '{errorType:"MESSAGE_REMOVED", description:"The %s schema is missing a MESSAGE type at path '
@@ -168,7 +168,7 @@ def test_the_sentences_are_confluents() -> None:
     ]
 
 
-def test_what_is_too_much_to_compare_is_refused() -> None:
+def test_too_large_comparisons_are_rejected() -> None:
     fields = " ".join(f"M{number} f{number} = {number + 1};" for number in range(100))
     messages = "\n".join(f"message M{number} {{ {fields} }}" for number in range(100))
     other = f"{SYNTAX}package m;\n{messages}"
