@@ -22,7 +22,7 @@ OF_STREAMS = (
     *("jobs/test_archive_command.py", "jobs/test_archive_batches.py"),
 )
 # Spark 4.0 has no limits for streams of Python sources, takes no filters, and plans a DataFrame anew each time.
-NOT_OF_4_0 = ("stream", "filters_of_two_scans", "a_plan_whose_files_have_gone")
+NOT_OF_4_0 = ("stream", "filters_of_two_scans", "vanished_files_fail")
 PATIENCE_S = 900
 WITH_TABLES = "4.1"  # the tests of Iceberg and Delta have it, too
 

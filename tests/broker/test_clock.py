@@ -17,7 +17,7 @@ def test_a_manual_clock_stands_still_until_it_is_moved() -> None:
     assert (clock.wall_ms(), clock.monotonic_ms()) == (1250, 250.0)
 
 
-def test_timers_run_in_the_order_in_which_they_are_due_each_at_its_own_time() -> None:
+def test_timers_run_in_order_each_at_its_own_time() -> None:
     clock = ManualClock()
     seen: list[tuple[str, float]] = []
     for name, delay_ms in (("late", 30), ("early", 10), ("second of two", 20), ("third of two", 20)):
@@ -28,7 +28,7 @@ def test_timers_run_in_the_order_in_which_they_are_due_each_at_its_own_time() ->
     assert seen[-1] == ("late", 30.0)
 
 
-def test_a_timer_set_by_a_timer_runs_in_the_same_advance_if_it_is_due() -> None:
+def test_a_due_timer_set_by_a_timer_runs_in_the_same_advance() -> None:
     clock = ManualClock()
     seen: list[float] = []
 

@@ -69,7 +69,7 @@ def test_a_value_that_expands_excessively_is_cut(explored: Broker) -> None:
     assert record["value"]["undecoded"].endswith("there are more than 1,000,000 values in it")
 
 
-def test_without_a_registry_nothing_is_decoded() -> None:
+def test_values_are_not_decoded_if_there_is_no_registry() -> None:
     with Broker(explorer=True) as broker:
         broker.produce("users", AVRO)
         assert not {"decoded", "undecoded"} & listed(broker)[0]["value"].keys()

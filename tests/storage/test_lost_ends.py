@@ -33,7 +33,7 @@ def outcome(log: Log, offset: int) -> int | ErrorCode:
 
 @pytest.mark.parametrize("settings", [SMALL, COMPACT])
 @pytest.mark.parametrize("left", [0, 1, 52, 80, 100, 2 * 81 + 5])
-def test_the_lost_end_of_a_closed_segment_is_an_error_and_the_rest_is_served(
+def test_the_lost_end_of_a_closed_segment_is_an_error_for_its_offsets_only(
     tmp_path: Path, settings: object, left: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     file, first, third = second_segment(tmp_path)

@@ -49,7 +49,7 @@ def test_lists_grow_and_shrink_by_their_elements(current: str | None, kind: Chan
 
 @pytest.mark.parametrize("kind", [APPEND, SUBTRACT])
 @pytest.mark.parametrize("name", ["retention.ms", "compression.type", "no.such.name"])
-def test_only_lists_grow_and_shrink(kind: ChangeKind, name: str) -> None:
+def test_config_append_and_subtract_require_a_list(kind: ChangeKind, name: str) -> None:
     with pytest.raises(KafkaError) as raised:
         outcome(TOPIC_SETTINGS, {}, [Change(name, kind, "5")])
     assert raised.value.code == ErrorCode.INVALID_CONFIG

@@ -74,7 +74,7 @@ def test_unauthenticated_clients_get_no_tokens(harness: Harness, version: int) -
     assert (renewed.expiry_timestamp_ms, expired.expiry_timestamp_ms, listed.tokens) == (-1, -1, [])
 
 
-def test_without_a_secret_key_there_are_no_tokens(harness: Harness) -> None:
+def test_delegation_tokens_require_a_secret_key(harness: Harness) -> None:
     answer = create(harness, "alice")
     assert (answer.error_code, answer.principal_name, answer.hmac, answer.max_timestamp_ms) == (
         DISABLED,

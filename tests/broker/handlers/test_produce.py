@@ -254,7 +254,7 @@ def test_a_transactional_batch_without_a_transactional_id_is_not_validated(
 
 @pytest.mark.parametrize("fields", [{"attributes": 0x30}, {"base_sequence": -1}, {"base_offset": 3}, {"crc": 1}])
 @pytest.mark.parametrize("acks", [-1, 7])
-def test_an_unknown_producer_id_is_refused_before_the_batch_is_checked(
+def test_an_unknown_producer_id_is_rejected_before_the_batch_is_validated(
     harness: Harness, fields: dict[str, int], acks: int
 ) -> None:
     harness.create_topic("t")
@@ -312,7 +312,7 @@ def test_invalid_acks_reject_all_existing_partitions(harness: Harness, acks: int
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_zstd_is_refused_below_version_7(harness: Harness, version: int) -> None:
+def test_zstd_is_rejected_below_version_7(harness: Harness, version: int) -> None:
     harness.create_topic("t", 2)
     zstd = batch("a", compression=Compression.ZSTD)
     answers = produce(harness, {("t", 0): zstd, ("t", 1): GOOD}, version=version)
@@ -447,7 +447,7 @@ def test_a_wrong_largest_timestamp_is_corrected(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("log_end_offset", [0, 5])
-def test_a_batch_that_was_validated_for_a_replaced_log_is_not_appended_to_its_successor(
+def test_a_batch_validated_for_a_replaced_log_is_not_appended_to_its_successor(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, log_end_offset: int
 ) -> None:
     harness.create_topic("t", message_format_version="0.10.2")

@@ -141,7 +141,7 @@ def states(harness: Harness) -> list[tuple[str, int]]:
     return [(state.transaction_state, state.transaction_timeout_ms) for state in described]
 
 
-def test_two_phase_commit_is_refused_unless_it_is_enabled(harness: Harness) -> None:
+def test_two_phase_commit_is_rejected_unless_it_is_enabled(harness: Harness) -> None:
     assert init_two_phases(harness).error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 

@@ -326,7 +326,7 @@ def test_new_partitions_have_as_many_replicas_as_the_old_ones_on_any_nodes(tmp_p
         assert message is not None and "not consistent with previous partitions" in message
 
 
-def test_too_many_partitions_are_refused(harness: Harness) -> None:
+def test_too_many_partitions_are_rejected(harness: Harness) -> None:
     harness.create_topic("t")
     assert grow(harness, "t", 10_002)[0] == ErrorCode.POLICY_VIOLATION
 

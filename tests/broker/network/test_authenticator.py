@@ -258,7 +258,7 @@ def test_a_request_above_the_size_limit_closes_the_connection(client: SaslClient
     assert client.closed
 
 
-def test_reauthentication_is_refused_without_a_session_lifetime(client: SaslClient) -> None:
+def test_reauthentication_is_rejected_without_a_session_lifetime(client: SaslClient) -> None:
     client.log_in()
     hello = client.handshake()
     assert (hello.error_code, hello.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])

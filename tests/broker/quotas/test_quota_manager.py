@@ -264,7 +264,7 @@ def create(client: Client, *names: str, partitions: int = 1, version: int = 6) -
     return [topic.error_code for topic in answer.topics], answer.throttle_time_ms
 
 
-def test_creations_beyond_the_mutation_quota_are_refused_until_it_recovers(harness: Harness, client: Client) -> None:
+def test_creations_beyond_the_mutation_quota_are_rejected_until_it_recovers(harness: Harness, client: Client) -> None:
     set_quotas(harness, controller_mutation_rate=1)  # 11 at once
     assert create(client, "a", "b", partitions=10) == ([0, 0], 0)
     errors, throttle_ms = create(client, "c", "d")

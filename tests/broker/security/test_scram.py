@@ -224,7 +224,7 @@ def test_a_token_authenticates_its_owner_until_it_expires(extension: str) -> Non
 
 
 @pytest.mark.parametrize("extension", [",tokenauth=false", ",tokenauth= true", ",TOKENAUTH=true", ",x=tokenauth=true"])
-def test_without_the_tokenauth_extension_a_password_is_expected(extension: str) -> None:
+def test_a_password_is_expected_if_the_tokenauth_extension_is_missing(extension: str) -> None:
     token = TokenLogin(record("a", "secret"), "alice", 1234)
     running = exchange(record("a", "password"), tokens={"a": token})
     end = logged_in(running, f"n=a,r=nonce{extension}", "password")

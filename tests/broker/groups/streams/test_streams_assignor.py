@@ -34,7 +34,7 @@ def with_tasks(members: dict[str, MemberSpecification], found: dict[str, Tasks])
     return {name: one._replace(tasks=found[name]) for name, one in members.items()}
 
 
-def test_without_members_nothing_is_assigned() -> None:
+def test_no_tasks_are_assigned_if_there_are_no_members() -> None:
     assert assigned({}, STATEFUL, STATEFUL, 1) == {}
 
 

@@ -14,7 +14,7 @@ from tests.broker.groups.consumer.assignors.groups import MadeUp, check_valid, g
 A, B = bytes(15) + b"a", bytes(15) + b"b"
 
 
-def test_without_members_or_topics_nothing_is_assigned() -> None:
+def test_nothing_is_assigned_if_there_are_no_members_or_topics() -> None:
     assert assign({}, {}) == {}
     assert assign({"m": MemberSpecification(frozenset(), {})}, {}) == {"m": {}}
 
