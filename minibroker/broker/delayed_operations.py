@@ -55,7 +55,7 @@ class Promise(Generic[Result]):
         self.done = False
         self._result: Any = None
         self._error: Exception | None = None
-        self.operation: DelayedOperation | None = None
+        self.operation: DelayedOperation[Any] | None = None
 
     def resolve(self, result: Result) -> None:
         """Go on with the operation that awaits this; only the first result counts."""
@@ -163,7 +163,7 @@ class Request(Protocol):
         """Note that nobody gets the answer."""
 
 
-class DelayedOperation:
+class DelayedOperation(Generic[Result]):
     """Drives the coroutine of a request. `answered` gets its result or `failed` its error, once, unless it is closed.
 
     What `begin` returns or raises is told to nobody else.
@@ -184,9 +184,9 @@ class DelayedOperation:
 
     def __init__(
         self,
-        coroutine: Coroutine[Any, Any, Any],
+        coroutine: Coroutine[Any, Any, Result],
         slicer: Slicer,
-        answered: Callable[[Any], object],
+        answered: Callable[[Result], object],
         failed: Callable[[Exception], object],
         request: Request | None = None,
         key: int | None = None,
@@ -195,7 +195,7 @@ class DelayedOperation:
         self.done = False
         self._coroutine = coroutine
         self._slicer = slicer
-        self._answered: Callable[[Any], object] | None = answered
+        self._answered: Callable[[Result], object] | None = answered
         self._failed = failed
         self._request = request
         self._key = key
@@ -216,19 +216,20 @@ class DelayedOperation:
     def _changes(self) -> bool:
         return self._request is not None and self._request.stage is Stage.RUNNING and self._key not in READS
 
-    def begin(self) -> Any:
+    def begin(self) -> Result | DelayedOperation[Result]:
         """Run the first slice; return the result or raise the error, or return this operation if it waits."""
         try:
             self._run(None, in_turn=False)
         except StopIteration as end:
             self.done = True
-            return end.value
+            result: Result = end.value
+            return result
         except BaseException:
             self.done = True
             raise
         return self
 
-    def pause(self) -> DelayedOperation:
+    def pause(self) -> DelayedOperation[Result]:
         """Begin in the next turn."""
         self._pause()
         return self
@@ -245,7 +246,7 @@ class DelayedOperation:
             self.done = True
             self._failed(error)
 
-    def _end(self, result: Any) -> None:
+    def _end(self, result: Result) -> None:
         if self.done:
             return
         self.done = True
@@ -396,7 +397,7 @@ class Slicer:
         self.steps = 0
         self.now = now
         self._call_soon = call_soon
-        self._queue: deque[DelayedOperation | _Work] = deque()
+        self._queue: deque[DelayedOperation[Any] | _Work] = deque()
 
     def begin(self, coroutine: Coroutine[Any, Any, Result]) -> Result | Begun:
         """Run the first slice of a coroutine; return or raise what it does, or return what goes on with it."""
@@ -431,7 +432,7 @@ class Slicer:
         """Return whether a slice is over: its time is up, or it `waits` for what others do."""
         return self._call_soon is not None and (waits or self.now() >= until)
 
-    def queue(self, work: DelayedOperation | _Work) -> None:
+    def queue(self, work: DelayedOperation[Any] | _Work) -> None:
         """Have `work` run its next slice in its turn."""
         self._queue.append(work)
         if len(self._queue) == 1 and self._call_soon is not None:

@@ -82,7 +82,7 @@ class Pending:
         self.data: bytes | bytearray = b""  # the request's frame, until it is forwarded
         self.request: Any = None
         self.call: Call | None = None
-        self.delayed: DelayedOperation | None = None  # with hooks, what the client waits for
+        self.delayed: DelayedOperation[Any] | None = None  # with hooks, what the client waits for
         self.answer: Promise[Any] | None = None  # of the node
         self.is_forwarded = self.is_dropped = False
         self.raw: bytes | bytearray = b""

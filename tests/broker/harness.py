@@ -164,7 +164,7 @@ class KeptOutlet:
 class Waiting:
     """A delayed request: `done` once it has its answer, which `response()` gives."""
 
-    def __init__(self, outlet: KeptOutlet, api_key: int, version: int, delayed: DelayedOperation) -> None:
+    def __init__(self, outlet: KeptOutlet, api_key: int, version: int, delayed: DelayedOperation[Any]) -> None:
         self._outlet = outlet
         self._key = api_key
         self._version = version

@@ -50,10 +50,10 @@ class Loop:
         while self.soon:
             self.turn()
 
-    def operation(self, coroutine: Coroutine[Any, Any, Any], key: int = ApiKey.CREATE_TOPICS) -> DelayedOperation:
+    def operation(self, coroutine: Coroutine[Any, Any, Any], key: int = ApiKey.CREATE_TOPICS) -> DelayedOperation[Any]:
         return DelayedOperation(coroutine, self.slicer, self.answers.append, self.failures.append, self.request, key)
 
-    def delayed(self, coroutine: Coroutine[Any, Any, Any], key: int = ApiKey.CREATE_TOPICS) -> DelayedOperation:
+    def delayed(self, coroutine: Coroutine[Any, Any, Any], key: int = ApiKey.CREATE_TOPICS) -> DelayedOperation[Any]:
         """An operation that has begun, and waits."""
         operation = self.operation(coroutine, key)
         assert operation.begin() is operation

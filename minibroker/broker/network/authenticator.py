@@ -375,10 +375,10 @@ class Authenticator:
 
     def _begin(self, coroutine: Coroutine[Any, Any, list[Any]]) -> Outcome:
         """Return the items to send, or what is not done yet."""
-        outcome: Outcome = DelayedOperation(
-            coroutine, Slicer(), self._connection.answered, self._fail_connection
-        ).begin()
-        return outcome
+        connection = self._connection
+        delayed: DelayedOperation[list[Any] | None]
+        delayed = DelayedOperation(coroutine, Slicer(), connection.answered, self._fail_connection)
+        return delayed.begin()
 
     def _fail_connection(self, error: Exception) -> None:
         self._log_failure(error)

@@ -69,7 +69,7 @@ class Due(Protocol):
         """Return the items to send, once the turn has ended."""
 
 
-Outcome = list[Any] | Due | DelayedOperation | None
+Outcome = list[Any] | Due | DelayedOperation[list[Any] | None] | None
 Execute = Callable[["Connection", memoryview], Outcome]
 
 
@@ -152,7 +152,7 @@ class Connection:
         self._pipelines = pipelines or Pipelines(outlet.call_soon)
         self._farewells: dict[Hashable, Callable[[], None]] | None = None  # what to call when the client is gone
         self.muted = False  # no request runs until `unmute`
-        self._delayed: DelayedOperation | None = None
+        self._delayed: DelayedOperation[Any] | None = None
         self._request_bytes = 0  # of the delayed one
         self._partial: PartialFrame | None = None
         self._running: PartialFrame | None = None  # with the bytes of the running frame, unless it was handed over
@@ -345,7 +345,7 @@ class Connection:
         self.muted = False
         self.resume()
 
-    def _delay(self, delayed: DelayedOperation, size_bytes: int) -> None:
+    def _delay(self, delayed: DelayedOperation[Any], size_bytes: int) -> None:
         self._delayed = delayed
         self._request_bytes = size_bytes
         self.hold_request()
@@ -365,7 +365,7 @@ class Connection:
             self._delayed.give_up()
             self.fail()
 
-    def _take_delayed(self) -> DelayedOperation | None:
+    def _take_delayed(self) -> DelayedOperation[Any] | None:
         """Remove and return the delayed request, if there is one."""
         delayed, self._delayed = self._delayed, None
         self._budget.purgatory.forget(self)

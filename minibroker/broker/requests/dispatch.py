@@ -198,12 +198,11 @@ class Dispatcher:
         coroutine: Coroutine[Any, Any, list[Any] | None],
         *,
         is_paused: bool = False,
-    ) -> list[Any] | DelayedOperation | None:
+    ) -> Outcome:
         """Run a request up to where it waits; return the items of its answer, or what is not done yet."""
         answered, fail = context.connection.answered, partial(failed, context, route)
         delayed = DelayedOperation(coroutine, self.slicer, answered, fail, context, route.key)
-        outcome: list[Any] | DelayedOperation | None = delayed.pause() if is_paused else delayed.begin()
-        return outcome
+        return delayed.pause() if is_paused else delayed.begin()
 
     # --- what waits -----------------------------------------------------------------------------
 
