@@ -174,6 +174,8 @@ class Dispatcher:
         """Run the handler; return its outcome as `execute` does. The answer of one that must wait comes later."""
         commits = self.cluster.commits
         response = route.attempt(context, request, self.slicer)
+        if context.kept is not None and not isinstance(response, Begun):
+            context.release_frame()
         must_sync = context.must_sync or (route.durable and self.cluster.commits != commits)
         if must_sync or not (response is None or isinstance(response, Message)):
             context.stage = Stage.RUNNING
@@ -312,6 +314,7 @@ class Dispatcher:
         handle = partial(self.handle, context, route)
         whole = route.request_class() if request is None else request
         call = context.call = Call(context, route, correlation_id, whole, frame, handle, self.interceptors)
+        call.has_copy = request is None
         try:
             if request is None:
                 call.request = await self._read(context, route, frame, position)

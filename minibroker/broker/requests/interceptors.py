@@ -104,7 +104,6 @@ class Call:
     __slots__ = (
         "_ended",
         "_handle",
-        "_has_copy",
         "_interceptors",
         "_next",
         "_response",
@@ -113,6 +112,7 @@ class Call:
         "context",
         "correlation_id",
         "frame",
+        "has_copy",
         "received_bytes",
         "request",
         "started_ms",
@@ -140,7 +140,8 @@ class Call:
         self._interceptors = tuple(interceptors)
         self._next = 0
         self._response: Message | None = None
-        self._ended = self._has_copy = False
+        self._ended = False
+        self.has_copy = False  # whether `frame` is the call's own
 
     async def run(self) -> Message | None:
         """Call the remaining hooks, then the handler; return the response, or None for no answer."""
@@ -159,8 +160,8 @@ class Call:
 
     def keep_frame(self) -> None:
         """Copy the request, whose bytes are overwritten while a hook holds it."""
-        if not self._has_copy:
-            self._has_copy = True
+        if not self.has_copy:
+            self.has_copy = True
             self.frame = memoryview(bytearray(self.frame))
             self.request = self._route.request_in(self.frame)
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import tracemalloc
 from pathlib import Path
+from random import Random
 
 from minibroker.broker.network.framing import SPARE_BYTES, FrameBudget
 from minibroker.broker.network.purgatory import OWN_BYTES, Purgatory
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.groups import JoinGroupRequest, JoinGroupResponse
 from minibroker.protocol.messages.produce import ProduceRequest
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.record import Record
 from tests.broker.harness import Client, Harness, TopicData, batch
 from tests.storage.support import FailingDisk
 
 KIB = 1 << 10
+GZIP = 1
 PROTOCOL = JoinGroupRequest.JoinGroupRequestProtocol
 SLACK_BYTES = 1 << 20
 WITHOUT_MEMBER_ID = 3  # of JoinGroup: a new member joins at once
@@ -142,3 +146,14 @@ def test_a_request_answered_before_it_is_closed_stays_connected(harness: Harness
     ((_, answer),) = client.responses()
     assert isinstance(answer, JoinGroupResponse) and answer.error_code == ErrorCode.NONE
     assert not client.closed
+
+
+def test_a_large_request_that_needs_one_slice_gives_its_frame_back(harness: Harness) -> None:
+    harness.create_topic("t")
+    client = harness.client()
+    records = bytes(build_batch([Record(0, 0, None, Random(1).randbytes(200 * KIB), ())], compression=GZIP))
+    data = TopicData.PartitionProduceData(index=0, records=memoryview(records))
+    client.send(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicData(name="t", partition_data=[data])]), 9)
+    ((_, answer),) = client.responses()
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+    assert client.connection._budget.held_bytes == 0

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.delayed_operations import Slicer
+from minibroker.broker.delayed_operations import Promise, Slicer
 from minibroker.broker.requests import answers
 from minibroker.broker.requests.interceptors import Call
+from minibroker.broker.requests.routes import Route
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.steps import RELEASED_ITEMS
 from tests.broker.handlers.fetching import fetch_of
 from tests.broker.harness import Harness
-from tests.broker.requests.test_interceptors import Watched
+from tests.broker.requests.test_interceptors import Watched, hold
 
 
 @pytest.fixture
@@ -107,3 +108,19 @@ def test_replacing_the_state_closes_connections_whose_request_is_being_read(watc
     sliced.replace_state()
     assert sliced.client.closed and not sliced.connection.waiting
     assert watched.hooks() == [("first", "lost"), ("second", "lost")]
+
+
+def test_a_hook_that_holds_a_large_request_does_not_have_it_decoded_again(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[memoryview] = []
+    monkeypatch.setattr(Route, "request_in", lambda route, frame: decoded.append(frame))
+    held: Promise[None] = Promise()
+    watched.first.on_before = lambda call: hold(held)
+    sliced = Sliced(watched)
+    sliced.client.send(UNKNOWN, 12)
+    sliced.turns_until(lambda: not sliced.soon)
+    held.resolve(None)
+    sliced.turns_until(lambda: not sliced.soon)
+    ((_, response),) = sliced.client.responses()
+    assert (len(response.topics), decoded) == (3000, [])
