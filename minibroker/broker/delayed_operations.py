@@ -216,10 +216,13 @@ class DelayedOperation(Generic[Result]):
     def _changes(self) -> bool:
         return self._request is not None and self._request.stage is Stage.RUNNING and self._key not in READS
 
-    def begin(self) -> Result | DelayedOperation[Result]:
-        """Run the first slice; return the result or raise the error, or return this operation if it waits."""
+    def begin(self, *, is_paused: bool = False) -> Result | DelayedOperation[Result]:
+        """Run the first slice; return the result or raise the error, or return this operation if it waits.
+
+        With `is_paused` the slice is over at the first pause.
+        """
         try:
-            self._run(None, in_turn=False)
+            self._run(None, until=-1.0 if is_paused else 0.0)
         except StopIteration as end:
             self.done = True
             result: Result = end.value
@@ -229,17 +232,12 @@ class DelayedOperation(Generic[Result]):
             raise
         return self
 
-    def pause(self) -> DelayedOperation[Result]:
-        """Begin in the next turn."""
-        self._pause()
-        return self
-
     def go_on(self, error: Exception | None = None, *, in_turn: bool = False) -> None:
         """Run a slice, in which what is awaited raises `error`, if there is one."""
         if self.done:
             return
         try:
-            self._run(error, in_turn=in_turn)
+            self._run(error, until=self._slicer.end_of_slice(in_turn=True) if in_turn else 0.0)
         except StopIteration as end:
             self._end(end.value)
         except Exception as error:
@@ -259,17 +257,19 @@ class DelayedOperation(Generic[Result]):
         except Exception as error:
             self._failed(error)
 
-    def _run(self, error: Exception | None, *, in_turn: bool) -> None:
-        """Run until the coroutine awaits a promise, or its slice is over. Raises StopIteration with the result."""
+    def _run(self, error: Exception | None, *, until: float) -> None:
+        """Run until the coroutine awaits a promise, or its slice is over. Raises StopIteration with the result.
+
+        It is over at `until`; with 0, that is found out at the first pause.
+        """
         coroutine, slicer = self._coroutine, self._slicer
         self._promise, self._is_running = None, True
         slicer.slices += 1
-        until = 0.0
         try:
             awaited = coroutine.send(None) if error is None else coroutine.throw(error)
             while awaited.__class__ is not Promise and not self.done:
                 slicer.steps += 1
-                until = until or slicer.end_of_slice(in_turn=in_turn)
+                until = until or slicer.end_of_slice(in_turn=False)
                 if slicer.is_over(until, waits=awaited is WAITING):
                     break
                 awaited = coroutine.send(None)

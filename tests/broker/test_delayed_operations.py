@@ -9,6 +9,7 @@ import pytest
 
 from minibroker.broker.delayed_operations import (
     SLICE_SECONDS,
+    Begun,
     ClusterReplaced,
     DelayedOperation,
     GivenUp,
@@ -298,6 +299,21 @@ def test_all_queued_operations_can_be_taken_and_those_with_a_client_run_again(lo
     assert operation.run_again()
     loop.take_turns()
     assert (runs, loop.answers) == ([0, 1], ["2-"])
+
+
+def test_one_that_has_paused_before_it_began_pauses_at_once(loop: Loop) -> None:
+    told: list[str] = []
+    begun = loop.slicer.begin(in_slices(steps(told, "a", 9)))
+    assert isinstance(begun, Begun) and begun.is_paused
+
+    async def rest() -> str:
+        return str(await begun.rest)
+
+    operation = loop.operation(rest())
+    assert operation.begin(is_paused=True) is operation
+    assert told == ["a0", "a1", "a2"]
+    operation.close()
+    assert told == ["a0", "a1", "a2", "a ends"]
 
 
 @pytest.mark.parametrize(

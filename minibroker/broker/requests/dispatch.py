@@ -173,7 +173,11 @@ class Dispatcher:
     def _run(self, context: RequestContext, route: Route, correlation_id: int, request: Message) -> Outcome:
         """Run the handler; return its outcome as `execute` does. The answer of one that must wait comes later."""
         commits = self.cluster.commits
-        response = route.attempt(context, request, self.slicer)
+        try:
+            response = route.attempt(context, request, self.slicer)
+        except BaseException:
+            context.release_frame()
+            raise
         if context.kept is not None and not isinstance(response, Begun):
             context.release_frame()
         must_sync = context.must_sync or (route.durable and self.cluster.commits != commits)
@@ -204,7 +208,7 @@ class Dispatcher:
         """Run a request up to where it waits; return the items of its answer, or what is not done yet."""
         answered, fail = context.connection.answered, partial(failed, context, route)
         delayed = DelayedOperation(coroutine, self.slicer, answered, fail, context, route.key)
-        return delayed.pause() if is_paused else delayed.begin()
+        return delayed.begin(is_paused=is_paused)
 
     # --- what waits -----------------------------------------------------------------------------
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from random import Random
 
+from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.network.framing import SPARE_BYTES, FrameBudget
 from minibroker.broker.network.purgatory import OWN_BYTES, Purgatory
 from minibroker.protocol.errors import ErrorCode
@@ -148,12 +151,36 @@ def test_a_request_answered_before_it_is_closed_stays_connected(harness: Harness
     assert not client.closed
 
 
+def large_produce(acks: int = -1) -> ProduceRequest:
+    """A Produce whose batch is validated in steps, while its frame is kept."""
+    records = bytes(build_batch([Record(0, 0, None, Random(1).randbytes(200 * KIB), ())], compression=GZIP))
+    data = TopicData.PartitionProduceData(index=0, records=memoryview(records))
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[TopicData(name="t", partition_data=[data])])
+
+
 def test_a_large_request_that_needs_one_slice_gives_its_frame_back(harness: Harness) -> None:
     harness.create_topic("t")
     client = harness.client()
-    records = bytes(build_batch([Record(0, 0, None, Random(1).randbytes(200 * KIB), ())], compression=GZIP))
-    data = TopicData.PartitionProduceData(index=0, records=memoryview(records))
-    client.send(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicData(name="t", partition_data=[data])]), 9)
+    client.send(large_produce(), 9)
     ((_, answer),) = client.responses()
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+    assert client.connection._budget.held_bytes == 0
+
+
+def test_a_large_request_that_cannot_be_answered_gives_its_frame_back(harness: Harness) -> None:
+    harness.create_topic("t", max_message_bytes="1000")
+    client = harness.client()
+    client.send(large_produce(acks=0), 9)
+    assert client.closed and client.failure
+    assert client.connection._budget.held_bytes == 0
+
+
+def test_a_large_request_whose_connection_fails_in_its_first_pause_gives_its_frame_back(harness: Harness) -> None:
+    harness.create_topic("t")
+    soon: list[Callable[[], None]] = []
+    harness.dispatcher.slicer = Slicer(soon.append, now=count().__next__)
+    client = harness.client()
+    client.send(large_produce(), 9)
+    assert client.connection.waiting and client.connection._budget.held_bytes > 0
+    client.connection.fail()
     assert client.connection._budget.held_bytes == 0
