@@ -10,9 +10,9 @@ from minibroker.broker.control import placement
 from minibroker.broker.groups.classic import classic_group, members
 from minibroker.broker.groups.streams import streams_group, topology
 from minibroker.broker.groups.streams import streams_validation as validation
-from minibroker.broker.handlers import acl_requests, delegation_tokens, fetch, waiting_fetches
+from minibroker.broker.handlers import acl_requests, delegation_tokens, fetch, watching
 from minibroker.broker.monitoring import line_limit, metrics
-from minibroker.broker.network import framing, http_server, parked_requests, pipelines, tls_layer, unread
+from minibroker.broker.network import framing, http_server, pipelines, purgatory, tls_layer, unread
 from minibroker.broker.requests import answers, down_conversion, namings, routes, slices
 from minibroker.broker.security import jwks, oauthbearer, scram
 from minibroker.broker.share import share_partitions
@@ -84,14 +84,14 @@ PHRASES = [
     f"`queued.max.request.bytes`, {mib(framing.LARGE_FRAMES_BYTES)} if it is {setting('queued.max.request.bytes')}",
     f"grown by less than {kib(framing.LEAST_PROGRESS_BYTES)} for {framing.PATIENCE_MS:,} ms",
     f"share {mib(unread.UNREAD_LIMIT_BYTES)}; the first {kib(unread.OWN_UNREAD_BYTES)} of each client",
-    f"answers share {mib(parked_requests.PARKED_LIMIT_BYTES)}; those up to {kib(parked_requests.OWN_PARKED_BYTES)} do",
+    f"answers share {mib(purgatory.LIMIT_BYTES)}; those up to {kib(purgatory.OWN_BYTES)} do",
     f"may take {classic_group.RECORDS_OF_PROTOCOLS} times `message.max.bytes`, {setting('message.max.bytes'):,} bytes",
     f"{members.PROTOCOL_BYTES} bytes are added for each protocol",
     f"`max.incremental.fetch.session.cache.slots`, {setting('max.incremental.fetch.session.cache.slots'):,}, with "
     f"{mib(sessions.LIMIT_BYTES)}",
     f"about {round(sessions.LIMIT_BYTES / sessions.PARTITION_BYTES, -6):,.0f} partitions",
     f"more than {fetch.FEW} partitions",
-    f"wait for {waiting_fetches.WAITED_FOR_MAX:,} partitions",
+    f"wait for {watching.WATCHED_MAX:,} partitions",
     f"`group.share.max.share.sessions`, {setting('group.share.max.share.sessions'):,}, with "
     f"{share_partitions.SESSION_PARTITIONS_MAX:,} partitions",
     f"may have {topology.MAXIMUM_NAMES:,} topics, configs of internal topics and subtopologies",
