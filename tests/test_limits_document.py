@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from minibroker.broker import clock
 from minibroker.broker import fetch_sessions as sessions
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS
 from minibroker.broker.control import placement
@@ -13,7 +14,7 @@ from minibroker.broker.groups.streams import streams_validation as validation
 from minibroker.broker.handlers import acl_requests, delegation_tokens, fetch, watching
 from minibroker.broker.monitoring import line_limit, metrics
 from minibroker.broker.network import framing, http_server, pipelines, purgatory, tls_layer, unread
-from minibroker.broker.requests import answers, down_conversion, namings, routes, slices
+from minibroker.broker.requests import answers, down_conversion, namings, routes
 from minibroker.broker.security import jwks, oauthbearer, scram
 from minibroker.broker.share import share_partitions
 from minibroker.explorer import log_pages, trying
@@ -51,7 +52,7 @@ def amount(size_bytes: int, shift: int, unit: str) -> str:
 
 LARGE_FRAME = f"above {kib(routes.LARGE_FRAME_BYTES)}, in Produce above {kib(routes.LARGE_PRODUCE_BYTES)}"
 PHRASES = [
-    f"slices of {slices.SLICE_MS} ms",
+    f"slices of {clock.SLICE_MS} ms",
     f"reading a frame {LARGE_FRAME}",
     f"up to {pipelines.REQUESTS_PER_TURN} run in a turn",
     f"those of all connections together run for {pipelines.TURN_SECONDS * 1000:.0f} ms at most",
