@@ -60,7 +60,7 @@ def sections(seconds: float) -> list[Section]:
     ]
 
 
-def _new_group(server: Server) -> str:
+def new_group(server: Server) -> str:
     group = f"benchmark-{os.getpid()}-{next(_group_numbers)}"
     with wire.Client(server) as client:
         client.wait_for_coordinator(group)
@@ -76,7 +76,7 @@ def _first_record_case(name: str, package: str, first_record: FirstRecord) -> Ca
             with wire.Client(server) as client:
                 client.produce(topic, wire.batch([b"x"]))
             bootstrap = f"{server.host}:{server.port}"
-            taken = [first_record(bootstrap, _new_group(server), topic) for _ in range(GROUPS_PER_SAMPLE)]
+            taken = [first_record(bootstrap, new_group(server), topic) for _ in range(GROUPS_PER_SAMPLE)]
         return {"first_ms": median(taken) * 1000}
 
     return Case(name, measure, {"first_ms": FIRST_RECORD_TARGET_MS})
@@ -85,7 +85,7 @@ def _first_record_case(name: str, package: str, first_record: FirstRecord) -> Ca
 def _commit_case(connections: int, partitions: int, seconds: float) -> Case:
     def measure(target: Target) -> Sample:
         with wire.topic(target.server, partitions) as topic:
-            request = wire.commit_request(_new_group(target.server), topic, partitions)
+            request = wire.commit_request(new_group(target.server), topic, partitions)
             error_at = wire.commit_error_at(topic, partitions)
             ran = exchanges.run(target.server, request, error_at, seconds, connections)
         return {

@@ -24,6 +24,7 @@ import durability
 import embedding
 import encryption
 import exchanges
+import fast_paths
 import groups
 import growth
 import machine
@@ -50,6 +51,7 @@ def all_sections(seconds: float) -> list[Section]:
     return [
         start,
         *exchanges.sections(seconds),
+        *fast_paths.sections(seconds),
         *clients.sections(seconds),
         *encryption.sections(seconds),
         *rights.sections(seconds),

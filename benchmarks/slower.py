@@ -1,0 +1,56 @@
+"""minibroker with one of its fast paths put aside: `slower.py PATH serve ...`.
+
+It takes minibroker's own words behind the first; only the rows that ask what a path brings run it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from minibroker.broker.handlers import commit_template, fetch, produce, produce_template
+from minibroker.broker.requests.answers import LastingAnswers
+from minibroker.broker.requests.routes import Route
+from minibroker.broker.requests.served import SERVED
+from minibroker.cli.main import main
+from minibroker.protocol.apis import ApiKey
+
+
+def _nothing(*_: Any) -> None: ...
+
+
+def without_produce_template() -> None:
+    produce.remember = produce.remember_refusal = _nothing
+
+
+def without_commit_template() -> None:
+    commit_template.remember = _nothing
+
+
+def without_lasting_answers() -> None:
+    LastingAnswers.answer = _nothing  # type: ignore[method-assign]
+
+
+def without_plain_produce() -> None:
+    without_produce_template()
+    SERVED[ApiKey.PRODUCE].handler = produce._at_once_or_in_steps
+
+
+def without_plain_fetch() -> None:
+    SERVED[ApiKey.FETCH].handler = fetch._fetch_in_steps
+
+
+def without_first_slice() -> None:
+    attempt = Route.attempt
+    Route.attempt = lambda route, context, request, slicer=None: attempt(route, context, request)  # type: ignore[method-assign, assignment, misc]
+
+
+PATHS: dict[str, Callable[[], None]] = {
+    name.removeprefix("without_"): put_aside for name, put_aside in globals().items() if name.startswith("without_")
+}
+
+if __name__ == "__main__":
+    PATHS[sys.argv.pop(1)]()
+    assert produce_template.remember is not _nothing  # what others import of it is put aside where it is imported
+    main()
