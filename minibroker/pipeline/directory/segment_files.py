@@ -180,13 +180,15 @@ class OpenSegment:
     def place_from(self, wanted: int, start: Place) -> Place:
         """Return the first place between two batches at or after the position `wanted`, and not before `start`.
 
-        The two batches must agree on the offset there. Return `start` if there is no such place.
+        The two batches must agree on the offset there: a corrupt header may have any last offset, also one before its
+        base offset. Return `start` if there is no such place.
         """
         place = self._mark(int(np.searchsorted(self._index[1], wanted)), start)
+        least_offset = place.next_offset
         for position, header in steps(self.file, place.position, self.size_bytes, place.next_offset):
-            if wanted <= place.position == position and place.next_offset <= header.base_offset:
+            if wanted <= place.position == position and least_offset <= place.next_offset <= header.base_offset:
                 return place
-            place = place_after(position, header)
+            least_offset, place = place.next_offset, place_after(position, header)
         return start
 
     def last_place(self, known: Place | None = None) -> Place:

@@ -62,7 +62,7 @@ def test_a_surrogate_pair_is_one_character_and_a_lone_surrogate_is_rejected() ->
             pairs(text)
 
 
-BMP_TEXT = st.text(st.characters(max_codepoint=0xFFFF))
+BMP_TEXT = st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"]))
 
 
 @given(st.lists(st.tuples(BMP_TEXT, BMP_TEXT)))

@@ -55,6 +55,7 @@ def written_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(changes=st.lists(CHANGE, min_size=1, max_size=3), splits=st.integers(0, 20), block_bytes=st.integers(61, 3000))
+@example(changes=[(0.046875, 0.1015625, b"\0\x80")], splits=14, block_bytes=61)  # one that ends before it begins
 @example(changes=[(0.828125, 0.25, b"\1")], splits=0, block_bytes=61)  # a batch that claims offsets of the next segment
 def test_valid_batches_are_read_whatever_lies_between_them(
     written_directory: Path, changes: list[tuple[float, float, bytes]], splits: int, block_bytes: int
