@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from minibroker.broker.handlers import commit_template, fetch, produce, produce_template
+from minibroker.broker.handlers import commit_template, fetch, produce
 from minibroker.broker.requests.answers import LastingAnswers
 from minibroker.broker.requests.routes import Route
 from minibroker.broker.requests.served import SERVED
@@ -52,5 +52,4 @@ PATHS: dict[str, Callable[[], None]] = {
 
 if __name__ == "__main__":
     PATHS[sys.argv.pop(1)]()
-    assert produce_template.remember is not _nothing  # what others import of it is put aside where it is imported
     main()

@@ -18,6 +18,14 @@ from conformance.kafka_files.scenario import done
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(600)]
 LINES = 20_000
 BATCH = "100"
+CONFIG = {
+    "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
+    "topic": "lines",
+    "batch.size": BATCH,
+    "tasks.max": "1",
+    "exactly.once.support": "required",
+    "transaction.boundary": "poll",
+}
 
 
 def test_each_line_is_written_once_whichever_worker_is_killed(
@@ -26,15 +34,6 @@ def test_each_line_is_written_once_whichever_worker_is_killed(
     """Twice the worker with the task is killed; then it is silent while the other takes over, and comes back."""
     source = tmp_path / "lines"
     source.write_text("")
-    config = {
-        "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
-        "file": str(source),
-        "topic": "lines",
-        "batch.size": BATCH,
-        "tasks.max": "1",
-        "exactly.once.support": "required",
-        "transaction.boundary": "poll",
-    }
     with start_broker(tmp_path) as broker:
         first, second = (Worker(tmp_path / name, broker.bootstrap_servers) for name in ("first", "second"))
 
@@ -47,7 +46,7 @@ def test_each_line_is_written_once_whichever_worker_is_killed(
         admin = AdminClient(client(broker.bootstrap_servers))
         done(admin.create_topics([NewTopic("lines", 1, 1)]))
         with running(first, second):
-            first.run_connector("lines", config)
+            first.run_connector("lines", CONFIG | {"file": str(source)})
             written = 0
             for step in ("kill", "kill", "silence", "wait"):
                 end = end_offset(broker.bootstrap_servers, "lines")

@@ -49,12 +49,11 @@ class ClusterReplaced(Exception):
 class Promise(Generic[Result]):
     """A result that comes later, once. Only one `operation` awaits it."""
 
-    __slots__ = ("_error", "_result", "done", "operation")
+    __slots__ = ("_result", "done", "operation")
 
     def __init__(self) -> None:
         self.done = False
         self._result: Any = None
-        self._error: Exception | None = None
         self.operation: DelayedOperation[Any] | None = None
 
     def resolve(self, result: Result) -> None:
@@ -64,17 +63,9 @@ class Promise(Generic[Result]):
             if self.operation is not None:
                 self.operation.go_on()
 
-    def fail(self, error: Exception) -> None:
-        """Raise `error` where this is awaited."""
-        if not self.done:
-            self._error = error
-            self.resolve(None)  # type: ignore[arg-type]
-
     def __await__(self) -> Generator[Any, None, Result]:
         if not self.done:
             yield self
-        if self._error is not None:
-            raise self._error
         result: Result = self._result
         return result
 
@@ -166,7 +157,7 @@ class Request(Protocol):
 class DelayedOperation(Generic[Result]):
     """Drives the coroutine of a request. `answered` gets its result or `failed` its error, once, unless it is closed.
 
-    What `begin` returns or raises is told to nobody else.
+    If the first slice is enough, `begin` itself returns the result or raises the error, and calls neither.
     """
 
     __slots__ = (
@@ -240,9 +231,9 @@ class DelayedOperation(Generic[Result]):
             self._run(error, until=self._slicer.end_of_slice(in_turn=True) if in_turn else 0.0)
         except StopIteration as end:
             self._end(end.value)
-        except Exception as error:
+        except Exception as raised:
             self.done = True
-            self._failed(error)
+            self._failed(raised)
 
     def _end(self, result: Result) -> None:
         if self.done:

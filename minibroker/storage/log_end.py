@@ -133,7 +133,7 @@ class LogEnd:
     def append(self, records: memoryview | bytearray, batches: Sequence[BatchHeader], leader_epoch: int) -> int:
         """Set the offsets of the batches in `records`, in place, and write them. Return the first offset.
 
-        They must be sound, and in sequence if they have a producer id (`validation.py`). `batches` are their headers.
+        The caller has validated them (`validation.py`), and their sequence numbers. `batches` are their headers.
         Messages of formats 0 and 1 already have their offsets, from `log_end_offset` on; a wrapper's header covers the
         messages in it. Pending batches are written first.
         """

@@ -195,13 +195,6 @@ def test_a_resolved_promise_continues_immediately_and_counts_once(loop: Loop) ->
     assert (loop.answers, loop.soon, promise.done) == (["first"], [], True)
 
 
-def test_a_failed_promise_raises_where_it_is_awaited(loop: Loop) -> None:
-    promise: Promise[str] = Promise()
-    loop.delayed(paused(0, promise))
-    promise.fail(ValueError("no"))
-    assert [str(error) for error in loop.failures] == ["no"]
-
-
 def test_a_sleep_ends_by_the_clock_and_leaves_no_timer(loop: Loop) -> None:
     clock = ManualClock()
     loop.delayed(sleep(clock, 100))
@@ -346,3 +339,12 @@ def test_an_abandoned_operation_is_notified_and_closed(loop: Loop) -> None:
     operation.give_up()
     assert told == ["leaves"] and operation.done
     assert not (loop.answers or loop.failures)
+
+
+def test_a_request_whose_client_has_gone_is_lost_when_its_handler_ends(loop: Loop) -> None:
+    lost: list[bool] = []
+    loop.request.be_lost = lambda: lost.append(True)  # type: ignore[method-assign]
+    loop.delayed(paused(7)).drop()
+    assert not lost
+    loop.take_turns()
+    assert (lost, loop.answers) == ([True], [])

@@ -341,7 +341,7 @@ class Reading:
 
 
 def is_news(fetched: FetchedPartition, answer: PartitionAnswer, size_bytes: int) -> bool:
-    """Return whether the client of a session must be told; of another replica, and of divergence, always."""
+    """Return whether an answer is new to the client of a session. Another replica and a divergence always are."""
     if answer.preferred_read_replica >= 0 or answer.diverging_epoch is not None:
         return True
     return fetched.has_news(answer.high_watermark, answer.log_start_offset, answer.error_code, size_bytes)

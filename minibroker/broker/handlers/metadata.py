@@ -9,7 +9,8 @@ id, topics requested by name are left out.
 
 Versions: 0 requests all topics with an empty list, later ones with null; it leaves out replicas whose nodes are away,
 with the error REPLICA_NOT_AVAILABLE; 4 brought the request's flag for creation, 8 authorized operations, 10 topic ids
-in the answer, 12 topic ids in the request (10 and 11 have the field, but refuse it), 13 an error for the whole answer.
+in the answer, 12 topic ids in the request, 13 an error for the whole answer. Versions 10 and 11 have the field for
+topic ids in the request, and reject it.
 """
 
 from __future__ import annotations

@@ -159,3 +159,23 @@ def test_an_exception_is_logged_even_if_the_client_has_disconnected(
     while soon:
         soon.pop(0)()
     assert "a mistake of mine" in caplog.text
+
+
+def test_a_handler_that_runs_again_begins_without_what_it_has_left(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    promises: list[Promise[MetadataResponse]] = []
+    left: list[object] = []
+
+    async def handler(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+        left.append((context.waits, context.timeout))
+        context.wait_for_metadata()
+        context.wait_at_most(10, lambda: None)
+        promises.append(Promise())
+        return await promises[-1]
+
+    monkeypatch.setattr(SERVED[ApiKey.METADATA], "handler", handler)
+    client = harness.client()
+    client.send(MetadataRequest(), 12)
+    client.connection.ask_again()
+    assert left == [(None, None)] * 2
