@@ -21,7 +21,7 @@ from minibroker.explorer import log_pages, trying
 from minibroker.protocol import generated_readers, primitives
 from minibroker.protocol.explaining import parts
 from minibroker.protocol.records import compression
-from minibroker.registry import http_messages
+from minibroker.registry.api import http_messages
 from minibroker.registry.formats import avro_reading, avro_types, comparing_budget, decoding_budget, protobuf
 from minibroker.registry.formats.json_schema import documents
 from minibroker.registry.formats.protobuf import protobuf_comparing

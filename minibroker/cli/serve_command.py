@@ -208,7 +208,7 @@ def _beside(registry: str | None) -> Beside | None:
     """Return what serves beside the broker: a schema registry at this address, or nothing."""
     if registry is None:
         return None
-    from minibroker.registry.running_registry import registry_beside
+    from minibroker.registry.api.running_registry import registry_beside
 
     return partial(registry_beside, address=registry)
 

@@ -15,7 +15,7 @@ from minibroker.protocol.legible import legible
 from minibroker.registry.decoding import Decoder, DecodingError, SchemaSource, WireSchema, json_text
 from minibroker.registry.formats.format_decoding import framed
 from minibroker.registry.formats.schema import InvalidSchema
-from minibroker.registry.registry_errors import RegistryError
+from minibroker.registry.state.registry_errors import RegistryError
 from minibroker.testing.broker import Broker
 
 SECONDS: Final = 1.0  # for all records of a page; the others are shown as they are

@@ -13,12 +13,12 @@ from fastapi.responses import Response
 
 from minibroker.explorer.answers_in_threads import made_aside
 from minibroker.explorer.records_view import indented
-from minibroker.registry.coroutine_slices import Slices
-from minibroker.registry.qualified_subjects import within
-from minibroker.registry.registry_configs import config_of, level_of, mode_of
-from minibroker.registry.registry_errors import RegistryError
-from minibroker.registry.schema_records import StoredSchema
-from minibroker.registry.schema_state import SchemaState
+from minibroker.registry.state.coroutine_slices import Slices
+from minibroker.registry.state.qualified_subjects import within
+from minibroker.registry.state.registry_configs import config_of, level_of, mode_of
+from minibroker.registry.state.registry_errors import RegistryError
+from minibroker.registry.state.schema_records import StoredSchema
+from minibroker.registry.state.schema_state import SchemaState
 from minibroker.testing.broker import Broker
 
 MOST_SUBJECTS: Final = 10_000

@@ -16,7 +16,7 @@ from minibroker.pipeline.options import ReadOptions, parse_options
 from minibroker.protocol.records.record import Record
 from minibroker.registry.decoding import Decoder, GivenDecoder, SchemaSource, StateSource, WireSchema
 from minibroker.registry.registry_client import RegistryClient, RequestFailed
-from minibroker.registry.schema_state import SchemaState
+from minibroker.registry.state.schema_state import SchemaState
 
 TOPIC: Final = "_schemas"
 COLUMNS: Final = ("offset", "key", "value")

@@ -12,8 +12,8 @@ from uuid import UUID
 
 from minibroker.registry.formats.format_decoding import Framed, Headers, decode, framed
 from minibroker.registry.formats.schema import InvalidData, InvalidSchema, ParsedSchema
-from minibroker.registry.schema_formats import FORMATS, parsed_schema, resolved_references
-from minibroker.registry.schema_state import SchemaState
+from minibroker.registry.state.schema_formats import FORMATS, parsed_schema, resolved_references
+from minibroker.registry.state.schema_state import SchemaState
 
 REMEDY: Final = "the extra registry: python3 -m pip install protobuf googleapis-common-protos"
 

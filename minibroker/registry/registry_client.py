@@ -12,11 +12,11 @@ from http.client import BadStatusLine, HTTPException, HTTPMessage
 from typing import IO, Any, Final
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
+from minibroker.registry.api.http_messages import V1
 from minibroker.registry.decoding import WireSchema
 from minibroker.registry.formats.schema import Reference
-from minibroker.registry.http_messages import V1
-from minibroker.registry.schema_formats import DEPTH_MAX
-from minibroker.registry.schema_records import references_of
+from minibroker.registry.state.schema_formats import DEPTH_MAX
+from minibroker.registry.state.schema_records import references_of
 
 TIMEOUT_S: Final = 30.0
 ANSWER_BYTES_MAX: Final = 64 << 20

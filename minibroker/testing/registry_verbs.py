@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from minibroker.addresses import HostPort
 from minibroker.quantities import Duration, milliseconds
+from minibroker.registry.api.http_messages import Answer, Request, error_answer
+from minibroker.registry.api.running_registry import RunningRegistry, registry_address
 from minibroker.registry.decoding import Decoder, DecodingError, SchemaSource, StateSource
 from minibroker.registry.formats.schema import Reference
-from minibroker.registry.http_messages import Answer, Request, error_answer
-from minibroker.registry.registry import NewSchema
-from minibroker.registry.registry_errors import RegistryError, not_permitted, schema_not_found
-from minibroker.registry.running_registry import RunningRegistry, registry_address
-from minibroker.registry.schema_state import SchemaState
+from minibroker.registry.state.registry import NewSchema
+from minibroker.registry.state.registry_errors import RegistryError, not_permitted, schema_not_found
+from minibroker.registry.state.schema_state import SchemaState
 from minibroker.testing.callers import PACKAGE
 from minibroker.testing.completion import hides
 from minibroker.testing.log_reading import Record

@@ -72,7 +72,7 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
         listens = f"minibroker listens on {broker.bootstrap_servers}"
         announce(listens)
         if wishes.registry is not None:
-            from minibroker.registry.running_registry import registry_line
+            from minibroker.registry.api.running_registry import registry_line
 
             announce(registry_line(broker.registry_url))
         if wishes.control is not None:

@@ -18,7 +18,7 @@ from click.testing import Result
 from confluent_kafka import Producer
 
 from minibroker.pipeline import packaging
-from minibroker.registry.schema_records import schema_entry
+from minibroker.registry.state.schema_records import schema_entry
 from tests.pipeline.schemas_topic import ANN, USER
 from tests.pipeline.sink.committed import create_topic
 from tests.running import running_broker

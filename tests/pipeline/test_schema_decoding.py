@@ -15,9 +15,9 @@ import pytest
 from minibroker.pipeline.schema_decoding import CannotDecode, DecodingTask, Unknown
 from minibroker.pipeline.schema_sources import GivenSchema, RegistryUnavailable
 from minibroker.pipeline.schemas import HEADERS
-from minibroker.registry import schema_formats
 from minibroker.registry.formats.format_decoding import KEY_HEADER, VALUE_HEADER
-from minibroker.registry.schema_records import StoredSchema
+from minibroker.registry.state import schema_formats
+from minibroker.registry.state.schema_records import StoredSchema
 from tests.pipeline.schemas_topic import ANN, BAD, MONEY, OWNED, PAGE, USER, write_schemas
 
 Headers = Mapping[str, bytes | None]

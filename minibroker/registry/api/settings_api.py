@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from minibroker.registry import registry_errors as errors
-from minibroker.registry.http_messages import Request
-from minibroker.registry.registry import Registry
-from minibroker.registry.registry_configs import checked_mode, config_of, mode_of, own_mode
-from minibroker.registry.registry_routes import on, scope_of
+from minibroker.registry.api.http_messages import Request
+from minibroker.registry.api.registry_routes import on, scope_of
+from minibroker.registry.state import registry_errors as errors
+from minibroker.registry.state.registry import Registry
+from minibroker.registry.state.registry_configs import checked_mode, config_of, mode_of, own_mode
 
 
 class SettingsApi:

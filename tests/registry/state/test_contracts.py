@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.registry.contracts import InvalidRules, cleaned
+from minibroker.registry.state.contracts import InvalidRules, cleaned
 from tests.registry.asking import Asking, record
 
 RULE = {"name": "r", "type": "CEL"}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
 from minibroker.registry.formats.java_json import text_of
-from minibroker.registry.registry_errors import RegistryError
+from minibroker.registry.state.coroutine_slices import Left
+from minibroker.registry.state.registry_errors import RegistryError
 
 V1: Final = "application/vnd.schemaregistry.v1+json"
 TYPES: Final = (V1, "application/vnd.schemaregistry+json", "application/json")  # the preferred one first
@@ -21,8 +22,6 @@ CONSUMED: Final = (*TYPES, "application/octet-stream")
 
 LARGE_BYTES: Final = 64 << 10  # of a body: what is in less takes no time
 MOST_VALUES: Final = 20_000  # of a large body; a schema is one value, a text
-
-Left = Callable[[], Awaitable[None]]
 
 
 @dataclass
@@ -36,7 +35,7 @@ class Request:
     body: bytes = b""
     variables: dict[str, str] = field(default_factory=dict)  # the parts of the path with names
     user: str | None = None
-    left: Left | None = None  # returns when the client is gone
+    left: Left | None = None
 
     @property
     def path(self) -> str:

@@ -11,11 +11,11 @@ from typing import Final, TypeVar, cast
 
 from minibroker.registry.formats.comparing_budget import Budget, TooMuch
 from minibroker.registry.formats.schema import Format, InvalidSchema, ParsedSchema, Reference
-from minibroker.registry.http_messages import Left
-from minibroker.registry.qualified_subjects import within
-from minibroker.registry.registry_errors import invalid_schema, missing_reference, too_much
-from minibroker.registry.schema_records import StoredSchema, guid_of
-from minibroker.registry.schema_state import SchemaState
+from minibroker.registry.state.coroutine_slices import Left
+from minibroker.registry.state.qualified_subjects import within
+from minibroker.registry.state.registry_errors import invalid_schema, missing_reference, too_much
+from minibroker.registry.state.schema_records import StoredSchema, guid_of
+from minibroker.registry.state.schema_state import SchemaState
 
 Result = TypeVar("Result")
 

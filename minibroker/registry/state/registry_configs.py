@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from minibroker.registry.contracts import InvalidRules, Part, cleaned
-from minibroker.registry.qualified_subjects import GLOBAL, prefix_of
-from minibroker.registry.registry_errors import (
+from minibroker.registry.state.contracts import InvalidRules, Part, cleaned
+from minibroker.registry.state.qualified_subjects import GLOBAL, prefix_of
+from minibroker.registry.state.registry_errors import (
     RegistryError,
     invalid_level,
     invalid_mode,
     invalid_policy,
     invalid_rules,
 )
-from minibroker.registry.schema_records import CONTRACTS, LEVELS, MODES, POLICIES, SWITCHES, TEXTS
-from minibroker.registry.schema_state import SchemaState
+from minibroker.registry.state.schema_records import CONTRACTS, LEVELS, MODES, POLICIES, SWITCHES, TEXTS
+from minibroker.registry.state.schema_state import SchemaState
 
 DEFAULT_LEVEL: Final = "BACKWARD"
 DEFAULT_MODE: Final = "READWRITE"

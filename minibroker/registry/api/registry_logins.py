@@ -19,8 +19,8 @@ from minibroker.broker.configs.listeners import Listener, broker_listeners
 from minibroker.broker.network.authenticator import SaslListener
 from minibroker.broker.security.exchanges import Authenticated, AuthenticationFailed, InvalidCredentials
 from minibroker.broker.security.scram import MAX_ITERATIONS, ScramMechanism, salted_password
-from minibroker.registry.http_messages import Request
-from minibroker.registry.registry_errors import RegistryError
+from minibroker.registry.api.http_messages import Request
+from minibroker.registry.state.registry_errors import RegistryError
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker

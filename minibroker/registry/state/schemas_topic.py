@@ -20,10 +20,10 @@ from minibroker.protocol.records.building import build_plain_batch
 from minibroker.protocol.records.payload import records_of
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import Steps
-from minibroker.registry.coroutine_slices import Slices
-from minibroker.registry.registry_errors import store_failed, too_large
-from minibroker.registry.schema_records import Entry
-from minibroker.registry.schema_state import SchemaState
+from minibroker.registry.state.coroutine_slices import Slices
+from minibroker.registry.state.registry_errors import store_failed, too_large
+from minibroker.registry.state.schema_records import Entry
+from minibroker.registry.state.schema_state import SchemaState
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker

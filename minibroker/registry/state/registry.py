@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from minibroker.registry import registry_errors as errors
-from minibroker.registry import schema_records as records
-from minibroker.registry.compatibility import Candidate, objections
-from minibroker.registry.contracts import (
+from minibroker.registry.formats.schema import ParsedSchema, Reference
+from minibroker.registry.state import registry_errors as errors
+from minibroker.registry.state import schema_records as records
+from minibroker.registry.state.compatibility import Candidate, objections
+from minibroker.registry.state.contracts import (
     VERSION,
     merged_metadata,
     merged_rules,
@@ -22,15 +23,13 @@ from minibroker.registry.contracts import (
     same_metadata,
     with_version,
 )
-from minibroker.registry.coroutine_slices import Slices, turn_for_others
-from minibroker.registry.formats.schema import ParsedSchema, Reference
-from minibroker.registry.http_messages import Left
-from minibroker.registry.qualified_subjects import DEFAULT, prefix_of, qualified, within
-from minibroker.registry.registry_configs import IMPORTING, READING, changed_config, config_of, mode_of
-from minibroker.registry.schema_formats import SchemaFormats, sorted_references
-from minibroker.registry.schema_records import Entry, Key, StoredSchema
-from minibroker.registry.schema_state import SchemaState
-from minibroker.registry.schemas_topic import SchemasTopic
+from minibroker.registry.state.coroutine_slices import Left, Slices, turn_for_others
+from minibroker.registry.state.qualified_subjects import DEFAULT, prefix_of, qualified, within
+from minibroker.registry.state.registry_configs import IMPORTING, READING, changed_config, config_of, mode_of
+from minibroker.registry.state.schema_formats import SchemaFormats, sorted_references
+from minibroker.registry.state.schema_records import Entry, Key, StoredSchema
+from minibroker.registry.state.schema_state import SchemaState
+from minibroker.registry.state.schemas_topic import SchemasTopic
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker

@@ -13,11 +13,11 @@ from time import perf_counter
 from typing import Any, Final, Protocol
 
 from minibroker.addresses import refusal_of
-from minibroker.registry.context_paths import resolve_context
-from minibroker.registry.coroutine_slices import turn_for_others
-from minibroker.registry.http_messages import Answer, Request, error_answer, request_of
-from minibroker.registry.registry_api import RegistryApi
-from minibroker.registry.registry_errors import RegistryError
+from minibroker.registry.api.context_paths import resolve_context
+from minibroker.registry.api.http_messages import Answer, Request, error_answer, request_of
+from minibroker.registry.api.registry_api import RegistryApi
+from minibroker.registry.state.coroutine_slices import turn_for_others
+from minibroker.registry.state.registry_errors import RegistryError
 
 log = logging.getLogger("minibroker.registry")
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.addresses import LOOPBACK, HostPort, bound, bracketed
 from minibroker.broker.lifecycle import StartError
-from minibroker.registry.stalled_connections import StalledConnections
+from minibroker.registry.api.stalled_connections import StalledConnections
 
 if TYPE_CHECKING:
     import uvicorn
 
-    from minibroker.registry.registry_application import RegistryApplication
+    from minibroker.registry.api.registry_application import RegistryApplication
 
 REMEDY: Final = (
     "the schema registry needs the extra registry: python3 -m pip install uvicorn protobuf googleapis-common-protos"

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from minibroker.registry import registry_errors as errors
-from minibroker.registry.http_messages import Request
-from minibroker.registry.qualified_subjects import is_valid, normalized
-from minibroker.registry.registry_errors import RegistryError
+from minibroker.registry.api.http_messages import Request
+from minibroker.registry.state import registry_errors as errors
+from minibroker.registry.state.qualified_subjects import is_valid, normalized
+from minibroker.registry.state.registry_errors import RegistryError
 
 INT_MAX: Final = (1 << 31) - 1
 DIGITS_MAX: Final = 100  # of a number in a path, with zeros before it; `int` takes no more than 4,300

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from time import perf_counter
 from typing import Final
 
 SLICE_SECONDS: Final = 0.002
 LARGE_BYTES: Final = 64 << 10  # JSON of this size takes about half a millisecond
+
+Left = Callable[[], Awaitable[None]]  # returns when the client is gone
 
 
 class Slices:

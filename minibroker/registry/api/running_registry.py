@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from minibroker.addresses import HostPort, host_port, is_loopback
 from minibroker.broker.lifecycle import StartError
-from minibroker.registry.registry import Registry
-from minibroker.registry.registry_api import RegistryApi
-from minibroker.registry.registry_application import Observer, RegistryApplication
-from minibroker.registry.registry_logins import BrokersUsers, tls_of
-from minibroker.registry.registry_server import RegistryServer
+from minibroker.registry.api.registry_api import RegistryApi
+from minibroker.registry.api.registry_application import Observer, RegistryApplication
+from minibroker.registry.api.registry_logins import BrokersUsers, tls_of
+from minibroker.registry.api.registry_server import RegistryServer
+from minibroker.registry.state.registry import Registry
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker

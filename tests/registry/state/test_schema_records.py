@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from minibroker.registry.formats.schema import Reference
-from minibroker.registry.schema_records import guid_of
+from minibroker.registry.state.schema_records import guid_of
 
-RECORDED = json.loads((Path(__file__).parent / "formats/recorded/guids.json").read_text())
+RECORDED = json.loads((Path(__file__).parents[1] / "formats/recorded/guids.json").read_text())
 
 
 def test_guids_are_as_recorded() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from minibroker.registry.http_messages import Request
-from minibroker.registry.qualified_subjects import WILDCARD, context_prefix
-from minibroker.registry.registry_errors import RegistryError
+from minibroker.registry.api.http_messages import Request
+from minibroker.registry.state.qualified_subjects import WILDCARD, context_prefix
+from minibroker.registry.state.registry_errors import RegistryError
 
 WITH_SUBJECT = ("subjects", "deks")
 WITH_SETTINGS = ("config", "mode")

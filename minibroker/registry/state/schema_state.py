@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from minibroker.protocol.records.record import Record
-from minibroker.registry.qualified_subjects import GLOBAL, prefix_of, qualified, within
-from minibroker.registry.schema_records import (
+from minibroker.registry.state.qualified_subjects import GLOBAL, prefix_of, qualified, within
+from minibroker.registry.state.schema_records import (
     Key,
     StoredSchema,
     parsed_record,

@@ -11,10 +11,10 @@ from typing import Any, cast
 import pytest
 
 from minibroker.addresses import HostPort
-from minibroker.registry.registry_api import RegistryApi
-from minibroker.registry.registry_application import RegistryApplication
-from minibroker.registry.registry_server import RegistryServer
-from minibroker.registry.stalled_connections import StalledConnections
+from minibroker.registry.api.registry_api import RegistryApi
+from minibroker.registry.api.registry_application import RegistryApplication
+from minibroker.registry.api.registry_server import RegistryServer
+from minibroker.registry.api.stalled_connections import StalledConnections
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"

@@ -5,23 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from minibroker.registry import registry_errors as errors
-from minibroker.registry.coroutine_slices import Slices, turn_for_others
-from minibroker.registry.formats.java_json import text_of
-from minibroker.registry.http_messages import Answer, Request
-from minibroker.registry.qualified_subjects import (
-    DEFAULT,
-    WILDCARD,
-    context_prefix,
-    is_valid,
-    normalized,
-    qualified,
-    within,
-)
-from minibroker.registry.registry import NewSchema, missing_version
-from minibroker.registry.registry_configs import config_of, contract_of
-from minibroker.registry.registry_errors import RegistryError
-from minibroker.registry.registry_routes import (
+from minibroker.registry.api.http_messages import Answer, Request
+from minibroker.registry.api.registry_routes import (
     INT_MAX,
     ROUTES,
     limit_of,
@@ -31,9 +16,24 @@ from minibroker.registry.registry_routes import (
     path_number,
     version_number,
 )
-from minibroker.registry.schema_records import AVRO, StoredSchema, references_of
-from minibroker.registry.schema_state import SchemaState
-from minibroker.registry.settings_api import SettingsApi
+from minibroker.registry.api.settings_api import SettingsApi
+from minibroker.registry.formats.java_json import text_of
+from minibroker.registry.state import registry_errors as errors
+from minibroker.registry.state.coroutine_slices import Slices, turn_for_others
+from minibroker.registry.state.qualified_subjects import (
+    DEFAULT,
+    WILDCARD,
+    context_prefix,
+    is_valid,
+    normalized,
+    qualified,
+    within,
+)
+from minibroker.registry.state.registry import NewSchema, missing_version
+from minibroker.registry.state.registry_configs import config_of, contract_of
+from minibroker.registry.state.registry_errors import RegistryError
+from minibroker.registry.state.schema_records import AVRO, StoredSchema, references_of
+from minibroker.registry.state.schema_state import SchemaState
 
 GROUP_ID: Final = "schema-registry"
 SERVER_VERSION: Final = "8.3.0"  # of Confluent's registry, whose API this is

@@ -21,9 +21,9 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from minibroker.protocol.records.record import Record
-from minibroker.registry.contracts import check_part
 from minibroker.registry.formats.java_json import text_of
 from minibroker.registry.formats.schema import Reference
+from minibroker.registry.state.contracts import check_part
 
 Entry = tuple[bytes, bytes | None]
 

@@ -15,9 +15,9 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
-from minibroker.registry.http_messages import Request
-from minibroker.registry.registry import NewSchema
-from minibroker.registry.registry_api import RegistryApi
+from minibroker.registry.api.http_messages import Request
+from minibroker.registry.api.registry_api import RegistryApi
+from minibroker.registry.state.registry import NewSchema
 from minibroker.storage.log import Log
 from minibroker.testing import Broker
 from tests.registry.asking import Asking, record

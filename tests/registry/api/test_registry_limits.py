@@ -15,8 +15,8 @@ import pytest
 from minibroker.registry.formats.comparing_budget import Budget, TooMuch
 from minibroker.registry.formats.java_json import LARGE_CHARACTERS, parsed
 from minibroker.registry.formats.schema import ParsedSchema
-from minibroker.registry.schema_formats import SchemaFormats
-from minibroker.registry.schema_state import SchemaState
+from minibroker.registry.state.schema_formats import SchemaFormats
+from minibroker.registry.state.schema_state import SchemaState
 from tests.registry.asking import Asking, record
 
 R1 = record("R", ("a", "int"))

@@ -11,11 +11,11 @@ from uuid import UUID
 
 import pytest
 
+from minibroker.registry.api.registry_application import BODY_BYTES_MAX
 from minibroker.registry.formats.comparing_budget import Budget
 from minibroker.registry.formats.schema import ParsedSchema
-from minibroker.registry.registry_application import BODY_BYTES_MAX
-from minibroker.registry.schema_formats import CACHED_CHARACTERS, SchemaFormats
-from minibroker.registry.schema_state import SchemaState
+from minibroker.registry.state.schema_formats import CACHED_CHARACTERS, SchemaFormats
+from minibroker.registry.state.schema_state import SchemaState
 from tests.registry.asking import V1, Asking, record
 
 R1 = record("R", ("a", "int"))

@@ -6,15 +6,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from minibroker.registry.contracts import Part, property_of, reserved_names
-from minibroker.registry.coroutine_slices import Slices
 from minibroker.registry.formats.schema import ParsedSchema
-from minibroker.registry.http_messages import Left
-from minibroker.registry.registry_configs import level_of
-from minibroker.registry.registry_errors import invalid_schema
-from minibroker.registry.schema_formats import SchemaFormats
-from minibroker.registry.schema_records import StoredSchema
-from minibroker.registry.schema_state import SchemaState
+from minibroker.registry.state.contracts import Part, property_of, reserved_names
+from minibroker.registry.state.coroutine_slices import Left, Slices
+from minibroker.registry.state.registry_configs import level_of
+from minibroker.registry.state.registry_errors import invalid_schema
+from minibroker.registry.state.schema_formats import SchemaFormats
+from minibroker.registry.state.schema_records import StoredSchema
+from minibroker.registry.state.schema_state import SchemaState
 
 OTHER_TYPE: Final = "Incompatible because of different schema type"
 REMOVED: Final = "removed from its metadata which is present in the old schema's metadata."
