@@ -1,11 +1,13 @@
 """Writes the tables of `docs/evidence.md` from the reports that the tests leave.
 
 `python3 -m conformance.kafka_tests.evidence [CHECKOUT ...]`; each checkout has reports, by default this one. Of a class
-in several reports the one with the most tests counts, then the newest.
+in several reports the one with the most tests counts, then the newest. Classes of Kafka's without a report stay as the
+page has them.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from collections import Counter
@@ -69,14 +71,14 @@ def tables(classes: Sequence[Class], known: Mapping[str, Expected], kinds: Seque
     kind_of = {test: UNEXPLAINED if row is None else known[row].kind for test, row in rows.items()}
     shown = [*kinds, *([UNEXPLAINED] if UNEXPLAINED in kind_of.values() else [])]
     sections: dict[str, list[Class]] = {}
-    for each in classes:
+    for each in sorted(classes):
         sections.setdefault(each.section, []).append(each)
     runs = [[name, max(each.date for each in own), *_figures(own, kind_of, shown)] for name, own in sections.items()]
     runs.append(["all", "", *_figures(classes, kind_of, shown)])
     parts = [_markdown(["run", "date", "tests", "passed", *shown], runs)]
     if len(classes) > len(sections):
-        by_class = [[f"`{each.name}`", *_figures([each], kind_of, shown)] for each in sorted(classes)]
-        parts.append(_markdown(["class", "tests", "passed", *shown], by_class))
+        by_class = [[f"`{each.name}`", each.section, *_figures([each], kind_of, shown)] for each in sorted(classes)]
+        parts.append(_markdown(["class", "run", "tests", "passed", *shown], by_class))
     return "\n\n".join([*parts, _reasons(classes, known, rows, shown)])
 
 
@@ -108,13 +110,67 @@ def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 
 
+def kept(page: str) -> list[Class]:
+    """Return the classes of a page's tables by class.
+
+    Tests that did not pass are named after their row, and numbered: so they belong to it again, and are unexplained if
+    there is no such row now.
+    """
+    dates = {row["run"]: row["date"] for row in _rows(page, "run", "date")}
+    reasons = _rows(page, "kind", "not passed")
+    found = []
+    for row in _rows(page, "class", "run"):
+        name = row["class"].strip("`")
+        found.append(Class(row["run"], dates[row["run"]], name, int(row["tests"]), _not_passed(name, row, reasons)))
+    return found
+
+
+def _not_passed(name: str, counts: Mapping[str, str], reasons: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Return why tests of a class did not pass. `counts` is how many of each kind; `reasons` is of all classes.
+
+    A reason of this class alone says how many it is for; one of several classes is for what remains of its kind.
+    """
+    found: dict[str, str] = {}
+    several = []
+    left = Counter({kind: int(count) for kind, count in counts.items() if count.isdecimal()})
+    for row in reasons:
+        test, why = row["not passed"].strip("`"), row["why"]
+        if test.startswith(f"{name}#"):
+            numbers = range(1, int(row["tests"]) + 1)
+            found |= {f"{test[:-1]} {number}": why for number in numbers} if test.endswith("*") else {test: why}
+            left[row["kind"]] -= len(numbers)
+        elif test.endswith("*") and name.startswith(test[:-1]):
+            several.append((row["kind"], why))
+    for kind, why in several:
+        found |= {f"{name}#{kind} {number}": why for number in range(1, left.pop(kind, 0) + 1)}
+    return found
+
+
+def _rows(page: str, *head: str) -> list[dict[str, str]]:
+    """Return the rows of the table whose head begins so, by column; none without such a table."""
+    lines = iter(page.splitlines())
+    names = next((line for line in lines if line.startswith(f"| {' | '.join(head)} |")), "")
+    next(lines, "")
+    rows = itertools.takewhile(lambda line: line.startswith("|"), lines)
+    return [dict(zip(_cells(names), _cells(line), strict=True)) for line in rows]
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip().replace(r"\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
 def replaced(page: str, part: str, text: str) -> str:
     """Return the page with the text between the two comments that name the part. Raises ValueError without them."""
-    comments = re.compile(rf"(<!-- {re.escape(part)}: .*?-->\n).*?(<!-- end of {re.escape(part)} -->)", re.DOTALL)
-    page, count = comments.subn(lambda found: f"{found[1]}\n{text}\n\n{found[2]}", page)
-    if count != 1:
+    begin, end = _part(page, part)
+    return f"{page[:begin]}\n{text}\n\n{page[end:]}"
+
+
+def _part(page: str, part: str) -> tuple[int, int]:
+    name = re.escape(part)
+    found = re.search(rf"<!-- {name}: [^>]*-->\n(.*?)<!-- end of {name} -->", page, re.DOTALL)
+    if found is None:
         raise ValueError(f"the page has no part {part!r}")
-    return page
+    return found.span(1)
 
 
 def reported(folder: Path) -> list[Class]:
@@ -129,9 +185,10 @@ def reported(folder: Path) -> list[Class]:
 def main(checkouts: Sequence[Path]) -> None:
     page = PAGE.read_text()
     for part, folder, kinds in PARTS:
-        classes = merged(each for checkout in checkouts for each in reported(checkout / folder))
+        classes = [each for checkout in checkouts for each in reported(checkout / folder)]
         if not classes:
             continue
+        classes = merged([*classes, *kept(page[slice(*_part(page, part))])])
         known = running.expected(ROOT / folder / "expected.txt", kinds)
         page = replaced(page, part, tables(classes, known, kinds))
     PAGE.write_text(page)

@@ -3,7 +3,7 @@
 import pytest
 
 from conformance.kafka_tests import running
-from conformance.kafka_tests.evidence import Class, classes_of, merged, replaced, tables
+from conformance.kafka_tests.evidence import Class, classes_of, kept, merged, replaced, tables
 from conformance.kafka_tests.running import Expected, Outcome
 
 PASSED = Outcome("passed", "", 1.5)
@@ -35,16 +35,34 @@ def test_tables_count_failed_tests_by_kind_and_name_them() -> None:
         "| groups | 2026-11-28 | 4 | 1 | 2 |  | 1 |\n"
         "| all |  | 4 | 1 | 2 |  | 1 |\n"
         "\n"
-        "| class | tests | passed | inside | fault | unexplained |\n"
-        "| --- | --- | --- | --- | --- | --- |\n"
-        "| `a.B` | 3 | 1 | 2 |  |  |\n"
-        "| `a.C` | 1 | 0 |  |  | 1 |\n"
+        "| class | run | tests | passed | inside | fault | unexplained |\n"
+        "| --- | --- | --- | --- | --- | --- | --- |\n"
+        "| `a.B` | groups | 3 | 1 | 2 |  |  |\n"
+        "| `a.C` | groups | 1 | 0 |  |  | 1 |\n"
         "\n"
         "| kind | not passed | tests | why |\n"
         "| --- | --- | --- | --- |\n"
         "| inside | `a.B#d()*` | 2 | a meter \\| of the JVM |\n"
         "| unexplained | `a.C#e()` | 1 |  |"
     )
+
+
+def test_tables_stay_as_they_are_without_a_report() -> None:
+    tests = {"f.E#g()": "1 is not 2", **dict.fromkeys(["f.E#h()[1]", "f.E#h()[2]", "f.E#i()"], "needs a plugin")}
+    known = KNOWN | {"f.E#h()*": Expected("inside", "a log"), "f.*": Expected("fault", "plugins")}
+    e, g = Class("rest", "2026-11-29", "f.E", 9, tests), Class("rest", "2026-11-29", "f.G", 2, {"f.G#j()": ""})
+    text = tables([B, C, e, g], known, ["inside", "fault"])
+    assert tables(kept(text), known, ["inside", "fault"]) == text
+    assert [len(each.not_passed) for each in kept(text)] == [2, 1, 4, 1]
+
+
+def test_a_kept_test_whose_row_has_gone_is_unexplained() -> None:
+    text = tables([B, C], KNOWN, ["inside"])
+    assert "| unexplained | `a.B#d() 2` | 1 | a meter \\| of the JVM |" in tables(kept(text), {}, ["inside"])
+
+
+def test_a_page_without_tables_of_classes_keeps_nothing() -> None:
+    assert kept("") == kept(tables([C], {}, ["fault"])) == []
 
 
 def test_the_text_between_the_comments_of_a_section_is_replaced() -> None:
