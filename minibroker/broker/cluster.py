@@ -16,6 +16,7 @@ from minibroker.broker.configs.listeners import settings_of_node
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.configs.valid_values import super_users
 from minibroker.broker.metadata import features
+from minibroker.broker.metadata.cordoning import CORDONED, cordoned_paths, paths_to_avoid
 from minibroker.broker.metadata.image import Image
 from minibroker.broker.metadata.leaders import NOT_HOSTED
 from minibroker.broker.metadata.metadata_log import METADATA_SETTINGS, MetadataError, MetadataLog
@@ -148,7 +149,7 @@ class Cluster:
             if here and not holds:
                 log.warning("%s is in no log directory, and begins empty", partition)
             if here or holds:
-                partition.log = self._open_log(topic.name, partition.index, topic.topic_id, topic.settings)
+                partition.log = self._open_log_of(partition)
                 if partition.log.leader_epoch > partition.leader_epoch:
                     known = partition.leader_epoch
                     log.warning(
@@ -157,11 +158,16 @@ class Cluster:
 
     def open_log_of(self, partition: Partition) -> None:
         """Open a partition's log once one of its replicas is here, if that has not been done."""
-        topic = partition.topic
         if not partition.is_here and any(node in self.nodes for node in partition.replicas):
-            partition.log = self._open_log(topic.name, partition.index, topic.topic_id, topic.settings)
+            partition.log = self._open_log_of(partition)
 
-    def _open_log(self, topic: str, partition: int, topic_id: bytes, settings: LogSettings) -> Log:
+    def _open_log_of(self, partition: Partition) -> Log:
+        topic = partition.topic
+        return self._open_log(topic.name, partition.index, topic.topic_id, topic.settings, partition.replicas)
+
+    def _open_log(
+        self, topic: str, partition: int, topic_id: bytes, settings: LogSettings, replicas: Sequence[int]
+    ) -> Log:
         if self.logs.holds(topic, partition):
             log = self.logs.open_log(topic, partition, settings)
             if log.topic_id == ZERO_UUID:
@@ -170,7 +176,8 @@ class Cluster:
                 return log
             named, known = uuid_text(log.topic_id), uuid_text(topic_id)
             self.set_aside(topic, partition, f", as its {PARTITION_METADATA} names topic {named} instead of {known}")
-        return self.logs.create_log(topic, partition, topic_id, settings)
+        avoided = paths_to_avoid(replicas, self._log_paths, self.cordoned_log_dirs)
+        return self.logs.create_log(topic, partition, topic_id, settings, avoid=avoided)
 
     def set_aside(self, topic: str, partition: int, why: str = "") -> None:
         """Rename the files of a log that the metadata does not know, so that nothing is lost."""
@@ -179,9 +186,11 @@ class Cluster:
 
     # --- logs of partitions that come and go ------------------------------------------------------
 
-    def new_log(self, topic: str, index: int, topic_id: bytes, settings: LogSettings) -> Log:
+    def new_log(
+        self, topic: str, index: int, topic_id: bytes, settings: LogSettings, replicas: Sequence[int] = ()
+    ) -> Log:
         """Create an empty log for a new partition that is to be committed. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
-        return self._open_log(topic, index, topic_id, settings)
+        return self._open_log(topic, index, topic_id, settings, replicas)
 
     def add_to_topic(self, name: str, topic_id: bytes, decisions: list[Message], logs: list[Log]) -> Steps[None]:
         """Commit a new topic, or new partitions of one, with their logs: nobody sees a part of it.
@@ -205,6 +214,18 @@ class Cluster:
         self.image.take_over(topic, beside)
         self.configure(self.image.topics[name])
         self._committed()
+
+    @property
+    def _log_paths(self) -> list[str]:
+        return [directory.path for directory in self.logs.directories]
+
+    def cordoned_log_dirs(self, node_id: int) -> list[str]:
+        """Return the paths of the log directories in which a broker takes no new replicas."""
+        return cordoned_paths(self.image, node_id, self.static_settings[CORDONED], self._log_paths)
+
+    def is_cordoned(self, node_id: int) -> bool:
+        """Return whether a broker takes no new replicas at all."""
+        return len(self.cordoned_log_dirs(node_id)) == len(self.logs.directories)
 
     def delete_logs(self, logs: Iterable[Log]) -> None:
         """Delete logs, and their files after file.delete.delay.ms. The next start sets aside what cannot be removed."""

@@ -6,7 +6,7 @@ the command line, `settings_values` parses a single value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -235,9 +235,15 @@ class Settings:
         objection = _cleaner_objection(self) or group_settings.objection(self)
         if objection is not None:
             raise SettingsError(objection)
+        _check_cordoned(self.log_directories, self._static("cordoned.log.dirs"))
         conflict = _lag_conflict(self["log.cleaner.min.compaction.lag.ms"], self["log.cleaner.max.compaction.lag.ms"])
         if conflict is not None:
             raise SettingsError(conflict)
+
+    def _static(self, name: str) -> Any:
+        """Return the value that a setting has without dynamic ones."""
+        row, text = BROKER_SETTINGS[name], self._texts[ConfigSource.STATIC_BROKER].get(name)
+        return row.default if text is None else parse_value(row, name, text)
 
     def _topic_entry(self, name: str, overrides: Mapping[str, str]) -> ConfigEntry:
         """Return the description of a topic's setting, the same object for all topics that do not override it."""
@@ -309,6 +315,22 @@ def _cleaner_objection(settings: Settings) -> str | None:
             "so log cleaning will never make progress."
         )
     return None
+
+
+def _check_cordoned(directories: Sequence[str], cordoned: Sequence[str]) -> None:
+    """Raise SettingsError unless each of `cordoned` is a log directory, or all are meant.
+
+    A start does not check the dynamic value: the directory may be gone by then.
+    """
+    if "*" in cordoned:
+        if len(cordoned) > 1:
+            raise SettingsError("When cordoned.log.dirs is set to *, it must not contain other values")
+        return
+    missing = ", ".join(path for path in cordoned if path not in directories)
+    if missing:
+        raise SettingsError(
+            f"All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries : {missing}"
+        )
 
 
 def _lag_conflict(min_ms: int, max_ms: int) -> str | None:
@@ -391,6 +413,7 @@ def validate_broker_overrides(settings: Settings, texts: Mapping[str, str], *, p
     _refuse_any(texts, is_of_listeners_only, reason)
     try:
         changed = settings.with_dynamic(**{"broker" if per_broker else "cluster": texts})
+        _check_cordoned(changed.log_directories, changed["cordoned.log.dirs"])
     except SettingsError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
     if not per_broker:

@@ -227,6 +227,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     # The log.
     Setting("log.dir", LIST, ("minibroker-data",), "The data directory, if log.dirs is unset.", NON_EMPTY, kafka_default=("/tmp/kafka-logs",)),
     Setting("log.dirs", LIST, None, "The data directories; a new log goes to the one with the fewest logs. Several nodes share the directories, as they share the logs.", NON_EMPTY),
+    Setting("cordoned.log.dirs", LIST, (), "Which of log.dirs take no new replicas; * is all of them. Each of several nodes has its own list, for the directories that they share.", update=PER_BROKER),
     Setting("accept.lost.metadata", BOOLEAN, False, "Whether to start although the metadata log is damaged or has lost its end. Logs that it no longer knows are renamed and not served, see docs/durability.md.", in_kafka=False),
     _both("segment.bytes", "log.segment.bytes", INT, 1 << 30, "The largest size of a segment file; the append that would exceed it begins a new segment.", Range(1 << 20)),
     _both("segment.ms", "log.roll.ms", LONG, None, "The age of a segment's first record at which the next append begins a new segment.", FROM_ONE, fallbacks=(("log.roll.hours", HOUR_MS),)),

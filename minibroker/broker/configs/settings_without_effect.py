@@ -234,9 +234,6 @@ _ROWS: Final[dict[str, tuple[Setting, ...]]] = {  # by the reason why they have 
         _make_setting("log.dir.failure.timeout.ms", LONG, 30_000, FROM_ONE),
         _make_setting("unclean.leader.election.interval.ms", LONG, 300_000, FROM_ONE, internal=True),
     ),
-    "no log directory can be cordoned": (
-        _make_setting("cordoned.log.dirs", LIST, (), update=PER_BROKER),
-    ),
     "the only assignor is simple": (
         _make_setting("group.share.assignors", LIST, ("simple",), NON_EMPTY),
     ),

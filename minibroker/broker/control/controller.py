@@ -22,6 +22,8 @@ from minibroker.broker.control.placement import (
     manual_assignment,
     place,
 )
+from minibroker.broker.control.registration import record_cordoned
+from minibroker.broker.metadata.cordoning import CORDONED
 from minibroker.broker.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS,
     KRAFT_VERSION,
@@ -164,8 +166,8 @@ class Controller:
         logs: list[Log] = []
         try:
             settings = cluster.settings.log_settings(configs)
-            for index in range(first, first + len(assignment)):
-                logs.append(cluster.new_log(name, index, topic_id, settings))
+            for index, replicas in enumerate(assignment, first):
+                logs.append(cluster.new_log(name, index, topic_id, settings, replicas))
                 yield
             added = yield from each(self._partition_record, list(zip(logs, assignment, strict=True)))
             yield from cluster.add_to_topic(name, topic_id, [*decided, *added], logs)
@@ -296,6 +298,8 @@ class Controller:
         if resource_type in (TOPIC_RESOURCE, BROKER_RESOURCE):
             topic = self._cluster.image.topics.get(name) if resource_type == TOPIC_RESOURCE else None
             yield from self.settings_changed(topic)
+        if CORDONED in changes:
+            record_cordoned(self._cluster)
         if UNCLEAN_ELECTION in changes:
             yield from bring_up_in_steps(self._cluster)
         warn_without_effect(resource_type, name, changes, self._cluster.controller_id)
@@ -335,6 +339,7 @@ class Controller:
         decided += [records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
         if decided:
             cluster.commit(decided)
+            record_cordoned(self._cluster)
             yield from self.settings_changed(None)
 
     def _minimum_isr_of_all(self, image: Image) -> list[Message]:

@@ -38,29 +38,35 @@ def automatic_assignment(cluster: Cluster, partition_count: int, replication_fac
         partition_count = cluster.settings["num.partitions"]
     if replication_factor == DEFAULT:
         replication_factor = cluster.settings["default.replication.factor"]
-    return place(cluster, partition_count, replication_factor)
+    try:
+        return place(cluster, partition_count, replication_factor)
+    except KafkaError as error:
+        if error.code is not ErrorCode.INVALID_REPLICATION_FACTOR:
+            raise
+        message = f"Unable to replicate the partition {replication_factor} time(s): {error.message}"
+        raise KafkaError(error.code, message) from None
 
 
 def place(cluster: Cluster, partition_count: int, replication_factor: int) -> Assignment:
     """Return replicas for new partitions, with leaders round-robin over the live nodes from a random one on.
 
-    The replicas of a partition are in as many racks as there are. Brokers that are not running come last.
+    The replicas of a partition are in as many racks as there are. Brokers that are not running come last, and those
+    whose log directories are all cordoned are left out.
     Raises KafkaError: POLICY_VIOLATION, INVALID_REPLICATION_FACTOR.
     """
     if partition_count > MAXIMUM_PARTITIONS_PER_REQUEST:
         message = f"{partition_count} partitions exceed the {MAXIMUM_PARTITIONS_PER_REQUEST} of one request."
         raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
-    live = sorted(cluster.nodes)
-    away = sorted(cluster.image.brokers.keys() - cluster.nodes.keys())
+    usable = [node_id for node_id in sorted(cluster.image.brokers) if not cluster.is_cordoned(node_id)]
+    live = [node_id for node_id in usable if node_id in cluster.nodes]
+    away = [node_id for node_id in usable if node_id not in cluster.nodes]
     if not live:
-        reason = "All brokers are currently fenced, or have all their log directories cordoned."
-        message = f"Unable to replicate the partition {replication_factor} time(s): {reason}"
+        message = "All brokers are currently fenced, or have all their log directories cordoned."
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
-    if replication_factor > len(live) + len(away):
+    if replication_factor > len(usable):
         message = (
-            f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
-            f"{replication_factor} cannot be reached because only {len(live) + len(away)} broker(s) are registered "
-            "or some brokers have all their log directories cordoned."
+            f"The target replication factor of {replication_factor} cannot be reached because only {len(usable)} "
+            "broker(s) are registered or some brokers have all their log directories cordoned."
         )
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
     racks: dict[str, list[int]] = {}
@@ -127,13 +133,16 @@ def check_assignment(cluster: Cluster, assignment: Assignment, replication_facto
 
 
 def check_replicas(cluster: Cluster, replicas: Sequence[int]) -> None:
-    """Raise KafkaError(INVALID_REPLICA_ASSIGNMENT) unless these are different registered brokers."""
+    """Raise KafkaError(INVALID_REPLICA_ASSIGNMENT) unless these are different registered brokers with room."""
     if not replicas:
         raise _invalid("The manual partition assignment includes an empty replica list.")
     last = None
     for node in sorted(replicas):
         if node not in cluster.image.brokers:
             raise _invalid(f"The manual partition assignment includes broker {node}, but no such broker is registered.")
+        if cluster.is_cordoned(node):
+            reason = "but all its log directories are cordoned."
+            raise _invalid(f"The manual partition assignment includes broker {node}, {reason}")
         if node == last:
             raise _invalid(f"The manual partition assignment includes the broker {node} more than once.")
         last = node

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from minibroker.broker.configs.listeners import broker_listeners
 from minibroker.broker.configs.settings_table import PROTOCOLS
 from minibroker.broker.control.elections import keep_led
+from minibroker.broker.metadata.cordoning import supports_cordoning
 from minibroker.broker.metadata.features import SUPPORTED
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -57,6 +58,21 @@ def leave(cluster: Cluster, node: Node) -> None:
     keep_led(cluster, concerned, away=[node.node_id], beside=[_fencing(node.node_id, node.broker_epoch)])
 
 
+def record_cordoned(cluster: Cluster) -> None:
+    """Record which log directories take no new replicas, unless the registration says the same."""
+    owner = cluster.directory_owner
+    cordoned = _cordoned(cluster)
+    if (
+        owner not in cluster.nodes
+        or cordoned is None
+        or cordoned == (cluster.image.brokers[owner].cordoned_log_dirs or [])
+    ):
+        return
+    epoch = cluster.nodes[owner].broker_epoch
+    change = BrokerRegistrationChangeRecord(broker_id=owner, broker_epoch=epoch, cordoned_log_dirs=cordoned)
+    cluster.commit([change])
+
+
 def unregister(cluster: Cluster, broker_id: int) -> Steps[None]:
     """Unregister a broker, and remove it from leadership and all ISRs.
 
@@ -84,6 +100,15 @@ def _directories(cluster: Cluster) -> list[bytes]:
     return sorted(uuid_from_text(directory.directory_id) for directory in cluster.logs.directories)
 
 
+def _cordoned(cluster: Cluster) -> list[bytes] | None:
+    """Return the ids of the log directories that take no new replicas, or None if records cannot say so yet."""
+    if not supports_cordoning(cluster.image):
+        return None
+    paths = cluster.cordoned_log_dirs(cluster.directory_owner)
+    found = (directory for directory in cluster.logs.directories if directory.path in paths)
+    return sorted(uuid_from_text(directory.directory_id) for directory in found)
+
+
 def _registration(cluster: Cluster, node: Node) -> Message:
     listeners = broker_listeners(cluster.static_settings)
     protocols = {listener.name: PROTOCOLS.index(listener.security_protocol) for listener in listeners}
@@ -106,4 +131,5 @@ def _registration(cluster: Cluster, node: Node) -> Message:
         rack=node.rack,
         fenced=False,
         log_dirs=_directories(cluster) if node.node_id == cluster.directory_owner else [],
+        cordoned_log_dirs=_cordoned(cluster) if node.node_id == cluster.directory_owner else None,
     )

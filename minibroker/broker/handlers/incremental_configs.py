@@ -30,6 +30,7 @@ from minibroker.broker.configs.settings_table import TOPIC_SETTINGS, ConfigType,
 from minibroker.broker.control.controller import MINIMUM_ISR
 from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.handlers.configs import INTEGER, ResourceType, authorize, check_broker
+from minibroker.broker.metadata.cordoning import CORDONED, supports_cordoning
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from minibroker.broker.metadata.partitions import check_name
 from minibroker.broker.requests.context import RequestContext
@@ -170,9 +171,12 @@ def _broker_change(context: RequestContext, name: str, changes: Sequence[Change]
         _check_listeners(context, changed, texts)
     # Settings that are set to the same value again are recorded too, as in Kafka: this rereads key store files.
     changed |= {change.name: texts[change.name] for change in changes if change.kind is ChangeKind.SET}
-    is_named = any(change.name == MINIMUM_ISR for change in changes)
-    if is_named and cluster.image.features.get(ELIGIBLE_LEADER_REPLICAS):
+    named = {change.name for change in changes}
+    if MINIMUM_ISR in named and cluster.image.features.get(ELIGIBLE_LEADER_REPLICAS):
         _check_minimum_isr(name, texts.get(MINIMUM_ISR))
+    if CORDONED in named and not supports_cordoning(cluster.image):
+        reason = "configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"The {CORDONED} {reason}")
     return changed
 
 

@@ -7,7 +7,7 @@ with its lag. A request for the directory in which a log is cancels its move. If
 log will be created in the requested directory. The nodes of a process share their logs, and move them together.
 
 Versions: DescribeLogDirs 1 and 2 are like 0, 2 with flexible fields; 3 brought an error for the whole request, 4 the
-size and free space of each directory's file system, 5 whether a directory is cordoned, which none is here.
+size and free space of each directory's file system, 5 whether a directory is cordoned (KIP-1066).
 AlterReplicaLogDirs 1 and 2 are like 0, 2 with flexible fields.
 
 Not implemented: limits on how fast logs are moved.
@@ -79,6 +79,7 @@ def _result(context: RequestContext, directory: LogDirectory, asked: Asked) -> S
         except OSError:
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             return result
+    result.is_cordoned = directory.path in context.cluster.cordoned_log_dirs(context.node.node_id)
     topics: dict[str, TopicResult] = {}
     for (name, index), kept in list(directory.logs.items()):
         yield
@@ -136,6 +137,8 @@ def _move(context: RequestContext, name: str, index: int, path: str) -> None:
     if len(future_log_name(name, index, NO_UNIQUE)) > MAX_NAME_BYTES:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
     directory = _directory(context, path)
+    if directory.path in cluster.cordoned_log_dirs(context.node.node_id):
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Log directory {path} is cordoned.")
     partition = context.find_partition(name, index)
     if partition is not None and partition.is_offline:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, partition.log.offline)

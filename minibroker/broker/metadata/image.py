@@ -155,6 +155,9 @@ def _broker_change(image: Image, record: records.BrokerRegistrationChangeRecord)
     broker = _known_broker(image, record.broker_id)
     broker.fenced = _change_flag(broker.fenced, record.fenced)
     broker.in_controlled_shutdown = _change_flag(broker.in_controlled_shutdown, record.in_controlled_shutdown)
+    broker.log_dirs = record.log_dirs or broker.log_dirs
+    if record.cordoned_log_dirs is not None:
+        broker.cordoned_log_dirs = record.cordoned_log_dirs
 
 
 def _known_broker(image: Image, broker_id: int) -> records.RegisterBrokerRecord:

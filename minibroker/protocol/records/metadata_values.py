@@ -11,6 +11,7 @@ from typing import NamedTuple
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages.metadata_records import (
     METADATA_KINDS,
+    BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
@@ -21,6 +22,7 @@ FRAME_VERSION = 1
 # The record versions above 0, each with its first level of metadata.version, newest first (Kafka's MetadataVersion).
 WRITTEN_VERSIONS: dict[type[Message], tuple[tuple[int, int], ...]] = {
     RegisterBrokerRecord: ((30, 4), (17, 3), (8, 2), (7, 1)),
+    BrokerRegistrationChangeRecord: ((30, 3), (17, 2), (8, 1)),
     PartitionRecord: ((23, 2), (17, 1)),
     PartitionChangeRecord: ((23, 2), (17, 1)),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -87,12 +87,21 @@ class LogDirectories:
         """
         return self._found[topic, partition].peek(topic, partition)
 
-    def create_log(self, topic: str, partition: int, topic_id: bytes, settings: LogSettings) -> Log:
+    def create_log(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        settings: LogSettings,
+        *,
+        avoid: Container[str] = (),
+    ) -> Log:
         """Create an empty log in the preferred directory, else in the one with the fewest logs.
 
-        Raises `KafkaError` KAFKA_STORAGE_ERROR.
+        Of the paths in `avoid`, none is chosen if there is another. Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
-        fewest = min(self.directories, key=lambda directory: len(directory.logs))
+        allowed = [directory for directory in self.directories if directory.path not in avoid]
+        fewest = min(allowed or self.directories, key=lambda directory: len(directory.logs))
         directory = self._preferred.pop((topic, partition), fewest)
         try:
             log = directory.create_log(topic, partition, topic_id, settings)

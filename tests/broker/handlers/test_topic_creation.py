@@ -286,8 +286,8 @@ def test_the_partitions_of_all_topics_in_a_request_are_limited_together(harness:
 def test_a_full_disk_prevents_the_whole_topic_creation(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     real = harness.logs.create_log
 
-    def create_log(name: str, partition: int, *more: Any) -> Any:
-        return full_disk() if partition == 2 else real(name, partition, *more)
+    def create_log(name: str, partition: int, *more: Any, **placed: Any) -> Any:
+        return full_disk() if partition == 2 else real(name, partition, *more, **placed)
 
     with monkeypatch.context() as patched:
         patched.setattr(harness.logs, "create_log", create_log)

@@ -50,7 +50,7 @@ def grow(
     return result.error_code, result.error_message
 
 
-def full_disk(*_: object) -> None:
+def full_disk(*_: object, **__: object) -> None:
     raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
 
 
