@@ -1,6 +1,7 @@
 """Key stores and trust stores: the broker's key and certificates, and the certificates that it trusts.
 
-The `ssl.*` settings have them as PEM texts, or name files in PEM or PKCS12. Kafka's rules say which settings may be
+The `ssl.*` settings have them as PEM texts, or name files in PEM, PKCS12 or JKS. As in Java, the types PKCS12 and JKS
+both mean either: the file's first bytes tell. Kafka's rules say which settings may be
 combined. Only a broker with a TLS listener imports this file, and with it `cryptography`.
 """
 
@@ -19,9 +20,11 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat, pkcs12
 
+from minibroker.broker.security import java_key_store
+
 PEM, JKS = "PEM", "JKS"
 TYPES: Final = (PEM, "PKCS12", JKS)
-JAVA_MAGICS: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")  # of JKS and JCEKS
+JCEKS: Final = b"\xce\xce\xce\xce"  # begins Java's other format, whose keys have another encryption
 FILE_SIZE_MAX = 1 << 20
 ENTRY: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 HEADER: Final = re.compile(r"^[^\r\n:]+:[^\r\n]*$", re.MULTILINE)
@@ -59,7 +62,9 @@ def identity(get: Get) -> Identity:
         text = _file("ssl.keystore.location", location).decode("latin-1") if key is None else None
         found = _pem_identity(text or key, text or chain, get("ssl.key.password"))
     else:
-        found = _pkcs12_identity(location, get)
+        content = _store_file("ssl.keystore", location)
+        read = _jks_identity if content.startswith(java_key_store.MAGIC) else _pkcs12_identity
+        found = read(content, location, get)
     return _check_pair(found)
 
 
@@ -75,11 +80,12 @@ def trusted(get: Get) -> tuple[x509.Certificate, ...] | None:
     if kind == PEM:
         text = _file("ssl.truststore.location", location).decode("latin-1") if given is None else given
         return _certificates("ssl.truststore", text)
-    store = _pkcs12("ssl.truststore", location, get("ssl.truststore.password"))
-    entries = ((store.cert, *store.additional_certs) if store.cert else store.additional_certs) or ()
-    if not entries:
+    content, password = _store_file("ssl.truststore", location), get("ssl.truststore.password")
+    read = _jks_trusted if content.startswith(java_key_store.MAGIC) else _pkcs12_trusted
+    found = read(content, location, password)
+    if not found:
         raise StoreError(f"ssl.truststore.location: {location} holds no certificate")
-    return tuple(entry.certificate for entry in entries)
+    return found
 
 
 def _kind(name: str, get: Get) -> str:
@@ -159,23 +165,34 @@ def _entries(what: str, text: str) -> list[tuple[str, bytes]]:
 # --- PKCS12 ---------------------------------------------------------------------------------------
 
 
-def _pkcs12_identity(location: str, get: Get) -> Identity:
+def _store_file(store: str, location: str) -> bytes:
+    """Return the content of a file in PKCS12 or JKS. Raises StoreError if it is neither."""
+    content = _file(f"{store}.location", location)
+    if content.startswith(JCEKS):
+        raise StoreError(f"{store}.location: {location} is a JCEKS file, {TO_PKCS12.format(location)}")
+    if b"-----BEGIN " in content:
+        raise StoreError(f"{store}.location: {location} is PEM: set {store}.type=PEM")
+    return content
+
+
+def _pkcs12_identity(content: bytes, location: str, get: Get) -> Identity:
     password, of_key = get("ssl.keystore.password"), get("ssl.key.password")
     if of_key not in (None, password):
         raise StoreError("ssl.key.password differs from ssl.keystore.password; in PKCS12 they have to be the same")
-    store = _pkcs12("ssl.keystore", location, password)
+    store = _pkcs12("ssl.keystore", content, location, password)
     if store.key is None or store.cert is None:
         raise StoreError(f"ssl.keystore.location: {location} holds no private key with a certificate")
     others = [entry.certificate for entry in store.additional_certs]
     return Identity(store.key, _in_order(store.cert.certificate, others))  # type: ignore[arg-type]  # as above
 
 
-def _pkcs12(name: str, location: str, password: str | None) -> pkcs12.PKCS12KeyAndCertificates:
-    content = _file(f"{name}.location", location)
-    if content.startswith(JAVA_MAGICS):
-        raise StoreError(f"{name}.location: {location} is a JKS file, {TO_PKCS12.format(location)}")
-    if b"-----BEGIN " in content:
-        raise StoreError(f"{name}.location: {location} is PEM: set {name}.type=PEM")
+def _pkcs12_trusted(content: bytes, location: str, password: str | None) -> tuple[x509.Certificate, ...]:
+    store = _pkcs12("ssl.truststore", content, location, password)
+    entries = (store.cert, *store.additional_certs) if store.cert else store.additional_certs
+    return tuple(entry.certificate for entry in entries)
+
+
+def _pkcs12(name: str, content: bytes, location: str, password: str | None) -> pkcs12.PKCS12KeyAndCertificates:
     try:
         return pkcs12.load_pkcs12(content, None if password is None else password.encode())
     except (ValueError, UnsupportedAlgorithm):
@@ -193,6 +210,51 @@ def _in_order(own: x509.Certificate, others: list[x509.Certificate]) -> tuple[x5
         others.remove(issuer)
         chain.append(issuer)
     return tuple(chain)
+
+
+# --- JKS ------------------------------------------------------------------------------------------
+
+
+def _jks_identity(content: bytes, location: str, get: Get) -> Identity:
+    """Return the first private key of a JKS file with its chain; a key may have a password of its own."""
+    name, password, of_key = "ssl.keystore", get("ssl.keystore.password"), get("ssl.key.password")
+    store = _jks(name, content, location, password)
+    if not store.keys or not store.keys[0].chain:
+        raise StoreError(f"{name}.location: {location} holds no private key with a certificate")
+    try:
+        key = java_key_store.decrypt_key(store.keys[0].encrypted, password if of_key is None else of_key)
+        loaded = serialization.load_der_private_key(key, None)
+    except java_key_store.WrongPassword:
+        wrong = "of the key is another, set ssl.key.password" if of_key is None else "in ssl.key.password is wrong"
+        raise StoreError(f"{name}.location: {location} cannot be read: the password {wrong}") from None
+    except java_key_store.KeyStoreError as error:
+        raise StoreError(f"{name}.location: {location} cannot be read: {error}") from None
+    except (ValueError, UnsupportedAlgorithm):
+        raise StoreError(f"{name}.location: {location} cannot be read: the key is of an unknown kind") from None
+    return Identity(loaded, _jks_certificates(name, location, store.keys[0].chain))  # type: ignore[arg-type]  # as above
+
+
+def _jks_trusted(content: bytes, location: str, password: str | None) -> tuple[x509.Certificate, ...]:
+    """Return the trusted certificates and, as Java trusts them too, those of private keys."""
+    store = _jks("ssl.truststore", content, location, password)
+    own = [key.chain[0] for key in store.keys if key.chain]
+    return _jks_certificates("ssl.truststore", location, (*store.trusted, *own))
+
+
+def _jks(name: str, content: bytes, location: str, password: str | None) -> java_key_store.JavaKeyStore:
+    try:
+        return java_key_store.read_store(content, password)
+    except java_key_store.WrongPassword:
+        raise StoreError(f"{name}.location: {location} cannot be read: {name}.password may be wrong") from None
+    except java_key_store.KeyStoreError as error:
+        raise StoreError(f"{name}.location: {location} cannot be read: {error}") from None
+
+
+def _jks_certificates(name: str, location: str, found: tuple[bytes, ...]) -> tuple[x509.Certificate, ...]:
+    try:
+        return tuple(map(x509.load_der_x509_certificate, found))
+    except ValueError:
+        raise StoreError(f"{name}.location: {location}: a certificate cannot be read") from None
 
 
 def _check_pair(found: Identity) -> Identity:

@@ -103,6 +103,64 @@ def test_stores_of_javas_keytool_are_read(tmp_path: Path) -> None:
     assert found == (authority.own.certificate,)
 
 
+# --- JKS, as Java's keytool writes it ---------------------------------------------------------------
+
+KEY_PASSWORD = "of the key"
+
+
+@pytest.fixture(scope="module")
+def jks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with the chain of `server`, and with a trusted certificate."""
+    folder = tmp_path_factory.mktemp("jks")
+    path, source, ca = folder / "keys.jks", folder / "keys.p12", folder / "ca.pem"
+    source.write_bytes(server.pkcs12(PASSWORD, between.own.certificate))
+    ca.write_text(other.certificate_pem)
+    copy = ["-importkeystore", "-srckeystore", source, "-srcstorepass", PASSWORD, "-deststoretype", "JKS"]
+    passwords = ["-destkeystore", path, "-deststorepass", PASSWORD, "-destkeypass", KEY_PASSWORD, "-noprompt"]
+    alias = ["-srcalias", "it", "-destalias", "broker"]
+    subprocess.run(["keytool", *copy, *passwords, *alias], check=True, capture_output=True)
+    add = ["-importcert", "-alias", "ca", "-file", str(ca), "-keystore", str(path)]
+    subprocess.run([*KEYTOOL, *add], check=True, capture_output=True)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
+def test_a_jks_key_store_is_read(jks: Path, kind: str) -> None:
+    found = identity(stored(jks, ssl_keystore_type=kind, ssl_key_password=KEY_PASSWORD))
+    assert found.key.private_numbers() == server.key.private_numbers()  # type: ignore[union-attr]
+    assert found.chain == (server.certificate, between.own.certificate)
+
+
+@pytest.mark.parametrize("password", [PASSWORD, None])
+def test_a_jks_trust_store_is_read(jks: Path, password: str | None) -> None:
+    found = trusted(get(ssl_truststore_location=str(jks), ssl_truststore_password=password))
+    assert found == (other.certificate, server.certificate)
+
+
+def test_an_rsa_key_is_read_from_jks(tmp_path: Path) -> None:
+    path = tmp_path / "keys.jks"
+    make = ["-genkeypair", "-keyalg", "RSA", "-dname", "CN=rsa", "-storetype", "JKS", "-keystore", str(path)]
+    subprocess.run([*KEYTOOL, *make], check=True, capture_output=True)
+    assert identity(stored(path)).chain[0].subject.rfc4514_string() == "CN=rsa"
+
+
+def test_a_wrong_password_of_jks_is_named_in_the_error(jks: Path) -> None:
+    other_password = stored(jks, ssl_keystore_password="x", ssl_key_password=KEY_PASSWORD)
+    assert "ssl.keystore.password may be wrong" in refusal(identity, other_password)
+    assert "the password of the key is another, set ssl.key.password" in refusal(identity, stored(jks))
+    assert "in ssl.key.password is wrong" in refusal(identity, stored(jks, ssl_key_password="x"))
+    trust = get(ssl_truststore_location=str(jks), ssl_truststore_password="x")
+    assert "ssl.truststore.password may be wrong" in refusal(trusted, trust)
+
+
+def test_a_jks_store_without_a_key_is_refused(jks: Path, tmp_path: Path) -> None:
+    path = tmp_path / "trust.jks"
+    path.write_bytes(jks.read_bytes())
+    remove = ["-delete", "-alias", "broker", "-keystore", str(path)]
+    subprocess.run([*KEYTOOL, *remove], check=True, capture_output=True)
+    assert "holds no private key with a certificate" in refusal(identity, stored(path))
+
+
 # --- what is refused --------------------------------------------------------------------------------
 
 
@@ -152,12 +210,12 @@ def test_an_unusable_trust_store_is_rejected(settings: Callable[[str], Any], com
     assert complaint in refusal(trusted, settings)
 
 
-def test_a_jks_file_is_rejected_with_a_conversion_hint(tmp_path: Path) -> None:
+def test_a_jceks_file_is_rejected_with_a_conversion_hint(tmp_path: Path) -> None:
     path = tmp_path / "keys.jks"
-    make = ["-genkeypair", "-keyalg", "EC", "-dname", "CN=x", "-storetype", "JKS", "-keystore", str(path)]
+    make = ["-genkeypair", "-keyalg", "EC", "-dname", "CN=x", "-storetype", "JCEKS", "-keystore", str(path)]
     subprocess.run([*KEYTOOL, *make], check=True, capture_output=True)
     message = refusal(identity, stored(path))
-    assert message.startswith(f"ssl.keystore.location: {path} is a JKS file, convert it: keytool ")
+    assert message.startswith(f"ssl.keystore.location: {path} is a JCEKS file, convert it: keytool ")
     command = message.partition("convert it: keytool ")[2].split()
     passwords = ["-srcstorepass", PASSWORD, "-deststorepass", PASSWORD]
     subprocess.run(["keytool", *command, *passwords, "-noprompt"], check=True, capture_output=True)
