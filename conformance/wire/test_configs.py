@@ -396,6 +396,8 @@ TAKEN: list[tuple[str, str]] = [
     ("ssl.client.auth", "none"),
     ("sasl.enabled.mechanisms", "PLAIN"),
     ("zookeeper.connect", "x"),
+    ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,X:SSL"),
+    ("listener.security.protocol.map", "plaintext:plaintext,CONTROLLER:PLAINTEXT"),
 ]
 
 
@@ -403,6 +405,30 @@ TAKEN: list[tuple[str, str]] = [
 def test_a_broker_accepts_valid_settings(connection: Connection, key: str, value: str) -> None:
     here = str(broker_id(connection))
     assert alter(connection, (BROKER, here, [(key, SET, value)]), validate_only=True) == DONE
+
+
+KEPT = "Security protocol cannot be updated for existing listener"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("PLAINTEXT:SSL,CONTROLLER:PLAINTEXT", KEPT),
+        ("PLAINTEXT:PLAINTEXT,PLAINTEXT:SSL,CONTROLLER:PLAINTEXT", KEPT),
+        ("X:SSL", "PLAINTEXT"),
+        ("PLAINTEXT:NOPE,CONTROLLER:PLAINTEXT", "NOPE"),
+        ("PLAINTEXT", "listener.security.protocol.map"),
+        ("", "PLAINTEXT"),
+    ],
+)
+def test_open_listeners_keep_their_security_protocols(connection: Connection, value: str, message: str) -> None:
+    here, key = str(broker_id(connection)), "listener.security.protocol.map"
+    (found,) = describe(connection, BROKER, here, [key]).configs
+    assert not found.read_only
+    ((code, words),) = alter(connection, (BROKER, here, [(key, SET, value)]), validate_only=True)
+    assert code == INVALID_REQUEST and message in words
+    ((code, words),) = alter(connection, (BROKER, "", [(key, SET, found.value)]), validate_only=True)
+    assert (code, words) == (INVALID_REQUEST, f"{ONLY}[{key}]")
 
 
 def test_a_broker_lists_as_many_settings_as_kafka(connection: Connection) -> None:

@@ -149,7 +149,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("replica.selector.class", STRING, None, "Which replica consumers read from: the leader or, with RackAwareReplicaSelector, a replica in their own rack (KIP-392)."),
     Setting("listeners", LIST, ("PLAINTEXT://127.0.0.1:9092",), "The addresses to listen on, as NAME://host:port; with port 0 the operating system chooses a free port.", NON_EMPTY, kafka_default=("PLAINTEXT://:9092",)),
     Setting("advertised.listeners", LIST, None, "The addresses that clients connect to; by default those of listeners.", NON_EMPTY),
-    Setting("listener.security.protocol.map", STRING, PROTOCOL_MAP, "The security protocol of each listener name: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."),
+    Setting("listener.security.protocol.map", STRING, PROTOCOL_MAP, "The security protocol of each listener name: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. That of a listener which is open cannot change.", update=PER_BROKER),
     Setting("controller.listener.names", LIST, None, "The listeners of a KRaft controller. They are not opened: the controller is part of this process.", NON_EMPTY, kafka_default="required"),
     # Connections.
     Setting("connections.max.idle.ms", LONG, 600_000, "Connections that are idle for this long are closed."),

@@ -21,6 +21,7 @@ from minibroker.broker.configs.config_changes import Change, ChangeKind, check_s
 from minibroker.broker.configs.group_settings import GROUP_SETTINGS, validate_group_overrides
 from minibroker.broker.configs.logger_levels import change_levels
 from minibroker.broker.configs.settings import (
+    Settings,
     SettingsError,
     broker_setting,
     validate_broker_overrides,
@@ -54,6 +55,7 @@ TO_ALTER: dict[int, Right] = {
     ResourceType.CLIENT_METRICS: ALTER_CLUSTER_CONFIGS,
     ResourceType.GROUP: ALTER_GROUP_CONFIGS,
 }
+PROTOCOLS_OF_LISTENERS = "listener.security.protocol.map"
 LIST_CHANGES = (ChangeKind.APPEND, ChangeKind.SUBTRACT)
 GROUP_ROWS = {name: setting.row for name, setting in GROUP_SETTINGS.items()}
 
@@ -195,6 +197,8 @@ def _rows_of_lists(changes: Iterable[Change]) -> dict[str, Setting]:
 def _check_listeners(context: RequestContext, changed: Iterable[str], texts: Mapping[str, str]) -> None:
     """Check the changes for open listeners, and the key stores of all. Raises KafkaError(INVALID_REQUEST)."""
     node = context.node
+    if PROTOCOLS_OF_LISTENERS in changed:
+        _check_protocols(context.cluster.settings_of(node.node_id), texts)
     if any(name.startswith("listener.name.") for name in changed):
         from minibroker.broker.configs.settings_without_effect import is_fixed_once_open, listener_of
 
@@ -213,6 +217,20 @@ def _check_listeners(context: RequestContext, changed: Iterable[str], texts: Map
             except SettingsError as error:
                 message = f"Validation of dynamic config update of SSLFactory failed: {error}"
                 raise KafkaError(ErrorCode.INVALID_REQUEST, message) from None
+
+
+def _check_protocols(settings: Settings, texts: Mapping[str, str]) -> None:
+    """Raise KafkaError(INVALID_REQUEST) unless all listeners keep their security protocols."""
+    from minibroker.broker.configs.listeners import broker_listeners
+
+    try:
+        wanted = broker_listeners(settings.with_dynamic(broker=texts))
+    except SettingsError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+    for before, after in zip(broker_listeners(settings), wanted, strict=True):
+        if after.security_protocol != before.security_protocol:
+            message = f"Security protocol cannot be updated for existing listener {after.name}"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
 def _check_minimum_isr(name: str, text: str | None) -> None:
