@@ -30,7 +30,6 @@ LATE: Final = (
     "minibroker.broker.groups.commits",
     "minibroker.broker.handlers.commit_template",
     "minibroker.broker.groups.consumer.assignors.range",
-    "minibroker.broker.groups.heartbeat_group",
     "minibroker.broker.groups.reconciling_group",
     "minibroker.broker.groups.consumer.classic_metadata",
     "minibroker.broker.groups.consumer.member",

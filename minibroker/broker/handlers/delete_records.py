@@ -16,8 +16,7 @@ import logging
 
 from minibroker.broker.delayed_operations import pause
 from minibroker.broker.metadata.partitions import INTERNAL_TOPICS
-from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.refusals import log_refusals, refused
+from minibroker.broker.requests.context import RequestContext, log_refusals, refused
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import DELETE_TOPIC
 from minibroker.protocol.apis import ApiKey

@@ -21,8 +21,7 @@ from collections import defaultdict
 
 from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.metadata.partitions import METADATA_TOPIC
-from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.refusals import log_refusals, refused
+from minibroker.broker.requests.context import RequestContext, log_refusals, refused
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from minibroker.protocol.apis import ApiKey

@@ -30,8 +30,7 @@ from minibroker.broker.metadata.partitions import (
     Topic,
     check_name,
 )
-from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.refusals import log_refusals, refused
+from minibroker.broker.requests.context import RequestContext, log_refusals, refused
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC, ResourceType
 from minibroker.protocol.apis import ApiKey

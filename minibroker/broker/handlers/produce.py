@@ -29,8 +29,7 @@ from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.handlers.produce_template import lost, remember, remember_refusal
 from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
 from minibroker.broker.metadata.partitions import Partition
-from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.refusals import log_refusals, refused
+from minibroker.broker.requests.context import RequestContext, log_refusals, refused
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID

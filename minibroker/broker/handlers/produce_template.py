@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.answers import SIZE, SIZE_AND_CORRELATION_ID, answer_start, encoded
-from minibroker.broker.requests.refusals import Reason, log_reason
+from minibroker.broker.requests.context import Reason, log_reason
 from minibroker.broker.security import audit
 from minibroker.broker.security.operations import WRITE_TOPIC
 from minibroker.broker.turn import failure_of_pending

@@ -1,13 +1,16 @@
 """TLS of one listener: its `ssl.*` settings, and their replacement while clients are connected.
 
 `TlsSettings` never changes. `ListenerTls` has the current one, which new connections use; open connections keep theirs.
+Cipher suites have Java's names in settings, which are IANA's, and others for OpenSSL.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import ssl
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from cryptography import x509
@@ -15,7 +18,6 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from minibroker.broker.configs.listener_settings import listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
-from minibroker.broker.security.cipher_suites import split_suites
 from minibroker.broker.security.distinguished_names import subject_of
 from minibroker.broker.security.key_stores import Identity, StoreError, identity, trusted
 from minibroker.broker.security.principal_mapping import InvalidRules, PrincipalMapping
@@ -40,6 +42,13 @@ FILES: Final = ("ssl.keystore.location", "ssl.truststore.location")
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 HIGHEST: Final = {"TLS": ssl.TLSVersion.TLSv1_3, "SSL": ssl.TLSVersion.TLSv1_3, **VERSIONS}
 CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+NEWER_SUITES: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")  # of TLS 1.3
+SIGNALLING_SUITE = "TLS_EMPTY_RENEGOTIATION_INFO_SCSV"  # Java lists it among the suites; OpenSSL sends it by itself
+OLDER_SUITE: Final = re.compile(
+    r"TLS_(?P<exchange>RSA|DHE_RSA|ECDHE_(?:RSA|ECDSA))_WITH_"
+    r"(?:AES_(?P<bits>128|256)_(?P<mode>GCM|CBC)_(?P<hash>SHA(?:256|384)?)|(?P<chacha>CHACHA20_POLY1305_SHA256))"
+)
 
 
 class TlsSettings(NamedTuple):
@@ -223,3 +232,31 @@ def _alternative_names(of: Identity) -> set[str]:
     except (x509.ExtensionNotFound, ValueError):
         return set()
     return {str(name.value) for name in names}
+
+
+def split_suites(names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return the suites of TLS 1.2 by OpenSSL's names, and those of TLS 1.3.
+
+    Raises ValueError for unknown suites. Also raise it if only some suites of TLS 1.3 are listed, as the `ssl` module
+    cannot choose among them.
+    """
+    older, newer = [], []
+    for name in names:
+        if name in NEWER_SUITES:
+            newer.append(name)
+        elif name != SIGNALLING_SUITE:
+            older.append(_openssl_name(name))
+    if newer and len(newer) < len(NEWER_SUITES):
+        raise ValueError(f"of TLSv1.3, either all suites are offered or none: {', '.join(NEWER_SUITES)}")
+    return older, newer
+
+
+def _openssl_name(name: str) -> str:
+    match = OLDER_SUITE.fullmatch(name)
+    if match is None:
+        raise ValueError(f"{name} is not known here")
+    exchange = "" if match["exchange"] == "RSA" else match["exchange"].replace("_", "-") + "-"
+    if match["chacha"]:
+        return f"{exchange}CHACHA20-POLY1305"
+    mode = "GCM-" if match["mode"] == "GCM" else ""
+    return f"{exchange}AES{match['bits']}-{mode}{match['hash']}"

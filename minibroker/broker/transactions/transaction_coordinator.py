@@ -1,23 +1,24 @@
 """The transaction coordinator: all transactional ids; each change is written to `__transaction_state`, then applied.
 
-`transitions` decides how a request changes a transaction; `markers` writes the markers.
+`transitions` decides how a request changes a transaction; `markers` writes the markers. `TransactionExpiry` aborts
+transactions that last too long, and deletes unused ids.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from minibroker.broker.clock import run_in_slices
 from minibroker.broker.coordination.coordinator_logs import CoordinatorLogSettings
 from minibroker.broker.coordination.runtime import ByPartition, CoordinatorRuntime
 from minibroker.broker.metadata.features import TRANSACTION_VERSION
 from minibroker.broker.metadata.partitions import TRANSACTIONS_TOPIC
 from minibroker.broker.transactions import transitions
 from minibroker.broker.transactions.markers import MarkerSender
-from minibroker.broker.transactions.transaction import ENDING, State, TopicPartition, Transaction
+from minibroker.broker.transactions.transaction import AT_REST, ENDING, NEVER_MS, State, TopicPartition, Transaction
 from minibroker.broker.transactions.transaction_codec import tombstone, transaction_entry, transaction_of
-from minibroker.broker.transactions.transaction_expiry import TransactionExpiry
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 from minibroker.protocol.records.internal import decode_internal
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
     from minibroker.broker.control.controller import Controller
     from minibroker.broker.metadata.nodes import Node
+
+ABORT_INTERVAL = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+FORGET_INTERVAL = "transaction.remove.expired.transaction.cleanup.interval.ms"
 
 log = logging.getLogger("minibroker.transactions")
 
@@ -187,3 +191,50 @@ class TransactionShard:
     def unload(self) -> None:
         for transaction in self._coordinator.transactions.take(self._index):
             self._coordinator.markers.forget(transaction.transactional_id)
+
+
+class TransactionExpiry:
+    """Checks all transactional ids at the intervals of the settings, once it is started."""
+
+    def __init__(self, coordinator: TransactionCoordinator) -> None:
+        self._coordinator = coordinator
+        self._started = False
+
+    def start(self) -> None:
+        """Start the checks, unless they have started."""
+        if not self._started:
+            self._started = True
+            self._again(ABORT_INTERVAL, self._abort_timed_out)
+            self._again(FORGET_INTERVAL, self._forget_unused)
+
+    def _again(self, interval: str, work: Callable[[Transaction], None]) -> None:
+        cluster = self._coordinator.cluster
+
+        def run() -> None:
+            transactions = self._coordinator.transactions.present()
+            run_in_slices(cluster.clock, work, transactions, lambda: self._again(interval, work))
+
+        cluster.clock.call_later(cluster.settings[interval], run)
+
+    def _abort_timed_out(self, transaction: Transaction) -> None:
+        """Abort a transaction that has exceeded its producer's transaction.timeout.ms."""
+        now_ms = self._coordinator.cluster.clock.wall_ms()
+        if transaction.state is not State.ONGOING or transaction.timeout_ms == NEVER_MS:
+            return
+        if transaction.start_ms + transaction.timeout_ms < now_ms:
+            try:
+                self._coordinator.abort_and_fence(transaction)
+            except KafkaError as error:
+                log.warning("%s cannot be aborted yet: %s", transaction.transactional_id, error)
+            else:
+                log.info("%s is aborted, as it has timed out", transaction.transactional_id)
+
+    def _forget_unused(self, transaction: Transaction) -> None:
+        """Delete an id that was unused for transactional.id.expiration.ms."""
+        cluster = self._coordinator.cluster
+        after_ms = cluster.settings["transactional.id.expiration.ms"]
+        if transaction.state in AT_REST and transaction.last_update_ms + after_ms <= cluster.clock.wall_ms():
+            try:
+                self._coordinator.forget(transaction.transactional_id)
+            except KafkaError as error:
+                log.warning("%s cannot be forgotten yet: %s", transaction.transactional_id, error)
