@@ -14,9 +14,9 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Unpack
+from typing import Any, Final, Protocol, Unpack
 
-from minibroker.broker.clock import SystemClock
+from minibroker.broker.clock import Clock, SystemClock
 from minibroker.broker.lifecycle import StartError
 from minibroker.broker.monitoring.request_statistics import RequestStatistics
 from minibroker.broker.network.sockets import Shared
@@ -25,11 +25,10 @@ from minibroker.broker.server import BindError
 from minibroker.client.asynchronous import LoopLink, LoopNetwork
 from minibroker.client.client_errors import FAILURES, SettingError
 from minibroker.client.connection_settings import Address, ClientSettings, addresses
-from minibroker.client.opening import open_link
+from minibroker.client.opening import log_in_again, open_link
 from minibroker.proxy.conversation import Conversation
 from minibroker.proxy.frame_splitting import Memory
 from minibroker.proxy.passing_requests import Known
-from minibroker.proxy.renewing import keep_logged_in
 from minibroker.proxy.rewritten_addresses import Show
 from minibroker.proxy.upstream_nodes import Listening, Node, Nodes
 from minibroker.quantities import Duration
@@ -336,3 +335,28 @@ def _address(text: str) -> Address:
     if not colon or not port.isdecimal() or int(port) >= 1 << 16:
         raise ValueError(f"{text!r} is not HOST:PORT")
     return Address(host.strip("[]"), int(port))
+
+
+class Renewed(Protocol):
+    """A conversation, whose upstream connection is that of a link."""
+
+    async def pause(self, link: LoopLink) -> None:
+        """Hold requests from the end of the current one on, and give the next answer of the node to `link`."""
+
+    def go_on(self) -> None:
+        """Send what was held."""
+
+
+async def keep_logged_in(conversation: Renewed, link: LoopLink, settings: ClientSettings, clock: Clock) -> None:
+    """Log in again each time, until the task is cancelled. Raises one of `FAILURES`."""
+    network = LoopNetwork()
+    while link.expires_s < float("inf"):
+        is_due = asyncio.Event()
+        timer = clock.call_later((link.expires_s - network.now()) * 1000, is_due.set)
+        try:
+            await is_due.wait()
+        finally:
+            timer.cancel()
+        await conversation.pause(link)
+        await log_in_again(link, settings, network, settings.setup_timeout_ms / 1000)
+        conversation.go_on()

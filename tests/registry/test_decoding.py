@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.cli.consume.consume_schemas import schema_formatter
+from minibroker.cli.consume.consume_lines import schema_formatter
 from minibroker.client.record_fetching import Found
 from minibroker.protocol.records.record import Record
 from minibroker.registry import decoding

@@ -24,6 +24,7 @@ from minibroker.cli.consume.consume_lines import (
     formatter,
     json_formatter,
     line_formatter,
+    schema_formatter,
 )
 from minibroker.cli.consume.consume_sources import ChosenSource, GroupSource, Selection, Source
 from minibroker.cli.places import Topics, Where, is_pattern, topics_of, where_of
@@ -121,8 +122,6 @@ def consume(
         shown = NULL if null is None else os.fsencode(null)
         line = line_formatter(shown, key_separator, timestamps=timestamps, headers=headers)
     if schemas is not None:
-        from minibroker.cli.consume.consume_schemas import schema_formatter
-
         line = schema_formatter(schemas, line, as_json=as_json)
     else:
         line = json_formatter(decoders) if as_json else decoding_formatter(decoders, line) if decode else line

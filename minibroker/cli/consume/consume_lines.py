@@ -1,10 +1,12 @@
 """How `minibroker consume` prints a record: as a line of text, in a format of the user's, or as JSON.
 
-All but JSON is a list of parts, each a function from a record to bytes.
+All but JSON is a list of parts, each a function from a record to bytes. With --decode, values are printed by the
+schemas of a registry.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -19,14 +21,16 @@ from minibroker.protocol.legible import readable
 from minibroker.quantities import instant_text
 
 if TYPE_CHECKING:
-    from minibroker.cli.dump.dump_records import Decoder, Pair
+    from minibroker.cli.dump.dump_records import Decoder as InternalDecoder
+    from minibroker.cli.dump.dump_records import Pair
     from minibroker.client.record_fetching import Found
     from minibroker.protocol.records.record import Record
+    from minibroker.registry.registry_client import RegistryClient
 
 Bytes = Callable[[bytes], bytes]
 Part = Callable[["Found"], bytes]
 Formatter = Callable[["Found"], bytes]
-Decoders = Mapping[str, "Decoder"]  # by topic
+Decoders = Mapping[str, "InternalDecoder"]  # by topic
 
 NULL: Final = b"null"
 NO_SIZE: Final = -1
@@ -224,3 +228,36 @@ def record_object(partition: tuple[str, int], record: Record) -> dict[str, Any]:
         **bytes_field("value", record.value),
         "headers": [{"name": name, **bytes_field("value", value)} for name, value in record.headers],
     }
+
+
+def schema_formatter(registry: RegistryClient, otherwise: Formatter, *, as_json: bool) -> Formatter:
+    """Return the formatter of a line with a decoded value, or of a JSON object that has it as "decoded".
+
+    A value that cannot be decoded is printed as `otherwise`, after a line on stderr.
+    """
+    from minibroker.registry.decoding import Decoder, DecodingError, json_text
+
+    decoder = Decoder(registry)
+
+    def encoded(value: Any) -> bytes:
+        return json_text(value).encode() + b"\n"
+
+    def decoded(found: Found, *, is_key: bool) -> Any:
+        data = found.record.key if is_key else found.record.value
+        headers = tuple((name, value) for name, value in found.record.headers)
+        return decoder.decode(data, headers, is_key=is_key)
+
+    def line(found: Found) -> bytes:
+        document = record_object(found.partition, found.record) if as_json else {}
+        if as_json:
+            with contextlib.suppress(DecodingError):  # many keys are plain texts, which "key" has
+                document["decoded_key"] = decoded(found, is_key=True)
+        try:
+            value = decoded(found, is_key=False)
+            return encoded(document | {"decoded": value} if as_json else value)
+        except DecodingError as error:
+            topic, index = found.partition
+            click.echo(f"minibroker: {topic}-{index} at {found.record.offset}: {error}", err=True)
+            return encoded(document) if as_json else otherwise(found)
+
+    return line

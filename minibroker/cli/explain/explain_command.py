@@ -78,8 +78,7 @@ def _is_capture(given: Given, wanted: Wanted) -> bool:
 
 
 def _diff(given: Given, wanted: Wanted, notation: str, other: str | None, version: int | None) -> None:
-    from minibroker.cli.explain.explain_diff import differences
-    from minibroker.cli.explain.explain_versions import in_version
+    from minibroker.cli.explain.explain_diff import differences, in_version
 
     first = [each.part for each in explained(given, wanted)]
     if version is not None:

@@ -1,14 +1,22 @@
-"""The lines of `minibroker explain --diff`: fields that only one side has, and fields whose values differ."""
+"""How explained messages differ: two of them with --diff, two versions of the same one with --diff-version."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import click
+
+from minibroker.cli.explain.explain_input import Given, Wanted, api_key, kind_of
+from minibroker.protocol.apis import ApiKey, api_name, request_class, response_class
 from minibroker.protocol.explaining.explained_text import value_text
+from minibroker.protocol.headers import RequestHeader, ResponseHeader, request_header_version, response_header_version
+from minibroker.protocol.primitives import MalformedMessage
 
 if TYPE_CHECKING:
     from minibroker.protocol.explaining.parts import Part
+
+SIZE_BYTES = 4
 
 
 def differences(first: list[Part], second: list[Part]) -> list[str]:
@@ -35,3 +43,51 @@ def _below(part: Part, path: str) -> Iterator[tuple[str, str]]:
     yield path, said
     for each in part.parts:
         yield from _below(each, f"{path}.{each.name}" if not each.name.startswith("[") else f"{path}{each.name}")
+
+
+def in_version(given: Given, wanted: Wanted, version: int) -> tuple[Given, Wanted]:
+    """Return the bytes of the same message in another version, and what they are.
+
+    Raises click.UsageError for what is no whole message, or has no such version.
+    """
+    kind = kind_of(given.data, False, wanted.api) if wanted.kind == "auto" else wanted.kind
+    if kind not in ("requests", "response", "message"):
+        raise click.UsageError("--diff-version is for a request, a response or a message")
+    try:
+        data = _request(given.data, version) if kind == "requests" else _message(given.data, kind, wanted, version)
+    except MalformedMessage as error:
+        raise click.UsageError(f"--diff-version needs a whole message: {error}") from error
+    except (ValueError, TypeError, AttributeError) as error:
+        raise click.UsageError(f"it cannot be written in version {version}: {error}") from error
+    return Given(data, None), wanted._replace(kind=kind, version=version)
+
+
+def _request(data: bytes, version: int) -> bytes:
+    key, old = (int.from_bytes(data[at : at + 2], "big") for at in (4, 6))
+    if key not in ApiKey._value2member_map_ or len(data) != SIZE_BYTES + int.from_bytes(data[:SIZE_BYTES], "big"):
+        raise click.UsageError("--diff-version needs one whole request")
+    message = request_class(key)
+    _check(version, message.versions, key)
+    header, position = RequestHeader.decode_from(data, request_header_version(key, old), SIZE_BYTES)
+    body = message.decode(data, old, position)
+    header.request_api_version = version
+    written = header.encode(request_header_version(key, version)) + body.encode(version)
+    return len(written).to_bytes(SIZE_BYTES, "big") + written
+
+
+def _message(data: bytes, kind: str, wanted: Wanted, version: int) -> bytes:
+    key = api_key(wanted.api)
+    message = response_class(key) if kind == "response" else request_class(key)
+    old = message.versions[-1] if wanted.version is None else wanted.version
+    for each in (old, version):
+        _check(each, message.versions, key)
+    if kind == "message":
+        return bytes(message.decode(data, old).encode(version))
+    header, position = ResponseHeader.decode_from(data, response_header_version(key, old), SIZE_BYTES)
+    written = header.encode(response_header_version(key, version)) + message.decode(data, old, position).encode(version)
+    return len(written).to_bytes(SIZE_BYTES, "big") + written
+
+
+def _check(version: int, versions: range, key: int) -> None:
+    if version not in versions:
+        raise click.UsageError(f"{api_name(key)} has no version {version}")

@@ -1,12 +1,14 @@
 """`minibroker groups reset-offsets`: resets a group's offsets, after showing the changes.
 
-`groups_targets` computes the new offsets.
+A `Target` computes a new offset. It sends no requests; the ends of logs and the committed offsets are passed in.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
+from datetime import UTC
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -15,10 +17,10 @@ from minibroker.cli.administration import TopicPartition, connected
 from minibroker.cli.connecting import Bootstrap, connection_options
 from minibroker.cli.groups.groups_facts import Group, ask_coordinator, committed
 from minibroker.cli.groups.groups_share import alter_start_offsets, start_offsets
-from minibroker.cli.groups.groups_targets import Target, moment_of, target_of
 from minibroker.cli.groups.groups_types import described
 from minibroker.cli.places import Topics, partitions_of, topics_of, within
 from minibroker.cli.shared import NamedCommand, completed_by, duration_of, failure, json_option, print_table
+from minibroker.quantities import moment_ms
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -26,6 +28,60 @@ if TYPE_CHECKING:
 INACTIVE = ("Empty", "Dead")
 NAMED_TOPICS_OFFSET_COMMIT = (2, 9)  # versions that name topics, and group members
 Positions = dict[TopicPartition, int | None]
+
+
+def moment_of(text: str) -> int:
+    """Parse a time, by default in UTC as Kafka's tool takes it, to ms since 1970. Raises click.BadParameter."""
+    try:
+        return moment_ms(text, time.time_ns() // 1_000_000, UTC)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is no time like 2026-01-31T12:00:00, 2026-01-31T12:00:00.500+01:00 or '2 hours ago'"
+        ) from None
+
+
+class Target(NamedTuple):
+    """A way to choose the new offset; `value` is its number, if it has one."""
+
+    how: str
+    value: int = 0
+
+    @property
+    def is_bounded(self) -> bool:
+        """Return whether the offset can be outside the log, and is then limited to it."""
+        return self.how in ("to_offset", "shift_by")
+
+    def timestamp_ms(self, now_ms: int) -> int | None:
+        """Return the time whose offsets are needed, in ms since 1970 as `now_ms`, or None."""
+        moments = {"by_duration": now_ms - self.value, "to_datetime": self.value}
+        # Negative ones have special meanings in Kafka.
+        return max(0, moments[self.how]) if self.how in moments else None
+
+    def wanted(
+        self, place: tuple[str, int], current: int | None, earliest: int, latest: int, at_time: int | None
+    ) -> int:
+        """Return the offset for a partition. Raises click.ClickException for a shift without a committed offset."""
+        if self.how == "to_offset":
+            return self.value
+        if self.how == "to_earliest":
+            return earliest
+        if self.how == "to_current":
+            return latest if current is None else current
+        if self.how == "shift_by":
+            if current is None:
+                raise failure(f"cannot shift {place[0]}-{place[1]}: nothing is committed for it")
+            return current + self.value
+        return latest if at_time is None or at_time < 0 else at_time  # no record is that late
+
+
+def target_of(given: Mapping[str, Any]) -> Target:
+    """Return the target that the options name, of which only one may be given. Raises click.UsageError."""
+    chosen = {how: value for how, value in given.items() if value is not None and value is not False}
+    if len(chosen) != 1:
+        options = ", ".join(f"--{how.replace('_', '-')}" for how in given)
+        raise click.UsageError(f"choose one of {options}")
+    ((how, value),) = chosen.items()
+    return Target(how, int(value))
 
 
 class Move(NamedTuple):

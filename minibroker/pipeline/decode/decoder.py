@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from functools import cached_property
-from typing import ClassVar, Final
+from functools import cache, cached_property
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,15 +17,15 @@ from minibroker.pipeline.array_types import Bools, Int64s
 from minibroker.pipeline.decode import batch_headers
 from minibroker.pipeline.decode.aborted import AbortedRanges
 from minibroker.pipeline.decode.arena import MAX_BATCH_BYTES, Arena
-from minibroker.pipeline.decode.arrow import Rows
+from minibroker.pipeline.decode.arrow import Rows, record_batch, times
 from minibroker.pipeline.decode.batch_headers import Buffer, Headers, Place, Scan, headers_at
-from minibroker.pipeline.decode.batch_rows import batch_rows
 from minibroker.pipeline.decode.batch_sizes import Sizes, measured_sizes
 from minibroker.pipeline.decode.chunk import Damage
 from minibroker.pipeline.decode.gathering import Gathering, Given
 from minibroker.pipeline.log_source import CorruptData, OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.schemas import BATCHES, RECORDS, chosen
-from minibroker.protocol.records.batch import MAGIC
+from minibroker.protocol.records.batch import MAGIC, TIMESTAMP_TYPE_BIT
+from minibroker.protocol.records.compression import Compression
 
 __all__ = ["AbortedRanges", "BatchesDecoder", "Buffer", "RecordsDecoder", "decoder_for"]
 
@@ -34,6 +34,8 @@ RecordBatches = Iterator[pa.RecordBatch]
 CHUNK_BYTES: Final = 4 << 20
 _MAX_CHUNK_BYTES: Final = 256 << 20
 _MAX_OFFSET: Final = (1 << 63) - 1
+
+_CODECS: Final = (*(codec.name.lower() for codec in Compression), "5", "6", "7")  # 5 to 7 are unknown
 
 
 class _Decoder(ABC):
@@ -235,3 +237,86 @@ def decoder_for(
     """Return the decoder for the table of the request."""
     kind = RecordsDecoder if request.table == "records" else BatchesDecoder
     return kind(offsets.partition, request, offsets, aborted)
+
+
+@cache
+def _codecs() -> pa.Array:
+    """Return the names of the codecs.
+
+    They are not made at import: the first `pa.array` imports pandas, which planning does not need.
+    """
+    return pa.array(_CODECS)
+
+
+def batch_rows(
+    rows: Rows, headers: Headers, is_valid: Bools | None, place: Place, sizes: Sizes | None = None
+) -> pa.RecordBatch:
+    """Return a row for each header. `is_valid` is whether checksums match. It and `sizes` are None if unknown."""
+    count = len(headers.size)
+    if sizes is not None:
+        headers = headers._replace(record_count=np.where(sizes.measured, sizes.records, headers.record_count))
+    columns = []
+    for field in rows.schema:
+        if field.name in rows.names:
+            column = rows.names[field.name]
+        elif field.name in _SIZES:
+            column = None if sizes is None else pa.array(getattr(sizes, _SIZES[field.name]), mask=~sizes.measured)
+        else:
+            column = _column(field.name, headers, is_valid, place)
+        is_array = isinstance(column, np.ndarray | pa.Array)
+        columns.append(_cast_column(column, field.type) if is_array else rows.constant(column, field.type, count))
+    return record_batch(columns, rows.schema, count)
+
+
+def _cast_column(column: Any, kind: pa.DataType) -> pa.Array:
+    array = column if isinstance(column, pa.Array) else pa.array(column)
+    return array if array.type == kind else array.cast(kind)
+
+
+def _column(name: str, headers: Headers, is_valid: Bools | None, place: Place) -> Any:
+    """Return the column as an array, or the one value of all its rows."""
+    match name:
+        case "segment":
+            return place.segment
+        case "position":
+            return None if place.position is None else headers.position + place.position
+        case "codec":
+            return _codecs().take(pa.array(headers.codec))
+        case "timestampType":
+            return np.where(headers.magic == 0, -1, (headers.attributes & TIMESTAMP_TYPE_BIT) // TIMESTAMP_TYPE_BIT)
+        case "recordCount":
+            return pa.array(headers.record_count, mask=(headers.record_count < 0) & (headers.magic < 2))
+        case "baseTimestamp":
+            return times(headers.base_timestamp)
+        case "maxTimestamp":
+            return times(headers.max_timestamp)
+        case "isTransactional":
+            return headers.is_transactional
+        case "isControl":
+            return headers.is_control
+        case "crcValid":
+            return is_valid
+    field = _FIELDS.get(name)
+    return None if field is None else getattr(headers, field)
+
+
+_SIZES: Final = {
+    "uncompressedSizeInBytes": "uncompressed",
+    "keyBytes": "keys",
+    "valueBytes": "values",
+    "nullValues": "null_values",
+}
+_FIELDS: Final = {
+    "sizeInBytes": "size",
+    "magic": "magic",
+    "baseTimestampMs": "base_timestamp",
+    "maxTimestampMs": "max_timestamp",
+    "baseOffset": "base_offset",
+    "lastOffset": "last_offset",
+    "partitionLeaderEpoch": "leader_epoch",
+    "producerId": "producer_id",
+    "producerEpoch": "producer_epoch",
+    "baseSequence": "base_sequence",
+    "attributes": "attributes",
+    "crc": "crc",
+}

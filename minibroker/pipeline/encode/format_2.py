@@ -19,11 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from minibroker.pipeline.array_types import Int64s
+from minibroker.pipeline.array_types import Bools, Int64s, UInt8s, UInt64s
 from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodedBatch, EncodeError, Origin
 from minibroker.pipeline.encode.cutting import MAX_OFFSET_DELTA, Chunk, chunks, facts_of
 from minibroker.pipeline.encode.input_columns import Columns, header_counts, join, lengths_of, offsets_of
-from minibroker.pipeline.encode.varint_encoding import rows_of_varints, size_of, sizes_of, zigzag
 from minibroker.protocol.records.batch import (
     CRC_POSITION,
     CRC_START,
@@ -43,6 +42,8 @@ from minibroker.protocol.records.crc import crc32c
 _NO_HEADERS = pa.scalar(b"\0", pa.binary())
 _MAX_PAYLOAD_BYTES = 2**31 - 1 - HEADER_BYTES
 _CRC = Struct(">I")
+
+_VARINT_BITS = 7  # of each byte
 
 
 def encode_batches(columns: Columns, settings: BatchSettings, origins: Sequence[Origin]) -> Iterator[EncodedBatch]:
@@ -196,3 +197,59 @@ def encode_records(
 def _sizes(lengths: Int64s) -> Int64s:
     """Return the sizes of keys or values of these lengths (-1: null) with their length before them."""
     return sizes_of(zigzag(lengths)) + np.maximum(lengths, 0)
+
+
+def zigzag(values: Int64s) -> UInt64s:
+    """Return the zigzag form of signed numbers: 0, -1, 1, -2 become 0, 1, 2, 3."""
+    return ((values << 1) ^ (values >> 63)).view(np.uint64)
+
+
+def sizes_of(numbers: UInt64s) -> Int64s:
+    """Return the size of each number as a varint: 1 to 10 bytes."""
+    sizes = np.ones(len(numbers), np.int64)
+    for size in range(1, _width(numbers)):
+        sizes += numbers >= np.uint64(1 << _VARINT_BITS * size)
+    return sizes
+
+
+def size_of(number: int) -> int:
+    """Return the size of an unsigned number as a varint, in bytes."""
+    return max(1, -(-number.bit_length() // _VARINT_BITS))
+
+
+def rows_of_varints(columns: Sequence[UInt64s]) -> pa.BinaryArray:
+    """Return a binary value for each row: the varints of the row's numbers, in the order of the columns.
+
+    They are written into a table with the longest row's size for each row; then the used bytes are taken out of it.
+    """
+    count = len(columns[0])
+    widths = [_width(column) for column in columns]
+    table = np.empty((count, sum(widths)), np.uint8)
+    used = np.ones(table.shape, np.bool_)
+    at = 0
+    for column, width in zip(columns, widths, strict=True):
+        _write(column, table[:, at : at + width], used[:, at : at + width])
+        at += width
+    offsets = np.zeros(count + 1, np.int32)
+    np.cumsum(used.sum(axis=1, dtype=np.int32), out=offsets[1:])
+    data = table[used] if table.shape[1] > len(columns) else table.reshape(-1)
+    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _width(numbers: UInt64s) -> int:
+    return size_of(int(numbers.max())) if len(numbers) else 1
+
+
+def _write(numbers: UInt64s, table: UInt8s, used: Bools) -> None:
+    """Write the varints of a column. All bytes of a varint but the last have the top bit set."""
+    width = table.shape[1]
+    for byte in range(width):
+        if byte:
+            numbers = numbers >> np.uint64(_VARINT_BITS)
+            used[:, byte] = numbers > 0
+        low = numbers.astype(np.uint8)
+        if byte == width - 1:
+            table[:, byte] = low
+        else:
+            more = numbers >= np.uint64(1 << _VARINT_BITS)
+            table[:, byte] = np.where(more, low | np.uint8(0x80), low & np.uint8(0x7F))

@@ -1,31 +1,36 @@
-"""The two data sources, `minibroker` and `minibroker-batches`: from options to readers and writers."""
+"""The two data sources, `minibroker` and `minibroker-batches`: from options to readers and writers.
+
+The columns of a query are all that its options offer, or those of its own schema, with which it asks for fewer: Spark
+does not prune the columns of a Python data source; `.schema("offset long, timestamp timestamp")` does.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
+import pyarrow as pa
 import pyspark
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from minibroker.pipeline.log_opening import open_source, request_of
 from minibroker.pipeline.log_source import OptionError, ReadRequest, Table
 from minibroker.pipeline.options import Query, ReadOptions, parse_options
 from minibroker.pipeline.plain_errors import with_plain_errors
+from minibroker.pipeline.schemas import BATCHES, CORRUPT, EXACT, MEASURED, RECORDS, chosen
 from minibroker.pipeline.sources.arrival import Shipped
-from minibroker.pipeline.sources.query_columns import columns_of, offered
 from minibroker.pipeline.sources.readers import BatchReader
-
-PROVIDER: Final = "provider"  # a table property that Spark passes if SQL creates the table
-NO_TABLE: Final = "Spark reads tables of a Python source without their options; CREATE TEMPORARY VIEW keeps them"
-
-
-STREAMS_VERSION_MIN: Final = (4, 2)
 
 if TYPE_CHECKING:
     from minibroker.pipeline.sink.stream_writer import StreamWriter
     from minibroker.pipeline.sink.writer import BatchWriter
     from minibroker.pipeline.sources.stream_reader import StreamReader
+
+PROVIDER: Final = "provider"  # a table property that Spark passes if SQL creates the table
+NO_TABLE: Final = "Spark reads tables of a Python source without their options; CREATE TEMPORARY VIEW keeps them"
+STREAMS_VERSION_MIN: Final = (4, 2)
+TABLES: Final[dict[Table, pa.Schema]] = {"records": RECORDS, "batches": BATCHES}
 
 
 class LogDataSource(Shipped, DataSource):
@@ -105,3 +110,36 @@ def _require_streams() -> None:
     version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if version < STREAMS_VERSION_MIN:
         raise OptionError(f"streams need Spark 4.2 or newer, and this is {pyspark.__version__}; batch queries work")
+
+
+def offered(options: ReadOptions) -> StructType:
+    """Return the schema of a query without one of its own."""
+    left_out = {*EXACT} if options.include_headers else {*EXACT, "headers"}
+    if options.mode != "PERMISSIVE":
+        left_out.add(CORRUPT)
+    if not options.measure_one_in:
+        left_out.update(MEASURED)
+    table = TABLES[options.table]
+    return from_arrow_schema(chosen(table, [name for name in table.names if name not in left_out]))
+
+
+def columns_of(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
+    """Return the names of a query's columns. Raises `OptionError` for unknown ones, and for other types."""
+    table = from_arrow_schema(TABLES[options.table])
+    types = {column.name: column.dataType for column in table.fields}
+    for column in schema.fields:
+        if column.name not in types:
+            raise OptionError(f"schema: {options.table} has no column {column.name}; there are {', '.join(types)}")
+        expected = types[column.name]
+        if column.dataType.simpleString() != expected.simpleString():
+            given = column.dataType.simpleString()
+            raise OptionError(f"schema: column {column.name} is {expected.simpleString()}, not {given}")
+        if not column.nullable or column.dataType != expected:
+            raise OptionError(f"schema: column {column.name} must be nullable, and so must its elements")
+    for name in set(MEASURED).intersection(schema.names) if not options.measure_one_in else ():
+        raise OptionError(f"schema: column {name} exists only with the option measure")
+    if CORRUPT in schema.names and options.mode != "PERMISSIVE":
+        raise OptionError(f"schema: column {CORRUPT} exists only with mode=PERMISSIVE")
+    if len(set(schema.names)) != len(schema.names) or not schema.names:
+        raise OptionError("schema: at least one column is needed, each only once")
+    return tuple(schema.names)

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.pipeline.decode.lanes import Lanes, cut
-from minibroker.pipeline.decode.record_starts import record_starts, walk
+from minibroker.pipeline.decode.record_starts import Lanes, cut, record_starts, walk
 from minibroker.protocol.records.building import encode_record
 from minibroker.protocol.records.record import Record
 from tests.protocol.records.samples import T, damaged, payload, similar_records

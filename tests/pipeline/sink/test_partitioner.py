@@ -6,15 +6,17 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.partitioner.default import murmur2
+from kafka.partitioner.default import murmur2 as truth
 
 from minibroker.pipeline.log_source import TopicPartition
-from minibroker.pipeline.sink.partitioner import Partitioner
+from minibroker.pipeline.sink.partitioner import Partitioner, murmur2, murmur2_of
 from minibroker.pipeline.sink.sink_columns import Rows
 
 COUNTS = {"t": 3, "u": 5}
 
 fields = st.tuples(st.sampled_from("tu"), st.none() | st.integers(0, 2), st.none() | st.binary(max_size=9))
+
+keys = st.lists(st.binary(max_size=20) | st.binary(min_size=250, max_size=270), max_size=30)
 
 
 def count(topic: str, at_least: int) -> int:
@@ -52,7 +54,7 @@ def test_each_row_is_partitioned_once_explicitly_or_by_its_key(
         if partition is not None:
             assert places[number].partition == partition
         elif key is not None:
-            assert places[number].partition == (murmur2(key) & 0x7FFFFFFF) % COUNTS[topic]
+            assert places[number].partition == (truth(key) & 0x7FFFFFFF) % COUNTS[topic]
         assert 0 <= places[number].partition < COUNTS[topic]
 
 
@@ -90,3 +92,23 @@ def test_rows_of_a_single_partition_are_not_copied(size: int) -> None:
     rows = rows_of([("t", 1, None)] * size)
     ((partition, some),) = Partitioner(count, 100).split(rows)
     assert (partition, some) == (TopicPartition("t", 1), rows)
+
+
+@given(keys=keys)
+def test_a_column_of_keys_hashes_like_each_key(keys: list[bytes]) -> None:
+    hashes = [truth(key) & 0xFFFFFFFF for key in keys]
+    assert murmur2_of(pa.array(keys, pa.binary())).tolist() == hashes
+    assert murmur2_of(pa.array(keys, pa.large_binary())).tolist() == hashes
+    assert [murmur2(key) for key in keys] == hashes
+
+
+@given(keys=keys)
+def test_a_slice_of_a_column_hashes_like_its_own_keys(keys: list[bytes]) -> None:
+    column = pa.array([b"before", None, *keys, b"after"], pa.binary()).slice(2, len(keys))
+    assert murmur2_of(column).tolist() == [truth(key) & 0xFFFFFFFF for key in keys]
+
+
+def test_a_column_of_empty_keys_has_hashes() -> None:
+    nothing = truth(b"") & 0xFFFFFFFF
+    assert murmur2_of(pa.array([None, b""], pa.binary())).tolist() == [nothing, nothing]
+    assert murmur2_of(pa.array([], pa.binary())).tolist() == []

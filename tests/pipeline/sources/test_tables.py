@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 from minibroker.pipeline.log_source import OptionError, Table
 from minibroker.pipeline.options import ReadOptions, parse_options
 from minibroker.pipeline.schemas import BATCHES, EXACT, MEASURED, RECORDS, chosen
-from minibroker.pipeline.sources.query_columns import columns_of, offered
+from minibroker.pipeline.sources.tables import columns_of, offered
 
 NOT_EXACT = [name for name in BATCHES.names if name not in EXACT]
 OF_KAFKA = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
