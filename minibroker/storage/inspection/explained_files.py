@@ -1,11 +1,11 @@
 """Explains the files of a log directory byte by byte, as `protocol.explaining` does for frames.
 
-`dump` shows the same files entry by entry, and compares them with each other.
+`inspected_files` has their layouts, and shows them entry by entry for `dump`, which compares them with each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
@@ -13,12 +13,17 @@ from minibroker.protocol.explaining.meanings import moment
 from minibroker.protocol.explaining.messages import explain_records
 from minibroker.protocol.explaining.parts import Cursor, Part, Unreadable
 from minibroker.protocol.records.crc import crc32c
-from minibroker.storage.inspection.index_inspection import SNAPSHOT_CRC_START, ProducerStateEntry, TransactionEntry
-from minibroker.storage.inspection.inspected_files import InspectedFile, Kind
-from minibroker.storage.inspection.text_inspection import ABORTED_COLUMNS, EPOCH_COLUMNS, OFFSET_COLUMNS, json_fields
-from minibroker.storage.producers.aborted_transactions import TRANSACTION_ENTRY
-from minibroker.storage.producers.producer_state import SNAPSHOT_ENTRY
-from minibroker.storage.segment_indexes import OffsetIndex, TimeIndex
+from minibroker.storage.inspection.index_inspection import SNAPSHOT_CRC_START
+from minibroker.storage.inspection.inspected_files import (
+    LAYOUTS,
+    Entries,
+    InspectedFile,
+    JsonObject,
+    Kind,
+    Properties,
+    Rows,
+)
+from minibroker.storage.inspection.text_inspection import json_fields
 
 _TYPES: Final = {"b": "int8", "h": "int16", "i": "int32", "I": "uint32", "q": "int64"}
 _ABOUT_JSON: Final = {
@@ -33,6 +38,13 @@ _ABOUT_JSON: Final = {
 }
 _SNAPSHOT_HEAD: Final = (("version", "h"), ("crc", "I"), ("entries", "i"))
 
+# The size of an entry of each index, in which a file may be read from any entry on.
+ENTRY_BYTES: Final[dict[Kind, int]] = {
+    kind: layout.packing.size
+    for kind, layout in LAYOUTS.items()
+    if isinstance(layout, Entries) and kind is not Kind.PRODUCER_SNAPSHOT
+}
+
 
 def explain_file(data: bytes, inspected: InspectedFile, topic: str | None = None, start: int = 0) -> Part:
     """Explain the content of a file, which its name says the kind of. The topic is by default that of its directory.
@@ -45,14 +57,22 @@ def explain_file(data: bytes, inspected: InspectedFile, topic: str | None = None
         return whole
     cursor = Cursor(data)
     with cursor.part(inspected.kind.value, "file") as whole, cursor.contained(whole):
-        _EXPLAINED[inspected.kind](cursor, inspected.base_offset or 0, start)
+        match LAYOUTS[inspected.kind]:
+            case Entries() as layout:
+                _explain_entries(cursor, layout, inspected, start)
+            case Rows(columns):
+                _lines(cursor, columns)
+            case Properties():
+                _properties(cursor)
+            case JsonObject():
+                _json(cursor)
     return whole
 
 
-def _entries(cursor: Cursor, packing: Struct, names: Sequence[str], start: int = 0) -> list[list[Part]]:
+def _entries(cursor: Cursor, layout: Entries, start: int) -> list[list[Part]]:
     """Explain all entries of one size up to the end, or to the zeros that Kafka reserves for later ones."""
-    first = start // packing.size
-    codes = packing.format.lstrip(">")
+    first = start // layout.packing.size
+    codes = layout.packing.format.lstrip(">")
     entries: list[list[Part]] = []
     while cursor.left_bytes:
         if not any(memoryview(cursor.data)[cursor.position : cursor.end]):
@@ -61,7 +81,7 @@ def _entries(cursor: Cursor, packing: Struct, names: Sequence[str], start: int =
                 cursor.position = cursor.end
             return entries
         with cursor.part(f"entry [{first + len(entries)}]", "entry"):
-            entries.append([_number(cursor, name, code) for name, code in zip(names, codes, strict=True)])
+            entries.append([_number(cursor, name, code) for name, code in zip(layout.names, codes, strict=True)])
     return entries
 
 
@@ -71,29 +91,28 @@ def _number(cursor: Cursor, name: str, code: str) -> Part:
     return part
 
 
-def _offset_index(cursor: Cursor, base_offset: int, start: int) -> None:
-    for offset, position in _entries(cursor, OffsetIndex.ENTRY, ("relative_offset", "position"), start):
-        offset.meaning = f"offset {base_offset + offset.value}, with which a batch ends"
-        position.meaning = "of that batch in the .log file"
+def _explain_entries(cursor: Cursor, layout: Entries, inspected: InspectedFile, start: int) -> None:
+    base_offset = inspected.base_offset or 0
+    if inspected.kind is Kind.PRODUCER_SNAPSHOT:
+        _snapshot_head(cursor)
+    for entry in _entries(cursor, layout, start):
+        if inspected.kind is Kind.OFFSET_INDEX:
+            offset, position = entry
+            offset.meaning = f"offset {base_offset + offset.value}, with which a batch ends"
+            position.meaning = "of that batch in the .log file"
+        elif inspected.kind is Kind.TIME_INDEX:
+            timestamp, offset = entry
+            timestamp.meaning = moment(timestamp.value)
+            offset.meaning = f"offset {base_offset + offset.value}: none up to it has a larger timestamp"
+        elif inspected.kind is Kind.PRODUCER_SNAPSHOT:
+            for part in entry:
+                part.meaning = moment(part.value) if part.name == "timestamp" else "none" if part.value == -1 else ""
 
 
-def _time_index(cursor: Cursor, base_offset: int, start: int) -> None:
-    for timestamp, offset in _entries(cursor, TimeIndex.ENTRY, ("timestamp", "relative_offset"), start):
-        timestamp.meaning = moment(timestamp.value)
-        offset.meaning = f"offset {base_offset + offset.value}: none up to it has a larger timestamp"
-
-
-def _transaction_index(cursor: Cursor, base_offset: int, start: int) -> None:
-    _entries(cursor, TRANSACTION_ENTRY, TransactionEntry._fields[1:], start)
-
-
-def _producer_snapshot(cursor: Cursor, base_offset: int, start: int) -> None:
+def _snapshot_head(cursor: Cursor) -> None:
     _, crc, _ = (_number(cursor, name, code) for name, code in _SNAPSHOT_HEAD)
     computed = crc32c(memoryview(cursor.data)[SNAPSHOT_CRC_START : cursor.end])
     crc.meaning = "right" if crc.value == computed else f"WRONG: the bytes have {computed}"
-    for entry in _entries(cursor, SNAPSHOT_ENTRY, ProducerStateEntry._fields[1:]):
-        for part in entry:
-            part.meaning = moment(part.value) if part.name == "timestamp" else "none" if part.value == -1 else ""
 
 
 def _lines(cursor: Cursor, columns: Sequence[str]) -> None:
@@ -115,7 +134,7 @@ def _line(cursor: Cursor, data: bytes) -> str:
     return data[start:end].decode(errors="replace")
 
 
-def _properties(cursor: Cursor, base_offset: int, start: int) -> None:
+def _properties(cursor: Cursor) -> None:
     data = bytes(cursor.data)
     while cursor.left_bytes:
         with cursor.part("property", "line") as part:
@@ -124,7 +143,7 @@ def _properties(cursor: Cursor, base_offset: int, start: int) -> None:
                 part.name = "comment"
 
 
-def _json(cursor: Cursor, base_offset: int, start: int) -> None:
+def _json(cursor: Cursor) -> None:
     import json  # a slow import
 
     try:
@@ -138,25 +157,3 @@ def _json(cursor: Cursor, base_offset: int, start: int) -> None:
     if fields:
         with cursor.part("end", "JSON"):
             cursor.position = cursor.end
-
-
-ENTRY_BYTES: Final = {
-    Kind.OFFSET_INDEX: OffsetIndex.ENTRY.size,
-    Kind.TIME_INDEX: TimeIndex.ENTRY.size,
-    Kind.TRANSACTION_INDEX: TRANSACTION_ENTRY.size,
-}
-"""The size of an entry of each index, in which a file may be read from any entry on."""
-
-_EXPLAINED: Final[dict[Kind, Callable[[Cursor, int, int], None]]] = {
-    Kind.OFFSET_INDEX: _offset_index,
-    Kind.TIME_INDEX: _time_index,
-    Kind.TRANSACTION_INDEX: _transaction_index,
-    Kind.PRODUCER_SNAPSHOT: _producer_snapshot,
-    Kind.LEADER_EPOCHS: lambda cursor, *_: _lines(cursor, EPOCH_COLUMNS),
-    Kind.OFFSETS: lambda cursor, *_: _lines(cursor, OFFSET_COLUMNS),
-    Kind.ABORTED_COUNTS: lambda cursor, *_: _lines(cursor, ABORTED_COLUMNS),
-    Kind.PARTITION_METADATA: _properties,
-    Kind.META_PROPERTIES: _properties,
-    Kind.QUORUM_STATE: _json,
-    Kind.CLEAN_SHUTDOWN: _json,
-}

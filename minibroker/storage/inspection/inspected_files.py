@@ -1,4 +1,8 @@
-"""A file of a log directory for people: its kind, which follows from its name, and its content, in order."""
+"""A file of a log directory for people: its kind, which follows from its name, and its content, in order.
+
+`LAYOUTS` says what is in each kind of file besides logs. By it `contents` yields entry by entry, and what is damaged;
+`explained_files` explains byte by byte.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,8 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from enum import Enum
-from typing import NamedTuple
+from struct import Struct
+from typing import Final, NamedTuple
 
 from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES
 from minibroker.protocol.records.walking import FoundBatch
@@ -28,6 +33,8 @@ from minibroker.storage.files import Disk, File
 from minibroker.storage.inspection.index_inspection import (
     Entry,
     OffsetEntry,
+    ProducerStateEntry,
+    TransactionEntry,
     offset_entries,
     snapshot_entries,
     sound_entries,
@@ -66,6 +73,9 @@ from minibroker.storage.names import (
     offsets_with,
     topic_partition_of,
 )
+from minibroker.storage.producers.aborted_transactions import TRANSACTION_ENTRY
+from minibroker.storage.producers.producer_state import SNAPSHOT_ENTRY
+from minibroker.storage.segment_indexes import OffsetIndex, TimeIndex
 
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_SNAPSHOT_SUFFIX = ".checkpoint"
@@ -112,6 +122,47 @@ _BY_NAME = {
     META_PROPERTIES: Kind.META_PROPERTIES,
     QUORUM_STATE: Kind.QUORUM_STATE,
     CLEAN_SHUTDOWN: Kind.CLEAN_SHUTDOWN,
+}
+
+
+class Entries(NamedTuple):
+    """Entries of one size, with the names of their numbers."""
+
+    packing: Struct
+    names: tuple[str, ...]
+
+
+class Rows(NamedTuple):
+    """The rows of a checkpoint, in which words are separated by a space."""
+
+    columns: tuple[str, ...]
+
+
+class Properties(NamedTuple):
+    """Lines with a key and a value, and the keys that must be there."""
+
+    separator: str
+    required: tuple[str, ...]
+
+
+class JsonObject(NamedTuple):
+    """A JSON object, and the keys that must be there."""
+
+    required: tuple[str, ...]
+
+
+LAYOUTS: Final[dict[Kind, Entries | Rows | Properties | JsonObject]] = {
+    Kind.OFFSET_INDEX: Entries(OffsetIndex.ENTRY, ("relative_offset", "position")),
+    Kind.TIME_INDEX: Entries(TimeIndex.ENTRY, ("timestamp", "relative_offset")),
+    Kind.TRANSACTION_INDEX: Entries(TRANSACTION_ENTRY, TransactionEntry._fields[1:]),
+    Kind.PRODUCER_SNAPSHOT: Entries(SNAPSHOT_ENTRY, ProducerStateEntry._fields[1:]),
+    Kind.LEADER_EPOCHS: Rows(EPOCH_COLUMNS),
+    Kind.OFFSETS: Rows(OFFSET_COLUMNS),
+    Kind.ABORTED_COUNTS: Rows(ABORTED_COLUMNS),
+    Kind.PARTITION_METADATA: Properties(": ", ("version", "topic_id")),
+    Kind.META_PROPERTIES: Properties("=", ("version", "cluster.id", "node.id")),
+    Kind.QUORUM_STATE: JsonObject(("leaderId", "leaderEpoch", "data_version")),
+    Kind.CLEAN_SHUTDOWN: JsonObject(("version", "brokerEpoch")),
 }
 _WITH_LOG = frozenset((Kind.LOG, Kind.OFFSET_INDEX, Kind.TIME_INDEX, Kind.TRANSACTION_INDEX))
 
@@ -207,29 +258,22 @@ def _compared_with_log(disk: Disk, file: File, inspected: InspectedFile) -> Iter
 
 
 def _entries(file: File, inspected: InspectedFile) -> Iterator[Entry | Line | Note | Damage]:
-    base_offset = inspected.base_offset or 0
-    if inspected.kind is Kind.OFFSET_INDEX:
-        yield from offset_entries(file, base_offset)
-    elif inspected.kind is Kind.TIME_INDEX:
-        yield from time_entries(file, base_offset)
-    elif inspected.kind is Kind.TRANSACTION_INDEX:
-        yield from transaction_entries(file)
-    elif inspected.kind is Kind.PRODUCER_SNAPSHOT:
-        yield from snapshot_entries(file)
-    elif inspected.kind is Kind.LEADER_EPOCHS:
-        yield from checkpoint_lines(file, EPOCH_COLUMNS)
-    elif inspected.kind is Kind.OFFSETS:
-        yield from checkpoint_lines(file, OFFSET_COLUMNS)
-    elif inspected.kind is Kind.ABORTED_COUNTS:
-        yield from checkpoint_lines(file, ABORTED_COLUMNS)
-    elif inspected.kind is Kind.PARTITION_METADATA:
-        yield from property_lines(file, ": ", ("version", "topic_id"))
-    elif inspected.kind is Kind.META_PROPERTIES:
-        yield from property_lines(file, "=", ("version", "cluster.id", "node.id"))
-    elif inspected.kind is Kind.QUORUM_STATE:
-        yield from json_lines(file, ("leaderId", "leaderEpoch", "data_version"))
-    else:
-        yield from json_lines(file, ("version", "brokerEpoch"))
+    layout, base_offset = LAYOUTS[inspected.kind], inspected.base_offset or 0
+    match layout:
+        case Rows(columns):
+            yield from checkpoint_lines(file, columns)
+        case Properties(separator, required):
+            yield from property_lines(file, separator, required)
+        case JsonObject(required):
+            yield from json_lines(file, required)
+        case _ if inspected.kind is Kind.OFFSET_INDEX:
+            yield from offset_entries(file, base_offset)
+        case _ if inspected.kind is Kind.TIME_INDEX:
+            yield from time_entries(file, base_offset)
+        case _ if inspected.kind is Kind.TRANSACTION_INDEX:
+            yield from transaction_entries(file)
+        case _:
+            yield from snapshot_entries(file)
 
 
 def _log(
