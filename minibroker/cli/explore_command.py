@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from minibroker.web.application import Application
 
 
 @click.command()
@@ -43,7 +43,7 @@ async def _serve(path: Path, port: int) -> None:
 
     closing = asyncio.Event()
 
-    def made() -> FastAPI:
+    def made() -> Application:
         from minibroker.explorer.explorer_routes import files_app
         from minibroker.proxy.exploring import saved_app
         from minibroker.storage.inspection.inspected_files import inspected_file

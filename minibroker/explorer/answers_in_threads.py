@@ -7,9 +7,8 @@ import json
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from fastapi.responses import Response
-
 from minibroker.testing.exchange import Exchange
+from minibroker.web.messages import JSON, Answer
 
 Result = TypeVar("Result")
 
@@ -22,9 +21,9 @@ async def read_aside(exchange: Exchange, read: Callable[[], Result]) -> Result:
     return read() if exchange.size_bytes <= LARGE_BYTES else await asyncio.to_thread(read)
 
 
-async def made_aside(make: Callable[[], Any]) -> Response:
+async def made_aside(make: Callable[[], Any]) -> Answer:
     """Return the answer with what `make` returns."""
-    return Response(await asyncio.to_thread(lambda: _json(make(), DEPTH)), media_type="application/json")
+    return Answer(await asyncio.to_thread(lambda: _json(make(), DEPTH).encode()), kind=JSON)
 
 
 def _json(value: Any, depth: int) -> str:

@@ -6,13 +6,11 @@ import asyncio
 from pathlib import Path
 from typing import Any, Final
 
-from fastapi import APIRouter, Depends, FastAPI
-
 from minibroker import __version__
 from minibroker.explorer.files_view import file_routes
 from minibroker.explorer.frames_view import Watched, frame_routes, live_routes
 from minibroker.explorer.groups_view import group_routes
-from minibroker.explorer.page_files import ROOT, add_page
+from minibroker.explorer.page_files import ROOT, page
 from minibroker.explorer.records_view import record_routes
 from minibroker.explorer.saved_frames import MOST_BYTES, MOST_FRAMES, SavedFrames
 from minibroker.explorer.schemas_view import schema_routes
@@ -20,22 +18,25 @@ from minibroker.explorer.topics_view import topic_routes
 from minibroker.explorer.trying import trying_routes
 from minibroker.protocol.legible import legible
 from minibroker.testing.broker import Broker
-from minibroker.testing.control import http_errors
-from minibroker.testing.control.guard import Guard
+from minibroker.testing.control.http_errors import mistake
 from minibroker.testing.faults.subjects import NameOf
 from minibroker.testing.loops import NotRunning
+from minibroker.web.application import Application
+from minibroker.web.guard import Guard
+from minibroker.web.routes import Route, Routes
 
 API: Final = f"{ROOT}/api"
 VIEWS: Final = ("frames", "topics", "groups", "files", "try", "hands", "lessons")
 SCHEMAS: Final = "schemas"  # a view of brokers with a registry
+PAGES_BYTES: Final = 3 << 20  # of what a page sends: a frame of 1 MiB in hexadecimal digits, and more
 SERVER: Final = "127.0.0.1:9092"  # for which frames of a file are copied
 
 
-def add_explorer(app: FastAPI, broker: Broker, closing: asyncio.Event) -> None:
-    """Add the explorer of a broker in the same event loop. Its streams end once `closing` is set."""
+def explorer_routes(broker: Broker, closing: asyncio.Event) -> list[Route]:
+    """Return the paths of the explorer of a broker in the same event loop. Streams end once `closing` is set."""
     broker.journal.keep_at_most(MOST_FRAMES, MOST_BYTES)
     broker.journal.on()
-    routes = APIRouter(prefix=API, include_in_schema=False)
+    routes = Routes()
     schemas = schema_routes(broker) if broker.has_registry else None
 
     @routes.get("/about")
@@ -65,12 +66,11 @@ def add_explorer(app: FastAPI, broker: Broker, closing: asyncio.Event) -> None:
         trying_routes(broker),
         *([] if schemas is None else [schemas]),
     ):
-        routes.include_router(part)
-    add_page(app)
-    app.include_router(routes)
+        routes += part
+    return [*page(), *_limited(routes)]
 
 
-def frames_app(host: Watched, closing: asyncio.Event) -> FastAPI:
+def frames_app(host: Watched, closing: asyncio.Event) -> Application:
     """Return an application that shows the frames that pass a proxy. Its streams end once `closing` is set."""
     host.journal.keep_at_most(MOST_FRAMES, MOST_BYTES)
     host.journal.on()
@@ -78,29 +78,32 @@ def frames_app(host: Watched, closing: asyncio.Event) -> FastAPI:
     return _app_of_one_view("frames", about, live_routes(host, host.topic_name, closing))
 
 
-def saved_frames_app(saved: SavedFrames, path: Path, name_of: NameOf, closing: asyncio.Event) -> FastAPI:
+def saved_frames_app(saved: SavedFrames, path: Path, name_of: NameOf, closing: asyncio.Event) -> Application:
     """Return an application that shows the frames of a file. Its streams end once `closing` is set."""
     routes = frame_routes(saved, name_of, closing, lambda: SERVER)
     return _app_of_one_view("frames", {"path": legible(str(path))}, routes)
 
 
-def files_app(path: Path) -> FastAPI:
+def files_app(path: Path) -> Application:
     """Return an application that shows the files of a log directory, or one file, without a broker."""
     return _app_of_one_view("files", {"path": legible(str(path))}, file_routes(lambda: path))
 
 
-def _app_of_one_view(view: str, about: dict[str, Any], part: APIRouter) -> FastAPI:
+def _app_of_one_view(view: str, about: dict[str, Any], part: Routes) -> Application:
     """Return an application for this machine alone, which has the paths of one view."""
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(Guard(None).check)])
-    http_errors.register(app)
-    routes = APIRouter(prefix=API)
+    routes = Routes()
 
     @routes.get("/about")
     async def get_about() -> dict[str, Any]:
         """Return what the page shows on every view."""
         return {"version": __version__, "views": [view], **about}
 
-    routes.include_router(part)
-    add_page(app)
-    app.include_router(routes)
-    return app
+    routes += part
+    return Application([*page(), *_limited(routes)], Guard(), mistake)
+
+
+def _limited(routes: Routes) -> Routes:
+    """Return the paths of data, whose bodies are no longer than what a page sends."""
+    for each in routes:
+        each.most_bytes = PAGES_BYTES
+    return routes.below(API)

@@ -72,7 +72,7 @@ class Feed:
         return [*ended[:PORTION], *self._frames.after(self._last, PORTION)]
 
 
-async def events(feed: Feed, state: State | None, closing: asyncio.Event) -> AsyncIterator[str]:
+async def events(feed: Feed, state: State | None, closing: asyncio.Event) -> AsyncIterator[bytes]:
     """Yield server-sent events until the server closes: `frames` as they come, and `state`, if any, each second."""
     told_at = -STATE_SECONDS
     while not closing.is_set():
@@ -88,9 +88,9 @@ async def events(feed: Feed, state: State | None, closing: asyncio.Event) -> Asy
             await asyncio.sleep(TICK_SECONDS)
 
 
-def event(name: str, value: Any) -> str:
+def event(name: str, value: Any) -> bytes:
     """Return a server-sent event. JSON has no line breaks."""
-    return f"event: {name}\ndata: {json.dumps(value, separators=(',', ':'))}\n\n"
+    return f"event: {name}\ndata: {json.dumps(value, separators=(',', ':'))}\n\n".encode()
 
 
 def row_of(exchange: Exchange, name_of: NameOf) -> list[Any]:

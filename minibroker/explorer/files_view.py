@@ -14,9 +14,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from fastapi import APIRouter
-from fastapi.responses import Response
-
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.upkeep.cleaner import cleaning_limits
 from minibroker.explorer.answers_in_threads import made_aside
@@ -40,6 +37,8 @@ from minibroker.storage.log_settings import COMPACT
 from minibroker.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from minibroker.storage.retention import Extent, expired
 from minibroker.testing.broker import Broker
+from minibroker.web.messages import Answer
+from minibroker.web.routes import Routes
 
 MOST_FILES: Final = 10_000
 MOST_DEPTH: Final = 3
@@ -57,9 +56,9 @@ LENGTH_POSITION: Final = 8  # of a batch, in all formats
 Root = Callable[[], Path]
 
 
-def file_routes(root: Root, broker: Broker | None = None) -> APIRouter:
+def file_routes(root: Root, broker: Broker | None = None) -> Routes:
     """Return the paths of the view. Threads read the files, as they may be large."""
-    routes = APIRouter(prefix="/files")
+    routes = Routes("/files")
 
     @routes.get("")
     async def list_files() -> dict[str, Any]:
@@ -67,7 +66,7 @@ def file_routes(root: Root, broker: Broker | None = None) -> APIRouter:
         return await asyncio.to_thread(listed, root())
 
     @routes.get("/content")
-    async def get_content(path: str, at: int = 0) -> Response:
+    async def get_content(path: str, at: int = 0) -> Answer:
         """Return a file byte by byte; of a large log or index, some batches or entries from a position on."""
         found = inspected_below(root(), path)
         return await made_aside(lambda: content_of(found, at))

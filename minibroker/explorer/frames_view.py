@@ -7,9 +7,6 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final, Protocol
 
-from fastapi import APIRouter
-from fastapi.responses import Response, StreamingResponse
-
 from minibroker.explorer.answers_in_threads import made_aside
 from minibroker.explorer.copies import copies_of
 from minibroker.explorer.effects import effects_of
@@ -27,6 +24,8 @@ from minibroker.testing.faults.rules import WORDS
 from minibroker.testing.faults.subjects import NameOf
 from minibroker.testing.hosting import Host
 from minibroker.testing.journal import Journal
+from minibroker.web.messages import Answer
+from minibroker.web.routes import Routes
 
 SIZE: Final = Struct(">i")
 SHOWN_BYTES: Final = 16 << 20  # of a frame
@@ -39,7 +38,7 @@ OWN_WORDS: Final = {
     "connection": "The address of the client.",
 }
 UNKNOWN_HERE: Final = ("where",)  # a function
-NO_CACHE: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+NO_CACHE: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
 def filter_words() -> dict[str, str]:
@@ -67,16 +66,16 @@ class Watched(Host, Protocol):
         """Return the name of a topic, if it is known."""
 
 
-def live_routes(broker: Broker | Watched, name_of: NameOf, closing: asyncio.Event) -> APIRouter:
+def live_routes(broker: Broker | Watched, name_of: NameOf, closing: asyncio.Event) -> Routes:
     """Return the paths of the view of a broker or a proxy."""
     return frame_routes(broker.journal, name_of, closing, lambda: broker.bootstrap_servers, lambda: state_of(broker))
 
 
 def frame_routes(
     frames: Frames, name_of: NameOf, closing: asyncio.Event, servers: Callable[[], str], state: State | None = None
-) -> APIRouter:
+) -> Routes:
     """Return the paths of the view. `servers` is HOST:PORT for the copies of a frame."""
-    routes = APIRouter(prefix="/frames")
+    routes = Routes("/frames")
 
     @routes.get("/grammar")
     async def get_grammar() -> dict[str, Any]:
@@ -84,13 +83,13 @@ def frame_routes(
         return {"columns": COLUMNS, "words": filter_words()}
 
     @routes.get("/stream")
-    async def stream_frames(after: int = 0) -> StreamingResponse:
+    async def stream_frames(after: int = 0) -> Answer:
         """Return all frames after a number, then new ones as they come."""
         stream = events(Feed(frames, name_of, after), state, closing)
-        return StreamingResponse(stream, media_type="text/event-stream", headers=NO_CACHE)
+        return Answer(stream, kind="text/event-stream; charset=utf-8", headers=NO_CACHE)
 
     @routes.get("/{number}")
-    async def get_frame(number: int) -> Response:
+    async def get_frame(number: int) -> Answer:
         """Return a frame with all that is known about it."""
         exchange = frames.number(number)
         if exchange is None:

@@ -13,8 +13,6 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
-from fastapi import APIRouter
-
 from minibroker.broker.groups.classic.classic_states import FOLLOWING
 from minibroker.broker.groups.group import Group
 from minibroker.broker.transactions.transaction import REACHED_FROM, State
@@ -34,6 +32,7 @@ from minibroker.testing.exchange import Exchange
 from minibroker.testing.faults.subjects import NameOf, subjects_of
 from minibroker.testing.own_requests import any_node, ask
 from minibroker.testing.wait_verbs import member_ids
+from minibroker.web.routes import Routes
 
 MOST_LISTED: Final = 2_000
 MOST_OFFSETS: Final = 500
@@ -71,9 +70,9 @@ MACHINES: Final[dict[str, list[tuple[str, str]]]] = {
 }
 
 
-def group_routes(broker: Broker, name_of: NameOf) -> APIRouter:
+def group_routes(broker: Broker, name_of: NameOf) -> Routes:
     """Return the paths of the view."""
-    routes = APIRouter()
+    routes = Routes()
 
     @routes.get("/machines")
     async def get_machines() -> dict[str, list[tuple[str, str]]]:
@@ -111,7 +110,7 @@ def group_routes(broker: Broker, name_of: NameOf) -> APIRouter:
     return routes
 
 
-def _transactions(broker: Broker, routes: APIRouter) -> None:
+def _transactions(broker: Broker, routes: Routes) -> None:
     @routes.get("/transactions/{transactional_id}")
     async def get_transaction(transactional_id: str) -> dict[str, Any]:
         """Return a transaction with its partitions, and what its producer has written there."""

@@ -12,12 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
-
 from minibroker.explorer.bundling import bundle
+from minibroker.web.messages import Answer, Refused, Request, redirection
+from minibroker.web.routes import Routes
 
 ROOT: Final = "/explorer"
 FOLDER: Final = Path(__file__).parent / "static"
@@ -34,33 +31,35 @@ TYPES: Final = {
 }
 PLAIN: Final = "text/plain"
 HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-cache",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-cache",
 }
 
 
-def add_page(app: Starlette) -> None:
-    """Add the page to an application, at `/explorer/`. Call it before the paths of data, which take longer to match."""
-    app.add_route(ROOT, lambda request: RedirectResponse(f"{ROOT}/"), include_in_schema=False)
-    app.add_route(f"{ROOT}/", _serve_file, include_in_schema=False)
-    app.add_route(f"{ROOT}/{{name}}", _serve_file, include_in_schema=False)
+def page() -> Routes:
+    """Return the paths of the page, at `/explorer/`."""
+    routes = Routes(ROOT, is_guarded=False, is_raw=True)
+    routes.on("GET", "", lambda _: redirection(f"{ROOT}/"), "page")
+    routes.on("GET", "/", _serve_file, "page")
+    routes.on("GET", "/{name}", _serve_file, "file")
+    return routes
 
 
-async def _serve_file(request: Request) -> Response:
+async def _serve_file(request: Request) -> Answer:
     """Return a file. A thread reads all of them once."""
     files = await asyncio.to_thread(_files)
-    found = files.get(request.path_params.get("name", PAGE))
+    found = files.get(request.variables.get("name", PAGE))
     if found is None:
-        raise HTTPException(404, "there is no such page")
-    headers = HEADERS | {"ETag": found.tag}
+        raise Refused(404, "there is no such page")
+    headers = HEADERS | {"etag": found.tag}
     if request.headers.get("if-none-match") == found.tag:  # the browser then also has the script as it compiled it
-        return Response(status_code=304, headers=headers)
-    return Response(found.content, media_type=found.kind, headers=headers)
+        return Answer(status=304, headers=headers)
+    return Answer(found.content, kind=found.kind, headers=headers)
 
 
 class StaticFile(NamedTuple):
@@ -82,4 +81,5 @@ def _files() -> Mapping[str, StaticFile]:
 
 def _file(name: str, content: bytes) -> StaticFile:
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-    return StaticFile(content, TYPES.get(Path(name).suffix, PLAIN), tag)
+    kind = TYPES.get(Path(name).suffix, PLAIN)
+    return StaticFile(content, f"{kind}; charset=utf-8" if kind.startswith("text/") else kind, tag)

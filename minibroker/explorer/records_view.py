@@ -11,9 +11,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any, Final, Literal
 
-from fastapi import APIRouter
-from fastapi.responses import Response, StreamingResponse
-
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.explorer.answers_in_threads import made_aside
 from minibroker.explorer.decoded_records import Data, add_decoded, data_of, decoder_for
@@ -39,6 +36,8 @@ from minibroker.registry.formats.java_json import json_decoder
 from minibroker.testing.broker import Broker
 from minibroker.testing.log_reading import Record
 from minibroker.testing.own_requests import any_node, ask, check
+from minibroker.web.messages import Answer
+from minibroker.web.routes import Routes
 
 MOST_RECORDS: Final = 500
 LISTED_BYTES: Final = 2_000  # of a key or a value
@@ -49,14 +48,14 @@ ANY_SIZE: Final = 1
 NOT_FOUND: Final = -1
 
 # Nothing in it is for a browser to show or to run.
-AS_FILE: Final = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+AS_FILE: Final = {"content-disposition": "attachment", "x-content-type-options": "nosniff", "cache-control": "no-store"}
 
 Part = Literal["any", "key", "value", "header"]
 
 
-def record_routes(broker: Broker) -> APIRouter:
+def record_routes(broker: Broker) -> Routes:
     """Return the paths of records, below those of topics."""
-    routes = APIRouter(prefix="/topics/{name}/{index}")
+    routes = Routes("/topics/{name}/{index}")
 
     @routes.get("/records")
     async def list_records(
@@ -75,24 +74,24 @@ def record_routes(broker: Broker) -> APIRouter:
         return {"records": records, "next": found.following, "end": end, "stopped": found.stopped}
 
     @routes.get("/records/{offset}")
-    async def get_record(name: str, index: int, offset: int) -> Response:
+    async def get_record(name: str, index: int, offset: int) -> Answer:
         """Return a record whole, with its batch byte by byte."""
         return await whole_record(broker, partition_of(broker, name, index), offset)
 
     @routes.get("/records/{offset}/{part}")
-    async def get_content(name: str, index: int, offset: int, part: Literal["key", "value"]) -> Response:
+    async def get_content(name: str, index: int, offset: int, part: Literal["key", "value"]) -> Answer:
         """Return the bytes of a whole key or value, to be saved."""
         content = await whole_part(partition_of(broker, name, index), offset, is_key=part == "key")
         if content is None:
             raise LookupError(f"{name}-{index} has no {part} at offset {offset}")
-        headers = AS_FILE | {"Content-Length": str(sum(map(len, content)))}
-        return StreamingResponse(_in_turns(content), media_type="application/octet-stream", headers=headers)
+        headers = AS_FILE | {"content-length": str(sum(map(len, content)))}
+        return Answer(_in_turns(content), kind="application/octet-stream", headers=headers)
 
     _offsets(broker, routes)
     return routes
 
 
-def _offsets(broker: Broker, routes: APIRouter) -> None:
+def _offsets(broker: Broker, routes: Routes) -> None:
     @routes.get("/offset-at")
     async def find_offset(name: str, index: int, time_ms: int) -> dict[str, int]:
         """Return the first offset whose record has this time or a later one, or the end of the partition."""
@@ -113,7 +112,7 @@ async def _in_turns(pieces: list[Bytes]) -> AsyncIterator[bytes]:
             await asyncio.sleep(0)
 
 
-async def whole_record(broker: Broker, partition: Partition, offset: int) -> Response:
+async def whole_record(broker: Broker, partition: Partition, offset: int) -> Answer:
     """Return the answer with a record, None for an offset without one, and with the batch around it."""
     batch = batch_at(partition, offset)
     found = await record_at(partition, offset, batch)

@@ -8,9 +8,6 @@ from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
-from fastapi import APIRouter
-from fastapi.responses import Response
-
 from minibroker.explorer.answers_in_threads import made_aside
 from minibroker.explorer.records_view import indented
 from minibroker.registry.state.coroutine_slices import Slices
@@ -20,6 +17,8 @@ from minibroker.registry.state.registry_errors import RegistryError
 from minibroker.registry.state.schema_records import StoredSchema
 from minibroker.registry.state.schema_state import SchemaState
 from minibroker.testing.broker import Broker
+from minibroker.web.messages import Answer
+from minibroker.web.routes import Routes
 
 MOST_SUBJECTS: Final = 10_000
 MOST_VERSIONS: Final = 1_000  # of a subject: the newest
@@ -29,9 +28,9 @@ IN_JSON: Final = ("AVRO", "JSON")  # the kinds of schemas that are
 PARTS: Final = ("-value", "-key")  # what a subject has behind the name of its topic
 
 
-def schema_routes(broker: Broker) -> APIRouter:
+def schema_routes(broker: Broker) -> Routes:
     """Return the paths of the view of a broker with a registry."""
-    routes = APIRouter(prefix="/schemas")
+    routes = Routes("/schemas")
 
     @routes.get("")
     async def list_subjects() -> dict[str, Any]:
@@ -67,9 +66,9 @@ def schema_routes(broker: Broker) -> APIRouter:
     return routes
 
 
-def _versions_and_names(broker: Broker, routes: APIRouter) -> None:
+def _versions_and_names(broker: Broker, routes: Routes) -> None:
     @routes.get("/version")
-    async def get_version(subject: str, version: int = LATEST) -> Response:
+    async def get_version(subject: str, version: int = LATEST) -> Answer:
         """Return a version with its text, what it refers to, and what refers to it."""
         state = await _state(broker)
         found = state.get(subject, version, deleted=True)

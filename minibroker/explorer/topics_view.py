@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fastapi import APIRouter
-
 from minibroker.broker.configs.settings import ConfigSource
 from minibroker.broker.metadata.partitions import Partition, Topic
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -14,6 +12,7 @@ from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from minibroker.protocol.primitives import uuid_text
 from minibroker.testing.broker import Broker
 from minibroker.testing.own_requests import any_node, ask, check
+from minibroker.web.routes import Routes
 
 MOST_TOPICS: Final = 5_000
 MOST_PARTITIONS: Final = 2_000
@@ -22,9 +21,9 @@ DEFAULT: Final = "default"
 SOURCES: Final = {source.value: source.name.lower().replace("_", " ") for source in ConfigSource}
 
 
-def topic_routes(broker: Broker) -> APIRouter:
+def topic_routes(broker: Broker) -> Routes:
     """Return the paths of the view."""
-    routes = APIRouter(prefix="/topics")
+    routes = Routes("/topics")
 
     @routes.get("")
     async def list_topics() -> dict[str, Any]:
@@ -47,7 +46,7 @@ def topic_routes(broker: Broker) -> APIRouter:
         found = await _configs(broker, name)
         return sorted(found, key=lambda each: (each["source"] == DEFAULT, each["name"]))
 
-    @routes.delete("/{name}", status_code=204)
+    @routes.delete("/{name}")
     async def delete_topic(name: str) -> None:
         """Delete a topic, as a client would."""
         cluster = broker.running.cluster

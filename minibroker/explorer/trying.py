@@ -10,11 +10,9 @@ import time
 from collections.abc import Callable
 from struct import Struct as Packing
 from struct import error as PackingError
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter
-from fastapi.responses import Response
-from pydantic import BaseModel, Field
+from msgspec import Meta, Struct
 
 from minibroker.broker.requests.served import SERVED
 from minibroker.explorer.answers_in_threads import made_aside
@@ -32,6 +30,8 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
 from minibroker.testing.broker import Broker
 from minibroker.testing.exchange import api_key_of
+from minibroker.web.messages import Answer
+from minibroker.web.routes import Routes
 
 SIZE: Final = Packing(">i")
 KEY_AND_VERSION: Final = Packing(">hh")
@@ -85,26 +85,26 @@ OF_TRANSACTION: Final = ("v3_and_below_topics",)
 KINDS: Final = {"?": "bool", "d": "float", "16s": "uuid", "string": "string", "bytes": "bytes", "records": "records"}
 
 
-class Composed(BaseModel):
+class Composed(Struct):
     """A request by its fields."""
 
     api: str
     version: int
     fields: dict[str, Any]
     client_id: str | None = CLIENT_ID
-    correlation_id: int = Field(default=FIRST_CORRELATION_ID, ge=-(1 << 31), lt=1 << 31)
+    correlation_id: Annotated[int, Meta(ge=-(1 << 31), lt=1 << 31)] = FIRST_CORRELATION_ID
 
 
-class Bytes(BaseModel):
+class Bytes(Struct):
     """A request as bytes, with its size, in hexadecimal digits."""
 
-    hex: str = Field(max_length=2 * MOST_BYTES)
+    hex: Annotated[str, Meta(max_length=2 * MOST_BYTES)]
     node: int | None = None
 
 
-def trying_routes(broker: Broker) -> APIRouter:
+def trying_routes(broker: Broker) -> Routes:
     """Return the paths of the view."""
-    routes = APIRouter(prefix="/try")
+    routes = Routes("/try")
 
     @routes.get("/apis")
     async def list_apis() -> list[dict[str, Any]]:
@@ -122,18 +122,18 @@ def trying_routes(broker: Broker) -> APIRouter:
         return {"version": number, "fields": form.fields(message), "values": form.values(message)}
 
     @routes.post("/encode")
-    async def encode(asked: Composed) -> Response:
+    async def encode(asked: Composed) -> Answer:
         """Return the bytes of a request."""
         now_ms = broker.moving_clock.wall_ms()
         return await made_aside(lambda: explained_request(encoded(asked, now_ms)))
 
     @routes.post("/explain")
-    async def explain(asked: Bytes) -> Response:
+    async def explain(asked: Bytes) -> Answer:
         """Return what bytes say as a request."""
         return await made_aside(lambda: explained_request(_from_hex(asked.hex)))
 
     @routes.post("/send")
-    async def send(asked: Bytes) -> Response:
+    async def send(asked: Bytes) -> Answer:
         """Send bytes as a client does; return the answer."""
         explained = await sent(_from_hex(asked.hex), *plain_address(broker, asked.node))
         number = broker.journal.seen

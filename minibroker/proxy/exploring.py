@@ -11,10 +11,10 @@ from minibroker.proxy.flows import exchanges_in
 from minibroker.proxy.learning import NAMING, Image
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from minibroker.web.application import Application
 
 
-def saved_app(path: Path, closing: asyncio.Event) -> FastAPI:
+def saved_app(path: Path, closing: asyncio.Event) -> Application:
     """Return an application that shows the exchanges of a file. Raises FlowError, OSError."""
     from minibroker.explorer.explorer_routes import saved_frames_app
 

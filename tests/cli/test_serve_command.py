@@ -224,12 +224,12 @@ def test_log_lines_are_json_on_request(tmp_path: Path) -> None:
 def test_a_missing_extra_is_named(tmp_path: Path, option: str) -> None:
     arguments = serve_command(tmp_path)[3:]  # after `python -m minibroker`
     program = (
-        f"import sys; sys.modules['fastapi'] = None\nfrom minibroker.cli.main import main; main({[*arguments, option]})"
+        f"import sys; sys.modules['msgspec'] = None\nfrom minibroker.cli.main import main; main({[*arguments, option]})"
     )
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, env=environment_for_broker({})
     )
-    remedy = "the HTTP control needs the extra control: python3 -m pip install fastapi uvicorn pyyaml"
+    remedy = "the HTTP control needs the extra control: python3 -m pip install msgspec uvicorn pyyaml"
     assert (run.returncode, run.stdout, run.stderr) == (2, "", f"minibroker: {remedy}\n")
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from fastapi.testclient import TestClient
 
 from minibroker.explorer.feeds import COLUMNS, Feed
 from minibroker.explorer.saved_frames import SavedFrames
@@ -21,6 +20,7 @@ from minibroker.proxy.exploring import saved_app
 from minibroker.proxy.flows import exchanges_in, first_line, line_of
 from minibroker.testing import Broker
 from minibroker.testing.exchange import Exchange
+from tests.asking_applications import Asking
 from tests.test_readme import environment
 
 
@@ -62,24 +62,24 @@ def test_the_newest_saved_frames_are_kept() -> None:
 
 
 def test_a_saved_frame_is_shown_with_fields_and_topic_name(saved: Path) -> None:
-    page = TestClient(saved_app(saved, asyncio.Event()), base_url="http://127.0.0.1")
-    about = page.get("/explorer/api/about").json()
+    page = Asking(saved_app(saved, asyncio.Event()))
+    about = page.get("/explorer/api/about").json
     assert (about["views"], about["path"]) == (["frames"], str(saved))
     produced = next(row for row in rows(SavedFrames(exchanges_in(saved))) if row["api"] == "Produce")
-    frame = page.get(f"/explorer/api/frames/{produced['number']}").json()
+    frame = page.get(f"/explorer/api/frames/{produced['number']}").json
     row = dict(zip(COLUMNS, frame["row"], strict=True))
     assert (row["client_id"], row["topics"], row["outcome"]) == ("shop", {"orders": [0]}, "answered")
     assert frame["effects"][0]["text"] == "appended 1 record to orders-0 from offset 0 on"
     assert frame["answer"]["rows"][0]["meaning"].startswith("Produce version")
-    assert page.get("/explorer/api/frames/99999").status_code == 404
+    assert page.get("/explorer/api/frames/99999").status == 404
 
 
 def test_frames_saved_by_a_proxy_are_shown_whatever_their_bytes(tmp_path: Path) -> None:
     damaged = exchange(1, b"\0\3\0\11\0\0\0\1\xff\xff\xff\xff\xff")
     damaged.answer_bytes, damaged.faults = b"\xff", ("\u202e<script>",)
     (tmp_path / "it").write_bytes(first_line("k:1") + line_of(damaged, "k:1"))
-    page = TestClient(saved_app(tmp_path / "it", asyncio.Event()), base_url="http://127.0.0.1")
-    frame = page.get("/explorer/api/frames/1").json()
+    page = Asking(saved_app(tmp_path / "it", asyncio.Event()))
+    frame = page.get("/explorer/api/frames/1").json
     assert dict(zip(COLUMNS, frame["row"], strict=True))["faults"] == ["\\u202e<script>"]
     assert "problem" in json.dumps(frame["request"]) and "problem" in json.dumps(frame["answer"])
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from fastapi.testclient import TestClient
-
 from minibroker.testing.control.app import proxy_control_app
+from tests.asking_applications import Asking
 from tests.proxy.upstreams import answer, connected, exactly, request
 
 HEARTBEAT = 12
@@ -12,25 +11,25 @@ HEARTBEAT = 12
 
 def test_journal_and_faults_have_the_same_paths_as_for_the_broker() -> None:
     with connected() as (proxy, client, node):
-        control = TestClient(proxy_control_app(proxy), base_url="http://127.0.0.1")
-        assert control.post("/v1/journal", json={"on": True}).json()["on"]
-        added = control.post("/v1/faults", json={"api": "Heartbeat", "delay": "1 ms", "times": 1})
-        assert added.status_code == 201
+        control = Asking(proxy_control_app(proxy))
+        assert control.post("/v1/journal", {"on": True}).json["on"]
+        added = control.post("/v1/faults", {"api": "Heartbeat", "delay": "1 ms", "times": 1})
+        assert added.status == 201
         client.sendall(asked := request(HEARTBEAT, 0, 7, bytes(8)))
         assert exactly(node, len(asked)) == asked
         node.sendall(said := answer(7, b"\0\0"))
         assert exactly(client, len(said)) == said
-        (seen,) = control.post("/v1/requests/wait", json={"api": "Heartbeat", "timeout": "60 s"}).json()
-        assert (seen["api"], seen["client_id"], seen["faults"]) == ("Heartbeat", "c", [added.json()[0]["rule"]])
-        assert control.delete("/v1/requests").status_code == 204
-        assert control.get("/v1/journal").json()["kept"] == 0
+        (seen,) = control.post("/v1/requests/wait", {"api": "Heartbeat", "timeout": "60 s"}).json
+        assert (seen["api"], seen["client_id"], seen["faults"]) == ("Heartbeat", "c", [added.json[0]["rule"]])
+        assert control.delete("/v1/requests").status == 204
+        assert control.get("/v1/journal").json["kept"] == 0
 
 
 def test_the_proxys_control_api_has_only_what_a_proxy_supports() -> None:
     with connected() as (proxy, _, _):
-        control = TestClient(proxy_control_app(proxy), base_url="http://127.0.0.1")
-        paths = control.get("/openapi.json").json()["paths"]
+        control = Asking(proxy_control_app(proxy))
+        paths = control.get("/openapi.json").json["paths"]
         assert all(path.startswith(("/v1/faults", "/v1/journal", "/v1/requests")) for path in paths)
         assert proxy.bootstrap_servers in control.get("/").text
-        refused = control.post("/v1/faults", json={"authentication": "refuse"})
-        assert refused.status_code == 400 and "does not see who logs in" in refused.json()["message"]
+        refused = control.post("/v1/faults", {"authentication": "refuse"})
+        assert refused.status == 400 and "does not see who logs in" in refused.json["message"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fastapi.testclient import TestClient
 
 from minibroker.explorer.explorer_routes import frames_app
 from minibroker.explorer.feeds import Feed
+from tests.asking_applications import Asking
 from tests.proxy.upstreams import PATIENCE_S, answer, connected, exactly, request
 
 pytestmark = pytest.mark.usefixtures("leaves_sockets")
@@ -17,7 +17,7 @@ METADATA, UNKNOWN_API = 3, 999
 
 def test_known_and_unknown_frames_are_shown_with_their_bytes() -> None:
     with connected() as (proxy, client, node):
-        page = TestClient(frames_app(proxy, asyncio.Event()), base_url="http://127.0.0.1")
+        page = Asking(frames_app(proxy, asyncio.Event()))
         asked = [request(UNKNOWN_API, 0, 1, b"what?"), request(METADATA, 1, 2, b"\0\0\0\0"), request(METADATA, 99, 3)]
         answered = [answer(1, b"that"), answer(2, bytes(12)), answer(3)]
         for question, said in zip(asked, answered, strict=True):
@@ -26,9 +26,9 @@ def test_known_and_unknown_frames_are_shown_with_their_bytes() -> None:
             node.sendall(said)
             assert exactly(client, len(said)) == said
         proxy.wait_for_requests(count=3, timeout=PATIENCE_S)
-        assert page.get("/explorer/api/about").json()["views"] == ["frames"]
-        assert page.get("/explorer/").status_code == 200
-        unknown, known, newer = (page.get(f"/explorer/api/frames/{number}").json() for number in (1, 2, 3))
+        assert page.get("/explorer/api/about").json["views"] == ["frames"]
+        assert page.get("/explorer/").status == 200
+        unknown, known, newer = (page.get(f"/explorer/api/frames/{number}").json for number in (1, 2, 3))
         assert known["row"][1:3] == ["Metadata", 1] and known["answer"]["rows"][0]["name"] == "response"
         assert unknown["row"][1] == "API 999" and "there is no API 999" in unknown["answer"]["rows"][0]["problem"]
         assert newer["title"] == "Metadata version 99"
@@ -36,7 +36,7 @@ def test_known_and_unknown_frames_are_shown_with_their_bytes() -> None:
 
 def test_an_unreadable_request_does_not_end_the_stream_of_frames() -> None:
     with connected() as (proxy, client, node):
-        page = TestClient(frames_app(proxy, asyncio.Event()), base_url="http://127.0.0.1")
+        page = Asking(frames_app(proxy, asyncio.Event()))
         asked = request(METADATA, 1, 1, b"\x7f\xff\xff\xff")
         client.sendall(asked)
         assert exactly(node, len(asked)) == asked
@@ -47,5 +47,5 @@ def test_an_unreadable_request_does_not_end_the_stream_of_frames() -> None:
         assert exchange.request_bytes == asked[4:]
         portion = asyncio.run(Feed(proxy.journal, proxy.topic_name).portion())
         assert portion is not None and portion["rows"][0][1] == "Metadata"
-        shown = page.get("/explorer/api/frames/1").json()
+        shown = page.get("/explorer/api/frames/1").json
         assert any("problem" in row for row in shown["request"]["rows"])

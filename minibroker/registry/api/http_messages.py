@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
-from urllib.parse import parse_qs, unquote
 
 from minibroker.registry.formats.java_json import text_of
-from minibroker.registry.state.coroutine_slices import Left
 from minibroker.registry.state.registry_errors import RegistryError
+from minibroker.web import messages
 
 V1: Final = "application/vnd.schemaregistry.v1+json"
 TYPES: Final = (V1, "application/vnd.schemaregistry+json", "application/json")  # the preferred one first
@@ -25,22 +23,15 @@ MOST_VALUES: Final = 20_000  # of a large body; a schema is one value, a text
 
 
 @dataclass
-class Request:
-    """A request. The segments of its path are decoded one by one: a subject may contain a slash."""
+class Request(messages.Request):
+    """A request, of whoever has logged in."""
 
-    method: str
-    segments: list[str]
-    query: dict[str, list[str]]
-    headers: Mapping[str, str]
-    body: bytes = b""
-    variables: dict[str, str] = field(default_factory=dict)  # the parts of the path with names
     user: str | None = None
-    left: Left | None = None
 
-    @property
-    def path(self) -> str:
-        """The path, decoded."""
-        return "/" + "/".join(self.segments)
+    @cached_property
+    def query(self) -> dict[str, list[str]]:
+        """The parameters of the query."""
+        return super().query
 
     def text(self, name: str, default: str = "") -> str:
         """Return a parameter of the query."""
@@ -115,10 +106,7 @@ def error_answer(error: RegistryError) -> Answer:
     return Answer({"error_code": error.code, "message": error.message}, error.status)
 
 
-def request_of(scope: Mapping[str, Any]) -> Request:
-    """Return the request of an ASGI scope, without its body."""
-    raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    segments = [unquote(part) for part in raw.partition(b"?")[0].decode("latin-1").split("/") if part]
-    query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=1000)
-    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-    return Request(scope["method"], segments, query, headers)
+def request_of(asked: messages.Request) -> Request:
+    """Return a request as the registry reads it: slashes at its end, or next to each other, count for nothing."""
+    segments = list(filter(None, asked.segments))
+    return Request(asked.method, segments, asked.query_string, asked.headers, rest=asked.rest, left=asked.left)

@@ -1,28 +1,38 @@
-"""The answers of the HTTP control, with the names that they have in Python. `models` has what is asked."""
+"""The answers of the HTTP control, with the names that they have in Python."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
-from pydantic import BaseModel, Field
+from msgspec import UNSET, Struct, UnsetType
 
-from minibroker.testing.dead_letter_records import DeadLetter as SeenLetter
 from minibroker.testing.exchange import Exchange, text_of
-from minibroker.testing.log_reading import Record as SeenRecord
-from minibroker.testing.share_verbs import DeliveredRecord as SeenDelivered
 
 
-class BrokerState(BaseModel):
-    """The broker's address; while it is up also the ends of partitions by topic, and the groups by id."""
+class Shown(Struct, kw_only=True):
+    """The base of what is shown of objects of the test kit."""
+
+    @classmethod
+    def of(cls, seen: Any, **others: Any) -> Self:
+        """Return what is shown of an object: its fields of the same names, and others."""
+        fields = {name: getattr(seen, name) for name in cls.__struct_fields__ if hasattr(seen, name)}
+        return cls(**fields | others)
+
+
+class BrokerState(Struct):
+    """The broker's address; while it is up also the ends of partitions by topic, and the groups by id.
+
+    A partition without a log has null.
+    """
 
     bootstrap_servers: str
     nodes: int
     running: bool
-    topics: dict[str, list[int | None]] = Field(default_factory=dict, description="null for a partition without a log.")
-    groups: dict[str, GroupState] = Field(default_factory=dict)
+    topics: dict[str, list[int | None]] | UnsetType = UNSET
+    groups: dict[str, GroupState] | UnsetType = UNSET
 
 
-class GroupState(BaseModel):
+class GroupState(Struct):
     """A group: its type, state, the ids of its members, and its committed offsets by TOPIC-PARTITION."""
 
     type: str
@@ -31,18 +41,7 @@ class GroupState(BaseModel):
     committed: dict[str, int]
 
 
-class StreamsGroup(BaseModel):
-    """A group of Kafka Streams; `topology_epoch` is null before the first member."""
-
-    state: str
-    epoch: int
-    assignment_epoch: int
-    topology_epoch: int | None
-    source_topics: list[str]
-    members: list[StreamsMember]
-
-
-class StreamsMember(BaseModel):
+class StreamsMember(Shown):
     """A member of a streams group, and its tasks by role: partitions by the id of the subtopology."""
 
     member: str
@@ -55,14 +54,30 @@ class StreamsMember(BaseModel):
     warmup: dict[str, list[int]]
 
 
-class ClockState(BaseModel):
+class StreamsGroup(Shown):
+    """A group of Kafka Streams; `topology_epoch` is null before the first member."""
+
+    state: str
+    epoch: int
+    assignment_epoch: int
+    topology_epoch: int | None
+    source_topics: list[str]
+    members: list[StreamsMember]
+
+    @classmethod
+    def of(cls, seen: Any, **others: Any) -> Self:
+        """Return a group with its members."""
+        return super().of(seen, members=list(map(StreamsMember.of, seen.members)))
+
+
+class ClockState(Struct):
     """The broker's time."""
 
     now_ms: int
     frozen: bool
 
 
-class JournalState(BaseModel):
+class JournalState(Struct):
     """Whether the journal is on, how many requests it has, and how many it dropped for newer ones."""
 
     on: bool
@@ -70,85 +85,7 @@ class JournalState(BaseModel):
     dropped: int
 
 
-class SnapshotNumber(BaseModel):
-    """The number of a snapshot, to restore it."""
-
-    snapshot: int
-
-
-class TopicName(BaseModel):
-    """The name of a topic."""
-
-    topic: str
-
-
-class Offset(BaseModel):
-    """An offset in a partition."""
-
-    offset: int
-
-
-class Members(BaseModel):
-    """The ids of members of a group."""
-
-    members: list[str]
-
-
-class AssignedPartitions(BaseModel):
-    """The partitions of a topic by member."""
-
-    members: dict[str, list[int]]
-
-
-class LockedRecords(BaseModel):
-    """How many records were locked."""
-
-    records: int
-
-
-class FaultNumber(BaseModel):
-    """The number of a fault, to remove it."""
-
-    fault: int
-
-
-class Coordinator(BaseModel):
-    """The node that coordinates a group or a transactional id, null if no node does yet."""
-
-    coordinator: int | None
-
-
-class Committed(BaseModel):
-    """The offsets that a group has committed, by topic and partition."""
-
-    committed: dict[str, dict[int, int]]
-
-
-class Lag(BaseModel):
-    """How many offsets a group is behind the end of each partition of a topic."""
-
-    lag: dict[int, int]
-
-
-class Leader(BaseModel):
-    """The node that leads a partition, or null."""
-
-    leader: int | None
-
-
-class LeaderEpoch(BaseModel):
-    """The new leader epoch of a partition."""
-
-    leader_epoch: int
-
-
-class TransactionState(BaseModel):
-    """The state of a transaction, as DescribeTransactions names it."""
-
-    state: str
-
-
-class Metric(BaseModel):
+class Metric(Shown):
     """A number that a client has pushed (KIP-714)."""
 
     client_id: str
@@ -158,7 +95,7 @@ class Metric(BaseModel):
     value: float
 
 
-class Record(BaseModel):
+class Record(Shown):
     """A record as it is stored. `key_hex` and `value_hex` are exact; `key` and `value` are for people."""
 
     topic: str
@@ -178,8 +115,16 @@ class Record(BaseModel):
     leader_epoch: int
     magic: int
 
+    @classmethod
+    def of(cls, seen: Any, **others: Any) -> Self:
+        """Return a record with its bytes as texts."""
+        key, value = _text(seen.key), _text(seen.value)
+        headers = [(name, _text(content)) for name, content in seen.headers]
+        exact = {"key_hex": _hex(seen.key), "value_hex": _hex(seen.value)}
+        return super().of(seen, key=key, value=value, headers=headers, **exact)
 
-class Delivery(BaseModel):
+
+class Delivery(Shown):
     """Records of a partition, `first` to `last`, that were delivered to a share group equally often.
 
     `state` is "acquired" (by `member`), "available", "acknowledged" or "archived".
@@ -212,7 +157,7 @@ class DeadLetter(Record):
     reason: str
 
 
-class SeenRequest(BaseModel):
+class SeenRequest(Shown):
     """A request of the journal, and its outcome. `raw` has request and answer, decoded and in hexadecimal digits."""
 
     number: int
@@ -231,7 +176,12 @@ class SeenRequest(BaseModel):
     raw: dict[str, Any] | None = None
 
 
-class FaultState(BaseModel):
+def seen_request(exchange: Exchange, raw: bool = False) -> SeenRequest:
+    """Return a request of the journal."""
+    return SeenRequest.of(exchange, node=exchange.node_id, raw=exchange.as_json() if raw else None)
+
+
+class FaultState(Shown):
     """A fault, and how often it matched and struck."""
 
     number: int
@@ -239,34 +189,10 @@ class FaultState(BaseModel):
     matches: int
     hits: int
 
-
-def record_model(record: SeenRecord) -> Record:
-    """Return a record for JSON."""
-    return Record(**_fields_of(record, Record))
-
-
-def delivered_model(record: SeenDelivered) -> DeliveredRecord:
-    """Return a record that was delivered to a share group for JSON."""
-    return DeliveredRecord(**_fields_of(record, DeliveredRecord))
-
-
-def dead_letter_model(letter: SeenLetter) -> DeadLetter:
-    """Return a dead letter for JSON."""
-    return DeadLetter(**_fields_of(letter, DeadLetter))
-
-
-def _fields_of(record: SeenRecord, model: type[Record]) -> dict[str, Any]:
-    fields = {name: getattr(record, name) for name in model.model_fields if hasattr(record, name)}
-    fields["key"], fields["key_hex"] = _text(record.key), _hex(record.key)
-    fields["value"], fields["value_hex"] = _text(record.value), _hex(record.value)
-    fields["headers"] = [(name, _text(value)) for name, value in record.headers]
-    return fields
-
-
-def request_model(exchange: Exchange, raw: bool) -> SeenRequest:
-    """Return a request of the journal for JSON."""
-    fields = {name: getattr(exchange, name) for name in SeenRequest.model_fields if hasattr(exchange, name)}
-    return SeenRequest(**fields, node=exchange.node_id, raw=exchange.as_json() if raw else None)
+    @classmethod
+    def of(cls, seen: Any, **others: Any) -> Self:
+        """Return a fault with its rule in words."""
+        return super().of(seen, rule=str(seen.rule))
 
 
 def _text(data: bytes | None) -> str | None:

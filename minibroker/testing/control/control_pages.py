@@ -11,42 +11,39 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-
 from minibroker import __version__
+from minibroker.web.messages import Answer, Request, text_answer
+from minibroker.web.routes import Routes
 
 FILES: Final = {"/docs": "docs.html", "/docs.js": "docs.js", "/style.css": "style.css"}
 TYPES: Final = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
 FOLDER: Final = Path(__file__).parent / "static"
 HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-cache",
 }
 
 
-def add_pages(app: Starlette, bootstrap_servers: Callable[[], str], first: str = "landing.html") -> None:
-    """Add the pages to an application. `first` is the file of the one at `/`."""
+def pages(bootstrap_servers: Callable[[], str], first: str = "landing.html") -> Routes:
+    """Return the paths of the pages. `first` is the file of the one at `/`."""
+    routes = Routes(is_guarded=False, is_raw=True)
 
-    def landing(request: Request) -> Response:
+    @routes.get("/")
+    def landing(request: Request) -> Answer:
         text = (FOLDER / first).read_text(encoding="utf-8")
-        values = {"servers": bootstrap_servers(), "control": request.url.netloc, "version": __version__}
+        asked = request.headers.get("host", "")
+        values = {"servers": bootstrap_servers(), "control": asked, "version": __version__}
         for name, value in values.items():
             text = text.replace(f"{{{name}}}", escape(value))
-        return _page(text)
+        return text_answer(text, 200, "text/html", HEADERS)
 
-    app.add_route("/", landing, include_in_schema=False)
     for path, name in FILES.items():
-        app.add_route(path, _file(FOLDER / name), include_in_schema=False)
+        routes.on("GET", path, _served(FOLDER / name), name)
+    return routes
 
 
-def _file(path: Path) -> Callable[[Request], Response]:
-    return lambda _: _page(path.read_text(encoding="utf-8"), TYPES[path.suffix])
-
-
-def _page(text: str, kind: str = "text/html") -> Response:
-    return Response(text, media_type=kind, headers=HEADERS)
+def _served(path: Path) -> Callable[[Request], Answer]:
+    return lambda request: text_answer(path.read_text(encoding="utf-8"), 200, TYPES[path.suffix], HEADERS)

@@ -1,4 +1,4 @@
-"""The paths of the HTTP control. Each calls the method of `Broker` with the same name.
+"""The paths of the HTTP control. Each calls the method of `Broker` that it names, or one with the same name.
 
 A wait answers as soon as its condition holds, or after its timeout with 408 and the progress.
 """
@@ -7,60 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import APIRouter, Query
-
+from minibroker.quantities import Duration
 from minibroker.testing.broker import Broker
-from minibroker.testing.control.control_answers import (
-    BrokerState,
-    ClockState,
-    Committed,
-    Coordinator,
-    FaultNumber,
-    Lag,
-    Leader,
-    LeaderEpoch,
-    Members,
-    Metric,
-    Offset,
-    Record,
-    SnapshotNumber,
-    StreamsGroup,
-    TopicName,
-    TransactionState,
-    record_model,
-)
+from minibroker.testing.control.control_answers import BrokerState, ClockState, Metric, Record, StreamsGroup
 from minibroker.testing.control.delegation_routes import delegation_routes
 from minibroker.testing.control.http_errors import MISSING, WAITED
-from minibroker.testing.control.models import (
-    CaughtUpWait,
-    ClockAdvance,
-    CommitWait,
-    CoordinatorMove,
-    Eviction,
-    Expectation,
-    GroupWait,
-    JoinDelay,
-    LeaderMove,
-    MetricsAsked,
-    NewRecords,
-    NewTopic,
-    RecordsAsked,
-    Silence,
-    TransactionHold,
-    Truncation,
-    WatermarkWait,
-)
+from minibroker.testing.control.models import KINDS, NOTHING, POSITIVE, NewRecords
 from minibroker.testing.control.registry_routes import registry_fault_routes, registry_routes
 from minibroker.testing.control.request_routes import fault_routes, journal_routes
 from minibroker.testing.control.security_routes import rights_routes, security_routes, token_routes, user_routes
-from minibroker.testing.control.share_routes import dead_letter_routes, share_routes
+from minibroker.testing.control.share_routes import share_routes
 from minibroker.testing.directories import Snapshot
 from minibroker.testing.failure_report import state_of
+from minibroker.web.routes import Route, Routes
 
 MOST_SNAPSHOTS: Final = 100  # each is a copy of all logs
+ROOT: Final = "/v1"
 
 
 class NodeVerb(StrEnum):
@@ -75,44 +41,39 @@ class NodeVerb(StrEnum):
     REFRESH = "refresh"
 
 
-def control_routes(broker: Broker) -> APIRouter:
+def control_routes(broker: Broker) -> list[Route]:
     """Return all paths, for a broker in the same event loop."""
-    all_routes = APIRouter()
+    found: list[Route] = []
     for tag, parts in {
         "life": (_life, _clock),
         "records": (_records, _expectations, journal_routes),
         "waits": (_waits,),
         "faults": (fault_routes,),
         "nodes": (_nodes, _leaders, _coordinators),
-        "groups": (_groups, share_routes, dead_letter_routes, _transactions),
+        "groups": (_groups, share_routes, _transactions),
         "security": (security_routes, user_routes, rights_routes, token_routes, delegation_routes),
         "clients": (_clients,),
         "registry": (registry_routes, registry_fault_routes),
     }.items():
-        routes = APIRouter(tags=[tag])
+        routes = Routes(ROOT, tag=tag, kinds=KINDS)
         for part in parts:
             part(broker, routes)
-        all_routes.include_router(routes)
-    return all_routes
+        found += routes
+    return found
 
 
-def _life(broker: Broker, routes: APIRouter) -> None:
+def _life(broker: Broker, routes: Routes) -> None:
     snapshots: dict[int, Snapshot] = {}
     taken = 0
 
-    @routes.get("/broker", response_model_exclude_unset=True)
-    async def get_broker() -> BrokerState:
+    @routes.get("/broker")
+    def get_broker() -> BrokerState:
         """Return the broker's address, and its topics and groups."""
-        where = {"bootstrap_servers": broker.bootstrap_servers, "nodes": broker.nodes, "running": broker.is_running}
-        return BrokerState.model_validate(where | (state_of(broker) if broker.is_running else {}))
+        state: dict[str, Any] = dict(state_of(broker)) if broker.is_running else {}
+        return BrokerState(broker.bootstrap_servers, broker.nodes, broker.is_running, **state)
 
-    @routes.post("/reset", status_code=204)
-    async def reset_broker() -> None:
-        """Remove topics, groups, transactions, configs, faults, and the journal. Connections and ports stay."""
-        broker.reset()
-
-    @routes.post("/snapshots")
-    async def take_snapshot() -> SnapshotNumber:
+    @routes.post("/snapshots", answer="SnapshotNumber.snapshot")
+    async def take_snapshot() -> int:
         """Copy the current contents of the logs; return the snapshot's number. The newest 100 snapshots are kept."""
         nonlocal taken
         taken += 1
@@ -120,76 +81,56 @@ def _life(broker: Broker, routes: APIRouter) -> None:
         snapshots[number] = broker.snapshot()
         while len(snapshots) > MOST_SNAPSHOTS:
             await asyncio.to_thread(shutil.rmtree, snapshots.pop(min(snapshots)).directory)
-        return SnapshotNumber(snapshot=number)
+        return number
 
-    @routes.post("/snapshots/{number}/restore", status_code=204, responses=MISSING)
-    async def restore_snapshot(number: int) -> None:
+    @routes.post("/snapshots/{number}/restore", errors=MISSING)
+    def restore_snapshot(number: int) -> None:
         """Restore the logs of the snapshot."""
         if number not in snapshots:
             raise LookupError(f"there is no snapshot {number}{' any more' if 0 < number <= taken else ''}")
         broker.restore(snapshots[number])
 
-    _restarts(broker, routes)
+    routes.on("POST", "/reset", broker.reset, "reset_broker")
+    routes.on("POST", "/restart", broker.arestart, "restart_broker")
+    routes.on("POST", "/kill", broker.kill, "kill_broker")
 
 
-def _restarts(broker: Broker, routes: APIRouter) -> None:
-    @routes.post("/restart", status_code=204)
-    async def restart_broker() -> None:
-        """Stop cleanly, if the broker is up, and start again with the same ports and data."""
-        await broker.arestart()
-
-    @routes.post("/kill", status_code=204)
-    async def kill_broker() -> None:
-        """Crash: connections are cut, ports refuse connections until `restart`."""
-        broker.kill()
-
-
-def _clock(broker: Broker, routes: APIRouter) -> None:
+def _clock(broker: Broker, routes: Routes) -> None:
     @routes.get("/clock")
-    async def get_clock() -> ClockState:
+    def get_clock() -> ClockState:
         """Return the broker's time."""
-        return ClockState(now_ms=broker.clock.now_ms(), frozen=broker.clock.frozen)
+        return ClockState(broker.clock.now_ms(), broker.clock.frozen)
 
-    @routes.post("/clock/advance")
-    async def advance_clock(asked: ClockAdvance) -> ClockState:
+    @routes.post("/clock/advance", body="ClockAdvance")
+    async def advance_clock(by: Duration) -> ClockState:
         """Advance the broker's time; answer once everything that became due is done."""
-        await broker.clock.aadvance(asked.by)
-        return await get_clock()
+        await broker.clock.aadvance(by)
+        return get_clock()
 
     @routes.post("/clock/freeze")
-    async def freeze_clock() -> ClockState:
+    def freeze_clock() -> ClockState:
         """Stop the clock; only `advance` moves it."""
         broker.clock.freeze()
-        return await get_clock()
+        return get_clock()
 
     @routes.post("/clock/unfreeze")
-    async def unfreeze_clock() -> ClockState:
+    def unfreeze_clock() -> ClockState:
         """Let the clock run again."""
         broker.clock.unfreeze()
-        return await get_clock()
+        return get_clock()
 
 
-def _records(broker: Broker, routes: APIRouter) -> None:
-    @routes.post("/topics", status_code=201)
-    async def create_topic(asked: NewTopic) -> TopicName:
-        """Create a topic."""
-        await broker.acreate_topic(asked.name, asked.partitions, **asked.config)
-        return TopicName(topic=asked.name)
+def _records(broker: Broker, routes: Routes) -> None:
+    @routes.post("/topics", body="NewTopic", status=201, answer="TopicName.topic", kinds={"partitions": POSITIVE})
+    async def create_topic(name: str, partitions: int | None = None, config: Mapping[str, Any] = NOTHING) -> str:
+        """Create a topic, with configs by Kafka's names, such as retention.ms."""
+        await broker.acreate_topic(name, partitions, **config)
+        return name
 
-    @routes.post("/fill", status_code=204)
-    async def fill_topics(source: dict[str, Any]) -> None:
-        """Create topics with records: {"orders": ["first", {"key": "k", "value": {"id": 2}}]}."""
-        await broker.afill(source)
-
-    @routes.get("/topics/{topic}/records")
-    async def list_records(topic: str, asked: Annotated[RecordsAsked, Query()]) -> list[Record]:
-        """Return all records of a topic, including those of open and aborted transactions."""
-        return [record_model(record) for record in broker.records(topic, asked.partition)]
-
-    @routes.post("/topics/{topic}/records")
-    async def produce_records(topic: str, asked: NewRecords) -> Offset:
+    @routes.post("/topics/{topic}/records", answer="Offset.offset")
+    async def produce_records(topic: str, asked: NewRecords) -> int:
         """Append records as one batch; return the first offset. A missing topic is created."""
-        offset = await broker.aproduce(
+        return await broker.aproduce(
             topic,
             *asked.all_values,
             key=asked.any_key,
@@ -197,49 +138,36 @@ def _records(broker: Broker, routes: APIRouter) -> None:
             headers=asked.headers,
             timestamp_ms=asked.timestamp_ms,
         )
-        return Offset(offset=offset)
+
+    routes.on("POST", "/fill", broker.afill, "fill_topics", whole="source", kinds={"source": dict[str, Any]})
+    listed: dict[str, Any] = {"answer": list[Record], "without": ("decoded",)}
+    routes.on("GET", "/topics/{topic}/records", broker.records, "list_records", **listed)
 
 
-def _expectations(broker: Broker, routes: APIRouter) -> None:
-    @routes.post("/topics/{topic}/expect", responses=WAITED)
-    async def expect_records(topic: str, asked: Expectation | None = None) -> list[Record]:
-        """Wait until a topic has this many records; return them."""
-        asked = asked or Expectation()
-        found = await broker.aexpect(topic, asked.count, asked.timeout, committed=asked.committed)
-        return [record_model(record) for record in found]
-
-    @routes.post("/topics/{topic}/expect-nothing", status_code=204, responses=WAITED)
-    async def expect_nothing(topic: str, asked: Silence | None = None) -> None:
-        """Wait for a time; answer 408 as soon as a record is appended to the topic."""
-        await broker.aassert_nothing_produced(topic, (asked or Silence()).during)
+def _expectations(broker: Broker, routes: Routes) -> None:
+    expect: dict[str, Any] = {"body": "Expectation", "answer": list[Record], "without": ("decoded",), "errors": WAITED}
+    routes.on("POST", "/topics/{topic}/expect", broker.aexpect, "expect_records", **expect)
+    nothing = broker.aassert_nothing_produced
+    routes.on("POST", "/topics/{topic}/expect-nothing", nothing, "expect_nothing", body="Silence", errors=WAITED)
 
 
-def _waits(broker: Broker, routes: APIRouter) -> None:
-    @routes.post("/groups/{group}/wait", responses=WAITED)
-    async def wait_for_group(group: str, asked: GroupWait | None = None) -> Members:
-        """Wait until the group is in this state with this many members; return their ids."""
-        asked = asked or GroupWait()
-        return Members(members=await broker.await_for_group(group, asked.members, asked.state, asked.timeout))
-
-    @routes.post("/groups/{group}/wait-for-commit", responses=WAITED)
-    async def wait_for_commit(group: str, asked: CommitWait) -> Offset:
-        """Wait until the group has committed an offset; return it."""
-        found = await broker.await_for_commit(group, asked.topic, asked.partition, asked.offset, asked.timeout)
-        return Offset(offset=found)
-
-    @routes.post("/groups/{group}/wait-until-caught-up", status_code=204, responses=WAITED)
-    async def wait_until_caught_up(group: str, asked: CaughtUpWait) -> None:
-        """Wait until the group has committed the ends of all partitions of the topic."""
-        await broker.await_until_caught_up(group, asked.topic, asked.timeout)
-
-    @routes.post("/topics/{topic}/wait-for-high-watermark", responses=WAITED)
-    async def wait_for_high_watermark(topic: str, asked: WatermarkWait) -> Offset:
-        """Wait until the high watermark is at least this offset; return it."""
-        reached = await broker.await_for_high_watermark(topic, asked.offset, asked.partition, asked.timeout)
-        return Offset(offset=reached)
+def _waits(broker: Broker, routes: Routes) -> None:
+    for path, verb, name, body, answer in (
+        ("/groups/{group}/wait", broker.await_for_group, "wait_for_group", "GroupWait", "Members.members"),
+        ("/groups/{group}/wait-for-commit", broker.await_for_commit, "wait_for_commit", "CommitWait", "Offset.offset"),
+        (
+            *("/groups/{group}/wait-until-caught-up", broker.await_until_caught_up),
+            *("wait_until_caught_up", "CaughtUpWait", None),
+        ),
+        (
+            *("/topics/{topic}/wait-for-high-watermark", broker.await_for_high_watermark),
+            *("wait_for_high_watermark", "WatermarkWait", "Offset.offset"),
+        ),
+    ):
+        routes.on("POST", path, verb, name, body=body, answer=answer, errors=WAITED)
 
 
-def _nodes(broker: Broker, routes: APIRouter) -> None:
+def _nodes(broker: Broker, routes: Routes) -> None:
     verbs = {
         "stop": broker.stop_node,
         "kill": broker.kill_node,
@@ -249,7 +177,7 @@ def _nodes(broker: Broker, routes: APIRouter) -> None:
         "refresh": broker.refresh,
     }
 
-    @routes.post("/nodes/{node}/{verb}", status_code=204)
+    @routes.post("/nodes/{node}/{verb}")
     async def change_node(node: int, verb: NodeVerb) -> None:
         """Stop, kill or start a node; pause or resume it; make its metadata stale, or refresh it."""
         if verb == "start":
@@ -258,122 +186,62 @@ def _nodes(broker: Broker, routes: APIRouter) -> None:
             verbs[verb](node)
 
 
-def _coordinators(broker: Broker, routes: APIRouter) -> None:
-    @routes.get("/groups/{group}/coordinator")
-    async def get_group_coordinator(group: str) -> Coordinator:
-        """Return the node that coordinates a group, or null if no node does yet."""
-        return Coordinator(coordinator=broker.coordinator(group=group))
+def _leaders(broker: Broker, routes: Routes) -> None:
+    path = "/topics/{topic}/partitions/{partition}"
+    routes.on("GET", f"{path}/leader", broker.leader, "get_leader", answer="Leader.leader")
 
-    @routes.get("/transactions/{transactional_id}/coordinator")
-    async def get_transaction_coordinator(transactional_id: str) -> Coordinator:
-        """Return the node that coordinates a transactional id, or null if no node does yet."""
-        return Coordinator(coordinator=broker.coordinator(transactional_id=transactional_id))
-
-    @routes.post("/groups/{group}/move-coordinator", status_code=204)
-    async def move_group_coordinator(group: str, asked: CoordinatorMove) -> None:
-        """Make a node the coordinator of a group."""
-        broker.move_coordinator(asked.node, group=group)
-
-    @routes.post("/transactions/{transactional_id}/move-coordinator", status_code=204)
-    async def move_transaction_coordinator(transactional_id: str, asked: CoordinatorMove) -> None:
-        """Make a node the coordinator of a transactional id."""
-        broker.move_coordinator(asked.node, transactional_id=transactional_id)
-
-
-def _groups(broker: Broker, routes: APIRouter) -> None:
-    @routes.get("/groups/{group}/committed")
-    async def get_committed(group: str) -> Committed:
-        """Return the offsets that a group has committed, by topic and partition."""
-        return Committed(committed=broker.committed(group))
-
-    @routes.get("/groups/{group}/lag/{topic}")
-    async def get_lag(group: str, topic: str) -> Lag:
-        """Return how many offsets a group is behind the end of each partition of a topic."""
-        return Lag(lag=broker.lag(group, topic))
-
-    @routes.post("/groups/{group}/force-rebalance", status_code=204)
-    async def force_rebalance(group: str) -> None:
-        """Make the members of a group rebalance."""
-        broker.force_rebalance(group)
-
-    @routes.post("/groups/{group}/evict")
-    async def evict_members(group: str, asked: Eviction | None = None) -> Members:
-        """Remove a member from its group, or all members; return their ids."""
-        return Members(members=broker.evict(group, (asked or Eviction()).member))
-
-    @routes.post("/groups/{group}/slow-joins")
-    async def slow_joins(group: str, asked: JoinDelay) -> FaultNumber:
-        """Delay joining until the fault with the returned number is removed."""
-        return FaultNumber(fault=broker.slow_joins(group, asked.delay).number)
-
-    @routes.get("/streams-groups/{group}")
-    async def get_streams_group(group: str) -> StreamsGroup:
-        """Return a group of Kafka Streams, with its members and their tasks."""
-        found = broker.streams_group(group)
-        return StreamsGroup(**{**found._asdict(), "members": [each._asdict() for each in found.members]})
-
-
-def _transactions(broker: Broker, routes: APIRouter) -> None:
-    @routes.get("/transactions/{transactional_id}")
-    async def get_transaction(transactional_id: str) -> TransactionState:
-        """Return the state of its transaction."""
-        return TransactionState(state=broker.transaction_state(transactional_id))
-
-    @routes.post("/transactions/{transactional_id}/fence", status_code=204)
-    async def fence_producer(transactional_id: str) -> None:
-        """Fence the producer that has this id, and abort its ongoing transaction."""
-        broker.fence(transactional_id)
-
-    @routes.post("/transactions/{transactional_id}/hold", status_code=204)
-    async def hold_transactions(transactional_id: str, asked: TransactionHold | None = None) -> None:
-        """Keep transactions of this id in a state until `release`."""
-        broker.hold(transactional_id, (asked or TransactionHold()).state)
-
-    @routes.post("/transactions/{transactional_id}/release", status_code=204)
-    async def release_transactions(transactional_id: str) -> None:
-        """Release the transactions of this id."""
-        broker.release(transactional_id)
-
-
-def _clients(broker: Broker, routes: APIRouter) -> None:
-    @routes.post("/client-metrics", status_code=204)
-    async def collect_client_metrics(asked: MetricsAsked | None = None) -> None:
-        """Ask clients that connect from now on for their metrics."""
-        wanted = asked or MetricsAsked()
-        broker.collect_client_metrics(*wanted.names, interval=wanted.interval)
-
-    @routes.get("/client-metrics")
-    async def list_client_metrics(client_id: str | None = None) -> list[Metric]:
-        """Return the metrics that clients with this id, or all, have pushed."""
-        return [Metric(**metric._asdict()) for metric in broker.client_metrics(client_id)]
-
-
-def _leaders(broker: Broker, routes: APIRouter) -> None:
-    @routes.get("/topics/{topic}/partitions/{partition}/leader")
-    async def get_leader(topic: str, partition: int) -> Leader:
-        """Return the node that leads the partition, or null."""
-        return Leader(leader=broker.leader(topic, partition))
-
-    @routes.post("/topics/{topic}/partitions/{partition}/leader")
-    async def move_leader(topic: str, partition: int, asked: LeaderMove) -> Leader:
+    @routes.post(f"{path}/leader", body="LeaderMove", answer="Leader.leader")
+    def move_leader(topic: str, partition: int, node: int | None) -> int | None:
         """Make a node the partition's leader, or leave it without a leader if the node is null."""
-        if asked.node is None:
+        if node is None:
             broker.leave_leaderless(topic, partition)
         else:
-            broker.move_leader(topic, asked.node, partition)
-        return Leader(leader=broker.leader(topic, partition))
+            broker.move_leader(topic, node, partition)
+        return broker.leader(topic, partition)
 
-    @routes.post("/topics/{topic}/partitions/{partition}/begin-epoch")
-    async def begin_leader_epoch(topic: str, partition: int) -> LeaderEpoch:
-        """Begin a new leader epoch; return it."""
-        return LeaderEpoch(leader_epoch=broker.begin_epoch(topic, partition))
+    epoch = "LeaderEpoch.leader_epoch"
+    routes.on("POST", f"{path}/begin-epoch", broker.begin_epoch, "begin_leader_epoch", answer=epoch)
+    routes.on("POST", f"{path}/truncate", broker.truncate, "truncate_partition", body="Truncation", answer=epoch)
+    routes.on("POST", "/elect-leaders", broker.elect_leaders, "elect_leaders")
 
-    @routes.post("/topics/{topic}/partitions/{partition}/truncate")
-    async def truncate_partition(topic: str, partition: int, asked: Truncation) -> LeaderEpoch:
-        """Drop the records from an offset on, as an unclean election does; return the new leader epoch."""
-        return LeaderEpoch(leader_epoch=broker.truncate(topic, asked.offset, partition))
 
-    @routes.post("/elect-leaders", status_code=204)
-    async def elect_leaders() -> None:
-        """Elect a leader for every partition that can have one."""
-        broker.elect_leaders()
+def _coordinators(broker: Broker, routes: Routes) -> None:
+    for path, kind, other in (
+        ("/groups/{group}", "group", "transactional_id"),
+        ("/transactions/{transactional_id}", "transaction", "group"),
+    ):
+        found: dict[str, Any] = {"answer": "Coordinator.coordinator", "without": (other,)}
+        routes.on("GET", f"{path}/coordinator", broker.coordinator, f"get_{kind}_coordinator", **found)
+        moved: dict[str, Any] = {"body": "CoordinatorMove", "without": (other,)}
+        routes.on("POST", f"{path}/move-coordinator", broker.move_coordinator, f"move_{kind}_coordinator", **moved)
+
+
+def _groups(broker: Broker, routes: Routes) -> None:
+    routes.on("GET", "/groups/{group}/committed", broker.committed, "get_committed", answer="Committed.committed")
+    routes.on("GET", "/groups/{group}/lag/{topic}", broker.lag, "get_lag", answer="Lag.lag")
+    routes.on("POST", "/groups/{group}/force-rebalance", broker.force_rebalance, "force_rebalance")
+    routes.on("POST", "/groups/{group}/evict", broker.evict, "evict_members", body="Eviction", answer="Members.members")
+
+    @routes.post("/groups/{group}/slow-joins", body="JoinDelay", answer="FaultNumber.fault")
+    def slow_joins(group: str, delay: Duration) -> int:
+        """Delay joining until the fault with the returned number is removed."""
+        return broker.slow_joins(group, delay).number
+
+    routes.on("GET", "/streams-groups/{group}", broker.streams_group, "get_streams_group", answer=StreamsGroup)
+
+
+def _transactions(broker: Broker, routes: Routes) -> None:
+    path = "/transactions/{transactional_id}"
+    routes.on("GET", path, broker.transaction_state, "get_transaction", answer="TransactionState.state")
+    routes.on("POST", f"{path}/fence", broker.fence, "fence_producer")
+    routes.on("POST", f"{path}/hold", broker.hold, "hold_transactions", body="TransactionHold")
+    routes.on("POST", f"{path}/release", broker.release, "release_transactions")
+
+
+def _clients(broker: Broker, routes: Routes) -> None:
+    @routes.post("/client-metrics", body="MetricsAsked")
+    def collect_client_metrics(names: tuple[str, ...] = (), interval: Duration = "1 s") -> None:
+        """Ask clients that connect from now on for their metrics: those with such beginnings of their names, or all."""
+        broker.collect_client_metrics(*names, interval=interval)
+
+    routes.on("GET", "/client-metrics", broker.client_metrics, "list_client_metrics", answer=list[Metric])

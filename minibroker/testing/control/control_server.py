@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from minibroker.addresses import HostPort, bound, bracketed, host_port, is_loopback
+from minibroker.addresses import HostPort, bracketed, host_port, is_loopback
 from minibroker.broker.lifecycle import StartError
 from minibroker.testing.broker import Broker
 
 if TYPE_CHECKING:
-    import uvicorn
-    from fastapi import FastAPI
+    from minibroker.web.application import Application
 
-NOWHERE = {"type": "http", "method": "GET", "path": "/v1/-", "root_path": "", "query_string": b"", "headers": []}
-REMEDY = "the HTTP control needs the extra control: python3 -m pip install fastapi uvicorn pyyaml"
+REMEDY = "the HTTP control needs the extra control: python3 -m pip install msgspec uvicorn pyyaml"
 
 
 def address_of(text: str, token: str | None, option: str = "--control") -> HostPort:
@@ -44,7 +41,7 @@ async def controlled(
     """Serve inside the block, with the explorer if it is wanted; yield the URL. Raises StartError."""
     closing = asyncio.Event()
 
-    def made() -> FastAPI:
+    def made() -> Application:
         from minibroker.testing.control.app import control_app
 
         return control_app(broker, token, closing if explorer else None)
@@ -54,42 +51,25 @@ async def controlled(
 
 
 @contextlib.asynccontextmanager
-async def served(made: Callable[[], FastAPI], address: HostPort, closing: asyncio.Event) -> AsyncIterator[str]:
+async def served(made: Callable[[], Application], address: HostPort, closing: asyncio.Event) -> AsyncIterator[str]:
     """Serve the application that `made` returns; yield the URL. Set `closing` at the end. Raises StartError."""
     try:
-        import uvicorn
+        import uvicorn  # noqa: F401 - says whether the extra is there
+
+        from minibroker.web.asgi import Asgi
+        from minibroker.web.server import Server
 
         app = made()
     except ImportError:
         raise StartError(REMEDY) from None
     try:
-        listening = bound(address)
+        server = Server(address)
+        await server.start(Asgi(app.answer))
     except OSError as error:
         raise StartError(str(error)) from None
-    config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    serving = asyncio.ensure_future(_serve(server, app, listening))
     try:
-        yield f"http://{bracketed(address.host)}:{listening.getsockname()[1]}"
+        yield f"http://{bracketed(address.host)}:{server.port}"
     finally:
         closing.set()
-        server.should_exit = True
-        await serving
-
-
-async def _serve(server: uvicorn.Server, app: FastAPI, listening: socket.socket) -> None:
-    """Serve once a thread has prepared all paths. Meanwhile clients can connect, and wait."""
-    await asyncio.to_thread(_prepare, app)
-    await server._serve([listening])  # `serve` would take the process's signals
-
-
-def _prepare(app: FastAPI) -> None:
-    """Ask for a path that there is not: FastAPI prepares a path when a request is compared with it first."""
-
-    async def nothing() -> dict[str, Any]:
-        return {"type": "http.disconnect"}
-
-    async def ignored(message: Any) -> None:
-        pass
-
-    asyncio.run(app(dict(NOWHERE), nothing, ignored))
+        await server.stop()
+        server.close()

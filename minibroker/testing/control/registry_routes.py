@@ -4,31 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import APIRouter
-from fastapi import Query as FromQuery
-from pydantic import BaseModel, Field, model_validator
+from msgspec import Meta, Struct
 
 from minibroker.testing.broker import Broker
+from minibroker.testing.control.control_answers import Shown
 from minibroker.testing.control.http_errors import MISSING
-from minibroker.testing.control.models import Asked, Query, Span
+from minibroker.testing.control.models import PATH, Asked
+from minibroker.web.reading import Span
+from minibroker.web.routes import Routes
 
 if TYPE_CHECKING:
     from minibroker.testing.registry_verbs import RegistryFault
 
 Kind = Literal["AVRO", "JSON", "PROTOBUF"]
-PATH = "Of requests, with `*` for anything: /subjects/*/versions."
-
-
-class RegistryAddress(BaseModel):
-    """Where the registry is; `url` is what clients need."""
-
-    url: str
-
-
-class Subjects(BaseModel):
-    """The names of subjects."""
-
-    subjects: list[str]
 
 
 class SchemaReference(Asked):
@@ -39,50 +27,11 @@ class SchemaReference(Asked):
     version: int = -1
 
 
-class NewSubjectSchema(Asked):
-    """A schema to register, as a text or as JSON."""
+class SeenRegistryRequest(Shown):
+    """A request to the registry, and its answer.
 
-    subject: str
-    text: str | dict[str, Any] | list[Any] = Field(alias="schema")
-    kind: Kind = "AVRO"
-    references: list[SchemaReference] = Field(default_factory=list)
-
-
-class SchemaId(BaseModel):
-    """The id of a schema."""
-
-    id: int
-
-
-class SchemaAsked(Query):
-    """A version of a subject, by default the latest."""
-
-    subject: str
-    version: int = -1
-
-
-class SchemaText(BaseModel):
-    """The text of a schema."""
-
-    text: str = Field(alias="schema")
-
-
-class CompatibilityLevel(Asked):
-    """A level for a subject, or for all."""
-
-    level: str
-    subject: str | None = None
-
-
-class RegistryRequestsAsked(Query):
-    """Conditions for requests to the registry."""
-
-    method: str | None = None
-    path: str = Field(default="*", description=PATH)
-
-
-class SeenRegistryRequest(BaseModel):
-    """A request to the registry, and its answer."""
+    `after` is the number of the last request in the journal before it.
+    """
 
     method: str
     path: str
@@ -91,87 +40,90 @@ class SeenRegistryRequest(BaseModel):
     answer: str
     duration_ms: float
     user: str | None
-    after: int = Field(description="The number of the last request in the journal before it.")
+    after: int
+
+
+MESSAGE = "a fault of the test"
 
 
 class NewRegistryFault(Asked):
     """A fault: an error (`code`, an HTTP status or one of Confluent's codes), a `delay`, or an `unknown_id`."""
 
     code: int | None = None
-    message: str = "a fault of the test"
+    message: str = MESSAGE
     delay: Span | None = None
     unknown_id: int | None = None
     method: str | None = None
-    path: str = Field(default="*", description=PATH)
-    times: int | None = Field(default=None, ge=1)
+    path: Annotated[str, Meta(description=PATH)] = "*"
+    times: Annotated[int, Meta(ge=1)] | None = None
 
-    @model_validator(mode="after")
-    def check_effect(self) -> NewRegistryFault:
+    def __post_init__(self) -> None:
         """Raise ValueError unless the fault has exactly one effect, and no condition that this does not have."""
         if [self.code, self.delay, self.unknown_id].count(None) != 2:
             raise ValueError("a fault has a code, a delay or an unknown_id")
-        if self.unknown_id is not None and self.model_fields_set & {"method", "path", "message"}:
+        if self.unknown_id is not None and (self.method, self.path, self.message) != (None, "*", MESSAGE):
             raise ValueError("an unknown_id has no method, path and message")
-        if self.delay is not None and "message" in self.model_fields_set:
+        if self.delay is not None and self.message != MESSAGE:
             raise ValueError("a delay has no message")
-        return self
 
 
-class RegistryFaultState(BaseModel):
+class RegistryFaultState(Struct):
     """A fault, and how often it struck."""
 
     number: int
     hits: int
 
 
-def registry_routes(broker: Broker, routes: APIRouter) -> None:
+def registry_routes(broker: Broker, routes: Routes) -> None:
     """Add the paths for schemas and requests."""
 
-    @routes.get("/registry")
-    async def get_registry() -> RegistryAddress:
+    @routes.get("/registry", answer="RegistryAddress.url")
+    def get_registry() -> str:
         """Return the address of the registry."""
-        return RegistryAddress(url=broker.registry.url)
+        return broker.registry.url
 
-    @routes.get("/registry/subjects")
-    async def list_subjects() -> Subjects:
+    @routes.get("/registry/subjects", answer="Subjects.subjects")
+    async def list_subjects() -> list[str]:
         """Return the names of the subjects."""
-        return Subjects(subjects=await broker.registry.asubjects())
+        return await broker.registry.asubjects()
 
-    @routes.post("/registry/schemas")
-    async def register_schema(asked: NewSubjectSchema) -> SchemaId:
+    @routes.post("/registry/schemas", body="NewSubjectSchema", answer="SchemaId.id")
+    async def register_schema(
+        subject: str,
+        schema: str | dict[str, Any] | list[Any],
+        kind: Kind = "AVRO",
+        references: tuple[SchemaReference, ...] = (),
+    ) -> int:
         """Register a schema, unless the subject has it; return its id. An incompatible one is refused with 400."""
-        references = [(each.name, each.subject, each.version) for each in asked.references]
-        id = await broker.registry.aregister(asked.subject, asked.text, asked.kind, references=references)
-        return SchemaId(id=id)
+        named = [(each.name, each.subject, each.version) for each in references]
+        return await broker.registry.aregister(subject, schema, kind, references=named)
 
-    @routes.get("/registry/schemas", responses=MISSING)
-    async def get_schema(asked: Annotated[SchemaAsked, FromQuery()]) -> SchemaText:
-        """Return the text of a version of a subject."""
-        return SchemaText(schema=await broker.registry.aschema(asked.subject, asked.version))
+    @routes.get("/registry/schemas", answer="SchemaText.schema", errors=MISSING)
+    async def get_schema(subject: str, version: int = -1) -> str:
+        """Return the text of a version of a subject, by default the latest."""
+        return await broker.registry.aschema(subject, version)
 
-    @routes.post("/registry/compatibility", status_code=204)
-    async def set_compatibility(asked: CompatibilityLevel) -> None:
+    @routes.post("/registry/compatibility", body="CompatibilityLevel")
+    async def set_compatibility(level: str, subject: str | None = None) -> None:
         """Set the level of a subject, or of all: "NONE", "BACKWARD", "FULL_TRANSITIVE", ..."""
-        await broker.registry.aset_compatibility(asked.level, asked.subject)
+        await broker.registry.aset_compatibility(level, subject)
 
-    @routes.get("/registry/requests")
-    async def list_registry_requests(
-        asked: Annotated[RegistryRequestsAsked, FromQuery()],
-    ) -> list[SeenRegistryRequest]:
+    @routes.get("/registry/requests", answer=list[SeenRegistryRequest])
+    def list_registry_requests(method: str | None = None, path: str = "*") -> Any:
         """Return the requests to the registry since the last reset, the newest 1000, oldest first."""
-        return [SeenRegistryRequest(**vars(each)) for each in broker.registry.requests(asked.method, asked.path)]
+        return broker.registry.requests(method, path)
 
 
-def registry_fault_routes(broker: Broker, routes: APIRouter) -> None:
+def registry_fault_routes(broker: Broker, routes: Routes) -> None:
     """Add the paths for faults of the registry."""
 
     @routes.get("/registry/faults")
-    async def list_registry_faults() -> list[RegistryFaultState]:
+    def list_registry_faults() -> list[RegistryFaultState]:
         """Return all faults of the registry, oldest first."""
-        return [_state(each) for each in broker.registry.faults()]
+        return list(map(_state, broker.registry.faults()))
 
-    @routes.post("/registry/faults", status_code=201)
-    async def add_registry_fault(asked: NewRegistryFault) -> RegistryFaultState:
+    @routes.post("/registry/faults", status=201)
+    def add_registry_fault(asked: NewRegistryFault) -> RegistryFaultState:
         """Add a fault: {"code": 503, "times": 2}, {"delay": "2 s", "path": "/subjects/*"} or {"unknown_id": 1}."""
         registry = broker.registry
         method, path, times = asked.method, asked.path, asked.times
@@ -182,18 +134,18 @@ def registry_fault_routes(broker: Broker, routes: APIRouter) -> None:
         assert asked.code is not None
         return _state(registry.fail(asked.code, asked.message, method=method, path=path, times=times))
 
-    @routes.delete("/registry/faults", status_code=204)
-    async def clear_registry_faults() -> None:
+    @routes.delete("/registry/faults")
+    def clear_registry_faults() -> None:
         """Remove all faults of the registry."""
         broker.registry.clear_faults()
 
-    @routes.get("/registry/faults/{number}", responses=MISSING)
-    async def get_registry_fault(number: int) -> RegistryFaultState:
+    @routes.get("/registry/faults/{number}", errors=MISSING)
+    def get_registry_fault(number: int) -> RegistryFaultState:
         """Return how often the fault has struck."""
         return _state(_find_fault(broker, number))
 
-    @routes.delete("/registry/faults/{number}", status_code=204, responses=MISSING)
-    async def remove_registry_fault(number: int) -> None:
+    @routes.delete("/registry/faults/{number}", errors=MISSING)
+    def remove_registry_fault(number: int) -> None:
         """Remove the fault."""
         _find_fault(broker, number).remove()
 
@@ -207,4 +159,4 @@ def _find_fault(broker: Broker, number: int) -> RegistryFault:
 
 
 def _state(fault: RegistryFault) -> RegistryFaultState:
-    return RegistryFaultState(number=fault.number, hits=fault.hits)
+    return RegistryFaultState(fault.number, fault.hits)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Annotated, Any, Protocol, Unpack
-
-from fastapi import APIRouter, Query
+from typing import Any, Protocol, Unpack
 
 from minibroker.quantities import Duration
-from minibroker.testing.control.control_answers import FaultState, JournalState, SeenRequest, request_model
+from minibroker.testing.control.control_answers import FaultState, JournalState, SeenRequest, seen_request
 from minibroker.testing.control.http_errors import MISSING, WAITED
-from minibroker.testing.control.models import HitWait, JournalSwitch, NewFault, RequestsAsked, RequestWait
+from minibroker.testing.control.models import KINDS, NewFaults
 from minibroker.testing.exchange import Exchange
 from minibroker.testing.faults.engine import Fault, Faults
 from minibroker.testing.hosting import Host
 from minibroker.testing.journal import Journal, Which
+from minibroker.testing.waiting import DEFAULT_TIMEOUT
+from minibroker.web.routes import Route, Routes
 
 
 class Observed(Host, Protocol):
@@ -38,99 +38,86 @@ class Observed(Host, Protocol):
         """Wait until the journal has `count` such requests; return all of them. Raises RuntimeError if it is off."""
 
 
-def request_routes(observed: Observed) -> APIRouter:
+def request_routes(observed: Observed) -> list[Route]:
     """Return the paths for a host in the same event loop, which has these alone."""
-    all_routes = APIRouter()
+    found: list[Route] = []
     for tag, part in {"records": journal_routes, "faults": fault_routes}.items():
-        routes = APIRouter(tags=[tag])
+        routes = Routes("/v1", tag=tag, kinds=KINDS)
         part(observed, routes)
-        all_routes.include_router(routes)
-    return all_routes
+        found += routes
+    return found
 
 
-def journal_routes(observed: Observed, routes: APIRouter) -> None:
+def journal_routes(observed: Observed, routes: Routes) -> None:
     """Add what the journal has."""
 
-    @routes.get("/requests")
-    async def list_requests(asked: Annotated[RequestsAsked, Query()]) -> list[SeenRequest]:
+    @routes.get("/requests", without=("where",))
+    def list_requests(api: str | None = None, raw: bool = False, **which: Unpack[Which]) -> list[SeenRequest]:
         """Return the requests that the journal has, oldest first."""
-        found = observed.journal.requests(asked.api, **_which(asked))
-        return [request_model(exchange, asked.raw) for exchange in found]
+        return [seen_request(exchange, raw) for exchange in observed.journal.requests(api, **which)]
 
-    @routes.delete("/requests", status_code=204)
-    async def clear_requests() -> None:
+    @routes.delete("/requests")
+    def clear_requests() -> None:
         """Drop all requests."""
         observed.journal.clear()
 
     @routes.get("/journal")
-    async def get_journal() -> JournalState:
+    def get_journal() -> JournalState:
         """Return whether the journal is on, and how many requests it has."""
         kept = observed.on_loop(observed.journal.found)
-        return JournalState(on=observed.journal.is_on, kept=len(kept), dropped=observed.journal.dropped)
+        return JournalState(observed.journal.is_on, len(kept), observed.journal.dropped)
 
-    @routes.post("/journal")
-    async def switch_journal(asked: JournalSwitch) -> JournalState:
+    @routes.post("/journal", body="JournalSwitch")
+    def switch_journal(on: bool) -> JournalState:
         """Turn the journal on or off."""
-        if asked.on:
+        if on:
             observed.journal.on()
         else:
             observed.journal.off()
-        return await get_journal()
+        return get_journal()
 
-    @routes.post("/requests/wait", responses=WAITED)
-    async def wait_for_requests(asked: RequestWait) -> list[SeenRequest]:
+    @routes.post("/requests/wait", body="RequestWait", without=("where",), errors=WAITED)
+    async def wait_for_requests(
+        api: str | None = None, count: int = 1, timeout: Duration = DEFAULT_TIMEOUT, **which: Unpack[Which]
+    ) -> list[SeenRequest]:
         """Wait until the journal has this many requests; return them."""
-        found = await observed.await_for_requests(asked.api, asked.count, asked.timeout, **_which(asked))
-        return [request_model(exchange, False) for exchange in found]
+        return list(map(seen_request, await observed.await_for_requests(api, count, timeout, **which)))
 
 
-def _which(asked: RequestsAsked | RequestWait) -> Which:
-    """Return the conditions for requests."""
-    return {
-        "client_id": asked.client_id,
-        "user": asked.user,
-        "mechanism": asked.mechanism,
-        "group": asked.group,
-        "node": asked.node,
-        "error": asked.error,
-    }
-
-
-def fault_routes(observed: Observed, routes: APIRouter) -> None:
+def fault_routes(observed: Observed, routes: Routes) -> None:
     """Add what faults do."""
 
-    @routes.get("/faults")
-    async def list_faults() -> list[FaultState]:
+    @routes.get("/faults", answer=list[FaultState])
+    def list_faults() -> list[Fault]:
         """Return all faults."""
-        return [_state(fault) for fault in observed.faults.all()]
+        return observed.faults.all()
 
-    @routes.post("/faults", status_code=201)
-    async def add_faults(asked: NewFault | list[NewFault]) -> list[FaultState]:
+    @routes.post("/faults", status=201, whole="asked", answer=list[FaultState])
+    def add_faults(asked: NewFaults) -> list[Fault]:
         """Add a fault: {"api": "Produce", "topic": "t", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}, or a list."""
-        words = [each.words for each in (asked if isinstance(asked, list) else [asked])]
-        return [_state(fault) for fault in observed.faults.add_all(words)]
+        return observed.faults.add_all(asked)
 
-    @routes.delete("/faults", status_code=204)
-    async def clear_faults() -> None:
+    @routes.delete("/faults")
+    def clear_faults() -> None:
         """Remove all faults."""
         observed.faults.clear()
 
-    @routes.get("/faults/{number}", responses=MISSING)
-    async def get_fault(number: int) -> FaultState:
+    @routes.get("/faults/{number}", answer=FaultState, errors=MISSING)
+    def get_fault(number: int) -> Fault:
         """Return how often the fault has struck."""
-        return _state(_find_fault(observed, number))
+        return _find_fault(observed, number)
 
-    @routes.delete("/faults/{number}", status_code=204, responses=MISSING)
-    async def remove_fault(number: int) -> None:
+    @routes.delete("/faults/{number}", errors=MISSING)
+    def remove_fault(number: int) -> None:
         """Remove the fault."""
         _find_fault(observed, number).remove()
 
-    @routes.post("/faults/{number}/wait", responses=MISSING | WAITED)
-    async def wait_for_hits(number: int, asked: HitWait | None = None) -> FaultState:
+    @routes.post("/faults/{number}/wait", body="HitWait", answer=FaultState, errors=MISSING | WAITED)
+    async def wait_for_hits(number: int, hits: int = 1, timeout: Duration = DEFAULT_TIMEOUT) -> Fault:
         """Wait until the fault has this many hits."""
-        asked, found = asked or HitWait(), _find_fault(observed, number)
-        await found.await_for_hits(asked.hits, asked.timeout)
-        return _state(found)
+        found = _find_fault(observed, number)
+        await found.await_for_hits(hits, timeout)
+        return found
 
 
 def _find_fault(observed: Observed, number: int) -> Fault:
@@ -138,7 +125,3 @@ def _find_fault(observed: Observed, number: int) -> Fault:
         if fault.number == number:
             return fault
     raise LookupError(f"there is no fault {number}")
-
-
-def _state(fault: Fault) -> FaultState:
-    return FaultState(number=fault.number, rule=str(fault.rule), matches=fault.matches, hits=fault.hits)

@@ -246,7 +246,7 @@ def test_a_snapshot_is_restored(control: Control) -> None:
         ("/v1/clock/advance", {"by": 1e300}, 400, "is no duration"),
         ("/v1/clock/advance", {"by": True}, 422, "not True"),
         ("/v1/clock/advance", None, 422, "body: Field required"),
-        ("/v1/nodes/1/explode", None, 422, "path.verb: Input should be 'stop', 'kill'"),
+        ("/v1/nodes/1/explode", None, 422, "path.verb: must be 'stop', 'kill'"),
         ("/v1/groups/g/move-coordinator", {"node": False}, 422, "body.node"),
         ("/v1/groups/g/wait", {"state": "stable"}, 400, "'stable' is not a state of groups"),
         ("/v1/requests/wait", {"api": "Prodcue"}, 400, "'Prodcue' is not an API"),

@@ -6,15 +6,14 @@ import asyncio
 import json
 import threading
 import urllib.request
+from typing import Any
 from urllib.error import HTTPError
 
-import fastapi.routing
 import pytest
 
 from minibroker.addresses import HostPort
 from minibroker.testing import Broker
-from minibroker.testing.control import control_routes
-from minibroker.testing.control.app import Control
+from minibroker.testing.control import app, control_routes
 from minibroker.testing.control.control_server import controlled
 
 
@@ -31,36 +30,21 @@ def got(url: str) -> int:
         return int(answer.status)
 
 
-async def test_all_paths_are_prepared_by_the_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """FastAPI prepares paths when it compares a request with them first, and there are hundreds."""
-    threads: list[threading.Thread] = []
-    prepare = fastapi.routing.get_dependant
-
-    def watched(**given: object) -> object:
-        threads.append(threading.current_thread())
-        return prepare(**given)  # type: ignore[arg-type]
-
-    async with Broker() as broker, controlled(broker, HostPort(), None) as url:
-        monkeypatch.setattr(fastapi.routing, "get_dependant", watched)
-        assert await asyncio.to_thread(got, f"{url}/v1/clock") == 200
-        assert threading.current_thread() not in threads
-
-
 async def test_the_description_is_generated_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[threading.Thread] = []
-    describe = Control.openapi
+    describe = app.described
 
-    def watched(app: Control) -> dict[str, object]:
+    def watched(*given: Any, **named: Any) -> dict[str, Any]:
         threads.append(threading.current_thread())
-        return describe(app)
+        return describe(*given, **named)
 
-    monkeypatch.setattr(Control, "openapi", watched)
+    monkeypatch.setattr(app, "described", watched)
     async with Broker() as broker, controlled(broker, HostPort(), None) as url:
         assert await asyncio.to_thread(got, f"{url}/openapi.json") == 200
     assert threads and threading.current_thread() not in threads
 
 
-async def test_a_server_may_stop_before_its_preparation_ends() -> None:
+async def test_a_server_that_nobody_asked_stops() -> None:
     async with Broker() as broker, controlled(broker, HostPort(), None) as url:
         assert url.startswith("http://127.0.0.1:")
 

@@ -13,8 +13,9 @@ import pytest
 from minibroker.addresses import HostPort
 from minibroker.registry.api.registry_api import RegistryApi
 from minibroker.registry.api.registry_application import RegistryApplication
-from minibroker.registry.api.registry_server import RegistryServer
-from minibroker.registry.api.stalled_connections import StalledConnections
+from minibroker.web.asgi import Asgi
+from minibroker.web.server import Server
+from minibroker.web.stalled_connections import StalledConnections
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
@@ -88,7 +89,7 @@ class Api:
 @asynccontextmanager
 async def connected(application: Any, **limits: float) -> AsyncIterator[tuple[asyncio.StreamReader, Any]]:
     """Serve an application, and connect to it."""
-    server = RegistryServer(HostPort(), **limits)
+    server = Server(HostPort(), **limits)
     await server.start(application)
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     try:
@@ -133,7 +134,7 @@ async def test_a_client_may_wait_long_for_a_response() -> None:
 
 
 async def test_an_incomplete_body_is_an_error() -> None:
-    application = RegistryApplication(cast(RegistryApi, Api()), body_seconds=0.02)
+    application = Asgi(RegistryApplication(cast(RegistryApi, Api())).answer, body_seconds=0.02)
     async with connected(application) as (reader, writer):
         writer.write(POST + b"123")
         answer = await reader.read()
@@ -154,5 +155,5 @@ async def test_a_client_that_disconnects_within_a_body_has_sent_nothing() -> Non
         answers.append(message)
 
     scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": []}
-    await RegistryApplication(cast(RegistryApi, Api()))(scope, receive, send)
+    await Asgi(RegistryApplication(cast(RegistryApi, Api())).answer)(scope, receive, send)
     assert answers[0]["status"] == 400

@@ -1,4 +1,4 @@
-"""The registry's HTTP server, in the broker's event loop.
+"""The HTTP server, in the broker's event loop.
 
 It keeps its port while it is stopped, as the broker does: a socket that is bound and does not listen reserves it.
 """
@@ -7,36 +7,31 @@ from __future__ import annotations
 
 import asyncio
 import math
-import socket
 import ssl
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.addresses import LOOPBACK, HostPort, bound, bracketed
-from minibroker.broker.lifecycle import StartError
-from minibroker.registry.api.stalled_connections import StalledConnections
+from minibroker.web.stalled_connections import StalledConnections
 
 if TYPE_CHECKING:
     import uvicorn
 
-    from minibroker.registry.api.registry_application import RegistryApplication
+    from minibroker.web.asgi import Asgi
 
-REMEDY: Final = (
-    "the schema registry needs the extra registry: python3 -m pip install uvicorn protobuf googleapis-common-protos"
-)
 CONNECTIONS_MAX: Final = 1000
 IDLE_SECONDS: Final = 60.0
 CLOSING_SECONDS: Final = 1.0
 
 
-class RegistryServer:
+class Server:
     """A server that may be started and stopped again on the same port."""
 
     def __init__(self, address: HostPort, idle_seconds: float = IDLE_SECONDS) -> None:
-        """Choose the port. A connection whose client does nothing for a time is cut. Raises StartError."""
+        """Choose the port. A connection whose client does nothing for a time is cut. Raises OSError."""
         self._idle_seconds = idle_seconds
         self._host = address.host
-        self._reserved = _bind(address, listens=False)
+        self._reserved = bound(address, listens=False, shared=True)
         self.port: int = self._reserved.getsockname()[1]
         self._server: uvicorn.Server | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -49,13 +44,11 @@ class RegistryServer:
         name = "localhost" if name in ("0.0.0.0", "::", "") else name
         return f"{'https' if self._tls else 'http'}://{bracketed(name)}:{self.port}"
 
-    async def start(self, application: RegistryApplication, tls: ssl.SSLContext | None = None) -> None:
-        """Serve from now on. Raises StartError."""
-        try:
-            import uvicorn
-        except ImportError:
-            raise StartError(REMEDY) from None
-        listening = _bind(HostPort(self._host, self.port))
+    async def start(self, application: Asgi, tls: ssl.SSLContext | None = None) -> None:
+        """Serve from now on. Raises OSError, and ImportError without uvicorn."""
+        import uvicorn
+
+        listening = bound(HostPort(self._host, self.port), shared=True)
         config = uvicorn.Config(
             application,
             log_config=None,
@@ -113,10 +106,3 @@ class RegistryServer:
 def _cut(connections: Any) -> None:
     for connection in list(connections):
         connection.transport.abort()
-
-
-def _bind(address: HostPort, *, listens: bool = True) -> socket.socket:
-    try:
-        return bound(address, listens=listens, shared=True)
-    except OSError as error:
-        raise StartError(str(error)) from None

@@ -1,0 +1,95 @@
+"""An application: it finds the route of a request, and answers. It needs no server, and no sockets."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+from urllib.parse import quote
+
+from minibroker.web.guard import Guard
+from minibroker.web.messages import Answer, Refused, Request, json_answer, redirection
+from minibroker.web.routes import Route
+
+log = logging.getLogger("minibroker.web")
+
+Mistake = Callable[[Exception], "tuple[int, str, str] | None"]
+
+
+class Application:
+    """What answers requests. Only those that the guard lets in are answered, unless a route is for everybody."""
+
+    def __init__(self, routes: Iterable[Route], guard: Guard, mistake: Mistake = lambda _: None) -> None:
+        """`mistake` returns status, name and message for an error that is the client's, None for any other."""
+        self.routes: list[Route] = []
+        self._by_length: defaultdict[int, list[Route]] = defaultdict(list)
+        self._guard, self._mistake = guard, mistake
+        self.add(routes)
+
+    def add(self, routes: Iterable[Route]) -> None:
+        """Add routes. Of those that match a request the first answers."""
+        for each in routes:
+            self.routes.append(each)
+            self._by_length[len(each.parts)].append(each)
+
+    async def answer(self, request: Request) -> Answer:
+        """Return the answer to a request, which may be an error."""
+        try:
+            route = self._route(request)
+            if route is None:
+                return redirection(other_path(request))
+            if route.is_guarded:
+                self._guard(request)
+            return await route(request)
+        except Refused as error:
+            return error_answer(error.status, error.name, error.message, error.headers)
+        except Exception as error:
+            found = self._mistake(error)
+            if found is not None:
+                return error_answer(*found)
+            log.exception("%s %s failed", request.method, request.path)
+            return error_answer(500, "INTERNAL_SERVER_ERROR", "an internal error; the log of the process says more")
+
+    def _route(self, request: Request) -> Route | None:
+        """Return the route of a request, None if its path has one with or without a slash. Raises Refused."""
+        found = self._with_path(request.segments)
+        if not found:
+            if self._with_path(_with_or_without_slash(request.segments)):
+                return None
+            raise Refused(404, "Not Found")
+        method = "GET" if request.method == "HEAD" else request.method
+        for each in found:
+            if each.method == method:
+                request.variables = _variables(each, request.segments)
+                return each
+        allowed = dict.fromkeys(each.method for each in found) | ({"HEAD": None} if found[0].method == "GET" else {})
+        raise Refused(405, "Method Not Allowed", {"allow": ", ".join(allowed)})
+
+    def _with_path(self, segments: list[str]) -> list[Route]:
+        """Return the routes whose paths match: the first, and those of other methods with the same path."""
+        matching = [each for each in self._by_length[len(segments)] if _matches(each, segments)]
+        return [each for each in matching if each.path == matching[0].path]
+
+
+def error_answer(status: int, name: str, message: str, headers: Any = None) -> Answer:
+    """Return the answer for an error: its name is for programs, its message for people."""
+    return json_answer({"error": name, "message": message}, status, headers)
+
+
+def _matches(route: Route, segments: list[str]) -> bool:
+    return all(part == each or (part[:1] == "{" and each) for part, each in zip(route.parts, segments, strict=True))
+
+
+def _variables(route: Route, segments: list[str]) -> dict[str, str]:
+    return {part[1:-1]: each for part, each in zip(route.parts, segments, strict=True) if part[:1] == "{"}
+
+
+def _with_or_without_slash(segments: list[str]) -> list[str]:
+    return segments[:-1] if segments[-1:] == [""] else [*segments, ""]
+
+
+def other_path(request: Request) -> str:
+    """Return the path of a request with a slash if it has none, and without if it has one."""
+    path = "/" + "/".join(quote(each, safe="") for each in _with_or_without_slash(request.segments))
+    return f"{path}?{request.query_string}" if request.query_string else path

@@ -1,0 +1,34 @@
+"""Who may ask an HTTP server of ours: whoever sends the token, or else this machine alone."""
+
+from __future__ import annotations
+
+import secrets
+
+from minibroker.addresses import refusal_of
+from minibroker.web.messages import Refused, Request
+
+
+class Guard:
+    """Rejects requests of other sites' pages, and those without the token.
+
+    Without a token the server must be asked by a name of this machine.
+    """
+
+    def __init__(self, token: str | None = None) -> None:
+        self._wanted = None if token is None else f"Bearer {token}".encode()
+
+    @property
+    def needs_token(self) -> bool:
+        """Whether requests must have a token."""
+        return self._wanted is not None
+
+    def __call__(self, request: Request) -> None:
+        """Raise Refused unless the request is to be answered."""
+        refusal = refusal_of(request.headers, is_private=self._wanted is None)
+        if refusal is not None:
+            raise Refused(403, f"{refusal}; --control-token lets others in")
+        if self._wanted is None:
+            return
+        given = request.headers.get("authorization", "").encode("latin-1")  # the bytes that came
+        if not secrets.compare_digest(given, self._wanted):
+            raise Refused(401, "a bearer token is needed", {"www-authenticate": "Bearer"})

@@ -1,0 +1,130 @@
+"""The description of routes for people, and for generators of clients: OpenAPI 3.1."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from minibroker.web.messages import JSON
+from minibroker.web.routes import QUERIED, Route
+from minibroker.web.signatures import Parameter
+
+REF: Final = "#/components/schemas/{name}"
+TOKEN: Final = {"type": "http", "scheme": "bearer", "description": "What `--control-token` says."}
+RAISES: Final = re.compile(r"\s*\bRaises [^.]*(?:\.|$)")
+
+
+class ErrorAnswer(msgspec.Struct):
+    """An error: `error` is a name for programs, `message` a line for people."""
+
+    error: str
+    message: str
+
+
+def described(
+    routes: Iterable[Route], errors: Mapping[int, str], schemas: Mapping[str, Any], *, needs_token: bool, **info: str
+) -> dict[str, Any]:
+    """Return the description. `errors` are those of every route, and `schemas` those that no type has."""
+    found = [each for each in routes if each.tag]
+    kinds = dict.fromkeys(kind for route in found for kind in _kinds(route))
+    parts, named = msgspec.json.schema_components(list(kinds), schema_hook=_own_schema, ref_template=REF)
+    of_kind = dict(zip(kinds, map(_plain, parts), strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for route in found:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, of_kind, errors)
+    components = {name: _plain(each) for name, each in named.items()} | dict(schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": info,
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {"schemas": dict(sorted(components.items())), "securitySchemes": {"token": TOKEN}},
+        "security": [{"token": []}] if needs_token else [{}, {"token": []}],
+    }
+
+
+def _own_schema(kind: Any) -> Any:
+    return kind.schema
+
+
+def _kinds(route: Route) -> Iterable[Any]:
+    """Yield the types of a route that are described."""
+    yield ErrorAnswer
+    if route.returned is not None:
+        yield route.returned
+    yield from (each.kind for each in route.in_path)
+    if route.method in QUERIED:
+        yield from (each.kind for each in route.elsewhere)
+    elif route.given_kind is not None:
+        yield route.given_kind
+
+
+def _operation(route: Route, of_kind: Mapping[Any, Any], errors: Mapping[int, str]) -> dict[str, Any]:
+    queried = route.elsewhere if route.method in QUERIED else []
+    said: dict[str, Any] = {
+        "tags": [route.tag],
+        "summary": route.name.replace("_", " ").title(),
+        "description": description_of(route),
+        "operationId": route.name,
+        "parameters": [
+            *(_parameter(each, "path", of_kind) for each in route.in_path),
+            *(_parameter(each, "query", of_kind) for each in queried),
+        ],
+        "responses": _responses(route, of_kind, errors),
+    }
+    if not said["parameters"]:
+        del said["parameters"]
+    if route.method not in QUERIED and route.given_kind is not None:
+        schema = of_kind[route.given_kind]
+        said["requestBody"] = {"content": {JSON: {"schema": schema}}, "required": True}
+        if not route.needs_body:
+            said["requestBody"] = {"content": {JSON: {"schema": {"anyOf": [schema, {"type": "null"}]}}}}
+    return said
+
+
+def description_of(route: Route) -> str:
+    """Return what a function does: the first paragraph of its documentation, without the errors of Python."""
+    text = inspect.cleandoc(inspect.unwrap(route.function).__doc__ or "").partition("\n\n")[0]
+    return RAISES.sub("", " ".join(text.split())).strip()
+
+
+def _parameter(parameter: Parameter, source: str, of_kind: Mapping[Any, Any]) -> dict[str, Any]:
+    schema = dict(of_kind[parameter.kind])
+    is_required = source == "path" or parameter.is_required
+    if not is_required and parameter.default not in (None, ""):
+        schema["default"] = parameter.default
+    return {"name": parameter.name, "in": source, "required": is_required, "schema": schema}
+
+
+def _responses(route: Route, of_kind: Mapping[Any, Any], errors: Mapping[int, str]) -> dict[str, Any]:
+    good: dict[str, Any] = {"description": "Successful Response"}
+    if route.returned is not None:
+        good["content"] = {JSON: {"schema": of_kind[route.returned]}}
+    bad = {
+        str(status): {"description": meaning, "content": {JSON: {"schema": of_kind[ErrorAnswer]}}}
+        for status, meaning in sorted({**errors, **route.errors}.items())
+    }
+    return {str(route.good_status): good, **bad}
+
+
+def _plain(schema: Any) -> Any:
+    """Return a schema as generators of clients know it: without empty defaults, enumerations with their type."""
+    if isinstance(schema, list):
+        return [_plain(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: _plain(each) for name, each in schema.items()}
+    if found.get("default", 0) in (None, [], {}):
+        del found["default"]
+    if found.get("required", 0) == []:
+        del found["required"]
+    if "enum" in found and all(isinstance(each, str) for each in found["enum"]):
+        found.setdefault("type", "string")
+    for each in found.get("anyOf", ()):
+        if len(found["anyOf"]) == 2 and {"type": "null"} in found["anyOf"] and "description" in each:
+            found["description"] = each.pop("description")
+    return found

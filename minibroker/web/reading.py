@@ -1,0 +1,128 @@
+"""Reading what a request has in its path, its query and its body, by types. Errors say in one line where they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from enum import Enum
+from typing import Any, Final, Literal, get_args, get_origin
+
+import msgspec
+
+from minibroker.web.messages import NotUnderstood
+
+WORDS: Final = {
+    "array": "a list",
+    "bool": "true or false",
+    "float": "a number",
+    "int": "an integer",
+    "object": "an object",
+    "str": "a text",
+}
+AT: Final = re.compile(r"(?P<what>.*?)(?: - at `\$(?P<where>.*)`)?", re.DOTALL)
+STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[(\d+)]|\[\.\.\.]")
+LACKS: Final = "Object missing required field "
+STRANGE: Final = "Object contains unknown field "
+WRONG_TYPE: Final = re.compile(r"Expected `(.*)`, got `.*`")
+WRONG_SIZE: Final = re.compile(r"Expected `(.*)` ([<>]=? .*)")
+WRONG_VALUE: Final = "Invalid enum value "
+SECRET: Final = re.compile("password|users")  # in the name of a field
+MOST_SHOWN: Final = 80  # characters of a value
+MALFORMED: Final = "JSON is malformed: "
+MISSING: Final = "Field required"
+SPAN: Final = 'A number and a unit, such as "7 days", "1.5 s", "200 ms". A bare number is one of milliseconds.'
+
+
+class Span(str):
+    """A span of time with its unit, for the duration of a method. A bare number is one of ms."""
+
+    schema: Final = {"type": "string", "description": SPAN, "examples": ["10 s"]}
+
+    @classmethod
+    def read(cls, value: Any) -> Span:
+        """Return a value of JSON. Raises ValueError."""
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise ValueError("must be a duration")
+        return cls(value if isinstance(value, str) else f"{value} ms")
+
+
+def hook(kind: Any, value: Any) -> Any:
+    """Return a value of JSON as a type of ours, which reads it itself."""
+    return kind.read(value)
+
+
+def read_json(data: bytes, kind: Any) -> Any:
+    """Return a body as a type. Raises NotUnderstood."""
+    try:
+        return msgspec.json.decode(data, type=kind, dec_hook=hook)
+    except msgspec.ValidationError as error:
+        raise NotUnderstood(_line("body", str(error), kind, msgspec.json.decode(data))) from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise NotUnderstood(f"body: not JSON: {str(error).removeprefix(MALFORMED)}") from None
+
+
+def read_texts(source: str, texts: Mapping[str, str], kind: Any) -> Any:
+    """Return the variables of a path, or the parameters of a query, as a struct. Raises NotUnderstood."""
+    try:
+        return msgspec.convert(texts, kind, strict=False, dec_hook=hook)
+    except msgspec.ValidationError as error:
+        raise NotUnderstood(_line(source, str(error), kind, texts)) from None
+
+
+def _line(source: str, error: str, kind: Any, value: Any) -> str:
+    """Return what is wrong with a value, and where it is."""
+    found = AT.fullmatch(error)
+    assert found is not None
+    what = found["what"]
+    steps = [step[0] or step[1] for step in STEP.findall(found["where"] or "")]
+    for mistake, said in ((LACKS, MISSING), (STRANGE, "there is no such field")):
+        if what.startswith(mistake):
+            return f"{'.'.join([source, *steps, what.removeprefix(mistake).strip('`')])}: {said}"
+    where = ".".join([source, *filter(None, steps)])
+    shown = f", not {_at(value, steps)!r:.{MOST_SHOWN}}"
+    if not isinstance(_at(value, steps), str | int | float) or SECRET.search(where):
+        shown = ""
+    return f"{where}: {_said(what, kind, steps)}{shown}"
+
+
+def _at(value: Any, steps: list[str]) -> Any:
+    for step in steps:
+        with suppress(LookupError, ValueError, TypeError):
+            value = value[int(step) if isinstance(value, list) else step]
+            continue
+        return None
+    return value
+
+
+def _said(what: str, kind: Any, steps: list[str]) -> str:
+    """Return what is wrong as people say it."""
+    if found := WRONG_TYPE.fullmatch(what):
+        return f"must be {_kinds(found[1])}"
+    if found := WRONG_SIZE.fullmatch(what):
+        return f"must be {_kinds(found[1])} {found[2]}"
+    if what.startswith(WRONG_VALUE):
+        return f"must be {_choices(kind, steps)}"
+    return what
+
+
+def _kinds(text: str) -> str:
+    return " or ".join(WORDS.get(each, each) for each in text.split(" | ") if each != "null")
+
+
+def _choices(kind: Any, steps: list[str]) -> str:
+    """Return the values that a field may have."""
+    fields = (
+        {each.name: each.type for each in msgspec.structs.fields(kind)} if hasattr(kind, "__struct_fields__") else {}
+    )
+    values = choices_of(fields.get("".join(steps[:1]), kind))
+    return " or ".join([*([", ".join(map(repr, values[:-1]))] if values[1:] else []), *map(repr, values[-1:])])
+
+
+def choices_of(kind: Any) -> list[Any]:
+    """Return the values of an enumeration, or of a union with one."""
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return [each.value for each in kind]
+    if get_origin(kind) is Literal:
+        return list(get_args(kind))
+    return [value for each in get_args(kind) for value in choices_of(each)]

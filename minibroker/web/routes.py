@@ -1,0 +1,230 @@
+"""Routes: which function answers which method and path. What the function takes and returns is as its signature says.
+
+Parameters that are named in the path come from there, those of GET and DELETE from the query, and those of POST from
+the body, one object. A single parameter may be the body itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, TypeVar, get_args
+
+from msgspec import Meta
+
+from minibroker.web.messages import Answer, NotUnderstood, Request, json_answer
+from minibroker.web.reading import MISSING, read_json, read_texts
+from minibroker.web.signatures import Parameter, parameters_of, returned_by, struct_of, with_meta, without_null
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+QUERIED: Final = ("GET", "DELETE")
+MOST_BYTES: Final = 64 << 20  # of a body
+
+
+@dataclass(eq=False)
+class Route:
+    """A method and a path, whose parts in braces are variables, and the function that answers."""
+
+    method: str
+    path: str
+    function: Callable[..., Any]
+    name: str  # of the operation
+    tag: str = ""
+    status: int = 0  # by default 200, or 204 if nothing is returned
+    owner: Callable[..., Any] | None = None  # returns the first argument of the function, from variables of the path
+    body: str = ""  # the name of the body's type
+    whole: str = ""  # the parameter that is the body itself
+    answer: Any = None  # the type of the answer, or NAME.FIELD of an object that has what is returned
+    errors: Mapping[int, str] = field(default_factory=dict)
+    kinds: Mapping[str, Any] = field(default_factory=dict)  # limits, or other types, of parameters
+    without: tuple[str, ...] = ()  # parameters that HTTP does not have
+    is_guarded: bool = True
+    is_raw: bool = False  # the function takes the request
+    most_bytes: int = MOST_BYTES
+
+    @cached_property
+    def parts(self) -> tuple[str, ...]:
+        """The parts of the path."""
+        return tuple(self.path.split("/")[1:])
+
+    @cached_property
+    def parameters(self) -> list[Parameter]:
+        """What the function takes, and its owner."""
+        found = list(parameters_of(self.function))
+        if self.owner is not None:
+            found = [*parameters_of(self.owner), *found[1:]]
+        return [self._changed(each) for each in found if each.name not in self.without]
+
+    def _changed(self, parameter: Parameter) -> Parameter:
+        name, kind = parameter.name, parameter.kind
+        if name in self.variables:
+            kind = without_null(kind)
+        wanted = self.kinds.get(name, kind)
+        if isinstance(wanted, Meta):  # numbers in paths have no limits: what they name is there or is not
+            wanted = kind if name in self.variables else with_meta(kind, wanted)
+        return parameter._replace(kind=wanted, is_whole=parameter.is_whole or name == self.whole)
+
+    @cached_property
+    def variables(self) -> tuple[str, ...]:
+        """The variables of the path."""
+        return tuple(part[1:-1] for part in self.parts if part[:1] == "{")
+
+    @cached_property
+    def in_path(self) -> list[Parameter]:
+        """The parameters that come from the path."""
+        return [each for each in self.parameters if each.name in self.variables]
+
+    @cached_property
+    def elsewhere(self) -> list[Parameter]:
+        """The parameters that come from the query or the body."""
+        return [each for each in self.parameters if each.name not in self.variables]
+
+    @cached_property
+    def path_kind(self) -> Any:
+        """The type of the path's variables."""
+        return struct_of("Path", self.in_path)
+
+    @cached_property
+    def given_kind(self) -> Any:
+        """The type of the query or the body, None without either."""
+        if self.method in QUERIED:
+            return struct_of("Query", self.elsewhere)
+        if not self.elsewhere:
+            return None
+        whole = self.elsewhere[0]
+        return whole.kind if whole.is_whole else struct_of(self.body or self.name, self.elsewhere)
+
+    @cached_property
+    def needs_body(self) -> bool:
+        """Whether a request must have a body."""
+        return any(each.is_required for each in self.elsewhere)
+
+    @cached_property
+    def returned(self) -> Any:
+        """The type of what is returned, None for nothing."""
+        if self.status == 204:
+            return None
+        if self.answer is not None and not isinstance(self.answer, str):
+            return self.answer
+        kind = returned_by(self.function)
+        if self.answer is None:
+            return Any if kind is Answer else kind
+        name, _, field_name = self.answer.partition(".")
+        return struct_of(name, [Parameter(field_name, kind)], strict=False)
+
+    @cached_property
+    def good_status(self) -> int:
+        """The status of an answer that is no error."""
+        return self.status or (204 if self.returned is None else 200)
+
+    async def __call__(self, request: Request) -> Answer:
+        """Answer a request. Raises NotUnderstood, and what the function raises."""
+        if self.is_raw:
+            result = self.function(request)
+        else:
+            given = await self._given(request)
+            owners = [] if self.owner is None else [self._owned(given)]
+            result = self.function(*owners, **given)
+        if inspect.isawaitable(result):
+            result = await result
+        return self._answered(result)
+
+    def _owned(self, given: dict[str, Any]) -> Any:
+        assert self.owner is not None
+        return self.owner(**{each.name: given.pop(each.name) for each in parameters_of(self.owner)})
+
+    async def _given(self, request: Request) -> dict[str, Any]:
+        """Return the arguments of the function."""
+        given = _fields(read_texts("path", {name: request.variables[name] for name in self.variables}, self.path_kind))
+        if self.method in QUERIED:
+            return given | self._entries(read_texts("query", _last(request.query), self.given_kind))
+        return given if self.given_kind is None else given | await self._read_body(request)
+
+    async def _read_body(self, request: Request) -> dict[str, Any]:
+        data = await request.read(self.most_bytes)
+        if not data or (data.strip() == b"null" and not self.needs_body):
+            if self.needs_body:
+                raise NotUnderstood(f"body: {MISSING}")
+            return {}
+        if not _is_json(request.headers.get("content-type", "")):
+            raise NotUnderstood("body: must be JSON, which its Content-Type says: application/json")
+        found, first = read_json(data, self.given_kind), self.elsewhere[0]
+        if not first.is_whole:
+            return self._entries(found)
+        return found if first.kind == dict[str, Any] and not self.whole else {first.name: found}
+
+    def _entries(self, struct: Any) -> dict[str, Any]:
+        """Return arguments, without entries of a TypedDict that are not given."""
+        absent = {each.name for each in self.elsewhere if each.of_many and getattr(struct, each.name) is None}
+        return {name: value for name, value in _fields(struct).items() if name not in absent}
+
+    def _answered(self, result: Any) -> Answer:
+        if isinstance(result, Answer):
+            return result
+        if self.good_status == 204:
+            return Answer(status=204)
+        return json_answer(self._shown(result), self.good_status)
+
+    def _shown(self, result: Any) -> Any:
+        """Return what the answer's type has of a result."""
+        if isinstance(self.answer, str):
+            return {self.answer.partition(".")[2]: result}
+        if hasattr(self.answer, "of"):
+            return self.answer.of(result)
+        (item,) = get_args(self.answer)[:1] or (None,)
+        return [item.of(each) for each in result] if hasattr(item, "of") else result
+
+
+class Routes(list[Route]):
+    """Routes below a path, which have the same defaults."""
+
+    def __init__(self, prefix: str = "", **defaults: Any) -> None:
+        super().__init__()
+        self._prefix, self._defaults = prefix, defaults
+
+    def below(self, prefix: str) -> Routes:
+        """Return the routes, moved below a path."""
+        for each in self:
+            each.path = prefix + each.path
+        return self
+
+    def on(self, method: str, path: str, function: Callable[..., Any], name: str, **given: Any) -> None:
+        """Let a function answer a method and a path; `given` is as in `Route`."""
+        options = {**self._defaults, **given}
+        options["kinds"] = {**self._defaults.get("kinds", {}), **given.get("kinds", {})}
+        self.append(Route(method, self._prefix + path, function, name, **options))
+
+    def get(self, path: str, **given: Any) -> Callable[[Function], Function]:
+        """Let the decorated function answer GET, and HEAD."""
+        return self._decorator("GET", path, given)
+
+    def post(self, path: str, **given: Any) -> Callable[[Function], Function]:
+        """Let the decorated function answer POST."""
+        return self._decorator("POST", path, given)
+
+    def delete(self, path: str, **given: Any) -> Callable[[Function], Function]:
+        """Let the decorated function answer DELETE."""
+        return self._decorator("DELETE", path, given)
+
+    def _decorator(self, method: str, path: str, given: dict[str, Any]) -> Callable[[Function], Function]:
+        def add(function: Function) -> Function:
+            self.on(method, path, function, function.__name__, **given)
+            return function
+
+        return add
+
+
+def _fields(struct: Any) -> dict[str, Any]:
+    return {name: getattr(struct, name) for name in struct.__struct_fields__}
+
+
+def _last(query: Mapping[str, list[str]]) -> dict[str, str]:
+    return {name: values[-1] for name, values in query.items()}
+
+
+def _is_json(kind: str) -> bool:
+    main = kind.partition(";")[0].strip().lower()
+    return main.startswith("application/") and (main.endswith("/json") or main.endswith("+json"))

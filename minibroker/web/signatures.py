@@ -1,0 +1,103 @@
+"""What a function takes, by its signature: the parameters of a route, with the types in which a request has them."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
+from types import NoneType
+from typing import Annotated, Any, NamedTuple, Union, get_args
+
+import msgspec
+from msgspec import NODEFAULT, Meta
+
+from minibroker.web.reading import Span
+
+
+class Parameter(NamedTuple):
+    """A parameter of a function. One `of_many` is an entry of a TypedDict, which is left out where it is null."""
+
+    name: str
+    kind: Any
+    default: Any = NODEFAULT
+    is_whole: bool = False  # takes the body
+    of_many: bool = False
+
+    @property
+    def is_required(self) -> bool:
+        """Whether a request must have it."""
+        return self.default is NODEFAULT
+
+
+def parameters_of(function: Callable[..., Any]) -> Iterator[Parameter]:
+    """Yield the parameters of a function. Keyword arguments of any name are the body of a request."""
+    names = inspect.unwrap(function).__globals__
+    for each in inspect.signature(function).parameters.values():
+        kind = _evaluated(each.annotation, names)
+        if each.kind is inspect.Parameter.VAR_KEYWORD:
+            if str(each.annotation).startswith("Unpack["):
+                yield from _entries(get_args(kind)[0])
+            else:
+                yield Parameter(each.name, dict[str, Any], is_whole=True)
+        else:
+            default = NODEFAULT if each.default is inspect.Parameter.empty else each.default
+            yield Parameter(each.name, kind, default, is_struct(kind))
+
+
+def _entries(many: Any) -> Iterator[Parameter]:
+    """Yield the entries of a TypedDict."""
+    names = vars(sys.modules[many.__module__])
+    for name, hint in many.__annotations__.items():
+        kind = _evaluated(getattr(hint, "__forward_arg__", hint), names)
+        yield Parameter(name, or_null(kind), None, of_many=True)
+
+
+def returned_by(function: Callable[..., Any]) -> Any:
+    """Return the type of what a function returns, None for nothing."""
+    found = inspect.unwrap(function)
+    return _evaluated(found.__annotations__.get("return"), found.__globals__)
+
+
+def _evaluated(hint: Any, names: Mapping[str, Any]) -> Any:
+    """Return the type of an annotation, which is a text; durations are as HTTP has them."""
+    return eval(hint, {**names, "Duration": Span}) if isinstance(hint, str) else hint
+
+
+def with_meta(kind: Any, meta: Meta) -> Any:
+    """Return a type with limits or a description; null needs none."""
+    limited: Any = Annotated[without_null(kind), meta]
+    return or_null(limited) if NoneType in get_args(kind) else limited
+
+
+def is_struct(kind: Any) -> bool:
+    """Return whether a type is one of msgspec's objects, or that or nothing."""
+    return any(hasattr(each, "__struct_fields__") for each in (kind, *get_args(kind)))
+
+
+def or_null(kind: Any) -> Any:
+    """Return a type with null."""
+    return Union[(kind, NoneType)]  # noqa: UP007 - made at run time
+
+
+def without_null(kind: Any) -> Any:
+    """Return a type without null."""
+    others = tuple(each for each in get_args(kind) if each is not NoneType)
+    return Union[others] if NoneType in get_args(kind) else kind  # noqa: UP007 - made at run time
+
+
+_STRUCTS: dict[str, Any] = {}
+
+
+def struct_of(name: str, parameters: Collection[Parameter], *, strict: bool = True) -> Any:
+    """Return the type of an object that has these parameters, and if `strict` no others. There is one of a kind."""
+    fields = [
+        (each.name, each.kind) if each.is_required else (each.name, each.kind, _default(each.default))
+        for each in parameters
+    ]
+    key = repr((name, fields, strict))
+    made = _STRUCTS.get(key) or msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=strict)
+    return _STRUCTS.setdefault(key, made)
+
+
+def _default(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
