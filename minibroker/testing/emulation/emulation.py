@@ -16,6 +16,7 @@ codes, and `quirks` the other differences.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS, INITIAL, METADATA_VERSION, SHARE_VERSION
@@ -137,7 +138,7 @@ class Emulation(Interceptor):
         for change in self._changes.get(call, ()):
             change.answer(response)
         for place in places_in(response, lambda topic_id: None):
-            place.set(code_in(self.release, getattr(place.struct, place.field)))
+            place.translate(partial(code_in, self.release))
         return response
 
     def _levels_for(self, call: Call) -> dict[str, int]:

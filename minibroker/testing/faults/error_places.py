@@ -5,7 +5,7 @@ They are found in the declarations of the messages, for every API.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -53,9 +53,13 @@ class Place(NamedTuple):
 
     def set(self, code: int) -> None:
         """Set the error code; in a ShareFetch also that of the acknowledgements."""
-        setattr(self.struct, self.field, code)
-        if hasattr(self.struct, "acknowledge_error_code"):
-            self.struct.acknowledge_error_code = code
+        self.translate(lambda _: code)
+
+    def translate(self, change: Callable[[int], int]) -> None:
+        """Change the error code; in a ShareFetch also that of the acknowledgements, for itself."""
+        for name in (self.field, "acknowledge_error_code"):
+            if hasattr(self.struct, name):
+                setattr(self.struct, name, change(getattr(self.struct, name)))
 
 
 def places_in(response: Message, name_of: NameOf) -> Iterator[Place]:

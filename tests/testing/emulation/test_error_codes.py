@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+from unittest.mock import Mock
+
 import pytest
 from confluent_kafka import KafkaError, Producer
 from kafka import KafkaProducer
 from kafka.errors import CorruptRecordError, InvalidRecordError
 
+from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.replicas import ElectLeadersRequest
+from minibroker.protocol.messages.share_fetch import ShareFetchResponse
 from minibroker.testing import Broker
-from minibroker.testing.emulation.error_codes import BEFORE, code_in, last_code
+from minibroker.testing.emulation.emulation import Emulation
+from minibroker.testing.emulation.error_codes import BEFORE, OTHERWISE, code_in, last_code
 from minibroker.testing.emulation.releases import RELEASES
 from tests.testing.emulation.asking import asked
 
@@ -74,6 +80,15 @@ def test_an_unneeded_election_was_no_error_in_older_releases(release: str, code:
         wanted = ElectLeadersRequest.TopicPartitions(topic="t", partitions=[0])
         (topic,) = asked(broker, ElectLeadersRequest(topic_partitions=[wanted]), 0).replica_election_results
         assert [partition.error_code for partition in topic.partition_result] == [code]
+
+
+@pytest.mark.parametrize(("release", "code"), [("4.3", ErrorCode.INVALID_RECORD_STATE), ("3.8", OTHERWISE)])
+def test_a_share_fetch_keeps_the_error_of_its_acknowledgements(release: str, code: ErrorCode) -> None:
+    topic = ShareFetchResponse.ShareFetchableTopicResponse
+    partition = topic.PartitionData(partition_index=0, acknowledge_error_code=ErrorCode.INVALID_RECORD_STATE)
+    call: Any = Mock(api_key=ApiKey.SHARE_FETCH)
+    Emulation(release).answer(call, ShareFetchResponse(responses=[topic(partitions=[partition])]))
+    assert (partition.error_code, partition.acknowledge_error_code) == (ErrorCode.NONE, code)
 
 
 def test_a_fault_returns_an_error_code_that_the_release_had() -> None:

@@ -7,6 +7,7 @@ import pytest
 from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import ApiKey, api_name, request_class, response_class
 from minibroker.protocol.fields import fields
+from minibroker.protocol.messages.share_fetch import ShareFetchResponse
 from minibroker.protocol.response_errors import error_codes
 from minibroker.testing.faults.error_places import deepest_level, error_answer, places_in
 
@@ -42,6 +43,18 @@ def test_an_error_response_can_be_encoded_and_contains_the_errors(key: ApiKey, v
     decoded = response_class(key).decode(response.encode(version), version)
     if any(_has_codes(response_class(key), version)):
         assert CODE in error_codes(decoded)
+
+
+def test_both_error_codes_of_a_share_fetch_are_translated() -> None:
+    topic = ShareFetchResponse.ShareFetchableTopicResponse
+    partition = topic.PartitionData(partition_index=0, error_code=3, acknowledge_error_code=121)
+    (place,) = (
+        place
+        for place in places_in(ShareFetchResponse(responses=[topic(partitions=[partition])]), lambda _: "a")
+        if place.level == "partition"
+    )
+    place.translate(lambda code: code + 1)
+    assert (partition.error_code, partition.acknowledge_error_code) == (4, 122)
 
 
 def _has_codes(struct: type, version: int) -> list[bool]:
