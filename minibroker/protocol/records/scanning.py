@@ -3,56 +3,40 @@
 It creates no objects, and only finds that all records are good, or about which record is bad. The strict reader of
 `record.py`, which comes to the same result, then finds the reason. The broker's other rules are in `validation.py`.
 
-There are three methods: the walk steps from record to record, and accepts any; the jog compares the start of each
-record with what it must be if only the sizes of values differ, at less than half the cost; the leap checks a run of
-records with the same layout at once (`columns.py`), at about a thirtieth. Real producers send all kinds. Where
-`strides.py` is compiled, the walk costs less than a jog, and than a leap over fewer than a thousand records.
+There are two methods: the walk steps from record to record, and accepts any; the leap checks a run of records with the
+same layout at once, a column at a time, which takes some nanoseconds for a record. Where `strides.py` is compiled, the
+walk costs no more than a leap over fewer than a thousand records. In such a run, every byte of a length is repeated
+after the size of a record:
+
+    |len|at|ts|of|kl|vl|value.........|hc|len|at|ts|of|kl|vl|value.........|hc|len|at|ts|of|kl|vl|value.........|hc|
+      ^                                    ^                                    ^       a column: data[i::size]
+
+The columns of lengths and of the count of headers must have one value each; the offset deltas must be those of the
+indexes; the timestamp deltas must end where the first record's ends. Then every record of the run parses like the first
+one.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from typing import NamedTuple
 
-from minibroker.protocol.records.columns import find_run
 from minibroker.protocol.records.strides import IS_COMPILED, after_headers, stride
 from minibroker.protocol.records.varints import (
     MAX_VARINT_BYTES,
     MAX_VARLONG_BYTES,
-    SECOND_BYTE,
     MalformedVarint,
     read_raw,
-    zigzag_bytes,
 )
 
 MIN_RUN = 16  # a leap costs about as much as walking this many records
 MIN_COMPILED_RUN = 1024  # the same where the walk is compiled
-MIN_JOG = 16  # a jog has a fixed cost: after two of fewer records, there is no other
-MAX_JOG_INDEX = 1 << 13  # above, offset deltas have three bytes
 MAX_WALK = 1024  # records to walk before the next search for a run
 WALK_BYTES = 1 << 15  # bytes to walk in one step: twice the largest record that is not large
 
 _STEPS_AT_ONCE = 256
 
-
-@cache
-def _offset_deltas() -> list[bytes]:
-    """Return the encoded offset deltas."""
-    return [zigzag_bytes(index) for index in range(MAX_JOG_INDEX)]
-
-
-@cache
-def _tails(width: int) -> list[bytes | None]:
-    """Return by the size of a record, in zigzag encoding: a null key, and the length of a value that fills the record.
-
-    `width` is the size of attributes and deltas. None for a size that no such record can have.
-    """
-    tails: list[bytes | None] = [None] * (2 * len(SECOND_BYTE) << 6)
-    for value_bytes in range(len(tails) >> 1):
-        length = zigzag_bytes(value_bytes)
-        size = 2 * (width + 1 + len(length) + value_bytes + 1)
-        if size < len(tails):
-            tails[size] = b"\x01" + length
-    return tails
+MAX_HEADERS = 16  # each header needs at least two columns; records with more headers are walked
+MAX_RUN = 4096  # records of one look ahead, which is wasted if the run is short
 
 
 class Scan:
@@ -72,7 +56,6 @@ class Scan:
         "timestamp_deltas",
         "saw_null_key",
         "any_offsets",
-        "_jogs",
         "_steps",
     )
 
@@ -84,7 +67,6 @@ class Scan:
         self.timestamp_deltas: set[int] = set()
         self.saw_null_key = False
         self.any_offsets = False
-        self._jogs = not IS_COMPILED
         self._steps = MIN_RUN
 
     def run(self) -> bool:
@@ -153,8 +135,6 @@ class Scan:
     def _walk(self, end_index: int) -> bool:
         """Step over the records before `end_index`, up to the first bad one. Return whether all are good."""
         while self.index < end_index:
-            if self._jogs and end_index - self.index >= MIN_JOG:
-                self._jog_on(end_index)
             last_position = self._stride(end_index)
             if self.position > len(self.payload):  # the last one is longer than the data
                 self.index, self.position = self.index - 1, last_position
@@ -162,45 +142,6 @@ class Scan:
             if self.index < end_index and not self._step():
                 return False
         return True
-
-    def _jog_on(self, end_index: int) -> None:
-        """Jog from one timestamp to the next, as long as that is worth it: a single jog may be short."""
-        began, short = self.index, 0
-        while short < 2 and end_index - self.index >= MIN_JOG:
-            short = 0 if self._jog(end_index) >= MIN_JOG else short + 1
-        self._jogs = self.index - began >= MIN_JOG
-
-    def _jog(self, end_index: int) -> int:
-        """Pass records without key and headers that have the timestamp of the first one. Return their number.
-
-        Size and index of such a record determine its start, so that one comparison shows that it is good.
-        """
-        data, position, index = self.payload, self.position, self.index
-        is_at = data.startswith
-        try:
-            first = position + 1 + (data[position] > 0x7F)  # the attributes
-            raw, after = read_raw(data, first + 1, MAX_VARLONG_BYTES)
-            start = bytes(1) + data[first + 1 : after]
-            while index < min(end_index, MAX_JOG_INDEX):
-                end_of_width = min(end_index, 64 if index < 64 else MAX_JOG_INDEX)
-                tails = _tails(len(start) + (1 if index < 64 else 2))
-                for offset in _offset_deltas()[index:end_of_width]:
-                    size, at = data[position], position + 1
-                    if size > 0x7F:
-                        size, at = size + SECOND_BYTE[data[at]], at + 1
-                    end = at + (size >> 1)
-                    # A size without a tail ends in a TypeError; the last byte is the count of headers.
-                    if not is_at(start + offset + tails[size], at) or data[end - 1]:  # type: ignore[operator]
-                        raise IndexError
-                    position, index = end, index + 1
-        except (IndexError, TypeError, MalformedVarint):
-            pass
-        taken = index - self.index
-        if taken:
-            self.timestamp_deltas.add(raw)
-            self.saw_null_key = True
-            self.index, self.position = index, position
-        return taken
 
     def _stride(self, end_index: int) -> int:
         """Step over records with short varints, as `stride` does. Return the position of the last one."""
@@ -233,3 +174,163 @@ class Scan:
         self.timestamp_deltas.add(delta)
         self.index, self.position = self.index + 1, end
         return True
+
+
+class Run(NamedTuple):
+    """`length` records of `size_bytes` each, all well formed and with the right offset deltas."""
+
+    length: int
+    size_bytes: int
+    timestamp_deltas: set[int]  # each distinct one, still zigzag
+    keyed: bool
+
+
+class _Layout(NamedTuple):
+    """The positions of a record's fields in the payload."""
+
+    lengths: list[int]  # each byte of each length, and of the count of headers
+    timestamp_delta: range
+    offset_delta: range
+    end: int
+    keyed: bool
+
+
+def find_run(payload: bytes | bytearray, position: int, index: int, count: int) -> Run | None:
+    """Return the run that begins with record `index` of `count`, at `position`; None if there is none.
+
+    A run ends where the layout changes, so also where a delta needs one byte more (offset delta 64, 8192), after every
+    8192nd record, and after `MAX_RUN` records. It may be a single record.
+    """
+    if not _looks_repeated(payload, position):
+        return None
+    layout = _layout_of(payload, position)
+    if layout is None:
+        return None
+    size = layout.end - position
+    end_index = min(count, index + MAX_RUN, _end_of_offset_width(index))
+    length = min(end_index - index, (len(payload) - position) // size)
+    for start in layout.lengths:
+        length = _equal_at_start(_column(payload, start, size, length))
+    offset_deltas = [_column(payload, start, size, length) for start in layout.offset_delta]
+    timestamp_deltas = [_column(payload, start, size, length) for start in layout.timestamp_delta]
+    if offset_deltas != _expected_offset_deltas(index, length) or not _are_varints(timestamp_deltas):
+        return None
+    return Run(length, size, _distinct_numbers(timestamp_deltas), layout.keyed)
+
+
+def _looks_repeated(payload: bytes | bytearray, position: int) -> bool:
+    """Return whether the next two records begin like this one. If there is no run, this is usually false.
+
+    It is also false for records of 8 KiB and more: a batch has so few of them that walking them is fast.
+    """
+    try:
+        low, high = payload[position], payload[position + 1]
+        size = (low >> 1) + 1 if low < 0x80 else ((low & 0x7F | high << 7) >> 1) + 2
+        return low == payload[position + size] == payload[position + 2 * size]
+    except IndexError:
+        return False
+
+
+def _layout_of(payload: bytes | bytearray, position: int) -> _Layout | None:
+    """Return the layout of the record at `position`; None if it is malformed, or has too many headers."""
+    lengths: list[int] = []
+
+    def length_at(at: int) -> tuple[int, int]:
+        raw, after = read_raw(payload, at, MAX_VARINT_BYTES)
+        lengths.extend(range(at, after))
+        return raw, after
+
+    def skip_bytes(at: int) -> tuple[int, int]:
+        raw, after = length_at(at)
+        return raw, after if raw & 1 else after + (raw >> 1)
+
+    try:
+        raw, body = length_at(position)
+        _, offset_at = read_raw(payload, body + 1, MAX_VARLONG_BYTES)
+        _, key_at = read_raw(payload, offset_at, MAX_VARINT_BYTES)
+        key, value_at = skip_bytes(key_at)
+        _, headers_at = skip_bytes(value_at)
+        headers, at = length_at(headers_at)
+        if raw & 1 or headers & 1 or headers > 2 * MAX_HEADERS:
+            return None
+        for _ in range(headers >> 1):
+            name, at = skip_bytes(at)
+            if name & 1:
+                return None
+            _, at = skip_bytes(at)
+    except MalformedVarint:
+        return None
+    if at != body + (raw >> 1) or at > len(payload):
+        return None
+    return _Layout(lengths, range(body + 1, offset_at), range(offset_at, key_at), at, not key & 1)
+
+
+def _column(payload: bytes | bytearray, start: int, size: int, length: int) -> bytes | bytearray:
+    return payload[start : start + size * (length - 1) + 1 : size]
+
+
+def _equal_at_start(column: bytes | bytearray) -> int:
+    """Return how many bytes at the start are equal. The comparison is much faster, and usually true."""
+    first = column[:1]
+    return len(column) if column == first * len(column) else len(column) - len(column.lstrip(first))
+
+
+# The columns of the zigzag varints 0, 2, 4, ... (offset deltas 0, 1, 2, ...). The low byte repeats after 64 records,
+# the second one after 8192.
+_ONE_BYTE = bytes(range(0, 0x80, 2))
+_LOW = bytes(range(0x80, 0x100, 2)) * 128
+_MIDDLE = b"".join(bytes((0x80 | value,)) * 64 for value in range(0x80))
+_HIGH = b"".join(bytes((value,)) * 64 for value in range(0x80))
+_PERIOD = 8192
+_MAX_INDEX = 1 << 20  # from here on an offset delta takes four bytes, and records are walked
+
+
+def _end_of_offset_width(index: int) -> int:
+    return 64 if index < 64 else (index | _PERIOD - 1) + 1
+
+
+def _expected_offset_deltas(index: int, length: int) -> list[bytes | bytearray] | None:
+    """Return the columns of the offset deltas `index`, `index` + 1, ..., which all need as many bytes as the first."""
+    if index < 64:
+        return [_ONE_BYTE[index : index + length]]
+    at = index % _PERIOD
+    if index < _PERIOD:
+        return [_LOW[at : at + length], _HIGH[at : at + length]]
+    if index < _MAX_INDEX:
+        return [_LOW[at : at + length], _MIDDLE[at : at + length], bytes((index // _PERIOD,)) * length]
+    return None
+
+
+_WITH_TOP_BIT = bytes(range(0x80, 0x100))
+
+
+def _are_varints(columns: list[bytes | bytearray]) -> bool:
+    """Return whether each row is one whole varint: the top bit is set in all columns but the last."""
+    return columns[-1].isascii() and not any(column.translate(None, _WITH_TOP_BIT) for column in columns[:-1])
+
+
+def _distinct_numbers(columns: list[bytes | bytearray]) -> set[int]:
+    """Return the distinct numbers of the rows, in zigzag encoding."""
+    if len(columns) == 1:
+        return _distinct_bytes(columns[0])
+    found: set[int] = set()
+    if len(columns) == 2:
+        for _ in range(32):  # timestamps usually increase, so that equal high bytes are neighbours
+            low, high = columns
+            length = _equal_at_start(high)
+            found.update((byte & 0x7F) + (high[0] << 7) for byte in _distinct_bytes(low[:length]))
+            columns = [low[length:], high[length:]]
+            if length == len(high):
+                return found
+    return found.union(read_raw(bytes(row), 0, MAX_VARLONG_BYTES)[0] for row in set(zip(*columns, strict=True)))
+
+
+def _distinct_bytes(column: bytes | bytearray) -> set[int]:
+    """Return `set(column)`, faster if there are few distinct values, as for timestamps within some milliseconds."""
+    found: set[int] = set()
+    for _ in range(8):
+        if not column:
+            return found
+        found.add(column[0])
+        column = column.translate(None, bytes(column[:1]))
+    return found | set(column)
