@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from http import HTTPStatus
 from typing import Any, Final, Self
 from urllib.parse import parse_qs, unquote
@@ -61,7 +62,7 @@ class Request:
         """The path, decoded."""
         return "/" + "/".join(self.segments)
 
-    @property
+    @cached_property
     def query(self) -> dict[str, list[str]]:
         """The parameters of the query. Raises ValueError if there are too many."""
         return parse_qs(self.query_string, keep_blank_values=True, max_num_fields=MOST_PARAMETERS)

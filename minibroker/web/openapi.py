@@ -15,7 +15,7 @@ from minibroker.web.signatures import Parameter
 
 REF: Final = "#/components/schemas/{name}"
 TOKEN: Final = {"type": "http", "scheme": "bearer", "description": "What `--control-token` says."}
-RAISES: Final = re.compile(r"\s*\bRaises [^.]*(?:\.|$)")
+OF_PYTHON: Final = re.compile(r"\s*\bRaises [^.]*(?:\.|$)|; see `\w+`")
 
 
 class ErrorAnswer(msgspec.Struct):
@@ -87,9 +87,9 @@ def _operation(route: Route, of_kind: Mapping[Any, Any], errors: Mapping[int, st
 
 
 def description_of(route: Route) -> str:
-    """Return what a function does: the first paragraph of its documentation, without the errors of Python."""
+    """Return what a route does: the first paragraph of its function's documentation, without what is of Python."""
     text = inspect.cleandoc(inspect.unwrap(route.function).__doc__ or "").partition("\n\n")[0]
-    return RAISES.sub("", " ".join(text.split())).strip()
+    return route.about or re.sub(r"\bNone\b", "null", OF_PYTHON.sub("", " ".join(text.split()))).strip()
 
 
 def _parameter(parameter: Parameter, source: str, of_kind: Mapping[Any, Any]) -> dict[str, Any]:

@@ -33,6 +33,7 @@ class Route:
     function: Callable[..., Any]
     name: str  # of the operation
     tag: str = ""
+    about: str = ""  # what it does, if the documentation of the function does not say so
     status: int = 0  # by default 200, or 204 if nothing is returned
     owner: Callable[..., Any] | None = None  # returns the first argument of the function, from variables of the path
     body: str = ""  # the name of the body's type

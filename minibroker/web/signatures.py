@@ -71,7 +71,7 @@ def with_meta(kind: Any, meta: Meta) -> Any:
 
 def is_struct(kind: Any) -> bool:
     """Return whether a type is one of msgspec's objects, or that or nothing."""
-    return any(hasattr(each, "__struct_fields__") for each in (kind, *get_args(kind)))
+    return hasattr(without_null(kind), "__struct_fields__")
 
 
 def or_null(kind: Any) -> Any:

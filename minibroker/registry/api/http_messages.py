@@ -28,11 +28,6 @@ class Request(messages.Request):
 
     user: str | None = None
 
-    @cached_property
-    def query(self) -> dict[str, list[str]]:
-        """The parameters of the query."""
-        return super().query
-
     def text(self, name: str, default: str = "") -> str:
         """Return a parameter of the query."""
         return self.query.get(name, [default])[0]

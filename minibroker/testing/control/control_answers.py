@@ -1,12 +1,16 @@
-"""The answers of the HTTP control, with the names that they have in Python."""
+"""The answers of the HTTP control. Most have the fields of the object that a method of Python returns."""
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Self, get_type_hints
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, defstruct
 
+from minibroker.broker.client_telemetry import ClientMetric
+from minibroker.testing import dead_letter_records, log_reading, share_deliveries, share_verbs
 from minibroker.testing.exchange import Exchange, text_of
+from minibroker.testing.streams_group_views import StreamsGroupState, StreamsMemberState
+from minibroker.testing.token_verbs import Token
 
 
 class Shown(Struct, kw_only=True):
@@ -15,8 +19,39 @@ class Shown(Struct, kw_only=True):
     @classmethod
     def of(cls, seen: Any, **others: Any) -> Self:
         """Return what is shown of an object: its fields of the same names, and others."""
-        fields = {name: getattr(seen, name) for name in cls.__struct_fields__ if hasattr(seen, name)}
-        return cls(**fields | others)
+        names = [name for name in cls.__struct_fields__ if name not in others]
+        return cls(**{name: _plain(getattr(seen, name)) for name in names}, **others)
+
+
+class ShownRecord(Shown):
+    """The base of records. `key_hex` and `value_hex` are exact; `key` and `value` are for people."""
+
+    @classmethod
+    def of(cls, seen: Any, **others: Any) -> Self:
+        """Return a record with its bytes as texts."""
+        key, value = _text(seen.key), _text(seen.value)
+        headers = [(name, _text(content)) for name, content in seen.headers]
+        exact = {"key_hex": _hex(seen.key), "value_hex": _hex(seen.value)}
+        return super().of(seen, key=key, value=value, headers=headers, **exact)
+
+
+def like(name: str, seen: Any, base: type = Shown, **others: Any) -> Any:
+    """Return the type of what is shown of a type: its fields, and others."""
+    kinds = get_type_hints(seen) | others
+    said = {"__doc__": seen.__doc__}
+    return defstruct(name, list(kinds.items()), bases=(base,), namespace=said, kw_only=True)
+
+
+TEXTS: dict[str, Any] = dict.fromkeys(("key", "value", "key_hex", "value_hex"), str | None)
+TEXTS["headers"] = list[tuple[str, str | None]]
+Record = like("Record", log_reading.Record, ShownRecord, **TEXTS)
+DeliveredRecord = like("DeliveredRecord", share_verbs.DeliveredRecord, ShownRecord, **TEXTS)
+DeadLetter = like("DeadLetter", dead_letter_records.DeadLetter, ShownRecord, **TEXTS)
+DelegationToken = like("DelegationToken", Token)
+Delivery = like("Delivery", share_deliveries.Delivery)
+Metric = like("Metric", ClientMetric)
+StreamsMember = like("StreamsMember", StreamsMemberState)
+StreamsGroup = like("StreamsGroup", StreamsGroupState, members=list[StreamsMember])  # type: ignore[valid-type]
 
 
 class BrokerState(Struct):
@@ -41,35 +76,6 @@ class GroupState(Struct):
     committed: dict[str, int]
 
 
-class StreamsMember(Shown):
-    """A member of a streams group, and its tasks by role: partitions by the id of the subtopology."""
-
-    member: str
-    instance: str | None
-    client_id: str
-    process: str
-    epoch: int
-    active: dict[str, list[int]]
-    standby: dict[str, list[int]]
-    warmup: dict[str, list[int]]
-
-
-class StreamsGroup(Shown):
-    """A group of Kafka Streams; `topology_epoch` is null before the first member."""
-
-    state: str
-    epoch: int
-    assignment_epoch: int
-    topology_epoch: int | None
-    source_topics: list[str]
-    members: list[StreamsMember]
-
-    @classmethod
-    def of(cls, seen: Any, **others: Any) -> Self:
-        """Return a group with its members."""
-        return super().of(seen, members=list(map(StreamsMember.of, seen.members)))
-
-
 class ClockState(Struct):
     """The broker's time."""
 
@@ -83,78 +89,6 @@ class JournalState(Struct):
     on: bool
     kept: int
     dropped: int
-
-
-class Metric(Shown):
-    """A number that a client has pushed (KIP-714)."""
-
-    client_id: str
-    client_instance_id: str
-    name: str
-    attributes: dict[str, str]
-    value: float
-
-
-class Record(Shown):
-    """A record as it is stored. `key_hex` and `value_hex` are exact; `key` and `value` are for people."""
-
-    topic: str
-    partition: int
-    offset: int
-    key: str | None
-    value: str | None
-    key_hex: str | None
-    value_hex: str | None
-    headers: list[tuple[str, str | None]]
-    timestamp_ms: int
-    timestamp_type: str
-    transaction: str | None
-    producer_id: int
-    producer_epoch: int
-    sequence: int
-    leader_epoch: int
-    magic: int
-
-    @classmethod
-    def of(cls, seen: Any, **others: Any) -> Self:
-        """Return a record with its bytes as texts."""
-        key, value = _text(seen.key), _text(seen.value)
-        headers = [(name, _text(content)) for name, content in seen.headers]
-        exact = {"key_hex": _hex(seen.key), "value_hex": _hex(seen.value)}
-        return super().of(seen, key=key, value=value, headers=headers, **exact)
-
-
-class Delivery(Shown):
-    """Records of a partition, `first` to `last`, that were delivered to a share group equally often.
-
-    `state` is "acquired" (by `member`), "available", "acknowledged" or "archived".
-    """
-
-    topic: str
-    partition: int
-    first: int
-    last: int
-    state: str
-    deliveries: int
-    member: str | None
-
-
-class DeliveredRecord(Record):
-    """A record that was delivered to a share group; the last three are as in `Delivery`."""
-
-    deliveries: int
-    state: str
-    member: str | None
-
-
-class DeadLetter(Record):
-    """A dead letter of a share group, with the record that it stands for."""
-
-    source_topic: str
-    source_partition: int
-    source_offset: int
-    deliveries: int
-    reason: str
 
 
 class SeenRequest(Shown):
@@ -193,6 +127,13 @@ class FaultState(Shown):
     def of(cls, seen: Any, **others: Any) -> Self:
         """Return a fault with its rule in words."""
         return super().of(seen, rule=str(seen.rule))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with objects for NamedTuples, which are lists otherwise."""
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return value._asdict() if hasattr(value, "_asdict") else value
 
 
 def _text(data: bytes | None) -> str | None:

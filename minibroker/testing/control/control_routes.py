@@ -139,16 +139,20 @@ def _records(broker: Broker, routes: Routes) -> None:
             timestamp_ms=asked.timestamp_ms,
         )
 
-    routes.on("POST", "/fill", broker.afill, "fill_topics", whole="source", kinds={"source": dict[str, Any]})
+    about = 'Create topics with records: {"orders": ["first", {"key": "k", "value": {"id": 2}}]}.'
+    whole: dict[str, Any] = {"whole": "source", "kinds": {"source": dict[str, Any]}}
+    routes.on("POST", "/fill", broker.afill, "fill_topics", about=about, **whole)
     listed: dict[str, Any] = {"answer": list[Record], "without": ("decoded",)}
     routes.on("GET", "/topics/{topic}/records", broker.records, "list_records", **listed)
 
 
 def _expectations(broker: Broker, routes: Routes) -> None:
     expect: dict[str, Any] = {"body": "Expectation", "answer": list[Record], "without": ("decoded",), "errors": WAITED}
-    routes.on("POST", "/topics/{topic}/expect", broker.aexpect, "expect_records", **expect)
-    nothing = broker.aassert_nothing_produced
-    routes.on("POST", "/topics/{topic}/expect-nothing", nothing, "expect_nothing", body="Silence", errors=WAITED)
+    about = "Wait until a topic has this many records; return them."
+    routes.on("POST", "/topics/{topic}/expect", broker.aexpect, "expect_records", about=about, **expect)
+    about = "Wait for a time; answer 408 as soon as a record is appended to the topic."
+    silence: dict[str, Any] = {"body": "Silence", "errors": WAITED, "about": about}
+    routes.on("POST", "/topics/{topic}/expect-nothing", broker.aassert_nothing_produced, "expect_nothing", **silence)
 
 
 def _waits(broker: Broker, routes: Routes) -> None:

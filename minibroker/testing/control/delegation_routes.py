@@ -6,25 +6,13 @@ from typing import Any, Literal
 
 from minibroker.quantities import Duration
 from minibroker.testing.broker import Broker
-from minibroker.testing.control.control_answers import Shown
+from minibroker.testing.control.control_answers import DelegationToken
 from minibroker.testing.control.http_errors import MISSING
 from minibroker.testing.token_verbs import Token, TokenVerbs
 from minibroker.web.routes import Routes
 
 PATH = "/delegation-tokens"
 Library = Literal["java", "franz-go"]  # others cannot
-
-
-class DelegationToken(Shown):
-    """A delegation token: a client logs in by SCRAM with its id and its secret. Times are in ms since 1970."""
-
-    id: str
-    secret: str
-    user: str
-    renewers: tuple[str, ...]
-    issued_ms: int
-    expires_ms: int
-    max_ms: int
 
 
 def delegation_routes(broker: Broker, routes: Routes) -> None:
@@ -39,15 +27,12 @@ def delegation_routes(broker: Broker, routes: Routes) -> None:
             raise LookupError(f"there is no delegation token {token_id}")
         return token
 
-    listed: dict[str, Any] = {"answer": list[DelegationToken], "without": ("user",)}
+    about = "Return the tokens that have not expired."
+    listed: dict[str, Any] = {"answer": list[DelegationToken], "without": ("user",), "about": about}
     routes.on("GET", PATH, TokenVerbs.list, "list_delegation_tokens", owner=tokens, **listed)
+    routes.on("DELETE", PATH, TokenVerbs.expire, "expire_delegation_tokens", owner=tokens, without=("token",))
     made: dict[str, Any] = {"answer": DelegationToken, "body": "NewDelegationToken", "kinds": {"renewers": list[str]}}
     routes.on("POST", PATH, TokenVerbs.create, "create_delegation_token", owner=tokens, **made)
-
-    @routes.delete(PATH)
-    def expire_delegation_tokens() -> None:
-        """Remove all tokens."""
-        broker.tokens.expire()
 
     @routes.delete(f"{PATH}/{{token}}", errors=MISSING)
     def expire_delegation_token(token: str) -> None:

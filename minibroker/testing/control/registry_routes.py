@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from minibroker.testing.broker import Broker
 from minibroker.testing.control.control_answers import Shown
@@ -67,7 +67,7 @@ class NewRegistryFault(Asked):
             raise ValueError("a delay has no message")
 
 
-class RegistryFaultState(Struct):
+class RegistryFaultState(Shown):
     """A fault, and how often it struck."""
 
     number: int
@@ -117,46 +117,40 @@ def registry_routes(broker: Broker, routes: Routes) -> None:
 def registry_fault_routes(broker: Broker, routes: Routes) -> None:
     """Add the paths for faults of the registry."""
 
-    @routes.get("/registry/faults")
-    def list_registry_faults() -> list[RegistryFaultState]:
-        """Return all faults of the registry, oldest first."""
-        return list(map(_state, broker.registry.faults()))
+    def fault(number: int) -> RegistryFault:
+        found = next((each for each in broker.registry.faults() if each.number == number), None)
+        if found is None:
+            raise LookupError(f"the registry has no fault {number}")
+        return found
 
-    @routes.post("/registry/faults", status=201)
-    def add_registry_fault(asked: NewRegistryFault) -> RegistryFaultState:
+    @routes.get("/registry/faults", answer=list[RegistryFaultState])
+    def list_registry_faults() -> Any:
+        """Return all faults of the registry, oldest first."""
+        return broker.registry.faults()
+
+    @routes.post("/registry/faults", status=201, answer=RegistryFaultState)
+    def add_registry_fault(asked: NewRegistryFault) -> Any:
         """Add a fault: {"code": 503, "times": 2}, {"delay": "2 s", "path": "/subjects/*"} or {"unknown_id": 1}."""
         registry = broker.registry
         method, path, times = asked.method, asked.path, asked.times
         if asked.unknown_id is not None:
-            return _state(registry.forget(asked.unknown_id, times))
+            return registry.forget(asked.unknown_id, times)
         if asked.delay is not None:
-            return _state(registry.slow(asked.delay, method=method, path=path, times=times))
+            return registry.slow(asked.delay, method=method, path=path, times=times)
         assert asked.code is not None
-        return _state(registry.fail(asked.code, asked.message, method=method, path=path, times=times))
+        return registry.fail(asked.code, asked.message, method=method, path=path, times=times)
 
     @routes.delete("/registry/faults")
     def clear_registry_faults() -> None:
         """Remove all faults of the registry."""
         broker.registry.clear_faults()
 
-    @routes.get("/registry/faults/{number}", errors=MISSING)
-    def get_registry_fault(number: int) -> RegistryFaultState:
+    @routes.get("/registry/faults/{number}", answer=RegistryFaultState, errors=MISSING)
+    def get_registry_fault(number: int) -> Any:
         """Return how often the fault has struck."""
-        return _state(_find_fault(broker, number))
+        return fault(number)
 
     @routes.delete("/registry/faults/{number}", errors=MISSING)
     def remove_registry_fault(number: int) -> None:
         """Remove the fault."""
-        _find_fault(broker, number).remove()
-
-
-def _find_fault(broker: Broker, number: int) -> RegistryFault:
-    """Return a fault of the registry. Raises LookupError."""
-    for fault in broker.registry.faults():
-        if fault.number == number:
-            return fault
-    raise LookupError(f"the registry has no fault {number}")
-
-
-def _state(fault: RegistryFault) -> RegistryFaultState:
-    return RegistryFaultState(fault.number, fault.hits)
+        fault(number).remove()

@@ -56,11 +56,6 @@ def journal_routes(observed: Observed, routes: Routes) -> None:
         """Return the requests that the journal has, oldest first."""
         return [seen_request(exchange, raw) for exchange in observed.journal.requests(api, **which)]
 
-    @routes.delete("/requests")
-    def clear_requests() -> None:
-        """Drop all requests."""
-        observed.journal.clear()
-
     @routes.get("/journal")
     def get_journal() -> JournalState:
         """Return whether the journal is on, and how many requests it has."""
@@ -76,6 +71,8 @@ def journal_routes(observed: Observed, routes: Routes) -> None:
             observed.journal.off()
         return get_journal()
 
+    routes.on("DELETE", "/requests", observed.journal.clear, "clear_requests")
+
     @routes.post("/requests/wait", body="RequestWait", without=("where",), errors=WAITED)
     async def wait_for_requests(
         api: str | None = None, count: int = 1, timeout: Duration = DEFAULT_TIMEOUT, **which: Unpack[Which]
@@ -87,41 +84,30 @@ def journal_routes(observed: Observed, routes: Routes) -> None:
 def fault_routes(observed: Observed, routes: Routes) -> None:
     """Add what faults do."""
 
-    @routes.get("/faults", answer=list[FaultState])
-    def list_faults() -> list[Fault]:
-        """Return all faults."""
-        return observed.faults.all()
+    routes.on("GET", "/faults", observed.faults.all, "list_faults", answer=list[FaultState])
+    routes.on("DELETE", "/faults", observed.faults.clear, "clear_faults")
+
+    def fault(number: int) -> Fault:
+        found = next((each for each in observed.faults.all() if each.number == number), None)
+        if found is None:
+            raise LookupError(f"there is no fault {number}")
+        return found
 
     @routes.post("/faults", status=201, whole="asked", answer=list[FaultState])
     def add_faults(asked: NewFaults) -> list[Fault]:
         """Add a fault: {"api": "Produce", "topic": "t", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}, or a list."""
         return observed.faults.add_all(asked)
 
-    @routes.delete("/faults")
-    def clear_faults() -> None:
-        """Remove all faults."""
-        observed.faults.clear()
-
     @routes.get("/faults/{number}", answer=FaultState, errors=MISSING)
     def get_fault(number: int) -> Fault:
         """Return how often the fault has struck."""
-        return _find_fault(observed, number)
+        return fault(number)
 
-    @routes.delete("/faults/{number}", errors=MISSING)
-    def remove_fault(number: int) -> None:
-        """Remove the fault."""
-        _find_fault(observed, number).remove()
+    routes.on("DELETE", "/faults/{number}", Fault.remove, "remove_fault", owner=fault, errors=MISSING)
 
     @routes.post("/faults/{number}/wait", body="HitWait", answer=FaultState, errors=MISSING | WAITED)
     async def wait_for_hits(number: int, hits: int = 1, timeout: Duration = DEFAULT_TIMEOUT) -> Fault:
         """Wait until the fault has this many hits."""
-        found = _find_fault(observed, number)
+        found = fault(number)
         await found.await_for_hits(hits, timeout)
         return found
-
-
-def _find_fault(observed: Observed, number: int) -> Fault:
-    for fault in observed.faults.all():
-        if fault.number == number:
-            return fault
-    raise LookupError(f"there is no fault {number}")

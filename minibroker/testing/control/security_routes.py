@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, structs
 
 from minibroker.testing.broker import Broker
-from minibroker.testing.broker_security import QuotaVerbs, Users
+from minibroker.testing.broker_security import AclVerbs, QuotaVerbs, Users
+from minibroker.testing.control.control_answers import Shown
 from minibroker.testing.control.http_errors import MISSING
 from minibroker.testing.control.models import NOTHING, Asked
 from minibroker.testing.issuer import Issuer
@@ -32,7 +33,7 @@ class AclRule(Asked):
     host: str = "*"
 
 
-class IssuerState(Struct):
+class IssuerState(Shown):
     """The addresses of the issuer of tokens."""
 
     url: str
@@ -62,7 +63,7 @@ def security_routes(broker: Broker, routes: Routes) -> None:
             return SecurityState(None)
         security = broker.security
         authority = None if security.authority is None else security.authority.certificate
-        issuer = None if security.issuer is None else get_issuer()
+        issuer = None if security.issuer is None else IssuerState.of(security.issuer)
         return SecurityState(security.protocol, sorted(security.passwords), authority, issuer)
 
     @routes.post("/security", body="NewSecurity")
@@ -70,11 +71,10 @@ def security_routes(broker: Broker, routes: Routes) -> None:
         """Start the broker again with this security, and these users beside those that it had; ports and data stay."""
         await broker.asecure(protocol, users)
 
-    @routes.get("/issuer")
-    def get_issuer() -> IssuerState:
+    @routes.get("/issuer", answer=IssuerState)
+    def get_issuer() -> Issuer:
         """Return the addresses of the issuer of tokens."""
-        found = broker.issuer
-        return IssuerState(found.url, found.token_endpoint, found.jwks_url)
+        return broker.issuer
 
     kind = {"kind": Kind}
     routes.on("POST", "/certificate", broker.use_certificate, "use_certificate", body="CertificateKind", kinds=kind)
@@ -94,7 +94,8 @@ def user_routes(broker: Broker, routes: Routes) -> None:
             raise LookupError(f"there is no user {user}")
         broker.users.remove(user)
 
-    routes.on("POST", "/users", Users.add, "add_user", owner=users, body="NewUser", status=204)
+    about = "Add a user, or change its password."
+    routes.on("POST", "/users", Users.add, "add_user", owner=users, body="NewUser", status=204, about=about)
     asked: dict[str, Any] = {"body": "ClientOptions", "without": ("token",), "kinds": {"library": Library}}
     config = dict[str, Any] | str
     routes.on("POST", "/client-config", broker.client_config, "get_client_config", answer=config, **asked)
@@ -102,6 +103,9 @@ def user_routes(broker: Broker, routes: Routes) -> None:
 
 def rights_routes(broker: Broker, routes: Routes) -> None:
     """Add the paths of ACLs and quotas."""
+
+    def acls() -> AclVerbs:
+        return broker.acls
 
     def quotas() -> QuotaVerbs:
         return broker.quotas
@@ -112,11 +116,7 @@ def rights_routes(broker: Broker, routes: Routes) -> None:
         add = broker.acls.allow if effect == "allow" else broker.acls.deny
         add(**structs.asdict(asked))
 
-    @routes.delete("/acls")
-    def clear_acls() -> None:
-        """Remove all ACLs."""
-        broker.acls.clear()
-
+    routes.on("DELETE", "/acls", AclVerbs.clear, "clear_acls", owner=acls)
     routes.on("POST", "/quotas", QuotaVerbs.set, "set_quotas", owner=quotas, body="Quotas")
     routes.on("POST", "/quotas/remove", QuotaVerbs.remove, "remove_quotas", owner=quotas, body="QuotaEntity")
 

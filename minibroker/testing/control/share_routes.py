@@ -22,7 +22,8 @@ def share_routes(broker: Broker, routes: Routes) -> None:
         routes.on(method, f"{PATH}/{path}", verb, name, owner=broker.share_group, **given)
 
     members, letters = {"members": POSITIVE}, list[DeadLetter]
-    on("POST", "configure", Verbs.aconfigure, "configure_share_group")
+    about = 'Set configs of the group, by Kafka\'s names: {"share.auto.offset.reset": "earliest"}.'
+    on("POST", "configure", Verbs.aconfigure, "configure_share_group", about=about)
     on("GET", "deliveries", Verbs.deliveries, "list_deliveries", answer=list[Delivery])
     on("POST", "expire-locks", Verbs.expire_locks, "expire_locks", answer="LockedRecords.records")
     for path, verb, body, answer in (

@@ -242,7 +242,7 @@ async def test_concurrent_config_changes_are_all_kept() -> None:
         asked = [b'{"compatibility":"FULL"}', b'{"normalize":true}', b'{"alias":"y"}']
         async with registry._writing:  # as while a large schema is parsed
             changing = [
-                asyncio.create_task(api.answer(Request("PUT", ["config", "x"], {}, {}, body))) for body in asked
+                asyncio.create_task(api.answer(Request("PUT", ["config", "x"], "", {}, body))) for body in asked
             ]
             await asyncio.sleep(0)
         await asyncio.gather(*changing)
