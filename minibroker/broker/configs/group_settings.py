@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from minibroker.broker.configs.settings_table import (
     BOOLEAN,
@@ -24,9 +24,6 @@ from minibroker.broker.configs.settings_values import InvalidValue, canonical_te
 from minibroker.broker.configs.valid_values import OneOf, Range
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE
-
-if TYPE_CHECKING:
-    from minibroker.broker.configs.settings import Settings
 
 
 class GroupSetting(NamedTuple):
@@ -199,6 +196,16 @@ GROUP_SETTINGS: Final = {
 }
 
 
+class Values(Protocol):
+    """The broker's settings, as far as those of groups are compared with them."""
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the current value of a setting."""
+
+    def kept(self, name: str) -> Any:
+        """Return the current value, also of a setting without effect."""
+
+
 class Configs(Protocol):
     """The configs of all resources, by type and name."""
 
@@ -208,7 +215,9 @@ class Configs(Protocol):
 class Configured(Protocol):
     """The part of a cluster that has configs."""
 
-    settings: Settings
+    @property
+    def settings(self) -> Values:
+        """Return the settings of the broker."""
 
     @property
     def image(self) -> Configs:
@@ -236,7 +245,7 @@ def duration_ms(text: str) -> int:
     return int(sum(float(part[:-1].replace(",", ".")) * unit_ms for part, unit_ms in parts))
 
 
-def validate_group_overrides(settings: Settings, overrides: Mapping[str, str]) -> dict[str, str]:
+def validate_group_overrides(settings: Values, overrides: Mapping[str, str]) -> dict[str, str]:
     """Validate the configs of a group together; return them normalized. Raises KafkaError(INVALID_CONFIG)."""
     texts = {name: _text(name, text) for name, text in overrides.items()}
     values: dict[str, Any] = {
@@ -258,7 +267,7 @@ def validate_group_overrides(settings: Settings, overrides: Mapping[str, str]) -
     return texts
 
 
-def _check_bounds(settings: Settings, setting: GroupSetting, value: Any) -> None:
+def _check_bounds(settings: Values, setting: GroupSetting, value: Any) -> None:
     least = None if setting.minimum is None else settings.kept(setting.minimum)
     most = None if setting.maximum is None else settings.kept(setting.maximum)
     if (least is None or least <= value) and (most is None or value <= most):
@@ -288,7 +297,7 @@ def _invalid(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_CONFIG, message)
 
 
-def objection(settings: Settings) -> str | None:
+def objection(settings: Values) -> str | None:
     """Return the violation of a rule of Kafka's GroupCoordinatorConfig in the broker settings, or None."""
     for _, default, minimum, maximum in GROUP_SETTINGS.values():
         if default is None:

@@ -5,8 +5,7 @@ What may be changed by whom is checked before, by each kind of group and by the 
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from struct import Struct
 from typing import TYPE_CHECKING
@@ -17,20 +16,16 @@ from minibroker.broker.metadata.partitions import COLLECTED_BYTES
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES
 from minibroker.protocol.records.building import finish_plain_batch
-from minibroker.protocol.steps import FEW_ITEMS, Steps, chunks
+from minibroker.protocol.steps import FEW_ITEMS, Steps
 
 if TYPE_CHECKING:
     from minibroker.broker.coordination.coordinator_logs import Entry
     from minibroker.broker.groups.group import Group
     from minibroker.broker.groups.group_coordinator import GroupCoordinator
-    from minibroker.broker.metadata.partitions import Topic
 
 Committed = tuple[str, int, CommittedOffset]  # topic, partition, what is committed for it
-RECORD_OVERHEAD_BYTES = 24  # lengths, offset and timestamp of a record, at most
 SAID = Struct(">qiBq")  # offset, leader epoch, metadata and time of the commit, as they lie in a record
 MARK = CommittedOffset(-0x0101010101010102, -0x01010102, "", -0x0101010101010102)  # no text has such bytes
-
-log = logging.getLogger("minibroker.groups")
 
 
 def commit_offsets(
@@ -133,69 +128,3 @@ def _batch_in_steps(
     if len(entries) <= FEW_ITEMS:
         return topic.batch(entries, producer)
     return (yield from topic.batch_in_steps(entries, producer))
-
-
-def delete_offsets(coordinator: GroupCoordinator, group: Group, partitions: Iterable[tuple[str, int]]) -> None:
-    """Take back what a group has committed for each (topic, partition), all or none.
-
-    Raises KafkaError with the code for the client.
-    """
-    gone = list(partitions)
-    coordinator.append(group.group_id, [offset_entry(group.group_id, *each, None) for each in gone])
-    for topic, partition in gone:
-        group.offsets.apply(topic, partition, None)
-
-
-def forget_offsets(coordinator: GroupCoordinator, group: Group, partitions: Iterable[tuple[str, int]]) -> None:
-    """Do as `delete_offsets`, in as many batches as it takes: there may be more offsets than one has room for.
-
-    What is gone when it fails is gone.
-    """
-    gone = list(partitions)
-    if not gone:
-        return
-    topic = coordinator.log
-    limit_bytes = topic.partition(topic.partition_of(group.group_id)).log.settings.max_message_bytes - HEADER_BYTES
-    longest_bytes = max(len(offset_entry(group.group_id, *each, None)[0]) for each in gone) + RECORD_OVERHEAD_BYTES
-    count = max(1, limit_bytes // longest_bytes)
-    for start in range(0, len(gone), count):
-        delete_offsets(coordinator, group, gone[start : start + count])
-
-
-def forget_missing_topics(coordinator: GroupCoordinator, groups: Iterable[Group]) -> None:
-    """Take back what is committed for topics that are gone: `forget_topic` does not reach groups that are not loaded.
-
-    Nor does it come to its end if the broker crashes before.
-    """
-    for group in groups:
-        missing = [each for each in group.offsets.partitions() if not _exists(coordinator, group, *each)]
-        _try_to_forget(coordinator, group, missing)
-
-
-def _exists(coordinator: GroupCoordinator, group: Group, name: str, partition: int) -> bool:
-    """Return whether what is committed, or about to be, is of a topic that there is, and not of a former namesake."""
-    topic = coordinator.cluster.image.topics.get(name)
-    committed = group.offsets.find(name, partition)
-    return topic is not None and (committed is None or committed.is_of(topic.topic_id))
-
-
-def forget_topic(coordinator: GroupCoordinator, topic: Topic) -> Steps[None]:
-    """Take back what all groups have committed for a topic that was deleted, and what else they know about it."""
-    for group in coordinator.groups.present():
-        try:
-            group.forget_topic(topic.topic_id)
-        except KafkaError as error:
-            log.error("%s keeps the deleted topic %s: %s", group, topic.name, error)
-        partitions = group.offsets.partitions_of(topic.name, topic.topic_id)
-        for portion in chunks(partitions):
-            _try_to_forget(coordinator, group, [(topic.name, partition) for partition in portion])
-            yield
-        yield
-
-
-def _try_to_forget(coordinator: GroupCoordinator, group: Group, partitions: list[tuple[str, int]]) -> None:
-    try:
-        forget_offsets(coordinator, group, partitions)
-    except KafkaError as error:
-        names = ", ".join(sorted({topic for topic, _ in partitions}))
-        log.error("%s keeps its offsets of deleted topics (%s): %s", group, names, error)

@@ -1,20 +1,20 @@
 """The coordinator: finds and makes groups by id, and folds the records of `__consumer_offsets` into them.
 
-What the members of a group ask for is in `classic/` and `consumer/`, what they commit in `offsets_of_group`.
+What the members of a group ask for is in `classic/` and `consumer/`, what they commit in `offsets_of_group`. Offsets
+that nobody wants any longer are forgotten here.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from minibroker.broker.coordination.coordinator_logs import NO_PRODUCER, CoordinatorLogSettings
 from minibroker.broker.coordination.runtime import ByPartition, CoordinatorRuntime
 from minibroker.broker.groups import group_entries
 from minibroker.broker.groups.classic.classic_group import ClassicGroup
-from minibroker.broker.groups.commits import forget_missing_topics, forget_offsets, forget_topic
 from minibroker.broker.groups.consumer.consumer_group import ConsumerGroup
 from minibroker.broker.groups.consumer.state import APPLIED
 from minibroker.broker.groups.group import Group, GroupType
@@ -28,9 +28,10 @@ from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Topic
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import group_records, share_group_records, streams_group_records
+from minibroker.protocol.records.batch import HEADER_BYTES
 from minibroker.protocol.records.internal import decode_internal
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.steps import Steps
+from minibroker.protocol.steps import Steps, chunks
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
@@ -50,6 +51,8 @@ SETTINGS = CoordinatorLogSettings(
     "offsets.topic.compression.codec",
 )
 
+
+RECORD_OVERHEAD_BYTES = 24  # lengths, offset and timestamp of a record, at most
 
 # The bytes that keys of these records begin with.
 OFFSET_COMMIT_TYPE = group_records.OffsetCommitKey.api_key.to_bytes(2, "big")
@@ -254,6 +257,72 @@ class GroupShard:
     def unload(self) -> None:
         for group in self._coordinator.groups.take(self._index):
             group.close(ErrorCode.NOT_COORDINATOR)
+
+
+def delete_offsets(coordinator: GroupCoordinator, group: Group, partitions: Iterable[tuple[str, int]]) -> None:
+    """Take back what a group has committed for each (topic, partition), all or none.
+
+    Raises KafkaError with the code for the client.
+    """
+    gone = list(partitions)
+    coordinator.append(group.group_id, [group_entries.offset_entry(group.group_id, *each, None) for each in gone])
+    for topic, partition in gone:
+        group.offsets.apply(topic, partition, None)
+
+
+def forget_offsets(coordinator: GroupCoordinator, group: Group, partitions: Iterable[tuple[str, int]]) -> None:
+    """Do as `delete_offsets`, in as many batches as it takes: there may be more offsets than one has room for.
+
+    What is gone when it fails is gone.
+    """
+    gone = list(partitions)
+    if not gone:
+        return
+    topic = coordinator.log
+    limit_bytes = topic.partition(topic.partition_of(group.group_id)).log.settings.max_message_bytes - HEADER_BYTES
+    longest_bytes = max(len(group_entries.offset_entry(group.group_id, *each, None)[0]) for each in gone)
+    count = max(1, limit_bytes // (longest_bytes + RECORD_OVERHEAD_BYTES))
+    for start in range(0, len(gone), count):
+        delete_offsets(coordinator, group, gone[start : start + count])
+
+
+def forget_missing_topics(coordinator: GroupCoordinator, groups: Iterable[Group]) -> None:
+    """Take back what is committed for topics that are gone: `forget_topic` does not reach groups that are not loaded.
+
+    Nor does it come to its end if the broker crashes before.
+    """
+    for group in groups:
+        missing = [each for each in group.offsets.partitions() if not _exists(coordinator, group, *each)]
+        _try_to_forget(coordinator, group, missing)
+
+
+def _exists(coordinator: GroupCoordinator, group: Group, name: str, partition: int) -> bool:
+    """Return whether what is committed, or about to be, is of a topic that there is, and not of a former namesake."""
+    topic = coordinator.cluster.image.topics.get(name)
+    committed = group.offsets.find(name, partition)
+    return topic is not None and (committed is None or committed.is_of(topic.topic_id))
+
+
+def forget_topic(coordinator: GroupCoordinator, topic: Topic) -> Steps[None]:
+    """Take back what all groups have committed for a topic that was deleted, and what else they know about it."""
+    for group in coordinator.groups.present():
+        try:
+            group.forget_topic(topic.topic_id)
+        except KafkaError as error:
+            log.error("%s keeps the deleted topic %s: %s", group, topic.name, error)
+        partitions = group.offsets.partitions_of(topic.name, topic.topic_id)
+        for portion in chunks(partitions):
+            _try_to_forget(coordinator, group, [(topic.name, partition) for partition in portion])
+            yield
+        yield
+
+
+def _try_to_forget(coordinator: GroupCoordinator, group: Group, partitions: list[tuple[str, int]]) -> None:
+    try:
+        forget_offsets(coordinator, group, partitions)
+    except KafkaError as error:
+        names = ", ".join(sorted({topic for topic, _ in partitions}))
+        log.error("%s keeps its offsets of deleted topics (%s): %s", group, names, error)
 
 
 def replay_offset(

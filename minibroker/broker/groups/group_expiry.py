@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from minibroker.broker.clock import Then, run_in_slices
-from minibroker.broker.groups.commits import forget_offsets
+from minibroker.broker.groups.group_coordinator import forget_offsets
 from minibroker.protocol.errors import KafkaError
 
 if TYPE_CHECKING:

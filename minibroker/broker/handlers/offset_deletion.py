@@ -33,7 +33,7 @@ PartitionAnswer = TopicAnswer.OffsetDeleteResponsePartition
 
 @handles(ApiKey.OFFSET_DELETE)
 async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    from minibroker.broker.groups.commits import delete_offsets  # imported late, for a fast start
+    from minibroker.broker.groups.group_coordinator import delete_offsets  # imported late, for a fast start
 
     group = _group(context, request.group_id)
     # As in Kafka, an existing topic without partitions in the request is left out of the answer.

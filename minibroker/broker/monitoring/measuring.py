@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from minibroker.broker.configs.listeners import Listener, broker_listeners
 from minibroker.broker.configs.settings import Settings
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
     from minibroker.broker.monitoring.measured_disk import SyncStatistics
     from minibroker.broker.monitoring.request_statistics import RequestStatistics
-
-# What probes ask, here and at the control, and what they get.
-HEALTH, READY = "/health", "/ready"
-UP: Final = b"ok\n"
-DOWN: Final = "The broker is not running."
 
 
 class Measured(Protocol):
@@ -82,6 +77,7 @@ async def metrics_served(measured: Measurements | None, present: Callable[[], Me
     # Imported only on request: the library would double the time to start.
     from minibroker.broker.monitoring.metrics import Observed, exposition
     from minibroker.broker.monitoring.metrics_server import MetricsServer, Unavailable
+    from minibroker.broker.network.http_server import DOWN
 
     async def metrics() -> bytes:
         running = present()

@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from minibroker.broker.monitoring.measuring import DOWN, HEALTH, READY, UP
-from minibroker.broker.network.http_server import HttpRequest, HttpServer, http_response
+from minibroker.broker.network.http_server import DOWN, HEALTH, READY, UP, HttpRequest, HttpServer, http_response
 from minibroker.broker.server import BoundListener
 
 log = logging.getLogger("minibroker.metrics")

@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from minibroker.broker.clock import Clock, Timer
     from minibroker.broker.cluster import Cluster
     from minibroker.broker.network.connection import Connection, Outcome
-    from minibroker.broker.security.delegation import TokenLogin
-    from minibroker.broker.security.scram import ScramMechanism
+    from minibroker.broker.security.scram import ScramMechanism, TokenLogin
     from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
 
 log = logging.getLogger("minibroker.connections")

@@ -17,6 +17,11 @@ BODY_BYTES: Final = 64 << 10
 PATIENCE_SECONDS = 10.0  # for a whole exchange with a client
 CLIENTS_MAX = 16
 
+# What probes ask, of the metrics and of the test kit's control, and what they get.
+HEALTH, READY = "/health", "/ready"
+UP: Final = b"ok\n"
+DOWN: Final = "The broker is not running."
+
 
 class HttpRequest(NamedTuple):
     """A request; the names of its headers are in lower case."""

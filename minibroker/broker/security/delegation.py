@@ -14,24 +14,16 @@ from __future__ import annotations
 
 import base64
 import os
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from minibroker.broker.security.principals import Principal
 from minibroker.protocol.messages.metadata_records import DelegationTokenRecord, UserScramCredentialRecord
 
 if TYPE_CHECKING:
-    from minibroker.broker.security.scram import ScramMechanism
+    from minibroker.broker.security.scram import ScramMechanism, TokenLogin
 
 SECRET_KEY: Final = "delegation.token.secret.key"
 _KEY: Final = os.urandom(32)  # of this process, so that the time of a look-up tells a client nothing about secrets
-
-
-class TokenLogin(NamedTuple):
-    """What SCRAM needs of a token: a credential, the owner's name, and when the token expires."""
-
-    credential: UserScramCredentialRecord
-    owner: str
-    expires_ms: int
 
 
 class DelegationTokens:
@@ -74,6 +66,8 @@ class DelegationTokens:
 
         As in Kafka, an expired token is found until it is removed; the session then ends when it begins.
         """
+        from minibroker.broker.security.scram import TokenLogin  # imported by now
+
         record = self.by_id.get(token_id)
         if record is None or not self.are_enabled:
             return None

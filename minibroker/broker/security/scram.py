@@ -23,13 +23,10 @@ import os
 import re
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from minibroker.broker.security.exchanges import Authenticated, AuthenticationFailed, Exchange, InvalidCredentials
 from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
-
-if TYPE_CHECKING:
-    from minibroker.broker.security.delegation import TokenLogin
 
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
 MESSAGE_BYTES_MAX: Final = 16 << 10  # of any message; clients send much shorter ones
@@ -69,6 +66,14 @@ class ScramMechanism(IntEnum):
 
 
 BY_NAME: Final = {mechanism.text: mechanism for mechanism in ScramMechanism}
+
+
+class TokenLogin(NamedTuple):
+    """What SCRAM needs of a token: a credential, the owner's name, and when the token expires."""
+
+    credential: UserScramCredentialRecord
+    owner: str
+    expires_ms: int
 
 
 class Known(Protocol):

@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from minibroker import __version__
-from minibroker.broker.monitoring.measuring import DOWN, HEALTH, READY, UP, has_nodes
+from minibroker.broker.monitoring.measuring import has_nodes
+from minibroker.broker.network.http_server import DOWN, HEALTH, READY, UP
 from minibroker.testing.broker import Broker
 from minibroker.testing.control.control_pages import pages
 from minibroker.testing.control.control_routes import control_routes

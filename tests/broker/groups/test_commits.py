@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.groups.commits import Committed, commit_offsets, delete_offsets, forget_offsets
-from minibroker.broker.groups.group_coordinator import GroupCoordinator
+from minibroker.broker.groups.commits import Committed, commit_offsets
+from minibroker.broker.groups.group_coordinator import GroupCoordinator, delete_offsets, forget_offsets
 from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC
 from minibroker.protocol.errors import ErrorCode, KafkaError
