@@ -22,10 +22,11 @@ from minibroker.protocol import generated_readers, primitives
 from minibroker.protocol.explaining import parts
 from minibroker.protocol.records import compression
 from minibroker.registry.api import http_messages
-from minibroker.registry.formats import avro_reading, avro_types, comparing_budget, decoding_budget, protobuf
+from minibroker.registry.formats import comparing_budget, decoding_budget, protobuf
+from minibroker.registry.formats.avro import avro_reading, avro_types
 from minibroker.registry.formats.json_schema import documents
 from minibroker.registry.formats.protobuf import protobuf_comparing
-from minibroker.testing.control import guard
+from minibroker.web import guard
 from tests.test_readme import README
 
 DOCUMENT = README.parent / "docs" / "limits.md"

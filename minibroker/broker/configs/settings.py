@@ -11,7 +11,6 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from minibroker.broker.configs import group_settings
-from minibroker.broker.configs.format_versions import format_of_version
 from minibroker.broker.configs.settings_table import (
     BROKER_SETTINGS,
     LONG_MAX,
@@ -22,6 +21,7 @@ from minibroker.broker.configs.settings_table import (
     Value,
 )
 from minibroker.broker.configs.settings_values import InvalidValue, canonical_text, format_value, parse_value
+from minibroker.broker.configs.valid_values import format_of_version
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.log_settings import LogSettings
 

@@ -90,7 +90,7 @@ def _json(data: bytes) -> Any:
 
 def _avro(schema: ParsedSchema, data: bytes) -> Any:
     from minibroker.registry.formats.avro import AvroSchema
-    from minibroker.registry.formats.avro_reading import read_avro
+    from minibroker.registry.formats.avro.avro_reading import read_avro
 
     assert isinstance(schema, AvroSchema)
     return read_avro(schema.type, data)

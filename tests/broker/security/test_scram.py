@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.broker.security.delegation import TokenLogin
 from minibroker.broker.security.exchanges import (
     Authenticated,
     AuthenticationFailed,
@@ -19,7 +18,7 @@ from minibroker.broker.security.exchanges import (
     InvalidCredentials,
     begun,
 )
-from minibroker.broker.security.scram import ScramMechanism, credential, salted_password, scram
+from minibroker.broker.security.scram import ScramMechanism, TokenLogin, credential, salted_password, scram
 from minibroker.client.client_errors import AuthenticationFailed as ClientRefuses
 from minibroker.client.client_mechanisms import scram as client_scram
 from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from minibroker.registry.formats import avro, json_schema, protobuf
-from minibroker.registry.formats.avro_reading import read_avro
+from minibroker.registry.formats.avro.avro_reading import read_avro
 from minibroker.registry.formats.decoding_budget import MAXIMUM_VALUES
 from minibroker.registry.formats.format_decoding import KEY_HEADER, MANY_VALUES, VALUE_HEADER, Framed, decode, framed
 from minibroker.registry.formats.protobuf import protobuf_decoding

@@ -12,7 +12,7 @@ from decimal import Context, Decimal
 from typing import Any, Final
 from uuid import UUID
 
-from minibroker.registry.formats.avro_types import AvroType
+from minibroker.registry.formats.avro.avro_types import AvroType
 from minibroker.registry.formats.decoding_budget import MAXIMUM_DEPTH, Values
 from minibroker.registry.formats.schema import InvalidData
 

@@ -246,7 +246,7 @@ class Parser:
 
 
 def _write_type(kind: AvroType) -> str:
-    from minibroker.registry.formats.avro_writing import canonical_text  # which imports this module
+    from minibroker.registry.formats.avro.avro_writing import canonical_text  # which imports this module
 
     return canonical_text(kind)
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Final
 
-from minibroker.registry.formats.avro_compatibility import Comparison, Part
-from minibroker.registry.formats.avro_types import Parser
-from minibroker.registry.formats.avro_writing import canonical_text, normalized_text
+from minibroker.registry.formats.avro.avro_compatibility import Comparison, Part
+from minibroker.registry.formats.avro.avro_types import Parser
+from minibroker.registry.formats.avro.avro_writing import canonical_text, normalized_text
 from minibroker.registry.formats.comparing_budget import Budget, Found, named_changes, walked
 from minibroker.registry.formats.schema import InvalidSchema, ParsedSchema
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.broker.configs.format_versions import format_of_version
+from minibroker.broker.configs.valid_values import format_of_version
 
 
 @pytest.mark.parametrize(

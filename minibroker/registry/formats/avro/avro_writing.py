@@ -12,7 +12,7 @@ from math import copysign, inf
 from struct import pack, unpack
 from typing import Any, Final
 
-from minibroker.registry.formats.avro_types import LONG_MAX, AvroType, Field, Name
+from minibroker.registry.formats.avro.avro_types import LONG_MAX, AvroType, Field, Name
 from minibroker.registry.formats.java_json import quoted, text_of
 
 # The types of Java's logical types; another logical type is a property like any other.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from minibroker.registry.formats.avro_types import DEPTH_MAX, AvroType, Field, Name
+from minibroker.registry.formats.avro.avro_types import DEPTH_MAX, AvroType, Field, Name
 from minibroker.registry.formats.comparing_budget import Budget, Found, TooMuch, forget
 
 # Which other types a primitive type reads.
