@@ -17,7 +17,7 @@ from minibroker.broker.network import framing, http_server, pipelines, purgatory
 from minibroker.broker.requests import answers, down_conversion, namings, routes
 from minibroker.broker.security import jwks, oauthbearer, scram
 from minibroker.broker.share import share_partitions
-from minibroker.explorer import log_pages, trying
+from minibroker.explorer import explorer_routes, log_pages, trying
 from minibroker.protocol import generated_readers, primitives
 from minibroker.protocol.explaining import parts
 from minibroker.protocol.records import compression
@@ -26,7 +26,6 @@ from minibroker.registry.formats import comparing_budget, decoding_budget, proto
 from minibroker.registry.formats.avro import avro_reading, avro_types
 from minibroker.registry.formats.json_schema import documents
 from minibroker.registry.formats.protobuf import protobuf_comparing
-from minibroker.web import guard
 from tests.test_readme import README
 
 DOCUMENT = README.parent / "docs" / "limits.md"
@@ -106,7 +105,7 @@ PHRASES = [
     f"{http_server.CLIENTS_MAX} clients may be connected",
     f"parts of one tree | {parts.MOST_PARTS:,} |",
     f"in the explorer's lists | {mib(parts.MOST_DECOMPRESSED_BYTES)} |",
-    f"in hexadecimal digits | {mib(trying.MOST_ANSWER_BYTES)}, {mib(guard.PAGES_BYTES)} |",
+    f"in hexadecimal digits | {mib(trying.MOST_ANSWER_BYTES)}, {mib(explorer_routes.PAGES_BYTES)} |",
     f"about a second | {comparing_budget.STEPS:,} | 422",
     f"by Avro, by Protobuf | {avro_types.DEPTH_MAX}, {protobuf_comparing.MAXIMUM_DEPTH} | 422",
     f"an answer names | {comparing_budget.CHANGES:,}, or {kib(comparing_budget.CHARACTERS)} of text",

@@ -55,8 +55,8 @@ class RegistryClient:
 
     def ask(self, method: str, *path: str, body: Any = None, query: Mapping[str, object] | None = None) -> Any:
         """Send a request to a path of these segments; return the answer's JSON. Raises RequestFailed."""
-        asked = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in (query or {}).items())
-        url = self._base + "".join(f"/{quote(part, safe='')}" for part in path) + (f"?{asked}" if asked else "")
+        pairs = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in (query or {}).items())
+        url = self._base + "".join(f"/{quote(part, safe='')}" for part in path) + (f"?{pairs}" if pairs else "")
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(url, data, self._headers, method=method)
         try:
@@ -94,15 +94,15 @@ class RegistryClient:
         """Return the schema with an id or a GUID. Raises LookupError, RequestFailed."""
         path = ("ids", str(named)) if isinstance(named, int) else ("guids", named)
         try:
-            found = self.ask("GET", "schemas", *path, query=IN_CONTEXT)
+            answer = self.ask("GET", "schemas", *path, query=IN_CONTEXT)
         except RequestFailed as error:
             if error.code == 40403:
                 raise LookupError(named) from None
             raise
-        text, referenced = _schema_in(found)
+        text, referenced = _schema_in(answer)
         references: dict[str, str] = {}
         self._resolve(referenced, references, set(), 0)
-        return WireSchema(str(found.get("schemaType") or "AVRO"), text, references)
+        return WireSchema(str(answer.get("schemaType") or "AVRO"), text, references)
 
     def _resolve(self, references: tuple[Reference, ...], found: dict[str, str], visited: set[str], depth: int) -> None:
         if depth > DEPTH_MAX:

@@ -80,8 +80,8 @@ class CommitTemplate:
         self._layout.pack_into(batch, 0, *values)
         finish_plain_batch(batch, count, now_ms)
         coordinator.append_batch(self._group_id, memoryview(batch))
-        said = zip(offsets, epochs, repeat(""), repeat(now_ms), repeat(NO_EXPIRY), self._topic_ids)
-        group.offsets.apply_known(self._where, map(tuple.__new__, repeat(CommittedOffset), said))
+        committed = zip(offsets, epochs, repeat(""), repeat(now_ms), repeat(NO_EXPIRY), self._topic_ids)
+        group.offsets.apply_known(self._where, map(tuple.__new__, repeat(CommittedOffset), committed))
 
 
 def _record(

@@ -34,12 +34,12 @@ NO_WATERMARK = -1
 
 @handles(ApiKey.DELETE_RECORDS)
 async def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    asked: dict[str, dict[int, int]] = {}  # if a partition is listed twice, the last offset counts, as in Kafka
+    offsets_of: dict[str, dict[int, int]] = {}  # if a partition is listed twice, the last offset counts, as in Kafka
     for topic in request.topics:
-        asked.setdefault(topic.name, {}).update({each.partition_index: each.offset for each in topic.partitions})
+        offsets_of.setdefault(topic.name, {}).update({each.partition_index: each.offset for each in topic.partitions})
         await pause()
     response = DeleteRecordsResponse()
-    for name, offsets in asked.items():
+    for name, offsets in offsets_of.items():
         answer = TopicAnswer(name=name)
         response.topics.append(answer)
         for index, offset in offsets.items():
@@ -70,10 +70,10 @@ def _delete(context: RequestContext, name: str, index: int, offset: int) -> int:
     if "compact" in policy and "delete" not in policy:
         message = f"Records of partition {partition} can not be deleted due to the configured policy"
         raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
-    wanted = kept.high_watermark if offset == HIGH_WATERMARK else offset
-    if wanted < 0:
+    new_start = kept.high_watermark if offset == HIGH_WATERMARK else offset
+    if new_start < 0:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"The offset {offset} for partition {partition} is not valid")
-    if wanted > kept.log_start_offset:
-        kept.delete_before(wanted)
+    if new_start > kept.log_start_offset:
+        kept.delete_before(new_start)
         partition.wake()
     return kept.log_start_offset

@@ -224,10 +224,10 @@ def _check_protocols(settings: Settings, texts: Mapping[str, str]) -> None:
     from minibroker.broker.configs.listeners import broker_listeners
 
     try:
-        wanted = broker_listeners(settings.with_dynamic(broker=texts))
+        changed = broker_listeners(settings.with_dynamic(broker=texts))
     except SettingsError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
-    for before, after in zip(broker_listeners(settings), wanted, strict=True):
+    for before, after in zip(broker_listeners(settings), changed, strict=True):
         if after.security_protocol != before.security_protocol:
             message = f"Security protocol cannot be updated for existing listener {after.name}"
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -109,14 +109,14 @@ def _is_listed(context: RequestContext, name: str, index: int, asked: Asked) -> 
 async def alter_replica_log_dirs(
     context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    wanted = {
+    paths = {
         (topic.name, index): asked.path
         for asked in request.dirs
         for topic in asked.topics
         for index in topic.partitions
     }
     topics: dict[str, MovedTopic] = {}
-    for (name, index), path in wanted.items():
+    for (name, index), path in paths.items():
         moved = MovedPartition(partition_index=index)
         try:
             _move(context, name, index, path)

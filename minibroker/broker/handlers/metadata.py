@@ -96,16 +96,16 @@ def _topics(context: RequestContext, request: MetadataRequest) -> Steps[list[Top
         return answers
     ids: dict[bytes, None] = {}
     some_without_name = False
-    for asked in request.topics:
-        if asked.topic_id != ZERO_UUID:
-            ids[asked.topic_id] = None
-        some_without_name = some_without_name or asked.name is None
+    for requested in request.topics:
+        if requested.topic_id != ZERO_UUID:
+            ids[requested.topic_id] = None
+        some_without_name = some_without_name or requested.name is None
         yield
     if context.version < FIRST_BY_TOPIC_ID and (ids or some_without_name):
         return (yield from each(_make_refusal, request.topics))
     if ids:
         return (yield from each_in_steps(partial(_by_id, context), ids))
-    names = yield from counted(asked.name or "" for asked in request.topics)
+    names = yield from counted(requested.name or "" for requested in request.topics)
     create = context.version < FIRST_WITH_CREATION_FLAG or request.allow_auto_topic_creation
     if create and (yield from _are_too_many(context, names)):
         create = False

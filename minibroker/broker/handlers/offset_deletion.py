@@ -37,12 +37,12 @@ async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -
 
     group = _group(context, request.group_id)
     # As in Kafka, an existing topic without partitions in the request is left out of the answer.
-    asked = [topic for topic in request.topics if topic.partitions or context.find_topic(topic.name) is None]
-    topics = await in_slices(each_in_steps(partial(_answer, context, group), asked))
-    for wanted in chunks(_deletable(topics)):
+    to_answer = [topic for topic in request.topics if topic.partitions or context.find_topic(topic.name) is None]
+    topics = await in_slices(each_in_steps(partial(_answer, context, group), to_answer))
+    for portion in chunks(_deletable(topics)):
         group = _group(context, request.group_id)  # it may have been deleted and created again
         committed = group.offsets
-        delete_offsets(context.cluster.groups, group, [found for found in wanted if committed.has(*found)])
+        delete_offsets(context.cluster.groups, group, [found for found in portion if committed.has(*found)])
         await pause()
     response = OffsetDeleteResponse(topics=topics)
     wait_for_offsets(context, request.group_id, lambda error: _refuse(response, error))

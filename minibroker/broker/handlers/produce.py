@@ -75,29 +75,29 @@ def produce(context: RequestContext, request: ProduceRequest) -> Outcome:
     if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
         return _at_once_or_in_steps(context, request)
     data = request.topic_data[0]
-    asked = data.partition_data[0]
-    if asked.records is None or not is_plain(asked.records):
+    partition_data = data.partition_data[0]
+    if partition_data.records is None or not is_plain(partition_data.records):
         return _at_once_or_in_steps(context, request)
     failed: list[PartitionAnswer] = []
     key = _key(context, data)
     try:
-        _check_transactional_id(context, request, asked.records)
-        partition, records, joined = _ready(context, request, key, asked)
+        _check_transactional_id(context, request, partition_data.records)
+        partition, records, joined = _ready(context, request, key, partition_data)
         now_ms = context.cluster.clock.wall_ms()
         validated = validate_plain(partition.log, records, now_ms)
         if validated is None:
             return _at_once_or_in_steps(context, request)
-        appended = _append(context, partition, request, asked.index, validated, joined, now_ms)
+        appended = _append(context, partition, request, partition_data.index, validated, joined, now_ms)
     except KafkaError as error:
-        appended = _make_refusal(context, key, asked.index, error)
+        appended = _make_refusal(context, key, partition_data.index, error)
         failed.append(appended)
     answer = TopicAnswer(name=data.name, topic_id=data.topic_id, partition_responses=[appended])
     if not failed and request.acks:
-        remember(context, partition, len(asked.records), answer, request.transactional_id)
+        remember(context, partition, len(partition_data.records), answer, request.transactional_id)
         return ProduceResponse(responses=[answer])
     denied = (context.refusals or {}).get(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if denied is not None and request.acks:
-        remember_refusal(context, len(asked.records), answer, denied)
+        remember_refusal(context, len(partition_data.records), answer, denied)
     log_refusals(context, log, ApiKey.PRODUCE)
     return _make_response(context, request, [answer], failed)
 
@@ -124,10 +124,10 @@ def _is_short_work(context: RequestContext, request: ProduceRequest) -> bool:
         topic = context.find_topic(_key(context, data))
         if topic is not None and not takes_plain(topic.settings):
             return False
-        for asked in data.partition_data:
-            if asked.records is None or not is_plain(asked.records):
+        for partition_data in data.partition_data:
+            if partition_data.records is None or not is_plain(partition_data.records):
                 return False
-            size_bytes += len(asked.records)
+            size_bytes += len(partition_data.records)
     return size_bytes <= SMALL_BYTES
 
 
@@ -139,14 +139,14 @@ def _produce_in_steps(context: RequestContext, request: ProduceRequest) -> Steps
     for data in request.topic_data:
         key = _key(context, data)
         answer = TopicAnswer(name=data.name, topic_id=data.topic_id)
-        for asked in data.partition_data:
+        for partition_data in data.partition_data:
             try:
                 if refusal is not None:
                     raise refusal
-                appended = yield from _validate_and_append(context, request, key, asked)
+                appended = yield from _validate_and_append(context, request, key, partition_data)
             except KafkaError as error:
                 error.__traceback__ = None  # `refusal` would else keep this frame alive
-                appended = _make_refusal(context, key, asked.index, error)
+                appended = _make_refusal(context, key, partition_data.index, error)
                 failed.append(appended)
             answer.partition_responses.append(appended)
             yield

@@ -124,17 +124,17 @@ class Repair:
 
     def _find(self) -> tuple[int, dict[TopicPartition, FoundLog]]:
         """Return the id of the node, and the log of each partition."""
-        node_ids, found = set(), {}
+        node_ids, logs = set(), {}
         for path in self._paths:
             node_id, directory_id = self._properties(f"{path}/{META_PROPERTIES}")
             node_ids.add(node_id)
             for name in self._disk.names(path):
                 key = topic_partition_of(name)
                 if key is not None and self._disk.is_directory(f"{path}/{name}"):
-                    found[key] = FoundLog(f"{path}/{name}", self._topic_id(f"{path}/{name}"), directory_id)
+                    logs[key] = FoundLog(f"{path}/{name}", self._topic_id(f"{path}/{name}"), directory_id)
         if len(node_ids) != 1:
             raise LogDirectoryError(f"{', '.join(self._paths)} are of different nodes")
-        return node_ids.pop(), found
+        return node_ids.pop(), logs
 
     def _properties(self, path: str) -> tuple[int, bytes]:
         try:
@@ -185,26 +185,26 @@ class Repair:
 
     def _plan_topics(self) -> None:
         by_topic: dict[str, dict[int, FoundLog]] = {}
-        for (name, index), found in sorted(self._logs.items()):
+        for (name, index), log in sorted(self._logs.items()):
             if name != METADATA_TOPIC:
-                by_topic.setdefault(name, {})[index] = found
+                by_topic.setdefault(name, {})[index] = log
         for name, logs in by_topic.items():
             topic = self._salvage.image.topics.get(name)
             if topic is None:
                 self._plan_topic(name, logs)
                 continue
             self._plan_partitions(name, topic.topic_id, len(topic.partitions), logs)
-            for found in logs.values():
-                older = found.topic_id in self._salvage.removed or self._salvage.has_snapshot
-                if found.topic_id is None or found.topic_id != topic.topic_id and not older:
-                    self._write_id(found.path, topic.topic_id)
+            for log in logs.values():
+                older = log.topic_id in self._salvage.removed or self._salvage.has_snapshot
+                if log.topic_id is None or log.topic_id != topic.topic_id and not older:
+                    self._write_id(log.path, topic.topic_id)
 
     def _plan_topic(self, name: str, logs: dict[int, FoundLog]) -> None:
         """Plan to restore a lost topic, unless it was deleted. If its directories disagree, the majority is right."""
-        ids = Counter(found.topic_id for found in logs.values() if found.topic_id is not None)
+        ids = Counter(log.topic_id for log in logs.values() if log.topic_id is not None)
         for removed in [topic_id for topic_id in ids if topic_id in self._salvage.removed]:
             del ids[removed]
-            logs = {index: found for index, found in logs.items() if found.topic_id != removed}
+            logs = {index: log for index, log in logs.items() if log.topic_id != removed}
         if not logs:
             return
         topic_id = ids.most_common(1)[0][0] if ids else new_uuid(self._random)
@@ -218,9 +218,9 @@ class Repair:
             config = records.ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=value)
             self._added.append(config)
         self._plan_partitions(name, topic_id, 0, logs)
-        for found in logs.values():
-            if found.topic_id != topic_id:
-                self._write_id(found.path, topic_id)
+        for log in logs.values():
+            if log.topic_id != topic_id:
+                self._write_id(log.path, topic_id)
 
     def _configs(self, name: str) -> dict[str, str]:
         """Return the known part of a topic's lost configs: whether it was compacted."""
@@ -239,14 +239,14 @@ class Repair:
 
     def _plan_partitions(self, name: str, topic_id: bytes, known: int, logs: dict[int, FoundLog]) -> None:
         for index in range(known, max(logs) + 1):
-            found = logs.get(index)
-            where = "begins empty, as it has no directory" if found is None else f"is {found.path}"
+            log = logs.get(index)
+            where = "begins empty, as it has no directory" if log is None else f"is {log.path}"
             self.steps.append(f"{name}-{index} {where}")
             partition = records.PartitionRecord(partition_id=index, topic_id=topic_id)
             partition.replicas, partition.isr, partition.leader = [self._node_id], [self._node_id], self._node_id
-            partition.leader_epoch = 0 if found is None else self._find_largest_ids(found.path)[0]
+            partition.leader_epoch = 0 if log is None else self._find_largest_ids(log.path)[0]
             partition.partition_epoch = 0
-            partition.directories = [bytes(16) if found is None else found.directory_id]
+            partition.directories = [bytes(16) if log is None else log.directory_id]
             self._added.append(partition)
 
     def _plan_basics(self) -> None:
@@ -376,21 +376,21 @@ class Salvage:
             self.problems.append(f"{path}: offsets {self.next_offset} to {base_offset - 1} are missing")
         position, self.next_offset = 0, base_offset
         while position < len(data):
-            found = next_sound_batch(data, position)
-            damaged_bytes = (len(data) if found is None else found) - position
+            batch_at = next_sound_batch(data, position)
+            damaged_bytes = (len(data) if batch_at is None else batch_at) - position
             if damaged_bytes:
                 self.problems.append(
                     f"{path}: {damaged_bytes} bytes at {position}, offset {self.next_offset}, are damaged"
                 )
-            if found is None:
+            if batch_at is None:
                 return
-            header = read_header(data, found)
-            offset = self._offset_of(path, header, found, damaged_bytes)
-            position = found + header.size_bytes
+            header = read_header(data, batch_at)
+            offset = self._offset_of(path, header, batch_at, damaged_bytes)
+            position = batch_at + header.size_bytes
             moved = offset - header.base_offset
             self.next_offset = header.next_offset + moved
             self.latest_epoch = max(self.latest_epoch, header.partition_leader_epoch)
-            values = ((at + moved, value) for at, value in values_in(data[found:position]))
+            values = ((at + moved, value) for at, value in values_in(data[batch_at:position]))
             yield from ((at, value) for at, value in values if at >= start)
 
     def _offset_of(self, path: str, header: BatchHeader, position: int, damaged_bytes: int) -> int:

@@ -311,13 +311,13 @@ class Authenticator:
     def _verdict(self, mechanism: str, user: str | None) -> Verdict:
         """Return what the judges decide, all together."""
         login = Login(self._connection, self._connection.node.node_id, self.client_id, mechanism, user)
-        found = [verdict for each in self._listener.judges if (verdict := each.authenticating(login)) is not None]
-        if not found:
+        verdicts = [verdict for each in self._listener.judges if (verdict := each.authenticating(login)) is not None]
+        if not verdicts:
             return ADMIT
-        sessions = [verdict.session_ms for verdict in found if verdict.session_ms is not None]
+        sessions = [verdict.session_ms for verdict in verdicts if verdict.session_ms is not None]
         return Verdict(
-            any(verdict.is_refused for verdict in found),
-            sum(verdict.delay_ms for verdict in found),
+            any(verdict.is_refused for verdict in verdicts),
+            sum(verdict.delay_ms for verdict in verdicts),
             min(sessions, default=None),
         )
 

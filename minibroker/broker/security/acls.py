@@ -257,15 +257,15 @@ class Acls:
         """Yield the grants by principal of each pattern that covers a resource."""
         patterns = self._on_patterns
         for literal in {name, ANY_NAME}:
-            found = patterns.get((resource_type, PatternType.LITERAL, literal))
-            if found is not None:
-                yield found
+            pattern = patterns.get((resource_type, PatternType.LITERAL, literal))
+            if pattern is not None:
+                yield pattern
         for length in self._lengths.get(resource_type, ()):
             if length > len(name):
                 return
-            found = patterns.get((resource_type, PatternType.PREFIXED, name[:length]))
-            if found is not None:
-                yield found
+            pattern = patterns.get((resource_type, PatternType.PREFIXED, name[:length]))
+            if pattern is not None:
+                yield pattern
 
     def of(self, principal: str, resource_type: int) -> Iterator[tuple[int, str, Grants]]:
         """Yield (pattern type, name, grants) of all ACLs of a principal for a type of resource."""

@@ -60,12 +60,12 @@ def identity(get: Get) -> Identity:
     _check_sources("ssl.keystore", kind, key, location, get)
     if kind == PEM:
         text = _file("ssl.keystore.location", location).decode("latin-1") if key is None else None
-        found = _pem_identity(text or key, text or chain, get("ssl.key.password"))
+        pair = _pem_identity(text or key, text or chain, get("ssl.key.password"))
     else:
         content = _store_file("ssl.keystore", location)
         read = _jks_identity if content.startswith(java_key_store.MAGIC) else _pkcs12_identity
-        found = read(content, location, get)
-    return _check_pair(found)
+        pair = read(content, location, get)
+    return _check_pair(pair)
 
 
 def trusted(get: Get) -> tuple[x509.Certificate, ...] | None:
@@ -82,10 +82,10 @@ def trusted(get: Get) -> tuple[x509.Certificate, ...] | None:
         return _certificates("ssl.truststore", text)
     content, password = _store_file("ssl.truststore", location), get("ssl.truststore.password")
     read = _jks_trusted if content.startswith(java_key_store.MAGIC) else _pkcs12_trusted
-    found = read(content, location, password)
-    if not found:
+    certificates = read(content, location, password)
+    if not certificates:
         raise StoreError(f"ssl.truststore.location: {location} holds no certificate")
-    return found
+    return certificates
 
 
 def _kind(name: str, get: Get) -> str:

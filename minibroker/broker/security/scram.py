@@ -117,14 +117,14 @@ def scram(mechanism: ScramMechanism, clients: Known, server_nonce: str) -> Excha
         raise AuthenticationFailed(
             "Authentication failed: Client requested an authorization id that is different from username"
         )
-    token, found = None, None
+    token, credential_of_client = None, None
     others: Iterable[UserScramCredentialRecord] = ()
     if _names_token(first):
         token = clients.token_login(name, mechanism)
-        found = None if token is None else token.credential
+        credential_of_client = None if token is None else token.credential
     else:
-        found, others = clients.credential(name, mechanism), clients.credentials(mechanism)
-    known = found or _invent_credential(name, mechanism, others)
+        credential_of_client, others = clients.credential(name, mechanism), clients.credentials(mechanism)
+    known = credential_of_client or _invent_credential(name, mechanism, others)
     if known.iterations < MIN_ITERATIONS:
         raise InvalidCredentials(f"{known.iterations} iterations are less than {MIN_ITERATIONS}")
     nonce = first["nonce"] + server_nonce
@@ -134,10 +134,10 @@ def scram(mechanism: ScramMechanism, clients: Known, server_nonce: str) -> Excha
         raise InvalidCredentials("the nonce is not that of the challenge; Kafka 4 also refuses librdkafka before 2.6.1")
     if _decode_base64(final["channel"]) != first["header"].encode():
         raise InvalidCredentials("the channel binding is not that of the first message")
-    said = f"{first['bare']},{challenge},{final['without_proof']}".encode()
-    if not _proves(mechanism, known, said, _decode_base64(final["proof"])) or found is None:
+    signed = f"{first['bare']},{challenge},{final['without_proof']}".encode()
+    if not _proves(mechanism, known, signed, _decode_base64(final["proof"])) or credential_of_client is None:
         raise InvalidCredentials("the client does not prove that it knows the password")
-    signature = hmac.digest(known.server_key, said, mechanism.hash_name)
+    signature = hmac.digest(known.server_key, signed, mechanism.hash_name)
     last = b"v=" + base64.b64encode(signature)
     return Authenticated(last, name) if token is None else Authenticated(last, token.owner, token.expires_ms, True)
 

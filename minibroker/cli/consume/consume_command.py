@@ -126,9 +126,9 @@ def consume(
     else:
         line = json_formatter(decoders) if as_json else decoding_formatter(decoders, line) if decode else line
     bootstrap, read_committed = _isolation(bootstrap)
-    asked = [(name, indexes or partitions) for name, indexes in topics]
+    selected = [(name, indexes or partitions) for name, indexes in topics]
     with connected(bootstrap) as client:
-        source = source_of(client, group, Selection(asked, start, end, last, follow, read_committed))
+        source = source_of(client, group, Selection(selected, start, end, last, follow, read_committed))
         print_records(source, line, Ending(source, follow=follow, count=count, timeout_s=timeout_s))
 
 
@@ -173,8 +173,8 @@ def _decoders(topics: Sequence[Topics]) -> Decoders:
             what = "no pattern" if is_pattern(name) else f"not {name}"
             known = ", ".join(COORDINATORS_TOPICS)
             raise click.UsageError(f"--decode is for {known}, {what}; with --registry it is for others")
-    found = {name: decoder_of(name) for name, _ in topics}
-    return {name: decoder for name, decoder in found.items() if decoder is not None}
+    decoders = {name: decoder_of(name) for name, _ in topics}
+    return {name: decoder for name, decoder in decoders.items() if decoder is not None}
 
 
 def _isolation(bootstrap: Bootstrap) -> tuple[Bootstrap, bool]:
@@ -197,10 +197,10 @@ def print_records(source: Source, line: Formatter, ending: Ending) -> None:
     try:
         while not ending.is_reached():
             last, lines = None, []
-            for found in source.poll(ending.wait_ms()):
-                lines.append(line(found))
+            for record in source.poll(ending.wait_ms()):
+                lines.append(line(record))
                 if ending.counts():
-                    last = found
+                    last = record
                     break
             output.write(b"".join(lines))  # at once: without a buffer, each call is one of the system
             output.flush()

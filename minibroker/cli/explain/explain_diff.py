@@ -79,8 +79,8 @@ def _message(data: bytes, kind: str, wanted: Wanted, version: int) -> bytes:
     key = api_key(wanted.api)
     message = response_class(key) if kind == "response" else request_class(key)
     old = message.versions[-1] if wanted.version is None else wanted.version
-    for each in (old, version):
-        _check(each, message.versions, key)
+    for number in (old, version):
+        _check(number, message.versions, key)
     if kind == "message":
         return bytes(message.decode(data, old).encode(version))
     header, position = ResponseHeader.decode_from(data, response_header_version(key, old), SIZE_BYTES)

@@ -185,8 +185,8 @@ def _moves(client: Client, target: Target, places: list[TopicPartition], positio
     moves = []
     for place in places:
         current = positions.get(place)
-        wanted = target.wanted(place, current, earliest[place], latest[place], at_time.get(place))
-        new = within(place, wanted, earliest[place], latest[place]) if target.is_bounded else wanted
+        offset = target.wanted(place, current, earliest[place], latest[place], at_time.get(place))
+        new = within(place, offset, earliest[place], latest[place]) if target.is_bounded else offset
         moves.append(Move(*place, current, new))
     return moves
 

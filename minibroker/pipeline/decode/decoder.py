@@ -72,12 +72,12 @@ class _Decoder(ABC):
         whence = Place(place, position)
         end = 0
         while end < len(view):
-            found = batch_headers.scan(view, end, self._chunk_bytes)
-            end = found.end
-            if found.positions:
-                yield from self._window(view, headers_at(view, found.positions), whence)
-            if found.problem is not None:
-                yield from self._report_loss(view, found, whence)
+            scanned = batch_headers.scan(view, end, self._chunk_bytes)
+            end = scanned.end
+            if scanned.positions:
+                yield from self._window(view, headers_at(view, scanned.positions), whence)
+            if scanned.problem is not None:
+                yield from self._report_loss(view, scanned, whence)
                 return
 
     def finish(self) -> RecordBatches:

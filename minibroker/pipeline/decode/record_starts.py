@@ -111,17 +111,17 @@ def _walk_each(data: UInt8s, lanes: Lanes, which: npt.NDArray[np.intp], position
     sound = np.zeros(len(which), np.bool_)
     for index, lane in enumerate(which.tolist()):
         start, records = int(lanes.start[lane]), int(lanes.records[lane])
-        found = walk(data[start : int(lanes.end[lane])].tobytes(), records)
-        if found is not None:
-            positions[firsts[lane] : firsts[lane] + records] = found + start
+        starts = walk(data[start : int(lanes.end[lane])].tobytes(), records)
+        if starts is not None:
+            positions[firsts[lane] : firsts[lane] + records] = starts + start
             sound[index] = True
     return sound
 
 
 def walk(payload: bytes, count: int) -> Int64s | None:
     """Return where `count` records begin in `payload`, or None if they do not fill it exactly."""
-    found = array("q")
-    note, second = found.append, SECOND_BYTE
+    starts = array("q")
+    note, second = starts.append, SECOND_BYTE
     position, size = 0, len(payload)
     try:
         for _ in range(count):
@@ -138,7 +138,7 @@ def walk(payload: bytes, count: int) -> Int64s | None:
             position = body + (length >> 1)
     except (IndexError, MalformedVarint):
         return None
-    return np.frombuffer(found, np.int64) if position == size else None
+    return np.frombuffer(starts, np.int64) if position == size else None
 
 
 def _advances() -> Int64s:

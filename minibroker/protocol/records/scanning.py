@@ -313,16 +313,16 @@ def _distinct_numbers(columns: list[bytes | bytearray]) -> set[int]:
     """Return the distinct numbers of the rows, in zigzag encoding."""
     if len(columns) == 1:
         return _distinct_bytes(columns[0])
-    found: set[int] = set()
+    numbers: set[int] = set()
     if len(columns) == 2:
         for _ in range(32):  # timestamps usually increase, so that equal high bytes are neighbours
             low, high = columns
             length = _equal_at_start(high)
-            found.update((byte & 0x7F) + (high[0] << 7) for byte in _distinct_bytes(low[:length]))
+            numbers.update((byte & 0x7F) + (high[0] << 7) for byte in _distinct_bytes(low[:length]))
             columns = [low[length:], high[length:]]
             if length == len(high):
-                return found
-    return found.union(read_raw(bytes(row), 0, MAX_VARLONG_BYTES)[0] for row in set(zip(*columns, strict=True)))
+                return numbers
+    return numbers.union(read_raw(bytes(row), 0, MAX_VARLONG_BYTES)[0] for row in set(zip(*columns, strict=True)))
 
 
 def _distinct_bytes(column: bytes | bytearray) -> set[int]:

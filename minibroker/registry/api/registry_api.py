@@ -47,15 +47,17 @@ class RegistryApi(SettingsApi):
     async def answer(self, request: Request) -> Answer:
         """Answer a request. Raises RegistryError."""
         of_path = [route for route in ROUTES.get(len(request.segments), ()) if route.matches(request.segments)]
-        found = next((route for route in of_path if route.method == request.method), None)
-        if found is None:
+        route_of_method = next((route for route in of_path if route.method == request.method), None)
+        if route_of_method is None:
             raise RegistryError(405, "HTTP 405 Method Not Allowed") if of_path else not_found()
         if "findTags" in request.query:
             raise RegistryError(422, "findTags is not supported here")
         request.variables = {
-            part[1:-1]: segment for part, segment in zip(found.parts, request.segments, strict=True) if part[0] == "{"
+            part[1:-1]: segment
+            for part, segment in zip(route_of_method.parts, request.segments, strict=True)
+            if part[0] == "{"
         }
-        answer = await found.handler(self, request)
+        answer = await route_of_method.handler(self, request)
         return answer if isinstance(answer, Answer) else Answer(answer)
 
     # --- subjects -------------------------------------------------------------------------------
@@ -131,9 +133,9 @@ class RegistryApi(SettingsApi):
         if not is_valid(subject):
             raise errors.invalid_subject(subject)
         schema = await self._registry.register(subject, await self._new_schema(request, subject), request.left)
-        found = described(schema)
+        fields = described(schema)
         left_out = {"subject", "ts", "deleted"} | ({"schema"} if schema.kind == "PROTOBUF" else set())
-        return {name: found[name] for name in found if name not in left_out}
+        return {name: fields[name] for name in fields if name not in left_out}
 
     @on("GET", "/subjects/{subject}/versions/{version}")
     async def get_version(self, request: Request) -> dict[str, Any]:
@@ -164,14 +166,14 @@ class RegistryApi(SettingsApi):
     async def _version(self, request: Request, deleted: bool) -> StoredSchema:
         subject, version = await self._subject(request), version_number(request.variables["version"])
         state = await self._registry.state()
-        found = state.get(subject, version, deleted)
+        schema = state.get(subject, version, deleted)
         name = qualified(subject)
-        if found is None and name.context == DEFAULT:
+        if schema is None and name.context == DEFAULT:
             others = (state.get(prefix + name.subject, version, deleted) for prefix in state.prefixes()[1:])
-            found = next(filter(None, others), None)
-        if found is None:
+            schema = next(filter(None, others), None)
+        if schema is None:
             raise missing_version(state, subject, version, deleted)
-        return found
+        return schema
 
     # --- schemas --------------------------------------------------------------------------------
 
@@ -183,15 +185,15 @@ class RegistryApi(SettingsApi):
         first, count = request.number("offset", 0), limit_of(request, SCHEMAS_MAX)
         prefix = normalized(request.text("subjectPrefix"))
         aliases = _aliases(state, prefix) if request.flag("aliases") else {}
-        found: list[StoredSchema] = []
+        listed: list[StoredSchema] = []
         for name in sorted({*_with_prefix(state, prefix), *aliases}):
             await slices.next()
             schemas = state.schemas(name, deleted)[-1 if latest else None :]
-            found += [schema for schema in schemas if not rules or schema.has_rules(rules)]
-            if len(found) >= first + count:
+            listed += [schema for schema in schemas if not rules or schema.has_rules(rules)]
+            if len(listed) >= first + count:
                 break
         texts: list[str] = []
-        for schema in found[max(first, 0) : first + count]:
+        for schema in listed[max(first, 0) : first + count]:
             await slices.next()
             also = {"aliases": aliases[schema.subject]} if schema.subject in aliases else {}
             texts.append(text_of(described(schema) | also))
@@ -279,10 +281,10 @@ class RegistryApi(SettingsApi):
         earlier = state.schemas(subject)
         if "version" in request.variables:
             version = version_number(request.variables["version"])
-            found = state.get(subject, version)
-            if found is None and version != -1:
+            schema = state.get(subject, version)
+            if schema is None and version != -1:
                 raise errors.version_not_found(version)
-            earlier = [] if found is None else [found]
+            earlier = [] if schema is None else [schema]
         verbose = request.flag("verbose")
         try:
             new = await self._new_schema(request, subject)
@@ -334,23 +336,23 @@ class RegistryApi(SettingsApi):
 
     async def _new_schema(self, request: Request, subject: str) -> NewSchema:
         """Return the schema in a request. Raises RegistryError."""
-        found = request.json()
+        body = request.json()
         await turn_for_others(len(request.body))
         config = config_of(await self._registry.state(), subject)
-        text, kind = found.get("schema") or "", found.get("schemaType") or AVRO
-        id, version = found.get("id"), found.get("version")
+        text, kind = body.get("schema") or "", body.get("schemaType") or AVRO
+        id, version = body.get("id"), body.get("version")
         if not isinstance(text, str) or not isinstance(kind, str):
             raise RegistryError(422, "schema and schemaType are texts")
         if not all(each is None or (type(each) is int and -1 <= each <= INT_MAX) for each in (id, version)):
             raise RegistryError(422, "id and version are numbers")
         for name in TAGGING:
-            if found.get(name):
+            if body.get(name):
                 raise RegistryError(422, f"{name} is not supported here")
         try:
-            references = references_of(found.get("references"))
+            references = references_of(body.get("references"))
         except ValueError as error:
             raise RegistryError(422, str(error)) from None
-        metadata, rules = contract_of(found.get("metadata")), contract_of(found.get("ruleSet"))
+        metadata, rules = contract_of(body.get("metadata")), contract_of(body.get("ruleSet"))
         normalize = request.flag("normalize") or config.get("normalize") is True
         return NewSchema(text, kind, references, metadata, rules, -1 if id is None else id, version or 0, normalize)
 
@@ -368,15 +370,15 @@ class RegistryApi(SettingsApi):
 
 def described(schema: StoredSchema) -> dict[str, Any]:
     """Return a version as answers show it."""
-    found: dict[str, Any] = {"subject": schema.subject, "version": schema.version, "id": schema.id}
-    found |= {"guid": schema.guid, "schemaType": schema.kind}
+    fields: dict[str, Any] = {"subject": schema.subject, "version": schema.version, "id": schema.id}
+    fields |= {"guid": schema.guid, "schemaType": schema.kind}
     if schema.references:
-        found["references"] = [reference._asdict() for reference in schema.references]
+        fields["references"] = [reference._asdict() for reference in schema.references]
     if schema.metadata is not None:
-        found["metadata"] = dict(schema.metadata)
+        fields["metadata"] = dict(schema.metadata)
     if schema.rule_set is not None:
-        found["ruleSet"] = dict(schema.rule_set)
-    return found | {"schema": schema.text, "ts": schema.timestamp_ms, "deleted": schema.deleted}
+        fields["ruleSet"] = dict(schema.rule_set)
+    return fields | {"schema": schema.text, "ts": schema.timestamp_ms, "deleted": schema.deleted}
 
 
 def _resolve_subject(state: SchemaState, subject: str) -> str:

@@ -104,8 +104,8 @@ async def _run_exchange(sasl: SaslListener, mechanism: str, message: bytes) -> s
         try:
             challenge = exchange.send(message)
         except StopIteration as end:
-            found: Authenticated = end.value
-            return found.name
+            authenticated: Authenticated = end.value
+            return authenticated.name
         if isinstance(challenge, bytes):
             raise InvalidCredentials("the token is refused")
         read: asyncio.Future[None] = asyncio.get_running_loop().create_future()

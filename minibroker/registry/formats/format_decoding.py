@@ -41,14 +41,14 @@ def framed(data: bytes | None, headers: Headers = (), *, key: bool = False) -> F
     """
     if data is None:
         return None
-    wanted = KEY_HEADER if key else VALUE_HEADER
+    header = KEY_HEADER if key else VALUE_HEADER
     for name, value in headers:
-        if name == wanted and value is not None:
-            found = _identifier(value)
-            if found is not None:
-                return Framed(found[0], data, found[1])
-    found = _identifier(data)
-    return None if found is None else Framed(*found)
+        if name == header and value is not None:
+            identifier = _identifier(value)
+            if identifier is not None:
+                return Framed(identifier[0], data, identifier[1])
+    identifier = _identifier(data)
+    return None if identifier is None else Framed(*identifier)
 
 
 def decode(kind: str, schema: ParsedSchema, record: Framed) -> Any:

@@ -42,7 +42,7 @@ async def objections(
     long to compare two of them, or once `left` returns: the client is gone.
     """
     level, validates = level_of(config), config.get("validateFields") is True
-    found = _reserved_differences(candidate, earlier) if validates else []
+    texts = _reserved_differences(candidate, earlier) if validates else []
     others = _of_group(config, candidate, earlier)
     slices, lenient = Slices(), config.get("compatibilityPolicy") == "LENIENT"
     compare = partial(formats.incompatibilities, candidate.kind, lenient=lenient, left=left)
@@ -52,10 +52,10 @@ async def objections(
         older = await formats.parse_stored(state, schema)
         differences = await _compare(compare, direction, candidate, schema, older)
         if differences:
-            found += differences
+            texts += differences
             break
-    said = str(validates).lower()
-    return [*found, f"{{validateFields: '{said}', compatibility: '{level}'}}"] if found else []
+    in_lower_case = str(validates).lower()
+    return [*texts, f"{{validateFields: '{in_lower_case}', compatibility: '{level}'}}"] if texts else []
 
 
 def _reserved_differences(candidate: Candidate, earlier: Sequence[StoredSchema]) -> list[str]:
@@ -90,15 +90,15 @@ async def _compare(
     older: ParsedSchema,
 ) -> list[str]:
     forward, backward = direction in ("FORWARD", "FULL"), direction in ("BACKWARD", "FULL")
-    found: list[str] = []
+    texts: list[str] = []
     if candidate.kind != schema.kind:
-        found = [OTHER_TYPE] * (forward + backward)
+        texts = [OTHER_TYPE] * (forward + backward)
     else:
         if forward:
-            found += [_fill_message(each, "old", "new") for each in await compare(older, candidate.parsed)]
+            texts += [_fill_message(each, "old", "new") for each in await compare(older, candidate.parsed)]
         if backward:
-            found += [_fill_message(each, "new", "old") for each in await compare(candidate.parsed, older)]
-    return [*found, *_show_schema(schema)] if found else []
+            texts += [_fill_message(each, "new", "old") for each in await compare(candidate.parsed, older)]
+    return [*texts, *_show_schema(schema)] if texts else []
 
 
 def _fill_message(message: str, reader: str, writer: str) -> str:

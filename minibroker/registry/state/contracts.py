@@ -116,20 +116,20 @@ def cleaned(part: Any) -> Part:
     check_part(part)
     if part is None:
         return None
-    found: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
     for name, value in part.items():
         if not value:
             continue
         if name in RULES:
-            found[name] = [_whole_rule(rule) for rule in value]
+            parts[name] = [_whole_rule(rule) for rule in value]
         elif name == "tags":
-            found[name] = {tag: sorted({*(value[tag] or ())}) for tag in sorted(value)}
+            parts[name] = {tag: sorted({*(value[tag] or ())}) for tag in sorted(value)}
         elif name == "properties":
-            found[name] = {each: value[each] for each in sorted(value)}
+            parts[name] = {each: value[each] for each in sorted(value)}
         elif name == "sensitive":
-            found[name] = sorted({*value})
+            parts[name] = sorted({*value})
     _check_rules(part)
-    return found
+    return parts
 
 
 def _whole_rule(rule: Mapping[str, Any]) -> dict[str, Any]:

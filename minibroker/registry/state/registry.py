@@ -88,8 +88,8 @@ class Registry:
             config = config_of(state, subject)
             has_defaults = any(name.startswith(("default", "override")) for name in config)
             if new.text.strip() and not has_defaults:
-                found = await self._find(state, subject, new, latest_only=new.version == LATEST)
-                known = None if found is None else _find_registered(state, new, found)
+                schema = await self._find(state, subject, new, latest_only=new.version == LATEST)
+                known = None if schema is None else _find_registered(state, new, schema)
                 if known is not None:
                     return known
             return await self._register(subject, new, left)
@@ -152,16 +152,16 @@ class Registry:
         A subject without a context is looked for in all.
         """
         state = await self.state()
-        found = await self._find_or_completed(state, subject, new, deleted)
+        schema = await self._find_or_completed(state, subject, new, deleted)
         name = qualified(subject)
-        if found is None and name.context == DEFAULT:
+        if schema is None and name.context == DEFAULT:
             for prefix in state.prefixes()[1:]:
                 try:
-                    found = found or await self._find_or_completed(state, prefix + name.subject, new, deleted)
+                    schema = schema or await self._find_or_completed(state, prefix + name.subject, new, deleted)
                 except errors.RegistryError as error:
                     if error.code != errors.INVALID_SCHEMA:
                         raise
-        return found
+        return schema
 
     async def _find_or_completed(
         self, state: SchemaState, subject: str, new: NewSchema, deleted: bool
@@ -198,22 +198,22 @@ class Registry:
         A schema without references is also one with references that has the same text when they are resolved. The
         version in the metadata need not be there.
         """
-        same = [each for each in candidates if each.guid == schema.guid]
+        same = [candidate for candidate in candidates if candidate.guid == schema.guid]
         if same:
             return same[-1] if id in (-1, same[-1].id) else None
         if not candidates:
             return None
-        wanted, slices = await self.formats.likeness(parsed, schema), Slices()
-        for each in reversed(candidates):
+        likeness, slices = await self.formats.likeness(parsed, schema), Slices()
+        for candidate in reversed(candidates):
             await slices.next()
-            if each.kind != schema.kind or id not in (-1, each.id) or not _same_contracts(schema, each):
+            if candidate.kind != schema.kind or id not in (-1, candidate.id) or not _same_contracts(schema, candidate):
                 continue
-            if await self._likeness(state, each) == wanted:
-                return each
-            if each.references and not schema.references:
-                resolved = await self.formats.parse_stored(state, each)
-                if await self.formats.formatted(each.kind, resolved, "resolved") == schema.text:
-                    return each
+            if await self._likeness(state, candidate) == likeness:
+                return candidate
+            if candidate.references and not schema.references:
+                resolved = await self.formats.parse_stored(state, candidate)
+                if await self.formats.formatted(candidate.kind, resolved, "resolved") == schema.text:
+                    return candidate
         return None
 
     async def _likeness(self, state: SchemaState, schema: StoredSchema) -> str:

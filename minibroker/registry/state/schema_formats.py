@@ -172,7 +172,7 @@ def resolved_references(
 
     With `deleted`, deleted versions count. Raises InvalidSchema.
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     visited: set[str] = set()
     characters = 0
 
@@ -190,10 +190,10 @@ def resolved_references(
                 if characters > RESOLVED_CHARACTERS_MAX:
                     raise InvalidSchema(f"References are to more than {RESOLVED_CHARACTERS_MAX:,} characters")
                 resolve(schema.references, schema.subject, depth + 1)
-                found[reference.name] = schema.text
+                texts[reference.name] = schema.text
 
     resolve(references, subject, 0)
-    return found
+    return texts
 
 
 def _likeness(parsed: ParsedSchema, schema: StoredSchema) -> str:

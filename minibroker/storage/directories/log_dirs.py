@@ -47,8 +47,8 @@ class LogDirectories:
         self._preferred: dict[TopicPartition, LogDirectory] = {}
         self._interrupted: list[tuple[TopicPartition, LogDirectory]] = []
         try:
-            found = [cluster for directory in self.directories if (cluster := directory.lock())]
-            self.cluster_id = cluster_id or (found[0] if found else first_cluster_id or new_id())
+            cluster_ids = [cluster for directory in self.directories if (cluster := directory.lock())]
+            self.cluster_id = cluster_id or (cluster_ids[0] if cluster_ids else first_cluster_id or new_id())
             for directory in self.directories:
                 directory.check_identity(node_id, self.cluster_id)
             self._found, older = self._locate()

@@ -79,11 +79,11 @@ class Comparison:
         if self._depth >= DEPTH_MAX:
             raise TooMuch(f"The schemas are too large to be compared: they are nested more than {DEPTH_MAX} deep")
         self._depth += 1
-        found = self._compare(reader, writer, path)
+        parts = self._compare(reader, writer, path)
         self._depth -= 1
-        if is_named and found:
-            found = self._known[pair] = [Found(found)]
-        return found
+        if is_named and parts:
+            parts = self._known[pair] = [Found(parts)]
+        return parts
 
     def _compare(self, reader: AvroType, writer: AvroType, path: Path) -> list[Part]:
         if reader.java_name == writer.java_name:
@@ -125,31 +125,31 @@ class Comparison:
         if reader.name is None:
             return []
         self._budget.spend(len(reader.aliases) + len(reader.symbols) + len(writer.symbols))
-        found = _names(reader, writer, path)
+        differences = _names(reader, writer, path)
         if reader.kind == "fixed":
-            found += _sizes(reader, writer, path)
+            differences += _sizes(reader, writer, path)
         elif reader.kind == "enum":
-            found += _symbols(reader, writer, path)
-        for each in found:
+            differences += _symbols(reader, writer, path)
+        for each in differences:
             self._budget.spend_text(each.detail)
-        return [*found, *self._fields(reader, writer, path)]
+        return [*differences, *self._fields(reader, writer, path)]
 
     def _fields(self, reader: AvroType, writer: AvroType, path: Path) -> list[Part]:
         self._budget.spend(len(writer.fields) + sum(1 + len(field.aliases) for field in reader.fields))
-        found: list[Part] = []
+        parts: list[Part] = []
         written = {field.name: field for field in writer.fields}
         for index, field in enumerate(reader.fields):
             place = (*path, "fields", str(index))
             source = _source(field, written)
             if source is not None:
-                found += self.differences(field.type, source.type, (*place, "type"))
+                parts += self.differences(field.type, source.type, (*place, "type"))
             elif field.has_default:
                 continue
             elif field.type.kind == "enum" and field.type.default is not None:
-                found += self.differences(field.type, writer, (*place, "type"))
+                parts += self.differences(field.type, writer, (*place, "type"))
             else:
-                found.append(Difference("READER_FIELD_MISSING_DEFAULT_VALUE", place, field.name))
-        return found
+                parts.append(Difference("READER_FIELD_MISSING_DEFAULT_VALUE", place, field.name))
+        return parts
 
 
 def _source(field: Field, written: dict[str, Field]) -> Field | None:

@@ -144,15 +144,15 @@ class Parser:
         if not isinstance(kind, str):
             raise InvalidSchema(f"No type: {text_of(node)}")
         if kind in PRIMITIVES:
-            found = AvroType(kind)
+            made = AvroType(kind)
         elif kind in NAMED:
             return self._make_named_type(kind, node, space)
         elif kind in ("array", "map"):
-            found = AvroType(kind)
+            made = AvroType(kind)
             part, what = ("items", "array") if kind == "array" else ("values", "map")
             if part not in node:
                 raise InvalidSchema(f"No {part} type: {text_of(node)}")
-            found.element = self._element(node[part], space, what)
+            made.element = self._element(node[part], space, what)
         else:
             other = self._find(kind, space)
             if other is None:
@@ -161,8 +161,8 @@ class Parser:
         props = {name: value for name, value in node.items() if name not in RESERVED}
         if not props and kind in PLAIN:
             return PLAIN[kind]
-        found.props = props
-        return found
+        made.props = props
+        return made
 
     def _element(self, node: Any, space: str | None, what: str) -> AvroType:
         if isinstance(node, str) and self._find(node, space) is None:
