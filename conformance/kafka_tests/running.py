@@ -162,7 +162,6 @@ def _command(folder: Path, against: str) -> list[str]:
         "java",
         "-Xmx1500m",
         "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",  # each method runs a few times only
         *agents,
         *(f"-D{name}={value}" for name, value in properties.items()),
         *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED),

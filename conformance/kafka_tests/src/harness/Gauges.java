@@ -4,14 +4,19 @@ import com.yammer.metrics.core.Gauge;
 import com.yammer.metrics.core.MetricName;
 import java.util.*;
 import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.ListTopicsOptions;
+import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartitionInfo;
+import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.apache.kafka.server.metrics.KafkaYammerMetrics;
 
-/** The metrics of a controller that an admin client can count, and one of a broker, in Kafka's registry. */
+/** The metrics of a controller that an admin client can count, and two of a broker, in Kafka's registry. */
 final class Gauges {
     private static MetricName name(String name) { return KafkaYammerMetrics.getMetricName("kafka.controller", "KafkaController", name); }
+    private static final MetricName UNDER_REPLICATED = KafkaYammerMetrics.getMetricName("kafka.server", "ReplicaManager", "UnderReplicatedPartitions");
     private static final MetricName EXPIRED = KafkaYammerMetrics.getMetricName("kafka.network", "SocketServer", "ExpiredConnectionsKilledCount");
 
     static void register(Cluster cluster) {
@@ -19,6 +24,7 @@ final class Gauges {
         register(cluster, "GlobalTopicCount", () -> cluster.admin().listTopics(new ListTopicsOptions().listInternal(true)).names().get().size());
         register(cluster, "GlobalPartitionCount", () -> partitions(cluster).size());
         register(cluster, "OfflinePartitionsCount", () -> (int) partitions(cluster).stream().filter(p -> leader(p) < 0).count());
+        register(cluster, UNDER_REPLICATED, () -> (int) partitions(cluster).stream().filter(p -> p.isr().size() < p.replicas().size()).count());
         register(cluster, EXPIRED, () -> Double.valueOf(cluster.command("expired")));
         register(cluster, "PreferredReplicaImbalanceCount", () -> (int) partitions(cluster).stream().filter(p -> leader(p) != p.replicas().get(0).id()).count());
     }
@@ -46,7 +52,9 @@ final class Gauges {
     private static List<TopicPartitionInfo> partitions(Cluster cluster) throws Exception {
         List<TopicPartitionInfo> found = new ArrayList<>();
         Set<String> names = cluster.admin().listTopics(new ListTopicsOptions().listInternal(true)).names().get();
-        cluster.admin().describeTopics(names).allTopicNames().get().values().forEach(t -> found.addAll(t.partitions()));
+        for (KafkaFuture<TopicDescription> topic : cluster.admin().describeTopics(names).topicNameValues().values())
+            try { found.addAll(topic.get().partitions()); }
+            catch (ExecutionException error) { if (!(error.getCause() instanceof UnknownTopicOrPartitionException)) throw error; } // deleted since
         return found;
     }
 }
