@@ -43,14 +43,15 @@ WITHOUT = ("tests/broker", "tests/storage", "tests/testing", "tests/test_operati
 MEMORY, MEMORY_BYTES = "/dev/shm", 4 << 30  # a file system in memory, and what has to be free there
 IN_MEMORY = pytest.StashKey[str]()  # the directory there, in the process that made it
 SPARK = "spark"  # all files with a Spark session, as one: it costs 20 s of CPU
+KAFKA_TESTS = "conformance/kafka_tests/test_kafka_tests.py::test_apache_kafkas_own_tests_end_as_expected"
 # What takes a worker half a minute or more, the longest first.
 LONG = (
+    KAFKA_TESTS,
     "conformance/suites/test_librdkafka.py",
     "conformance/suites/test_sarama.py",
     SPARK,
     "conformance/test_groups.py",
     "conformance/test_kafka_streams.py",
-    "conformance/kafka_tests/test_kafka_tests.py",
     "conformance/share/test_share_torture.py",
     "tests/clients/test_exactly_once.py",
     "conformance/spark/test_connector.py",
@@ -146,7 +147,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item.get_closest_marker("thorough") is None]
     places = {unit: place for place, unit in enumerate(LONG)}
-    items.sort(key=lambda item: (places.get(unit_of(item.nodeid), len(places)), not item.nodeid.startswith(WAITING)))
+    units = {item: unit_of(item.nodeid).partition("[")[0] for item in items}
+    items.sort(key=lambda item: (places.get(units[item], len(places)), not item.nodeid.startswith(WAITING)))
 
 
 def pytest_collection_finish() -> None:
@@ -161,7 +163,9 @@ def pytest_collection_finish() -> None:
 
 
 def unit_of(nodeid: str) -> str:
-    """Return what is dealt out with a test: its file, or all files with a Spark session."""
+    """Return what is dealt out with a test: its file, a section of Apache Kafka's tests, or all files with Spark."""
+    if nodeid.startswith(KAFKA_TESTS):
+        return nodeid
     file = nodeid.partition("::")[0]
     return SPARK if uses_spark(file) else file
 
