@@ -9,6 +9,7 @@
     sync the names in a directory     fsync of the directory           the file system does it by itself
     signals                           handlers of the loop             Python's handlers, which wake the loop
     limit and table of open files     raised at the start              left as they are
+    usable CPUs                       affinity and quota (Linux)       all
     memory of large frames            private                          backed by the page file
     bind a port again, or share it    SO_REUSEADDR; for sharing on     exclusive; there, SO_REUSEADDR means sharing
                                       macOS SO_REUSEPORT, too
@@ -340,6 +341,34 @@ def reserve_memory(size_bytes: int) -> mmap:
 
 
 # --- limits of the process --------------------------------------------------------------------------------------------
+
+
+def usable_cpus(root: str = "/") -> float:
+    """Return how many CPUs this process may use: those of its affinity, or less by the quota of its control groups."""
+    cpus: float = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quotas = [(f"{group}/cpu.max",) for group in _control_groups(root)]
+    for names in (*quotas, ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):  # version 2, and the container's of 1
+        with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
+            texts = [_read_text(f"{root}sys/fs/cgroup/{name}") for name in names]
+            quota, period = map(int, " ".join(texts).split())
+            if quota > 0 and period > 0:
+                cpus = min(cpus, quota / period)
+    return cpus
+
+
+def _control_groups(root: str) -> list[str]:
+    """Return the paths of the process's control group (of version 2) and of all above it; none on another system."""
+    try:
+        lines = _read_text(f"{root}proc/self/cgroup").splitlines()
+    except (OSError, ValueError):
+        return []
+    parts = [line.strip("/").split("/") for line in lines if line.startswith("0::")]
+    return ["/".join(names[1:count]) for names in parts for count in range(len(names), 0, -1)]
+
+
+def _read_text(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
 
 
 def raise_limit_of_files(wanted: int) -> int:

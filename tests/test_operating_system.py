@@ -187,3 +187,31 @@ def run(script: str, *, is_bare: bool) -> str:
     return subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment, timeout=60
     ).stdout
+
+
+def _write_files(root: Path, files: dict[str, str]) -> str:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return f"{root}/"
+
+
+def test_the_quota_of_any_control_group_above_limits_the_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    groups = {"proc/self/cgroup": "0::/pods/one\n"}
+    assert operating_system.usable_cpus(_write_files(tmp_path / "a", groups)) == 8
+    own = groups | {"sys/fs/cgroup/pods/one/cpu.max": "150000 100000\n", "sys/fs/cgroup/pods/cpu.max": "max 100000\n"}
+    assert operating_system.usable_cpus(_write_files(tmp_path / "b", own)) == 1.5
+    above = groups | {"sys/fs/cgroup/pods/cpu.max": "50000 100000\n"}
+    assert operating_system.usable_cpus(_write_files(tmp_path / "c", above)) == 0.5
+    container = {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "100000 100000\n"}
+    assert operating_system.usable_cpus(_write_files(tmp_path / "d", container)) == 1
+
+
+def test_the_quota_of_an_older_container_limits_the_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    folder = "sys/fs/cgroup/cpu"
+    files = {f"{folder}/cpu.cfs_quota_us": "100000\n", f"{folder}/cpu.cfs_period_us": "100000\n"}
+    assert operating_system.usable_cpus(_write_files(tmp_path / "a", files)) == 1
+    files[f"{folder}/cpu.cfs_quota_us"] = "-1\n"
+    assert operating_system.usable_cpus(_write_files(tmp_path / "b", files)) == 2

@@ -19,6 +19,7 @@ from minibroker.broker.configs.listeners import Listener
 from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.metadata.nodes import Endpoint, Node
 from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
+from minibroker.broker.network.busy_polling import BusyPolling, busy_poll_us
 from minibroker.broker.network.connection import Connection, Outcome
 from minibroker.broker.network.connection_limits import ConnectionLimits
 from minibroker.broker.network.pipelines import Pipelines
@@ -113,6 +114,9 @@ class Server:
         self._dispatcher = Dispatcher(cluster, interceptors, self._slicer)
         self._shared = Shared(clock)
         self._pipelines = Pipelines(loop.call_soon)
+        duration_us = busy_poll_us(cluster.settings["socket.busy.poll.us"])
+        if duration_us:
+            self._shared.polling = BusyPolling(loop.call_soon, duration_us)
         if cluster.settings["queued.max.request.bytes"] > 0:
             self._shared.budget.large.limit_bytes = cluster.settings["queued.max.request.bytes"]
         self._servers: list[tuple[int, asyncio.Server]] = []  # each with its node's id

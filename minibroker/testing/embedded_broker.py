@@ -54,6 +54,7 @@ DEFAULTS: Final = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
     "group.consumer.heartbeat.interval.ms": "200",  # a member learns its partitions with its next heartbeat
     "group.consumer.min.heartbeat.interval.ms": "200",
+    "socket.busy.poll.us": "0",  # the interpreter's lock is for the test meanwhile
 }
 MAXIMUM_NODES = 100
 

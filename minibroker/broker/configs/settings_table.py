@@ -161,6 +161,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("socket.listen.backlog.size", INT, 50, "The largest number of connections that wait to be accepted on a listener.", FROM_ONE),
     Setting("socket.receive.buffer.bytes", INT, 102_400, "SO_RCVBUF of the sockets; -1 for the operating system's default."),
     Setting("socket.send.buffer.bytes", INT, 102_400, "SO_SNDBUF of the sockets; -1 for the operating system's default."),
+    Setting("socket.busy.poll.us", INT, -1, "For how many microseconds after a read the loop asks its sockets again instead of going to sleep, which answers a client that waits for each answer sooner; -1 for 60 where more than one CPU may be used and for 0 elsewhere.", Range(-1), in_kafka=False),
     Setting("socket.request.max.bytes", INT, 104_857_600, "The largest size of a request; a larger one closes its connection.", FROM_ONE),
     Setting("queued.max.request.bytes", LONG, -1, "How many bytes of incomplete requests above 64 KiB are held in memory before the broker stops reading more; -1 for 256 MiB."),
     # SASL. Each can be set for a listener, or for a mechanism of it: listener.name.<listener>.<mechanism>.<setting>.

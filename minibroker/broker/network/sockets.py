@@ -15,6 +15,7 @@ from struct import pack, unpack
 from typing import TYPE_CHECKING, Any, cast
 
 from minibroker.broker.clock import Clock
+from minibroker.broker.network.busy_polling import BusyPolling
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.framing import FrameBudget
 from minibroker.broker.network.output_items import BYTES, CLOSE, JOINED, Mark
@@ -51,6 +52,7 @@ class Shared:
         self.handshakes: set[TlsLayer] = set()  # of clients that are no sockets yet
         self.lost: Callable[[Connection], None] = lambda _: None  # called with each that has been closed
         self.closed = False  # also for clients that are accepted meanwhile
+        self.polling: BusyPolling | None = None
 
 
 class SocketProtocol(asyncio.BufferedProtocol):
@@ -148,6 +150,8 @@ class SocketProtocol(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self.progress_ms = self._shared.now_ms()
         self._connection.received(self._shared.scratch, nbytes)
+        if self._shared.polling is not None:
+            self._shared.polling.note_read()
 
     def pause_reading(self) -> None:
         if not self._paused_reading:

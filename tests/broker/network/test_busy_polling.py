@@ -1,0 +1,83 @@
+"""Busy polling keeps a loop awake for a while after each read, and no longer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from minibroker.broker.network import busy_polling
+from minibroker.broker.network.busy_polling import DEFAULT_US, BusyPolling, busy_poll_us
+
+
+class Loop:
+    """A loop whose turns a test runs, with a time that it moves."""
+
+    def __init__(self) -> None:
+        self.now_us = 0.0
+        self._soon: list[Callable[[], None]] = []
+        self.polling = BusyPolling(self._soon.append, 60, lambda: self.now_us / 1_000_000)
+
+    @property
+    def sleeps(self) -> bool:
+        """Return whether there is nothing for the next turn."""
+        return not self._soon
+
+    def run_turn(self, after_us: float) -> None:
+        """Run the next turn `after_us` microseconds later."""
+        self.now_us += after_us
+        callbacks = self._soon[:]
+        self._soon.clear()
+        for callback in callbacks:
+            callback()
+
+
+def test_a_loop_sleeps_without_reads() -> None:
+    assert Loop().sleeps
+
+
+def test_a_loop_stays_awake_for_its_time_after_a_read() -> None:
+    loop = Loop()
+    loop.polling.note_read()
+    loop.run_turn(after_us=5)
+    loop.run_turn(after_us=59)
+    assert not loop.sleeps
+    loop.run_turn(after_us=2)
+    assert loop.sleeps
+
+
+def test_a_further_read_begins_the_time_anew() -> None:
+    loop = Loop()
+    loop.polling.note_read()
+    loop.run_turn(after_us=0)
+    loop.polling.note_read()
+    loop.run_turn(after_us=50)
+    loop.run_turn(after_us=50)
+    assert not loop.sleeps
+    loop.run_turn(after_us=50)
+    assert loop.sleeps
+
+
+def test_reads_of_one_turn_run_one_callback() -> None:
+    loop = Loop()
+    for _ in range(3):
+        loop.polling.note_read()
+    assert len(loop._soon) == 1
+
+
+def test_a_loop_that_slept_wakes_again() -> None:
+    loop = Loop()
+    for _ in range(2):
+        loop.polling.note_read()
+        loop.run_turn(after_us=1)
+        loop.run_turn(after_us=61)
+        assert loop.sleeps
+
+
+def test_one_cpu_is_left_to_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(busy_polling, "usable_cpus", lambda: 1.0)
+    assert busy_poll_us(-1) == 0
+    assert busy_poll_us(30) == 30
+    monkeypatch.setattr(busy_polling, "usable_cpus", lambda: 1.5)
+    assert busy_poll_us(-1) == DEFAULT_US
+    assert busy_poll_us(0) == 0
