@@ -48,7 +48,7 @@ class Application:
             found = self._mistake(error)
             if found is not None:
                 return error_answer(*found)
-            log.exception("%s %s failed", request.method, request.path)
+            log.exception("%s %r failed", request.method, request.path)
             return error_answer(500, "INTERNAL_SERVER_ERROR", "an internal error; the log of the process says more")
 
     def _route(self, request: Request) -> Route | None:

@@ -79,7 +79,7 @@ def _operation(route: Route, of_kind: Mapping[Any, Any], errors: Mapping[int, st
     if not said["parameters"]:
         del said["parameters"]
     if route.method not in QUERIED and route.given_kind is not None:
-        schema = of_kind[route.given_kind]
+        schema = _titled(of_kind[route.given_kind], route.elsewhere[0].name)
         said["requestBody"] = {"content": {JSON: {"schema": schema}}, "required": True}
         if not route.needs_body:
             said["requestBody"] = {"content": {JSON: {"schema": {"anyOf": [schema, {"type": "null"}]}}}}
@@ -103,12 +103,17 @@ def _parameter(parameter: Parameter, source: str, of_kind: Mapping[Any, Any]) ->
 def _responses(route: Route, of_kind: Mapping[Any, Any], errors: Mapping[int, str]) -> dict[str, Any]:
     good: dict[str, Any] = {"description": "Successful Response"}
     if route.returned is not None:
-        good["content"] = {JSON: {"schema": of_kind[route.returned]}}
+        good["content"] = {JSON: {"schema": _titled(of_kind[route.returned], f"response {route.name}")}}
     bad = {
         str(status): {"description": meaning, "content": {JSON: {"schema": of_kind[ErrorAnswer]}}}
         for status, meaning in sorted({**errors, **route.errors}.items())
     }
     return {str(route.good_status): good, **bad}
+
+
+def _titled(schema: Any, name: str) -> Any:
+    """Return a schema with a title, from which generators make the name of a class, if it has no name."""
+    return schema if "$ref" in schema else schema | {"title": name.replace("_", " ").title()}
 
 
 def _plain(schema: Any) -> Any:
@@ -120,8 +125,11 @@ def _plain(schema: Any) -> Any:
     found = {name: _plain(each) for name, each in schema.items()}
     if found.get("default", 0) in (None, [], {}):
         del found["default"]
-    if found.get("required", 0) == []:
+    if found.get("required") == []:
         del found["required"]
+    if found.get("type") == "array" and not found.get("items"):  # generators know no schema that is false
+        found.pop("items", None)
+        found |= {} if "prefixItems" in found else {"items": {}}
     if "enum" in found and all(isinstance(each, str) for each in found["enum"]):
         found.setdefault("type", "string")
     for each in found.get("anyOf", ()):

@@ -56,10 +56,12 @@ def read_json(data: bytes, kind: Any) -> Any:
     """Return a body as a type. Raises NotUnderstood."""
     try:
         return msgspec.json.decode(data, type=kind, dec_hook=hook)
-    except msgspec.ValidationError as error:
-        raise NotUnderstood(_line("body", str(error), kind, msgspec.json.decode(data))) from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise NotUnderstood(f"body: not JSON: {str(error).removeprefix(MALFORMED)}") from None
+        try:
+            plain = msgspec.json.decode(data)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as malformed:
+            raise NotUnderstood(f"body: not JSON: {str(malformed).removeprefix(MALFORMED)}") from None
+        raise NotUnderstood(_line("body", str(error), kind, plain)) from None
 
 
 def read_texts(source: str, texts: Mapping[str, str], kind: Any) -> Any:
@@ -78,7 +80,8 @@ def _line(source: str, error: str, kind: Any, value: Any) -> str:
     steps = [step[0] or step[1] for step in STEP.findall(found["where"] or "")]
     for mistake, said in ((LACKS, MISSING), (STRANGE, "there is no such field")):
         if what.startswith(mistake):
-            return f"{'.'.join([source, *steps, what.removeprefix(mistake).strip('`')])}: {said}"
+            name = " ".join(what.removeprefix(mistake).strip("`").split())
+            return f"{'.'.join([source, *filter(None, steps), name])}: {said}"
     where = ".".join([source, *filter(None, steps)])
     shown = f", not {_at(value, steps)!r:.{MOST_SHOWN}}"
     if not isinstance(_at(value, steps), str | int | float) or SECRET.search(where):
@@ -112,11 +115,9 @@ def _kinds(text: str) -> str:
 
 def _choices(kind: Any, steps: list[str]) -> str:
     """Return the values that a field may have."""
-    fields = (
-        {each.name: each.type for each in msgspec.structs.fields(kind)} if hasattr(kind, "__struct_fields__") else {}
-    )
-    values = choices_of(fields.get("".join(steps[:1]), kind))
-    return " or ".join([*([", ".join(map(repr, values[:-1]))] if values[1:] else []), *map(repr, values[-1:])])
+    found = next((each.type for each in msgspec.structs.fields(kind) if each.name in steps[:1]), None)
+    values = list(map(repr, choices_of(found)))
+    return " or ".join([", ".join(values[:-1]), *values[-1:]]).removeprefix(" or ")
 
 
 def choices_of(kind: Any) -> list[Any]:

@@ -37,6 +37,7 @@ class Route:
     status: int = 0  # by default 200, or 204 if nothing is returned
     owner: Callable[..., Any] | None = None  # returns the first argument of the function, from variables of the path
     body: str = ""  # the name of the body's type
+    is_wanted: bool = False  # the body, though it may be empty
     whole: str = ""  # the parameter that is the body itself
     answer: Any = None  # the type of the answer, or NAME.FIELD of an object that has what is returned
     errors: Mapping[int, str] = field(default_factory=dict)
@@ -101,7 +102,7 @@ class Route:
     @cached_property
     def needs_body(self) -> bool:
         """Whether a request must have a body."""
-        return any(each.is_required for each in self.elsewhere)
+        return self.is_wanted or any(each.is_required for each in self.elsewhere)
 
     @cached_property
     def returned(self) -> Any:

@@ -32,6 +32,12 @@ class Wish(Struct, forbid_unknown_fields=True):
     times: int = 1
 
 
+class Shape(Struct):
+    """A shape."""
+
+    corners: list[tuple[int, int]]
+
+
 class Kettle:
     """What has verbs."""
 
@@ -74,6 +80,11 @@ def routes() -> Routes:
     def free(**anything: Any) -> Mapping[str, Any]:
         """Take anything."""
         return anything
+
+    @found.get("/shape")
+    def shape() -> Shape:
+        """Return a shape."""
+        return Shape([(0, 1)])
 
     @found.get("/stream")
     def stream() -> Answer:
@@ -217,6 +228,10 @@ def test_routes_describe_themselves() -> None:
         ("query", "full", False),
         ("query", "color", False),
     ]
+    assert schemas["Shape"]["properties"]["corners"]["items"] == {
+        **{"type": "array", "minItems": 2, "maxItems": 2},
+        "prefixItems": [{"type": "integer"}, {"type": "integer"}],
+    }
     wish = told["paths"]["/k/wish/{mode}"]["post"]
     assert wish["parameters"][0]["schema"] == {"type": "string", "enum": ["loud", "quiet"]}
     assert "required" not in wish["requestBody"] and set(wish["responses"]) == {"204", "400"}

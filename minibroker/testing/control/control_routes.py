@@ -9,6 +9,7 @@ import asyncio
 import shutil
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final
 
 from minibroker.quantities import Duration
@@ -140,35 +141,31 @@ def _records(broker: Broker, routes: Routes) -> None:
         )
 
     about = 'Create topics with records: {"orders": ["first", {"key": "k", "value": {"id": 2}}]}.'
-    whole: dict[str, Any] = {"whole": "source", "kinds": {"source": dict[str, Any]}}
-    routes.on("POST", "/fill", broker.afill, "fill_topics", about=about, **whole)
-    listed: dict[str, Any] = {"answer": list[Record], "without": ("decoded",)}
-    routes.on("GET", "/topics/{topic}/records", broker.records, "list_records", **listed)
+    fill = partial(routes.on, "POST", "/fill", about=about, whole="source", kinds={"source": dict[str, Any]})
+    fill(broker.afill, "fill_topics")
+    listed = partial(routes.on, "GET", answer=list[Record], without=("decoded",))
+    listed("/topics/{topic}/records", broker.records, "list_records")
 
 
 def _expectations(broker: Broker, routes: Routes) -> None:
-    expect: dict[str, Any] = {"body": "Expectation", "answer": list[Record], "without": ("decoded",), "errors": WAITED}
+    on = partial(routes.on, "POST", errors=WAITED)
     about = "Wait until a topic has this many records; return them."
-    routes.on("POST", "/topics/{topic}/expect", broker.aexpect, "expect_records", about=about, **expect)
+    expect = partial(on, "/topics/{topic}/expect", about=about, answer=list[Record], without=("decoded",))
+    expect(broker.aexpect, "expect_records", body="Expectation")
     about = "Wait for a time; answer 408 as soon as a record is appended to the topic."
-    silence: dict[str, Any] = {"body": "Silence", "errors": WAITED, "about": about}
-    routes.on("POST", "/topics/{topic}/expect-nothing", broker.aassert_nothing_produced, "expect_nothing", **silence)
+    expect_nothing = partial(on, "/topics/{topic}/expect-nothing", about=about)
+    expect_nothing(broker.aassert_nothing_produced, "expect_nothing", body="Silence")
 
 
 def _waits(broker: Broker, routes: Routes) -> None:
-    for path, verb, name, body, answer in (
-        ("/groups/{group}/wait", broker.await_for_group, "wait_for_group", "GroupWait", "Members.members"),
-        ("/groups/{group}/wait-for-commit", broker.await_for_commit, "wait_for_commit", "CommitWait", "Offset.offset"),
-        (
-            *("/groups/{group}/wait-until-caught-up", broker.await_until_caught_up),
-            *("wait_until_caught_up", "CaughtUpWait", None),
-        ),
-        (
-            *("/topics/{topic}/wait-for-high-watermark", broker.await_for_high_watermark),
-            *("wait_for_high_watermark", "WatermarkWait", "Offset.offset"),
-        ),
-    ):
-        routes.on("POST", path, verb, name, body=body, answer=answer, errors=WAITED)
+    on = partial(routes.on, "POST", errors=WAITED)
+    on("/groups/{group}/wait", broker.await_for_group, "wait_for_group", body="GroupWait", answer="Members.members")
+    path, caught_up = "/groups/{group}/wait-until-caught-up", broker.await_until_caught_up
+    on(path, caught_up, "wait_until_caught_up", body="CaughtUpWait")
+    on = partial(on, answer="Offset.offset")
+    on("/groups/{group}/wait-for-commit", broker.await_for_commit, "wait_for_commit", body="CommitWait")
+    path, reached = "/topics/{topic}/wait-for-high-watermark", broker.await_for_high_watermark
+    on(path, reached, "wait_for_high_watermark", body="WatermarkWait")
 
 
 def _nodes(broker: Broker, routes: Routes) -> None:
@@ -203,9 +200,9 @@ def _leaders(broker: Broker, routes: Routes) -> None:
             broker.move_leader(topic, node, partition)
         return broker.leader(topic, partition)
 
-    epoch = "LeaderEpoch.leader_epoch"
-    routes.on("POST", f"{path}/begin-epoch", broker.begin_epoch, "begin_leader_epoch", answer=epoch)
-    routes.on("POST", f"{path}/truncate", broker.truncate, "truncate_partition", body="Truncation", answer=epoch)
+    on = partial(routes.on, "POST", answer="LeaderEpoch.leader_epoch")
+    on(f"{path}/begin-epoch", broker.begin_epoch, "begin_leader_epoch")
+    on(f"{path}/truncate", broker.truncate, "truncate_partition", body="Truncation")
     routes.on("POST", "/elect-leaders", broker.elect_leaders, "elect_leaders")
 
 
@@ -214,10 +211,10 @@ def _coordinators(broker: Broker, routes: Routes) -> None:
         ("/groups/{group}", "group", "transactional_id"),
         ("/transactions/{transactional_id}", "transaction", "group"),
     ):
-        found: dict[str, Any] = {"answer": "Coordinator.coordinator", "without": (other,)}
-        routes.on("GET", f"{path}/coordinator", broker.coordinator, f"get_{kind}_coordinator", **found)
-        moved: dict[str, Any] = {"body": "CoordinatorMove", "without": (other,)}
-        routes.on("POST", f"{path}/move-coordinator", broker.move_coordinator, f"move_{kind}_coordinator", **moved)
+        get = partial(routes.on, "GET", answer="Coordinator.coordinator", without=(other,))
+        get(f"{path}/coordinator", broker.coordinator, f"get_{kind}_coordinator")
+        move = partial(routes.on, "POST", body="CoordinatorMove", without=(other,))
+        move(f"{path}/move-coordinator", broker.move_coordinator, f"move_{kind}_coordinator")
 
 
 def _groups(broker: Broker, routes: Routes) -> None:

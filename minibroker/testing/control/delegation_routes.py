@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
 
 from minibroker.quantities import Duration
@@ -28,11 +29,11 @@ def delegation_routes(broker: Broker, routes: Routes) -> None:
         return token
 
     about = "Return the tokens that have not expired."
-    listed: dict[str, Any] = {"answer": list[DelegationToken], "without": ("user",), "about": about}
-    routes.on("GET", PATH, TokenVerbs.list, "list_delegation_tokens", owner=tokens, **listed)
+    get = partial(routes.on, "GET", PATH, owner=tokens, about=about, answer=list[DelegationToken])
+    get(TokenVerbs.list, "list_delegation_tokens", without=("user",))
     routes.on("DELETE", PATH, TokenVerbs.expire, "expire_delegation_tokens", owner=tokens, without=("token",))
-    made: dict[str, Any] = {"answer": DelegationToken, "body": "NewDelegationToken", "kinds": {"renewers": list[str]}}
-    routes.on("POST", PATH, TokenVerbs.create, "create_delegation_token", owner=tokens, **made)
+    post = partial(routes.on, "POST", PATH, owner=tokens, answer=DelegationToken, kinds={"renewers": list[str]})
+    post(TokenVerbs.create, "create_delegation_token", body="NewDelegationToken")
 
     @routes.delete(f"{PATH}/{{token}}", errors=MISSING)
     def expire_delegation_token(token: str) -> None:

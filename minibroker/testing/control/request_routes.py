@@ -73,7 +73,7 @@ def journal_routes(observed: Observed, routes: Routes) -> None:
 
     routes.on("DELETE", "/requests", observed.journal.clear, "clear_requests")
 
-    @routes.post("/requests/wait", body="RequestWait", without=("where",), errors=WAITED)
+    @routes.post("/requests/wait", body="RequestWait", is_wanted=True, without=("where",), errors=WAITED)
     async def wait_for_requests(
         api: str | None = None, count: int = 1, timeout: Duration = DEFAULT_TIMEOUT, **which: Unpack[Which]
     ) -> list[SeenRequest]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, structs
@@ -96,9 +97,8 @@ def user_routes(broker: Broker, routes: Routes) -> None:
 
     about = "Add a user, or change its password."
     routes.on("POST", "/users", Users.add, "add_user", owner=users, body="NewUser", status=204, about=about)
-    asked: dict[str, Any] = {"body": "ClientOptions", "without": ("token",), "kinds": {"library": Library}}
-    config = dict[str, Any] | str
-    routes.on("POST", "/client-config", broker.client_config, "get_client_config", answer=config, **asked)
+    on = partial(routes.on, "POST", "/client-config", without=("token",), kinds={"library": Library})
+    on(broker.client_config, "get_client_config", body="ClientOptions", answer=dict[str, Any] | str)
 
 
 def rights_routes(broker: Broker, routes: Routes) -> None:
@@ -117,8 +117,9 @@ def rights_routes(broker: Broker, routes: Routes) -> None:
         add(**structs.asdict(asked))
 
     routes.on("DELETE", "/acls", AclVerbs.clear, "clear_acls", owner=acls)
-    routes.on("POST", "/quotas", QuotaVerbs.set, "set_quotas", owner=quotas, body="Quotas")
-    routes.on("POST", "/quotas/remove", QuotaVerbs.remove, "remove_quotas", owner=quotas, body="QuotaEntity")
+    on = partial(routes.on, "POST", owner=quotas, is_wanted=True)
+    on("/quotas", QuotaVerbs.set, "set_quotas", body="Quotas")
+    on("/quotas/remove", QuotaVerbs.remove, "remove_quotas", body="QuotaEntity")
 
 
 def token_routes(broker: Broker, routes: Routes) -> None:
@@ -127,12 +128,10 @@ def token_routes(broker: Broker, routes: Routes) -> None:
     def issuer() -> Issuer:
         return broker.issuer
 
-    for path, verb, name, body, answer in (
-        ("token", Issuer.token, "issue_token", "UserTokenOptions", "IssuedToken.token"),
-        ("use-tokens", Issuer.use_tokens, "use_tokens", "IssuedTokenOptions", None),
-        ("rotate-keys", Issuer.rotate_keys, "rotate_issuer_keys", "Rotation", None),
-        ("assertion", Issuer.assertion, "make_assertion", "UserName", "Assertion.assertion"),
-        ("client-key", Issuer.client_key, "get_client_key", "UserName", "ClientKey.key"),
-    ):
-        given: dict[str, Any] = {"owner": issuer, "body": body, "answer": answer}
-        routes.on("POST", f"/issuer/{path}", verb, name, without=("expires_in",) if body == "UserName" else (), **given)
+    on = partial(routes.on, "POST", owner=issuer)
+    on("/issuer/token", Issuer.token, "issue_token", body="UserTokenOptions", answer="IssuedToken.token")
+    on("/issuer/use-tokens", Issuer.use_tokens, "use_tokens", body="IssuedTokenOptions")
+    on("/issuer/rotate-keys", Issuer.rotate_keys, "rotate_issuer_keys", body="Rotation")
+    on = partial(on, body="UserName", without=("expires_in",))
+    on("/issuer/assertion", Issuer.assertion, "make_assertion", answer="Assertion.assertion")
+    on("/issuer/client-key", Issuer.client_key, "get_client_key", answer="ClientKey.key")

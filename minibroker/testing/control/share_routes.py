@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from minibroker.testing.broker import Broker
@@ -17,23 +17,21 @@ PATH = "/share-groups/{group}"
 
 def share_routes(broker: Broker, routes: Routes) -> None:
     """Add the paths for what was delivered."""
-
-    def on(method: str, path: str, verb: Callable[..., Any], name: str, **given: Any) -> None:
-        routes.on(method, f"{PATH}/{path}", verb, name, owner=broker.share_group, **given)
-
-    members, letters = {"members": POSITIVE}, list[DeadLetter]
+    get = partial(routes.on, "GET", owner=broker.share_group)
+    post = partial(routes.on, "POST", owner=broker.share_group)
     about = 'Set configs of the group, by Kafka\'s names: {"share.auto.offset.reset": "earliest"}.'
-    on("POST", "configure", Verbs.aconfigure, "configure_share_group", about=about)
-    on("GET", "deliveries", Verbs.deliveries, "list_deliveries", answer=list[Delivery])
-    on("POST", "expire-locks", Verbs.expire_locks, "expire_locks", answer="LockedRecords.records")
-    for path, verb, body, answer in (
+    post(f"{PATH}/configure", Verbs.aconfigure, "configure_share_group", about=about)
+    get(f"{PATH}/deliveries", Verbs.deliveries, "list_deliveries", answer=list[Delivery])
+    post(f"{PATH}/expire-locks", Verbs.expire_locks, "expire_locks", answer="LockedRecords.records")
+    waits: list[tuple[str, Any, str, Any]] = [
         ("wait-until-assigned", Verbs.await_until_assigned, "AssignmentWait", "AssignedPartitions.members"),
         ("wait-until-settled", Verbs.await_until_settled, "SettledWait", "Offset.offset"),
         ("expect-redelivered", Verbs.aexpect_redelivered, "Redelivery", list[DeliveredRecord]),
-        ("expect-dead-letters", Verbs.aexpect_dead_letters, "DeadLetterWait", letters),
-    ):
-        waited: dict[str, Any] = {"answer": answer, "errors": WAITED, "kinds": members}
-        on("POST", path, verb, path.replace("-", "_"), body=body, **waited)
-    topic: dict[str, Any] = {"body": "DeadLetterQueue", "answer": "TopicName.topic"}
-    on("POST", "collect-dead-letters", Verbs.acollect_dead_letters, "collect_dead_letters", **topic)
-    on("GET", "dead-letters", Verbs.dead_letters, "list_dead_letters", answer=letters)
+        ("expect-dead-letters", Verbs.aexpect_dead_letters, "DeadLetterWait", list[DeadLetter]),
+    ]
+    wait = partial(post, errors=WAITED, kinds={"members": POSITIVE})
+    for path, verb, body, answer in waits:
+        wait(f"{PATH}/{path}", verb, path.replace("-", "_"), body=body, answer=answer)
+    get(f"{PATH}/dead-letters", Verbs.dead_letters, "list_dead_letters", answer=list[DeadLetter])
+    collect = partial(post, body="DeadLetterQueue", answer="TopicName.topic")
+    collect(f"{PATH}/collect-dead-letters", Verbs.acollect_dead_letters, "collect_dead_letters")
