@@ -31,7 +31,7 @@ from minibroker.captures.tshark_text import connections_of
 from minibroker.protocol.explaining.parts import Explained, Part
 from minibroker.protocol.records.varints import Bytes
 from minibroker.testing import Broker
-from minibroker.testing.exchange import Exchange
+from minibroker.testing.seen.exchange import Exchange
 from tests.captures.capturing import FIRST_TIME, Wire, pcap
 from tests.captures.frames import HELLO, sized
 

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, expect
 
 from conformance.explorer.browsing import WAIT_MS, Explorer, chromium, inaccessible
 from minibroker.testing import Broker
-from minibroker.testing.exchange import Exchange
+from minibroker.testing.seen.exchange import Exchange
 
 HOSTILE = b"<img src=x onerror=alert(1)><script>alert(2)</script>\xe2\x80\xae\x1b[31m\xff"
 MANY = 20_000

@@ -9,7 +9,7 @@ import pytest
 
 from conformance.security.client_programs import Program, running_program
 from minibroker.testing import Broker
-from minibroker.testing.broker_security import MECHANISMS
+from minibroker.testing.embedded.broker_security import MECHANISMS
 
 pytestmark = pytest.mark.minibroker_only
 LIBRARIES = {"franz-go": "franz-go", "kafkajs": "kafkajs", "java-4": "java"}  # of each program

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from minibroker.testing.exchange import Exchange
+from minibroker.testing.seen.exchange import Exchange
 from minibroker.web.messages import JSON, Answer
 
 Result = TypeVar("Result")

@@ -13,8 +13,8 @@ from typing import Any, Final
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.formats import batches_in, records_in
-from minibroker.testing.exchange import Exchange
-from minibroker.testing.faults.subjects import NameOf, topic_of
+from minibroker.testing.seen.exchange import Exchange
+from minibroker.testing.seen.subjects import NameOf, topic_of
 
 SIZE: Final = Struct(">i")
 MOST_BYTES: Final = 1 << 16  # of a request: nobody pastes more

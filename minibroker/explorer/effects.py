@@ -16,8 +16,8 @@ from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.legible import legible
 from minibroker.protocol.records.formats import batches_in
 from minibroker.quantities import counted
-from minibroker.testing.exchange import Exchange
-from minibroker.testing.faults.subjects import NameOf, topic_of
+from minibroker.testing.seen.exchange import Exchange
+from minibroker.testing.seen.subjects import NameOf, topic_of
 
 MOST: Final = 20
 

@@ -19,8 +19,8 @@ from minibroker.explorer.trying import trying_routes
 from minibroker.protocol.legible import legible
 from minibroker.testing.broker import Broker
 from minibroker.testing.control.http_errors import mistake
-from minibroker.testing.faults.subjects import NameOf
 from minibroker.testing.loops import NotRunning
+from minibroker.testing.seen.subjects import NameOf
 from minibroker.web.application import Application
 from minibroker.web.guard import Guard
 from minibroker.web.routes import Route, Routes

@@ -17,9 +17,9 @@ from minibroker.explorer.answers_in_threads import read_aside
 from minibroker.explorer.saved_frames import Frames
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.legible import legible
-from minibroker.testing.exchange import Exchange
-from minibroker.testing.faults.subjects import NameOf, subjects_of
-from minibroker.testing.journal import Mark
+from minibroker.testing.seen.exchange import Exchange
+from minibroker.testing.seen.journal import Mark
+from minibroker.testing.seen.subjects import NameOf, subjects_of
 
 TICK_SECONDS: Final = 0.1
 STATE_SECONDS: Final = 1.0

@@ -18,12 +18,12 @@ from minibroker.protocol.explaining.messages import explain_request, explain_res
 from minibroker.protocol.explaining.parts import Part
 from minibroker.protocol.headers import answer_version
 from minibroker.testing.broker import Broker
-from minibroker.testing.exchange import Exchange
 from minibroker.testing.faults.engine import Faults
 from minibroker.testing.faults.rules import WORDS
-from minibroker.testing.faults.subjects import NameOf
-from minibroker.testing.hosting import Host
-from minibroker.testing.journal import Journal
+from minibroker.testing.seen.exchange import Exchange
+from minibroker.testing.seen.hosting import Host
+from minibroker.testing.seen.journal import Journal
+from minibroker.testing.seen.subjects import NameOf
 from minibroker.web.messages import Answer
 from minibroker.web.routes import Routes
 

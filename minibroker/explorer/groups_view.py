@@ -28,10 +28,10 @@ from minibroker.protocol.messages.share_groups import ShareGroupDescribeRequest
 from minibroker.protocol.messages.streams_groups import StreamsGroupDescribeRequest
 from minibroker.protocol.primitives import MalformedMessage
 from minibroker.testing.broker import Broker
-from minibroker.testing.exchange import Exchange
-from minibroker.testing.faults.subjects import NameOf, subjects_of
-from minibroker.testing.own_requests import any_node, ask
-from minibroker.testing.wait_verbs import member_ids
+from minibroker.testing.seen.exchange import Exchange
+from minibroker.testing.seen.subjects import NameOf, subjects_of
+from minibroker.testing.verbs.own_requests import any_node, ask
+from minibroker.testing.verbs.wait_verbs import member_ids
 from minibroker.web.routes import Routes
 
 MOST_LISTED: Final = 2_000

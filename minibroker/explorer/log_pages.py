@@ -27,8 +27,8 @@ from minibroker.protocol.records.varints import (
     read_varlong,
     wrapped,
 )
-from minibroker.testing.log_reading import Record as SeenRecord
-from minibroker.testing.log_reading import seen_record
+from minibroker.testing.seen.log_reading import Record as SeenRecord
+from minibroker.testing.seen.log_reading import seen_record
 
 BATCH_BYTES: Final = 16 << 20  # of a batch that are decompressed
 MOST: Final = f"{BATCH_BYTES >> 20} MiB"

@@ -34,8 +34,8 @@ from minibroker.protocol.records.record import Record as StoredRecord
 from minibroker.protocol.records.varints import Bytes
 from minibroker.registry.formats.java_json import json_decoder
 from minibroker.testing.broker import Broker
-from minibroker.testing.log_reading import Record
-from minibroker.testing.own_requests import any_node, ask, check
+from minibroker.testing.seen.log_reading import Record
+from minibroker.testing.verbs.own_requests import any_node, ask, check
 from minibroker.web.messages import Answer
 from minibroker.web.routes import Routes
 

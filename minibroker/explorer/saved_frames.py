@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
-from minibroker.testing.exchange import Exchange
-from minibroker.testing.journal import Mark
+from minibroker.testing.seen.exchange import Exchange
+from minibroker.testing.seen.journal import Mark
 
 MOST_FRAMES: Final = 100_000
 MOST_BYTES: Final = 256 << 20

@@ -11,7 +11,7 @@ from minibroker.protocol.messages.configs import DescribeConfigsRequest
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from minibroker.protocol.primitives import uuid_text
 from minibroker.testing.broker import Broker
-from minibroker.testing.own_requests import any_node, ask, check
+from minibroker.testing.verbs.own_requests import any_node, ask, check
 from minibroker.web.routes import Routes
 
 MOST_TOPICS: Final = 5_000

@@ -29,7 +29,7 @@ from minibroker.protocol.primitives import uuid_from_text, uuid_text
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
 from minibroker.testing.broker import Broker
-from minibroker.testing.exchange import api_key_of
+from minibroker.testing.seen.exchange import api_key_of
 from minibroker.web.messages import Answer
 from minibroker.web.routes import Routes
 

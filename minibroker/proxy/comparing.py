@@ -19,7 +19,7 @@ from minibroker.protocol.records.batch import MAGIC, seal
 from minibroker.protocol.records.formats import batches_in
 from minibroker.proxy.requests import is_understood
 from minibroker.quantities import counted
-from minibroker.testing.exchange import Exchange, decoded_answer
+from minibroker.testing.seen.exchange import Exchange, decoded_answer
 
 # Which ids are of one kind, under all names that messages have for them.
 IDENTITIES: Final = {

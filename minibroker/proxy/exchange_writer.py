@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
 from typing import BinaryIO, Final, NamedTuple
 
-from minibroker.testing.exchange import Exchange
+from minibroker.testing.seen.exchange import Exchange
 
 WAITING_BYTES: Final = 64 << 20
 GATHERING_S: Final = 0.05  # from the first exchange to the write

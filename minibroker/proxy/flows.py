@@ -18,7 +18,7 @@ from minibroker import __version__
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.legible import legible
 from minibroker.proxy.requests import START, api_key_of, client_id_of
-from minibroker.testing.exchange import Exchange
+from minibroker.testing.seen.exchange import Exchange
 
 KIND: Final = "minibroker flows"
 FORMAT: Final = 1

@@ -14,7 +14,7 @@ from itertools import chain
 from struct import Struct, pack
 from typing import Final, NamedTuple
 
-from minibroker.testing.exchange import Exchange
+from minibroker.testing.seen.exchange import Exchange
 
 MICROSECONDS: Final = 0xA1B2C3D4  # the magic number of a file whose times are in us
 RAW_IP: Final = 101  # LINKTYPE_RAW: packets begin with the IP header

@@ -33,14 +33,14 @@ from minibroker.proxy.rewritten_addresses import Show
 from minibroker.proxy.upstream_nodes import Listening, Node, Nodes
 from minibroker.quantities import Duration
 from minibroker.testing.completion import hides
-from minibroker.testing.exchange import Exchange
 from minibroker.testing.faults.engine import Fault, Faults
 from minibroker.testing.faults.rules import FaultError, Rule
-from minibroker.testing.journal import Journal, Which
 from minibroker.testing.loops import Loop, NotRunning, Result, Served, awaited, blocking, brief
 from minibroker.testing.moving_clock import MovingClock
-from minibroker.testing.wait_verbs import requests_there
-from minibroker.testing.waiting import DEFAULT_TIMEOUT, Watch
+from minibroker.testing.seen.exchange import Exchange
+from minibroker.testing.seen.journal import Journal, Which
+from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, Watch
+from minibroker.testing.verbs.wait_verbs import requests_there
 
 log = logging.getLogger("minibroker.proxy")
 

@@ -19,7 +19,7 @@ from minibroker.client.opening import open_link
 from minibroker.protocol.apis import ApiKey
 from minibroker.proxy.comparing import Identities, differences
 from minibroker.proxy.requests import is_answered
-from minibroker.testing.exchange import Exchange
+from minibroker.testing.seen.exchange import Exchange
 
 LOGIN: Final = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 LEAVING: Final = "lost"  # the client did not wait for the answer

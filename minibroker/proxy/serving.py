@@ -16,7 +16,7 @@ from minibroker.proxy.exchange_writer import GATHERED_BYTES, Recording
 from minibroker.proxy.flows import first_line, pieces_of_line
 from minibroker.proxy.pcap_writer import Packets, file_head
 from minibroker.proxy.proxy import Proxy
-from minibroker.testing.exchange import Exchange
+from minibroker.testing.seen.exchange import Exchange
 
 log = logging.getLogger("minibroker.proxy")
 

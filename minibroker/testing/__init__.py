@@ -16,34 +16,34 @@ if TYPE_CHECKING:
     from minibroker.quantities import Duration as Duration
     from minibroker.testing.broker import Broker as Broker
     from minibroker.testing.broker import TestClock as TestClock
-    from minibroker.testing.broker_security import AclVerbs as AclVerbs
-    from minibroker.testing.broker_security import QuotaVerbs as QuotaVerbs
-    from minibroker.testing.broker_security import Security as Security
-    from minibroker.testing.broker_security import Users as Users
-    from minibroker.testing.dead_letter_records import DeadLetter as DeadLetter
-    from minibroker.testing.directories import Snapshot as Snapshot
-    from minibroker.testing.exchange import Exchange as Exchange
+    from minibroker.testing.embedded.broker_security import AclVerbs as AclVerbs
+    from minibroker.testing.embedded.broker_security import QuotaVerbs as QuotaVerbs
+    from minibroker.testing.embedded.broker_security import Security as Security
+    from minibroker.testing.embedded.broker_security import Users as Users
+    from minibroker.testing.embedded.directories import Snapshot as Snapshot
+    from minibroker.testing.embedded.issuer import Issuer as Issuer
+    from minibroker.testing.embedded.issuer import TokenOptions as TokenOptions
+    from minibroker.testing.embedded.registry_verbs import DecodedRecord as DecodedRecord
+    from minibroker.testing.embedded.registry_verbs import RegistryFault as RegistryFault
+    from minibroker.testing.embedded.registry_verbs import RegistryRequest as RegistryRequest
+    from minibroker.testing.embedded.registry_verbs import RegistryVerbs as RegistryVerbs
     from minibroker.testing.faults.engine import Fault as Fault
     from minibroker.testing.faults.engine import Faults as Faults
     from minibroker.testing.faults.rules import FaultError as FaultError
-    from minibroker.testing.filling import FillError as FillError
-    from minibroker.testing.issuer import Issuer as Issuer
-    from minibroker.testing.issuer import TokenOptions as TokenOptions
-    from minibroker.testing.journal import Journal as Journal
-    from minibroker.testing.log_reading import Record as Record
     from minibroker.testing.loops import NotRunning as NotRunning
-    from minibroker.testing.registry_verbs import DecodedRecord as DecodedRecord
-    from minibroker.testing.registry_verbs import RegistryFault as RegistryFault
-    from minibroker.testing.registry_verbs import RegistryRequest as RegistryRequest
-    from minibroker.testing.registry_verbs import RegistryVerbs as RegistryVerbs
-    from minibroker.testing.share_deliveries import Delivery as Delivery
-    from minibroker.testing.share_verbs import DeliveredRecord as DeliveredRecord
-    from minibroker.testing.share_verbs import ShareGroupVerbs as ShareGroupVerbs
-    from minibroker.testing.streams_group_views import StreamsGroupState as StreamsGroupState
-    from minibroker.testing.streams_group_views import StreamsMemberState as StreamsMemberState
-    from minibroker.testing.token_verbs import Token as Token
-    from minibroker.testing.token_verbs import TokenVerbs as TokenVerbs
-    from minibroker.testing.waiting import Expired as Expired
+    from minibroker.testing.seen.exchange import Exchange as Exchange
+    from minibroker.testing.seen.journal import Journal as Journal
+    from minibroker.testing.seen.log_reading import Record as Record
+    from minibroker.testing.seen.waiting import Expired as Expired
+    from minibroker.testing.verbs.dead_letter_records import DeadLetter as DeadLetter
+    from minibroker.testing.verbs.filling import FillError as FillError
+    from minibroker.testing.verbs.share_deliveries import Delivery as Delivery
+    from minibroker.testing.verbs.share_verbs import DeliveredRecord as DeliveredRecord
+    from minibroker.testing.verbs.share_verbs import ShareGroupVerbs as ShareGroupVerbs
+    from minibroker.testing.verbs.streams_group_views import StreamsGroupState as StreamsGroupState
+    from minibroker.testing.verbs.streams_group_views import StreamsMemberState as StreamsMemberState
+    from minibroker.testing.verbs.token_verbs import Token as Token
+    from minibroker.testing.verbs.token_verbs import TokenVerbs as TokenVerbs
 
 _HOMES = {
     "broker.client_telemetry": ("ClientMetric",),
@@ -55,48 +55,48 @@ _HOMES = {
         "Broker",
         "TestClock",
     ),
-    "testing.dead_letter_records": ("DeadLetter",),
-    "testing.directories": ("Snapshot",),
-    "testing.exchange": ("Exchange",),
+    "testing.verbs.dead_letter_records": ("DeadLetter",),
+    "testing.embedded.directories": ("Snapshot",),
+    "testing.seen.exchange": ("Exchange",),
     "testing.faults.engine": (
         "Fault",
         "Faults",
     ),
     "testing.faults.rules": ("FaultError",),
-    "testing.filling": ("FillError",),
-    "testing.issuer": (
+    "testing.verbs.filling": ("FillError",),
+    "testing.embedded.issuer": (
         "Issuer",
         "TokenOptions",
     ),
-    "testing.journal": ("Journal",),
-    "testing.log_reading": ("Record",),
+    "testing.seen.journal": ("Journal",),
+    "testing.seen.log_reading": ("Record",),
     "testing.loops": ("NotRunning",),
-    "testing.registry_verbs": (
+    "testing.embedded.registry_verbs": (
         "DecodedRecord",
         "RegistryFault",
         "RegistryRequest",
         "RegistryVerbs",
     ),
-    "testing.broker_security": (
+    "testing.embedded.broker_security": (
         "AclVerbs",
         "QuotaVerbs",
         "Security",
         "Users",
     ),
-    "testing.share_deliveries": ("Delivery",),
-    "testing.share_verbs": (
+    "testing.verbs.share_deliveries": ("Delivery",),
+    "testing.verbs.share_verbs": (
         "DeliveredRecord",
         "ShareGroupVerbs",
     ),
-    "testing.streams_group_views": (
+    "testing.verbs.streams_group_views": (
         "StreamsGroupState",
         "StreamsMemberState",
     ),
-    "testing.token_verbs": (
+    "testing.verbs.token_verbs": (
         "Token",
         "TokenVerbs",
     ),
-    "testing.waiting": ("Expired",),
+    "testing.seen.waiting": ("Expired",),
 }
 __all__ = [
     "AclVerbs",

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 from minibroker.broker.configs.client_metrics import validate_client_metrics
 from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE
 from minibroker.quantities import Duration, milliseconds, span_text
-from minibroker.testing.broker_security import AclVerbs, QuotaVerbs, Users, certificate_for, config_for
 from minibroker.testing.completion import hides
-from minibroker.testing.embedded_broker import EmbeddedBroker
-from minibroker.testing.group_verbs import GroupVerbs
+from minibroker.testing.embedded.broker_security import AclVerbs, QuotaVerbs, Users, certificate_for, config_for
+from minibroker.testing.embedded.embedded_broker import EmbeddedBroker
 from minibroker.testing.loops import Loop, awaited, blocking, brief, immediate
 from minibroker.testing.moving_clock import JUMPS, MovingClock
-from minibroker.testing.node_verbs import NodeVerbs
-from minibroker.testing.record_verbs import RecordVerbs
-from minibroker.testing.share_verbs import ShareGroupVerbs
-from minibroker.testing.token_verbs import Token, TokenVerbs, config_with_token
+from minibroker.testing.verbs.group_verbs import GroupVerbs
+from minibroker.testing.verbs.node_verbs import NodeVerbs
+from minibroker.testing.verbs.record_verbs import RecordVerbs
+from minibroker.testing.verbs.share_verbs import ShareGroupVerbs
+from minibroker.testing.verbs.token_verbs import Token, TokenVerbs, config_with_token
 
 if TYPE_CHECKING:
     from minibroker.broker.client_telemetry import ClientMetric
-    from minibroker.testing.issuer import Issuer
-    from minibroker.testing.registry_verbs import RegistryRequest
+    from minibroker.testing.embedded.issuer import Issuer
+    from minibroker.testing.embedded.registry_verbs import RegistryRequest
 
 INNER = (  # for the test kit itself
     *("loop", "on_loop", "running", "moving_clock", "ports", "is_stopped", "emulated", "watch", "share_history"),

@@ -14,8 +14,8 @@ import pytest
 
 if TYPE_CHECKING:
     from minibroker.testing import Broker
-    from minibroker.testing.ports import Ports
-    from minibroker.testing.registry_verbs import RegistryVerbs
+    from minibroker.testing.embedded.ports import Ports
+    from minibroker.testing.embedded.registry_verbs import RegistryVerbs
 
 MARKER = "kafka"
 MARKER_HELP = (
@@ -48,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER_HELP)
     path = config.getoption(REPORT, None)
     if path is not None and not hasattr(config, "workerinput"):  # pytest-xdist's workers write no page
-        from minibroker.testing.html_report import Page
+        from minibroker.testing.reports.html_report import Page
 
         config.pluginmanager.register(Page(Path(path), SECTION))
 
@@ -197,8 +197,8 @@ def _add_brokers(report: pytest.TestReport, brokers: list[tuple[Broker, int]], p
     """Add what the brokers of a failed test have seen to its report, and its section for the page at `path`."""
     if not brokers:
         return
-    from minibroker.testing.failure_report import seen_by
-    from minibroker.testing.html_report import anchor, section
+    from minibroker.testing.reports.failure_report import seen_by
+    from minibroker.testing.reports.html_report import anchor, section
 
     link = None if path is None else f"{path}#{anchor(report.nodeid, report.when)}"
     for broker, before in brokers:

@@ -18,8 +18,8 @@ from minibroker.broker.monitoring.measuring import bound_metrics, metrics_served
 from minibroker.broker.process import run_until_done, serve_until, stop_signal
 from minibroker.protocol.declare import Message
 from minibroker.testing.broker import Broker
+from minibroker.testing.embedded.given_settings import warned_of
 from minibroker.testing.emulation.releases import settings_of
-from minibroker.testing.given_settings import warned_of
 
 ANY_PORT = "0"
 

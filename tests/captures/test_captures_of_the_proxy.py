@@ -10,7 +10,7 @@ from minibroker.captures.packets import Capture
 from minibroker.captures.tcp_streams import connections_in
 from minibroker.protocol.apis import ApiKey
 from minibroker.proxy.pcap_writer import Packets, file_head
-from minibroker.testing.exchange import Exchange
+from minibroker.testing.seen.exchange import Exchange
 from tests.captures.frames import heartbeat, heartbeat_answer
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.protocol.messages.produce import ProduceRequest
-from minibroker.testing.certificates import Authority
+from minibroker.testing.embedded.certificates import Authority
 from tests.broker.harness import frame_of
 from tests.running import environment_for_broker, running_broker, serve_command
 

@@ -12,8 +12,8 @@ from minibroker.explorer.feeds import COLUMNS, Feed
 from minibroker.explorer.saved_frames import SavedFrames
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.messages.metadata import MetadataRequest
-from minibroker.testing.exchange import SIZE_BYTES, Exchange
-from minibroker.testing.faults.subjects import NameOf
+from minibroker.testing.seen.exchange import SIZE_BYTES, Exchange
+from minibroker.testing.seen.subjects import NameOf
 from tests.broker.harness import frame_of
 
 Topic = MetadataRequest.MetadataRequestTopic

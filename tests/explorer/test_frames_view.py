@@ -17,7 +17,7 @@ from minibroker.explorer.frames_view import filter_words
 from minibroker.explorer.page_files import FOLDER
 from minibroker.protocol.apis import ApiKey
 from minibroker.testing import Broker
-from minibroker.testing.exchange import Exchange
+from minibroker.testing.seen.exchange import Exchange
 from tests.explorer.asking import ask, events
 
 HOSTILE = "<script>alert(1)</script>\u202e\x1b[31m"

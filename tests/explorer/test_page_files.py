@@ -13,7 +13,7 @@ from minibroker.addresses import LOOPBACK, HostPort
 from minibroker.explorer.page_files import FOLDER
 from minibroker.testing import Broker
 from minibroker.testing.control.control_server import controlled
-from minibroker.testing.served_explorer import ServedExplorer
+from minibroker.testing.embedded.embedded_broker import ServedExplorer
 from tests.explorer.asking import ask, page
 
 MODULES = sorted(path for path in FOLDER.rglob("*.js"))

@@ -19,7 +19,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.proxy.exploring import saved_app
 from minibroker.proxy.flows import exchanges_in, first_line, line_of
 from minibroker.testing import Broker
-from minibroker.testing.exchange import Exchange
+from minibroker.testing.seen.exchange import Exchange
 from tests.asking_applications import Asking
 from tests.test_readme import environment
 

@@ -25,7 +25,7 @@ from minibroker.proxy.pcap_writer import Packets, file_head
 from minibroker.proxy.proxy import Proxy
 from minibroker.proxy.replaying import Line, Replay, Replayed
 from minibroker.testing import Broker
-from minibroker.testing.exchange import Exchange, kept_frame
+from minibroker.testing.seen.exchange import Exchange, kept_frame
 from tests.proxy.upstreams import PATIENCE_S, request
 
 pytestmark = pytest.mark.usefixtures("leaves_sockets")

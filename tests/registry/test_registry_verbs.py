@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from minibroker.testing import Broker, RegistryVerbs
-from minibroker.testing.failure_report import seen_by
+from minibroker.testing.reports.failure_report import seen_by
 from tests.registry.asking import Asking, record
 
 USER = record("User", ("name", "string"))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from minibroker.captures.packets import Address
     from minibroker.captures.tcp_streams import Connection
     from minibroker.protocol.explaining.parts import Explained
-    from minibroker.testing.exchange import Exchange
+    from minibroker.testing.seen.exchange import Exchange
 
 NOTHING = "there are no requests of Kafka"
 TLS_HELP = "docs/explain.md says how tshark reads them with the keys of the client"

@@ -92,7 +92,7 @@ def proxy(
     from minibroker.proxy.proxy import Proxy
     from minibroker.proxy.serving import Wishes, run
     from minibroker.testing.control.control_server import address_of
-    from minibroker.testing.journal import condition
+    from minibroker.testing.seen.journal import condition
 
     log_to_stderr(log_level, log_format)
     given = {name: value for name, value in which.items() if value is not None}

@@ -22,7 +22,7 @@ from minibroker.quantities import counted
 
 if TYPE_CHECKING:
     from minibroker.client.connection_settings import ClientSettings
-    from minibroker.testing.exchange import Exchange
+    from minibroker.testing.seen.exchange import Exchange
 
 DIFFERENT = 1
 
@@ -55,7 +55,7 @@ def replay(
     from minibroker.client.client_errors import ClientError, SettingError
     from minibroker.client.connection_settings import ClientSettings
     from minibroker.proxy.flows import FlowError, exchanges_in
-    from minibroker.testing.journal import condition
+    from minibroker.testing.seen.journal import condition
 
     bootstrap = bootstrap_of(to, client, connect_timeout_s, "info")
     try:

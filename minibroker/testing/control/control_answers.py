@@ -7,10 +7,11 @@ from typing import Any, Self, get_type_hints
 from msgspec import UNSET, Struct, UnsetType, defstruct
 
 from minibroker.broker.client_telemetry import ClientMetric
-from minibroker.testing import dead_letter_records, log_reading, share_deliveries, share_verbs
-from minibroker.testing.exchange import Exchange, text_of
-from minibroker.testing.streams_group_views import StreamsGroupState, StreamsMemberState
-from minibroker.testing.token_verbs import Token
+from minibroker.testing.seen import log_reading
+from minibroker.testing.seen.exchange import Exchange, text_of
+from minibroker.testing.verbs import dead_letter_records, share_deliveries, share_verbs
+from minibroker.testing.verbs.streams_group_views import StreamsGroupState, StreamsMemberState
+from minibroker.testing.verbs.token_verbs import Token
 
 
 class Shown(Struct, kw_only=True):

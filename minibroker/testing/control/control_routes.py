@@ -22,8 +22,8 @@ from minibroker.testing.control.registry_routes import registry_fault_routes, re
 from minibroker.testing.control.request_routes import fault_routes, journal_routes
 from minibroker.testing.control.security_routes import rights_routes, security_routes, token_routes, user_routes
 from minibroker.testing.control.share_routes import share_routes
-from minibroker.testing.directories import Snapshot
-from minibroker.testing.failure_report import state_of
+from minibroker.testing.embedded.directories import Snapshot
+from minibroker.testing.reports.failure_report import state_of
 from minibroker.web.routes import Route, Routes
 
 MOST_SNAPSHOTS: Final = 100  # each is a copy of all logs

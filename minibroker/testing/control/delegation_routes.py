@@ -9,7 +9,7 @@ from minibroker.quantities import Duration
 from minibroker.testing.broker import Broker
 from minibroker.testing.control.control_answers import DelegationToken
 from minibroker.testing.control.http_errors import MISSING
-from minibroker.testing.token_verbs import Token, TokenVerbs
+from minibroker.testing.verbs.token_verbs import Token, TokenVerbs
 from minibroker.web.routes import Routes
 
 PATH = "/delegation-tokens"

@@ -17,7 +17,7 @@ from typing import Final
 from minibroker.broker.lifecycle import StartError
 from minibroker.protocol.errors import KafkaError
 from minibroker.testing.loops import NotRunning
-from minibroker.testing.waiting import Expired
+from minibroker.testing.seen.waiting import Expired
 
 EVERYWHERE: Final = {
     400: "A value is invalid, or the body is not JSON",

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal, get_args, get_origin
 from msgspec import Meta, Struct
 
 from minibroker.testing.faults.rules import WORDS
-from minibroker.testing.record_verbs import Text
+from minibroker.testing.verbs.record_verbs import Text
 from minibroker.web.reading import Span
 
 NOTHING: Final[Mapping[str, Any]] = {}

@@ -14,7 +14,7 @@ from minibroker.web.reading import Span
 from minibroker.web.routes import Routes
 
 if TYPE_CHECKING:
-    from minibroker.testing.registry_verbs import RegistryFault
+    from minibroker.testing.embedded.registry_verbs import RegistryFault
 
 Kind = Literal["AVRO", "JSON", "PROTOBUF"]
 

@@ -9,11 +9,11 @@ from minibroker.quantities import Duration
 from minibroker.testing.control.control_answers import FaultState, JournalState, SeenRequest, seen_request
 from minibroker.testing.control.http_errors import MISSING, WAITED
 from minibroker.testing.control.models import KINDS, NewFaults
-from minibroker.testing.exchange import Exchange
 from minibroker.testing.faults.engine import Fault, Faults
-from minibroker.testing.hosting import Host
-from minibroker.testing.journal import Journal, Which
-from minibroker.testing.waiting import DEFAULT_TIMEOUT
+from minibroker.testing.seen.exchange import Exchange
+from minibroker.testing.seen.hosting import Host
+from minibroker.testing.seen.journal import Journal, Which
+from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT
 from minibroker.web.routes import Route, Routes
 
 

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, structs
 
 from minibroker.testing.broker import Broker
-from minibroker.testing.broker_security import AclVerbs, QuotaVerbs, Users
 from minibroker.testing.control.control_answers import Shown
 from minibroker.testing.control.http_errors import MISSING
 from minibroker.testing.control.models import NOTHING, Asked
-from minibroker.testing.issuer import Issuer
+from minibroker.testing.embedded.broker_security import AclVerbs, QuotaVerbs, Users
+from minibroker.testing.embedded.issuer import Issuer
 from minibroker.web.routes import Routes
 
 # Those of aiokafka and kafka-python have objects.

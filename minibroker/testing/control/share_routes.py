@@ -9,7 +9,7 @@ from minibroker.testing.broker import Broker
 from minibroker.testing.control.control_answers import DeadLetter, DeliveredRecord, Delivery
 from minibroker.testing.control.http_errors import WAITED
 from minibroker.testing.control.models import POSITIVE
-from minibroker.testing.share_verbs import ShareGroupVerbs as Verbs
+from minibroker.testing.verbs.share_verbs import ShareGroupVerbs as Verbs
 from minibroker.web.routes import Routes
 
 PATH = "/share-groups/{group}"

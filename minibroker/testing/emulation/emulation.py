@@ -30,7 +30,7 @@ from minibroker.protocol.messages.cluster import ApiVersionsResponse
 from minibroker.testing.emulation.error_codes import code_in
 from minibroker.testing.emulation.quirks import Change, quirks_of
 from minibroker.testing.emulation.releases import is_since, unstable_versions_of, versions_of
-from minibroker.testing.faults.error_places import places_in
+from minibroker.testing.seen.error_places import places_in
 
 FIRST_TO_NAME_API_VERSIONS: Final = "2.4"  # KIP-511
 FIRST_WITHOUT_OLD_PRODUCE: Final = "4.0"

@@ -22,7 +22,7 @@ from minibroker.protocol.messages.produce import ProduceResponse
 from minibroker.protocol.records.batch import HEADER_BYTES, MAGIC, read_header
 from minibroker.storage.log import Log
 from minibroker.testing.emulation.releases import is_since
-from minibroker.testing.faults.error_places import error_answer, places_in
+from minibroker.testing.seen.error_places import error_answer, places_in
 
 FIRST_WITH_KRAFT: Final = "3.3"
 FIRST_WITH_UNKNOWN_PRODUCER_ID: Final = "1.0"

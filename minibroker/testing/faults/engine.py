@@ -23,6 +23,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.quantities import Duration
 from minibroker.testing.completion import hides
+from minibroker.testing.embedded.pausing import Paused
 from minibroker.testing.faults.error_answers import (
     corrupt_batches,
     put_in,
@@ -35,14 +36,13 @@ from minibroker.testing.faults.error_answers import (
 )
 from minibroker.testing.faults.fault_matching import Asked, concerns_login, names_by
 from minibroker.testing.faults.rules import Rule, rule_from, rules_in
-from minibroker.testing.journal import Journal
 from minibroker.testing.loops import Loop, awaited, blocking, brief
-from minibroker.testing.pausing import Paused
-from minibroker.testing.waiting import DEFAULT_TIMEOUT, were
+from minibroker.testing.seen.journal import Journal
+from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, were
 
 if TYPE_CHECKING:
-    from minibroker.testing.hosting import Host
-    from minibroker.testing.waiting import Watch
+    from minibroker.testing.seen.hosting import Host
+    from minibroker.testing.seen.waiting import Watch
 
 Words = ParamSpec("Words")
 

@@ -17,10 +17,10 @@ from minibroker.protocol.fields import fields
 from minibroker.protocol.messages.fetch import FetchResponse
 from minibroker.protocol.messages.share_fetch import ShareFetchResponse
 from minibroker.testing.faults.corrupting import corrupted
-from minibroker.testing.faults.error_places import Place, deepest_level, error_answer, places_below, places_in
 from minibroker.testing.faults.fault_matching import is_meant, names_by, session_partitions, share_session
 from minibroker.testing.faults.rules import FaultError, Rule
-from minibroker.testing.faults.subjects import NameOf, each, partition_of, structs_below, topic_of
+from minibroker.testing.seen.error_places import Place, deepest_level, error_answer, places_below, places_in
+from minibroker.testing.seen.subjects import NameOf, each, partition_of, structs_below, topic_of
 
 TopicAnswer = FetchResponse.FetchableTopicResponse
 ShareTopicAnswer = ShareFetchResponse.ShareFetchableTopicResponse

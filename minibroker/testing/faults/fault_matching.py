@@ -11,10 +11,10 @@ from minibroker.broker.security.logins import Login
 from minibroker.broker.security.principals import USER, Principal
 from minibroker.broker.share.share_partitions import FIRST_EPOCH, SessionKey, ShareSession
 from minibroker.protocol.apis import ApiKey, response_class
-from minibroker.testing.faults.error_places import Place, levels_of
 from minibroker.testing.faults.rules import Rule
-from minibroker.testing.faults.subjects import NameOf, Subjects, subjects_of
-from minibroker.testing.journal import mechanism_of
+from minibroker.testing.seen.error_places import Place, levels_of
+from minibroker.testing.seen.journal import mechanism_of
+from minibroker.testing.seen.subjects import NameOf, Subjects, subjects_of
 
 
 def names_by(call: Call) -> NameOf:

@@ -21,8 +21,8 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.quantities import Duration, milliseconds
 from minibroker.testing.callers import PACKAGE
 from minibroker.testing.durations import span_of
-from minibroker.testing.exchange import api_key_of
-from minibroker.testing.faults.error_places import LEVELS, levels_of
+from minibroker.testing.seen.error_places import LEVELS, levels_of
+from minibroker.testing.seen.exchange import api_key_of
 from minibroker.testing.yaml_files import read_at_most, yaml_of
 
 MAXIMUM_FILE_BYTES = 1 << 20

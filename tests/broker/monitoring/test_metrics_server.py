@@ -18,7 +18,7 @@ from minibroker.broker.metadata.nodes import Endpoint
 from minibroker.broker.monitoring.metrics_server import MetricsServer
 from minibroker.broker.network import http_server
 from minibroker.broker.server import bind
-from minibroker.testing.certificates import Authority
+from minibroker.testing.embedded.certificates import Authority
 from tests.loops import LOOPS
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]

@@ -10,7 +10,7 @@ import pytest
 
 from minibroker.protocol.apis import ApiKey
 from minibroker.proxy.flows import first_line, line_of
-from minibroker.testing.exchange import Exchange
+from minibroker.testing.seen.exchange import Exchange
 from tests.captures.capturing import Wire, pcap, pcapng
 from tests.captures.frames import HELLO, WELCOME, heartbeat, heartbeat_answer
 from tests.cli.conftest import Run

@@ -11,7 +11,7 @@ import pytest
 
 from minibroker.broker.configs.valid_values import STANDARD_AUTHORIZER
 from minibroker.testing import Broker
-from minibroker.testing.broker_security import MECHANISMS
+from minibroker.testing.embedded.broker_security import MECHANISMS
 from tests.cli.conftest import Run
 from tests.running import RunningBroker, running_broker
 

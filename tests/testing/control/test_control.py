@@ -14,14 +14,14 @@ from urllib.error import HTTPError
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from minibroker.testing.broker_security import AclVerbs, QuotaVerbs, Users
+from minibroker.testing.embedded.broker_security import AclVerbs, QuotaVerbs, Users
+from minibroker.testing.embedded.registry_verbs import RegistryVerbs
 from minibroker.testing.faults.rules import WORDS
-from minibroker.testing.group_verbs import GroupVerbs
-from minibroker.testing.node_verbs import NodeVerbs
-from minibroker.testing.record_verbs import RecordVerbs
-from minibroker.testing.registry_verbs import RegistryVerbs
-from minibroker.testing.share_verbs import ShareGroupVerbs
-from minibroker.testing.wait_verbs import WaitVerbs
+from minibroker.testing.verbs.group_verbs import GroupVerbs
+from minibroker.testing.verbs.node_verbs import NodeVerbs
+from minibroker.testing.verbs.record_verbs import RecordVerbs
+from minibroker.testing.verbs.share_verbs import ShareGroupVerbs
+from minibroker.testing.verbs.wait_verbs import WaitVerbs
 from tests.clients.share_consumers import share_consumer
 from tests.clients.streams_members import streams_member
 from tests.running import RunningBroker, environment_for_broker, running_broker, serve_command

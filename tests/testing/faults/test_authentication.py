@@ -14,7 +14,7 @@ import kafka
 import pytest
 
 from minibroker.testing import Broker
-from minibroker.testing.broker_security import MECHANISMS
+from minibroker.testing.embedded.broker_security import MECHANISMS
 
 PATIENCE_S = 20
 REFUSED = {"confluent": "_AUTHENTICATION", "aiokafka": "KafkaConnectionError"}  # kafka-python tries again, for long

@@ -21,7 +21,7 @@ from minibroker.protocol.headers import RequestHeader, request_header_version
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.testing import Broker
 from minibroker.testing.faults.rules import FaultError
-from minibroker.testing.waiting import Expired
+from minibroker.testing.seen.waiting import Expired
 
 pytestmark = pytest.mark.usefixtures("leaves_sockets")
 

@@ -21,7 +21,7 @@ from kafka.structs import TopicPartition as PythonPartition
 
 from minibroker.protocol.errors import ErrorCode
 from minibroker.testing import Broker
-from minibroker.testing.waiting import Expired
+from minibroker.testing.seen.waiting import Expired
 
 pytestmark = pytest.mark.usefixtures("leaves_sockets")
 

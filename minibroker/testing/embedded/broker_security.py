@@ -1,0 +1,442 @@
+"""The security of a test broker: its listeners' protocol, certificates, users, ACLs and quotas.
+
+`Security` is what the broker has from its start to its end, over resets: a certificate authority and users. ACLs and
+quotas are records of the cluster, and go with a reset.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import socket
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from minibroker.addresses import LOOPBACK, HostPort, host_port
+from minibroker.broker.configs.listeners import LISTENER, META_ADDRESSES
+from minibroker.broker.configs.settings_table import PROTOCOLS
+from minibroker.broker.configs.valid_values import STANDARD_AUTHORIZER
+from minibroker.broker.metadata.image import QuotaEntity
+from minibroker.broker.quotas.client_quotas import CLIENT_ID, IP, USER, Limit, check_value, checked_entity, quota_record
+from minibroker.broker.security.acls import Acl, PatternType, Permission, check_new
+from minibroker.broker.security.delegation import SECRET_KEY
+from minibroker.broker.security.mechanisms import HANDLER, MODULES, SIGNED, URL
+from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType, user_resource
+from minibroker.broker.security.scram import BY_NAME, credential, salted_password
+from minibroker.protocol.messages.metadata_records import (
+    BROKER_RESOURCE,
+    RemoveAccessControlEntryRecord,
+    RemoveUserScramCredentialRecord,
+)
+from minibroker.testing.completion import hides
+from minibroker.testing.embedded.client_configs import LIBRARIES, Access, TokenAccess, quoted
+from minibroker.testing.loops import Loop, brief, immediate
+
+if TYPE_CHECKING:
+    from minibroker.broker.assembly import Broker as Cluster
+    from minibroker.protocol.declare import Message
+    from minibroker.testing.embedded.certificates import Authority, Certified
+    from minibroker.testing.embedded.embedded_broker import EmbeddedBroker
+    from minibroker.testing.embedded.issuer import Issuer
+
+MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER")
+LOCAL_NAMES: Final = ("localhost", LOOPBACK, "::1")
+TEST_SECURITY, TEST_USERS, TEST_ISSUER = "test.security", "test.users", "test.issuer"  # settings
+PLAIN_LISTENER: Final = re.compile(r"(?<![^,\s])PLAINTEXT(?=://)", re.IGNORECASE)
+AUDIENCE: Final = "kafka"  # of the issuer's tokens
+ITERATIONS: Final = 4096  # the fewest that Kafka allows
+
+
+@hides("settings", "issuer_settings", "first_records", "complete", "change_user")
+class Security:
+    """What a broker with this protocol needs, made in memory."""
+
+    def __init__(self, protocol: str, users: Mapping[str, str], given: Mapping[str, str]) -> None:
+        """`given` are the broker's own settings.
+
+        Raises ValueError for an unknown protocol, for one without a listener, and for an issuer's address that is none.
+        """
+        if protocol not in PROTOCOLS:
+            raise ValueError(f"security is one of {', '.join(PROTOCOLS)}, and cannot be {protocol!r}")
+        self.protocol = protocol
+        self.passwords: dict[str, str] = {**users_of(given.get(TEST_USERS, "")), **users}
+        self._given = {**given, **_listeners(protocol, given)}
+        self.hosts = _hosts(self._given)
+        self.authority = _authority() if protocol.endswith("SSL") else None
+        self._certified = None if self.authority is None else self.authority.issue("localhost", self.hosts)
+        self._token_key = secrets.token_urlsafe(32)
+        self.issuer = self._issuer() if protocol.startswith("SASL") else None
+        if self.issuer is None and TEST_ISSUER in given:
+            raise ValueError(f"with {protocol} there is no issuer for {TEST_ISSUER}: nobody logs in")
+        self._records = {name: _credentials(name, password) for name, password in self.passwords.items()}
+
+    def _issuer(self) -> Issuer:
+        from minibroker.testing.embedded.issuer import Issuer  # which a broker without SASL does not need
+
+        address = _address(self._given.get(TEST_ISSUER, "0"))
+        name = self.hosts[0] if address.host in META_ADDRESSES else address.host
+        return Issuer(self.passwords, self._certified, address, name)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Return the broker's settings, by Kafka's names; those that were given take precedence."""
+        own = f"listener.name.{self.protocol.lower()}."
+        texts = {
+            "authorizer.class.name": STANDARD_AUTHORIZER,
+            "allow.everyone.if.no.acl.found": "true",
+            SECRET_KEY: self._token_key,
+        }
+        if self.authority is not None and self._certified is not None:
+            texts |= {
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.certificates": self.authority.certificate,
+                "ssl.allow.dn.changes": "true",
+                "ssl.allow.san.changes": "true",
+                "ssl.principal.mapping.rules": "RULE:^CN=([^,]*).*$/$1/,DEFAULT",
+                **key_store(self._certified),
+            }
+        if self.protocol == "SSL":
+            texts["ssl.client.auth"] = "requested"
+        if self.protocol.startswith("SASL"):
+            texts["sasl.enabled.mechanisms"] = ",".join(MECHANISMS)
+            texts[self._jaas_setting] = self._plain_users()
+            texts[f"{own}oauthbearer.sasl.jaas.config"] = f"{MODULES['OAUTHBEARER']} required;"
+        return texts | self._given
+
+    @property
+    def issuer_settings(self) -> dict[str, str]:
+        """Return the settings that make the broker trust its issuer, which has been started; none without one."""
+        if self.issuer is None:
+            return {}
+        wanted = {
+            HANDLER: SIGNED[0],
+            URL: self.issuer.jwks_url,
+            "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": "0",  # a key may be rotated at any time
+            "sasl.oauthbearer.expected.audience": AUDIENCE,
+            "sasl.oauthbearer.expected.issuer": self.issuer.url,
+            "sasl.oauthbearer.clock.skew.seconds": "0",
+        }
+        own = f"listener.name.{self.protocol.lower()}.oauthbearer."
+        return {own + name: value for name, value in wanted.items()}
+
+    @property
+    def first_records(self) -> list[Any]:
+        """Return the records of the users in each new cluster."""
+        return [record for records in self._records.values() for record in records]
+
+    def complete(self, cluster: Cluster) -> None:
+        """Let the users of an older cluster have the passwords that they are to have."""
+        known = cluster.image.scram_credentials
+        missing = [record for record in self.first_records if known.get((record.name, record.mechanism)) != record]
+        if missing:
+            cluster.commit(missing)
+        if self._jaas_setting in cluster.image.config(BROKER_RESOURCE, ""):
+            self._change_plain_users(cluster)
+
+    def change_user(self, cluster: Cluster | None, name: str, password: str | None) -> None:
+        """Add a user, or remove it without a password; also in `cluster`, if the broker runs."""
+        if password is None:
+            del self.passwords[name]
+            removed = self._records.pop(name)
+            changes: list[Message] = [
+                RemoveUserScramCredentialRecord(name=name, mechanism=record.mechanism) for record in removed
+            ]
+        else:
+            self.passwords[name] = password
+            changes = self._records[name] = _credentials(name, password)
+        if cluster is not None:
+            cluster.commit(changes)
+            if self.protocol.startswith("SASL"):
+                self._change_plain_users(cluster)
+
+    def _change_plain_users(self, cluster: Cluster) -> None:
+        cluster.controller.change_config(BROKER_RESOURCE, "", {self._jaas_setting: self._plain_users()})
+
+    @property
+    def _jaas_setting(self) -> str:
+        return f"listener.name.{self.protocol.lower()}.plain.sasl.jaas.config"
+
+    def _plain_users(self) -> str:
+        users = "".join(f" {quoted('user_' + name)}={quoted(password)}" for name, password in self.passwords.items())
+        return f"{MODULES['PLAIN']} required{users};"
+
+
+def _authority() -> Authority:
+    from minibroker.testing.embedded.certificates import Authority  # cryptography takes some time to import
+
+    return Authority()
+
+
+def users_of(text: str) -> dict[str, str]:
+    """Return the passwords of `NAME:PASSWORD,...` by name. Raises ValueError, which does not contain them."""
+    pairs = [part.strip().partition(":") for part in text.split(",") if part.strip()]
+    if not all(name and colon for name, colon, _ in pairs):
+        raise ValueError(f"{TEST_USERS} is NAME:PASSWORD,...")
+    return {name: password for name, _, password in pairs}
+
+
+def _listeners(protocol: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the listeners, with this protocol instead of plaintext. Raises ValueError if there is none to change."""
+    listeners = given.get("listeners", f"PLAINTEXT://{LOOPBACK}:0")
+    if re.search(rf"(?<![^,\s]){protocol}://", listeners, re.IGNORECASE):
+        return {}
+    if not PLAIN_LISTENER.search(listeners):
+        raise ValueError(f"security makes the listener PLAINTEXT a {protocol} one, and there is none")
+    texts = {"listeners": listeners, "advertised.listeners": given.get("advertised.listeners", "")}
+    return {name: PLAIN_LISTENER.sub(protocol, text) for name, text in texts.items() if text}
+
+
+def _hosts(given: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names under which clients find the broker and the issuer; the first is the first listener's."""
+    advertised = given.get("advertised.listeners") or given.get("listeners") or f"PLAINTEXT://{LOOPBACK}"
+    texts = map(str.strip, advertised.split(","))
+    found = [match["host"] for match in map(LISTENER.fullmatch, texts) if match is not None]
+    named = [host or socket.getfqdn() for host in found if host not in META_ADDRESSES]
+    issuer, _ = _address(given.get(TEST_ISSUER, "0"))
+    return tuple(dict.fromkeys((*named, *LOCAL_NAMES, *({issuer} - {*META_ADDRESSES}))))
+
+
+def _address(text: str) -> HostPort:
+    """Return the host and port of HOST:PORT or PORT, by default on the loopback address. Raises ValueError."""
+    try:
+        return host_port(text)
+    except ValueError:
+        raise ValueError(f"{TEST_ISSUER} is HOST:PORT or PORT, and cannot be {text!r}") from None
+
+
+def key_store(certified: Certified) -> dict[str, str]:
+    """Return the settings of a key store."""
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": certified.key,
+        "ssl.keystore.certificate.chain": certified.certificate,
+    }
+
+
+def _credentials(name: str, password: str) -> list[Any]:
+    made = []
+    for mechanism in BY_NAME.values():
+        salt = secrets.token_bytes(16)
+        salted = salted_password(mechanism, password, salt, ITERATIONS)
+        made.append(credential(name, mechanism, salt, ITERATIONS, salted))
+    return made
+
+
+@hides("loop")
+class OnBroker:
+    """Verbs that run on the loop of a broker."""
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        self._broker = broker
+
+    @property
+    def loop(self) -> Loop:
+        """Return the broker's loop. Raises NotRunning."""
+        return self._broker.loop
+
+    @property
+    def _cluster(self) -> Cluster:
+        return self._broker.running.cluster
+
+
+class Users(OnBroker):
+    """The users, each with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. They survive a reset."""
+
+    @brief
+    def add(self, name: str, password: str | None = None) -> str:
+        """Add a user, or change its password; return the password, by default a generated one."""
+        password = secrets.token_urlsafe(12) if password is None else password
+        self._broker.on_loop(lambda: self._change(name, password))
+        return password
+
+    @brief
+    def remove(self, name: str) -> None:
+        """Remove a user; open connections stay. Raises KeyError."""
+        self._broker.on_loop(lambda: self._change(name, None))
+
+    def _change(self, name: str, password: str | None) -> None:
+        cluster = self._cluster if self._broker.is_running else None
+        self._broker.security.change_user(cluster, name, password)
+
+
+class AclVerbs(OnBroker):
+    """The ACLs. While a resource has none, everyone may do everything with it."""
+
+    @immediate
+    def allow(
+        self,
+        user: str,
+        operation: str,
+        *,
+        topic: str | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        delegation_token: str | None = None,
+        user_principal: str | None = None,
+        host: str = "*",
+    ) -> None:
+        """Allow a user ("*" for all) an operation such as "read" on a topic, group or transactional id, or the cluster.
+
+        `delegation_token` is the id of a token to describe, `user_principal` a user for "create_tokens" and
+        "describe_tokens". A name that ends with "*" is a prefix, and "*" matches all names. `host` is an address or a
+        range of addresses.
+        Raises ValueError for an unknown operation, and KafkaError(INVALID_REQUEST).
+        """
+        where = _resource(topic, group, transactional_id, delegation_token, user_principal)
+        self._add(Permission.ALLOW, user, operation, where, host)
+
+    @immediate
+    def deny(
+        self,
+        user: str,
+        operation: str,
+        *,
+        topic: str | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        delegation_token: str | None = None,
+        user_principal: str | None = None,
+        host: str = "*",
+    ) -> None:
+        """Deny what `allow` allows, with the same arguments. A denial takes precedence. Raises as `allow`."""
+        where = _resource(topic, group, transactional_id, delegation_token, user_principal)
+        self._add(Permission.DENY, user, operation, where, host)
+
+    @immediate
+    def clear(self) -> None:
+        """Remove all ACLs."""
+        ids = list(self._cluster.image.acls.by_id)
+        self._cluster.commit([RemoveAccessControlEntryRecord(id=id) for id in ids])
+
+    def _add(self, permission: Permission, user: str, operation: str, where: tuple[int, str], host: str) -> None:
+        resource_type, name = where
+        is_prefix = name.endswith("*") and name != "*"
+        acl = Acl(
+            resource_type,
+            name[:-1] if is_prefix else name,
+            PatternType.PREFIXED if is_prefix else PatternType.LITERAL,
+            user if ":" in user else f"User:{user}",
+            host,
+            _operation(operation),
+            permission,
+        )
+        check_new(acl)
+        if acl not in self._cluster.image.acls.ids:
+            self._cluster.commit([acl.record(self._cluster.new_uuid())])
+
+
+def _resource(
+    topic: str | None, group: str | None, transactional_id: str | None, token: str | None, user: str | None
+) -> tuple[int, str]:
+    """Return the type and name of a resource. Raises ValueError for more than one."""
+    named = {
+        ResourceType.TOPIC: topic,
+        ResourceType.GROUP: group,
+        ResourceType.TRANSACTIONAL_ID: transactional_id,
+        ResourceType.DELEGATION_TOKEN: token,
+        ResourceType.USER: None if user is None else user_resource(user),
+    }
+    found = [(kind, name) for kind, name in named.items() if name is not None]
+    if len(found) > 1:
+        raise ValueError("an ACL is about a topic, a group, a transactional id, ..., or the cluster, not about several")
+    return found[0] if found else (ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def _operation(name: str) -> int:
+    known = {each.name.lower(): each for each in Operation if each is not Operation.ANY}
+    if name not in known:
+        raise ValueError(f"an operation is one of {', '.join(known)}, and cannot be {name!r}")
+    return known[name]
+
+
+class QuotaVerbs(OnBroker):
+    """The quotas of users, client ids and addresses, on the broker's clock."""
+
+    @immediate
+    def set(
+        self,
+        *,
+        user: str | None = None,
+        client_id: str | None = None,
+        ip: str | None = None,
+        producer_byte_rate: float | None = None,
+        consumer_byte_rate: float | None = None,
+        request_percentage: float | None = None,
+        controller_mutation_rate: float | None = None,
+        connection_creation_rate: float | None = None,
+    ) -> None:
+        """Set quotas of a user, a client id, both, or an address; "*" is the default.
+
+        Rates are per second. Raises KafkaError(INVALID_REQUEST) for an invalid value.
+        """
+        limits = {
+            "producer_byte_rate": producer_byte_rate,
+            "consumer_byte_rate": consumer_byte_rate,
+            "request_percentage": request_percentage,
+            "controller_mutation_rate": controller_mutation_rate,
+            "connection_creation_rate": connection_creation_rate,
+        }
+        entity, known = _entity(user, client_id, ip)
+        wanted = {key: value for key, value in limits.items() if value is not None}
+        for key, value in wanted.items():
+            check_value(known, key, value)
+        self._cluster.commit([quota_record(entity, key, value) for key, value in wanted.items()])
+
+    @immediate
+    def remove(self, *, user: str | None = None, client_id: str | None = None, ip: str | None = None) -> None:
+        """Remove the quotas of a user, a client id, both, or an address. Raises KafkaError(INVALID_REQUEST)."""
+        entity, _ = _entity(user, client_id, ip)
+        known = self._cluster.image.quotas.get(entity, {})
+        self._cluster.commit([quota_record(entity, key, None) for key in known])
+
+
+def _entity(user: str | None, client_id: str | None, ip: str | None) -> tuple[QuotaEntity, Mapping[str, Limit]]:
+    named = {USER: user, CLIENT_ID: client_id, IP: ip}
+    return checked_entity((kind, None if name == "*" else name) for kind, name in named.items() if name is not None)
+
+
+def config_for(broker: EmbeddedBroker, library: str, user: str | None, mechanism: str | None) -> Any:
+    """Return the settings of a library's client; add the user if it does not exist. Raises ValueError."""
+    if library not in LIBRARIES:
+        raise ValueError(f"a library is one of {', '.join(LIBRARIES)}, and cannot be {library!r}")
+    security = broker.security if broker.is_secured else None
+    protocol = "PLAINTEXT" if security is None else security.protocol
+    password = authority = certified = tokens = None
+    if security is not None and protocol.startswith("SASL"):
+        mechanism, user = mechanism or "SCRAM-SHA-512", user or "user"
+        if mechanism not in MECHANISMS:
+            raise ValueError(f"a mechanism is one of {', '.join(MECHANISMS)}, and cannot be {mechanism!r}")
+        password = security.passwords.get(user) or Users(broker).add(user)
+        if mechanism == "OAUTHBEARER":
+            tokens = _tokens(security, user, password)
+    elif mechanism is not None:
+        raise ValueError(f"with {protocol} nobody logs in by {mechanism}")
+    if security is not None and security.authority is not None:
+        authority = security.authority.certificate
+        if user is not None and protocol == "SSL":
+            certified = security.authority.issue(user)
+    servers = broker.bootstrap_servers
+    return LIBRARIES[library](Access(servers, protocol, authority, certified, mechanism, user, password, tokens))
+
+
+def _tokens(security: Security, user: str, password: str) -> TokenAccess:
+    issuer = security.issuer
+    assert issuer is not None  # with SASL
+    return TokenAccess(issuer.token_endpoint, AUDIENCE, lambda: issuer.token_for(user, password))
+
+
+def certificate_for(security: Security, kind: str) -> Mapping[str, str]:
+    """Return the settings of a listener's key store: "good", "expired", "other host" or "unknown authority"."""
+    if security.authority is None:
+        raise ValueError(f"with {security.protocol} there are no certificates")
+    issue, hosts = security.authority.issue, security.hosts
+    kinds: dict[str, Any] = {
+        "good": lambda: issue("localhost", hosts),
+        "expired": lambda: issue("localhost", hosts, expired=True),
+        "other host": lambda: issue("elsewhere.test", ("elsewhere.test",)),
+        "unknown authority": lambda: _authority().issue("localhost", hosts),
+    }
+    if kind not in kinds:
+        raise ValueError(f"a certificate is one of {', '.join(kinds)}, and cannot be {kind!r}")
+    own = f"listener.name.{security.protocol.lower()}."
+    return {own + name: value for name, value in key_store(kinds[kind]()).items()}

@@ -1,0 +1,1 @@
+"""What pytest shows of the brokers of a failed test."""

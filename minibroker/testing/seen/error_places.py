@@ -1,0 +1,222 @@
+"""The places for errors in an answer: at the top, of a topic, of a partition; and answers that have only errors.
+
+They are found in the declarations of the messages, for every API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+from minibroker.protocol.declare import Message
+from minibroker.protocol.fields import Field, fields
+from minibroker.protocol.response_errors import ERROR_FIELDS
+from minibroker.testing.seen.subjects import PARTITION_NUMBERS, TOPIC_NAMES, NameOf, each, partition_of, topic_of
+
+KEY_FIELDS = (*TOPIC_NAMES, "group_id", "key", "transactional_id", "resource_name")
+# Kafka's value for "unknown" in these fields; the declarations' default is 0.
+UNKNOWN = -1
+UNKNOWN_FIELDS = frozenset(
+    {
+        "base_offset",
+        "log_append_time_ms",
+        "log_start_offset",
+        "high_watermark",
+        "last_stable_offset",
+        "offset",
+        "timestamp",
+        "leader_epoch",
+        "committed_offset",
+        "committed_leader_epoch",
+        "end_offset",
+        "low_watermark",
+        "generation_id",
+        "member_epoch",
+        "producer_id",
+        "producer_epoch",
+        "node_id",
+        "port",
+    }
+)
+LEVELS = ("top", "topic", "partition")
+
+
+class Place(NamedTuple):
+    """A struct of an answer that has an error code, with the topic and partition that it is about, if any."""
+
+    level: str
+    topic: str | None
+    partition: int | None
+    struct: Any
+    field: str
+
+    def set(self, code: int) -> None:
+        """Set the error code; in a ShareFetch also that of the acknowledgements."""
+        self.translate(lambda _: code)
+
+    def translate(self, change: Callable[[int], int]) -> None:
+        """Change the error code; in a ShareFetch also that of the acknowledgements, for itself."""
+        for name in (self.field, "acknowledge_error_code"):
+            if hasattr(self.struct, name):
+                setattr(self.struct, name, change(getattr(self.struct, name)))
+
+
+def places_in(response: Message, name_of: NameOf) -> Iterator[Place]:
+    """Yield all places for errors in an answer. One of neither a topic nor a partition (a group's) is at the top."""
+    yield from _places(response, "top", None, name_of)
+
+
+def deepest_level(places: Iterable[Place]) -> str:
+    """Return the default level for errors: "partition" if there is one, else "topic", else "top"."""
+    found = {place.level for place in places}
+    return next((level for level in reversed(LEVELS) if level in found), "top")
+
+
+def _places(struct: Any, level: str, topic: str | None, name_of: NameOf) -> Iterator[Place]:
+    field = error_field(struct.__class__)
+    if field is not None:
+        yield Place(level, topic, partition_of(struct) if level == "partition" else None, struct, field)
+    for name, about_topics in places_below(struct.__class__):
+        below_level = _level_below(level, about_topics)
+        for below in each(getattr(struct, name)):
+            own = topic_of(below, name_of) if about_topics else None
+            yield from _places(below, below_level, own or topic, name_of)
+
+
+def _level_below(level: str, about_topics: bool) -> str:
+    if about_topics:
+        return "topic"
+    return "partition" if level in ("topic", "partition") else "top"
+
+
+@cache
+def places_below(struct: type) -> tuple[tuple[str, bool], ...]:
+    """Return the fields that lead to places, and whether each of their structs is about a topic."""
+    found = []
+    for field in _fields(struct):
+        inner = (field.kind.item or field.kind).struct
+        if inner is not None and has_places(inner):
+            found.append((field.name, _is_about_topics(field.name, inner)))
+    return tuple(found)
+
+
+def _is_about_topics(field: str, struct: type) -> bool:
+    """Return whether the structs of a list are about topics, by the name of the list, the struct, or its fields."""
+    named = "topic" in field or "Topic" in struct.__name__ or {"topic", "topic_id"} & {f.name for f in _fields(struct)}
+    return bool(named) and not field.startswith("partition")
+
+
+@cache
+def has_places(struct: type) -> bool:
+    """Return whether a struct, or one inside of it, has an error code."""
+    if error_field(struct) is not None:
+        return True
+    inner = ((field.kind.item or field.kind).struct for field in _fields(struct))
+    return any(has_places(below) for below in inner if below is not None)
+
+
+@cache
+def error_field(struct: type) -> str | None:
+    """Return the name of a struct's own error code, or None."""
+    names = {field.name for field in _fields(struct)}
+    return next((name for name in ERROR_FIELDS if name in names), None)
+
+
+@cache
+def _fields(struct: type) -> tuple[Field, ...]:
+    return tuple(fields(struct))
+
+
+@cache
+def levels_of(struct: type, level: str = "top") -> frozenset[str]:
+    """Return the levels at which an answer of this class can have errors."""
+    found = frozenset() if error_field(struct) is None else frozenset({level})
+    for field in _fields(struct):
+        inner = (field.kind.item or field.kind).struct
+        if inner is not None and has_places(inner):
+            found |= levels_of(inner, _level_below(level, _is_about_topics(field.name, inner)))
+    return found
+
+
+# --- answers of errors only -----------------------------------------------------------------------
+
+
+def error_answer(request: Message, response_class: type[Message], version: int) -> Message:
+    """Return an answer with a place for all that the request asks for, and without any data."""
+    response = response_class()
+    _fill(response, request, version)
+    return response
+
+
+def _fill(answer: Any, asked: Any, version: int) -> None:
+    _set_unknown(answer, version)
+    _copy_keys(answer, asked)
+    taken: set[str] = set()
+    for field in _fields(answer.__class__):
+        inner = (field.kind.item or field.kind).struct
+        if field.kind.item is None or inner is None or not has_places(inner) or version not in field.facts.present:
+            continue
+        source = _source(asked, field.name, taken)
+        if source is None:
+            continue
+        taken.add(source)
+        items = []
+        for item in each(getattr(asked, source)):
+            answered = inner()
+            _fill(answered, item, version)
+            items.append(answered)
+        setattr(answer, field.name, items)
+
+
+def _source(asked: Any, wanted: str, taken: set[str]) -> str | None:
+    """Return the request's field that an answer's list answers item by item, or None."""
+    if not hasattr(asked, "__class__") or isinstance(asked, int | str | bytes):
+        return None
+    lists = [
+        field.name
+        for field in _fields(asked.__class__)
+        if field.kind.item is not None and getattr(asked, field.name) and field.name not in taken
+    ]
+    lists = [name for name in lists if not name.startswith(("forgotten", "config", "assignment", "feature"))]
+    if wanted in lists:
+        return wanted
+    return lists[0] if lists else None
+
+
+def _set_unknown(answer: Any, version: int) -> None:
+    for field in _fields(answer.__class__):
+        if field.name in UNKNOWN_FIELDS and field.kind.is_fixed:
+            setattr(answer, field.name, UNKNOWN)
+        elif field.name == "records" and version in field.facts.present:
+            setattr(answer, field.name, b"")
+
+
+def _copy_keys(answer: Any, asked: Any) -> None:
+    """Copy into the answer what the request calls its subjects."""
+    names = {field.name for field in _fields(answer.__class__)}
+    if isinstance(asked, str):
+        for name in KEY_FIELDS:
+            if name in names:
+                setattr(answer, name, asked)
+                return
+    elif isinstance(asked, int):
+        for name in PARTITION_NUMBERS:
+            if name in names:
+                setattr(answer, name, asked)
+                return
+    else:
+        _copy_fields(answer, asked, names)
+
+
+def _copy_fields(answer: Any, asked: Any, names: set[str]) -> None:
+    for field in _fields(asked.__class__):
+        if field.name in names and field.name not in UNKNOWN_FIELDS and field.kind.item is None:
+            value = getattr(asked, field.name)
+            if value is not None and (field.kind.is_fixed or isinstance(value, str)):
+                setattr(answer, field.name, value)
+    for group in (TOPIC_NAMES, PARTITION_NUMBERS):
+        value = next((getattr(asked, name) for name in group if hasattr(asked, name)), None)
+        target = next((name for name in group if name in names), None)
+        if target is not None and value is not None:
+            setattr(answer, target, value)

@@ -1,0 +1,73 @@
+"""Requests of the journal that explain themselves: byte by byte, and in a line for the report of a failed test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from minibroker.protocol.declare import Struct
+from minibroker.protocol.explaining.explained_text import lines
+from minibroker.protocol.explaining.messages import explain_request, explain_response
+from minibroker.protocol.explaining.parts import NO_TOPICS, Explained, topics_named_in
+from minibroker.protocol.fields import fields
+from minibroker.protocol.legible import legible
+from minibroker.protocol.primitives import uuid_text
+from minibroker.testing.seen.exchange import SIZE_BYTES, UUID_CODE, Exchange, text_of
+
+GIST_CHARACTERS: Final = 300
+SHOWN_ITEMS: Final = 3  # of a list
+SHOWN_BYTES: Final = 40  # more are counted
+
+
+class Exchanges(list[Exchange]):
+    """Requests with their answers, oldest first."""
+
+    def explain(self) -> str:
+        """Return each byte of all frames in a line of its own, with its field, its value and what it means."""
+        said: list[str] = []
+        for item in explained(self):
+            said += [item.heading, *lines(item.part, item.data)]
+        return "\n".join(said)
+
+
+def explained(exchanges: Iterable[Exchange]) -> Iterator[Explained]:
+    """Yield the explained requests and answers. Topic ids have the names that an answer before has given them."""
+    topics = dict(NO_TOPICS)
+    for exchange in exchanges:
+        asked = _add_size(exchange.request_bytes)
+        yield Explained(explain_request(asked, topics=topics), asked, str(exchange))
+        if exchange.answer_bytes:
+            said = _add_size(exchange.answer_bytes)
+            part = explain_response(said, exchange.api_key, exchange.version, topics=topics)
+            topics.update(topics_named_in(part))
+            yield Explained(part, said, f"#{exchange.number} answer")
+
+
+def gist(exchange: Exchange) -> str:
+    """Return the fields of a request and its answer that are not what they are by default, in a line."""
+    request = exchange.request
+    asked = "unreadable" if request is None else _brief(request)
+    said = _brief(exchange.answer)
+    line = f"#{exchange.number} {exchange.api} {exchange.version} {asked} > {said or exchange.outcome}"
+    return legible(line, GIST_CHARACTERS)
+
+
+def _add_size(frame: bytes) -> bytes:
+    return len(frame).to_bytes(SIZE_BYTES, "big") + frame
+
+
+def _brief(value: Any, code: str = "") -> str:
+    """Return a value in a few words; None is an empty text."""
+    if isinstance(value, Struct):
+        default = type(value)()
+        changed = [each for each in fields(type(value)) if getattr(value, each.name) != getattr(default, each.name)]
+        said = [f"{each.name} {_brief(getattr(value, each.name), each.kind.code)}" for each in changed]
+        return f"({', '.join(said)})"
+    if isinstance(value, list):
+        more = [f"{len(value) - SHOWN_ITEMS} more"] if len(value) > SHOWN_ITEMS else []
+        return ", ".join([_brief(each, code) for each in value[:SHOWN_ITEMS]] + more) or "none"
+    if isinstance(value, bytes | bytearray | memoryview):
+        if code == UUID_CODE:
+            return uuid_text(bytes(value))
+        return f"{len(value):,} bytes" if len(value) > SHOWN_BYTES else text_of(bytes(value))
+    return "" if value is None else str(value)

@@ -1,0 +1,134 @@
+"""Waits for a state of the broker without polling: conditions are checked after everything that can change the state.
+
+That is a request, a timer, or the end of work in another thread. `wait_verbs` and `record_verbs` have the conditions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from minibroker.broker.requests.interceptors import Call, Interceptor
+from minibroker.protocol.declare import Message
+from minibroker.quantities import Duration, milliseconds
+from minibroker.testing.callers import PACKAGE
+
+if TYPE_CHECKING:
+    from minibroker.testing.seen.hosting import Host
+
+Found = TypeVar("Found")
+
+SHOWN_NAMES: Final = 10
+
+DEFAULT_TIMEOUT: Final = "5 s"
+"""How long a test waits for anything."""
+DEFAULT_SILENCE: Final = "200 ms"
+"""How long a test watches that nothing is produced."""
+
+
+class Expired(AssertionError):
+    """A wait timed out; the message reports the progress."""
+
+    __module__ = PACKAGE
+
+
+def counted(count: int, what: str) -> str:
+    """Return "1 record" or "2 records"."""
+    return f"1 {what}" if count == 1 else f"{count} {what}s"
+
+
+def were(count: int, what: str) -> str:
+    """Return "1 record was" or "2 records were"."""
+    return f"{counted(count, what)} {'was' if count == 1 else 'were'}"
+
+
+def there_are(count: int) -> str:
+    """Return "there is 1" or "there are 2"."""
+    return "there is 1" if count == 1 else f"there are {count}"
+
+
+def nothing_so_named(what: str, there: Iterable[str]) -> str:
+    """Say that there is nothing of this name, and which others there are, as the name may be misspelt."""
+    names = sorted(there)
+    more = ", ..." if len(names) > SHOWN_NAMES else ""
+    others = f"only {', '.join(names[:SHOWN_NAMES])}{more}" if names else "and no other"
+    return f"there is no such {what}, {others}"
+
+
+class Watch(Interceptor):
+    """The conditions that tests wait for. It is among the interceptors only while there is one."""
+
+    def __init__(self, broker: Host) -> None:
+        self._broker = broker
+        self._waiting: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
+        self._look_due = False
+
+    async def until(
+        self, condition: Callable[[], Found | None], timeout: Duration, expired: Callable[[], str]
+    ) -> Found:
+        """Wait until `condition` returns something true; return that.
+
+        `timeout` is real time, as the broker's clock may be stopped. While the broker is down nothing is checked: it
+        may come up again. Raises Expired with the message that `expired` returns.
+        """
+        found = condition()
+        if found:
+            return found
+        timeout_s = milliseconds(timeout) / 1000
+        future: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
+        entry = condition, future
+        self._add(entry)
+        try:
+            return await asyncio.wait_for(future, timeout_s)
+        except TimeoutError:
+            said = expired() if self._broker.is_running else "the broker is down"
+            raise Expired(f"after {timeout_s:g} s: {said}") from None
+        finally:
+            self._remove(entry)
+
+    def _add(self, entry: tuple[Callable[[], Any], asyncio.Future[Any]]) -> None:
+        if not self._waiting:
+            self._broker.interceptors.append(self)
+            self._broker.moving_clock.after = self.poke
+        self._waiting.append(entry)
+
+    def _remove(self, entry: tuple[Callable[[], Any], asyncio.Future[Any]]) -> None:
+        self._waiting.remove(entry)
+        if not self._waiting:
+            self._broker.interceptors.remove(self)
+            self._broker.moving_clock.after = None
+
+    def poke(self) -> None:
+        """Check the conditions soon: the state may have changed."""
+        if self._waiting and not self._look_due:
+            self._look_due = True
+            asyncio.get_running_loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        self._look_due = False
+        if not self._broker.is_running:
+            return
+        for condition, future in list(self._waiting):
+            if future.done():
+                continue
+            try:
+                found = condition()
+            except Exception as error:
+                future.set_exception(error)  # a bug in the test, raised where it waits
+                continue
+            if found:
+                future.set_result(found)
+
+    def before(self, call: Call) -> None:
+        self.poke()
+
+    def answer(self, call: Call, response: Message) -> Message:
+        self.poke()
+        return response
+
+    def sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
+        self.poke()
+
+    def lost(self, call: Call) -> None:
+        self.poke()

@@ -1,0 +1,176 @@
+"""Topics and records from a dictionary, YAML, JSON or JSON lines, for `Broker.fill`.
+
+    orders: [first, second]                     # values; the topic is created if need be
+    users:
+      partitions: 3
+      config: {cleanup.policy: compact}
+      records:
+        - {key: ann, value: {age: 7}, partition: 1, headers: {source: test}, timestamp_ms: 1700000000000}
+
+    _schemas:                                   # subjects of the schema registry
+      users-value: {type: record, name: User, fields: [{name: age, type: int}]}
+      orders-value: {kind: JSON, schema: {type: object}}
+
+In JSON lines each line is a record that names its topic. A value that is neither text nor null is written as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from minibroker.protocol.records.record import Record
+from minibroker.testing.callers import PACKAGE
+from minibroker.testing.embedded.given_settings import text_of_setting
+from minibroker.testing.yaml_files import read_at_most, yaml_of
+
+RECORD_WORDS: Final = frozenset({"key", "value", "partition", "headers", "timestamp_ms"})
+TOPIC_WORDS: Final = frozenset({"partitions", "config", "records"})
+PARSERS: Final[dict[str, Callable[[bytes], Any]]] = {".json": json.loads, ".yaml": yaml_of, ".yml": yaml_of}
+MAXIMUM_BYTES = 256 << 20
+SCHEMAS_TOPIC: Final = "_schemas"
+SCHEMA_WORDS: Final = frozenset({"schema", "kind", "references"})
+
+
+class FillError(ValueError):
+    """A source that cannot be put into topics; the message is one line."""
+
+    __module__ = PACKAGE
+
+
+@dataclass(frozen=True)
+class NewRecord:
+    """A record to append."""
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int = 0
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp_ms: int | None = None
+
+    def record(self, now_ms: int) -> Record:
+        """Return the record for the log, with the timestamp `now_ms` if it has none."""
+        return Record(
+            -1, now_ms if self.timestamp_ms is None else self.timestamp_ms, self.key, self.value, self.headers
+        )
+
+
+class NewSchema(NamedTuple):
+    """A schema to register, as `RegistryVerbs.register` takes it."""
+
+    subject: str
+    schema: Any
+    kind: str = "AVRO"
+    references: Sequence[tuple[str, str, int]] = ()
+
+
+@dataclass
+class NewTopic:
+    """A topic to create or append to; `partitions` is None for the broker's default. `schemas` are the registry's."""
+
+    name: str
+    partitions: int | None = None
+    config: dict[str, str] = field(default_factory=dict)
+    records: list[NewRecord] = field(default_factory=list)
+    schemas: list[NewSchema] = field(default_factory=list)
+
+
+def topics_from(source: Mapping[str, Any] | str | Path) -> list[NewTopic]:
+    """Return the topics of a dictionary, or of a file (.yaml, .yml, .json, .jsonl). Raises FillError, OSError."""
+    if isinstance(source, Mapping):
+        return [_topic(name, given) for name, given in source.items()]
+    path = Path(source)
+    try:
+        if path.suffix == ".jsonl":
+            return list(_topics_of_lines(path))
+        return topics_from(_mapping(path))
+    except ValueError as error:
+        raise FillError(f"{path}: {error}") from None
+
+
+def _mapping(path: Path) -> Mapping[str, Any]:
+    if path.suffix not in PARSERS:
+        raise FillError(f"{path.suffix or 'no suffix'!r} is not one of .yaml, .yml, .json, .jsonl")
+    found = PARSERS[path.suffix](read_at_most(path, MAXIMUM_BYTES))
+    if not isinstance(found, dict):
+        raise FillError("a mapping of topics is expected")
+    return found
+
+
+def _topics_of_lines(path: Path) -> Iterator[NewTopic]:
+    topics: dict[str, NewTopic] = {}
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                try:
+                    _take_line(json.loads(line), topics)
+                except ValueError as error:
+                    raise FillError(f"line {number}: {error}") from None
+    yield from topics.values()
+
+
+def _take_line(given: Any, topics: dict[str, NewTopic]) -> None:
+    if not isinstance(given, dict) or not isinstance(given.get("topic"), str):
+        raise FillError('a record is expected, such as {"topic": "orders", "value": "first"}')
+    name = given.pop("topic")
+    topics.setdefault(name, NewTopic(name)).records.append(_record({"value": None, **given}))
+
+
+def _topic(name: Any, given: Any) -> NewTopic:
+    if not isinstance(name, str):
+        raise FillError(f"a topic's name cannot be {name!r}")
+    if given is None:
+        return NewTopic(name)
+    if isinstance(given, list | tuple):
+        return NewTopic(name, records=[_record(each) for each in given])
+    if not isinstance(given, Mapping):
+        raise FillError(f"topic {name}: a list of records or a mapping is expected, not {given!r}")
+    if name == SCHEMAS_TOPIC and not given.keys() <= TOPIC_WORDS:
+        return NewTopic(name, schemas=[_schema(str(subject), each) for subject, each in given.items()])
+    _check_known(f"topic {name}", given, TOPIC_WORDS)
+    partitions = given.get("partitions")
+    if partitions is not None and (type(partitions) is not int or partitions < 1):
+        raise FillError(f"topic {name}: partitions cannot be {partitions!r}")
+    config = {str(key): text_of_setting(value) for key, value in (given.get("config") or {}).items()}
+    return NewTopic(name, partitions, config, [_record(each) for each in given.get("records") or ()])
+
+
+def _schema(subject: str, given: Any) -> NewSchema:
+    if not isinstance(given, Mapping) or "schema" not in given:
+        return NewSchema(subject, given)
+    _check_known(f"subject {subject}", given, SCHEMA_WORDS)
+    references = given.get("references") or ()
+    return NewSchema(subject, given["schema"], str(given.get("kind", "AVRO")), [tuple(each) for each in references])
+
+
+def _record(given: Any) -> NewRecord:
+    if not isinstance(given, Mapping) or not set(given) & RECORD_WORDS:
+        return NewRecord(_bytes(given))
+    _check_known("a record", given, RECORD_WORDS)
+    partition, timestamp_ms = given.get("partition", 0), given.get("timestamp_ms")
+    if type(partition) is not int or (timestamp_ms is not None and type(timestamp_ms) is not int):
+        raise FillError(f"partition and timestamp_ms are numbers, not {partition!r} and {timestamp_ms!r}")
+    headers = given.get("headers") or {}
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return NewRecord(
+        _bytes(given.get("value")),
+        _bytes(given.get("key")),
+        partition,
+        tuple((str(key), _bytes(value)) for key, value in pairs),
+        timestamp_ms,
+    )
+
+
+def _check_known(what: str, given: Mapping[str, Any], words: frozenset[str]) -> None:
+    for word in given:
+        if word not in words:
+            raise FillError(f"{what} has no {word!r}; it has {', '.join(sorted(words))}")
+
+
+def _bytes(value: Any) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    return value.encode() if isinstance(value, str) else json.dumps(value).encode()

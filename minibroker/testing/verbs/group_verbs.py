@@ -1,0 +1,237 @@
+"""The methods for groups and transactions: rebalances, evictions, fenced producers, held transactions.
+
+They call what the coordinators call for the same event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from minibroker.broker.delayed_operations import Promise
+from minibroker.broker.groups.classic.classic_group import ClassicGroup
+from minibroker.broker.groups.consumer.consumer_group import ConsumerGroup
+from minibroker.broker.groups.consumer.updating import Update
+from minibroker.broker.groups.share.share_group import ShareGroup
+from minibroker.broker.groups.streams.streams_group import StreamsGroup
+from minibroker.broker.requests.interceptors import Call, Interceptor
+from minibroker.broker.transactions.transaction import State
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.quantities import Duration
+from minibroker.testing.embedded.pausing import until_released
+from minibroker.testing.faults.engine import Fault
+from minibroker.testing.loops import immediate
+from minibroker.testing.verbs.streams_group_views import StreamsGroupState, state_of
+from minibroker.testing.verbs.wait_verbs import WaitVerbs, committed_offset, lags, member_ids
+
+if TYPE_CHECKING:
+    from minibroker.broker.assembly import Broker
+    from minibroker.broker.groups.group import Group
+    from minibroker.testing.embedded.embedded_broker import EmbeddedBroker
+
+Held = Literal["ongoing", "prepared"]
+REASON = "requested by a test"
+JOINING: Final = ("JoinGroup", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat")
+
+
+class GroupVerbs(WaitVerbs):
+    """Groups and transactions. Each method raises KafkaError for one that does not exist."""
+
+    @cached_property
+    def _held_ends(self) -> HeldEnds:
+        return HeldEnds(self)
+
+    # --- groups -----------------------------------------------------------------------------------
+
+    @immediate
+    def force_rebalance(self, group: str) -> None:
+        """Make all members join again; in a KIP-848 group, a share group or a streams group, begin a new epoch.
+
+        Raises KafkaError(GROUP_ID_NOT_FOUND).
+        """
+        found = _group(self.running.cluster, group)
+        self.tell("group", f"force a rebalance of {group}")
+        if isinstance(found, ClassicGroup):
+            if not found.is_empty:
+                found.rebalance(REASON)
+        elif isinstance(found, ConsumerGroup):
+            update = Update(found)
+            update.look_at_topics(changed=True)
+            update.commit()
+        elif isinstance(found, ShareGroup | StreamsGroup):
+            found.begin_epoch()
+
+    @immediate
+    def evict(self, group: str, member: str | None = None) -> list[str]:
+        """Remove a member from its group, or all members, as if their sessions had expired; return their ids.
+
+        Records that members of a share group have acquired stay so, until their locks end.
+        Raises KafkaError(GROUP_ID_NOT_FOUND), KafkaError(UNKNOWN_MEMBER_ID).
+        """
+        found = _group(self.running.cluster, group)
+        gone = [each for each in member_ids(found) if member in (None, each)]
+        _check_member(gone, group, member)
+        self.tell("group", f"evict {', '.join(gone)} from {group}")
+        if isinstance(found, ClassicGroup):
+            _evict_classic(found, gone)
+        elif isinstance(found, ConsumerGroup | StreamsGroup):
+            found.remove([found.members[each] for each in gone])  # type: ignore[misc]
+        elif isinstance(found, ShareGroup):
+            for each in gone:
+                found.remove(each)
+        return gone
+
+    @immediate
+    def committed(self, group: str) -> dict[str, dict[int, int]]:
+        """Return the offsets that a group has committed, by topic and partition: {"orders": {0: 3}}.
+
+        Raises KafkaError(GROUP_ID_NOT_FOUND), and ValueError for a share group, which commits no offsets.
+        """
+        cluster = self.running.cluster
+        _group(cluster, group)
+        found = {
+            topic.name: {
+                each.index: offset
+                for each in topic.partitions
+                if (offset := committed_offset(cluster, group, topic.name, each.index)) is not None
+            }
+            for topic in cluster.image.topics.values()
+        }
+        return {topic: offsets for topic, offsets in sorted(found.items()) if offsets}
+
+    @immediate
+    def lag(self, group: str, topic: str) -> dict[int, int]:
+        """Return how many offsets a group is behind the end of each partition of a topic: {0: 2, 1: 0}.
+
+        Where it has committed nothing, it is behind by all that the partition has. Of a share group, it is what it has
+        not acknowledged or archived. Raises KafkaError(GROUP_ID_NOT_FOUND), KafkaError(UNKNOWN_TOPIC_OR_PARTITION).
+        """
+        cluster = self.running.cluster
+        _group(cluster, group)
+        behind = lags(cluster, group, topic)
+        if behind is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
+        return {each.index: behind.get(each.index, 0) for each in cluster.image.topics[topic].partitions}
+
+    def slow_joins(self, group: str, delay: Duration) -> Fault:
+        """Delay each JoinGroup of a group, and each heartbeat that joins it, until the fault is removed.
+
+        Raises FaultError.
+        """
+        return self.faults.add(api=JOINING, group=group, where=_joins, delay=delay)
+
+    @immediate
+    def streams_group(self, group: str) -> StreamsGroupState:
+        """Return a group of Kafka Streams (KIP-1071): its state and epochs, and its members with their tasks.
+
+        Raises KafkaError(GROUP_ID_NOT_FOUND), also for a group of another type.
+        """
+        return state_of(self.running.cluster.groups.streams_group(group))
+
+    # --- transactions -----------------------------------------------------------------------------
+
+    @immediate
+    def fence(self, transactional_id: str) -> None:
+        """Fence the producer that has this transactional id, and abort its ongoing transaction.
+
+        Raises KafkaError(INVALID_PRODUCER_ID_MAPPING).
+        """
+        coordinator = self.running.cluster.transactions
+        transaction = coordinator.find(transactional_id)
+        self.tell("transaction", f"fence {transactional_id}")
+        if transaction.state is not State.ONGOING:
+            coordinator.initialize(transactional_id, transaction.timeout_ms)
+            return
+        if not transaction.epochs_exhausted:
+            # The abort takes the next epoch. A producer with the previous one may abort, too, and continue (KIP-890).
+            transaction = transaction._replace(producer_epoch=transaction.producer_epoch + 1)
+        coordinator.abort_and_fence(transaction)
+        self.running.cluster.turn.end()  # its markers follow at once, before the test looks
+
+    @immediate
+    def transaction_state(self, transactional_id: str) -> str:
+        """Return the state of its transaction as DescribeTransactions names it: Empty, Ongoing, PrepareCommit, ...
+
+        Raises KafkaError(INVALID_PRODUCER_ID_MAPPING).
+        """
+        return self.running.cluster.transactions.find(transactional_id).state.label
+
+    @immediate
+    def hold(self, transactional_id: str, state: Held = "prepared") -> None:
+        """Keep transactions of this id in a state until `release`.
+
+        `prepared`: decided, without markers, so that `read_committed` consumers wait, and a new producer gets
+        CONCURRENT_TRANSACTIONS. `ongoing`: EndTxn is not answered. Raises ValueError for another state.
+        """
+        if state == "prepared":
+            self.running.cluster.transactions.markers.hold(transactional_id)
+        elif state == "ongoing":
+            self._held_ends.hold(transactional_id)
+        else:
+            raise ValueError(f"a transaction is held 'ongoing' or 'prepared', not {state!r}")
+        self.tell("transaction", f"hold {transactional_id} {state}")
+
+    @immediate
+    def release(self, transactional_id: str) -> None:
+        """Release the transactions of this id."""
+        self.running.cluster.transactions.markers.release(transactional_id)
+        self._held_ends.release(transactional_id)
+        self.tell("transaction", f"release {transactional_id}")
+
+
+class HeldEnds(Interceptor):
+    """Holds EndTxn requests back. It is among the interceptors only while there is an id to hold."""
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        self._interceptors = broker.interceptors
+        self._held: dict[str, list[Promise[None]]] = {}
+        broker.when_reset.append(self._release_all)
+
+    def hold(self, transactional_id: str) -> None:
+        """Hold each EndTxn of this id from now on."""
+        if not self._held:
+            self._interceptors.append(self)
+        self._held.setdefault(transactional_id, [])
+
+    def release(self, transactional_id: str) -> None:
+        """Run the requests of this id that were held, and hold no more."""
+        held = self._held.pop(transactional_id, [])
+        if not self._held and self in self._interceptors:
+            self._interceptors.remove(self)
+        for released in held:
+            released.resolve(None)
+
+    def _release_all(self) -> None:
+        for transactional_id in list(self._held):
+            self.release(transactional_id)
+
+    def before(self, call: Call) -> Coroutine[Any, Any, None] | None:
+        if call.api_key != ApiKey.END_TXN:
+            return None
+        held = self._held.get(getattr(call.request, "transactional_id", ""))
+        return None if held is None else until_released(held)
+
+
+def _group(cluster: Broker, group: str) -> Group:
+    found = cluster.groups.groups.get(group)
+    if found is None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group!r}")
+    return found
+
+
+def _evict_classic(group: ClassicGroup, members: Sequence[str]) -> None:
+    for each in members:
+        group.remove(each)
+    group.after_removal(REASON)
+
+
+def _check_member(members: Sequence[object], group: str, member: str | None) -> None:
+    if member is not None and not members:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group!r} has no member {member!r}")
+
+
+def _joins(request: object) -> bool:
+    """Return whether a request makes a member join: a JoinGroup, or a heartbeat with epoch 0."""
+    return getattr(request, "member_epoch", 0) == 0

@@ -1,0 +1,248 @@
+"""The methods for topics and records: write records as a client would, and read them with all details of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.messages.produce import ProduceRequest
+from minibroker.protocol.messages.topics import CreateTopicsRequest
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.record import Record as StoredRecord
+from minibroker.quantities import Duration
+from minibroker.suggestions import did_you_mean
+from minibroker.testing.embedded.given_settings import text_of_setting
+from minibroker.testing.loops import awaited, blocking, immediate
+from minibroker.testing.seen.log_reading import Record, at_most, listed, partitions_here, seen_records
+from minibroker.testing.seen.waiting import (
+    DEFAULT_SILENCE,
+    DEFAULT_TIMEOUT,
+    Expired,
+    nothing_so_named,
+    there_are,
+    were,
+)
+from minibroker.testing.verbs.filling import topics_from
+from minibroker.testing.verbs.own_requests import any_node, ask, check
+from minibroker.testing.verbs.wait_verbs import WaitVerbs, topic_names
+
+if TYPE_CHECKING:
+    from minibroker.broker.assembly import Broker
+
+FILL_RECORDS = 100  # in a batch, so that large values stay below max.message.bytes
+VERSION_BY_NAME = 12  # of Produce; 13 names topics by their ids
+Text = bytes | str | None
+Headers = Mapping[str, Text] | Iterable[tuple[str, Text]]
+
+
+def encoded(text: Text) -> bytes | None:
+    """Encode a text in UTF-8; return bytes and None as they are. Raises TypeError for other types."""
+    if text is None or isinstance(text, bytes):
+        return text
+    if isinstance(text, str):
+        return text.encode()
+    raise TypeError(f"keys and values of records are text, bytes or None, not {text!r}")
+
+
+def header_pairs(headers: Headers) -> tuple[tuple[str, bytes | None], ...]:
+    """Return headers in the form of a record. Raises TypeError."""
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return tuple((key, encoded(value)) for key, value in pairs)
+
+
+class RecordVerbs(WaitVerbs):
+    """Topics and records. Each method raises KafkaError where a client would get an error."""
+
+    @blocking
+    async def create_topic(self, /, name: str, partitions: int | None = None, **config: object) -> None:
+        """Create a topic. Its configs are keyword arguments, with underscores for dots: `retention_ms=1000`.
+
+        Raises KafkaError as a client would get it: TOPIC_ALREADY_EXISTS, INVALID_CONFIG, ...
+        """
+        configs = {key.replace("_", "."): text_of_setting(value) for key, value in config.items()}
+        _check_names(configs)
+        await create(self.running.cluster, name, partitions, configs)
+
+    acreate_topic = awaited(create_topic)
+
+    @blocking
+    async def fill(self, source: Mapping[str, Any] | str | Path) -> None:
+        """Create topics with records: {"orders": ["first", {"key": "k", "value": {"id": 2}}]}, or a file of them.
+
+        The subjects of `_schemas` are registered: {"_schemas": {"orders-value": {"type": "record", ...}}}.
+        The file is .yaml, .json or .jsonl. A topic that exists, and has no options here, gets more records. Raises
+        FillError, OSError.
+        """
+        for topic in topics_from(source):
+            if topic.schemas:
+                for schema in topic.schemas:
+                    await self.registry.aregister(*schema[:3], references=schema.references)
+                continue
+            there = topic.name in self.running.cluster.image.topics
+            if not there or topic.partitions is not None or topic.config:
+                await create(self.running.cluster, topic.name, topic.partitions, topic.config)
+            now_ms = self.moving_clock.wall_ms()
+            for partition in sorted({record.partition for record in topic.records}):
+                records = [each.record(now_ms) for each in topic.records if each.partition == partition]
+                for start in range(0, len(records), FILL_RECORDS):
+                    await _append(self.running.cluster, topic.name, partition, records[start : start + FILL_RECORDS])
+
+    afill = awaited(fill)
+
+    @blocking
+    async def produce(
+        self,
+        topic: str,
+        *values: Text,
+        key: Text = None,
+        partition: int = 0,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> int:
+        """Append a record for each value to a partition, as one batch; return the first offset.
+
+        A missing topic is created. `timestamp_ms` is the broker's time by default. Raises ValueError without a value,
+        TypeError for a value that is neither text nor bytes, and KafkaError as a client would get it.
+        """
+        if not values:
+            raise ValueError("there is nothing to produce")
+        at_ms = self.moving_clock.wall_ms() if timestamp_ms is None else timestamp_ms
+        pairs = header_pairs(headers)
+        records = [StoredRecord(-1, at_ms, encoded(key), encoded(value), pairs) for value in values]
+        return await _append(self.running.cluster, topic, partition, records)
+
+    aproduce = awaited(produce)
+
+    @immediate
+    def records(self, topic: str, partition: int | None = None, *, decoded: bool = False) -> list[Any]:
+        """Return all records of a topic, one partition after the other, those of open and aborted transactions too.
+
+        Without the topic there are none. With `decoded`, each is a `DecodedRecord`, by the schemas of the registry.
+        Raises KafkaError for a partition that the topic does not have, and ValueError for what cannot be decoded.
+        """
+        found = self.running.cluster.image.topics.get(topic)
+        if found is not None and partition is not None and found.partition(partition) is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic}-{partition}")
+        stored = [
+            record
+            for each in partitions_here(self.running.cluster, topic)
+            if partition is None or each.index == partition
+            for record in seen_records(each, 0)
+        ]
+        return self.registry.decoded(stored) if decoded else stored
+
+    @blocking
+    async def expect(
+        self,
+        topic: str,
+        count: int = 1,
+        timeout: Duration = DEFAULT_TIMEOUT,
+        *,
+        committed: bool = True,
+        decoded: bool = False,
+    ) -> list[Any]:
+        """Wait until the topic has `count` records, and return these, `decoded` as `records` does it.
+
+        Records of open and aborted transactions count only if `committed` is False. Raises Expired, an AssertionError.
+        """
+
+        def there() -> list[Record]:
+            if at_most(self.running.cluster, topic) < count:
+                return []
+            found = [each for each in self.records(topic) if each.counts or not committed]
+            return found if len(found) >= count else []
+
+        def expired() -> str:
+            wanted = f"{were(count, 'record')} expected in {topic}"
+            if topic not in self.running.cluster.image.topics:
+                return f"{wanted}, and {nothing_so_named('topic', topic_names(self.running.cluster))}"
+            found = self.records(topic)
+            uncounted = sum(not each.counts for each in found) if committed else 0
+            besides = f", besides {uncounted} of open or aborted transactions" if uncounted else ""
+            return f"{wanted}, and {there_are(len(found) - uncounted)}{besides}{listed(found)}"
+
+        if count == 0:
+            return []
+        found = (await self.watch.until(there, timeout, expired))[:count]
+        return self.registry.decoded(found) if decoded else found
+
+    aexpect = awaited(expect)
+
+    @blocking
+    async def assert_nothing_produced(self, topic: str, during: Duration = DEFAULT_SILENCE) -> None:
+        """Wait for a time. Raises AssertionError as soon as a record is appended to the topic."""
+        cluster = self.running.cluster
+        ends = {each.index: each.log.log_end_offset for each in partitions_here(cluster, topic)}
+
+        def came() -> list[Record]:
+            partitions = partitions_here(self.running.cluster, topic)
+            return [new for each in partitions for new in seen_records(each, ends.get(each.index, 0))]
+
+        try:
+            new = await self.watch.until(came, during, lambda: "")
+        except Expired:
+            return
+        raise AssertionError(f"no record was expected in {topic}, and {there_are(len(new))}{listed(new)}")
+
+    aassert_nothing_produced = awaited(assert_nothing_produced)
+
+
+# --- requests of the test kit's own ---------------------------------------------------------------
+
+
+def _check_names(configs: Mapping[str, str]) -> None:
+    """Raise KafkaError(INVALID_CONFIG) for what is neither a config of topics nor an argument, with what was meant."""
+    from minibroker.broker.configs.settings_table import TOPIC_SETTINGS
+
+    for name in configs.keys() - TOPIC_SETTINGS.keys():
+        known = ("partitions", *(each.replace(".", "_") for each in TOPIC_SETTINGS))
+        meant = did_you_mean(name.replace(".", "_"), known)
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}{meant}")
+
+
+async def create(cluster: Broker, topic: str, partitions: int | None, config: Mapping[str, str]) -> None:
+    """Create a topic. Raises KafkaError."""
+    wanted = CreateTopicsRequest.CreatableTopic(
+        name=topic,
+        num_partitions=-1 if partitions is None else partitions,
+        replication_factor=-1,
+        configs=[
+            CreateTopicsRequest.CreatableTopic.CreatableTopicConfig(name=name, value=value)
+            for name, value in config.items()
+        ],
+    )
+    answer = await ask(cluster, any_node(cluster), CreateTopicsRequest(topics=[wanted], timeout_ms=30_000))
+    created = answer.topics[0]
+    check(created.error_code, created.error_message or topic)
+
+
+async def _append(cluster: Broker, topic: str, partition: int, records: list[StoredRecord]) -> int:
+    """Append the records as one batch, to a topic that is created if need be; return the first offset.
+
+    Raises KafkaError.
+    """
+    node = any_node(cluster)
+    if topic not in cluster.image.topics:
+        asked = [MetadataRequest.MetadataRequestTopic(name=topic)]
+        created = await ask(cluster, node, MetadataRequest(topics=asked, allow_auto_topic_creation=True))
+        # As in Kafka, the answer to the request that creates a topic has an error.
+        expected = {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        check(created.topics[0].error_code, topic, expected if topic in cluster.image.topics else set())
+    found = cluster.image.topics.get(topic)
+    index = None if found is None else found.partition(partition)
+    leader = node if index is None else cluster.nodes.get(index.leader_id, node)
+    answer = await ask(cluster, leader, _produce_request(topic, partition, records), VERSION_BY_NAME)
+    appended = answer.responses[0].partition_responses[0]
+    check(appended.error_code, appended.error_message or f"{topic}-{partition}")
+    offset: int = appended.base_offset
+    return offset
+
+
+def _produce_request(topic: str, partition: int, records: list[StoredRecord]) -> ProduceRequest:
+    data = ProduceRequest.TopicProduceData
+    batch = memoryview(build_batch(records))
+    partitions = [data.PartitionProduceData(index=partition, records=batch)]
+    return ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data(name=topic, partition_data=partitions)])

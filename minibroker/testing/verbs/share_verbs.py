@@ -1,0 +1,252 @@
+"""The methods for a share group (KIP-932): what was delivered, locks that end, and waits.
+
+`Broker.share_group` returns them for a group. Evictions and rebalances are those of all groups, in `group_verbs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from minibroker.broker.configs.group_settings import DEAD_LETTER_TOPIC
+from minibroker.broker.share.runs import DeliveryState
+from minibroker.broker.share.states import ShareKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
+from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE
+from minibroker.quantities import Duration
+from minibroker.testing.completion import hides
+from minibroker.testing.embedded.given_settings import text_of_setting
+from minibroker.testing.loops import Loop, awaited, blocking, immediate
+from minibroker.testing.seen.log_reading import Record, listed, partitions_here, seen_records
+from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, there_are, were
+from minibroker.testing.verbs.dead_letter_records import DeadLetter, allow_dead_letters, dead_letters_of
+from minibroker.testing.verbs.own_requests import any_node, ask, check
+from minibroker.testing.verbs.share_deliveries import Delivery, DeliveryHistory, found, keys_of, start_offset
+
+if TYPE_CHECKING:
+    from minibroker.broker.assembly import Broker as Cluster
+    from minibroker.testing.verbs.wait_verbs import WaitVerbs
+
+SET: Final = 0  # the operation of IncrementalAlterConfigs
+LATER: Final = 2  # the number of the first delivery that is not the first
+
+
+@dataclass(frozen=True, repr=False)
+class DeliveredRecord(Record):
+    """A record, how often it was delivered to the group, and its state and member as in `Delivery`."""
+
+    deliveries: int
+    state: str
+    member: str | None
+
+    def __str__(self) -> str:
+        """Describe the record in a line."""
+        by = "" if self.member is None else f" by {self.member}"
+        return f"{super().__str__()}, delivered {self.deliveries} times, {self.state}{by}"
+
+
+@hides("loop")
+class ShareGroupVerbs:
+    """A share group, which need not exist yet. Each method raises KafkaError for a group of another type."""
+
+    def __init__(self, broker: WaitVerbs, group: str) -> None:
+        self.group = group
+        self._broker = broker
+
+    def __repr__(self) -> str:
+        return f"<share group {self.group}>"
+
+    @property
+    def loop(self) -> Loop:
+        """Return the broker's loop. Raises NotRunning."""
+        return self._broker.loop
+
+    @property
+    def _cluster(self) -> Cluster:
+        return self._broker.running.cluster
+
+    @property
+    def _history(self) -> DeliveryHistory:
+        return self._broker.share_history
+
+    # --- what there is ----------------------------------------------------------------------------
+
+    @immediate
+    def deliveries(self, topic: str | None = None) -> list[Delivery]:
+        """Return what was delivered to the group, of one topic or all, in ranges of offsets, in order.
+
+        Of records that are settled, it is what `__share_group_state` still has. Without the group there is nothing.
+        """
+        self._cluster.turn.end()  # the coordinator's log then has what the share partitions have passed over
+        return self._history.of_group(self.group, topic)
+
+    @immediate
+    def dead_letters(self) -> list[DeadLetter]:
+        """Return the group's dead letters (KIP-1191) in its topic, one partition after the other."""
+        return dead_letters_of(self._cluster, self.group)
+
+    # --- what it does -----------------------------------------------------------------------------
+
+    @blocking
+    async def configure(self, /, **configs: object) -> None:
+        """Set configs of the group, as keyword arguments with underscores for dots.
+
+        `configure(share_auto_offset_reset="earliest")`. Raises KafkaError as a client would get it.
+        """
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+        changes = [
+            resource.AlterableConfig(name=name.replace("_", "."), config_operation=SET, value=text_of_setting(value))
+            for name, value in configs.items()
+        ]
+        asked = resource(resource_type=GROUP_RESOURCE, resource_name=self.group, configs=changes)
+        request = IncrementalAlterConfigsRequest(resources=[asked])
+        (answer,) = (await ask(self._cluster, any_node(self._cluster), request)).responses
+        check(answer.error_code, answer.error_message or self.group)
+
+    aconfigure = awaited(configure)
+
+    @blocking
+    async def collect_dead_letters(self, topic: str | None = None, *, copies: bool = True) -> str:
+        """Write a dead letter for each record that is rejected or delivered too often (KIP-1191); return their topic.
+
+        By default it is "dlq." and the group's id; it is created if it does not exist. `copies` says whether dead
+        letters have keys and values. The cluster's share.version becomes 2. Raises KafkaError.
+        """
+        configs = await allow_dead_letters(self._cluster, topic, self.group, copies=copies)
+        await self.aconfigure(**configs)
+        return configs[DEAD_LETTER_TOPIC]
+
+    acollect_dead_letters = awaited(collect_dead_letters)
+
+    @immediate
+    def expire_locks(self) -> int:
+        """End the acquisition locks of the group, as if their time were over; return how many records they held.
+
+        The records are delivered again, unless they were delivered as often as the group allows. Raises KafkaError.
+        """
+        cluster = self._cluster
+        group = found(cluster, self.group)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {self.group!r}")
+        locked = 0
+        for key, _ in keys_of(group):
+            share = cluster.shares.find(key)
+            if share is not None:
+                locked += sum(run.size for run in share.deliveries.runs() if run.state == DeliveryState.ACQUIRED)
+                share.expire_locks(all_of_them=True)
+        cluster.turn.end()  # fetches that wait for records get them at once
+        self._broker.watch.poke()
+        return locked
+
+    # --- waits --------------------------------------------------------------------------------------
+
+    @blocking
+    async def wait_until_assigned(
+        self, topic: str, members: int | None = None, timeout: Duration = DEFAULT_TIMEOUT
+    ) -> dict[str, list[int]]:
+        """Wait until all partitions of the topic are assigned, to this many members, by default any number.
+
+        Return the partitions by member. Several members may have the same partition. Raises Expired.
+        """
+
+        def now() -> dict[str, list[int]]:
+            group, known = found(self._cluster, self.group), self._cluster.image.topics.get(topic)
+            if group is None or known is None:
+                return {}
+            assigned = {each.member_id: each.assigned.get(known.topic_id) for each in group.members.values()}
+            return {member: sorted(partitions) for member, partitions in assigned.items() if partitions}
+
+        def there() -> dict[str, list[int]] | None:
+            assigned, known = now(), self._cluster.image.topics.get(topic)
+            whole = known is not None and {*range(len(known.partitions))} == {*sum(assigned.values(), [])}
+            return assigned if whole and members in (None, len(assigned)) else None
+
+        def expired() -> str:
+            wanted = "members" if members is None else f"{members} members"
+            is_so = f"is assigned so: {now()}"
+            return f"{topic} was expected to be assigned to {wanted} of group {self.group!r}, and {is_so}"
+
+        return await self._broker.watch.until(there, timeout, expired)
+
+    await_until_assigned = awaited(wait_until_assigned)
+
+    @blocking
+    async def wait_until_settled(
+        self, topic: str, offset: int, partition: int = 0, timeout: Duration = DEFAULT_TIMEOUT
+    ) -> int:
+        """Wait until all records below `offset` are acknowledged or archived; return the first offset that is not.
+
+        Raises Expired.
+        """
+
+        def now() -> int:
+            known = self._cluster.image.topics.get(topic)
+            if found(self._cluster, self.group) is None or known is None:
+                return 0
+            return start_offset(self._cluster, ShareKey(self.group, known.topic_id, partition)) or 0
+
+        def expired() -> str:
+            where = f"{topic}-{partition}"
+            return f"group {self.group!r} was expected to settle {where} up to offset {offset}, and is at {now()}"
+
+        return (await self._broker.watch.until(lambda: (now(),) if now() >= offset else None, timeout, expired))[0]
+
+    await_until_settled = awaited(wait_until_settled)
+
+    @blocking
+    async def expect_redelivered(
+        self, topic: str, count: int = 1, deliveries: int = LATER, timeout: Duration = DEFAULT_TIMEOUT
+    ) -> list[DeliveredRecord]:
+        """Wait until `count` records of the topic were delivered at least this often; return all such records.
+
+        `deliveries` is from 1. Raises Expired, ValueError.
+        """
+        if deliveries < 1:
+            raise ValueError(f"deliveries is at least 1, and cannot be {deliveries}")
+
+        def there() -> list[DeliveredRecord] | None:
+            often = [each for each in self._history.of_group(self.group, topic) if each.deliveries >= deliveries]
+            if sum(each.last - each.first + 1 for each in often) < count:
+                return None
+            records = list(self._records(often))
+            return records if len(records) >= count else None
+
+        def expired() -> str:
+            records = list(self._records(self._history.of_group(self.group, topic)))
+            often = sum(each.deliveries >= deliveries for each in records)
+            wanted = f"{were(count, 'record')} expected to be delivered {deliveries} times"
+            return f"{wanted} from {topic} to group {self.group!r}, and {there_are(often)}{listed(records)}"
+
+        return await self._broker.watch.until(there, timeout, expired) if count else []
+
+    aexpect_redelivered = awaited(expect_redelivered)
+
+    @blocking
+    async def expect_dead_letters(self, count: int = 1, timeout: Duration = DEFAULT_TIMEOUT) -> list[DeadLetter]:
+        """Wait until the group has this many dead letters; return all. Raises Expired."""
+
+        def there() -> list[DeadLetter] | None:
+            letters = self.dead_letters()
+            return letters if len(letters) >= count else None
+
+        def expired() -> str:
+            letters = self.dead_letters()
+            wanted = f"{were(count, 'dead letter')} expected of group {self.group!r}"
+            return f"{wanted}, and {there_are(len(letters))}{listed(letters)}"
+
+        return await self._broker.watch.until(there, timeout, expired) if count else self.dead_letters()
+
+    aexpect_dead_letters = awaited(expect_dead_letters)
+
+    def _records(self, deliveries: list[Delivery]) -> Iterator[DeliveredRecord]:
+        """Yield the records of deliveries, as far as the log has them."""
+        for topic, index, first, last, state, count, member in deliveries:
+            for partition in partitions_here(self._cluster, topic):
+                if partition.index != index:
+                    continue
+                for record in seen_records(partition, first):
+                    if record.offset > last:
+                        break
+                    yield DeliveredRecord(**vars(record), deliveries=count, state=state, member=member)

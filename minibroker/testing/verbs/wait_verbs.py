@@ -1,0 +1,267 @@
+"""The methods that wait for a state of the broker: of groups, committed offsets, high watermarks, requests.
+
+`waiting` says how they wait without polling.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Unpack
+
+from minibroker.broker.groups.classic.classic_states import State as ClassicState
+from minibroker.broker.groups.reconciling_group import State as ReconcilingState
+from minibroker.broker.groups.share.share_group import ShareGroup
+from minibroker.broker.share.states import ShareKey
+from minibroker.quantities import Duration
+from minibroker.testing.embedded.embedded_broker import EmbeddedBroker
+from minibroker.testing.faults.engine import Faults
+from minibroker.testing.loops import awaited, blocking, brief
+from minibroker.testing.seen.exchange import Exchange
+from minibroker.testing.seen.explained_requests import Exchanges
+from minibroker.testing.seen.journal import JOURNAL_IS_OFF, Journal, Which
+from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, Watch, counted, nothing_so_named, there_are, were
+from minibroker.testing.verbs.share_deliveries import DeliveryHistory, start_offset
+
+if TYPE_CHECKING:
+    from minibroker.broker.assembly import Broker
+    from minibroker.broker.groups.group import Group
+    from minibroker.broker.metadata.partitions import Partition
+
+STATES: Final = tuple(dict.fromkeys((*ClassicState, *ReconcilingState)))
+
+
+class WaitVerbs(EmbeddedBroker):
+    """The journal, the faults, and the waits of tests. Each wait raises Expired, an AssertionError."""
+
+    @cached_property
+    def journal(self) -> Journal:
+        """Return the journal of requests: turn it `on`, query it with `requests`, `save` it."""
+        return Journal(self)
+
+    @cached_property
+    def faults(self) -> Faults:
+        """Return the faults: `add` one, `clear` them."""
+        return Faults(self, self.watch, self.journal)
+
+    @cached_property
+    def watch(self) -> Watch:
+        """Return the conditions that tests wait for."""
+        return Watch(self)
+
+    @cached_property
+    def share_history(self) -> DeliveryHistory:
+        """Return what was delivered to share groups, for `share_group`."""
+        return DeliveryHistory(self)
+
+    @blocking
+    async def wait_for_group(
+        self, group: str, members: int | None = None, state: str = "Stable", timeout: Duration = DEFAULT_TIMEOUT
+    ) -> list[str]:
+        """Wait until the group is in this state with this many members, by default any number; return their ids.
+
+        Raises ValueError for a state that groups do not have.
+        """
+        if state not in STATES:
+            raise ValueError(f"{state!r} is not a state of groups; they are {', '.join(STATES)}")
+
+        def there() -> list[str] | None:
+            found = _group(self.running.cluster, group)
+            if found is None or found.state_name != state:
+                return None
+            ids = member_ids(found)
+            return ids or [""] if members is None or len(ids) == members else None
+
+        def expired() -> str:
+            found = _group(self.running.cluster, group)
+            wanted = state if members is None else f"{state} with {counted(members, 'member')}"
+            now = _nobody(self.running.cluster) if found is None else f"it {_described_group(found)}"
+            return f"group {group!r} was expected to be {wanted}, and {now}"
+
+        return [each for each in await self.watch.until(there, timeout, expired) if each]
+
+    await_for_group = awaited(wait_for_group)
+
+    @blocking
+    async def wait_for_commit(
+        self,
+        group: str,
+        topic: str,
+        partition: int = 0,
+        offset: int | None = None,
+        timeout: Duration = DEFAULT_TIMEOUT,
+    ) -> int:
+        """Wait until the group has committed at least `offset`, or any offset; return the committed one.
+
+        Raises ValueError for a share group, which commits no offsets.
+        """
+
+        def there() -> tuple[int] | None:
+            committed = committed_offset(self.running.cluster, group, topic, partition)
+            return (committed,) if committed is not None and committed >= (offset or 0) else None
+
+        def expired() -> str:
+            cluster = self.running.cluster
+            committed = committed_offset(cluster, group, topic, partition)
+            wanted = "an offset" if offset is None else f"offset {offset}"
+            said = "nothing" if committed is None else f"offset {committed}"
+            now = f"it has committed {said}"
+            if topic not in cluster.image.topics:
+                now = nothing_so_named("topic", topic_names(cluster))
+            elif _group(cluster, group) is None:
+                now = _nobody(cluster)
+            return f"group {group!r} was expected to commit {wanted} for {topic}-{partition}, and {now}"
+
+        return (await self.watch.until(there, timeout, expired))[0]
+
+    await_for_commit = awaited(wait_for_commit)
+
+    @blocking
+    async def wait_until_caught_up(self, group: str, topic: str, timeout: Duration = DEFAULT_TIMEOUT) -> None:
+        """Wait until the group has committed the ends of all partitions of the topic that have records.
+
+        A share group has acknowledged or archived all records then. Raises Expired.
+        """
+
+        def expired() -> str:
+            behind = lags(self.running.cluster, group, topic)
+            cluster = self.running.cluster
+            if behind is None:
+                now = nothing_so_named("topic", topic_names(cluster))
+            elif _group(cluster, group) is None:
+                now = _nobody(cluster)
+            else:
+                now = "it is behind in " + ", ".join(f"{topic}-{index} by {lag}" for index, lag in behind.items())
+            return f"group {group!r} was expected to catch up in {topic}, and {now}"
+
+        await self.watch.until(lambda: lags(self.running.cluster, group, topic) == {}, timeout, expired)
+
+    await_until_caught_up = awaited(wait_until_caught_up)
+
+    @blocking
+    async def wait_for_high_watermark(
+        self, topic: str, offset: int, partition: int = 0, timeout: Duration = DEFAULT_TIMEOUT
+    ) -> int:
+        """Wait until the high watermark is at least `offset`; return it. Raises Expired."""
+
+        def now() -> int:
+            found = self.running.cluster.image.topics.get(topic)
+            there = None if found is None else found.partition(partition)
+            return -1 if there is None or not there.is_here else there.log.high_watermark
+
+        def there() -> tuple[int] | None:
+            return (now(),) if now() >= offset else None
+
+        def expired() -> str:
+            topics = self.running.cluster.image.topics.values()
+            there = (f"{each.name}-{one.index}" for each in topics for one in each.partitions if not each.internal)
+            reached = nothing_so_named("partition", there) if now() < 0 else f"it has reached {now()}"
+            return f"{topic}-{partition} was expected to have the high watermark {offset}, and {reached}"
+
+        return (await self.watch.until(there, timeout, expired))[0]
+
+    await_for_high_watermark = awaited(wait_for_high_watermark)
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    @brief
+    def requests(self, api: str | None = None, **which: Unpack[Which]) -> Exchanges:
+        """Return the requests that the journal has; as `Journal.requests` does. Raises ValueError, RuntimeError.
+
+        Their `explain()` returns what each byte means.
+        """
+        return self.journal.requests(api, **which)
+
+    @blocking
+    async def wait_for_requests(
+        self, api: str | None = None, count: int = 1, timeout: Duration = DEFAULT_TIMEOUT, **which: Unpack[Which]
+    ) -> Exchanges:
+        """Wait until the journal has `count` such requests; return all of them. Raises RuntimeError if it is off."""
+        return Exchanges(await requests_there(self.journal, self.watch, api, count, timeout, which))
+
+    await_for_requests = awaited(wait_for_requests)
+
+
+async def requests_there(
+    journal: Journal, watch: Watch, api: str | None, count: int, timeout: Duration, which: Which
+) -> list[Exchange]:
+    """Wait until a journal has `count` such requests; return all of them. Raises RuntimeError if it is off."""
+    if not journal.is_on:
+        raise RuntimeError(JOURNAL_IS_OFF)
+
+    def there() -> list[Exchange] | None:
+        found = journal.found(api, **which)
+        return found if len(found) >= count else None
+
+    def expired() -> str:
+        found = journal.found(api, **which)
+        said = "".join(f"\n  {each}" for each in found[-20:])
+        return (
+            f"{were(count, 'request')} expected ({_describe_conditions(api, which)}), and {there_are(len(found))}{said}"
+        )
+
+    return await watch.until(there, timeout, expired) if count else journal.found(api, **which)
+
+
+def member_ids(group: Group) -> list[str]:
+    """Return the ids of a group's members, of either protocol."""
+    members: dict[str, Any] = group.members  # type: ignore[attr-defined]  # both kinds have them, of types of their own
+    return list(members)
+
+
+def topic_names(cluster: Broker) -> list[str]:
+    """Return the names of the topics, without internal ones."""
+    return [topic.name for topic in cluster.image.topics.values() if not topic.internal]
+
+
+def _nobody(cluster: Broker) -> str:
+    """Say that there is no such group, and which groups there are."""
+    groups = cluster.groups.groups.items()
+    return nothing_so_named("group", (f"{name!r}, which {_described_group(each)}" for name, each in groups))
+
+
+def _described_group(group: Group) -> str:
+    return f"is {group.state_name} with {counted(len(member_ids(group)), 'member')}"
+
+
+def _group(cluster: Broker, group: str) -> Group | None:
+    return cluster.groups.groups.get(group)
+
+
+def committed_offset(cluster: Broker, group: str, topic: str, partition: int) -> int | None:
+    """Return the offset that a group has committed, None if there is none. Raises ValueError for a share group."""
+    found, known = _group(cluster, group), cluster.image.topics.get(topic)
+    if isinstance(found, ShareGroup):
+        raise ValueError(f"share group {group!r} commits no offsets: use wait_until_caught_up or wait_until_settled")
+    if found is None or known is None:
+        return None
+    committed = found.offsets.find(topic, partition, known.topic_id)
+    return None if committed is None else committed.offset
+
+
+def _position(cluster: Broker, group: str, partition: Partition) -> int:
+    """Return the offset before which the group has processed everything, 0 if that is not known."""
+    topic = partition.topic
+    if isinstance(_group(cluster, group), ShareGroup):
+        return start_offset(cluster, ShareKey(group, topic.topic_id, partition.index)) or 0
+    return committed_offset(cluster, group, topic.name, partition.index) or 0
+
+
+def lags(cluster: Broker, group: str, topic: str) -> dict[int, int] | None:
+    """Return the group's lag in each partition where it is behind, or None without the topic."""
+    found = cluster.image.topics.get(topic)
+    if found is None:
+        return None
+    behind: dict[int, int] = {}
+    for partition in found.partitions:
+        end = partition.log.high_watermark
+        position = max(_position(cluster, group, partition), partition.log.log_start_offset)
+        if end > position:
+            behind[partition.index] = end - position
+    return behind
+
+
+def _describe_conditions(api: str | None, which: Which) -> str:
+    """Describe the conditions for requests."""
+    condition = None if which.get("where") is None else "a condition"
+    given: dict[str, object] = {"api": api, **which, "where": condition}
+    return ", ".join(f"{name} {value}" for name, value in given.items() if value is not None) or "any"

@@ -1,0 +1,67 @@
+"""Answers made of errors only: for every API that is served, in every version, with all that the request asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from minibroker.broker.requests.served import SERVED
+from minibroker.protocol.apis import ApiKey, api_name, request_class, response_class
+from minibroker.protocol.fields import fields
+from minibroker.protocol.messages.share_fetch import ShareFetchResponse
+from minibroker.protocol.response_errors import error_codes
+from minibroker.testing.seen.error_places import deepest_level, error_answer, places_in
+
+CODE = 6
+CASES = [(key, version) for key, served in SERVED.items() for version in served.versions]
+
+
+def filled(struct: type, version: int) -> object:
+    """A request with one item in each list."""
+    made = struct()
+    for field in fields(struct):
+        if version not in field.facts.present:
+            continue
+        inner = field.kind.item
+        if inner is not None:
+            value = filled(inner.struct, version) if inner.struct else ("a" if inner.code == "string" else 1)
+            if inner.struct or inner.code == "string" or inner.is_fixed:
+                setattr(made, field.name, [bytes(16) if inner.code == "16s" else value])
+        elif field.kind.code == "string" and field.name in ("name", "topic", "topic_name", "group_id", "key"):
+            setattr(made, field.name, "a")
+    return made
+
+
+@pytest.mark.parametrize(("key", "version"), CASES, ids=[f"{api_name(key)}-{version}" for key, version in CASES])
+def test_an_error_response_can_be_encoded_and_contains_the_errors(key: ApiKey, version: int) -> None:
+    request = filled(request_class(key), version)
+    response = error_answer(request, response_class(key), version)  # type: ignore[arg-type]
+    places = list(places_in(response, lambda _: "a"))
+    level = deepest_level(places)
+    for place in places:
+        if place.level == level:
+            place.set(CODE)
+    decoded = response_class(key).decode(response.encode(version), version)
+    if any(_has_codes(response_class(key), version)):
+        assert CODE in error_codes(decoded)
+
+
+def test_both_error_codes_of_a_share_fetch_are_translated() -> None:
+    topic = ShareFetchResponse.ShareFetchableTopicResponse
+    partition = topic.PartitionData(partition_index=0, error_code=3, acknowledge_error_code=121)
+    (place,) = (
+        place
+        for place in places_in(ShareFetchResponse(responses=[topic(partitions=[partition])]), lambda _: "a")
+        if place.level == "partition"
+    )
+    place.translate(lambda code: code + 1)
+    assert (partition.error_code, partition.acknowledge_error_code) == (4, 122)
+
+
+def _has_codes(struct: type, version: int) -> list[bool]:
+    """Whether some field of an error that a version has can be reached."""
+    found = []
+    for field in fields(struct):
+        if version in field.facts.present:
+            inner = (field.kind.item or field.kind).struct
+            found += [field.name == "error_code"] if inner is None else _has_codes(inner, version)
+    return found
