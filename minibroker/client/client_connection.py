@@ -30,6 +30,13 @@ _BUFFER_BYTES: Final = 16 << 10
 _FRAME_BYTES: Final = 16 << 20  # for a larger frame, the buffer grows with the bytes that have come
 _MAX_CORRELATION_ID: Final = (1 << 31) - 1
 
+STARTS: Final = {
+    b"HTTP/": "HTTP",
+    b"SSH-": "SSH",
+    b"AMQP": "AMQP",
+    b"\x15\x03": "TLS",  # an alert
+}
+
 
 class Pending(NamedTuple):
     """A request that waits for its answer."""
@@ -127,7 +134,10 @@ class Connection:
 
 def _not_an_answer(start: bytes) -> ProtocolError:
     """Return the error for a frame whose size is no size."""
-    from minibroker.client.foreign_servers import foreign_protocol
-
     foreign = foreign_protocol(start)
     return ForeignServer(foreign) if foreign else ProtocolError(f"a frame of {_SIZE.unpack_from(start)[0]} bytes")
+
+
+def foreign_protocol(start: bytes) -> str | None:
+    """Return the name of the protocol of which these are the first bytes, or None if it is not known."""
+    return next((name for beginning, name in STARTS.items() if start.startswith(beginning)), None)

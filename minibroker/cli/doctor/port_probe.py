@@ -13,9 +13,8 @@ import time
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from minibroker.client.client_connection import Connection
+from minibroker.client.client_connection import Connection, foreign_protocol
 from minibroker.client.connection_settings import Address
-from minibroker.client.foreign_servers import foreign_protocol
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
 
 if TYPE_CHECKING:

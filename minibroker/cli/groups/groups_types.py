@@ -1,12 +1,14 @@
-"""The types of groups: which one a group has is found out by asking its coordinator for each."""
+"""The types of groups: which one a group has is found out by asking its coordinator for each.
+
+Groups of Kafka Streams (KIP-1071) are described here.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from minibroker.cli.groups.groups_facts import Group, described_classic_group, described_consumer_group
+from minibroker.cli.groups.groups_facts import Group, ask_coordinator, described_classic_group, described_consumer_group
 from minibroker.cli.groups.groups_share import described_share_group
-from minibroker.cli.groups.groups_streams import described_streams_group
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -26,3 +28,44 @@ def described(client: Client, group: str) -> Group:
             if error.code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
                 raise
     return described_classic_group(client, group)
+
+
+class StreamsMember(NamedTuple):
+    """A member of the group, and its tasks by role: partitions by the id of the subtopology."""
+
+    member: str
+    instance: str | None
+    client: str
+    host: str
+    process: str
+    active: dict[str, list[int]]
+    standby: dict[str, list[int]]
+    warmup: dict[str, list[int]]
+
+
+def described_streams_group(client: Client, group: str) -> Group:
+    """Return the streams group. Raises `ClientError`."""
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.messages.streams_groups import StreamsGroupDescribeRequest
+
+    (found,) = ask_coordinator(client, group, StreamsGroupDescribeRequest(group_ids=[group])).groups
+    check(found.error_code, f"cannot describe {group}", found.error_message)
+    members = [
+        StreamsMember(
+            each.member_id,
+            each.instance_id,
+            each.client_id,
+            each.client_host,
+            each.process_id,
+            _tasks(each.assignment.active_tasks),
+            _tasks(each.assignment.standby_tasks),
+            _tasks(each.assignment.warmup_tasks),
+        )
+        for each in found.members
+    ]
+    node = client.coordinator("group", group)
+    return Group(group, found.group_state, "streams", found.assignor_name or "", node, members)
+
+
+def _tasks(tasks: Any) -> dict[str, list[int]]:
+    return {each.subtopology_id: sorted(each.partitions) for each in tasks}

@@ -1,4 +1,7 @@
-"""The application of a registry: bounds and checks requests, and answers as Confluent's."""
+"""The application of a registry: bounds and checks requests, and answers as Confluent's.
+
+A path in a context, `/contexts/.c/subjects/a`, is `/subjects/:.c:a`.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,10 @@ from time import perf_counter
 from typing import Final, Protocol
 
 from minibroker.addresses import refusal_of
-from minibroker.registry.api.context_paths import resolve_context
 from minibroker.registry.api.http_messages import Answer, Request, error_answer, request_of
 from minibroker.registry.api.registry_api import RegistryApi
 from minibroker.registry.state.coroutine_slices import turn_for_others
+from minibroker.registry.state.qualified_subjects import WILDCARD, context_prefix
 from minibroker.registry.state.registry_errors import RegistryError
 from minibroker.web import messages
 
@@ -18,6 +21,9 @@ log = logging.getLogger("minibroker.registry")
 
 BODY_BYTES_MAX: Final = 2 << 20  # more than a schema that fits into a record, with its JSON escapes
 HEADERS: Final = {401: (("www-authenticate", "Basic"),)}  # of errors
+
+WITH_SUBJECT = ("subjects", "deks")
+WITH_SETTINGS = ("config", "mode")
 
 
 class Guard(Protocol):
@@ -100,3 +106,30 @@ def _sent(request: Request, answer: Answer) -> messages.Answer:
     except RegistryError:
         kind = "application/json"
     return messages.Answer(b"" if answer.status == 204 else answer.data, answer.status, kind, dict(answer.headers))
+
+
+def resolve_context(request: Request) -> None:
+    """Move the context of a path into its subject, or into its query. Raises RegistryError."""
+    segments = request.segments
+    if len(segments) < 3 or segments[0] != "contexts":
+        return
+    try:
+        prefix = context_prefix(segments[1])
+    except ValueError as error:
+        raise RegistryError(400, str(error)) from None
+    rest = segments[2:]
+    if rest[0] in WITH_SETTINGS and len(rest) == 1 and prefix:
+        rest.append(prefix)
+    for index, part in enumerate(rest[:-1]):
+        if part in WITH_SUBJECT or (index == 0 and part in WITH_SETTINGS):
+            rest[index + 1] = _within(prefix, rest[index + 1])
+            break
+    request.segments = rest
+    if rest[:2] == ["schemas", "ids"]:
+        request.query["subject"] = [_within(prefix, request.text("subject"))]
+    elif rest in (["schemas"], ["subjects"]):
+        request.query["subjectPrefix"] = [_within(prefix, request.text("subjectPrefix"))]
+
+
+def _within(prefix: str, subject: str) -> str:
+    return subject if subject.startswith((":.", WILDCARD)) else prefix + subject
