@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
@@ -45,10 +46,10 @@ def java_options(java: Java) -> tuple[str, ...]:
     return (QUIET, f"-XX:SharedArchiveFile={path}") if path.exists() else ()
 
 
-def save_classes() -> Path:
+def save_classes(session: Callable[..., SparkSession]) -> Path:
     """Run Spark on a small log, and write the archive of what its JVM has loaded. The process can start no other JVM.
 
-    Raises `JavaError` and `OSError`.
+    `session` makes one of the pipeline's sessions. Raises `JavaError` and `OSError`.
     """
     import pyspark
 
@@ -58,7 +59,7 @@ def save_classes() -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="minibroker-classes-") as scratch:
         loaded, part = Path(scratch, "classes"), path.with_suffix(".part")
-        class_path = _run_spark(Path(scratch), f"-XX:DumpLoadedClassList={loaded}")
+        class_path = _run_spark(session, Path(scratch), f"-XX:DumpLoadedClassList={loaded}")
         dump = ("-Xshare:dump", f"-XX:SharedClassListFile={loaded}", f"-XX:SharedArchiveFile={part}")
         run = subprocess.run([java.program, QUIET, ERRORS, *dump, "-cp", class_path], capture_output=True, text=True)
         if run.returncode:
@@ -67,11 +68,9 @@ def save_classes() -> Path:
     return path
 
 
-def _run_spark(scratch: Path, java_option: str) -> str:
+def _run_spark(session: Callable[..., SparkSession], scratch: Path, java_option: str) -> str:
     """Do in a session what jobs do, and end its JVM. Returns the JVM's class path."""
     from pyspark import SparkContext
-
-    from minibroker.pipeline.session import session
 
     _write_log(scratch)
     settings = {

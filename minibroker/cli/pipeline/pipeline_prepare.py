@@ -18,6 +18,7 @@ def prepare() -> None:
         minibroker pipeline prepare
     """
     from minibroker.pipeline.saved_classes import save_classes
+    from minibroker.pipeline.session import session
 
-    path = save_classes()
+    path = save_classes(session)
     click.echo(f"{path}: {bytes_text(path.stat().st_size)}; the sessions of this Spark and this Java use it")

@@ -30,6 +30,7 @@ from minibroker.protocol.messages.metadata_records import (
 )
 from minibroker.testing.completion import hides
 from minibroker.testing.embedded.client_configs import LIBRARIES, Access, TokenAccess, quoted
+from minibroker.testing.embedded.given_settings import AUDIENCE, TEST_ISSUER, TEST_USERS
 from minibroker.testing.loops import Loop, brief, immediate
 
 if TYPE_CHECKING:
@@ -41,9 +42,7 @@ if TYPE_CHECKING:
 
 MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER")
 LOCAL_NAMES: Final = ("localhost", LOOPBACK, "::1")
-TEST_SECURITY, TEST_USERS, TEST_ISSUER = "test.security", "test.users", "test.issuer"  # settings
 PLAIN_LISTENER: Final = re.compile(r"(?<![^,\s])PLAINTEXT(?=://)", re.IGNORECASE)
-AUDIENCE: Final = "kafka"  # of the issuer's tokens
 ITERATIONS: Final = 4096  # the fewest that Kafka allows
 
 

@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from minibroker.broker.configs.settings import SettingsError
 from minibroker.broker.configuration import load_settings
 
+TEST_USERS, TEST_ISSUER = "test.users", "test.issuer"  # settings of the test kit alone
+AUDIENCE = "kafka"  # of the issuer's tokens
+
 log = logging.getLogger("minibroker")
 
 

@@ -29,7 +29,7 @@ from minibroker.broker.network.http_server import HttpRequest, HttpServer, http_
 from minibroker.broker.security.exchanges import equal
 from minibroker.quantities import Duration, milliseconds
 from minibroker.testing.completion import hides
-from minibroker.testing.embedded.broker_security import AUDIENCE, TEST_ISSUER
+from minibroker.testing.embedded.given_settings import AUDIENCE, TEST_ISSUER
 from minibroker.testing.loops import Loop, Runs, immediate
 
 if TYPE_CHECKING:
