@@ -98,17 +98,17 @@ class Connection:
     def received(self, count: int) -> None:
         """Process `count` bytes that were put into the buffer. Raises `ProtocolError`."""
         self._filled += count
-        position = wanted = 0
+        position = frame_bytes = 0
         while self._filled - position >= _SIZE.size:
             (size,) = _SIZE.unpack_from(self._data, position)
             if not 0 < size <= self._max_frame_bytes:
                 raise _not_an_answer(bytes(self._data[position : min(self._filled, position + START_BYTES)]))
-            wanted = _SIZE.size + size
-            if self._filled - position < wanted:
+            frame_bytes = _SIZE.size + size
+            if self._filled - position < frame_bytes:
                 break
-            self._decode_answer(memoryview(self._data)[position + _SIZE.size : position + wanted])
-            position, wanted = position + wanted, 0
-        capacity = max(_BUFFER_BYTES, min(wanted, max(_FRAME_BYTES, 2 * self._filled)))
+            self._decode_answer(memoryview(self._data)[position + _SIZE.size : position + frame_bytes])
+            position, frame_bytes = position + frame_bytes, 0
+        capacity = max(_BUFFER_BYTES, min(frame_bytes, max(_FRAME_BYTES, 2 * self._filled)))
         if position or capacity > len(self._data):
             rest = self._data[position : self._filled]
             self._data = bytearray(capacity)  # a new one, as answers keep views of the old one

@@ -69,17 +69,17 @@ class Identities:
 
     def _translate(self, struct: Any) -> bool:
         """Replace ids in a struct and in those below it. Return whether there were any."""
-        found = False
+        is_translated = False
         for field in _fields(struct):
             value = getattr(struct, field.name)
             new = self._new(field.name, value)
             if new is not None:
                 setattr(struct, field.name, new)
-                found = True
+                is_translated = True
             for each in value if isinstance(value, list) else (value,):
                 if isinstance(each, Struct):
-                    found = self._translate(each) or found
-        return found
+                    is_translated = self._translate(each) or is_translated
+        return is_translated
 
     def _new(self, name: str, value: Any) -> Any:
         """Return what stands for a value of the recorded cluster, or None."""
@@ -89,7 +89,7 @@ class Identities:
 
     def _with_producers(self, data: bytes) -> bytes | None:
         """Return batches with the new ids of their producers, or None if there are none."""
-        changed, found = bytearray(data), False
+        changed, is_changed = bytearray(data), False
         for position, header in batches_in(data):
             if header.magic == MAGIC:
                 at = slice(position + PRODUCER_POSITION.start, position + PRODUCER_POSITION.stop)
@@ -97,8 +97,8 @@ class Identities:
                 if new is not None:
                     changed[at] = new.to_bytes(8, signed=True)
                     seal(changed, position, header.size_bytes)
-                    found = True
-        return bytes(changed) if found else None
+                    is_changed = True
+        return bytes(changed) if is_changed else None
 
 
 def differences(exchange: Exchange, answer: bytes, identities: Identities) -> list[str]:

@@ -97,7 +97,7 @@ def _serve_control(proxy: Proxy, address: HostPort, token: str | None) -> contex
 
 def _recordings(proxy: Proxy, wishes: Wishes, files: contextlib.ExitStack) -> list[Recording]:
     """Return the files to write, created. Raises OSError."""
-    found = []
+    recordings = []
     for path, head, format in (
         (wishes.flows, first_line(str(proxy.upstream)), pieces_of_line),
         (wishes.packets, file_head(), Packets().format),
@@ -106,8 +106,8 @@ def _recordings(proxy: Proxy, wishes: Wishes, files: contextlib.ExitStack) -> li
             file = files.enter_context(path.open("wb", buffering=GATHERED_BYTES))
             recording = Recording(file, head, format)
             files.callback(recording.close)
-            found.append(recording)
-    return found
+            recordings.append(recording)
+    return recordings
 
 
 def _teller(

@@ -110,16 +110,16 @@ def line_of(numbered: NumberedPair) -> str:
 
     pair = numbered.pair
     sizes = " > ".join(f"{len(frame.data):,}" if frame else "none" for frame in (pair.request, pair.answer))
-    said = [f"#{numbered.number}", moment_text(pair.time), str(numbered.connection.client), numbered.name]
-    said += [f"{sizes} bytes"]
-    said += [f"{pair.duration_ms:.1f} ms"] if pair.duration_ms is not None else []
+    words = [f"#{numbered.number}", moment_text(pair.time), str(numbered.connection.client), numbered.name]
+    words += [f"{sizes} bytes"]
+    words += [f"{pair.duration_ms:.1f} ms"] if pair.duration_ms is not None else []
     errors = [
         part.meaning
         for item in CaptureExplainer().explained(numbered)
         for _, part in item.part.walk()
         if part.name.endswith("error_code") and part.value
     ]
-    return "  ".join(each for each in [*said, ", ".join(dict.fromkeys(errors))] if each)
+    return "  ".join(each for each in [*words, ", ".join(dict.fromkeys(errors))] if each)
 
 
 def _read_captured(data: bytes) -> list[Connection]:

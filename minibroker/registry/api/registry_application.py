@@ -79,8 +79,8 @@ class RegistryApplication:
             await request.read(BODY_BYTES_MAX)
             await turn_for_others(len(request.body))
             resolve_context(request)
-            found = None if self._observer is None else await self._observer.before(request)
-            answer = await self._api.answer(request) if found is None else found
+            replacement = None if self._observer is None else await self._observer.before(request)
+            answer = await self._api.answer(request) if replacement is None else replacement
             await turn_for_others(len(request.body))
             await turn_for_others(len(answer.data))
             return answer

@@ -107,7 +107,7 @@ class Security:
         """Return the settings that make the broker trust its issuer, which has been started; none without one."""
         if self.issuer is None:
             return {}
-        wanted = {
+        settings = {
             HANDLER: SIGNED[0],
             URL: self.issuer.jwks_url,
             "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": "0",  # a key may be rotated at any time
@@ -116,7 +116,7 @@ class Security:
             "sasl.oauthbearer.clock.skew.seconds": "0",
         }
         own = f"listener.name.{self.protocol.lower()}.oauthbearer."
-        return {own + name: value for name, value in wanted.items()}
+        return {own + name: value for name, value in settings.items()}
 
     @property
     def first_records(self) -> list[Any]:
@@ -335,10 +335,10 @@ def _resource(
         ResourceType.DELEGATION_TOKEN: token,
         ResourceType.USER: None if user is None else user_resource(user),
     }
-    found = [(kind, name) for kind, name in named.items() if name is not None]
-    if len(found) > 1:
+    resources = [(kind, name) for kind, name in named.items() if name is not None]
+    if len(resources) > 1:
         raise ValueError("an ACL is about a topic, a group, a transactional id, ..., or the cluster, not about several")
-    return found[0] if found else (ResourceType.CLUSTER, CLUSTER_NAME)
+    return resources[0] if resources else (ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def _operation(name: str) -> int:
@@ -376,10 +376,10 @@ class QuotaVerbs(OnBroker):
             "connection_creation_rate": connection_creation_rate,
         }
         entity, known = _entity(user, client_id, ip)
-        wanted = {key: value for key, value in limits.items() if value is not None}
-        for key, value in wanted.items():
+        set_limits = {key: value for key, value in limits.items() if value is not None}
+        for key, value in set_limits.items():
             check_value(known, key, value)
-        self._cluster.commit([quota_record(entity, key, value) for key, value in wanted.items()])
+        self._cluster.commit([quota_record(entity, key, value) for key, value in set_limits.items()])
 
     @immediate
     def remove(self, *, user: str | None = None, client_id: str | None = None, ip: str | None = None) -> None:

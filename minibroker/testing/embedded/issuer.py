@@ -313,8 +313,8 @@ class Issuer(Runs):
                 raise TokenDenied(error, "the assertion is of nobody who is known")
             key = self._client_keys[user].public_key()
             checked = {"verify_exp": False, "verify_iat": False, "verify_nbf": False, "require": ["iss", "exp"]}
-            wanted = [self.url, self.token_endpoint]
-            claims = jwt.decode(assertion, key, [CLIENTS_ALGORITHM], checked, audience=wanted, issuer=user)  # type: ignore[arg-type]
+            audience = [self.url, self.token_endpoint]
+            claims = jwt.decode(assertion, key, [CLIENTS_ALGORITHM], checked, audience=audience, issuer=user)  # type: ignore[arg-type]
         except (jwt.PyJWTError, KeyError, TypeError):
             raise TokenDenied(error, "the assertion has another key, audience or issuer, or lacks a claim") from None
         expires_s = claims["exp"]

@@ -22,9 +22,9 @@ class Ports:
         """Choose the ports. Raises StartError."""
         self._held = contextlib.ExitStack()
         try:
-            wanted, first = broker_listeners(settings), settings["node.id"]
+            listeners, first = broker_listeners(settings), settings["node.id"]
             self.listeners = {
-                first + index: [self._hold(listener) for listener in listeners_of_node(wanted, index)]
+                first + index: [self._hold(listener) for listener in listeners_of_node(listeners, index)]
                 for index in range(nodes)
             }
         except (OSError, SettingsError) as error:

@@ -324,7 +324,7 @@ class RegistryVerbs:
         if self._decoder is None or self._decoder[0] is not state:
             self._decoder = state, Decoder(StateSource(state))
         decoder = self._decoder[1]
-        found = []
+        records_decoded = []
         for record in records:
             try:
                 value = decoder.decode(record.value, record.headers)
@@ -334,8 +334,8 @@ class RegistryVerbs:
                 key = decoder.decode(record.key, record.headers, is_key=True)
             except DecodingError:  # many have keys that are plain texts
                 key = None if record.key is None else record.key.decode(errors="backslashreplace")
-            found.append(DecodedRecord(**vars(record), decoded=value, decoded_key=key))
-        return found
+            records_decoded.append(DecodedRecord(**vars(record), decoded=value, decoded_key=key))
+        return records_decoded
 
     async def source(self) -> SchemaSource:
         """Return the schemas as they are now. Raises RegistryError."""

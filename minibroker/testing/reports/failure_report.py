@@ -54,11 +54,11 @@ def seen_by(broker: Broker, before: int = 0, link: str | None = None) -> str:
     shown = requests[-MAXIMUM_LINES:]
     older = len(broker.on_loop(broker.journal.found)) - len(shown) + broker.journal.dropped
     lines += [f"({older} older requests)"] if older else []
-    said = [*(legible(line, LINE_CHARACTERS) for line in lines), *_in_order(broker, shown, before)]
+    report = [*(legible(line, LINE_CHARACTERS) for line in lines), *_in_order(broker, shown, before)]
     if shown:
-        said += ["what the last of them say:", *map(gist, shown[-EXPLAINED_REQUESTS:])]
-        said.append(f"each byte of them: {link or 'pytest --kafka-report=report.html'}")
-    return "\n".join(said or ["no topics, no groups, no requests"])
+        report += ["what the last of them say:", *map(gist, shown[-EXPLAINED_REQUESTS:])]
+        report.append(f"each byte of them: {link or 'pytest --kafka-report=report.html'}")
+    return "\n".join(report or ["no topics, no groups, no requests"])
 
 
 def _in_order(broker: Broker, shown: list[Exchange], before: int) -> list[str]:

@@ -123,9 +123,11 @@ def _state(broker: Broker) -> Iterator[str]:
         yield f"<p>{len(partitions) - SHOWN_PARTITIONS} more partitions</p>"
     groups = state_of(broker)["groups"]
     assert isinstance(groups, dict)
-    found = [[name, *(each[key] for key in ("type", "state", "members", "committed"))] for name, each in groups.items()]
-    if found:
-        yield "<h3>Groups</h3>" + _table(("group", "type", "state", "members", "committed"), found)
+    rows_of_groups = [
+        [name, *(each[key] for key in ("type", "state", "members", "committed"))] for name, each in groups.items()
+    ]
+    if rows_of_groups:
+        yield "<h3>Groups</h3>" + _table(("group", "type", "state", "members", "committed"), rows_of_groups)
 
 
 def _records(records: Iterable[Record]) -> str:
@@ -143,7 +145,7 @@ def _frames(exchanges: list[Exchange], prefix: str) -> list[str]:
     items: dict[int, list[Explained]] = {}
     for item in explained(exchanges):
         items.setdefault(int(item.heading[1:].split()[0]), []).append(item)
-    found: list[str] = []
+    sections: list[str] = []
     left = SECTION_CHARACTERS
     for exchange in reversed(exchanges):
         made = "".join(side_by_side(item) for item in items[exchange.number])
@@ -153,8 +155,8 @@ def _frames(exchanges: list[Exchange], prefix: str) -> list[str]:
         if left < 0:
             break
         name = f"{prefix}-{exchange.number}"
-        found.append(f'<details id="{name}"><summary>{_escape_text(str(exchange))}</summary>{made}</details>\n')
-    return found[::-1]
+        sections.append(f'<details id="{name}"><summary>{_escape_text(str(exchange))}</summary>{made}</details>\n')
+    return sections[::-1]
 
 
 def _escape_text(text: str) -> str:

@@ -34,13 +34,13 @@ def explained(exchanges: Iterable[Exchange]) -> Iterator[Explained]:
     """Yield the explained requests and answers. Topic ids have the names that an answer before has given them."""
     topics = dict(NO_TOPICS)
     for exchange in exchanges:
-        asked = _add_size(exchange.request_bytes)
-        yield Explained(explain_request(asked, topics=topics), asked, str(exchange))
+        request_frame = _add_size(exchange.request_bytes)
+        yield Explained(explain_request(request_frame, topics=topics), request_frame, str(exchange))
         if exchange.answer_bytes:
-            said = _add_size(exchange.answer_bytes)
-            part = explain_response(said, exchange.api_key, exchange.version, topics=topics)
+            answer_frame = _add_size(exchange.answer_bytes)
+            part = explain_response(answer_frame, exchange.api_key, exchange.version, topics=topics)
             topics.update(topics_named_in(part))
-            yield Explained(part, said, f"#{exchange.number} answer")
+            yield Explained(part, answer_frame, f"#{exchange.number} answer")
 
 
 def gist(exchange: Exchange) -> str:

@@ -72,9 +72,9 @@ class Watch(Interceptor):
         `timeout` is real time, as the broker's clock may be stopped. While the broker is down nothing is checked: it
         may come up again. Raises Expired with the message that `expired` returns.
         """
-        found = condition()
-        if found:
-            return found
+        result = condition()
+        if result:
+            return result
         timeout_s = milliseconds(timeout) / 1000
         future: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
         entry = condition, future
@@ -82,8 +82,8 @@ class Watch(Interceptor):
         try:
             return await asyncio.wait_for(future, timeout_s)
         except TimeoutError:
-            said = expired() if self._broker.is_running else "the broker is down"
-            raise Expired(f"after {timeout_s:g} s: {said}") from None
+            reason = expired() if self._broker.is_running else "the broker is down"
+            raise Expired(f"after {timeout_s:g} s: {reason}") from None
         finally:
             self._remove(entry)
 
@@ -113,12 +113,12 @@ class Watch(Interceptor):
             if future.done():
                 continue
             try:
-                found = condition()
+                result = condition()
             except Exception as error:
                 future.set_exception(error)  # a bug in the test, raised where it waits
                 continue
-            if found:
-                future.set_result(found)
+            if result:
+                future.set_result(result)
 
     def before(self, call: Call) -> None:
         self.poke()

@@ -51,17 +51,17 @@ class GroupVerbs(WaitVerbs):
 
         Raises KafkaError(GROUP_ID_NOT_FOUND).
         """
-        found = _group(self.running.cluster, group)
+        present = _group(self.running.cluster, group)
         self.tell("group", f"force a rebalance of {group}")
-        if isinstance(found, ClassicGroup):
-            if not found.is_empty:
-                found.rebalance(REASON)
-        elif isinstance(found, ConsumerGroup):
-            update = Update(found)
+        if isinstance(present, ClassicGroup):
+            if not present.is_empty:
+                present.rebalance(REASON)
+        elif isinstance(present, ConsumerGroup):
+            update = Update(present)
             update.look_at_topics(changed=True)
             update.commit()
-        elif isinstance(found, ShareGroup | StreamsGroup):
-            found.begin_epoch()
+        elif isinstance(present, ShareGroup | StreamsGroup):
+            present.begin_epoch()
 
     @immediate
     def evict(self, group: str, member: str | None = None) -> list[str]:
@@ -70,17 +70,17 @@ class GroupVerbs(WaitVerbs):
         Records that members of a share group have acquired stay so, until their locks end.
         Raises KafkaError(GROUP_ID_NOT_FOUND), KafkaError(UNKNOWN_MEMBER_ID).
         """
-        found = _group(self.running.cluster, group)
-        gone = [each for each in member_ids(found) if member in (None, each)]
+        present = _group(self.running.cluster, group)
+        gone = [each for each in member_ids(present) if member in (None, each)]
         _check_member(gone, group, member)
         self.tell("group", f"evict {', '.join(gone)} from {group}")
-        if isinstance(found, ClassicGroup):
-            _evict_classic(found, gone)
-        elif isinstance(found, ConsumerGroup | StreamsGroup):
-            found.remove([found.members[each] for each in gone])  # type: ignore[misc]
-        elif isinstance(found, ShareGroup):
+        if isinstance(present, ClassicGroup):
+            _evict_classic(present, gone)
+        elif isinstance(present, ConsumerGroup | StreamsGroup):
+            present.remove([present.members[each] for each in gone])  # type: ignore[misc]
+        elif isinstance(present, ShareGroup):
             for each in gone:
-                found.remove(each)
+                present.remove(each)
         return gone
 
     @immediate
@@ -91,7 +91,7 @@ class GroupVerbs(WaitVerbs):
         """
         cluster = self.running.cluster
         _group(cluster, group)
-        found = {
+        offsets_of = {
             topic.name: {
                 each.index: offset
                 for each in topic.partitions
@@ -99,7 +99,7 @@ class GroupVerbs(WaitVerbs):
             }
             for topic in cluster.image.topics.values()
         }
-        return {topic: offsets for topic, offsets in sorted(found.items()) if offsets}
+        return {topic: offsets for topic, offsets in sorted(offsets_of.items()) if offsets}
 
     @immediate
     def lag(self, group: str, topic: str) -> dict[int, int]:

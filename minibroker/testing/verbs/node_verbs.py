@@ -111,13 +111,13 @@ class NodeVerbs(EmbeddedBroker):
         Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION), KafkaError(BROKER_ID_NOT_REGISTERED).
         """
         _check_node(self.running.cluster, node)
-        found = _partition(self.running.cluster, topic, partition)
-        change = _change(found, leader=node)
-        if node not in found.replicas:
-            change.replicas = [*found.replicas, node]
-            change.directories = [*found.directories, bytes(16)] if found.directories else None
-        if node not in found.isr:
-            change.isr = [*found.isr, node]
+        moved = _partition(self.running.cluster, topic, partition)
+        change = _change(moved, leader=node)
+        if node not in moved.replicas:
+            change.replicas = [*moved.replicas, node]
+            change.directories = [*moved.directories, bytes(16)] if moved.directories else None
+        if node not in moved.isr:
+            change.isr = [*moved.isr, node]
         self.tell("node", f"move the leader of {topic}-{partition} to node {node}")
         apply_changes(self.running.cluster, [change])
 

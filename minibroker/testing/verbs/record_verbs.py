@@ -123,8 +123,8 @@ class RecordVerbs(WaitVerbs):
         Without the topic there are none. With `decoded`, each is a `DecodedRecord`, by the schemas of the registry.
         Raises KafkaError for a partition that the topic does not have, and ValueError for what cannot be decoded.
         """
-        found = self.running.cluster.image.topics.get(topic)
-        if found is not None and partition is not None and found.partition(partition) is None:
+        present = self.running.cluster.image.topics.get(topic)
+        if present is not None and partition is not None and present.partition(partition) is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic}-{partition}")
         stored = [
             record
@@ -152,22 +152,22 @@ class RecordVerbs(WaitVerbs):
         def there() -> list[Record]:
             if at_most(self.running.cluster, topic) < count:
                 return []
-            found = [each for each in self.records(topic) if each.counts or not committed]
-            return found if len(found) >= count else []
+            there_now = [each for each in self.records(topic) if each.counts or not committed]
+            return there_now if len(there_now) >= count else []
 
         def expired() -> str:
-            wanted = f"{were(count, 'record')} expected in {topic}"
+            expected = f"{were(count, 'record')} expected in {topic}"
             if topic not in self.running.cluster.image.topics:
-                return f"{wanted}, and {nothing_so_named('topic', topic_names(self.running.cluster))}"
-            found = self.records(topic)
-            uncounted = sum(not each.counts for each in found) if committed else 0
+                return f"{expected}, and {nothing_so_named('topic', topic_names(self.running.cluster))}"
+            there_now = self.records(topic)
+            uncounted = sum(not each.counts for each in there_now) if committed else 0
             besides = f", besides {uncounted} of open or aborted transactions" if uncounted else ""
-            return f"{wanted}, and {there_are(len(found) - uncounted)}{besides}{listed(found)}"
+            return f"{expected}, and {there_are(len(there_now) - uncounted)}{besides}{listed(there_now)}"
 
         if count == 0:
             return []
-        found = (await self.watch.until(there, timeout, expired))[:count]
-        return self.registry.decoded(found) if decoded else found
+        there_now = (await self.watch.until(there, timeout, expired))[:count]
+        return self.registry.decoded(there_now) if decoded else there_now
 
     aexpect = awaited(expect)
 
@@ -226,13 +226,13 @@ async def _append(cluster: Broker, topic: str, partition: int, records: list[Sto
     """
     node = any_node(cluster)
     if topic not in cluster.image.topics:
-        asked = [MetadataRequest.MetadataRequestTopic(name=topic)]
-        created = await ask(cluster, node, MetadataRequest(topics=asked, allow_auto_topic_creation=True))
+        named = [MetadataRequest.MetadataRequestTopic(name=topic)]
+        created = await ask(cluster, node, MetadataRequest(topics=named, allow_auto_topic_creation=True))
         # As in Kafka, the answer to the request that creates a topic has an error.
         expected = {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         check(created.topics[0].error_code, topic, expected if topic in cluster.image.topics else set())
-    found = cluster.image.topics.get(topic)
-    index = None if found is None else found.partition(partition)
+    made = cluster.image.topics.get(topic)
+    index = None if made is None else made.partition(partition)
     leader = node if index is None else cluster.nodes.get(index.leader_id, node)
     answer = await ask(cluster, leader, _produce_request(topic, partition, records), VERSION_BY_NAME)
     appended = answer.responses[0].partition_responses[0]

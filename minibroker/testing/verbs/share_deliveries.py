@@ -106,12 +106,12 @@ class DeliveryHistory:
         if value is None:
             self._known.pop(share_key, None)
             return
-        said = value.message
-        assert isinstance(said, ShareSnapshotValue | ShareUpdateValue)
+        message = value.message
+        assert isinstance(message, ShareSnapshotValue | ShareUpdateValue)
         epoch, before = self._known.get(share_key, (0, ()))
-        if isinstance(said, ShareSnapshotValue) and said.state_epoch != epoch:
-            epoch, before = said.state_epoch, ()  # somebody has set the start offset: deliveries are counted anew
-        self._known[share_key] = epoch, combined([*before, *batches_of(said.state_batches)], 0)
+        if isinstance(message, ShareSnapshotValue) and message.state_epoch != epoch:
+            epoch, before = message.state_epoch, ()  # somebody has set the start offset: deliveries are counted anew
+        self._known[share_key] = epoch, combined([*before, *batches_of(message.state_batches)], 0)
 
 
 def found(cluster: Broker, group_id: str) -> ShareGroup | None:

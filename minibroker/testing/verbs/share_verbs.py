@@ -100,8 +100,8 @@ class ShareGroupVerbs:
             resource.AlterableConfig(name=name.replace("_", "."), config_operation=SET, value=text_of_setting(value))
             for name, value in configs.items()
         ]
-        asked = resource(resource_type=GROUP_RESOURCE, resource_name=self.group, configs=changes)
-        request = IncrementalAlterConfigsRequest(resources=[asked])
+        changed = resource(resource_type=GROUP_RESOURCE, resource_name=self.group, configs=changes)
+        request = IncrementalAlterConfigsRequest(resources=[changed])
         (answer,) = (await ask(self._cluster, any_node(self._cluster), request)).responses
         check(answer.error_code, answer.error_message or self.group)
 
@@ -164,9 +164,9 @@ class ShareGroupVerbs:
             return assigned if whole and members in (None, len(assigned)) else None
 
         def expired() -> str:
-            wanted = "members" if members is None else f"{members} members"
+            expected = "members" if members is None else f"{members} members"
             is_so = f"is assigned so: {now()}"
-            return f"{topic} was expected to be assigned to {wanted} of group {self.group!r}, and {is_so}"
+            return f"{topic} was expected to be assigned to {expected} of group {self.group!r}, and {is_so}"
 
         return await self._broker.watch.until(there, timeout, expired)
 
@@ -216,8 +216,8 @@ class ShareGroupVerbs:
         def expired() -> str:
             records = list(self._records(self._history.of_group(self.group, topic)))
             often = sum(each.deliveries >= deliveries for each in records)
-            wanted = f"{were(count, 'record')} expected to be delivered {deliveries} times"
-            return f"{wanted} from {topic} to group {self.group!r}, and {there_are(often)}{listed(records)}"
+            expected = f"{were(count, 'record')} expected to be delivered {deliveries} times"
+            return f"{expected} from {topic} to group {self.group!r}, and {there_are(often)}{listed(records)}"
 
         return await self._broker.watch.until(there, timeout, expired) if count else []
 
@@ -233,8 +233,8 @@ class ShareGroupVerbs:
 
         def expired() -> str:
             letters = self.dead_letters()
-            wanted = f"{were(count, 'dead letter')} expected of group {self.group!r}"
-            return f"{wanted}, and {there_are(len(letters))}{listed(letters)}"
+            expected = f"{were(count, 'dead letter')} expected of group {self.group!r}"
+            return f"{expected}, and {there_are(len(letters))}{listed(letters)}"
 
         return await self._broker.watch.until(there, timeout, expired) if count else self.dead_letters()
 

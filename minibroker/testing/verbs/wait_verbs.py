@@ -65,17 +65,17 @@ class WaitVerbs(EmbeddedBroker):
             raise ValueError(f"{state!r} is not a state of groups; they are {', '.join(STATES)}")
 
         def there() -> list[str] | None:
-            found = _group(self.running.cluster, group)
-            if found is None or found.state_name != state:
+            present = _group(self.running.cluster, group)
+            if present is None or present.state_name != state:
                 return None
-            ids = member_ids(found)
+            ids = member_ids(present)
             return ids or [""] if members is None or len(ids) == members else None
 
         def expired() -> str:
-            found = _group(self.running.cluster, group)
-            wanted = state if members is None else f"{state} with {counted(members, 'member')}"
-            now = _nobody(self.running.cluster) if found is None else f"it {_described_group(found)}"
-            return f"group {group!r} was expected to be {wanted}, and {now}"
+            present = _group(self.running.cluster, group)
+            expected = state if members is None else f"{state} with {counted(members, 'member')}"
+            now = _nobody(self.running.cluster) if present is None else f"it {_described_group(present)}"
+            return f"group {group!r} was expected to be {expected}, and {now}"
 
         return [each for each in await self.watch.until(there, timeout, expired) if each]
 
@@ -102,14 +102,14 @@ class WaitVerbs(EmbeddedBroker):
         def expired() -> str:
             cluster = self.running.cluster
             committed = committed_offset(cluster, group, topic, partition)
-            wanted = "an offset" if offset is None else f"offset {offset}"
-            said = "nothing" if committed is None else f"offset {committed}"
-            now = f"it has committed {said}"
+            expected = "an offset" if offset is None else f"offset {offset}"
+            offset_text = "nothing" if committed is None else f"offset {committed}"
+            now = f"it has committed {offset_text}"
             if topic not in cluster.image.topics:
                 now = nothing_so_named("topic", topic_names(cluster))
             elif _group(cluster, group) is None:
                 now = _nobody(cluster)
-            return f"group {group!r} was expected to commit {wanted} for {topic}-{partition}, and {now}"
+            return f"group {group!r} was expected to commit {expected} for {topic}-{partition}, and {now}"
 
         return (await self.watch.until(there, timeout, expired))[0]
 
@@ -144,8 +144,8 @@ class WaitVerbs(EmbeddedBroker):
         """Wait until the high watermark is at least `offset`; return it. Raises Expired."""
 
         def now() -> int:
-            found = self.running.cluster.image.topics.get(topic)
-            there = None if found is None else found.partition(partition)
+            present = self.running.cluster.image.topics.get(topic)
+            there = None if present is None else present.partition(partition)
             return -1 if there is None or not there.is_here else there.log.high_watermark
 
         def there() -> tuple[int] | None:
@@ -189,15 +189,14 @@ async def requests_there(
         raise RuntimeError(JOURNAL_IS_OFF)
 
     def there() -> list[Exchange] | None:
-        found = journal.found(api, **which)
-        return found if len(found) >= count else None
+        requests = journal.found(api, **which)
+        return requests if len(requests) >= count else None
 
     def expired() -> str:
-        found = journal.found(api, **which)
-        said = "".join(f"\n  {each}" for each in found[-20:])
-        return (
-            f"{were(count, 'request')} expected ({_describe_conditions(api, which)}), and {there_are(len(found))}{said}"
-        )
+        requests = journal.found(api, **which)
+        listed = "".join(f"\n  {each}" for each in requests[-20:])
+        expected = f"{were(count, 'request')} expected ({_describe_conditions(api, which)})"
+        return f"{expected}, and {there_are(len(requests))}{listed}"
 
     return await watch.until(there, timeout, expired) if count else journal.found(api, **which)
 
@@ -248,11 +247,11 @@ def _position(cluster: Broker, group: str, partition: Partition) -> int:
 
 def lags(cluster: Broker, group: str, topic: str) -> dict[int, int] | None:
     """Return the group's lag in each partition where it is behind, or None without the topic."""
-    found = cluster.image.topics.get(topic)
-    if found is None:
+    present = cluster.image.topics.get(topic)
+    if present is None:
         return None
     behind: dict[int, int] = {}
-    for partition in found.partitions:
+    for partition in present.partitions:
         end = partition.log.high_watermark
         position = max(_position(cluster, group, partition), partition.log.log_start_offset)
         if end > position:
