@@ -16,10 +16,7 @@ if TYPE_CHECKING:
     from minibroker.quantities import Duration as Duration
     from minibroker.testing.broker import Broker as Broker
     from minibroker.testing.broker import TestClock as TestClock
-    from minibroker.testing.embedded.broker_security import AclVerbs as AclVerbs
-    from minibroker.testing.embedded.broker_security import QuotaVerbs as QuotaVerbs
     from minibroker.testing.embedded.broker_security import Security as Security
-    from minibroker.testing.embedded.broker_security import Users as Users
     from minibroker.testing.embedded.directories import Snapshot as Snapshot
     from minibroker.testing.embedded.issuer import Issuer as Issuer
     from minibroker.testing.embedded.issuer import TokenOptions as TokenOptions
@@ -37,6 +34,9 @@ if TYPE_CHECKING:
     from minibroker.testing.seen.waiting import Expired as Expired
     from minibroker.testing.verbs.dead_letter_records import DeadLetter as DeadLetter
     from minibroker.testing.verbs.filling import FillError as FillError
+    from minibroker.testing.verbs.security_verbs import AclVerbs as AclVerbs
+    from minibroker.testing.verbs.security_verbs import QuotaVerbs as QuotaVerbs
+    from minibroker.testing.verbs.security_verbs import Users as Users
     from minibroker.testing.verbs.share_deliveries import Delivery as Delivery
     from minibroker.testing.verbs.share_verbs import DeliveredRecord as DeliveredRecord
     from minibroker.testing.verbs.share_verbs import ShareGroupVerbs as ShareGroupVerbs
@@ -77,10 +77,10 @@ _HOMES = {
         "RegistryRequest",
         "RegistryVerbs",
     ),
-    "testing.embedded.broker_security": (
+    "testing.embedded.broker_security": ("Security",),
+    "testing.verbs.security_verbs": (
         "AclVerbs",
         "QuotaVerbs",
-        "Security",
         "Users",
     ),
     "testing.verbs.share_deliveries": ("Delivery",),

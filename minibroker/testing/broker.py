@@ -11,13 +11,14 @@ from minibroker.broker.configs.client_metrics import validate_client_metrics
 from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE
 from minibroker.quantities import Duration, milliseconds, span_text
 from minibroker.testing.completion import hides
-from minibroker.testing.embedded.broker_security import AclVerbs, QuotaVerbs, Users, certificate_for, config_for
+from minibroker.testing.embedded.broker_security import certificate_for
 from minibroker.testing.embedded.embedded_broker import EmbeddedBroker
 from minibroker.testing.loops import Loop, awaited, blocking, brief, immediate
 from minibroker.testing.moving_clock import JUMPS, MovingClock
 from minibroker.testing.verbs.group_verbs import GroupVerbs
 from minibroker.testing.verbs.node_verbs import NodeVerbs
 from minibroker.testing.verbs.record_verbs import RecordVerbs
+from minibroker.testing.verbs.security_verbs import AclVerbs, QuotaVerbs, Users, config_for
 from minibroker.testing.verbs.share_verbs import ShareGroupVerbs
 from minibroker.testing.verbs.token_verbs import Token, TokenVerbs, config_with_token
 

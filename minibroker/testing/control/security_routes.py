@@ -12,8 +12,8 @@ from minibroker.testing.broker import Broker
 from minibroker.testing.control.control_answers import Shown
 from minibroker.testing.control.http_errors import MISSING
 from minibroker.testing.control.models import NOTHING, Asked
-from minibroker.testing.embedded.broker_security import AclVerbs, QuotaVerbs, Users
 from minibroker.testing.embedded.issuer import Issuer
+from minibroker.testing.verbs.security_verbs import AclVerbs, QuotaVerbs, Users
 from minibroker.web.routes import Routes
 
 # Those of aiokafka and kafka-python have objects.

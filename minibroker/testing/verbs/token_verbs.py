@@ -12,9 +12,9 @@ from minibroker.broker.security.scram import BY_NAME
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
 from minibroker.quantities import Duration, milliseconds
-from minibroker.testing.embedded.broker_security import OnBroker
 from minibroker.testing.embedded.client_configs import LIBRARIES, Access
 from minibroker.testing.loops import immediate
+from minibroker.testing.verbs.security_verbs import OnBroker
 
 if TYPE_CHECKING:
     from minibroker.testing.embedded.embedded_broker import EmbeddedBroker

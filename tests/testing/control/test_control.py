@@ -14,12 +14,12 @@ from urllib.error import HTTPError
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from minibroker.testing.embedded.broker_security import AclVerbs, QuotaVerbs, Users
 from minibroker.testing.embedded.registry_verbs import RegistryVerbs
 from minibroker.testing.faults.rules import WORDS
 from minibroker.testing.verbs.group_verbs import GroupVerbs
 from minibroker.testing.verbs.node_verbs import NodeVerbs
 from minibroker.testing.verbs.record_verbs import RecordVerbs
+from minibroker.testing.verbs.security_verbs import AclVerbs, QuotaVerbs, Users
 from minibroker.testing.verbs.share_verbs import ShareGroupVerbs
 from minibroker.testing.verbs.wait_verbs import WaitVerbs
 from tests.clients.share_consumers import share_consumer
