@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import ssl
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +18,7 @@ from minibroker.web.stalled_connections import StalledConnections
 if TYPE_CHECKING:
     import uvicorn
 
-    from minibroker.web.asgi import Asgi
+    from minibroker.web.asgi import Asgi, Receive, Scope, Send
 
 CONNECTIONS_MAX: Final = 1000
 IDLE_SECONDS: Final = 60.0
@@ -49,8 +50,13 @@ class Server:
         import uvicorn
 
         listening = bound(HostPort(self._host, self.port), shared=True)
+
+        async def answering(scope: Scope, receive: Receive, send: Send) -> None:
+            with suppress(asyncio.CancelledError):  # by `_cut`; uvicorn would log it as an error
+                await application(scope, receive, send)
+
         config = uvicorn.Config(
-            application,
+            answering,
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -81,13 +87,13 @@ class Server:
         until = monotonic() + CLOSING_SECONDS
         while connections and monotonic() < until:
             await asyncio.sleep(0.002)
-        _cut(connections)
+        _cut(server)
 
     def abort(self) -> None:
         """Cut all connections."""
         server = self._stop_listening()
         if server is not None:
-            _cut(server.server_state.connections)
+            _cut(server)
 
     def close(self) -> None:
         """Release the port, after `stop` or `abort`."""
@@ -103,6 +109,10 @@ class Server:
         return server
 
 
-def _cut(connections: Any) -> None:
+def _cut(server: uvicorn.Server) -> None:
+    """Cut all connections, and end what answers their requests."""
+    connections: Any = server.server_state.connections
     for connection in list(connections):
         connection.transport.abort()
+    for answering in list(server.server_state.tasks):
+        answering.cancel()

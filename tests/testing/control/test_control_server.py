@@ -49,6 +49,20 @@ async def test_a_server_that_nobody_asked_stops() -> None:
         assert url.startswith("http://127.0.0.1:")
 
 
+async def test_a_wait_that_goes_on_ends_with_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    async with Broker() as broker:
+        async with controlled(broker, HostPort(), None) as url:
+            kind = {"content-type": "application/json"}
+            wait = urllib.request.Request(f"{url}/v1/groups/g/wait", b'{"timeout": "1 h"}', kind, method="POST")
+            waiting = asyncio.create_task(asyncio.to_thread(urllib.request.urlopen, wait, timeout=60))
+            while not broker.watch._waiting:
+                await asyncio.sleep(0.01)
+        with pytest.raises(ConnectionError):
+            await waiting
+        assert broker.watch._waiting == []
+    assert caplog.text == ""
+
+
 async def test_probes_need_no_token_and_report_whether_clients_can_connect() -> None:
     async with Broker(nodes=2) as broker, controlled(broker, HostPort(), "secret") as url:
 
