@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 from urllib.parse import parse_qs, unquote
 
 JSON: Final = "application/json"
+OLD_NAMES: Final = {413: "REQUEST_ENTITY_TOO_LARGE"}  # for which Python 3.13 has another
 MOST_PARAMETERS: Final = 1000  # of a query
 
 Rest = Callable[[int], Awaitable[bytes]]
@@ -26,7 +27,7 @@ class Refused(Exception):
     @property
     def name(self) -> str:
         """The status by its name."""
-        return HTTPStatus(self.status).name
+        return OLD_NAMES.get(self.status) or HTTPStatus(self.status).name
 
 
 class NotUnderstood(Refused):
