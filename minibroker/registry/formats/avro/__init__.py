@@ -23,7 +23,7 @@ class AvroSchema:
     """A schema, with the types that it refers to."""
 
     def __init__(self, text: str, references: Mapping[str, str], check_defaults: bool) -> None:
-        parser = Parser(check_defaults)
+        parser = Parser(check_defaults, canonical_text)
         self._referenced = [parser.parse(each) for each in references.values()]
         self.type = parser.parse(text)
 

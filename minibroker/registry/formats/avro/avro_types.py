@@ -6,7 +6,7 @@ A name that is used twice is one object, so that the tree of a recursive schema 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from minibroker.registry.formats.java_json import parsed, text_of
@@ -96,10 +96,11 @@ PLAIN: Final = {kind: AvroType(kind) for kind in PRIMITIVES}  # without properti
 
 
 class Parser:
-    """Parses several schemas, of which later ones may use the names of earlier ones."""
+    """Parses several schemas, of which later ones may use the names of earlier ones. `write` names a type in errors."""
 
-    def __init__(self, check_defaults: bool) -> None:
+    def __init__(self, check_defaults: bool, write: Callable[[AvroType], str]) -> None:
         self._check_defaults = check_defaults
+        self._write = write
         self._defaults = Defaults()
         self.names: dict[str, AvroType] = {}
         self._depth = 0
@@ -226,7 +227,7 @@ class Parser:
         if kind.kind in ("float", "double") and isinstance(default, str):
             default = _number_of(default, name)
         if has_default and self._check_defaults and not self._defaults.is_valid(kind, default):
-            raise InvalidSchema(f"Invalid default for field {name}: {text_of(default)} not a {_write_type(kind)}")
+            raise InvalidSchema(f"Invalid default for field {name}: {text_of(default)} not a {self._write(kind)}")
         props = {key: value for key, value in node.items() if key not in FIELD_RESERVED}
         doc = _optional_text(node, "doc")
         return Field(name, kind, doc, has_default, default, order.lower(), tuple(_aliases(node)), props)
@@ -243,12 +244,6 @@ class Parser:
             seen[branch.full_name] = branch
         union.branches = tuple(seen.values())
         return union
-
-
-def _write_type(kind: AvroType) -> str:
-    from minibroker.registry.formats.avro.avro_writing import canonical_text  # which imports this module
-
-    return canonical_text(kind)
 
 
 def _name(text: str, space: str | None) -> Name:
