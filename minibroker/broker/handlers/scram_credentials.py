@@ -10,6 +10,7 @@ Versions: there is only 0 of both.
 from __future__ import annotations
 
 from minibroker.broker.delayed_operations import in_slices, pause
+from minibroker.broker.metadata.features import LOWEST_METADATA_VERSION, METADATA_VERSION
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER, denied_to
@@ -25,6 +26,8 @@ from minibroker.protocol.messages.security import (
     DescribeUserScramCredentialsResponse,
 )
 from minibroker.protocol.steps import counted, each
+
+FIRST_LEVEL = 11  # of metadata.version: 3.5-IV2
 
 Described = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
 Altered = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
@@ -92,6 +95,9 @@ def _alter_user(context: RequestContext, name: str, changes: list[Upsertion | De
         if len(changes) > 1:
             message = "A user credential cannot be altered twice in the same request"
             raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, message)
+        if context.cluster.image.features.get(METADATA_VERSION, LOWEST_METADATA_VERSION) < FIRST_LEVEL:
+            message = "The current metadata.version does not support SCRAM"
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
         context.cluster.commit([_record(change)])
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.metadata.features import METADATA_VERSION
 from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.metadata_records import FeatureLevelRecord
 from minibroker.protocol.messages.security import (
     AlterUserScramCredentialsRequest,
     DescribeUserScramCredentialsRequest,
@@ -103,6 +105,17 @@ def test_invalid_alterations_are_rejected_and_others_are_applied(
     done = alter(harness, change, upsertion("zoe"))
     assert (done[change.name][0], done["zoe"][0]) == (code, ErrorCode.NONE)
     assert describe(harness) == {"zoe": [(SHA_256, 4096)]}
+
+
+def test_credentials_need_a_level_of_metadata_version(harness: Harness) -> None:
+    too_low = (ErrorCode.UNSUPPORTED_VERSION, "The current metadata.version does not support SCRAM")
+    harness.cluster.commit([FeatureLevelRecord(name=METADATA_VERSION, feature_level=10)])
+    assert alter(harness, upsertion("alice"), deletion("bob")) == {
+        "alice": too_low,
+        "bob": (ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"),
+    }
+    harness.cluster.commit([FeatureLevelRecord(name=METADATA_VERSION, feature_level=11)])
+    assert alter(harness, upsertion("alice")) == {"alice": (ErrorCode.NONE, None)}
 
 
 def test_a_user_altered_twice_in_a_request_is_unchanged(harness: Harness) -> None:
