@@ -182,6 +182,12 @@ class Settings:
         names = (name for name, row in TOPIC_SETTINGS.items() if not row.internal or name in overrides)
         return [self._topic_entry(name, overrides) for name in sorted(names)]
 
+    def origin_of(self, entry: ConfigEntry) -> ConfigSource:
+        """Return where a topic's value comes from, also if a fallback of the setting has it, as CreateTopics says."""
+        names = [name for name, _ in entry.setting.fallbacks] if entry.source is ConfigSource.DEFAULT else []
+        given = (source for source, texts in self._texts.items() for name in names if name in texts)
+        return next(given, entry.source)
+
     def describe_broker(self) -> list[ConfigEntry]:
         """Describe all settings of this broker; internal ones only where they are set."""
         if self._described is None:

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 
-from minibroker.broker.configs.settings import ConfigEntry
+from minibroker.broker.configs.settings import ConfigEntry, Settings
 from minibroker.broker.control.placement import DEFAULT, MAXIMUM_PARTITIONS_PER_REQUEST, TOO_MANY_PARTITIONS
 from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.metadata.leaders import NOT_HOSTED
@@ -68,7 +68,7 @@ async def create_topics(context: RequestContext, request: CreateTopicsRequest) -
         error = KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
         topics += [_make_refusal(topic.name, error) for topic in wanted]
     else:
-        described = cache(_config)  # thousands of topics have the same values
+        described = cache(partial(_config, context.cluster.settings))  # thousands of topics have the same values
         topics += await in_slices(
             each_in_steps(lambda topic: _create_topic(context, topic, request.validate_only, described), wanted)
         )
@@ -133,12 +133,12 @@ def _create_topic(
     )
 
 
-def _config(entry: ConfigEntry) -> CreatedConfig:
+def _config(settings: Settings, entry: ConfigEntry) -> CreatedConfig:
     return CreatedConfig(
         name=entry.name,
         value=entry.value,
         read_only=entry.read_only,
-        config_source=entry.source,
+        config_source=settings.origin_of(entry),
         is_sensitive=entry.setting.sensitive,
     )
 

@@ -10,6 +10,7 @@ import pytest
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.topics import CreateTopicsRequest
 from minibroker.protocol.primitives import ZERO_UUID
+from tests.broker.handlers.config_requests import DEFAULT, STATIC, TOPIC, value
 from tests.broker.harness import Harness, served_versions
 
 VERSIONS = served_versions(CreateTopicsRequest)
@@ -69,6 +70,14 @@ def test_a_created_topic_is_usable_when_the_request_is_answered(harness: Harness
         (own,) = [config for config in result.configs if config.config_source == 1]
         assert (own.name, own.value, own.read_only, own.is_sensitive) == ("segment.ms", "5000", False, False)
         assert len(result.configs) > 20
+
+
+def test_a_setting_in_hours_is_the_source_of_the_one_in_milliseconds(tmp_path: Path) -> None:
+    with Harness(tmp_path, settings={"log.roll.hours": "2"}) as harness:
+        configs = {config.name: config for config in create(harness, topic("t"))["t"].configs}
+        assert (configs["segment.ms"].value, configs["segment.ms"].config_source) == ("7200000", STATIC)
+        assert configs["segment.jitter.ms"].config_source == DEFAULT
+        assert value(harness, TOPIC, "t", "segment.ms") == ("7200000", DEFAULT), "there Kafka says otherwise"
 
 
 @pytest.mark.parametrize("version", VERSIONS)
