@@ -77,12 +77,11 @@ async def metrics_served(measured: Measurements | None, present: Callable[[], Me
     # Imported only on request: the library would double the time to start.
     from minibroker.broker.monitoring.metrics import Observed, exposition
     from minibroker.broker.monitoring.metrics_server import MetricsServer, Unavailable
-    from minibroker.broker.network.http_server import DOWN
 
     async def metrics() -> bytes:
         running = present()
         if running is None:
-            raise Unavailable(DOWN)
+            raise Unavailable
         cluster, server, (_, started_s, requests, syncs, cleaner, *_) = running.cluster, running.server, measured
         return await exposition(Observed(cluster, server, requests, syncs, cleaner, started_s))
 

@@ -23,6 +23,9 @@ PATH = "/metrics"
 class Unavailable(Exception):
     """There are currently no metrics; the message says why, in one line."""
 
+    def __init__(self, why: str = DOWN) -> None:
+        super().__init__(why)
+
 
 class MetricsServer:
     """Serves the result of `exposition`, one client at a time; status 503 if it raises Unavailable.
@@ -64,7 +67,7 @@ class MetricsServer:
     async def _answer_path(self, path: str) -> tuple[bytes, bytes]:
         """Return the answer and its body. Raises Unavailable."""
         if path == READY and not self._is_ready():
-            raise Unavailable(DOWN)
+            raise Unavailable
         if path in (HEALTH, READY):
             return http_response("200 OK", UP), UP
         async with self._one_at_a_time:
