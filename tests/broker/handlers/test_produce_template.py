@@ -67,6 +67,15 @@ def test_the_third_produce_of_the_same_shape_uses_the_cached_template(
     assert [value for _, value in records(harness)] == [number * 70 * b"v" for number in range(6)]
 
 
+def test_a_cached_template_fits_records_of_every_length(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, handled, lengths = harness.client(), count_handled(monkeypatch), (1, 1, 10, 200, 20_000, 10)
+    for number, length in enumerate(lengths):  # the length field has 1, 2 or 3 bytes from version 9 on
+        client.send(produce(harness, batch(length * "v")), 9)
+        assert answer(client).base_offset == number
+    assert len(handled) == 2
+    assert [len(value) for _, value in records(harness)] == list(lengths)
+
+
 ALICE = Principal("User", "alice")
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

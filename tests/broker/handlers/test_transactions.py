@@ -272,6 +272,14 @@ def test_describe_producers_is_rejected_for_partitions_without_a_local_replica(h
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_a_producer_is_described_with_its_last_sequence(harness: Harness, producer: TransactionalProducer) -> None:
+    producer.send("a", "b")
+    asked = DescribeProducersRequest.TopicRequest(name="t", partition_indexes=[0])
+    (known,) = harness.request(DescribeProducersRequest(topics=[asked])).topics[0].partitions[0].active_producers
+    assert (known.producer_id, known.producer_epoch, known.last_sequence) == (producer.producer_id, producer.epoch, 1)
+    assert (known.current_txn_start_offset, known.coordinator_epoch) == (0, -1)
+
+
 def test_each_replica_of_a_partition_describes_its_producers(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         harness.create_topic("t", 1, 2)
