@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from conformance.assignor.judge import answers, nested, partitions_of
-from minibroker.broker.groups.streams.streams_assignor import MemberSpecification, assigned
-from minibroker.broker.groups.streams.tasks import TaskId, Tasks, listed
+from minibroker.broker.groups.streams.streams_assignor import MemberSpecification, assign_tasks
+from minibroker.broker.groups.streams.tasks import TaskId, Tasks, list_tasks
 from minibroker.protocol.steps import at_once
 
 GROUPS, CHANGES = 150, 3
@@ -40,7 +40,7 @@ class Case:
 
     def ours(self) -> dict[str, Tasks]:
         """Return our assignment."""
-        return at_once(assigned(self.members, self.tasks(), self.tasks(stateful_only=True), self.standbys))
+        return at_once(assign_tasks(self.members, self.tasks(), self.tasks(stateful_only=True), self.standbys))
 
     def question(self) -> dict[str, Any]:
         """Return the group as the judge reads it."""
@@ -101,19 +101,20 @@ def _tasks(said: Mapping[str, list[int]]) -> dict[str, frozenset[int]]:
 
 def spread(given: Mapping[str, Tasks]) -> int:
     """Return how many more active tasks the member with the most has than the one with the fewest."""
-    counts = [len([*listed(tasks.active)]) for tasks in given.values()]
+    counts = [len([*list_tasks(tasks.active)]) for tasks in given.values()]
     return max(counts) - min(counts)
 
 
 def standbys(given: Mapping[str, Tasks]) -> int:
     """Return the number of standbys."""
-    return sum(len([*listed(tasks.standby)]) for tasks in given.values())
+    return sum(len([*list_tasks(tasks.standby)]) for tasks in given.values())
 
 
 def kept(case: Case, given: Mapping[str, Tasks]) -> int:
     """Return how many active tasks stay where they are."""
     return sum(
-        len({*listed(tasks.active)} & {*listed(case.members[name].tasks.active)}) for name, tasks in given.items()
+        len({*list_tasks(tasks.active)} & {*list_tasks(case.members[name].tasks.active)})
+        for name, tasks in given.items()
     )
 
 

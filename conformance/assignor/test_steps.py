@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from conformance.assignor.judge import answers, nested, partitions_of
 from minibroker.broker.groups.streams.streams_member import MemberState, StreamsMember
-from minibroker.broker.groups.streams.streams_reconciliation import Circumstances, reconciled
-from minibroker.broker.groups.streams.tasks import AssignedTasks, TaskId, Tasks, by_subtopology, listed
+from minibroker.broker.groups.streams.streams_reconciliation import Circumstances, reconcile_member
+from minibroker.broker.groups.streams.tasks import AssignedTasks, TaskId, Tasks, by_subtopology, list_tasks
 from minibroker.protocol.errors import KafkaError
 
 MEMBERS, TARGET_EPOCH = 6000, 5
@@ -41,7 +41,7 @@ class Case(NamedTuple):
             in_place=True,
         )
         try:
-            after = reconciled(self.member, at)
+            after = reconcile_member(self.member, at)
         except KafkaError:
             return {"error": "fenced"}
         return {
@@ -112,11 +112,11 @@ def cases(source: random.Random) -> Iterator[Case]:
             assigned=_assigned(source, assigned),
             pending_revocation=_assigned(source, pending),
         )
-        active = dict.fromkeys((*listed(assigned.active), *listed(pending.active)), "p")
+        active = dict.fromkeys((*list_tasks(assigned.active), *list_tasks(pending.active)), "p")
         active |= {task: source.choice("pq") for task in EVERY if source.random() < 0.2}
         copies = []
         for role in ("standby", "warmup"):
-            found = {task: {"p"} for each in (assigned, pending) for task in listed(getattr(each, role))}
+            found = {task: {"p"} for each in (assigned, pending) for task in list_tasks(getattr(each, role))}
             for task in EVERY:
                 if source.random() < 0.2:
                     found.setdefault(task, set()).add(source.choice("pq"))

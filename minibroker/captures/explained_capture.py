@@ -33,7 +33,7 @@ class NumberedPair(NamedTuple):
         return f"{api_name(key)} {version}" if key in ApiKey._value2member_map_ else f"API {key} {version}"
 
 
-def numbered(conversations: Iterable[Conversation]) -> list[NumberedPair]:
+def number_pairs(conversations: Iterable[Conversation]) -> list[NumberedPair]:
     """Return the pairs of all conversations by the times of the requests, numbered from 1."""
     pairs = [(pair, each.connection) for each in conversations for pair in each.pairs]
     pairs.sort(key=lambda each: each[0].time or 0)

@@ -78,26 +78,26 @@ class ClientSettings:
         self.bootstrap_servers: str = rest.pop("bootstrap.servers", "")
         self.bootstrap = addresses(self.bootstrap_servers)
         self.client_id: str = rest.pop("client.id", client_id)
-        socket_timeout_ms = taken(rest, "socket.timeout.ms", 30_000, 1)  # librdkafka's name
-        self.request_timeout_ms = taken(rest, "request.timeout.ms", socket_timeout_ms, 1)
-        self.api_timeout_ms = taken(rest, "default.api.timeout.ms", 60_000, 1)
-        self.retry_backoff_ms = taken(rest, "retry.backoff.ms", 100, 1)
-        self.retry_backoff_max_ms = taken(rest, "retry.backoff.max.ms", 1_000, 1)
-        self.idle_max_ms = taken(rest, "connections.max.idle.ms", 540_000)
-        self.reconnect_backoff_ms = taken(rest, "reconnect.backoff.ms", 50)
-        self.reconnect_backoff_max_ms = taken(rest, "reconnect.backoff.max.ms", 1_000)
-        self.setup_timeout_ms = taken(rest, "socket.connection.setup.timeout.ms", 10_000)
-        self.setup_timeout_max_ms = taken(rest, "socket.connection.setup.timeout.max.ms", 30_000)
-        self.max_frame_bytes = taken(rest, "receive.message.max.bytes", 100_000_000, 1_000)
+        socket_timeout_ms = take_number(rest, "socket.timeout.ms", 30_000, 1)  # librdkafka's name
+        self.request_timeout_ms = take_number(rest, "request.timeout.ms", socket_timeout_ms, 1)
+        self.api_timeout_ms = take_number(rest, "default.api.timeout.ms", 60_000, 1)
+        self.retry_backoff_ms = take_number(rest, "retry.backoff.ms", 100, 1)
+        self.retry_backoff_max_ms = take_number(rest, "retry.backoff.max.ms", 1_000, 1)
+        self.idle_max_ms = take_number(rest, "connections.max.idle.ms", 540_000)
+        self.reconnect_backoff_ms = take_number(rest, "reconnect.backoff.ms", 50)
+        self.reconnect_backoff_max_ms = take_number(rest, "reconnect.backoff.max.ms", 1_000)
+        self.setup_timeout_ms = take_number(rest, "socket.connection.setup.timeout.ms", 10_000)
+        self.setup_timeout_max_ms = take_number(rest, "socket.connection.setup.timeout.max.ms", 30_000)
+        self.max_frame_bytes = take_number(rest, "receive.message.max.bytes", 100_000_000, 1_000)
         self.canonical_names = one_of(rest, "client.dns.lookup", DNS_LOOKUPS) == DNS_LOOKUPS[1]
         self.socket_buffers = {
-            option: size for name, option in SOCKET_BUFFERS.items() if (size := taken(rest, name, -1, -1)) > 0
+            option: size for name, option in SOCKET_BUFFERS.items() if (size := take_number(rest, name, -1, -1)) > 0
         }  # -1, and 0 in librdkafka, stand for the system's default
         self.tls, self.credentials = _security(rest, read_store)
         rest.refuse_rest()
 
 
-def taken(settings: dict[str, str], name: str, default: int, minimum: int = 0) -> int:
+def take_number(settings: dict[str, str], name: str, default: int, minimum: int = 0) -> int:
     """Take a number out of the settings and return it. Raises `SettingError`."""
     text = settings.pop(name, None)
     try:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from minibroker.protocol.legible import legible
 from minibroker.registry.decoding import Decoder, DecodingError, SchemaSource, WireSchema, json_text
-from minibroker.registry.formats.format_decoding import framed
+from minibroker.registry.formats.format_decoding import read_schema_id
 from minibroker.registry.formats.schema import InvalidSchema
 from minibroker.registry.state.registry_errors import RegistryError
 from minibroker.testing.broker import Broker
@@ -54,7 +54,7 @@ class FoundSchemas:
         self._found: dict[int | str, WireSchema | Exception] = {}
         for record in records:
             for data, is_key in ((record.key, True), (record.value, False)):
-                named = framed(data, record.headers, key=is_key)
+                named = read_schema_id(data, record.headers, key=is_key)
                 if named is not None:
                     self._look_up(source, named.schema if isinstance(named.schema, int) else str(named.schema))
 
@@ -83,7 +83,7 @@ def add_decoded(decoder: Decoder, records: list[Data], shown: list[dict[str, Any
 
 
 def _decode_record(decoder: Decoder, record: Data, data: bytes, *, is_key: bool, most: int) -> dict[str, str]:
-    named = framed(data, record.headers, key=is_key)
+    named = read_schema_id(data, record.headers, key=is_key)
     if named is None:
         return {}
     try:

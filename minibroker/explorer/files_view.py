@@ -26,7 +26,7 @@ from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.compaction.batch_reading import Uncleanable
 from minibroker.storage.compaction.cleaning import plan_of
 from minibroker.storage.compaction.dirtiness import dirtiness, is_due
-from minibroker.storage.compaction.foreseeing import foreseen
+from minibroker.storage.compaction.foreseeing import foresee_cleaning
 from minibroker.storage.files import Disk
 from minibroker.storage.inspection.explained_files import ENTRY_BYTES, explain_file
 from minibroker.storage.inspection.index_inspection import OffsetEntry, TimeEntry, TransactionEntry
@@ -263,7 +263,7 @@ async def compacted(broker: Broker, log: Log, inspected: InspectedFile) -> dict[
         return said | {"why": "the log is too large to look at all of its records"}
     shown = next((each.path for each in plan.sources if inspected.base_offset == each.base_offset), "")
     try:
-        found = await asyncio.to_thread(lambda: list(foreseen(plan, shown, MOST_OFFSETS)))
+        found = await asyncio.to_thread(lambda: list(foresee_cleaning(plan, shown, MOST_OFFSETS)))
     except (Uncleanable, KafkaError, OSError) as error:  # it is damaged, or was compacted meanwhile
         return said | {"why": legible(str(error))}
     said["segments"] = [

@@ -25,7 +25,7 @@ from minibroker.protocol.records.varints import (
     MalformedVarint,
     read_varint,
     read_varlong,
-    wrapped,
+    wrap_to_64_bits,
 )
 from minibroker.testing.seen.log_reading import Record as SeenRecord
 from minibroker.testing.seen.log_reading import seen_record
@@ -183,7 +183,7 @@ def _cut_record(payload: bytes, position: int, header: BatchHeader, append_time:
         value, _ = _cut_bytes(payload, position)
     except (MalformedVarint, IndexError):
         return None
-    timestamp = wrapped(header.base_timestamp + timestamp_delta) if append_time is None else append_time
+    timestamp = wrap_to_64_bits(header.base_timestamp + timestamp_delta) if append_time is None else append_time
     return Record(header.base_offset + offset_delta, timestamp, key, value)
 
 

@@ -43,7 +43,7 @@ def request_of(options: ReadOptions, columns: Sequence[str]) -> ReadRequest:
     )
 
 
-def selected(options: ReadOptions) -> Sequence[TopicPartition]:
+def select_partitions(options: ReadOptions) -> Sequence[TopicPartition]:
     """Return the partitions to read, sorted. Raises what the log's source raises."""
     with closing(open_source(options)) as source:
         return source.partitions()

@@ -128,10 +128,10 @@ def splits(options: ReadOptions, source: LogSource, ranges: Sequence[OffsetRange
 
 def pieces_of(whole: OffsetRange, most: int) -> list[OffsetRange]:
     """Return a range in as few equal pieces of at most `most` offsets as possible."""
-    return divided(whole, -(-(whole.end - whole.start) // most))
+    return divide_range(whole, -(-(whole.end - whole.start) // most))
 
 
-def divided(whole: OffsetRange, count: int) -> list[OffsetRange]:
+def divide_range(whole: OffsetRange, count: int) -> list[OffsetRange]:
     """Return a range in `count` pieces whose sizes differ by at most one offset; fewer if it has fewer offsets."""
     partition, start, end = whole
     size = end - start
@@ -155,7 +155,7 @@ def proportional(ranges: Sequence[OffsetRange], least: int) -> list[OffsetRange]
     return [
         piece
         for each in ranges
-        for piece in ([each] if each in small else divided(each, _share(each, total, for_large)))
+        for piece in ([each] if each in small else divide_range(each, _share(each, total, for_large)))
     ]
 
 

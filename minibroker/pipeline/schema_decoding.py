@@ -52,13 +52,13 @@ def decoded(
     """
     from pyspark.sql.types import StringType, StructField, StructType
 
-    from minibroker.pipeline.sources.arrival import shipped
+    from minibroker.pipeline.sources.arrival import ship
 
     _check(records, column, unknown)
     value, reason = f"{column}_decoded", f"{column}_error"
     added = [StructField(name, StringType()) for name in (value, reason)]
     task = DecodingTask(_place(schemas), column, unknown)
-    found = records.mapInArrow(shipped(task), StructType([*records.schema.fields, *added]))
+    found = records.mapInArrow(ship(task), StructType([*records.schema.fields, *added]))
     return found if schema is None else _with_structs(found, value, reason, schema)
 
 

@@ -67,7 +67,7 @@ def beginnings(partitions: set[TopicPartition], source: LogSource) -> Offsets:
     return {partition: bounds.earliest for partition, bounds in found.items()}
 
 
-def limited(start: Offsets, end: Offsets, most: int, source: LogSource) -> Offsets:
+def limit_ends(start: Offsets, end: Offsets, most: int, source: LogSource) -> Offsets:
     """Return ends for about `most` offsets in all, each partition in proportion to what it has.
 
     Each partition with new records gets at least one offset, so there may be a few more.

@@ -33,7 +33,7 @@ from minibroker.protocol.fields import versions as version_range
 from minibroker.protocol.generated_readers import reading
 from minibroker.protocol.generated_writers import writing
 from minibroker.protocol.primitives import MalformedMessage, Output
-from minibroker.protocol.source import READ_FAILURES, UNKNOWN_TAGS, Source, compiled, malformed
+from minibroker.protocol.source import READ_FAILURES, UNKNOWN_TAGS, Source, compile_function, describe_malformed
 from minibroker.protocol.steps import Steps
 
 __all__ = [
@@ -84,7 +84,7 @@ class Struct(metaclass=Declaration):
     def __init__(self, **values: Any) -> None:
         """Generate and compile the struct's own `__init__`, which replaces this one."""
         struct = type(self)
-        made = compiled(constructing(struct), f"construct {struct.__qualname__}")
+        made = compile_function(constructing(struct), f"construct {struct.__qualname__}")
         type.__setattr__(struct, "__init__", made)  # mypy does not allow a plain assignment to a method
         made(self, **values)
 
@@ -152,7 +152,7 @@ class Message(Struct):
         try:
             result: tuple[Self, int] = read(data, position, end)
         except READ_FAILURES as problem:
-            raise malformed(cls.__name__, version, problem) from problem
+            raise describe_malformed(cls.__name__, version, problem) from problem
         message, stop = result
         if stop != end:
             raise MalformedMessage(cls.__name__, version, "", f"{end - stop} bytes follow its end")
@@ -165,7 +165,7 @@ class Message(Struct):
         try:
             result: tuple[Self, int] = read(data, position, len(data))
         except READ_FAILURES as problem:
-            raise malformed(cls.__name__, version, problem) from problem
+            raise describe_malformed(cls.__name__, version, problem) from problem
         return result
 
     @classmethod
@@ -177,11 +177,13 @@ class Message(Struct):
         if read is None:
             cls.check_version(version)
             source = reading(cls, version, version in cls.flexible, keeps_tags=True)
-            read = cls._keeping_readers[version] = compiled(source, f"read {cls.__name__} v{version} with unknown tags")
+            read = cls._keeping_readers[version] = compile_function(
+                source, f"read {cls.__name__} v{version} with unknown tags"
+            )
         try:
             result: tuple[Self, int] = read(data, position, len(data))
         except READ_FAILURES as problem:
-            raise malformed(cls.__name__, version, problem) from problem
+            raise describe_malformed(cls.__name__, version, problem) from problem
         return result
 
     @classmethod
@@ -197,11 +199,11 @@ class Message(Struct):
         if read is None:
             cls.check_version(version)
             source = reading(cls, version, version in cls.flexible, in_steps=True)
-            read = cls._step_readers[version] = compiled(source, f"read {cls.__name__} v{version} in steps")
+            read = cls._step_readers[version] = compile_function(source, f"read {cls.__name__} v{version} in steps")
         try:
             message, _, long_arrays = yield from read(data, position, len(data), allowance_bytes)
         except READ_FAILURES as problem:
-            raise malformed(cls.__name__, version, problem) from problem
+            raise describe_malformed(cls.__name__, version, problem) from problem
         return message, long_arrays
 
     def encode_in_steps(self, out: Output, version: int, limit_bytes: int) -> Steps[LongArrays]:
@@ -213,7 +215,9 @@ class Message(Struct):
         if write is None:
             self.check_version(version)
             source = writing(type(self), version, version in self.flexible, in_steps=True)
-            write = self._step_writers[version] = compiled(source, f"write {type(self).__name__} v{version} in steps")
+            write = self._step_writers[version] = compile_function(
+                source, f"write {type(self).__name__} v{version} in steps"
+            )
         long_arrays: LongArrays = yield from write(self, out, limit_bytes)
         return long_arrays
 
@@ -234,7 +238,7 @@ class Message(Struct):
         if write is None:
             self.check_version(version)
             source = writing(kind, version, version in self.flexible, keeps_tags=True)
-            write = kind._keeping_writers[version] = compiled(
+            write = kind._keeping_writers[version] = compile_function(
                 source, f"write {kind.__name__} v{version} with unknown tags"
             )
         out = Output()
@@ -248,14 +252,14 @@ class Message(Struct):
     @classmethod
     def _reader(cls, version: int) -> Any:
         cls.check_version(version)
-        made = compiled(reading(cls, version, version in cls.flexible), f"read {cls.__name__} v{version}")
+        made = compile_function(reading(cls, version, version in cls.flexible), f"read {cls.__name__} v{version}")
         cls._readers[version] = made
         return made
 
     @classmethod
     def _writer(cls, version: int) -> Any:
         cls.check_version(version)
-        made = compiled(writing(cls, version, version in cls.flexible), f"write {cls.__name__} v{version}")
+        made = compile_function(writing(cls, version, version in cls.flexible), f"write {cls.__name__} v{version}")
         cls._writers[version] = made
         return made
 

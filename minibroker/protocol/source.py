@@ -112,7 +112,7 @@ def snake_case(name: str) -> str:
     return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).lstrip("_")
 
 
-def compiled(source: Source, title: str) -> Callable[..., Any]:
+def compile_function(source: Source, title: str) -> Callable[..., Any]:
     """Compile a source into its function. Tracebacks and debuggers show its text under the title."""
     text = "\n".join(source.lines) + "\n"
     file = f"<{title}>"
@@ -124,7 +124,7 @@ def compiled(source: Source, title: str) -> Callable[..., Any]:
     return function
 
 
-def malformed(message: str, version: int, problem: Exception) -> MalformedMessage:
+def describe_malformed(message: str, version: int, problem: Exception) -> MalformedMessage:
     """Return the error for a failure of a generated reader, with the field of the failing line."""
     trace = problem.__traceback__
     while trace is not None and trace.tb_frame.f_code not in _PLACES:

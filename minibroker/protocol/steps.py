@@ -107,10 +107,10 @@ class Counts(Mapping[Key, int]):
         while self._parts:
             self._parts.popitem()
             yield
-        yield from released([self._order])
+        yield from release_arrays([self._order])
 
 
-def counted(items: Iterable[Key]) -> Steps[Counts[Key]]:
+def count_items(items: Iterable[Key]) -> Steps[Counts[Key]]:
     """Count the items, in steps."""
     counts: Counts[Key] = Counts()
     iterator = iter(items)
@@ -120,7 +120,7 @@ def counted(items: Iterable[Key]) -> Steps[Counts[Key]]:
     return counts
 
 
-def released(arrays: Sequence[list[Any]]) -> Steps[None]:
+def release_arrays(arrays: Sequence[list[Any]]) -> Steps[None]:
     """Empty the arrays in steps, as freeing a million objects at once takes a tenth of a second.
 
     Inner arrays, which follow the outer ones, are emptied first.
@@ -145,7 +145,7 @@ def chunks(items: Sequence[Item], size: int = CHUNK_ITEMS) -> Iterator[Sequence[
     return (items[start : start + size] for start in range(0, len(items), size))
 
 
-def taken(items: list[Item], size: int = CHUNK_ITEMS) -> Iterator[list[Item]]:
+def take_portions(items: list[Item], size: int = CHUNK_ITEMS) -> Iterator[list[Item]]:
     """Remove the items from the list, from the first to the last, and yield them in portions for one step each."""
     items.reverse()
     while items:

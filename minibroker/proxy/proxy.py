@@ -35,7 +35,7 @@ from minibroker.quantities import Duration
 from minibroker.testing.completion import hides
 from minibroker.testing.faults.engine import Fault, Faults
 from minibroker.testing.faults.rules import FaultError, Rule
-from minibroker.testing.loops import Loop, NotRunning, Result, Served, awaited, blocking, brief
+from minibroker.testing.loops import Loop, NotRunning, Result, Served, await_blocking, blocking, brief
 from minibroker.testing.moving_clock import MovingClock
 from minibroker.testing.seen.exchange import Exchange
 from minibroker.testing.seen.journal import Journal, Which
@@ -171,7 +171,7 @@ class Proxy(Served):
         """Wait until the journal has `count` such requests; return all of them. Raises RuntimeError if it is off."""
         return await requests_there(self.journal, self.watch, api, count, timeout, which)
 
-    await_for_requests = awaited(wait_for_requests)
+    await_for_requests = await_blocking(wait_for_requests)
 
     # --- where it is ------------------------------------------------------------------------------
 

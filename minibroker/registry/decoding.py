@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
-from minibroker.registry.formats.format_decoding import Framed, Headers, decode, framed
+from minibroker.registry.formats.format_decoding import Framed, Headers, decode, read_schema_id
 from minibroker.registry.formats.schema import InvalidData, InvalidSchema, ParsedSchema
 from minibroker.registry.state.schema_formats import FORMATS, parsed_schema, resolved_references
 from minibroker.registry.state.schema_state import SchemaState
@@ -75,7 +75,7 @@ class Decoder:
         """Return what a key or a value means: null is None. Raises DecodingError."""
         if data is None:
             return None
-        record = framed(data, headers, key=is_key)
+        record = read_schema_id(data, headers, key=is_key)
         if record is None:
             raise DecodingError("it names no schema: it begins with no byte 0 and id, and no header has a GUID")
         if record.schema not in self._parse_schema:

@@ -147,7 +147,7 @@ def is_blank(file: File, position: int) -> bool:
     return not any(file.read(position, HEADER_BYTES))
 
 
-def misplaced(file: File, position: int, header: BatchHeader, next_offset: int) -> CorruptBatch:
+def describe_misplaced(file: File, position: int, header: BatchHeader, next_offset: int) -> CorruptBatch:
     """Return the error for a batch with invalid offsets: its base offset must be `next_offset` or larger."""
     return CorruptBatch(
         f"{file.path}: the batch at {position} has the offset {header.base_offset}, "

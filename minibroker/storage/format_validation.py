@@ -116,7 +116,7 @@ def _make_batches(
         return (yield from _number_in_place(records, source, offset, settings, now_ms))
     if same and source.magic == 1 and source.counts_from_0:
         return _move_wrapper(records, source, offset, settings, now_ms)
-    return (yield from _rewritten(source, codec, offset, settings, now_ms))
+    return (yield from _rewrite_records(source, codec, offset, settings, now_ms))
 
 
 # --- reading the produced records ---------------------------------------------------------------
@@ -335,7 +335,7 @@ def _count_messages(header: BatchHeader, count: int) -> BatchHeader:
     return header._replace(base_offset=first_offset, last_offset_delta=count - 1, record_count=count)
 
 
-def _rewritten(source: Source, codec: int, offset: int, settings: LogSettings, now_ms: int) -> Steps[Validated]:
+def _rewrite_records(source: Source, codec: int, offset: int, settings: LogSettings, now_ms: int) -> Steps[Validated]:
     """Write the records anew in the log's format and codec."""
     stamp_ms = now_ms if settings.message_timestamp_type == LOG_APPEND_TIME else None
     data = yield from build_in_steps(

@@ -11,8 +11,8 @@ from minibroker.protocol.records.batch import ELIDED_BIT, LOG_OVERHEAD_BYTES, Ba
 from minibroker.protocol.steps import Steps
 from minibroker.storage.batch_scanning import (
     HEADERS_AT_ONCE,
+    describe_misplaced,
     headers,
-    misplaced,
     spans,
     stored_batch_in_steps,
 )
@@ -487,6 +487,6 @@ class Segment:
         next_offset = self.base_offset
         for position, header in headers(self.file, 0, self.size_bytes):
             if header.base_offset < next_offset or not self.indexes.can_name(header.last_offset):
-                raise misplaced(self.file, position, header, next_offset)
+                raise describe_misplaced(self.file, position, header, next_offset)
             self.note(position, header.last_offset, header.max_timestamp)
             next_offset = header.next_offset

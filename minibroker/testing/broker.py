@@ -13,7 +13,7 @@ from minibroker.quantities import Duration, milliseconds, span_text
 from minibroker.testing.completion import hides
 from minibroker.testing.embedded.broker_security import certificate_for
 from minibroker.testing.embedded.embedded_broker import EmbeddedBroker
-from minibroker.testing.loops import Loop, awaited, blocking, brief, immediate
+from minibroker.testing.loops import Loop, await_blocking, blocking, brief, immediate
 from minibroker.testing.moving_clock import JUMPS, MovingClock
 from minibroker.testing.verbs.group_verbs import GroupVerbs
 from minibroker.testing.verbs.node_verbs import NodeVerbs
@@ -73,7 +73,7 @@ class TestClock:
             await asyncio.sleep(0)
         await self._settle(clock)
 
-    aadvance = awaited(advance)
+    aadvance = await_blocking(advance)
 
     async def _settle(self, clock: MovingClock) -> None:
         """Wait until no other thread works for the broker."""

@@ -287,7 +287,7 @@ def blocking(
     return call
 
 
-def awaited(
+def await_blocking(
     blocked: Callable[Concatenate[Owner, Arguments], Result],
 ) -> Callable[Concatenate[Owner, Arguments], Coroutine[Any, Any, Result]]:
     """Return the coroutine function of a `blocking` method, which runs it on the loop of its object."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.captures.explained_capture import CaptureExplainer, numbered
+from minibroker.captures.explained_capture import CaptureExplainer, number_pairs
 from minibroker.captures.kafka_streams import conversations_in
 from minibroker.captures.packets import Capture
 from minibroker.captures.tcp_streams import connections_in
@@ -28,7 +28,7 @@ def test_exchanges_of_a_proxy_capture_are_found_with_their_times(server: str) ->
     data = file_head() + b"".join(piece for each in exchanges for piece in packets.format(each, server))
     found = conversations_in(connections_in(Capture(data).segments()))
     assert [each.notes for each in found.found] == [[]]
-    pairs = numbered(found.found)
+    pairs = number_pairs(found.found)
     assert [(each.name, each.pair.duration_ms) for each in pairs] == [("Heartbeat 4", pytest.approx(4.5, abs=0.01))] * 3
     explainer = CaptureExplainer()
     for made, pair in zip(exchanges, pairs, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.captures.explained_capture import CaptureExplainer, numbered
+from minibroker.captures.explained_capture import CaptureExplainer, number_pairs
 from minibroker.captures.kafka_streams import Conversation, Pair, conversation_in, conversations_in
 from minibroker.captures.packets import Address, Capture
 from minibroker.captures.tcp_streams import Connection, Run, Stream, connections_in, stream_of
@@ -46,7 +46,7 @@ def middle(data: bytes) -> Stream:
 
 def texts(found: Conversation) -> list[str]:
     explainer = CaptureExplainer()
-    return [item.part.meaning for each in numbered([found]) for item in explainer.explained(each)]
+    return [item.part.meaning for each in number_pairs([found]) for item in explainer.explained(each)]
 
 
 def test_responses_are_paired_and_explained_in_the_version_of_their_request() -> None:
@@ -54,7 +54,7 @@ def test_responses_are_paired_and_explained_in_the_version_of_their_request() ->
     assert ids(found.pairs) == [(0, 0), (1, 1), (2, 2)]
     assert texts(found) == ["ApiVersions version 3"] * 2 + ["Heartbeat version 4"] * 4
     assert found.notes == []
-    (_, last) = CaptureExplainer().explained(numbered([found])[2])
+    (_, last) = CaptureExplainer().explained(number_pairs([found])[2])
     assert named(last.part, "error_code").meaning == "REBALANCE_IN_PROGRESS"
 
 
@@ -122,7 +122,7 @@ def test_records_of_a_fetch_by_id_have_the_topic_that_metadata_named() -> None:
     fetched = FetchResponse(responses=[FetchResponse.FetchableTopicResponse(topic_id=ID)])
     found = conversation(asked, answer(MetadataResponse(topics=[topic]), 12, 0) + answer(fetched, 17, 1))
     explainer = CaptureExplainer()
-    parts = [item.part for each in numbered([found]) for item in explainer.explained(each)]
+    parts = [item.part for each in number_pairs([found]) for item in explainer.explained(each)]
     assert named(parts[-1], "topic_id").meaning.endswith(", orders")
 
 
@@ -134,7 +134,7 @@ def test_tokens_of_the_oldest_sasl_are_hidden() -> None:
     assert [pair.request.is_token for pair in found.pairs if pair.request] == [False, True, False]
     assert ids(found.pairs)[2] == (1, 1)
     explainer = CaptureExplainer()
-    items = [item for each in numbered([found]) for item in explainer.explained(each)]
+    items = [item for each in number_pairs([found]) for item in explainer.explained(each)]
     said = " ".join(f"{part.value} {part.meaning}" for item in items for _, part in item.part.walk())
     assert "alice" in said
     assert "sesame" not in said
@@ -167,7 +167,7 @@ def test_pairs_of_several_connections_are_numbered_by_time() -> None:
     first.answers(WELCOME).asks(heartbeat(2))
     packets = sorted([*first.packets, *late])
     found = conversations_in(connections_in(Capture(pcap(packets)).segments())).found
-    pairs = numbered(found)
+    pairs = number_pairs(found)
     assert [(each.number, each.connection.client.port, each.name) for each in pairs] == [
         (1, 50_000, "ApiVersions 3"),
         (2, 50_001, "Heartbeat 4"),
@@ -181,7 +181,7 @@ def test_pairs_of_several_connections_are_numbered_by_time() -> None:
 def check(connection: Connection) -> None:
     explainer = CaptureExplainer()
     found = conversations_in([connection]).found
-    for each in numbered(found):
+    for each in number_pairs(found):
         for item in explainer.explained(each):
             check_that_each_byte_has_one_part(item.part, 0, len(item.data))
 

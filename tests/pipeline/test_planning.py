@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from minibroker.pipeline.log_source import DataLoss, OffsetRange, OptionError, Split
 from minibroker.pipeline.options import parse_options
-from minibroker.pipeline.planning import batch_ranges, divided, pieces_of, proportional, splits
+from minibroker.pipeline.planning import batch_ranges, divide_range, pieces_of, proportional, splits
 from tests.pipeline.stand_in import StandIn, partition, span
 
 LOG = StandIn({"orders-0": (0, 100), "orders-1": (40, 60), "orders-2": (7, 7)})
@@ -121,7 +121,7 @@ def test_dividing_covers_every_offset_once(whole: list[OffsetRange], least: int)
 
 @given(st.integers(0, 500), st.integers(1, 500), st.integers(1, 60))
 def test_divided_ranges_are_of_equal_size(start: int, size: int, count: int) -> None:
-    sizes = [each.end - each.start for each in divided(span("t-0", start, start + size), count)]
+    sizes = [each.end - each.start for each in divide_range(span("t-0", start, start + size), count)]
     assert len(sizes) == min(count, size)
     assert max(sizes) - min(sizes) <= 1
 

@@ -15,7 +15,7 @@ from minibroker.pipeline.stream_planning import (
     from_json,
     initial_offsets,
     latest_offsets,
-    limited,
+    limit_ends,
     sizes,
     stream_ranges,
     to_json,
@@ -60,7 +60,7 @@ def test_a_stream_starts_at_the_latest_offset_by_default() -> None:
 
 def test_a_limit_is_divided_in_proportion() -> None:
     log = StandIn({"a-0": (0, 100), "a-1": (0, 300), "b-0": (0, 1), "b-1": (5, 5)})
-    end = limited(at(a0=0, a1=0, b0=0, b1=5), latest_offsets(log), 40, log)
+    end = limit_ends(at(a0=0, a1=0, b0=0, b1=5), latest_offsets(log), 40, log)
     assert end == at(a0=9, a1=29, b0=1, b1=5)
 
 
@@ -68,7 +68,7 @@ def test_a_limit_is_divided_in_proportion() -> None:
 def test_a_limit_is_obeyed_without_starving_partitions(log: StandIn, most: int) -> None:
     start = {each: bounds.earliest for each, bounds in log.logs.items()}
     latest = latest_offsets(log)
-    end = limited(start, latest, most, log)
+    end = limit_ends(start, latest, most, log)
     there = sizes(start, latest, log)
     taken = {each: end[each] - start[each] for each in end}
     assert {each for each, offsets in taken.items() if offsets} == set(there)
@@ -81,7 +81,7 @@ def test_successive_batches_read_every_record_once(log: StandIn, most: int) -> N
     position: Offsets = {}  # all partitions are new
     log = StandIn({f"{each.topic}-{each.partition}": (0, bounds.latest) for each, bounds in log.logs.items()})
     read: list[OffsetRange] = []
-    while position != (end := limited(position, latest_offsets(log), most, log)):
+    while position != (end := limit_ends(position, latest_offsets(log), most, log)):
         read += ranges(log, position, end)
         position = end
     for each, bounds in log.logs.items():

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.source import Source, compiled, free_name, malformed, snake_case
+from minibroker.protocol.source import Source, compile_function, describe_malformed, free_name, snake_case
 
 
 def test_generated_blocks_are_indented_and_lines_know_their_field() -> None:
@@ -77,7 +77,7 @@ def reader(*lines: tuple[str, str]) -> Any:
         for field, line in lines:
             with source.about(field):
                 source.add(line)
-    return compiled(source, "read Test v0")
+    return compile_function(source, "read Test v0")
 
 
 def failure(function: Any, data: bytes) -> Exception:
@@ -101,7 +101,7 @@ READ = reader(
     ],
 )
 def test_an_error_names_the_field_of_the_failing_line(data: bytes, field: str, reason: str) -> None:
-    error = malformed("Test", 3, failure(READ, data))
+    error = describe_malformed("Test", 3, failure(READ, data))
     assert (error.message, error.version, error.field) == ("Test", 3, field)
     assert reason in str(error)
 
@@ -113,11 +113,11 @@ def test_a_failure_inside_a_called_function_belongs_to_the_calling_line() -> Non
     source = Source({"inner": inner})
     with source.block("def read(data, pos, end):"), source.about("called"):
         source.add("return inner(data)")
-    assert malformed("Test", 0, failure(compiled(source, "read Inner v0"), b"")).field == "called"
+    assert describe_malformed("Test", 0, failure(compile_function(source, "read Inner v0"), b"")).field == "called"
 
 
 def test_a_failure_elsewhere_has_no_field() -> None:
-    assert malformed("Test", 0, ValueError("odd")).field == ""
+    assert describe_malformed("Test", 0, ValueError("odd")).field == ""
 
 
 def test_tracebacks_show_the_generated_line() -> None:

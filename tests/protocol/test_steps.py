@@ -10,10 +10,10 @@ from minibroker.protocol.steps import (
     Steps,
     are_few,
     at_once,
-    counted,
+    count_items,
     each,
-    released,
-    taken,
+    release_arrays,
+    take_portions,
 )
 
 
@@ -48,7 +48,7 @@ def test_each_item_is_a_step():
 def test_arrays_are_emptied_in_steps_with_nested_ones_first():
     inner = list(range(2 * RELEASED_ITEMS))
     outer = [inner, 1]
-    steps = released([outer, inner])
+    steps = release_arrays([outer, inner])
     for left in RELEASED_ITEMS, 0:
         next(steps)
         assert (len(outer), len(inner)) == (2, left)
@@ -58,7 +58,7 @@ def test_arrays_are_emptied_in_steps_with_nested_ones_first():
 
 def test_items_are_removed_from_a_list_in_order_and_in_portions():
     items = list(range(5))
-    portions = taken(items, 2)
+    portions = take_portions(items, 2)
     assert next(portions) == [0, 1]
     assert sorted(items) == [2, 3, 4]
     assert list(portions) == [[2, 3], [4]]
@@ -74,9 +74,9 @@ def test_counting_stops_once_there_are_many_items():
 
 def test_keys_are_counted_in_steps_and_forgotten_in_steps():
     keys = [number % 2_500 for number in range(5_000)]
-    steps = counted(iter(keys))
+    steps = count_items(iter(keys))
     assert sum(1 for _ in steps) == 5_000 // COUNTED_ITEMS
-    counts = at_once(counted(iter(keys)))
+    counts = at_once(count_items(iter(keys)))
     assert list(counts.items()) == [(number, 2) for number in range(2_500)]
     assert (len(counts), counts[2_500], 7 in counts) == (2_500, 0, True)
     assert sum(1 for _ in counts.release()) >= 2_500 // RELEASED_ITEMS

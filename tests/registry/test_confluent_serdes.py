@@ -16,7 +16,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 from minibroker.registry.formats import json_schema, protobuf
-from minibroker.registry.formats.format_decoding import decode, framed
+from minibroker.registry.formats.format_decoding import decode, read_schema_id
 from minibroker.testing import Broker
 
 schema_registry = pytest.importorskip("confluent_kafka.schema_registry", exc_type=ImportError)
@@ -71,7 +71,7 @@ def test_protobuf_records_are_serialized_and_deserialized_with_references(client
         registered = client.get_latest_version("orders-value").schema
         (reference,) = registered.references
         texts = {reference.name: client.get_version(reference.subject, reference.version).schema.schema_str}
-        record = framed(data)
+        record = read_schema_id(data)
         assert record is not None
         assert decode("PROTOBUF", protobuf.parse(registered.schema_str, texts), record) == value
 
@@ -96,7 +96,7 @@ def test_json_records_are_serialized_and_deserialized_with_a_guid_header(client:
     from_header = {"schema.id.deserializer": schema_registry.dual_schema_id_deserializer}
     read = JSONDeserializer(USER, lambda user, _: user, schema_registry_client=client, conf=from_header)
     assert read(data, context) == {"name": "ann"}
-    record = framed(data, context.headers)
+    record = read_schema_id(data, context.headers)
     assert record is not None and record.data == data
     guid = client.get_schema_by_guid(str(record.schema))
     assert decode("JSON", json_schema.parse(guid.schema_str, {}), record) == {"name": "ann"}

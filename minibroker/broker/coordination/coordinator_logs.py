@@ -269,10 +269,10 @@ def _tell(partition: Partition, header: BatchHeader, record: Record, shard: Shar
 def entry(key: Message, value: Message | None = None, version: int = 0) -> Entry:
     """Return key and value encoded for the log, each with its int16 prefix; without a value, a tombstone."""
     start = _INT16.pack(key.api_key)
-    return start + key.encode(KEY_VERSION), None if value is None else framed(value, version)
+    return start + key.encode(KEY_VERSION), None if value is None else encode_with_version(value, version)
 
 
-def framed(message: Message, version: int) -> bytes:
+def encode_with_version(message: Message, version: int) -> bytes:
     """Return a value encoded for the log, with its version as a prefix."""
     return _INT16.pack(version) + message.encode(version)
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
-from minibroker.broker.coordination.coordinator_logs import Entry, entry, framed
+from minibroker.broker.coordination.coordinator_logs import Entry, encode_with_version, entry
 from minibroker.broker.groups.offsets_of_group import NO_EXPIRY, CommittedOffset
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages.group_records import (
@@ -92,7 +92,9 @@ def _offset_value(committed: CommittedOffset) -> bytes:
         expire_timestamp=expire_ms,
         topic_id=topic_id,
     )
-    return framed(value, OFFSET_COMMIT_VERSION if expire_ms == NO_EXPIRY else OFFSET_COMMIT_VERSION_WITH_EXPIRY)
+    return encode_with_version(
+        value, OFFSET_COMMIT_VERSION if expire_ms == NO_EXPIRY else OFFSET_COMMIT_VERSION_WITH_EXPIRY
+    )
 
 
 def committed_offset(value: OffsetValue) -> CommittedOffset:

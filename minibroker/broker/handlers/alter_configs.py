@@ -13,7 +13,7 @@ from functools import partial
 
 from minibroker.broker.configs.config_changes import ChangeKind
 from minibroker.broker.delayed_operations import in_slices
-from minibroker.broker.handlers.incremental_configs import altered
+from minibroker.broker.handlers.incremental_configs import change_configs
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
@@ -31,7 +31,7 @@ Answer = AlterConfigsResponse.AlterConfigsResourceResponse
 @handles(ApiKey.ALTER_CONFIGS, durable=True)
 async def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     changes = await in_slices(each(partial(_make_change, context), request.resources))
-    answers = await in_slices(altered(context, changes, validate_only=request.validate_only, loggers=False))
+    answers = await in_slices(change_configs(context, changes, validate_only=request.validate_only, loggers=False))
     return AlterConfigsResponse(
         responses=[
             Answer(

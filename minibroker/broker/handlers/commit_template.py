@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.coordination.coordinator_logs import COORDINATOR_CODES
 from minibroker.broker.groups.commits import MARK, CommitTemplate
-from minibroker.broker.requests.answers import SIZE, SIZE_AND_CORRELATION_ID, answer_start, encoded
+from minibroker.broker.requests.answers import SIZE, SIZE_AND_CORRELATION_ID, answer_start, encode_answer
 from minibroker.broker.turn import Wait, failure_of
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
@@ -83,7 +83,7 @@ class OffsetCommitTemplate:
 
     def _encode_answer(self, correlation_id: int, response: OffsetCommitResponse) -> Any:
         start = answer_start(response_header_version(self.key, self.version))
-        return encoded(response, self.version, start, correlation_id)[0]
+        return encode_answer(response, self.version, start, correlation_id)[0]
 
     def answer(self, correlation_id: int, failure: KafkaError | None) -> Any:
         """Return the frame of the answer, with the error for all partitions if the write has failed."""

@@ -110,13 +110,13 @@ async def consumer_group_describe(
 
 
 def _describe_group(context: RequestContext, group_id: str) -> Described:
-    from minibroker.broker.groups.consumer.consumer_descriptions import described
+    from minibroker.broker.groups.consumer.consumer_descriptions import describe_group
 
     try:
         _check_served(context)
         context.authorize(DESCRIBE_GROUP, group_id)
         context.cluster.groups.check_named(context.node, group_id)
-        found = described(context.cluster.groups.consumer_group(group_id))
+        found = describe_group(context.cluster.groups.consumer_group(group_id))
         authorize_described_topics(context, _topics(found))
         return found
     except KafkaError as error:

@@ -157,8 +157,8 @@ def _may_see(context: RequestContext, record: DelegationTokenRecord, own: frozen
 
 
 def _describe_token(context: RequestContext, record: DelegationTokenRecord) -> Described:
-    owner, requester = delegation.parsed(record.owner), delegation.parsed(record.requester)
-    renewers = map(delegation.parsed, record.renewers)
+    owner, requester = delegation.parse_principal(record.owner), delegation.parse_principal(record.requester)
+    renewers = map(delegation.parse_principal, record.renewers)
     return Described(
         principal_type=owner.type,
         principal_name=owner.name,

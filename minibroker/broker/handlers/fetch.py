@@ -37,7 +37,7 @@ from minibroker.broker.requests.down_conversion import Conversion
 from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
-from minibroker.protocol.steps import Steps, at_once, chunks, taken
+from minibroker.protocol.steps import Steps, at_once, chunks, take_portions
 
 FEW = 100  # partitions that are read in one step
 
@@ -173,7 +173,7 @@ def _named_in_steps(context: RequestContext, request: FetchRequest) -> Steps[lis
 
 def _portions(context: RequestContext, items: list[Item]) -> Iterator[Sequence[Item]]:
     """Yield the items in portions. Free them as they are used, unless others need them."""
-    return taken(items) if context.may_take_apart else chunks(items)
+    return take_portions(items) if context.may_take_apart else chunks(items)
 
 
 def _copy_request(partition: FetchedPartition, asked: FetchRequest.FetchTopic.FetchPartition) -> FetchedPartition:

@@ -43,7 +43,7 @@ from minibroker.protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from minibroker.protocol.steps import Steps, counted, each_in_steps
+from minibroker.protocol.steps import Steps, count_items, each_in_steps
 
 Altered = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 AskedResource = IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -64,18 +64,20 @@ GROUP_ROWS = {name: setting.row for name, setting in GROUP_SETTINGS.items()}
 async def incremental_alter_configs(
     context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    answers = await in_slices(altered(context, request.resources, validate_only=request.validate_only, loggers=True))
+    answers = await in_slices(
+        change_configs(context, request.resources, validate_only=request.validate_only, loggers=True)
+    )
     return IncrementalAlterConfigsResponse(responses=answers)
 
 
-def altered(
+def change_configs(
     context: RequestContext, resources: Sequence[AskedResource], *, validate_only: bool, loggers: bool
 ) -> Steps[list[Altered]]:
     """Check the changes of all resources, make them unless `validate_only`, and return a result for each.
 
     `loggers` is whether levels of loggers may be changed.
     """
-    counts = yield from counted((resource.resource_type, resource.resource_name) for resource in resources)
+    counts = yield from count_items((resource.resource_type, resource.resource_name) for resource in resources)
     change = partial(_alter_resource, context, counts, validate_only=validate_only, loggers=loggers)
     return (yield from each_in_steps(change, resources))
 

@@ -21,7 +21,7 @@ from collections import defaultdict
 
 from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.metadata.partitions import METADATA_TOPIC
-from minibroker.broker.requests.context import RequestContext, log_refusals, refused
+from minibroker.broker.requests.context import RequestContext, count_refused, log_refusals
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from minibroker.protocol.apis import ApiKey
@@ -122,7 +122,7 @@ async def alter_replica_log_dirs(
             _move(context, name, index, path)
         except KafkaError as error:
             moved.error_code = error.code
-            refused(context, error, name, index)
+            count_refused(context, error, name, index)
         topics.setdefault(name, MovedTopic(topic_name=name)).partitions.append(moved)
         await pause()
     log_refusals(context, log, ApiKey.ALTER_REPLICA_LOG_DIRS)

@@ -42,7 +42,7 @@ from minibroker.protocol.messages.log_offsets import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
-from minibroker.protocol.steps import Steps, counted, each, each_in_steps
+from minibroker.protocol.steps import Steps, count_items, each, each_in_steps
 
 TopicAnswer = ListOffsetsResponse.ListOffsetsTopicResponse
 PartitionAnswer = TopicAnswer.ListOffsetsPartitionResponse
@@ -83,7 +83,7 @@ class Found(NamedTuple):
 @handles(ApiKey.LIST_OFFSETS)
 async def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     asked = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
-    counts = await in_slices(counted((name, partition.partition_index) for name, partition in asked))
+    counts = await in_slices(count_items((name, partition.partition_index) for name, partition in asked))
     answers: dict[tuple[str, int], PartitionAnswer] = {}
     for name, partition in asked:
         key = name, partition.partition_index

@@ -22,7 +22,7 @@ from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.down_conversion import Conversion, Converted, read_for_client_in_steps
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.fetch import FetchResponse
-from minibroker.protocol.steps import Steps, chunks, taken
+from minibroker.protocol.steps import Steps, chunks, take_portions
 from minibroker.storage.segment import Region
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class LongReading(Reading):
     def response_in_steps(self) -> Steps[FetchResponse]:
         """Return the answer as `response` does, built a portion at a time."""
         runs: Runs = []
-        for portion in taken(self.wanted):
+        for portion in take_portions(self.wanted):
             for fetched in portion:
                 if self.changed is None or fetched in self.changed:
                     if not runs or runs[-1][0] != fetched.topic:
@@ -199,7 +199,7 @@ class _Answers:
         return len(self._partitions)
 
     def __iter__(self) -> Iterator[PartitionAnswer]:
-        for portion in taken(self._partitions):
+        for portion in take_portions(self._partitions):
             yield from map(self._reading.answer_of, portion)
 
 

@@ -21,7 +21,7 @@ from functools import partial
 from minibroker.broker.control.placement import MAXIMUM_PARTITIONS_PER_REQUEST, TOO_MANY_PARTITIONS
 from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.handlers.cluster_description import cluster_operations
-from minibroker.broker.metadata.leaders import described
+from minibroker.broker.metadata.leaders import describe_partition
 from minibroker.broker.metadata.partitions import (
     GROUPS_TOPIC,
     INTERNAL_TOPICS,
@@ -30,14 +30,14 @@ from minibroker.broker.metadata.partitions import (
     Topic,
     check_name,
 )
-from minibroker.broker.requests.context import RequestContext, log_refusals, refused
+from minibroker.broker.requests.context import RequestContext, count_refused, log_refusals
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC, ResourceType
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Counts, Steps, chunks, counted, each, each_in_steps
+from minibroker.protocol.steps import Counts, Steps, chunks, count_items, each, each_in_steps
 
 log = logging.getLogger("minibroker.metadata")
 
@@ -105,11 +105,11 @@ def _topics(context: RequestContext, request: MetadataRequest) -> Steps[list[Top
         return (yield from each(_make_refusal, request.topics))
     if ids:
         return (yield from each_in_steps(partial(_by_id, context), ids))
-    names = yield from counted(requested.name or "" for requested in request.topics)
+    names = yield from count_items(requested.name or "" for requested in request.topics)
     create = context.version < FIRST_WITH_CREATION_FLAG or request.allow_auto_topic_creation
     if create and (yield from _are_too_many(context, names)):
         create = False
-        refused(context, KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS), next(iter(names)))
+        count_refused(context, KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS), next(iter(names)))
     answers = yield from each_in_steps(lambda name: _by_name(context, name, create), names)
     yield from names.release()
     return answers
@@ -162,7 +162,7 @@ def _existing(context: RequestContext, name: str, create: bool) -> Steps[Topic]:
             yield from _create(context, name)
         except KafkaError as error:
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:  # another request may be creating it
-                refused(context, error, name)
+                count_refused(context, error, name)
     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
@@ -177,7 +177,9 @@ def _create(context: RequestContext, name: str) -> Steps[None]:
 def _answer_topic(context: RequestContext, topic: Topic) -> Steps[TopicAnswer]:
     answer = TopicAnswer(name=topic.name, topic_id=topic.topic_id, is_internal=topic.internal)
     for portion in chunks(topic.partitions):
-        answer.partitions += [described(partition, context.cluster.nodes, PartitionAnswer) for partition in portion]
+        answer.partitions += [
+            describe_partition(partition, context.cluster.nodes, PartitionAnswer) for partition in portion
+        ]
         yield
     if context.version == WITHOUT_OFFLINE_REPLICAS:
         yield from each(partial(_leave_out_absent, context), answer.partitions)

@@ -29,7 +29,7 @@ from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.handlers.produce_template import lost, remember, remember_refusal
 from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
 from minibroker.broker.metadata.partitions import Partition
-from minibroker.broker.requests.context import RequestContext, log_refusals, refused
+from minibroker.broker.requests.context import RequestContext, count_refused, log_refusals
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
@@ -318,7 +318,7 @@ def _join_transaction(
 
 def _make_refusal(context: RequestContext, key: str | bytes, index: int, error: KafkaError) -> PartitionAnswer:
     topic = context.find_topic(key)
-    refused(context, error, topic.name if topic is not None else key if isinstance(key, str) else "?", index)
+    count_refused(context, error, topic.name if topic is not None else key if isinstance(key, str) else "?", index)
     answer = PartitionAnswer(index=index, error_code=error.code, base_offset=-1, error_message=error.message)
     if isinstance(error, InvalidRecords):
         answer.record_errors = [

@@ -17,7 +17,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.metadata.partitions import Partition
-from minibroker.broker.requests.answers import SIZE, SIZE_AND_CORRELATION_ID, answer_start, encoded
+from minibroker.broker.requests.answers import SIZE, SIZE_AND_CORRELATION_ID, answer_start, encode_answer
 from minibroker.broker.requests.context import Reason, log_reason
 from minibroker.broker.security import audit
 from minibroker.broker.security.operations import WRITE_TOPIC
@@ -116,7 +116,7 @@ class Template(ABC):
     def _encode_answer(self, correlation_id: int, topic: TopicAnswer) -> Any:
         """Return the frame of an answer."""
         start = answer_start(response_header_version(self.key, self.version))
-        return encoded(ProduceResponse(responses=[topic]), self.version, start, correlation_id)[0]
+        return encode_answer(ProduceResponse(responses=[topic]), self.version, start, correlation_id)[0]
 
 
 class ProduceTemplate(Template):

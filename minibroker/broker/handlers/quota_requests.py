@@ -32,7 +32,7 @@ from minibroker.protocol.messages.quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
-from minibroker.protocol.steps import counted, each
+from minibroker.protocol.steps import count_items, each
 
 Described = DescribeClientQuotasResponse.EntryData
 Asked = AlterClientQuotasRequest.EntryData
@@ -72,7 +72,7 @@ def _sort_entity(entity: QuotaEntity) -> list[tuple[str, str | None]]:
 @handles(ApiKey.ALTER_CLIENT_QUOTAS, durable=True)
 async def alter_client_quotas(context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     named = await in_slices(each(_parts, request.entries))
-    counts = await in_slices(counted(named))
+    counts = await in_slices(count_items(named))
     answers = {}
     for parts, entry in zip(named, request.entries, strict=True):
         await pause()

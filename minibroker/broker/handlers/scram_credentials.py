@@ -25,7 +25,7 @@ from minibroker.protocol.messages.security import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
-from minibroker.protocol.steps import counted, each
+from minibroker.protocol.steps import count_items, each
 
 FIRST_LEVEL = 11  # of metadata.version: 3.5-IV2
 
@@ -46,9 +46,9 @@ async def describe_user_scram_credentials(
         return DescribeUserScramCredentialsResponse(error_code=denied, error_message=None, results=refused)
     known = context.cluster.image.scram_credentials
     if request.users:
-        asked = await in_slices(counted(user.name for user in request.users))
+        asked = await in_slices(count_items(user.name for user in request.users))
     else:
-        asked = await in_slices(counted(dict.fromkeys(name for name, _ in sorted(known))))
+        asked = await in_slices(count_items(dict.fromkeys(name for name, _ in sorted(known))))
     results = await in_slices(each(lambda name: _describe_user(context, name, asked[name]), list(asked)))
     return DescribeUserScramCredentialsResponse(results=results)
 

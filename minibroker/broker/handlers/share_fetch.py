@@ -229,7 +229,7 @@ class Fetching:
     def _led(self, wanted: Wanted) -> Partition:
         """Return a partition as `_led` does; that of a deleted topic is known by the name that the session learnt."""
         try:
-            return _led(self.context, wanted)
+            return _find_led_partition(self.context, wanted)
         except KafkaError as error:
             name = self.session.wanted[wanted]
             if error.code != ErrorCode.UNKNOWN_TOPIC_ID or name is None:
@@ -401,7 +401,7 @@ def _lock_ms(context: RequestContext, group_id: str) -> int:
     return int(group_value(context.cluster, group_id, "share.record.lock.duration.ms"))
 
 
-def _led(context: RequestContext, wanted: Wanted) -> Partition:
+def _find_led_partition(context: RequestContext, wanted: Wanted) -> Partition:
     """Return a partition that this node leads, and whose records the client may read. Raises KafkaError."""
     context.authorize_topic(READ_TOPIC, wanted[0])
     return context.partition(*wanted)
@@ -473,7 +473,7 @@ def _acknowledge(
     renews: bool,
 ) -> Steps[Wait]:
     """Acknowledge records of a partition; return what to wait for. Raises KafkaError."""
-    partition = _led(context, wanted)
+    partition = _find_led_partition(context, wanted)
     said: list[Acknowledgement] = []
     for portion in chunks(batches):
         for batch in portion:

@@ -184,7 +184,7 @@ async def streams_group_describe(
 
 
 def _describe_group(context: RequestContext, group_id: str) -> Described:
-    from minibroker.broker.groups.streams.streams_describing import described
+    from minibroker.broker.groups.streams.streams_describing import describe_group
 
     try:
         _check_served(context)
@@ -198,7 +198,7 @@ def _describe_group(context: RequestContext, group_id: str) -> Described:
         message = "The described group uses topics that the client is not authorized to describe."
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return Described(group_id=group_id, error_code=code, error_message=message)
-    return described(group)
+    return describe_group(group)
 
 
 # --- StreamsGroupTopologyDescriptionUpdate ------------------------------------------------------------

@@ -46,7 +46,7 @@ from minibroker.protocol.messages.topics import (
     DeleteTopicsResponse,
 )
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Steps, counted, each_in_steps
+from minibroker.protocol.steps import Steps, count_items, each_in_steps
 
 Created = CreateTopicsResponse.CreatableTopicResult
 CreatedConfig = Created.CreatableTopicConfigs
@@ -88,7 +88,7 @@ def _make_refusal(name: str, error: KafkaError) -> Created:
 
 def _find_repeated(names: Iterable[str]) -> Steps[dict[str, None]]:
     """Return the names that are listed more than once, each once."""
-    counts = yield from counted(names)
+    counts = yield from count_items(names)
     repeated: dict[str, None] = {}
     for name, count in counts.items():
         if count > 1:
@@ -152,7 +152,7 @@ async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -
         asked = ((name, ZERO_UUID) for name in request.topic_names)
     refused: list[Deleted] = []
     found: Counter[Topic] = Counter()
-    counts = await in_slices(counted(asked))
+    counts = await in_slices(count_items(asked))
     for (name, topic_id), count in counts.items():
         try:
             _check_deletion(context, name, topic_id, count > 1)

@@ -49,7 +49,7 @@ def hosted_partition(node_id: int, topic: Topic | None, index: int) -> Partition
     return partition
 
 
-def described(partition: Partition, nodes: Collection[int], shape: type[Any]) -> Any:
+def describe_partition(partition: Partition, nodes: Collection[int], shape: type[Any]) -> Any:
     """Return the partition as a `shape` of an answer of Metadata or DescribeTopicPartitions.
 
     While its log is offline, which all nodes share, it has no leader, as in Kafka with a single replica.

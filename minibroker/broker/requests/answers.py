@@ -29,7 +29,7 @@ def answer_start(header_version: int) -> bytes:
     return bytes(SIZE.size) + ResponseHeader().encode(header_version)
 
 
-def throttled(context: RequestContext, response: Message) -> Message:
+def set_throttle_time(context: RequestContext, response: Message) -> Message:
     """Return the answer with the client's throttle time set."""
     if context.usage is not None:
         throttle_ms = context.throttle(produced=isinstance(response, ProduceResponse))
@@ -38,7 +38,7 @@ def throttled(context: RequestContext, response: Message) -> Message:
     return response
 
 
-def encoded(response: Message, version: int, start: bytes, correlation_id: int) -> list[Any]:
+def encode_answer(response: Message, version: int, start: bytes, correlation_id: int) -> list[Any]:
     """Return the frame of an answer that begins with `start`: bytes, and the file regions between them."""
     out = Output()
     out += start
@@ -50,7 +50,7 @@ def encoded(response: Message, version: int, start: bytes, correlation_id: int) 
     return out.parts()
 
 
-def encoded_in_steps(
+def encode_answer_in_steps(
     response: Message, version: int, start: bytes, correlation_id: int
 ) -> Steps[tuple[list[Any], list[list[Any]]]]:
     """Build the frame of `encoded` in steps, long arrays item by item; return it and these. Raises AnswerTooLarge."""
@@ -95,7 +95,7 @@ class LastingAnswers:
         return keep
 
 
-def marked(call: Call, items: list[Any]) -> list[Any]:
+def mark_answer(call: Call, items: list[Any]) -> list[Any]:
     """Return the answer's items after the interceptors, and a mark that reports when they are sent."""
     items = call.encoded(items)
     end = items.index(CLOSE) if CLOSE in items else len(items)

@@ -262,7 +262,7 @@ class Reason:
         return where if self.count == 1 else f"{where} and {self.count - 1} more"
 
 
-def refused(context: RequestContext, error: KafkaError, topic: str, partition: int | None = None) -> None:
+def count_refused(context: RequestContext, error: KafkaError, topic: str, partition: int | None = None) -> None:
     """Count a topic, or one of its partitions, that is rejected with this error."""
     if context.refusals is None:
         context.refusals = {}

@@ -30,10 +30,10 @@ from minibroker.broker.quotas.quota_manager import Metered, Usage
 from minibroker.broker.requests.answers import (
     LastingAnswers,
     answer_start,
-    encoded,
-    encoded_in_steps,
-    marked,
-    throttled,
+    encode_answer,
+    encode_answer_in_steps,
+    mark_answer,
+    set_throttle_time,
 )
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.routes import LARGE_FRAME_BYTES, Due, Route, Unanswerable, until_written
@@ -46,7 +46,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.headers import RequestHeader
 from minibroker.protocol.messages.cluster import ApiVersionsResponse
 from minibroker.protocol.primitives import AnswerTooLarge, MalformedMessage
-from minibroker.protocol.steps import released
+from minibroker.protocol.steps import release_arrays
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
@@ -158,7 +158,7 @@ class Dispatcher:
             response = route.refusal(KafkaError(ErrorCode.ILLEGAL_SASL_STATE, reason))
         except (MalformedMessage, KafkaError) as error:
             raise Unanswerable(reason) from error
-        return authenticator.refuse(reason, encoded(response, version, route.answer_start, correlation_id))
+        return authenticator.refuse(reason, encode_answer(response, version, route.answer_start, correlation_id))
 
     def _lasting_answer(self, context: RequestContext, correlation_id: int, body: memoryview) -> list[Any] | None:
         """Return the cached answer of a request, or None; then let the context cache it."""
@@ -206,7 +206,7 @@ class Dispatcher:
         is_paused: bool = False,
     ) -> Outcome:
         """Run a request up to where it waits; return the items of its answer, or what is not done yet."""
-        answered, fail = context.connection.answered, partial(failed, context, route)
+        answered, fail = context.connection.answered, partial(fail_request, context, route)
         delayed = DelayedOperation(coroutine, self.slicer, answered, fail, context, route.key)
         return delayed.begin(is_paused=is_paused)
 
@@ -231,7 +231,7 @@ class Dispatcher:
                 context.throttle(produced=True)
                 return None
             if context.was_paused:
-                items = await self._encode(context, route, correlation_id, throttled(context, response))
+                items = await self._encode(context, route, correlation_id, set_throttle_time(context, response))
             else:
                 items = route.answer(context, correlation_id, response)
             if context.lasts and context.keep_answer is not None:
@@ -328,10 +328,10 @@ class Dispatcher:
                 context.throttle(produced=True)
                 call.sent(0)
                 return None
-            response = call.answered(throttled(context, response))
+            response = call.answered(set_throttle_time(context, response))
             if context.was_paused:
-                return marked(call, await self._encode(context, route, correlation_id, response))
-            return marked(call, encoded(response, route.version, route.answer_start, correlation_id))
+                return mark_answer(call, await self._encode(context, route, correlation_id, response))
+            return mark_answer(call, encode_answer(response, route.version, route.answer_start, correlation_id))
         except BaseException:
             call.lost()
             raise
@@ -341,12 +341,12 @@ class Dispatcher:
     async def _encode(self, context: RequestContext, route: Route, correlation_id: int, response: Message) -> list[Any]:
         """Return the frame of an answer to a request that took long: build it in steps, and so release both."""
         try:
-            steps = encoded_in_steps(response, route.version, route.answer_start, correlation_id)
+            steps = encode_answer_in_steps(response, route.version, route.answer_start, correlation_id)
             items, long_arrays = await in_slices(steps)
         except AnswerTooLarge as error:
-            self.slicer.start(released((*context.long_arrays, *error.long_arrays)))
+            self.slicer.start(release_arrays((*context.long_arrays, *error.long_arrays)))
             raise Unanswerable(str(error)) from None
-        self.slicer.start(released((*context.long_arrays, *long_arrays)))
+        self.slicer.start(release_arrays((*context.long_arrays, *long_arrays)))
         return items
 
     def _answer_unsupported(self, key: int, version: int, correlation_id: int, served: Served | None) -> list[Any]:
@@ -357,7 +357,7 @@ class Dispatcher:
         answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=ranges)
         for interceptor in reversed(self.interceptors):
             answer = interceptor.unsupported(answer)
-        return encoded(answer, 0, answer_start(0), correlation_id)
+        return encode_answer(answer, 0, answer_start(0), correlation_id)
 
 
 def _admit(connection: Connection, key: int) -> Authenticator | None:
@@ -393,7 +393,7 @@ def _read_in_one_step(route: Route, frame: memoryview, position: int) -> Message
     return None
 
 
-def failed(context: RequestContext, route: Route, error: Exception) -> None:
+def fail_request(context: RequestContext, route: Route, error: Exception) -> None:
     """Disconnect the client of a request that has failed outside of `execute`."""
     connection = context.connection
     if not (connection.is_gone and isinstance(error, Unanswerable)):

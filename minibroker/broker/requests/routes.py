@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from minibroker.broker.delayed_operations import Begun, Promise, Slicer
-from minibroker.broker.requests.answers import answer_start, encoded, throttled
+from minibroker.broker.requests.answers import answer_start, encode_answer, set_throttle_time
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import Served
 from minibroker.broker.turn import failure_of
@@ -92,7 +92,7 @@ class Route:
 
     def answer(self, context: RequestContext, correlation_id: int, response: Message) -> list[Any]:
         """Return the frame of an answer: bytes, and the file regions between them."""
-        return encoded(throttled(context, response), self.version, self.answer_start, correlation_id)
+        return encode_answer(set_throttle_time(context, response), self.version, self.answer_start, correlation_id)
 
     def request_in(self, frame: memoryview) -> Message:
         """Return the request in a frame that was decoded before."""
@@ -109,7 +109,7 @@ class Due:
         self._context = context
         self._route = route
         self._correlation_id = correlation_id
-        self._response = throttled(context, response)
+        self._response = set_throttle_time(context, response)
 
     def items(self) -> list[Any]:
         """Return the items to send, once the turn has ended."""
@@ -118,7 +118,7 @@ class Due:
             failure = failure_of(wait)
             if failure is not None:
                 refuse(failure)
-        return encoded(self._response, self._route.version, self._route.answer_start, self._correlation_id)
+        return encode_answer(self._response, self._route.version, self._route.answer_start, self._correlation_id)
 
 
 async def until_written(context: RequestContext) -> None:

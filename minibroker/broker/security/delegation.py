@@ -74,7 +74,7 @@ class DelegationTokens:
         credentials = self._credentials.setdefault(token_id, {})
         if mechanism not in credentials:
             credentials[mechanism] = _credential(token_id, mechanism, text_of(self.secret(token_id)))
-        return TokenLogin(credentials[mechanism], parsed(record.owner).name, record.expiration_timestamp)
+        return TokenLogin(credentials[mechanism], parse_principal(record.owner).name, record.expiration_timestamp)
 
 
 def _credential(token_id: str, mechanism: ScramMechanism, password: str) -> UserScramCredentialRecord:
@@ -106,7 +106,7 @@ def text_of(secret: bytes) -> str:
     return base64.b64encode(secret).decode()
 
 
-def parsed(principal: str) -> Principal:
+def parse_principal(principal: str) -> Principal:
     """Return the principal of a text in a record."""
     kind, _, name = principal.partition(":")
     return Principal(kind, name)

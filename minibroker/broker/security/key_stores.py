@@ -68,7 +68,7 @@ def identity(get: Get) -> Identity:
     return _check_pair(pair)
 
 
-def trusted(get: Get) -> tuple[x509.Certificate, ...] | None:
+def load_trusted(get: Get) -> tuple[x509.Certificate, ...] | None:
     """Return the trusted certificates from the `ssl.truststore` settings; None if none are set. Raises StoreError."""
     given, location = get("ssl.truststore.certificates"), get("ssl.truststore.location")
     kind = _kind("ssl.truststore.type", get)

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from minibroker.broker.configs.listener_settings import listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.security.distinguished_names import subject_of
-from minibroker.broker.security.key_stores import Identity, StoreError, identity, trusted
+from minibroker.broker.security.key_stores import Identity, StoreError, identity, load_trusted
 from minibroker.broker.security.principal_mapping import InvalidRules, PrincipalMapping
 from minibroker.operating_system import secret_file
 
@@ -130,7 +130,7 @@ def tls_settings(name: str, protocol: str, settings: Settings, stores: Settings 
     source = _source(name, of_stores)
     try:
         own = identity(lambda setting: listener_setting(of_stores, setting, name))
-        anchors = trusted(lambda setting: listener_setting(of_stores, setting, name))
+        anchors = load_trusted(lambda setting: listener_setting(of_stores, setting, name))
         rules = PrincipalMapping(listener_setting(settings, "ssl.principal.mapping.rules", name))
         context = _context(name, protocol, settings, own, anchors)
     except StoreError as error:

@@ -14,7 +14,7 @@ from minibroker.broker.coordination.coordinator_logs import CoordinatorLogSettin
 from minibroker.broker.coordination.runtime import ByPartition, CoordinatorRuntime
 from minibroker.broker.metadata.partitions import SHARE_STATE_TOPIC, Partition, Topic
 from minibroker.broker.share.runs import StateBatch
-from minibroker.broker.share.states import UNSET, ShareKey, ShareState, batches_of, combined, of_snapshot
+from minibroker.broker.share.states import UNSET, ShareKey, ShareState, batches_of, combine_batches, of_snapshot
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.share_state_records import (
     ShareSnapshotKey,
@@ -158,7 +158,7 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
                 ShareUpdateValue.StateBatch(
                     first_offset=first, last_offset=last, delivery_state=kind, delivery_count=count
                 )
-                for first, last, kind, count in combined(batches, start_offset)
+                for first, last, kind, count in combine_batches(batches, start_offset)
             ],
         )
         record_key = ShareUpdateKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)

@@ -51,7 +51,7 @@ class ShareState(NamedTuple):
             leader_epoch=self.leader_epoch if leader_epoch == UNSET else leader_epoch,
             start_offset=start,
             complete_count=complete_count,
-            batches=combined([*self.batches, *batches], start),
+            batches=combine_batches([*self.batches, *batches], start),
             updates=self.updates + 1,
         )
 
@@ -96,7 +96,7 @@ def batches_of(said: Iterable[ShareSnapshotValue.StateBatch | ShareUpdateValue.S
     )
 
 
-def combined(batches: Sequence[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
+def combine_batches(batches: Sequence[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
     """Return batches without overlaps, in order, from the start offset on; neighbours that are alike are joined.
 
     Of batches that overlap, the one with more deliveries counts, then the one with the larger state, as in Kafka.

@@ -99,7 +99,7 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
             transitions.check_expected(transaction, expected)
             self.abort_and_fence(transaction)
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "The ongoing transaction is aborted first.")
-        after = transitions.initialized(transaction, timeout_ms, expected, now_ms, new_id)
+        after = transitions.initialize_producer(transaction, timeout_ms, expected, now_ms, new_id)
         self._change(after)
         return after.producer_id, after.producer_epoch
 
@@ -128,7 +128,7 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
         transaction = self.find(transactional_id)
         now_ms = self.cluster.clock.wall_ms()
         new_id = self.controller.next_producer_id
-        after = transitions.ended(transaction, producer, commit, version, now_ms, new_id)
+        after = transitions.end_transaction(transaction, producer, commit, version, now_ms, new_id)
         if after is not transaction:
             self._decide(after)
         return transitions.producer_after(after)
@@ -138,7 +138,7 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
     def abort_and_fence(self, transaction: Transaction) -> None:
         """Abort an ongoing transaction and fence its producer. Raises KafkaError."""
         now_ms = self.cluster.clock.wall_ms()
-        after = transitions.fenced(transaction, self.version, now_ms, self.controller.next_producer_id)
+        after = transitions.fence_producer(transaction, self.version, now_ms, self.controller.next_producer_id)
         self._decide(after)
 
     def _decide(self, after: Transaction) -> None:
@@ -149,7 +149,7 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
     def complete(self, transactional_id: str) -> None:
         """Record that all markers of a transaction are written. Raises KafkaError."""
         transaction = self.transactions[transactional_id]
-        self._change(transitions.completed(transaction, self.cluster.clock.wall_ms()))
+        self._change(transitions.complete_transaction(transaction, self.cluster.clock.wall_ms()))
 
     def forget(self, transactional_id: str) -> None:
         """Delete an id, with a tombstone. Raises KafkaError."""

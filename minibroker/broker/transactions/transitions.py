@@ -28,7 +28,7 @@ Expected = tuple[int, int] | None  # the current producer id and epoch of a prod
 # --- InitProducerId -----------------------------------------------------------------------------
 
 
-def initialized(
+def initialize_producer(
     transaction: Transaction, timeout_ms: int, expected: Expected, now_ms: int, new_producer_id: NewProducerId
 ) -> Transaction:
     """Return the transaction of a producer that starts, or continues after an error; a new epoch fences the old one.
@@ -132,7 +132,7 @@ def _check_producer(transaction: Transaction, producer: tuple[int, int]) -> None
 # --- EndTxn -------------------------------------------------------------------------------------
 
 
-def ended(
+def end_transaction(
     transaction: Transaction,
     producer: tuple[int, int],
     commit: bool,
@@ -218,7 +218,9 @@ def _prepare(
     return transaction.moved(State.PREPARE_COMMIT if commit else State.PREPARE_ABORT, now_ms, **changes)
 
 
-def fenced(transaction: Transaction, client_version: int, now_ms: int, new_producer_id: NewProducerId) -> Transaction:
+def fence_producer(
+    transaction: Transaction, client_version: int, now_ms: int, new_producer_id: NewProducerId
+) -> Transaction:
     """Return an ongoing transaction in PrepareAbort, with a new epoch that fences its producer."""
     if client_version >= OWN_EPOCHS:
         next_producer_id = new_producer_id() if transaction.epochs_exhausted else NO_PRODUCER_ID
@@ -227,7 +229,7 @@ def fenced(transaction: Transaction, client_version: int, now_ms: int, new_produ
     return bumped._replace(producer_epoch=transaction.producer_epoch + 1, last_producer_epoch=NO_EPOCH)
 
 
-def completed(transaction: Transaction, now_ms: int) -> Transaction:
+def complete_transaction(transaction: Transaction, now_ms: int) -> Transaction:
     """Return the transaction after its markers are written."""
     state = State.COMPLETE_COMMIT if transaction.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT
     after = transaction.moved(state, now_ms, partitions=frozenset())

@@ -47,12 +47,12 @@ def pairs_in(given: Given, answers: bytes | None, selected: Selected) -> list[Nu
 
 
 def _list_heard(connections: list[Connection], selected: Selected) -> list[NumberedPair]:
-    from minibroker.captures.explained_capture import numbered
+    from minibroker.captures.explained_capture import number_pairs
     from minibroker.captures.kafka_streams import conversations_in
 
     conversations = conversations_in(connections, selected.port)
     _say(conversations)
-    return numbered(conversations.found)
+    return number_pairs(conversations.found)
 
 
 def _list_saved(given: Given, selected: Selected) -> list[NumberedPair]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minibroker.cli.explain.explain_input import KINDS, NOTATIONS, Given, Wanted, explained, kind_of, read
+from minibroker.cli.explain.explain_input import KINDS, NOTATIONS, Given, Wanted, explain_bytes, kind_of, read
 from minibroker.cli.shared import json_option
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def explain(source: str, **options: Any) -> None:
     elif options["answers"] is not None or _is_capture(given, wanted):
         _capture(given, options)
     else:
-        _print(explained(given, wanted), options)
+        _print(explain_bytes(given, wanted), options)
 
 
 def _is_capture(given: Given, wanted: Wanted) -> bool:
@@ -80,12 +80,12 @@ def _is_capture(given: Given, wanted: Wanted) -> bool:
 def _diff(given: Given, wanted: Wanted, notation: str, other: str | None, version: int | None) -> None:
     from minibroker.cli.explain.explain_diff import differences, in_version
 
-    first = [each.part for each in explained(given, wanted)]
+    first = [each.part for each in explain_bytes(given, wanted)]
     if version is not None:
         given, wanted = in_version(given, wanted, version)
     else:
         given = read(other or "", notation)
-    for line in differences(first, [each.part for each in explained(given, wanted)]):
+    for line in differences(first, [each.part for each in explain_bytes(given, wanted)]):
         click.echo(line)
 
 

@@ -48,7 +48,7 @@ def read(source: str, notation: str) -> Given:
     from minibroker.storage.inspection.inspected_files import inspected_file
 
     if source == "-":
-        return Given(decoded(sys.stdin.buffer.read(MAX_INPUT_BYTES + 1), notation), None)
+        return Given(decode_notation(sys.stdin.buffer.read(MAX_INPUT_BYTES + 1), notation), None)
     path = Path(source)
     try:
         is_file = path.is_file()
@@ -61,7 +61,7 @@ def read(source: str, notation: str) -> Given:
         raise click.UsageError(f"{most}: minibroker dump shows large files of a log, editcap -c splits captures")
     if notation == "auto" and inspected_file(source) is not None:
         notation = "binary"  # a checkpoint looks like hex
-    return Given(decoded(path.read_bytes(), notation), source)
+    return Given(decode_notation(path.read_bytes(), notation), source)
 
 
 def _argument(text: str, notation: str) -> bytes:
@@ -72,7 +72,7 @@ def _argument(text: str, notation: str) -> bytes:
     raise click.UsageError(f"{text[:60]!r} is no file, and neither hex nor base64")
 
 
-def decoded(data: bytes, notation: str) -> bytes:
+def decode_notation(data: bytes, notation: str) -> bytes:
     """Return the bytes that a file's content stands for. Raises click.UsageError."""
     if len(data) > MAX_INPUT_BYTES:
         raise click.UsageError(f"there are more than {MAX_INPUT_BYTES >> 20} MiB")
@@ -104,7 +104,7 @@ def _from_base64(text: str) -> bytes | None:
         return None
 
 
-def explained(given: Given, wanted: Wanted) -> Iterator[Explained]:
+def explain_bytes(given: Given, wanted: Wanted) -> Iterator[Explained]:
     """Yield what the bytes are, but for captures. Raises click.UsageError if that cannot be found out."""
     from minibroker.protocol.explaining.fragments import explain_fragment
     from minibroker.protocol.explaining.messages import explain_records, explain_requests

@@ -10,9 +10,9 @@ import click
 
 from minibroker.cli.administration import connected
 from minibroker.cli.connecting import Bootstrap, connection_options
-from minibroker.cli.groups.groups_facts import ask_coordinator, committed, group_names
+from minibroker.cli.groups.groups_facts import ask_coordinator, fetch_committed, group_names
 from minibroker.cli.groups.groups_share import delete_start_offsets
-from minibroker.cli.groups.groups_types import described
+from minibroker.cli.groups.groups_types import describe_group
 from minibroker.cli.shared import NamedCommand, completed_by, failure, json_option, no_such
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def delete_offsets(group: str, topics: tuple[str, ...], bootstrap: Bootstrap, as
     from minibroker.client.client_errors import error_name
 
     with connected(bootstrap) as client:
-        found = described(client, group)
+        found = describe_group(client, group)
         if found.state == "Dead":
             raise no_such("group", group, group_names(client))
         delete = delete_start_offsets if found.type == "share" else _delete_committed
@@ -59,7 +59,7 @@ def _delete_committed(client: Client, group: str, topics: Iterable[str]) -> dict
     from minibroker.protocol.messages.offsets import OffsetDeleteRequest
 
     of_topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
-    places = committed(client, group)
+    places = fetch_committed(client, group)
     indexes = {topic: [index for name, index in sorted(places) if name == topic] for topic in topics}
     asked = [
         of_topic(

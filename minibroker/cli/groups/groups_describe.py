@@ -12,9 +12,9 @@ import click
 
 from minibroker.cli.administration import TopicPartition, connected
 from minibroker.cli.connecting import Bootstrap, connection_options
-from minibroker.cli.groups.groups_facts import Group, Member, committed, ends, group_names
+from minibroker.cli.groups.groups_facts import Group, Member, ends, fetch_committed, group_names
 from minibroker.cli.groups.groups_share import start_offsets
-from minibroker.cli.groups.groups_types import described
+from minibroker.cli.groups.groups_types import describe_group
 from minibroker.cli.shared import NamedCommand, completed_by, json_option, no_such, print_table
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Offset(NamedTuple):
 
     topic: str
     partition: int
-    committed: int | None
+    fetch_committed: int | None
     end: int | None
     lag: int | None
     member: str | None
@@ -59,7 +59,7 @@ def describe(group: str, bootstrap: Bootstrap, as_json: bool) -> None:
         minibroker groups describe billing
     """
     with connected(bootstrap) as client:
-        found = described(client, group)
+        found = describe_group(client, group)
         if found.state == "Dead":
             raise no_such("group", group, group_names(client))
         offsets = _shared_offsets(client, group) if found.type == "share" else _offsets(client, found)
@@ -79,7 +79,7 @@ def _offsets(client: Client, found: Group) -> list[Offset]:
         for topic, indexes in member.partitions.items()
         for index in indexes
     }
-    positions = committed(client, found.group)
+    positions = fetch_committed(client, found.group)
     places = sorted(owners.keys() | positions.keys())
     end_offsets = ends(client, places)
     lines = []

@@ -99,7 +99,9 @@ def described_classic_group(client: Client, group: str) -> Group:
 
 def _consumer_member(member: Any) -> Member:
     partitions = {each.topic_name: sorted(each.partitions) for each in member.assignment.topic_partitions}
-    return Member(member.member_id, member.instance_id, member.client_id, member.client_host, ordered(partitions))
+    return Member(
+        member.member_id, member.instance_id, member.client_id, member.client_host, order_partitions(partitions)
+    )
 
 
 def _classic_member(member: Any, protocol_type: str) -> Member:
@@ -111,15 +113,17 @@ def _classic_member(member: Any, protocol_type: str) -> Member:
         known = min(version, ConsumerProtocolAssignment.versions[-1])  # newer ones only add to the end
         assignment, _ = ConsumerProtocolAssignment.decode_from(member.member_assignment, known, ASSIGNMENT_VERSION.size)
         partitions = {each.topic: sorted(each.partitions) for each in assignment.assigned_partitions}
-    return Member(member.member_id, member.group_instance_id, member.client_id, member.client_host, ordered(partitions))
+    return Member(
+        member.member_id, member.group_instance_id, member.client_id, member.client_host, order_partitions(partitions)
+    )
 
 
-def ordered(partitions: dict[str, list[int]]) -> dict[str, list[int]]:
+def order_partitions(partitions: dict[str, list[int]]) -> dict[str, list[int]]:
     """Return the partitions in the order of their topics."""
     return dict(sorted(partitions.items()))
 
 
-def committed(client: Client, group: str) -> dict[TopicPartition, Committed]:
+def fetch_committed(client: Client, group: str) -> dict[TopicPartition, Committed]:
     """Return all committed offsets of the group. Raises `ClientError`."""
     from minibroker.client.client_errors import check
     from minibroker.protocol.messages.offsets import OffsetFetchRequest

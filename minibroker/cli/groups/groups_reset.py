@@ -15,9 +15,9 @@ import click
 
 from minibroker.cli.administration import TopicPartition, connected
 from minibroker.cli.connecting import Bootstrap, connection_options
-from minibroker.cli.groups.groups_facts import Group, ask_coordinator, committed
+from minibroker.cli.groups.groups_facts import Group, ask_coordinator, fetch_committed
 from minibroker.cli.groups.groups_share import alter_start_offsets, start_offsets
-from minibroker.cli.groups.groups_types import described
+from minibroker.cli.groups.groups_types import describe_group
 from minibroker.cli.places import Topics, partitions_of, topics_of, within
 from minibroker.cli.shared import NamedCommand, completed_by, duration_of, failure, json_option, print_table
 from minibroker.quantities import moment_ms
@@ -161,14 +161,14 @@ def reset_offsets(
 
 def _inactive(client: Client, group: str) -> Group:
     """Return the group. Raises click.ClickException if it has members, as they would go on from where they are."""
-    found = described(client, group)
+    found = describe_group(client, group)
     if found.state not in INACTIVE:
         raise failure(f"the offsets of {group} can only be reset while it has no members, and it is {found.state}")
     return found
 
 
 def _fetch_committed(client: Client, group: str) -> Positions:
-    return {place: each.offset for place, each in committed(client, group).items()}
+    return {place: each.offset for place, each in fetch_committed(client, group).items()}
 
 
 def _start_offsets(client: Client, group: str) -> Positions:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from minibroker.cli.administration import TopicPartition
-from minibroker.cli.groups.groups_facts import Group, Member, ask_coordinator, ordered
+from minibroker.cli.groups.groups_facts import Group, Member, ask_coordinator, order_partitions
 from minibroker.cli.shared import failure
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def described_share_group(client: Client, group: str) -> Group:
             None,
             each.client_id,
             each.client_host,
-            ordered({part.topic_name: sorted(part.partitions) for part in each.assignment.topic_partitions}),
+            order_partitions({part.topic_name: sorted(part.partitions) for part in each.assignment.topic_partitions}),
         )
         for each in found.members
     ]

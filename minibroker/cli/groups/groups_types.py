@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 TYPES: Final = ("classic", "consumer", "share", "streams")  # by their names in ListGroups
 
 
-def described(client: Client, group: str) -> Group:
+def describe_group(client: Client, group: str) -> Group:
     """Return the group, of any type. Raises `ClientError`."""
     from minibroker.client.client_errors import ClientError
     from minibroker.protocol.errors import ErrorCode

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from minibroker.cli.administration import TOPIC_RESOURCE, TopicPartition, all_topics
 from minibroker.cli.groups.groups_command import listed_groups
-from minibroker.cli.groups.groups_facts import committed
+from minibroker.cli.groups.groups_facts import fetch_committed
 from minibroker.cli.security.acls_command import ListedAcl, described_acls
 from minibroker.cli.security.quotas_command import ListedQuota, described_quotas
 from minibroker.cli.security.users_command import ListedUser, described_users
@@ -186,7 +186,7 @@ def _offsets(
         if row["type"] not in WITH_OFFSETS:
             left_out.append(f"the offsets of {row['group']}, a {row['type']} group: Kafka has no tool that sets them")
             continue
-        found = {place: each.offset for place, each in sorted(committed(client, row["group"]).items())}
+        found = {place: each.offset for place, each in sorted(fetch_committed(client, row["group"]).items())}
         kept = {place: offset for place, offset in found.items() if place[0] in known}
         if kept:
             yield row["group"], kept

@@ -196,10 +196,10 @@ def _prepare(
 
 def _run(rows: DataFrame, task: ReplayTask, archived: list[Archived]) -> dict[tuple[str, int], int]:
     """Replay; return the number of records written to each partition."""
-    from minibroker.pipeline.jobs.replay import replayed
+    from minibroker.pipeline.jobs.replay import replay_archive
 
     with _progress(task, archived):
-        return {(row.topic, row.partition): row.records for row in replayed(rows, task, archived).collect()}
+        return {(row.topic, row.partition): row.records for row in replay_archive(rows, task, archived).collect()}
 
 
 @contextmanager

@@ -154,11 +154,11 @@ def reads_locally(source: Source, options: Mapping[str, str], table: Table, engi
 
     Raises click.ClickException if there is nothing to read, and the errors of the log's source.
     """
-    from minibroker.pipeline.log_opening import offsets_to_read, selected
+    from minibroker.pipeline.log_opening import offsets_to_read, select_partitions
     from minibroker.pipeline.options import parse_options
 
     parsed = parse_options(options, table, "batch")
-    partitions = selected(parsed)
+    partitions = select_partitions(parsed)
     if not partitions:
         raise cannot(f"there is no topic to read in {source.path or source.servers}")
     if source.path is None:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from minibroker.client.client_errors import ClientError, Reaction
 from minibroker.client.cluster_client import Sent
-from minibroker.client.connection_settings import taken
+from minibroker.client.connection_settings import take_number
 from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.brokers.client_settings import option_errors
@@ -41,10 +41,10 @@ class FetchSettings:
         """Make it from its settings, and remove these from `settings`. Raises `OptionError`."""
         with option_errors():
             return cls(
-                taken(settings, "max.partition.fetch.bytes", cls.partition_bytes, 1),
-                taken(settings, "fetch.max.bytes", cls.max_bytes, 1),
-                taken(settings, "fetch.min.bytes", cls.min_bytes, 1),
-                taken(settings, "fetch.max.wait.ms", cls.max_wait_ms),
+                take_number(settings, "max.partition.fetch.bytes", cls.partition_bytes, 1),
+                take_number(settings, "fetch.max.bytes", cls.max_bytes, 1),
+                take_number(settings, "fetch.min.bytes", cls.min_bytes, 1),
+                take_number(settings, "fetch.max.wait.ms", cls.max_wait_ms),
             )
 
 

@@ -30,7 +30,7 @@ from minibroker.pipeline.planning import Offsets
 from minibroker.pipeline.stream_planning import (
     from_json,
     initial_offsets,
-    limited,
+    limit_ends,
     present_offsets,
     sizes,
     stream_ranges,
@@ -92,7 +92,7 @@ class LakeArchive:
             until = present_offsets(parsed, source)
             begin = from_json(self.note.offsets) if self.note.offsets else initial_offsets(parsed, source)
             while sizes(begin, until, source):
-                end = limited(begin, until, self._batch_offsets, source)
+                end = limit_ends(begin, until, self._batch_offsets, source)
                 yield self._put(stream_ranges(parsed, source, begin, end), {**begin, **end})
                 begin = from_json(self.note.offsets)
 

@@ -93,13 +93,13 @@ def next_offsets(client: Client, task: ReplayTask, partitions: list[Archived]) -
     return {each.partition: task.next_offset(client, each.partition) for each in partitions}
 
 
-def replayed(archive: DataFrame, task: ReplayTask, partitions: list[Archived] | None = None) -> DataFrame:
+def replay_archive(archive: DataFrame, task: ReplayTask, partitions: list[Archived] | None = None) -> DataFrame:
     """Replay an archive's rows when an action runs. The result has a row for each written partition (`REPORT`).
 
     `partitions` are those of the archive to replay; None means all. A repeated call continues where the last one ended;
     it does not even sort what is committed. The topics must exist. Tasks raise `WriteFailed`.
     """
-    from minibroker.pipeline.sources.arrival import shipped
+    from minibroker.pipeline.sources.arrival import ship
 
     partitions = archived_partitions(archive) if partitions is None else partitions
     with connected(task.settings) as client:
@@ -111,4 +111,4 @@ def replayed(archive: DataFrame, task: ReplayTask, partitions: list[Archived] | 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return (report_of(done) for done in task.run(batches))
 
-    return ordered.sortWithinPartitions("topic", "partition", "offset").mapInArrow(shipped(run), REPORT)
+    return ordered.sortWithinPartitions("topic", "partition", "offset").mapInArrow(ship(run), REPORT)

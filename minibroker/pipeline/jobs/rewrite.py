@@ -62,7 +62,7 @@ def rewrite(segments: DataFrame, source: str, target: str, settings: RewriteSett
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from minibroker.pipeline.sources.arrival import shipped
+    from minibroker.pipeline.sources.arrival import ship
 
     def written(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -72,7 +72,7 @@ def rewrite(segments: DataFrame, source: str, target: str, settings: RewriteSett
                 open = None if opened is None else dict(opened)
                 yield _rows(task, rewrite_segment(task, source, target, settings, open))
 
-    return segments.mapInArrow(shipped(written), from_arrow_schema(WRITTEN))
+    return segments.mapInArrow(ship(written), from_arrow_schema(WRITTEN))
 
 
 def run(

@@ -21,7 +21,7 @@ def rows_of_tasks(
     """Return the rows that `run` yields for the items. A task has one item, or some if there are very many."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from minibroker.pipeline.sources.arrival import shipped
+    from minibroker.pipeline.sources.arrival import ship
 
     pickled = [pickle.dumps(item) for item in items]  # each task gets all of them, and opens its own
 
@@ -31,4 +31,4 @@ def rows_of_tasks(
                 yield from run(pickle.loads(pickled[number]))
 
     tasks = max(1, min(len(pickled), TASKS_MAX))
-    return spark.range(0, len(pickled), 1, tasks).mapInArrow(shipped(rows), from_arrow_schema(schema))
+    return spark.range(0, len(pickled), 1, tasks).mapInArrow(ship(rows), from_arrow_schema(schema))

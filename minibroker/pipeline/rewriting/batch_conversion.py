@@ -50,7 +50,7 @@ from minibroker.protocol.records.batch import (
 from minibroker.protocol.records.building import assemble
 from minibroker.protocol.records.compression import compress, decompress
 from minibroker.protocol.records.message import message_header
-from minibroker.protocol.records.restarting import elided, restored
+from minibroker.protocol.records.restarting import elide_records, restore_attributes
 
 COLUMNS = ("key", "value", "offset", "timestampMs", "headers")
 ENCODED_COLUMNS = ["timestamp" if name == "timestampMs" else name for name in COLUMNS]  # in ms, too
@@ -117,7 +117,7 @@ class Converter:
             else:
                 for source in some:
                     rows.drop_to(source.header.last_offset)
-                    data = recoded(source, self._settings.level)
+                    data = recode_batch(source, self._settings.level)
                     yield Written(read_header(data), data)
 
     def _exact(self, sources: list[Source], rows: _Rows) -> list[Source]:
@@ -273,16 +273,16 @@ def _write_batch(batch: EncodedBatch, settings: BatchSettings) -> Iterator[Writt
         position += header.size_bytes
 
 
-def recoded(source: Source, level: int | None) -> bytearray:
+def recode_batch(source: Source, level: int | None) -> bytearray:
     """Return the batch with the same records under another codec, or with or without their attributes byte."""
     header, target = source.header, source.target
     payload = decompress(header.compression, memoryview(source.data)[HEADER_BYTES:], MAX_BATCH_BYTES)
     elision = header.attributes & ELIDED_BIT
     if target.elide and not elision:
-        shorter = elided(bytes(payload), header.record_count)
+        shorter = elide_records(bytes(payload), header.record_count)
         if shorter is not None:
             payload, elision = shorter, ELIDED_BIT
     elif elision and not target.elide:
-        payload, elision = restored(bytes(payload), header.record_count), 0
+        payload, elision = restore_attributes(bytes(payload), header.record_count), 0
     attributes = header.attributes & ~(COMPRESSION_MASK | ELIDED_BIT) | target.codec | elision
     return assemble(header._replace(attributes=attributes), compress(target.codec, payload, level))

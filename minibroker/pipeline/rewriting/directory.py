@@ -15,8 +15,8 @@ from minibroker.pipeline.rewriting.topic_configs import update_configs
 from minibroker.pipeline.rewriting.transaction_rewriting import (
     Survey,
     open_transactions,
+    read_aborted_ranges,
     survey,
-    uncommitted,
 )
 from minibroker.pipeline.rewriting.workspace import Workspace
 from minibroker.storage.directories.log_directory import LOCK
@@ -142,7 +142,7 @@ def rewrite_segment(
         hidden = None
         if open is not None:
             directory = f"{source}/{task.log}"
-            hidden = uncommitted(disk, directory, offsets_with(disk.names(directory), LOG_SUFFIX), open)
+            hidden = read_aborted_ranges(disk, directory, offsets_with(disk.names(directory), LOG_SUFFIX), open)
         written = SegmentRewriter(task, source, work, settings, hidden).run()
         workspace.take(task, work, written)
     except BaseException:

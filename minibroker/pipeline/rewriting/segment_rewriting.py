@@ -19,7 +19,7 @@ from minibroker.pipeline.rewriting.rewrite_settings import (
     Way,
     target_of,
 )
-from minibroker.pipeline.rewriting.transaction_rewriting import content, indexed
+from minibroker.pipeline.rewriting.transaction_rewriting import content, read_indexed_transactions
 from minibroker.protocol.errors import CorruptBatch, KafkaError
 from minibroker.protocol.records.batch import MAGIC, BatchHeader
 from minibroker.protocol.records.compression import Compression
@@ -112,7 +112,7 @@ class SegmentRewriter:
         self._output = _Output(
             self._disk,
             work,
-            indexed(self._disk, self._directory, [task.base_offset]) if not settings.is_old else [],
+            read_indexed_transactions(self._disk, self._directory, [task.base_offset]) if not settings.is_old else [],
             self._disk.modified_ms(self._path),
         )
 

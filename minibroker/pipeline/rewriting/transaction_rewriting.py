@@ -70,9 +70,11 @@ def open_transactions(surveys: Iterable[Survey]) -> dict[int, int]:
     return found
 
 
-def uncommitted(disk: Disk, directory: str, base_offsets: Iterable[int], open: Mapping[int, int]) -> AbortedRanges:
+def read_aborted_ranges(
+    disk: Disk, directory: str, base_offsets: Iterable[int], open: Mapping[int, int]
+) -> AbortedRanges:
     """Return the aborted transactions of a log, by its indexes, and the open ones. Raises `CorruptIndex`, `OSError`."""
-    found = AbortedRanges(each[:3] for each in indexed(disk, directory, base_offsets))
+    found = AbortedRanges(each[:3] for each in read_indexed_transactions(disk, directory, base_offsets))
     for producer_id, first_offset in open.items():
         found.add(producer_id, first_offset)
     return found
@@ -84,7 +86,7 @@ def content(disk: Disk, path: str) -> bytes:
         return file.read(0, file.size_bytes())
 
 
-def indexed(disk: Disk, directory: str, base_offsets: Iterable[int]) -> list[AbortedTransaction]:
+def read_indexed_transactions(disk: Disk, directory: str, base_offsets: Iterable[int]) -> list[AbortedTransaction]:
     """Return the aborted transactions in the indexes of these segments. Raises `CorruptIndex`, `OSError`."""
     found: list[AbortedTransaction] = []
     for base_offset in base_offsets:

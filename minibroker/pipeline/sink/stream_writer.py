@@ -16,7 +16,7 @@ from minibroker.pipeline.plain_errors import with_plain_errors
 from minibroker.pipeline.sink import delivery
 from minibroker.pipeline.sink.sink_errors import WriteFailed
 from minibroker.pipeline.sink.sink_settings import SinkSettings
-from minibroker.pipeline.sink.writer import TaskMessage, checked, open_transactions, reach, task_context
+from minibroker.pipeline.sink.writer import TaskMessage, check_options, open_transactions, reach, task_context
 from minibroker.pipeline.sources.arrival import Shipped
 
 # Spark's properties with which a task of a stream learns its query and batch. Spark does not document them.
@@ -59,7 +59,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 
     Raises `OptionError`, and `ClientError` if no server answers.
     """
-    settings = checked(options, schema)
+    settings = check_options(options, schema)
     if settings.write_id is not None:
         raise OptionError("writeId is an option of df.write: a stream's batches have the checkpoint's names")
     reach(settings)

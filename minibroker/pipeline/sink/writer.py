@@ -66,7 +66,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
 
     Raises `OptionError` for invalid options, columns and save modes, and `ClientError` if no server answers.
     """
-    settings = checked(options, schema)
+    settings = check_options(options, schema)
     if overwrite:
         raise OptionError("save mode overwrite is not allowed: a log is only appended to (mode append)")
     if settings.exactly_once and settings.write_id is None:
@@ -75,7 +75,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
     return BatchWriter(settings)
 
 
-def checked(options: Mapping[str, str], schema: StructType) -> SinkSettings:
+def check_options(options: Mapping[str, str], schema: StructType) -> SinkSettings:
     """Return the settings of a writer. Raises `OptionError` for invalid options and columns."""
     settings = parse_settings(options)
     check_columns({field.name: field.dataType.simpleString() for field in schema.fields}, settings.topic)

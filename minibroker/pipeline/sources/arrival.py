@@ -18,18 +18,18 @@ class Shipped:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the object as bytes that `arrived` opens."""
-        return arrived, (cloudpickle.dumps((type(self), self.__dict__)),)  # type: ignore[no-untyped-call]
+        return unpack_shipped, (cloudpickle.dumps((type(self), self.__dict__)),)  # type: ignore[no-untyped-call]
 
 
-def arrived(data: bytes) -> Any:
+def unpack_shipped(data: bytes) -> Any:
     """Return the object of a `Shipped`. Raises `ImportError` with one line if a package is missing here."""
-    kind, fields = opened(data)
+    kind, fields = unpickle(data)
     found = kind.__new__(kind)
     found.__dict__.update(fields)
     return found
 
 
-def opened(data: bytes) -> Any:
+def unpickle(data: bytes) -> Any:
     """Unpickle data. Raises `ImportError` with one line if a package is missing here."""
     import pickle
     import socket
@@ -45,12 +45,12 @@ def opened(data: bytes) -> Any:
         ) from None
 
 
-def shipped(task: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def ship(task: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a function for Spark's tasks, which does the same."""
     data = cloudpickle.dumps(task)  # type: ignore[no-untyped-call]
 
     def run(rows: Any) -> Any:
-        return opened(data)(rows)
+        return unpickle(data)(rows)
 
     return run
 

@@ -71,7 +71,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
             return to_json(begin)
         end = self._latest
         if isinstance(limit, ReadMaxRows):
-            end = stream_planning.limited(begin, end, limit.max_rows, self._source)
+            end = stream_planning.limit_ends(begin, end, limit.max_rows, self._source)
         return to_json(end)
 
     def _commit_to_group(self, finished: JsonOffsets) -> None:

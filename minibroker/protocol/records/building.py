@@ -24,7 +24,7 @@ from minibroker.protocol.records.batch import (
 from minibroker.protocol.records.compressing import compressed_chunks
 from minibroker.protocol.records.compression import Compression, compress
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.records.varints import Bytes, wrapped, zigzag_bytes
+from minibroker.protocol.records.varints import Bytes, wrap_to_64_bits, zigzag_bytes
 from minibroker.protocol.steps import Steps
 
 _NULL = zigzag_bytes(-1)
@@ -139,11 +139,11 @@ def recompress_in_steps(
     held in memory.
     """
     from minibroker.protocol.records.payload import payload_chunks  # no start needs them
-    from minibroker.protocol.records.restarting import renumbered
+    from minibroker.protocol.records.restarting import renumber_records
 
     payload = payload_chunks(batch, 0, header)
     if renumbers:
-        payload = renumbered(payload, header.record_count)
+        payload = renumber_records(payload, header.record_count)
     chunks = compressed_chunks(codec, payload, level)
     changed = header._replace(attributes=header.attributes & ~(COMPRESSION_MASK | ELIDED_BIT) | codec)
     return (yield from assemble_in_steps(changed, _bound_chunks(chunks, max_bytes - HEADER_BYTES, too_large)))
@@ -181,7 +181,7 @@ def assemble_in_steps(header: BatchHeader, chunks: Iterable[Bytes]) -> Steps[byt
 
 def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
     """Return a record as it is in a batch, with its length first."""
-    parts = [_NO_ATTRIBUTES, zigzag_bytes(wrapped(timestamp_delta)), zigzag_bytes(offset_delta)]
+    parts = [_NO_ATTRIBUTES, zigzag_bytes(wrap_to_64_bits(timestamp_delta)), zigzag_bytes(offset_delta)]
     _put(parts, record.key)
     _put(parts, record.value)
     parts.append(zigzag_bytes(len(record.headers)))

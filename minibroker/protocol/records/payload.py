@@ -21,7 +21,7 @@ from minibroker.protocol.records.compression import (
     decompressed_chunks,
 )
 from minibroker.protocol.records.record import Record, parse_records
-from minibroker.protocol.records.restarting import restored, restored_chunks
+from minibroker.protocol.records.restarting import restore_attributes, restored_chunks
 from minibroker.protocol.records.varints import Bytes
 
 ENCODING_MASK = COMPRESSION_MASK | ELIDED_BIT
@@ -53,7 +53,7 @@ def payload_of(batch: Bytes, position: int, header: BatchHeader, limit_bytes: in
     payload = decompress(encoding & COMPRESSION_MASK, view, limit_bytes)
     if not encoding & ELIDED_BIT:
         return payload
-    return restored(bytes(payload), header.record_count)
+    return restore_attributes(bytes(payload), header.record_count)
 
 
 def payload_up_to(batch: Bytes, header: BatchHeader, limit_bytes: int) -> bytes | None:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from minibroker.protocol.errors import InvalidRecords
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader
-from minibroker.protocol.records.varints import Bytes, MalformedVarint, read_varint, read_varlong, wrapped
+from minibroker.protocol.records.varints import Bytes, MalformedVarint, read_varint, read_varlong, wrap_to_64_bits
 
 
 class Header(NamedTuple):
@@ -78,7 +78,7 @@ def read_record(
     headers, position = _read_headers(body, position) if with_headers else ((), end)
     if position != end:
         raise Malformed(f"{end - position} bytes are left in it after its headers")
-    timestamp = wrapped(header.base_timestamp + timestamp_delta) if append_time is None else append_time
+    timestamp = wrap_to_64_bits(header.base_timestamp + timestamp_delta) if append_time is None else append_time
     return Record(header.base_offset + offset_delta, timestamp, key, value, headers), end
 
 

@@ -16,7 +16,7 @@ from minibroker.protocol.records.varints import (
     MalformedVarint,
     from_zigzag,
     read_raw,
-    wrapped,
+    wrap_to_64_bits,
     zigzag_bytes,
 )
 from minibroker.protocol.records.windows import Window
@@ -29,25 +29,25 @@ _RECORDS_AT_ONCE = 512
 _START_BYTES = 1 + MAX_VARLONG_BYTES + MAX_VARINT_BYTES  # the most that a `NewStart` reads
 
 
-def renumbered(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
+def renumber_records(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
     """Return the `count` records, which must be valid, with offset deltas from 0 on."""
-    return restarted(Window(chunks), count, _number_record)
+    return restart_records(Window(chunks), count, _number_record)
 
 
-def moved(chunks: Iterator[Bytes], stays: bytes | bytearray, by_ms: int) -> Iterator[Bytes]:
+def move_timestamps(chunks: Iterator[Bytes], stays: bytes | bytearray, by_ms: int) -> Iterator[Bytes]:
     """Return the records whose byte in `stays` is not 0, with `by_ms` added to their timestamp deltas."""
 
     def new_start(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int] | None:
         if not stays[index]:
             return None
         raw, rest = read_raw(data, body + 1, MAX_VARLONG_BYTES)
-        start = data[body : body + 1] + zigzag_bytes(wrapped(from_zigzag(raw) + by_ms))
+        start = data[body : body + 1] + zigzag_bytes(wrap_to_64_bits(from_zigzag(raw) + by_ms))
         return zigzag_bytes(length - (rest - body) + len(start)) + start, rest
 
-    return restarted(Window(chunks), len(stays), new_start)
+    return restart_records(Window(chunks), len(stays), new_start)
 
 
-def elided(payload: bytes, count: int) -> bytes | None:
+def elide_records(payload: bytes, count: int) -> bytes | None:
     """Return the `count` records in `payload` without attributes; None if one is not 0. Raises `InvalidRecords`."""
     try:
         return b"".join(elided_chunks(iter((payload,)), count))
@@ -55,19 +55,19 @@ def elided(payload: bytes, count: int) -> bytes | None:
         return None
 
 
-def restored(payload: bytes, count: int) -> bytes:
+def restore_attributes(payload: bytes, count: int) -> bytes:
     """Return the `count` records in `payload` with restored attributes. Raises `InvalidRecords`."""
     return b"".join(restored_chunks(iter((payload,)), count))
 
 
 def elided_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
     """Elide as `elided` does, from records in pieces. Raises `HasAttributes` if a record has attributes."""
-    return restarted(Window(chunks), count, _without)
+    return restart_records(Window(chunks), count, _without)
 
 
 def restored_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
     """Restore as `restored` does, from records in pieces."""
-    return restarted(Window(chunks), count, _with)
+    return restart_records(Window(chunks), count, _with)
 
 
 class HasAttributes(Exception):
@@ -93,7 +93,7 @@ def _number_record(data: bytes, body: int, length: int, index: int) -> tuple[byt
     return zigzag_bytes(length - (rest - body) + len(start)) + start, rest
 
 
-def restarted(window: Window, count: int, new_start: NewStart) -> Iterator[Bytes]:
+def restart_records(window: Window, count: int, new_start: NewStart) -> Iterator[Bytes]:
     """Yield the records in the window with new starts. A piece takes a millisecond at most, and may be empty.
 
     Raises `InvalidRecords`, what the window's chunks raise, and what `new_start` raises.

@@ -16,7 +16,7 @@ from minibroker.protocol.records.varints import (
     MalformedVarint,
     from_zigzag,
     read_raw,
-    wrapped,
+    wrap_to_64_bits,
     zigzag_bytes,
 )
 
@@ -85,5 +85,5 @@ def with_timestamps_moved(data: bytes, record: RecordSlice, by_ms: int) -> bytes
     start, end, _, raw_delta, _, _ = record
     body = read_raw(data, start, MAX_VARINT_BYTES)[1]
     rest = read_raw(data, body + 1, MAX_VARLONG_BYTES)[1]
-    moved = data[body : body + 1] + zigzag_bytes(wrapped(from_zigzag(raw_delta) + by_ms))
+    moved = data[body : body + 1] + zigzag_bytes(wrap_to_64_bits(from_zigzag(raw_delta) + by_ms))
     return zigzag_bytes(len(moved) + end - rest) + moved + data[rest:end]

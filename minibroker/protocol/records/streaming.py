@@ -17,7 +17,7 @@ from minibroker.protocol.records.message_set import base_offset_in_steps, messag
 from minibroker.protocol.records.payload import payload_chunks, payload_up_to
 from minibroker.protocol.records.record import Malformed, Record, read_record
 from minibroker.protocol.records.slicing import RecordSlice, slices
-from minibroker.protocol.records.varints import Bytes, MalformedVarint, to_zigzag, wrapped
+from minibroker.protocol.records.varints import Bytes, MalformedVarint, to_zigzag, wrap_to_64_bits
 from minibroker.protocol.records.windows import Extent, LargeRecord, Window
 from minibroker.protocol.steps import Steps
 
@@ -64,7 +64,7 @@ def _large(
     header, append_time = times
     walked = LargeRecord(window, extent, keeps=2 if with_values else 0)
     yield from walked.walk(with_headers=False)
-    timestamp = wrapped(header.base_timestamp + walked.timestamp_delta) if append_time is None else append_time
+    timestamp = wrap_to_64_bits(header.base_timestamp + walked.timestamp_delta) if append_time is None else append_time
     record = Record(header.base_offset + walked.offset_delta, timestamp, walked.key, walked.value)
     return record, walked.position
 

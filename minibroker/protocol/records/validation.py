@@ -29,7 +29,7 @@ from minibroker.protocol.records.varints import (
     Bytes,
     MalformedVarint,
     from_zigzag,
-    wrapped,
+    wrap_to_64_bits,
 )
 from minibroker.protocol.records.windows import Extent, LargeRecord, Window
 from minibroker.protocol.steps import Steps, at_once
@@ -248,7 +248,7 @@ class _Checking:
         """Check one record. Return its timestamp."""
         timestamp = self._append_time
         if timestamp is None:
-            timestamp = wrapped(self._header.base_timestamp + timestamp_delta)
+            timestamp = wrap_to_64_bits(self._header.base_timestamp + timestamp_delta)
         self._errors.check(index, Record(self._header.base_offset + offset_delta, timestamp), self._rules, has_key)
         return timestamp
 
@@ -333,9 +333,9 @@ def _timestamp_range(deltas: set[int], header: BatchHeader) -> tuple[int, int]:
     base = header.base_timestamp
     if len(deltas) == 1:  # one record, or one timestamp: the usual small batch
         (raw,) = deltas
-        timestamp = wrapped(base + from_zigzag(raw))
+        timestamp = wrap_to_64_bits(base + from_zigzag(raw))
         return timestamp, timestamp
-    timestamps = {wrapped(base + from_zigzag(raw)) for raw in deltas} - {NO_TIMESTAMP}
+    timestamps = {wrap_to_64_bits(base + from_zigzag(raw)) for raw in deltas} - {NO_TIMESTAMP}
     return (min(timestamps), max(timestamps)) if timestamps else (NO_TIMESTAMP, NO_TIMESTAMP)
 
 

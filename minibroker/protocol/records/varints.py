@@ -49,7 +49,7 @@ def from_zigzag(raw: int) -> int:
     return (raw >> 1) ^ -(raw & 1)
 
 
-def wrapped(value: int) -> int:
+def wrap_to_64_bits(value: int) -> int:
     """Return a sum or difference as Java computes it, which keeps the lowest 64 bits."""
     if INT64_MIN <= value <= INT64_MAX:
         return value

@@ -25,8 +25,8 @@ from minibroker.registry.state.qualified_subjects import (
     WILDCARD,
     context_prefix,
     is_valid,
-    normalized,
-    qualified,
+    normalize_subject,
+    parse_subject,
     within,
 )
 from minibroker.registry.state.registry import NewSchema, missing_version
@@ -74,7 +74,7 @@ class RegistryApi(SettingsApi):
         deleted, only = request.flag("deleted"), request.flag("deletedOnly")
         names = (
             name
-            for name in _with_prefix(state, normalized(request.text("subjectPrefix", WILDCARD)))
+            for name in _with_prefix(state, normalize_subject(request.text("subjectPrefix", WILDCARD)))
             if (deleted and not only) or state.is_live(name) != only
         )
         return page(request, names, LISTED_MAX)
@@ -133,7 +133,7 @@ class RegistryApi(SettingsApi):
         if not is_valid(subject):
             raise errors.invalid_subject(subject)
         schema = await self._registry.register(subject, await self._new_schema(request, subject), request.left)
-        fields = described(schema)
+        fields = describe_version(schema)
         left_out = {"subject", "ts", "deleted"} | ({"schema"} if schema.kind == "PROTOBUF" else set())
         return {name: fields[name] for name in fields if name not in left_out}
 
@@ -167,7 +167,7 @@ class RegistryApi(SettingsApi):
         subject, version = await self._subject(request), version_number(request.variables["version"])
         state = await self._registry.state()
         schema = state.get(subject, version, deleted)
-        name = qualified(subject)
+        name = parse_subject(subject)
         if schema is None and name.context == DEFAULT:
             others = (state.get(prefix + name.subject, version, deleted) for prefix in state.prefixes()[1:])
             schema = next(filter(None, others), None)
@@ -183,7 +183,7 @@ class RegistryApi(SettingsApi):
         state, deleted = await self._registry.state(), request.flag("deleted")
         latest, rules, slices = request.flag("latestOnly"), request.text("ruleType"), Slices()
         first, count = request.number("offset", 0), limit_of(request, SCHEMAS_MAX)
-        prefix = normalized(request.text("subjectPrefix"))
+        prefix = normalize_subject(request.text("subjectPrefix"))
         aliases = _aliases(state, prefix) if request.flag("aliases") else {}
         listed: list[StoredSchema] = []
         for name in sorted({*_with_prefix(state, prefix), *aliases}):
@@ -196,7 +196,7 @@ class RegistryApi(SettingsApi):
         for schema in listed[max(first, 0) : first + count]:
             await slices.next()
             also = {"aliases": aliases[schema.subject]} if schema.subject in aliases else {}
-            texts.append(text_of(described(schema) | also))
+            texts.append(text_of(describe_version(schema) | also))
         return Answer(raw=f"[{','.join(texts)}]")
 
     @on("GET", "/schemas/types")
@@ -246,7 +246,7 @@ class RegistryApi(SettingsApi):
     async def list_ids_of_guid(self, request: Request) -> list[dict[str, Any]]:
         """Return the ids of the schema with a GUID, by context."""
         state, guid = await self._registry.state(), request.variables["guid"]
-        found = [{"context": qualified(prefix).context, "id": id} for prefix, id in _ids_of(state, guid)]
+        found = [{"context": parse_subject(prefix).context, "id": id} for prefix, id in _ids_of(state, guid)]
         if not found:
             raise errors.schema_not_found(guid)
         return found
@@ -254,7 +254,7 @@ class RegistryApi(SettingsApi):
     async def _by_id(self, request: Request) -> StoredSchema:
         state, id = await self._registry.state(), path_number(request.variables["id"])
         subject = _resolve_subject(state, request.text("subject"))
-        found, name = state.by_id(id, subject), qualified(subject)
+        found, name = state.by_id(id, subject), parse_subject(subject)
         if found is None and name.subject and name.context == DEFAULT:
             others = (state.by_id(id, prefix + name.subject) for prefix in state.prefixes()[1:])
             found = next(filter(None, others), None) or state.by_id(id, name.prefix)
@@ -332,7 +332,7 @@ class RegistryApi(SettingsApi):
 
     async def _subject(self, request: Request) -> str:
         """Return the subject of a path, or the one for which it is an alias."""
-        return _resolve_subject(await self._registry.state(), normalized(request.variables["subject"]))
+        return _resolve_subject(await self._registry.state(), normalize_subject(request.variables["subject"]))
 
     async def _new_schema(self, request: Request, subject: str) -> NewSchema:
         """Return the schema in a request. Raises RegistryError."""
@@ -358,7 +358,7 @@ class RegistryApi(SettingsApi):
 
     async def _show_schema(self, request: Request, schema: StoredSchema) -> dict[str, Any]:
         """Return a schema for an answer, in the format that the query asks for."""
-        found, wanted = described(schema), request.text("format").strip()
+        found, wanted = describe_version(schema), request.text("format").strip()
         if request.text("referenceFormat") == "qualified":
             for reference in found.get("references", ()):
                 reference["subject"] = within(schema.subject, reference["subject"])
@@ -368,7 +368,7 @@ class RegistryApi(SettingsApi):
         return found
 
 
-def described(schema: StoredSchema) -> dict[str, Any]:
+def describe_version(schema: StoredSchema) -> dict[str, Any]:
     """Return a version as answers show it."""
     fields: dict[str, Any] = {"subject": schema.subject, "version": schema.version, "id": schema.id}
     fields |= {"guid": schema.guid, "schemaType": schema.kind}
@@ -398,9 +398,9 @@ def _with_prefix(state: SchemaState, prefix: str) -> list[str]:
 def _matching(prefix: str) -> Callable[[str], bool]:
     if prefix.startswith(WILDCARD):
         bare = prefix.removeprefix(WILDCARD)
-        return lambda name: not bare or qualified(name).subject.startswith(bare)
-    context = qualified(prefix).context
-    return lambda name: name.startswith(prefix) and qualified(name).context == context
+        return lambda name: not bare or parse_subject(name).subject.startswith(bare)
+    context = parse_subject(prefix).context
+    return lambda name: name.startswith(prefix) and parse_subject(name).context == context
 
 
 def _aliases(state: SchemaState, prefix: str) -> dict[str, list[str]]:

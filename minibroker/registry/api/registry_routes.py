@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from minibroker.registry.api.http_messages import Request
 from minibroker.registry.state import registry_errors as errors
-from minibroker.registry.state.qualified_subjects import is_valid, normalized
+from minibroker.registry.state.qualified_subjects import is_valid, normalize_subject
 from minibroker.registry.state.registry_errors import RegistryError
 
 INT_MAX: Final = (1 << 31) - 1
@@ -73,7 +73,7 @@ def scope_of(request: Request) -> str | None:
         return None
     if not is_valid(named, of_config=True):
         raise errors.invalid_subject(named)
-    return normalized(named) or None
+    return normalize_subject(named) or None
 
 
 def limit_of(request: Request, maximum: int) -> int:

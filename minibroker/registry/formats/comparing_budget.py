@@ -76,7 +76,7 @@ def _count(part: Any, counts: Callable[[Any], bool]) -> int:
     return int(counts(part))
 
 
-def walked(parts: Sequence[Any], budget: Budget) -> Iterator[tuple[tuple[str, ...], Any]]:
+def walk_changes(parts: Sequence[Any], budget: Budget) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield changes in order, each with the steps to it; nothing of a part without any that count.
 
     How deep parts are within each other has no bound. Raises TooMuch.

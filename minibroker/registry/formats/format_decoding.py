@@ -34,7 +34,7 @@ class Framed(NamedTuple):
     after_id: bytes | None = None
 
 
-def framed(data: bytes | None, headers: Headers = (), *, key: bool = False) -> Framed | None:
+def read_schema_id(data: bytes | None, headers: Headers = (), *, key: bool = False) -> Framed | None:
     """Return the data of a record's key or value and its schema's id or GUID, or None if it says none.
 
     A header counts before what the data begins with, as for Confluent's deserializers.

@@ -16,7 +16,7 @@ LARGE_CHARACTERS: Final = 64 << 10
 LEAST_PLAIN, GREATEST_PLAIN = 1e-3, 1e7  # Java's Double.toString writes others with an exponent
 
 
-def parsed(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """Parse JSON. Raises ValueError, also for NaN and the infinities, which Python's parser accepts."""
     return json_decoder(text, parse_constant=_no_number).decode(text)
 
@@ -39,9 +39,9 @@ def _no_number(text: str) -> Any:
 def text_of(value: Any) -> str:
     """Return a value as compact JSON; keys keep their order."""
     if isinstance(value, str):
-        return quoted(value)
+        return quote(value)
     if isinstance(value, dict):
-        return "{" + ",".join(f"{quoted(key)}:{text_of(each)}" for key, each in value.items()) + "}"
+        return "{" + ",".join(f"{quote(key)}:{text_of(each)}" for key, each in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(text_of, value)) + "]"
     if isinstance(value, float):
@@ -49,7 +49,7 @@ def text_of(value: Any) -> str:
     return CONSTANTS[value] if value is None or isinstance(value, bool) else str(value)
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Return a string in quotes. Characters beyond ASCII stay as they are; escapes have capital digits."""
     written = encode_basestring(text)
     if "\\u00" not in written:

@@ -108,7 +108,7 @@ def _check_texts(values: Iterable[Any], message: str) -> None:
         raise ValueError(message)
 
 
-def cleaned(part: Any) -> Part:
+def clean_part(part: Any) -> Part:
     """Return metadata or rules from a request as they are stored: sorted, without what is empty, with defaults.
 
     Raises ValueError.

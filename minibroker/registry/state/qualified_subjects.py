@@ -31,7 +31,7 @@ class QualifiedSubject(NamedTuple):
         return self.prefix + self.subject
 
 
-def qualified(text: str) -> QualifiedSubject:
+def parse_subject(text: str) -> QualifiedSubject:
     """Parse the name of a subject."""
     if text.startswith(":."):
         context, _, subject = text[1:].partition(":")
@@ -43,17 +43,17 @@ def qualified(text: str) -> QualifiedSubject:
 
 def prefix_of(subject: str | None) -> str:
     """Return the context of a subject as it is written before it; that of None is the default one."""
-    return qualified(subject or "").prefix
+    return parse_subject(subject or "").prefix
 
 
-def normalized(text: str) -> str:
+def normalize_subject(text: str) -> str:
     """Return a subject without the default context."""
-    return qualified(text).text
+    return parse_subject(text).text
 
 
 def within(parent: str | None, subject: str) -> str:
     """Return a subject that is named within another one: without a context of its own, it is in the parent's."""
-    own = qualified(subject)
+    own = parse_subject(subject)
     return own.text if own.context != DEFAULT else prefix_of(parent) + own.subject
 
 
@@ -70,7 +70,7 @@ def context_prefix(name: str) -> str:
 
 def is_valid(text: str, of_config: bool = False) -> bool:
     """Return whether a name may be that of a subject, or of what has a config and a mode."""
-    found = qualified(text)
+    found = parse_subject(text)
     if any(category(letter) == "Cc" for letter in text) or found.subject in NOT_SUBJECTS:
         return False
     return of_config or found.context != GLOBAL

@@ -24,7 +24,7 @@ from minibroker.registry.state.contracts import (
     with_version,
 )
 from minibroker.registry.state.coroutine_slices import Left, Slices, turn_for_others
-from minibroker.registry.state.qualified_subjects import DEFAULT, prefix_of, qualified, within
+from minibroker.registry.state.qualified_subjects import DEFAULT, parse_subject, prefix_of, within
 from minibroker.registry.state.registry_configs import IMPORTING, READING, changed_config, config_of, mode_of
 from minibroker.registry.state.schema_formats import SchemaFormats, sorted_references
 from minibroker.registry.state.schema_records import Entry, Key, StoredSchema
@@ -153,7 +153,7 @@ class Registry:
         """
         state = await self.state()
         schema = await self._find_or_completed(state, subject, new, deleted)
-        name = qualified(subject)
+        name = parse_subject(subject)
         if schema is None and name.context == DEFAULT:
             for prefix in state.prefixes()[1:]:
                 try:
@@ -324,7 +324,7 @@ class Registry:
         """
         async with self._writing:
             state = await self._topic.read_to_change()
-            named = scope is not None and qualified(scope).subject != ""
+            named = scope is not None and parse_subject(scope).subject != ""
             inside = [name for name in state.modes if name and prefix_of(name) == prefix_of(scope) and name != scope]
             scopes = [scope, *(inside if recursive and not named else ())]
             await self._append_many([records.tombstone(Key("MODE", each)) for each in scopes])
@@ -335,7 +335,7 @@ class Registry:
             state = await self._topic.read_to_change()
             if state.has_subjects(prefix, deleted=True):
                 raise errors.context_not_empty(prefix)
-            await self._topic.append([records.tombstone(Key("CONTEXT", qualified(prefix).context))])
+            await self._topic.append([records.tombstone(Key("CONTEXT", parse_subject(prefix).context))])
 
     async def _append_many(self, entries: Sequence[Entry], portion: int = 1000) -> None:
         """Append records in several batches, so that none takes long or is too large."""
@@ -382,7 +382,7 @@ def _check_id(state: SchemaState, subject: str, schema: StoredSchema, id: int) -
 
 def _before(state: SchemaState, schema: StoredSchema) -> list[Entry]:
     """Return what must be in the topic before a new version: its context, and the end of deleted ones with its id."""
-    context = qualified(schema.subject).context
+    context = parse_subject(schema.subject).context
     new_context = [] if context == DEFAULT or context in state.contexts else [records.context_entry(context)]
     replaced = [
         records.tombstone(each.key)

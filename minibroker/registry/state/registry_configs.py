@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from minibroker.registry.state.contracts import InvalidRules, Part, cleaned
+from minibroker.registry.state.contracts import InvalidRules, Part, clean_part
 from minibroker.registry.state.qualified_subjects import GLOBAL, prefix_of
 from minibroker.registry.state.registry_errors import (
     RegistryError,
@@ -108,7 +108,7 @@ def _check_value(name: str, value: Any) -> Any:
 def contract_of(part: Any) -> Part:
     """Return metadata or rules of a request as they are stored. Raises RegistryError."""
     try:
-        return cleaned(part)
+        return clean_part(part)
     except InvalidRules as error:
         raise invalid_rules(str(error)) from None
     except (ValueError, TypeError) as error:

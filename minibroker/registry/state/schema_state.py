@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from minibroker.protocol.records.record import Record
-from minibroker.registry.state.qualified_subjects import GLOBAL, prefix_of, qualified, within
+from minibroker.registry.state.qualified_subjects import GLOBAL, parse_subject, prefix_of, within
 from minibroker.registry.state.schema_records import (
     Key,
     StoredSchema,
@@ -108,7 +108,7 @@ class SchemaState:
 
     def index(self, subject: str) -> ContextIndex:
         """Return the ids of the context of a subject."""
-        context = qualified(subject).context
+        context = parse_subject(subject).context
         if context not in self._contexts:
             self._contexts[context] = ContextIndex()
         return self._contexts[context]
@@ -123,7 +123,7 @@ class SchemaState:
         """Return the subject itself if it exists, or all subjects of a context that is named without a subject."""
         if subject is None:
             return iter(list(self._subjects))
-        name = qualified(subject)
+        name = parse_subject(subject)
         if name.subject:
             return iter([subject] if subject in self.versions else [])
         if name.context == GLOBAL:
@@ -158,7 +158,7 @@ class SchemaState:
     def by_id(self, id: int, subject: str) -> StoredSchema | None:
         """Return a version with this id of a subject, or of any in the context that `subject` names."""
         with_id = self.index(subject).versions_by_id.get(id, {})
-        name = subject if qualified(subject).subject else next(iter(with_id), None)
+        name = subject if parse_subject(subject).subject else next(iter(with_id), None)
         return None if name is None or name not in with_id else self.versions[name][with_id[name]]
 
     def prefixes(self) -> list[str]:

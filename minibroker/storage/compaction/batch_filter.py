@@ -36,10 +36,10 @@ from minibroker.protocol.records.message import message_header
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.payload import payload_chunks, payload_of, payload_up_to
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.records.restarting import moved
+from minibroker.protocol.records.restarting import move_timestamps
 from minibroker.protocol.records.slicing import slices, with_timestamps_moved
 from minibroker.protocol.records.streaming import WHOLE_BYTES, check_sizes, slices_of
-from minibroker.protocol.records.varints import Bytes, from_zigzag, wrapped
+from minibroker.protocol.records.varints import Bytes, from_zigzag, wrap_to_64_bits
 from minibroker.protocol.steps import at_once
 from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.compaction.offset_map import OffsetMap
@@ -195,7 +195,7 @@ class BatchFilter:
         all_known = header.last_offset <= self._keys.latest_offset
         if kept.has_tombstone and all_known and not header.attributes & DELETE_HORIZON_BIT:
             return self._with_horizon(header, kept)
-        return (header, batch) if kept.record_count == header.record_count else _rebuilt(header, kept)
+        return (header, batch) if kept.record_count == header.record_count else _rebuild_batch(header, kept)
 
     def _data_in_pieces(self, header: BatchHeader, batch: bytes) -> Batch | None:
         """Filter a batch as `_data` does, in two passes, as its records are too large for memory."""
@@ -227,7 +227,9 @@ class BatchFilter:
         elif count == header.record_count:
             return header, batch
         changed = _with_kept(changed, _Kept(b"", count, largest_delta + by_ms))
-        chunks = compressed_chunks(header.compression, moved(payload_chunks(batch, 0, header), stays, by_ms), None)
+        chunks = compressed_chunks(
+            header.compression, move_timestamps(payload_chunks(batch, 0, header), stays, by_ms), None
+        )
         return changed, at_once(assemble_in_steps(changed, chunks))
 
     def _latest(self, header: BatchHeader, payload: bytes) -> _Kept:
@@ -260,7 +262,7 @@ class BatchFilter:
         for record in slices(kept.payload, kept.record_count):
             moved += with_timestamps_moved(kept.payload, record, by_ms)
         changed = _with_horizon_bit(header, self._horizon_ms)
-        return _rebuilt(changed, _Kept(bytes(moved), kept.record_count, kept.largest_delta + by_ms))
+        return _rebuild_batch(changed, _Kept(bytes(moved), kept.record_count, kept.largest_delta + by_ms))
 
     def _must_stay(self, header: BatchHeader) -> bool:
         """Return whether the batch must be kept even without records.
@@ -294,7 +296,7 @@ def _largest_delta(header: BatchHeader, payload: bytes) -> int:
     return max(from_zigzag(record[3]) for record in slices(payload, header.record_count))
 
 
-def _rebuilt(header: BatchHeader, kept: _Kept) -> Batch:
+def _rebuild_batch(header: BatchHeader, kept: _Kept) -> Batch:
     """Return the batch with only these records. Their deltas must fit its base offset and base timestamp."""
     changed = _with_kept(header, kept)
     return changed, assemble(changed, compress(header.compression, kept.payload))
@@ -308,7 +310,7 @@ def _with_kept(header: BatchHeader, kept: _Kept) -> BatchHeader:
     """Return the header of a batch that keeps only these records."""
     largest = header.max_timestamp
     if header.timestamp_type != LOG_APPEND_TIME:
-        largest = wrapped(header.base_timestamp + kept.largest_delta)
+        largest = wrap_to_64_bits(header.base_timestamp + kept.largest_delta)
     attributes = header.attributes & KNOWN_ATTRIBUTES
     return header._replace(attributes=attributes, max_timestamp=largest, record_count=kept.record_count)
 

@@ -12,7 +12,7 @@ from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES, MAGIC, BatchHeader
 from minibroker.protocol.records.formats import check_any, header_at
 from minibroker.protocol.records.message import MIN_MESSAGE_BYTES
-from minibroker.storage.batch_scanning import misplaced, sound_batches
+from minibroker.storage.batch_scanning import describe_misplaced, sound_batches
 from minibroker.storage.files import File
 
 MIN_BLOCK_BYTES = 4096
@@ -42,7 +42,7 @@ def stored_batches(file: File, size_bytes: int, first_offset: int, block_bytes: 
             for batch in _batches_at(file, position, size_bytes, max(block_bytes, MIN_BLOCK_BYTES)):
                 header = batch.header
                 if header.base_offset < next_offset or header.last_offset_delta < 0:
-                    raise misplaced(file, position, header, next_offset)
+                    raise describe_misplaced(file, position, header, next_offset)
                 yield batch
                 position, next_offset = position + len(batch.data), header.next_offset
     except CorruptBatch as error:

@@ -28,7 +28,7 @@ class Foreseen(NamedTuple):
     offsets: list[int]
 
 
-def foreseen(plan: Plan, listed: str, most_offsets: int) -> Iterator[Foreseen]:
+def foresee_cleaning(plan: Plan, listed: str, most_offsets: int) -> Iterator[Foreseen]:
     """Yield what would be taken of each segment that the cleaning reads, oldest first; offsets of the `listed` one.
 
     It may run in any thread, and takes as long as a cleaning. Raises `Uncleanable`, `KafkaError`, `OSError`.

@@ -58,7 +58,7 @@ class IndexSizes(NamedTuple):
     times_bytes: int
 
 
-def grouped(
+def group_segments(
     sources: Iterable[Source], index_sizes: Callable[[Source], IndexSizes], settings: LogSettings
 ) -> list[list[Source]]:
     """Group segments so that each group fits into one segment: no file grows beyond the settings' sizes.
@@ -233,7 +233,7 @@ class Rewriter:
                 break
             self.keys.latest_offset = source.end_offset - 1
         known = [source for source in self._plan.sources if source.base_offset <= self.keys.latest_offset]
-        return grouped(known, self._index_sizes, self._plan.settings)
+        return group_segments(known, self._index_sizes, self._plan.settings)
 
     def _map_keys_of(self, source: Source) -> bool:
         """Map the keys of one segment. Return False if there was no room for all."""

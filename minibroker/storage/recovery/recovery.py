@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
-from minibroker.storage.batch_scanning import headers, is_blank, misplaced, sound_batches
+from minibroker.storage.batch_scanning import describe_misplaced, headers, is_blank, sound_batches
 from minibroker.storage.checkpoints.checkpoint_texts import (
     ABORTED_TRANSACTIONS_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
@@ -399,7 +399,7 @@ class _Opening:
             for position, header in sound_batches(segment.file, 0, segment.size_bytes):
                 last_offset = header.base_offset + header.last_offset_delta
                 if header.base_offset < next_offset or not segment.indexes.can_name(last_offset):
-                    raise misplaced(segment.file, position, header, next_offset)
+                    raise describe_misplaced(segment.file, position, header, next_offset)
                 segment.note(position, last_offset, header.max_timestamp)
                 if header.partition_leader_epoch != self.epochs.latest:
                     self._note_epoch(segment, position, header)

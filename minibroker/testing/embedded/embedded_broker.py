@@ -38,7 +38,7 @@ from minibroker.testing.loops import (
     NotRunning,
     Result,
     Served,
-    awaited,
+    await_blocking,
     blocking,
     brief,
     immediate,
@@ -151,7 +151,7 @@ class EmbeddedBroker(Served):
         await self._serve()
         self.tell("life", "restart")
 
-    arestart = awaited(restart)
+    arestart = await_blocking(restart)
 
     @blocking
     async def secure(self, protocol: str, users: Mapping[str, str] | None = None) -> None:
@@ -174,7 +174,7 @@ class EmbeddedBroker(Served):
         self.ports.change(Settings(self._texts))
         await self._serve()
 
-    asecure = awaited(secure)
+    asecure = await_blocking(secure)
 
     @immediate
     def kill(self) -> None:

@@ -22,7 +22,7 @@ from minibroker.registry.state.registry_errors import RegistryError, not_permitt
 from minibroker.registry.state.schema_state import SchemaState
 from minibroker.testing.callers import PACKAGE
 from minibroker.testing.completion import hides
-from minibroker.testing.loops import Loop, NotRunning, awaited, blocking, immediate
+from minibroker.testing.loops import Loop, NotRunning, await_blocking, blocking, immediate
 from minibroker.testing.seen.log_reading import Record
 
 if TYPE_CHECKING:
@@ -173,10 +173,10 @@ class RegistryVerbs:
         """
         text = schema if isinstance(schema, str) else json.dumps(schema)
         named = tuple(Reference(*each) for each in references)
-        with _told():
+        with _translate_errors():
             return (await self._served.registry.register(subject, NewSchema(text, kind, named))).id
 
-    aregister = awaited(register)
+    aregister = await_blocking(register)
 
     @blocking
     async def subjects(self) -> list[str]:
@@ -184,7 +184,7 @@ class RegistryVerbs:
         state = await self.state()
         return [name for name in state.subjects_from("") if state.is_live(name)]
 
-    asubjects = awaited(subjects)
+    asubjects = await_blocking(subjects)
 
     @blocking
     async def schema(self, subject: str, version: int = -1) -> str:
@@ -194,15 +194,15 @@ class RegistryVerbs:
             raise LookupError(f"the registry has no version {version} of {subject}")
         return found.text
 
-    aschema = awaited(schema)
+    aschema = await_blocking(schema)
 
     @blocking
     async def set_compatibility(self, level: str, subject: str | None = None) -> None:
         """Set the level of a subject, or of all: "NONE", "BACKWARD", "FULL_TRANSITIVE", ... Raises ValueError."""
-        with _told():
+        with _translate_errors():
             await self._served.registry.set_config(subject, {"compatibility": level})
 
-    aset_compatibility = awaited(set_compatibility)
+    aset_compatibility = await_blocking(set_compatibility)
 
     # --- requests and faults ----------------------------------------------------------------------
 
@@ -357,7 +357,7 @@ def _registers(request: Request) -> bool:
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Make errors of the registry ValueErrors with their texts."""
     try:
         yield

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, Final
 
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS, INITIAL, METADATA_VERSION, SHARE_VERSION
-from minibroker.broker.requests.answers import answer_start, encoded
+from minibroker.broker.requests.answers import answer_start, encode_answer
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.protocol.apis import ApiKey, api_name
@@ -172,7 +172,9 @@ class Emulation(Interceptor):
             return items
         # KIP-511: in version 0, which every client can read.
         self._unsupported.discard(call)
-        return encoded(self._other_versions(self._served[ApiKey.API_VERSIONS]), 0, answer_start(0), call.correlation_id)
+        return encode_answer(
+            self._other_versions(self._served[ApiKey.API_VERSIONS]), 0, answer_start(0), call.correlation_id
+        )
 
     def sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
         self._changes.pop(call, None)

@@ -24,7 +24,7 @@ TOO_SHORT = 5  # bytes after the length field, fewer than any format's header
 FAR = 1_000_000  # offsets
 
 
-def corrupted(data: bytes, how: Corruption) -> bytes:
+def corrupt_first_batch(data: bytes, how: Corruption) -> bytes:
     """Return `data`, batches of a Fetch answer, with the first batch damaged; unchanged without a whole batch."""
     found = list(batches_in(data))
     if not found:

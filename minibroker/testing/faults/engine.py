@@ -27,7 +27,7 @@ from minibroker.testing.embedded.pausing import Paused
 from minibroker.testing.faults.error_answers import (
     corrupt_batches,
     put_in,
-    refused,
+    refuse_request,
     set_aside,
     set_errors,
     set_throttle,
@@ -36,7 +36,7 @@ from minibroker.testing.faults.error_answers import (
 )
 from minibroker.testing.faults.fault_matching import Asked, concerns_login, names_by
 from minibroker.testing.faults.rules import Rule, rule_from, rules_in
-from minibroker.testing.loops import Loop, awaited, blocking, brief
+from minibroker.testing.loops import Loop, await_blocking, blocking, brief
 from minibroker.testing.seen.journal import Journal
 from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, were
 
@@ -90,7 +90,7 @@ class Fault:
 
         await self._faults.watch.until(reached, timeout, lambda: f"{were(hits, 'hit')} expected of {self!r}")
 
-    await_for_hits = awaited(wait_for_hits)
+    await_for_hits = await_blocking(wait_for_hits)
 
     @property
     def held(self) -> int:
@@ -289,7 +289,7 @@ class Faults(Interceptor):
             return None
         if call.api_key == ApiKey.PRODUCE and call.request.acks == 0:  # type: ignore[attr-defined]
             raise Unanswerable(f"a fault of a Produce with acks=0: {rule}")
-        answer = refused(call, rule)
+        answer = refuse_request(call, rule)
         if call.api_key in OF_SHARE_SESSIONS and rule.level != "top":
             if call.api_key == ApiKey.SHARE_FETCH:
                 without_wait(call.request)

@@ -16,7 +16,7 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.fields import fields
 from minibroker.protocol.messages.fetch import FetchResponse
 from minibroker.protocol.messages.share_fetch import ShareFetchResponse
-from minibroker.testing.faults.corrupting import corrupted
+from minibroker.testing.faults.corrupting import corrupt_first_batch
 from minibroker.testing.faults.fault_matching import is_meant, names_by, session_partitions, share_session
 from minibroker.testing.faults.rules import FaultError, Rule
 from minibroker.testing.seen.error_places import Place, deepest_level, error_answer, places_below, places_in
@@ -27,7 +27,7 @@ ShareTopicAnswer = ShareFetchResponse.ShareFetchableTopicResponse
 FETCHES = (ApiKey.FETCH, ApiKey.SHARE_FETCH)
 
 
-def refused(call: Call, rule: Rule) -> Message:
+def refuse_request(call: Call, rule: Rule) -> Message:
     """Return an answer to the whole request, with the rule's error wherever it applies, and without data."""
     assert call.api_key is not None
     response = error_answer(call.request, response_class(call.api_key), call.context.version)
@@ -90,7 +90,7 @@ def corrupt_batches(call: Call, rule: Rule, response: Any) -> None:
             place = Place("partition", name, partition.partition_index, partition, "error_code")
             data = _bytes_of(partition.records) if is_meant(rule, place) else b""
             if data:
-                partition.records = corrupted(data, rule.corrupt)
+                partition.records = corrupt_first_batch(data, rule.corrupt)
 
 
 def _bytes_of(records: Any) -> bytes:

@@ -15,7 +15,7 @@ from zlib import crc32
 from minibroker.protocol.explaining.explained_page import HEAD, SCRIPT, STYLE, side_by_side
 from minibroker.protocol.legible import escaped
 from minibroker.testing.reports.failure_report import state_of
-from minibroker.testing.seen.explained_requests import explained
+from minibroker.testing.seen.explained_requests import explain_exchanges
 from minibroker.testing.seen.log_reading import Record, seen_records
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _table(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 def _frames(exchanges: list[Exchange], prefix: str) -> list[str]:
     """Return the requests with their answers, the newest ones as far as they fit."""
     items: dict[int, list[Explained]] = {}
-    for item in explained(exchanges):
+    for item in explain_exchanges(exchanges):
         items.setdefault(int(item.heading[1:].split()[0]), []).append(item)
     sections: list[str] = []
     left = SECTION_CHARACTERS

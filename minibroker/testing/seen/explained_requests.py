@@ -25,12 +25,12 @@ class Exchanges(list[Exchange]):
     def explain(self) -> str:
         """Return each byte of all frames in a line of its own, with its field, its value and what it means."""
         said: list[str] = []
-        for item in explained(self):
+        for item in explain_exchanges(self):
             said += [item.heading, *lines(item.part, item.data)]
         return "\n".join(said)
 
 
-def explained(exchanges: Iterable[Exchange]) -> Iterator[Explained]:
+def explain_exchanges(exchanges: Iterable[Exchange]) -> Iterator[Explained]:
     """Yield the explained requests and answers. Topic ids have the names that an answer before has given them."""
     topics = dict(NO_TOPICS)
     for exchange in exchanges:

@@ -90,7 +90,7 @@ def _show_bytes(data: bytes | None) -> str:
     return f"{text if is_text else shown!r}{more}"
 
 
-def listed(records: Sequence[Record]) -> str:
+def describe_records(records: Sequence[Record]) -> str:
     """Describe records, one in a line, up to `SHOWN_RECORDS`."""
     lines = [f"\n  {each}" for each in records[:SHOWN_RECORDS]]
     more = len(records) - SHOWN_RECORDS

@@ -14,7 +14,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
 from minibroker.testing.embedded.embedded_broker import EmbeddedBroker
 from minibroker.testing.embedded.pausing import Paused, Stale
-from minibroker.testing.loops import awaited, blocking, immediate
+from minibroker.testing.loops import await_blocking, blocking, immediate
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
@@ -59,7 +59,7 @@ class NodeVerbs(EmbeddedBroker):
         await self.running.node_returns(node, self.ports.listen_for(node, self._settings()))
         self.tell("node", f"start node {node}")
 
-    astart_node = awaited(start_node)
+    astart_node = await_blocking(start_node)
 
     @immediate
     def pause_node(self, node: int) -> None:

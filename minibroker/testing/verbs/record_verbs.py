@@ -15,8 +15,8 @@ from minibroker.protocol.records.record import Record as StoredRecord
 from minibroker.quantities import Duration
 from minibroker.suggestions import did_you_mean
 from minibroker.testing.embedded.given_settings import text_of_setting
-from minibroker.testing.loops import awaited, blocking, immediate
-from minibroker.testing.seen.log_reading import Record, at_most, listed, partitions_here, seen_records
+from minibroker.testing.loops import await_blocking, blocking, immediate
+from minibroker.testing.seen.log_reading import Record, at_most, describe_records, partitions_here, seen_records
 from minibroker.testing.seen.waiting import (
     DEFAULT_SILENCE,
     DEFAULT_TIMEOUT,
@@ -38,7 +38,7 @@ Text = bytes | str | None
 Headers = Mapping[str, Text] | Iterable[tuple[str, Text]]
 
 
-def encoded(text: Text) -> bytes | None:
+def encode_text(text: Text) -> bytes | None:
     """Encode a text in UTF-8; return bytes and None as they are. Raises TypeError for other types."""
     if text is None or isinstance(text, bytes):
         return text
@@ -50,7 +50,7 @@ def encoded(text: Text) -> bytes | None:
 def header_pairs(headers: Headers) -> tuple[tuple[str, bytes | None], ...]:
     """Return headers in the form of a record. Raises TypeError."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return tuple((key, encoded(value)) for key, value in pairs)
+    return tuple((key, encode_text(value)) for key, value in pairs)
 
 
 class RecordVerbs(WaitVerbs):
@@ -66,7 +66,7 @@ class RecordVerbs(WaitVerbs):
         _check_names(configs)
         await create(self.running.cluster, name, partitions, configs)
 
-    acreate_topic = awaited(create_topic)
+    acreate_topic = await_blocking(create_topic)
 
     @blocking
     async def fill(self, source: Mapping[str, Any] | str | Path) -> None:
@@ -90,7 +90,7 @@ class RecordVerbs(WaitVerbs):
                 for start in range(0, len(records), FILL_RECORDS):
                     await _append(self.running.cluster, topic.name, partition, records[start : start + FILL_RECORDS])
 
-    afill = awaited(fill)
+    afill = await_blocking(fill)
 
     @blocking
     async def produce(
@@ -111,10 +111,10 @@ class RecordVerbs(WaitVerbs):
             raise ValueError("there is nothing to produce")
         at_ms = self.moving_clock.wall_ms() if timestamp_ms is None else timestamp_ms
         pairs = header_pairs(headers)
-        records = [StoredRecord(-1, at_ms, encoded(key), encoded(value), pairs) for value in values]
+        records = [StoredRecord(-1, at_ms, encode_text(key), encode_text(value), pairs) for value in values]
         return await _append(self.running.cluster, topic, partition, records)
 
-    aproduce = awaited(produce)
+    aproduce = await_blocking(produce)
 
     @immediate
     def records(self, topic: str, partition: int | None = None, *, decoded: bool = False) -> list[Any]:
@@ -162,14 +162,14 @@ class RecordVerbs(WaitVerbs):
             there_now = self.records(topic)
             uncounted = sum(not each.counts for each in there_now) if committed else 0
             besides = f", besides {uncounted} of open or aborted transactions" if uncounted else ""
-            return f"{expected}, and {there_are(len(there_now) - uncounted)}{besides}{listed(there_now)}"
+            return f"{expected}, and {there_are(len(there_now) - uncounted)}{besides}{describe_records(there_now)}"
 
         if count == 0:
             return []
         there_now = (await self.watch.until(there, timeout, expired))[:count]
         return self.registry.decoded(there_now) if decoded else there_now
 
-    aexpect = awaited(expect)
+    aexpect = await_blocking(expect)
 
     @blocking
     async def assert_nothing_produced(self, topic: str, during: Duration = DEFAULT_SILENCE) -> None:
@@ -185,9 +185,9 @@ class RecordVerbs(WaitVerbs):
             new = await self.watch.until(came, during, lambda: "")
         except Expired:
             return
-        raise AssertionError(f"no record was expected in {topic}, and {there_are(len(new))}{listed(new)}")
+        raise AssertionError(f"no record was expected in {topic}, and {there_are(len(new))}{describe_records(new)}")
 
-    aassert_nothing_produced = awaited(assert_nothing_produced)
+    aassert_nothing_produced = await_blocking(assert_nothing_produced)
 
 
 # --- requests of the test kit's own ---------------------------------------------------------------

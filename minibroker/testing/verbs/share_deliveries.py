@@ -13,7 +13,7 @@ from minibroker.broker.groups.share.share_group import ShareGroup
 from minibroker.broker.metadata.partitions import SHARE_STATE_TOPIC
 from minibroker.broker.share.deliveries import Deliveries
 from minibroker.broker.share.runs import DeliveryState, StateBatch
-from minibroker.broker.share.states import ShareKey, batches_of, combined
+from minibroker.broker.share.states import ShareKey, batches_of, combine_batches
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.share_state_records import (
     ShareSnapshotKey,
@@ -68,7 +68,7 @@ class DeliveryHistory:
         cluster = self._broker.running.cluster
         if cluster is not self._cluster:
             self._cluster, self._positions, self._known = cluster, {}, {}
-        group = found(cluster, group_id)
+        group = find_share_group(cluster, group_id)
         return [
             delivery
             for key, name in (() if group is None else keys_of(group))
@@ -111,10 +111,10 @@ class DeliveryHistory:
         epoch, before = self._known.get(share_key, (0, ()))
         if isinstance(message, ShareSnapshotValue) and message.state_epoch != epoch:
             epoch, before = message.state_epoch, ()  # somebody has set the start offset: deliveries are counted anew
-        self._known[share_key] = epoch, combined([*before, *batches_of(message.state_batches)], 0)
+        self._known[share_key] = epoch, combine_batches([*before, *batches_of(message.state_batches)], 0)
 
 
-def found(cluster: Broker, group_id: str) -> ShareGroup | None:
+def find_share_group(cluster: Broker, group_id: str) -> ShareGroup | None:
     """Return a share group, None if there is no group.
 
     Raises KafkaError(GROUP_ID_NOT_FOUND) for a group of another type.

@@ -18,12 +18,12 @@ from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE
 from minibroker.quantities import Duration
 from minibroker.testing.completion import hides
 from minibroker.testing.embedded.given_settings import text_of_setting
-from minibroker.testing.loops import Loop, awaited, blocking, immediate
-from minibroker.testing.seen.log_reading import Record, listed, partitions_here, seen_records
+from minibroker.testing.loops import Loop, await_blocking, blocking, immediate
+from minibroker.testing.seen.log_reading import Record, describe_records, partitions_here, seen_records
 from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, there_are, were
 from minibroker.testing.verbs.dead_letter_records import DeadLetter, allow_dead_letters, dead_letters_of
 from minibroker.testing.verbs.own_requests import any_node, ask, check
-from minibroker.testing.verbs.share_deliveries import Delivery, DeliveryHistory, found, keys_of, start_offset
+from minibroker.testing.verbs.share_deliveries import Delivery, DeliveryHistory, find_share_group, keys_of, start_offset
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker as Cluster
@@ -105,7 +105,7 @@ class ShareGroupVerbs:
         (answer,) = (await ask(self._cluster, any_node(self._cluster), request)).responses
         check(answer.error_code, answer.error_message or self.group)
 
-    aconfigure = awaited(configure)
+    aconfigure = await_blocking(configure)
 
     @blocking
     async def collect_dead_letters(self, topic: str | None = None, *, copies: bool = True) -> str:
@@ -118,7 +118,7 @@ class ShareGroupVerbs:
         await self.aconfigure(**configs)
         return configs[DEAD_LETTER_TOPIC]
 
-    acollect_dead_letters = awaited(collect_dead_letters)
+    acollect_dead_letters = await_blocking(collect_dead_letters)
 
     @immediate
     def expire_locks(self) -> int:
@@ -127,7 +127,7 @@ class ShareGroupVerbs:
         The records are delivered again, unless they were delivered as often as the group allows. Raises KafkaError.
         """
         cluster = self._cluster
-        group = found(cluster, self.group)
+        group = find_share_group(cluster, self.group)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {self.group!r}")
         locked = 0
@@ -152,7 +152,7 @@ class ShareGroupVerbs:
         """
 
         def now() -> dict[str, list[int]]:
-            group, known = found(self._cluster, self.group), self._cluster.image.topics.get(topic)
+            group, known = find_share_group(self._cluster, self.group), self._cluster.image.topics.get(topic)
             if group is None or known is None:
                 return {}
             assigned = {each.member_id: each.assigned.get(known.topic_id) for each in group.members.values()}
@@ -170,7 +170,7 @@ class ShareGroupVerbs:
 
         return await self._broker.watch.until(there, timeout, expired)
 
-    await_until_assigned = awaited(wait_until_assigned)
+    await_until_assigned = await_blocking(wait_until_assigned)
 
     @blocking
     async def wait_until_settled(
@@ -183,7 +183,7 @@ class ShareGroupVerbs:
 
         def now() -> int:
             known = self._cluster.image.topics.get(topic)
-            if found(self._cluster, self.group) is None or known is None:
+            if find_share_group(self._cluster, self.group) is None or known is None:
                 return 0
             return start_offset(self._cluster, ShareKey(self.group, known.topic_id, partition)) or 0
 
@@ -193,7 +193,7 @@ class ShareGroupVerbs:
 
         return (await self._broker.watch.until(lambda: (now(),) if now() >= offset else None, timeout, expired))[0]
 
-    await_until_settled = awaited(wait_until_settled)
+    await_until_settled = await_blocking(wait_until_settled)
 
     @blocking
     async def expect_redelivered(
@@ -217,11 +217,11 @@ class ShareGroupVerbs:
             records = list(self._records(self._history.of_group(self.group, topic)))
             often = sum(each.deliveries >= deliveries for each in records)
             expected = f"{were(count, 'record')} expected to be delivered {deliveries} times"
-            return f"{expected} from {topic} to group {self.group!r}, and {there_are(often)}{listed(records)}"
+            return f"{expected} from {topic} to group {self.group!r}, and {there_are(often)}{describe_records(records)}"
 
         return await self._broker.watch.until(there, timeout, expired) if count else []
 
-    aexpect_redelivered = awaited(expect_redelivered)
+    aexpect_redelivered = await_blocking(expect_redelivered)
 
     @blocking
     async def expect_dead_letters(self, count: int = 1, timeout: Duration = DEFAULT_TIMEOUT) -> list[DeadLetter]:
@@ -234,11 +234,11 @@ class ShareGroupVerbs:
         def expired() -> str:
             letters = self.dead_letters()
             expected = f"{were(count, 'dead letter')} expected of group {self.group!r}"
-            return f"{expected}, and {there_are(len(letters))}{listed(letters)}"
+            return f"{expected}, and {there_are(len(letters))}{describe_records(letters)}"
 
         return await self._broker.watch.until(there, timeout, expired) if count else self.dead_letters()
 
-    aexpect_dead_letters = awaited(expect_dead_letters)
+    aexpect_dead_letters = await_blocking(expect_dead_letters)
 
     def _records(self, deliveries: list[Delivery]) -> Iterator[DeliveredRecord]:
         """Yield the records of deliveries, as far as the log has them."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from minibroker.broker.control import token_changes
-from minibroker.broker.security.delegation import is_expired, parsed, text_of
+from minibroker.broker.security.delegation import is_expired, parse_principal, text_of
 from minibroker.broker.security.principals import USER, Principal
 from minibroker.broker.security.scram import BY_NAME
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -88,8 +88,8 @@ class TokenVerbs(OnBroker):
         return Token(
             record.token_id,
             text_of(self._cluster.image.tokens.secret(record.token_id)),
-            parsed(record.owner).name,
-            tuple(parsed(renewer).name for renewer in record.renewers),
+            parse_principal(record.owner).name,
+            tuple(parse_principal(renewer).name for renewer in record.renewers),
             record.issue_timestamp,
             record.expiration_timestamp,
             record.max_timestamp,

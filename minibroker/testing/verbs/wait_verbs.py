@@ -15,7 +15,7 @@ from minibroker.broker.share.states import ShareKey
 from minibroker.quantities import Duration
 from minibroker.testing.embedded.embedded_broker import EmbeddedBroker
 from minibroker.testing.faults.engine import Faults
-from minibroker.testing.loops import awaited, blocking, brief
+from minibroker.testing.loops import await_blocking, blocking, brief
 from minibroker.testing.seen.exchange import Exchange
 from minibroker.testing.seen.explained_requests import Exchanges
 from minibroker.testing.seen.journal import JOURNAL_IS_OFF, Journal, Which
@@ -79,7 +79,7 @@ class WaitVerbs(EmbeddedBroker):
 
         return [each for each in await self.watch.until(there, timeout, expired) if each]
 
-    await_for_group = awaited(wait_for_group)
+    await_for_group = await_blocking(wait_for_group)
 
     @blocking
     async def wait_for_commit(
@@ -113,7 +113,7 @@ class WaitVerbs(EmbeddedBroker):
 
         return (await self.watch.until(there, timeout, expired))[0]
 
-    await_for_commit = awaited(wait_for_commit)
+    await_for_commit = await_blocking(wait_for_commit)
 
     @blocking
     async def wait_until_caught_up(self, group: str, topic: str, timeout: Duration = DEFAULT_TIMEOUT) -> None:
@@ -135,7 +135,7 @@ class WaitVerbs(EmbeddedBroker):
 
         await self.watch.until(lambda: lags(self.running.cluster, group, topic) == {}, timeout, expired)
 
-    await_until_caught_up = awaited(wait_until_caught_up)
+    await_until_caught_up = await_blocking(wait_until_caught_up)
 
     @blocking
     async def wait_for_high_watermark(
@@ -159,7 +159,7 @@ class WaitVerbs(EmbeddedBroker):
 
         return (await self.watch.until(there, timeout, expired))[0]
 
-    await_for_high_watermark = awaited(wait_for_high_watermark)
+    await_for_high_watermark = await_blocking(wait_for_high_watermark)
 
     # --- requests ---------------------------------------------------------------------------------
 
@@ -178,7 +178,7 @@ class WaitVerbs(EmbeddedBroker):
         """Wait until the journal has `count` such requests; return all of them. Raises RuntimeError if it is off."""
         return Exchanges(await requests_there(self.journal, self.watch, api, count, timeout, which))
 
-    await_for_requests = awaited(wait_for_requests)
+    await_for_requests = await_blocking(wait_for_requests)
 
 
 async def requests_there(

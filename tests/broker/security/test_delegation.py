@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.security.delegation import DelegationTokens, concerns, is_expired, parsed, text_of
+from minibroker.broker.security.delegation import DelegationTokens, concerns, is_expired, parse_principal, text_of
 from minibroker.broker.security.scram import ScramMechanism, credential, salted_password
 from minibroker.protocol.messages.metadata_records import DelegationTokenRecord
 
@@ -86,4 +86,4 @@ def test_a_token_is_visible_to_its_owner_requester_and_renewers(name: str, expec
 
 
 def test_a_principal_may_have_colons_in_its_name() -> None:
-    assert parsed("User:a:b") == ("User", "a:b")
+    assert parse_principal("User:a:b") == ("User", "a:b")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS
-from minibroker.broker.security.key_stores import StoreError, identity, trusted
+from minibroker.broker.security.key_stores import StoreError, identity, load_trusted
 from tests.certificates import Authority, Signed
 
 PASSWORD = "the secret"
@@ -85,10 +85,10 @@ def test_a_pkcs12_key_store_is_read_whatever_its_file_name(pkcs12: Path, kind: s
 
 def test_a_trust_store_is_read_from_a_text_and_from_a_file(tmp_path: Path) -> None:
     both = (authority.own.certificate, between.own.certificate)
-    assert trusted(get(ssl_truststore_type="PEM", ssl_truststore_certificates=authority.pem + between.pem)) == both
+    assert load_trusted(get(ssl_truststore_type="PEM", ssl_truststore_certificates=authority.pem + between.pem)) == both
     (tmp_path / "ca.pem").write_text(authority.pem + between.pem)
-    assert trusted(get(ssl_truststore_type="PEM", ssl_truststore_location=str(tmp_path / "ca.pem"))) == both
-    assert trusted(get()) is None
+    assert load_trusted(get(ssl_truststore_type="PEM", ssl_truststore_location=str(tmp_path / "ca.pem"))) == both
+    assert load_trusted(get()) is None
 
 
 def test_stores_of_javas_keytool_are_read(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_stores_of_javas_keytool_are_read(tmp_path: Path) -> None:
     add = ["-importcert", "-alias", "ca", "-file", str(ca), "-keystore", str(trust)]
     subprocess.run([*KEYTOOL, *add], check=True, capture_output=True)
     assert identity(stored(keys)).chain[0].subject.rfc4514_string() == "CN=made by Java"
-    found = trusted(get(ssl_truststore_location=str(trust), ssl_truststore_password=PASSWORD))
+    found = load_trusted(get(ssl_truststore_location=str(trust), ssl_truststore_password=PASSWORD))
     assert found == (authority.own.certificate,)
 
 
@@ -133,7 +133,7 @@ def test_a_jks_key_store_is_read(jks: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("password", [PASSWORD, None])
 def test_a_jks_trust_store_is_read(jks: Path, password: str | None) -> None:
-    found = trusted(get(ssl_truststore_location=str(jks), ssl_truststore_password=password))
+    found = load_trusted(get(ssl_truststore_location=str(jks), ssl_truststore_password=password))
     assert found == (other.certificate, server.certificate)
 
 
@@ -150,7 +150,7 @@ def test_a_wrong_password_of_jks_is_named_in_the_error(jks: Path) -> None:
     assert "the password of the key is another, set ssl.key.password" in refusal(identity, stored(jks))
     assert "in ssl.key.password is wrong" in refusal(identity, stored(jks, ssl_key_password="x"))
     trust = get(ssl_truststore_location=str(jks), ssl_truststore_password="x")
-    assert "ssl.truststore.password may be wrong" in refusal(trusted, trust)
+    assert "ssl.truststore.password may be wrong" in refusal(load_trusted, trust)
 
 
 def test_a_jks_store_without_a_key_is_refused(jks: Path, tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_an_unusable_key_store_is_rejected(settings: Callable[[str], Any], compl
     ],
 )
 def test_an_unusable_trust_store_is_rejected(settings: Callable[[str], Any], complaint: str) -> None:
-    assert complaint in refusal(trusted, settings)
+    assert complaint in refusal(load_trusted, settings)
 
 
 def test_a_jceks_file_is_rejected_with_a_conversion_hint(tmp_path: Path) -> None:

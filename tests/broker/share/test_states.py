@@ -7,19 +7,19 @@ import random
 import pytest
 
 from minibroker.broker.share.runs import StateBatch
-from minibroker.broker.share.states import ShareKey, combined
+from minibroker.broker.share.states import ShareKey, combine_batches
 
 
 def test_the_overlapping_batch_with_more_deliveries_wins() -> None:
     batches = [StateBatch(0, 9, 0, 1), StateBatch(3, 5, 0, 2), StateBatch(5, 6, 2, 1)]
-    assert combined(batches, 0) == (
+    assert combine_batches(batches, 0) == (
         StateBatch(0, 2, 0, 1),
         StateBatch(3, 5, 0, 2),
         StateBatch(6, 6, 2, 1),
         StateBatch(7, 9, 0, 1),
     )
-    assert combined(batches, 5) == (StateBatch(5, 5, 0, 2), StateBatch(6, 6, 2, 1), StateBatch(7, 9, 0, 1))
-    assert combined([], 3) == ()
+    assert combine_batches(batches, 5) == (StateBatch(5, 5, 0, 2), StateBatch(6, 6, 2, 1), StateBatch(7, 9, 0, 1))
+    assert combine_batches([], 3) == ()
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -35,7 +35,7 @@ def test_state_batches_are_merged_offset_by_offset(seed: int) -> None:
         found = [(each.deliveries, each.state) for each in batches if each.first <= offset <= each.last]
         if found:
             expected[offset] = max(found)
-    result = combined(batches, start)
+    result = combine_batches(batches, start)
     assert {
         offset: (each.deliveries, each.state) for each in result for offset in range(each.first, each.last + 1)
     } == expected

@@ -37,7 +37,7 @@ def new_id() -> int:
 
 def ended(before: Transaction, producer: tuple[int, int], commit: bool, version: int) -> Outcome:
     try:
-        after = transitions.ended(before, producer, commit, version, LATER_MS, new_id)
+        after = transitions.end_transaction(before, producer, commit, version, LATER_MS, new_id)
     except KafkaError as error:
         return error.code
     return after.state, after.producer_id, after.producer_epoch
@@ -111,11 +111,11 @@ def test_an_epoch_per_transaction_identifies_the_transaction(
 
 def test_a_producer_with_exhausted_epochs_gets_another_producer_id() -> None:
     before = transaction(State.ONGOING, producer_epoch=LAST_CLIENT_EPOCH)
-    prepared = transitions.ended(before, (7, LAST_CLIENT_EPOCH), COMMIT, 2, LATER_MS, new_id)
+    prepared = transitions.end_transaction(before, (7, LAST_CLIENT_EPOCH), COMMIT, 2, LATER_MS, new_id)
     assert transitions.producer_after(prepared) == (NEW_ID, 0)
     assert (prepared.producer_id, prepared.producer_epoch) == (7, LAST_CLIENT_EPOCH + 1)  # what the markers bear
     assert ended(prepared, (7, LAST_CLIENT_EPOCH), COMMIT, 2) == CONCURRENT
-    after = transitions.completed(prepared, LATER_MS)
+    after = transitions.complete_transaction(prepared, LATER_MS)
     assert (after.producer_id, after.producer_epoch, after.previous_producer_id) == (NEW_ID, 0, 7)
     assert ended(after, (7, LAST_CLIENT_EPOCH), COMMIT, 2) == (State.COMPLETE_COMMIT, NEW_ID, 0)
     assert ended(after, (NEW_ID, 0), ABORT, 2) == (State.PREPARE_ABORT, NEW_ID, 1)
@@ -123,23 +123,23 @@ def test_a_producer_with_exhausted_epochs_gets_another_producer_id() -> None:
 
 @pytest.mark.parametrize("version", [0, 2])
 def test_a_fenced_aborted_transaction_has_the_next_epoch(version: int) -> None:
-    fenced = transitions.fenced(transaction(State.ONGOING), version, LATER_MS, new_id)
+    fenced = transitions.fence_producer(transaction(State.ONGOING), version, LATER_MS, new_id)
     assert (fenced.state, fenced.producer_epoch, fenced.partitions) == (State.PREPARE_ABORT, 4, {PARTITION})
     assert fenced.last_producer_epoch == (-1 if version == 0 else 3)
-    assert transitions.completed(fenced, LATER_MS).state is State.COMPLETE_ABORT
+    assert transitions.complete_transaction(fenced, LATER_MS).state is State.COMPLETE_ABORT
 
 
 def test_a_producer_fenced_in_its_last_epoch_gets_another_producer_id() -> None:
     before = transaction(State.ONGOING, producer_epoch=LAST_CLIENT_EPOCH)
-    after = transitions.completed(transitions.fenced(before, 2, LATER_MS, new_id), LATER_MS)
+    after = transitions.complete_transaction(transitions.fence_producer(before, 2, LATER_MS, new_id), LATER_MS)
     assert (after.producer_id, after.producer_epoch) == (NEW_ID, 0)
-    after = transitions.completed(transitions.fenced(before, 0, LATER_MS, new_id), LATER_MS)
+    after = transitions.complete_transaction(transitions.fence_producer(before, 0, LATER_MS, new_id), LATER_MS)
     assert (after.producer_id, after.producer_epoch) == (7, LAST_CLIENT_EPOCH + 1)
     assert initialized(after) == (NEW_ID, 0)
 
 
 def test_a_completed_transaction_has_no_partitions() -> None:
-    assert transitions.completed(transaction(State.PREPARE_COMMIT), LATER_MS).partitions == frozenset()
+    assert transitions.complete_transaction(transaction(State.PREPARE_COMMIT), LATER_MS).partitions == frozenset()
 
 
 # --- InitProducerId -----------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def test_a_completed_transaction_has_no_partitions() -> None:
 
 def initialized(before: Transaction, expected: tuple[int, int] | None = None) -> tuple[int, int] | ErrorCode:
     try:
-        after = transitions.initialized(before, 1000, expected, LATER_MS, new_id)
+        after = transitions.initialize_producer(before, 1000, expected, LATER_MS, new_id)
     except KafkaError as error:
         return error.code
     assert (after.state, after.timeout_ms, after.partitions, after.start_ms) == (State.EMPTY, 1000, frozenset(), -1)
@@ -192,7 +192,7 @@ def test_a_producer_waits_for_the_markers_of_the_previous_transaction(state: Sta
 def test_exhausted_epochs_continue_under_another_producer_id() -> None:
     before = transaction(producer_epoch=LAST_CLIENT_EPOCH)
     assert initialized(before) == (NEW_ID, 0)
-    after = transitions.initialized(before, 1000, (7, LAST_CLIENT_EPOCH), LATER_MS, new_id)
+    after = transitions.initialize_producer(before, 1000, (7, LAST_CLIENT_EPOCH), LATER_MS, new_id)
     assert (after.previous_producer_id, after.last_producer_epoch) == (7, LAST_CLIENT_EPOCH)
     assert initialized(after, (7, LAST_CLIENT_EPOCH)) == (NEW_ID, 0)  # it asks again
 

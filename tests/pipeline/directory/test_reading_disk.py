@@ -13,7 +13,7 @@ from minibroker.pipeline.directory import reading_disk
 from minibroker.pipeline.directory.finding import find_logs, paths_in
 from minibroker.pipeline.directory.reading_disk import DISK, internal_path, url_of
 from minibroker.pipeline.jobs.archived_topics import topic_configs
-from minibroker.pipeline.log_opening import read_here, selected
+from minibroker.pipeline.log_opening import read_here, select_partitions
 from minibroker.pipeline.log_source import OptionError, TopicPartition
 from minibroker.pipeline.options import ReadOptions, parse_options
 from tests.pipeline.jobs.verify.metadata_logs import config, metadata, topic
@@ -56,7 +56,7 @@ def test_a_partition_and_several_directories_are_found_by_url(bucket: Path) -> N
     orders = TopicPartition("orders", 0)
     assert list(find_logs(paths_in("s3://bucket/logs/orders-0"))) == [orders]
     assert list(find_logs(paths_in(f"s3://bucket/logs,{bucket}/none")[:1])) == [orders]
-    assert selected(options("s3://bucket/logs")) == [orders]
+    assert select_partitions(options("s3://bucket/logs")) == [orders]
 
 
 def test_a_missing_directory_is_reported(bucket: Path) -> None:

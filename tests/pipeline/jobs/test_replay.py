@@ -14,7 +14,7 @@ import pytest
 from click.testing import Result
 
 from minibroker.pipeline.jobs.archive import read_archive
-from minibroker.pipeline.jobs.replay import Archived, archived_partitions, replay_settings, replayed
+from minibroker.pipeline.jobs.replay import Archived, archived_partitions, replay_archive, replay_settings
 from minibroker.pipeline.jobs.replay_task import ReplayTask
 from minibroker.pipeline.log_source import TopicPartition
 from tests.pipeline.jobs.replaying import T_MS, rows
@@ -89,7 +89,7 @@ def test_a_dataframe_is_replayed_by_key(spark: SparkSession, archive: Path, brok
         Archived(TopicPartition("old", 1), 700, 0, 699, T_MS),
     ]
     task = ReplayTask(replay_settings(broker.bootstrap_servers), "by-key", {"old": "by-key"}, repartition=True)
-    report = sorted(tuple(row) for row in replayed(table, task).collect())
+    report = sorted(tuple(row) for row in replay_archive(table, task).collect())
     assert report == [("old", 0, "by-key", 600, 0, 599), ("old", 1, "by-key", 700, 0, 699)]
     found = read(broker.bootstrap_servers, "by-key")
     assert len(found) == 1300

@@ -19,7 +19,7 @@ from minibroker.protocol.records.formats import check_any, records_in
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.payload import records_of
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.records.restarting import elided, restored
+from minibroker.protocol.records.restarting import elide_records, restore_attributes
 from minibroker.protocol.steps import at_once
 from tests.protocol.records.samples import CODECS, SMALL, T, damaged, payload, recompress, records, similar_records
 from tests.protocol.records.test_conversion import down_converted, records_of_data
@@ -60,14 +60,14 @@ def test_elision_saves_two_bytes_where_the_length_gets_shorter() -> None:
 
 
 def test_the_elided_bytes_are_as_documented() -> None:
-    assert elided(bytes((14, 0, 2, 4, 1, 1, 0)) + b"?", 0) == bytes((14, 0, 2, 4, 1, 1, 0)) + b"?"
+    assert elide_records(bytes((14, 0, 2, 4, 1, 1, 0)) + b"?", 0) == bytes((14, 0, 2, 4, 1, 1, 0)) + b"?"
     record = bytes((12, 0, 2, 4, 1, 1, 0))
-    assert elided(record * 2, 2) == bytes((10, 2, 4, 1, 1, 0)) * 2
-    assert restored(bytes((10, 2, 4, 1, 1, 0)) * 2, 2) == record * 2
+    assert elide_records(record * 2, 2) == bytes((10, 2, 4, 1, 1, 0)) * 2
+    assert restore_attributes(bytes((10, 2, 4, 1, 1, 0)) * 2, 2) == record * 2
 
 
 def test_nonzero_attributes_are_kept() -> None:
-    assert elided(bytes((12, 0, 2, 4, 1, 1, 0)) + bytes((12, 1, 2, 4, 1, 1, 0)), 2) is None
+    assert elide_records(bytes((12, 0, 2, 4, 1, 1, 0)) + bytes((12, 1, 2, 4, 1, 1, 0)), 2) is None
 
 
 def test_other_batches_are_unchanged_by_elision() -> None:
@@ -101,10 +101,10 @@ def test_arbitrary_elided_bytes_are_decoded_or_rejected(seed: int) -> None:
     random = Random(seed)
     batch = similar_records(random)
     whole = payload(batch)
-    there = elided(whole, len(batch))
+    there = elide_records(whole, len(batch))
     assert there is not None
-    assert restored(there, len(batch)) == whole
+    assert restore_attributes(there, len(batch)) == whole
     with contextlib.suppress(InvalidRecords):
-        restored(damaged(random, there), len(batch))
+        restore_attributes(damaged(random, there), len(batch))
     with contextlib.suppress(KafkaError):
-        elided(damaged(random, whole), len(batch))
+        elide_records(damaged(random, whole), len(batch))

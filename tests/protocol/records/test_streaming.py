@@ -18,7 +18,7 @@ from minibroker.protocol.records.conversion import build
 from minibroker.protocol.records.elision import without_attributes
 from minibroker.protocol.records.formats import records_in
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.records.restarting import moved, renumbered, restored_chunks
+from minibroker.protocol.records.restarting import move_timestamps, renumber_records, restored_chunks
 from minibroker.protocol.records.slicing import slices
 from minibroker.protocol.records.streaming import check_sizes, keyed_records, slices_of, streamed_records
 from minibroker.protocol.records.windows import Window
@@ -82,7 +82,7 @@ def test_records_are_omitted_and_shifted_in_time(seed: int, piece: int, by_ms: i
     random = Random(seed)
     sent = similar_records(random)
     stays = bytes(random.randrange(2) for _ in sent)
-    found = b"".join(moved(in_pieces((payload(sent),), piece), stays, by_ms))
+    found = b"".join(move_timestamps(in_pieces((payload(sent),), piece), stays, by_ms))
     kept = [each for each, stay in zip(slices(payload(sent), len(sent)), stays, strict=True) if stay]
     again = list(slices(found, len(kept)))
     assert [(each[2], each[4], each[5]) for each in again] == [(each[2], each[4], each[5]) for each in kept]
@@ -99,7 +99,7 @@ def test_records_get_new_offset_deltas(seed: int, piece: int) -> None:
     sent = similar_records(Random(seed))
     wrong = build_batch([record._replace(offset=3 * record.offset) for record in sent], keep_offsets=True)
     data = bytes(wrong[61:])
-    assert b"".join(renumbered(in_pieces((data,), piece), len(sent))) == payload(sent, sent[0].timestamp)
+    assert b"".join(renumber_records(in_pieces((data,), piece), len(sent))) == payload(sent, sent[0].timestamp)
 
 
 @settings(deadline=None)

@@ -14,7 +14,7 @@ from minibroker.protocol.records.varints import (
     read_raw,
     read_varint,
     read_varlong,
-    wrapped,
+    wrap_to_64_bits,
     zigzag_bytes,
 )
 
@@ -71,7 +71,7 @@ def test_bits_above_32_are_dropped_as_in_java() -> None:
 
 @given(INT64, INT64)
 def test_a_sum_keeps_its_lowest_64_bits_as_in_java(one: int, other: int) -> None:
-    total = wrapped(one + other)
+    total = wrap_to_64_bits(one + other)
     assert -(1 << 63) <= total < 1 << 63
     assert (total - one - other) % (1 << 64) == 0
 

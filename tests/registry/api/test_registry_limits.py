@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from minibroker.registry.formats.comparing_budget import Budget, TooMuch
-from minibroker.registry.formats.java_json import LARGE_CHARACTERS, parsed
+from minibroker.registry.formats.java_json import LARGE_CHARACTERS, parse_json
 from minibroker.registry.formats.schema import ParsedSchema
 from minibroker.registry.state.schema_formats import SchemaFormats
 from minibroker.registry.state.schema_state import SchemaState
@@ -110,8 +110,8 @@ def test_a_body_of_very_many_values_is_rejected_outside_of_the_schema(registry: 
 def test_large_texts_are_parsed_as_small_ones() -> None:
     value = {"a": [1, -2.5, 'é😀"', None, True, {}, []], "": {"b": "x" * LARGE_CHARACTERS}}
     text = json.dumps(value)
-    assert parsed(text) == value
-    assert parsed(json.dumps(value["a"])) == value["a"]
+    assert parse_json(text) == value
+    assert parse_json(json.dumps(value["a"])) == value["a"]
     for wrong in (text[:-1], text + "]", text.replace("-2.5", "NaN"), "[" * 100_000):
         with pytest.raises((ValueError, RecursionError)):
-            parsed(wrong)
+            parse_json(wrong)

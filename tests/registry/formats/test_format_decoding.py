@@ -20,7 +20,14 @@ from hypothesis import strategies as some
 from minibroker.registry.formats import avro, json_schema, protobuf
 from minibroker.registry.formats.avro.avro_reading import read_avro
 from minibroker.registry.formats.decoding_budget import MAXIMUM_VALUES
-from minibroker.registry.formats.format_decoding import KEY_HEADER, MANY_VALUES, VALUE_HEADER, Framed, decode, framed
+from minibroker.registry.formats.format_decoding import (
+    KEY_HEADER,
+    MANY_VALUES,
+    VALUE_HEADER,
+    Framed,
+    decode,
+    read_schema_id,
+)
 from minibroker.registry.formats.protobuf import protobuf_decoding
 from minibroker.registry.formats.protobuf.protobuf_decoding import (
     count_values,
@@ -34,17 +41,17 @@ GUID = UUID("89791762-2336-4186-9674-299b90a802e2")
 
 
 def test_an_id_or_guid_precedes_the_data_or_is_in_a_header() -> None:
-    assert framed(b"\0\0\0\1\2data") == Framed(258, b"data")
-    assert framed(b"\1" + GUID.bytes + b"data") == Framed(GUID, b"data")
+    assert read_schema_id(b"\0\0\0\1\2data") == Framed(258, b"data")
+    assert read_schema_id(b"\1" + GUID.bytes + b"data") == Framed(GUID, b"data")
     headers = [("other", None), (VALUE_HEADER, b"\1" + GUID.bytes), (KEY_HEADER, b"\0\0\0\0\7")]
-    assert framed(b"data", headers) == Framed(GUID, b"data", b"")
-    assert framed(b"data", headers, key=True) == Framed(7, b"data", b"")
-    assert framed(b"\0\0\0\0\5data", [(VALUE_HEADER, None), (VALUE_HEADER, b"?")]) == Framed(5, b"data")
+    assert read_schema_id(b"data", headers) == Framed(GUID, b"data", b"")
+    assert read_schema_id(b"data", headers, key=True) == Framed(7, b"data", b"")
+    assert read_schema_id(b"\0\0\0\0\5data", [(VALUE_HEADER, None), (VALUE_HEADER, b"?")]) == Framed(5, b"data")
 
 
 @pytest.mark.parametrize("data", [None, b"", b"\0\0\0\1", b"{}", b"\1" + bytes(15), b"\2" + bytes(20)])
 def test_data_without_an_id_is_not_framed(data: bytes | None) -> None:
-    assert framed(data) is None
+    assert read_schema_id(data) is None
 
 
 def test_json_data_is_decoded() -> None:

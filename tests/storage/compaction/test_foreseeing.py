@@ -6,7 +6,7 @@ from pathlib import Path
 
 from minibroker.storage.compaction.cleaning import plan_of
 from minibroker.storage.compaction.dirtiness import dirtiness
-from minibroker.storage.compaction.foreseeing import Foreseen, foreseen
+from minibroker.storage.compaction.foreseeing import Foreseen, foresee_cleaning
 from minibroker.storage.log import Log
 from tests.storage.compaction.support import LIMITS, SETTINGS, clean, contents, fill, pairs
 from tests.storage.support import NOW_MS, open_at
@@ -14,7 +14,7 @@ from tests.storage.support import NOW_MS, open_at
 
 def foreseen_of(log: Log, segment: int = 0, most_offsets: int = 100) -> list[Foreseen]:
     plan = plan_of(log, dirtiness(log, NOW_MS), LIMITS, NOW_MS)
-    return list(foreseen(plan, log.segments[segment].path, most_offsets))
+    return list(foresee_cleaning(plan, log.segments[segment].path, most_offsets))
 
 
 def test_the_foreseen_removals_equal_those_of_a_cleaning(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.storage.compaction.rewriting import MAX_GROUP_SEGMENTS, IndexSizes, Source, grouped
+from minibroker.storage.compaction.rewriting import MAX_GROUP_SEGMENTS, IndexSizes, Source, group_segments
 from minibroker.storage.files import Disk
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.segment import Segment
@@ -35,42 +35,47 @@ def sizes(groups: list[list[Source]]) -> list[list[int]]:
 
 
 def test_segments_are_grouped_up_to_the_segment_size() -> None:
-    assert sizes(grouped(sources(400, 600, 1, 999, 500, 501), none, SETTINGS)) == [[400, 600], [1, 999], [500], [501]]
+    assert sizes(group_segments(sources(400, 600, 1, 999, 500, 501), none, SETTINGS)) == [
+        [400, 600],
+        [1, 999],
+        [500],
+        [501],
+    ]
 
 
 def test_a_too_large_segment_stays_alone() -> None:
-    assert sizes(grouped(sources(2000, 10, 2000), none, SETTINGS)) == [[2000], [10], [2000]]
+    assert sizes(group_segments(sources(2000, 10, 2000), none, SETTINGS)) == [[2000], [10], [2000]]
 
 
 def test_empty_segments_are_grouped_with_their_neighbours() -> None:
-    assert sizes(grouped(sources(0, 0, 1000, 0), none, SETTINGS)) == [[0, 0, 1000, 0]]
+    assert sizes(group_segments(sources(0, 0, 1000, 0), none, SETTINGS)) == [[0, 0, 1000, 0]]
 
 
 def test_the_indexes_of_a_group_stay_within_their_size() -> None:
-    assert sizes(grouped(sources(1, 2, 3), lambda source: IndexSizes(50, 0), SETTINGS)) == [[1, 2], [3]]
-    assert sizes(grouped(sources(1, 2, 3), lambda source: IndexSizes(0, 51), SETTINGS)) == [[1], [2], [3]]
+    assert sizes(group_segments(sources(1, 2, 3), lambda source: IndexSizes(50, 0), SETTINGS)) == [[1, 2], [3]]
+    assert sizes(group_segments(sources(1, 2, 3), lambda source: IndexSizes(0, 51), SETTINGS)) == [[1], [2], [3]]
 
 
 def test_offsets_of_a_group_fit_into_its_indexes() -> None:
     half = MAX_RELATIVE_OFFSET // 2
-    assert sizes(grouped(sources(1, 2, 3, offsets=half), none, SETTINGS)) == [[1, 2], [3]]
-    assert sizes(grouped(sources(1, 0, 0, offsets=half), none, SETTINGS)) == [[1, 0, 0]]
+    assert sizes(group_segments(sources(1, 2, 3, offsets=half), none, SETTINGS)) == [[1, 2], [3]]
+    assert sizes(group_segments(sources(1, 0, 0, offsets=half), none, SETTINGS)) == [[1, 0, 0]]
 
 
 def test_a_group_is_small_enough_for_one_swap() -> None:
-    groups = grouped(sources(*[1] * (2 * MAX_GROUP_SEGMENTS + 1)), none, SETTINGS)
+    groups = group_segments(sources(*[1] * (2 * MAX_GROUP_SEGMENTS + 1)), none, SETTINGS)
     assert [len(group) for group in groups] == [MAX_GROUP_SEGMENTS, MAX_GROUP_SEGMENTS, 1]
 
 
 def test_an_empty_list_of_segments_has_no_groups() -> None:
-    assert grouped([], none, SETTINGS) == []
+    assert group_segments([], none, SETTINGS) == []
 
 
 @given(st.lists(st.tuples(st.integers(0, 1500), st.integers(0, 120)), max_size=30))
 def test_all_segments_are_in_one_group_in_order(given_sizes: list[tuple[int, int]]) -> None:
     indexes = {index * 10: IndexSizes(size, size // 2) for index, (_, size) in enumerate(given_sizes)}
     every = sources(*(size for size, _ in given_sizes))
-    groups = grouped(every, lambda source: indexes[source.base_offset], SETTINGS)
+    groups = group_segments(every, lambda source: indexes[source.base_offset], SETTINGS)
     assert [source for group in groups for source in group] == every
     for group in groups:
         total = sum(source.size_bytes for source in group)

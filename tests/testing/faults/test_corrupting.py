@@ -11,7 +11,7 @@ from minibroker.protocol.records.formats import batches_in, check_any
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.payload import records_of
 from minibroker.protocol.records.record import Record
-from minibroker.testing.faults.corrupting import corrupted
+from minibroker.testing.faults.corrupting import corrupt_first_batch
 from minibroker.testing.faults.rules import Corruption
 
 RECORDS = [Record(0, 1, b"k", b"v" * 40)] * 3
@@ -20,7 +20,7 @@ NEXT = bytes(build_batch(RECORDS, base_offset=8))
 
 
 def test_only_the_first_batch_has_a_wrong_checksum() -> None:
-    data = corrupted(BATCH + NEXT, "crc")
+    data = corrupt_first_batch(BATCH + NEXT, "crc")
     with pytest.raises(CorruptBatch, match="stored crc"):
         check_batch(data)
     assert check_batch(data, len(BATCH)).base_offset == 8
@@ -28,26 +28,26 @@ def test_only_the_first_batch_has_a_wrong_checksum() -> None:
 
 def test_a_batch_length_is_corrupted() -> None:
     with pytest.raises(CorruptBatch):
-        list(batches_in(corrupted(BATCH, "length")))
+        list(batches_in(corrupt_first_batch(BATCH, "length")))
 
 
 @pytest.mark.parametrize("codec", range(5))
 def test_compressed_records_are_corrupted_under_a_valid_checksum(codec: int) -> None:
-    data = corrupted(bytes(build_batch(RECORDS, compression=codec)), "codec")
+    data = corrupt_first_batch(bytes(build_batch(RECORDS, compression=codec)), "codec")
     assert check_batch(data).compression == 1
     with pytest.raises(Exception, match="gzip|header|compress|Invalid|incorrect"):
         list(records_of(data))
 
 
 def test_a_response_is_truncated_within_a_batch() -> None:
-    data = corrupted(BATCH + NEXT, "truncated")
+    data = corrupt_first_batch(BATCH + NEXT, "truncated")
     assert BATCH.startswith(data) and 0 < len(data) < len(BATCH)
 
 
 def test_offsets_decrease() -> None:
-    offsets = [header.base_offset for _, header in batches_in(corrupted(BATCH + NEXT, "offsets"))]
+    offsets = [header.base_offset for _, header in batches_in(corrupt_first_batch(BATCH + NEXT, "offsets"))]
     assert offsets == [1_000_005, 5, 8]
-    assert read_header(corrupted(BATCH, "offsets")).base_offset == 1_000_005
+    assert read_header(corrupt_first_batch(BATCH, "offsets")).base_offset == 1_000_005
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -55,10 +55,10 @@ def test_checksums_of_old_messages_are_corrupted(magic: int) -> None:
     data = bytes(build_message_set(RECORDS, magic=magic))
     check_any(data)
     with pytest.raises(CorruptBatch):
-        check_any(corrupted(data, "crc"))
+        check_any(corrupt_first_batch(data, "crc"))
 
 
 @pytest.mark.parametrize("how", ["crc", "length", "codec", "truncated", "offsets"])
 def test_nothing_is_corrupted_without_a_complete_batch(how: Corruption) -> None:
-    assert corrupted(b"", how) == b""
-    assert corrupted(BATCH[:40], how) == BATCH[:40]
+    assert corrupt_first_batch(b"", how) == b""
+    assert corrupt_first_batch(BATCH[:40], how) == BATCH[:40]

@@ -10,7 +10,7 @@ from minibroker.protocol.messages.groups import HeartbeatRequest, HeartbeatRespo
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minibroker.testing import Broker
 from minibroker.testing.seen.exchange import Exchange
-from minibroker.testing.seen.explained_requests import GIST_CHARACTERS, Exchanges, explained, gist
+from minibroker.testing.seen.explained_requests import GIST_CHARACTERS, Exchanges, explain_exchanges, gist
 from tests.captures.frames import answer, request
 
 ID = bytes(range(16))
@@ -38,7 +38,7 @@ def test_each_byte_of_a_clients_requests_is_explained(kafka_broker: Broker) -> N
 
 
 def test_a_response_is_explained_in_the_version_of_its_request() -> None:
-    asked, said = explained([heartbeat()])
+    asked, said = explain_exchanges([heartbeat()])
     assert (asked.part.meaning, said.part.meaning) == ("Heartbeat version 4", "Heartbeat version 4")
     assert not [*asked.part.problems(), *said.part.problems()]
     assert (len(asked.data), said.heading) == (len(heartbeat().request_bytes) + 4, "#1 answer")
@@ -47,7 +47,7 @@ def test_a_response_is_explained_in_the_version_of_its_request() -> None:
 def test_a_request_without_a_response_is_explained_alone() -> None:
     exchange = heartbeat()
     exchange.answer_bytes = b""
-    assert len(list(explained([exchange]))) == 1
+    assert len(list(explain_exchanges([exchange]))) == 1
     assert "answer" not in Exchanges([exchange]).explain().splitlines()[-1]
 
 

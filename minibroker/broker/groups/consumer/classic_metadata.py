@@ -48,12 +48,12 @@ def by_id(partitions: Mapping[str, list[int]], image: Image) -> Partitions:
     }
 
 
-def owned(said: ConsumerProtocolSubscription, image: Image) -> Partitions:
+def read_owned(said: ConsumerProtocolSubscription, image: Image) -> Partitions:
     """Return the partitions that a member reports to own."""
     return by_id({each.topic: each.partitions for each in said.owned_partitions}, image)
 
 
-def assigned(given: ConsumerProtocolAssignment, image: Image) -> Partitions:
+def read_assigned(given: ConsumerProtocolAssignment, image: Image) -> Partitions:
     """Return the partitions of an assignment."""
     return by_id({each.topic: each.partitions for each in given.assigned_partitions}, image)
 

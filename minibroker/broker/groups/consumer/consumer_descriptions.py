@@ -18,7 +18,7 @@ CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
 
 
-def described(group: ConsumerGroupState) -> Described:
+def describe_group(group: ConsumerGroupState) -> Described:
     """Return the group with its members, their assignments and their targets."""
     cluster = group.context.cluster
     return Described(

@@ -72,7 +72,7 @@ class ConsumerGroup(ConsumerGroupState):
         after = _as_it_says(before, caller, request, said)
         subscription_changed = update.set_member(before, after)
         update.look_at_topics(changed=subscription_changed)
-        owned = classic_metadata.owned(said, self.context.cluster.image)
+        owned = classic_metadata.read_owned(said, self.context.cluster.image)
         if static is not None and migration.downgrades_without(self, {static.member_id}):
             after = self._go_back(update, after, owned, subscription_changed=subscription_changed)
         else:

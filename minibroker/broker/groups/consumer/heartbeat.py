@@ -48,7 +48,7 @@ def heartbeat(
     update.check_room(request.member_id, request.instance_id)
     member_id = request.member_id or uuid_text(coordinator.cluster.new_uuid())
     owned = _read_owned_partitions(request.topic_partitions)
-    before = _present(update, request, member_id, owned)
+    before = _find_member(update, request, member_id, owned)
     after = _as_it_says(before, request, caller)
     subscription_changed = update.set_member(before, after)
     update.look_at_topics(changed=update.wants_other_topics(before, after))
@@ -99,7 +99,7 @@ def _leave(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> None
 # --- who it is ----------------------------------------------------------------------------------
 
 
-def _present(
+def _find_member(
     update: Update, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: Partitions | None
 ) -> ConsumerMember:
     """Return the member as it was before this request. Raises KafkaError if it is unknown or fenced."""

@@ -123,7 +123,7 @@ def _upgrade_member(classic: ClassicGroup, member: Member) -> ConsumerMember:
         epoch=classic.generation,
         previous_epoch=classic.generation,
         state=MemberState.STABLE,
-        assigned=given_in(classic.generation, classic_metadata.assigned(given, classic.context.cluster.image)),
+        assigned=given_in(classic.generation, classic_metadata.read_assigned(given, classic.context.cluster.image)),
     )
 
 

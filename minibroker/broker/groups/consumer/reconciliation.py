@@ -35,7 +35,7 @@ class Circumstances(NamedTuple):
         return any(not partitions.isdisjoint(revoked.get(topic_id, {})) for topic_id, partitions in self.owned.items())
 
 
-def reconciled(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
+def reconcile_member(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
     """Return the member after its next step; itself if there is nothing to do.
 
     Raises KafkaError(FENCED_MEMBER_EPOCH) for a member in an unknown state, so that it joins anew.

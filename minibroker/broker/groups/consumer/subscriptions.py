@@ -26,7 +26,7 @@ class ResolvedPattern(NamedTuple):
     timestamp_ms: int
 
 
-def compiled(pattern: str) -> Pattern:
+def compile_pattern(pattern: str) -> Pattern:
     """Return the compiled pattern. Raises KafkaError(INVALID_REGULAR_EXPRESSION)."""
     try:
         return Pattern(pattern)

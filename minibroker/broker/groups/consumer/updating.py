@@ -17,11 +17,11 @@ from minibroker.broker.groups.consumer import consumer_records
 from minibroker.broker.groups.consumer.assignors import ASSIGNORS
 from minibroker.broker.groups.consumer.assignors.specification import MemberSpecification, Partitions
 from minibroker.broker.groups.consumer.member import JOINING_EPOCH, ConsumerMember
-from minibroker.broker.groups.consumer.reconciliation import Circumstances, reconciled
+from minibroker.broker.groups.consumer.reconciliation import Circumstances, reconcile_member
 from minibroker.broker.groups.consumer.state import ConsumerGroupState
 from minibroker.broker.groups.consumer.subscriptions import (
     ResolvedPattern,
-    compiled,
+    compile_pattern,
     metadata_hash,
     topic_ids,
     wanted_patterns,
@@ -74,7 +74,7 @@ class Update:
         """
         new_pattern = member.topic_regex if member.topic_regex != before.topic_regex else ""
         if new_pattern and new_pattern not in self._patterns:
-            compiled(new_pattern)
+            compile_pattern(new_pattern)
             self._resolves = True
         self._forgets = self._forgets or member.topic_regex != before.topic_regex
         if member != before or member.member_id not in self.members:
@@ -208,7 +208,7 @@ class Update:
         self, member: ConsumerMember, owned: Partitions | None, *, subscription_changed: bool
     ) -> ConsumerMember:
         """Bring a member a step nearer to its target; `owned` is what it reports to own. Raises KafkaError."""
-        after = reconciled(
+        after = reconcile_member(
             member,
             Circumstances(
                 self.assignment_epoch,

@@ -10,11 +10,16 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from heapq import merge
 
-from minibroker.broker.groups.consumer.assignors.specification import Partitions, TopicPartition, by_topic, listed
+from minibroker.broker.groups.consumer.assignors.specification import (
+    Partitions,
+    TopicPartition,
+    by_topic,
+    list_partitions,
+)
 from minibroker.protocol.steps import CHUNK_ITEMS, Steps, chunks
 
 
-def assigned(
+def assign_partitions(
     members: Mapping[str, frozenset[bytes]], present: Mapping[str, Partitions], indexes: Mapping[bytes, Iterable[int]]
 ) -> Steps[dict[str, Partitions]]:
     """Return the partitions of each member.
@@ -59,7 +64,7 @@ def _shared_out(
     shares: dict[str, set[TopicPartition]] = {}
     for member_id in members:
         share = shares[member_id] = set()
-        for portion in chunks(list(listed(present.get(member_id, {})))):
+        for portion in chunks(list(list_partitions(present.get(member_id, {})))):
             for one in portion:
                 if one in readers:
                     share.add(one)

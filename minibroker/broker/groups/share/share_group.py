@@ -19,7 +19,7 @@ from minibroker.broker.groups.group import CheckPartition, Group, GroupContext, 
 from minibroker.broker.groups.group_entries import Change, entries
 from minibroker.broker.groups.offsets_of_group import CommittedOffset, CommittedOffsets
 from minibroker.broker.groups.reconciling_group import FIRST_EPOCH
-from minibroker.broker.groups.share.share_assignor import assigned
+from minibroker.broker.groups.share.share_assignor import assign_partitions
 from minibroker.broker.metadata.image import Image
 from minibroker.broker.metadata.partitions import Topic
 from minibroker.protocol.declare import Message
@@ -212,7 +212,7 @@ class ShareGroup(Group):
             member_id: frozenset(topics[name].topic_id for name in member.topic_names if name in topics)
             for member_id, member in members.items()
         }
-        return assigned(subscriptions, self.target, indexes)
+        return assign_partitions(subscriptions, self.target, indexes)
 
     def _within_subscription(self, member: ShareMember, target: Mapping[str, Partitions]) -> Partitions:
         """Return a member's target without topics that it does not read, or that are gone: that may be old."""

@@ -46,7 +46,7 @@ def begin_states(
     if request.member_epoch == LEAVING_EPOCH:
         return begun
     group = _group(coordinator, request)
-    _present(group, request)
+    _find_member(group, request)
     topics_by_id = coordinator.cluster.image.topics_by_id
     for topic, missing in list(group.without_state(request.subscribed_topic_names or ())):
         try:
@@ -77,7 +77,7 @@ def heartbeat(
         return ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEAVING_EPOCH)
     while (group := _group(coordinator, request)).is_assigning:
         yield WAITING
-    before = _present(group, request)
+    before = _find_member(group, request)
     names = request.subscribed_topic_names
     said = before._replace(
         rack_id=before.rack_id if request.rack_id is None else request.rack_id,
@@ -108,7 +108,7 @@ def _group(coordinator: GroupCoordinator, request: ShareGroupHeartbeatRequest) -
     return coordinator.share_group(request.group_id)
 
 
-def _present(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember:
+def _find_member(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember:
     """Return the member as it was before this request. Raises KafkaError."""
     if request.member_epoch == JOINING_EPOCH and request.member_id not in group.members:
         limit = group.context.cluster.settings["group.share.max.size"]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from minibroker.broker.groups.streams.tasks import NO_TASKS, TaskId, Tasks, by_subtopology, listed
+from minibroker.broker.groups.streams.tasks import NO_TASKS, TaskId, Tasks, by_subtopology, list_tasks
 from minibroker.protocol.steps import Steps, chunks
 
 log = logging.getLogger("minibroker.groups")
@@ -84,7 +84,7 @@ class _Assignment:
         self._standby_count = standbys
         self._active_quota = _Quota(len(tasks), len(members))
         self._quota = _Quota(len(tasks) + len(stateful) * standbys, len(members))
-        self._had_active = {task: each for each, one in members.items() for task in listed(one.tasks.active)}
+        self._had_active = {task: each for each, one in members.items() for task in list_tasks(one.tasks.active)}
         self._had_standby: dict[TaskId, list[str]] = {}
         self.active: dict[str, list[TaskId]] = {member_id: [] for member_id in members}
         self.standby: dict[str, list[TaskId]] = {member_id: [] for member_id in members}
@@ -95,7 +95,7 @@ class _Assignment:
         """Note who has some of each task's state: first its standbys, then others, each by their offsets."""
         found: dict[TaskId, list[tuple[bool, int, str]]] = {}
         for member_id, member in members.items():
-            standbys = {*listed(member.tasks.standby), *listed(member.tasks.warmup)}
+            standbys = {*list_tasks(member.tasks.standby), *list_tasks(member.tasks.warmup)}
             for portion in chunks([*standbys, *(member.offsets.keys() - standbys)]):
                 for task in portion:
                     rank = task not in standbys, -member.offsets.get(task, 0), member_id
@@ -214,7 +214,7 @@ class _Assignment:
         self._quota.count(self._process_of[member_id].add(member_id, task))
 
 
-def assigned(
+def assign_tasks(
     members: Mapping[str, MemberSpecification], tasks: Iterable[TaskId], stateful: Iterable[TaskId], standby_count: int
 ) -> Steps[dict[str, Tasks]]:
     """Return the target of each member. `stateful` are the tasks that have `standby_count` standbys each."""

@@ -19,7 +19,7 @@ TaskIds = StreamsGroupDescribeResponse.TaskIds
 KeyValue = StreamsGroupDescribeResponse.KeyValue
 
 
-def described(group: StreamsGroup) -> Described:
+def describe_group(group: StreamsGroup) -> Described:
     """Return the group with its topology, and its members with their tasks and their targets."""
     return Described(
         group_id=group.group_id,

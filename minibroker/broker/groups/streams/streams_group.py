@@ -20,7 +20,7 @@ from minibroker.broker.groups.reconciling_group import FIRST_EPOCH, NEVER, Recon
 from minibroker.broker.groups.streams import streams_recording
 from minibroker.broker.groups.streams.streams_member import LEAVING_EPOCH, MemberState, StreamsMember
 from minibroker.broker.groups.streams.task_offsets import TaskOffsets
-from minibroker.broker.groups.streams.tasks import NO_TASKS, NOTHING_ASSIGNED, TaskId, Tasks, listed, task_set
+from minibroker.broker.groups.streams.tasks import NO_TASKS, NOTHING_ASSIGNED, TaskId, Tasks, list_tasks, task_set
 from minibroker.broker.groups.streams.topology import MAXIMUM_TASKS, Configured, Topology
 from minibroker.broker.groups.streams.warm_ups import Step
 from minibroker.protocol.declare import Message
@@ -239,21 +239,21 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
 
     def own(self, member: StreamsMember) -> None:
         for tasks in (member.assigned, member.pending_revocation):
-            self.active_owners.update(dict.fromkeys(listed(tasks.active), member.member_id))
-            for task in listed(tasks.standby):
+            self.active_owners.update(dict.fromkeys(list_tasks(tasks.active), member.member_id))
+            for task in list_tasks(tasks.standby):
                 self.standby_keepers.setdefault(task, set()).add(member.member_id)
-            for task in listed(tasks.warmup):
+            for task in list_tasks(tasks.warmup):
                 self.warmup_keepers.setdefault(task, set()).add(member.member_id)
 
     def disown(self, member_id: str) -> None:
         member = self.members.get(member_id)
         for tasks in () if member is None else (member.assigned, member.pending_revocation):
-            for task in listed(tasks.active):
+            for task in list_tasks(tasks.active):
                 if self.active_owners.get(task) == member_id:
                     del self.active_owners[task]
-            for task in listed(tasks.standby):
+            for task in list_tasks(tasks.standby):
                 _remove(self.standby_keepers, task, member_id)
-            for task in listed(tasks.warmup):
+            for task in list_tasks(tasks.warmup):
                 _remove(self.warmup_keepers, task, member_id)
 
     def target_of(self, member_id: str) -> Tasks:

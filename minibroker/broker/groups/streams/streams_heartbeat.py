@@ -60,7 +60,7 @@ def heartbeat(
     update = Update(group, replaced)
     if request.member_epoch == JOINING_EPOCH:
         update.check_room(request.member_id, request.instance_id)
-    before = _present(update, request, owned)
+    before = _find_member(update, request, owned)
     after = _as_it_says(before, request, caller)
     update.set_member(before, after)
     update.set_topology(request.topology, after)
@@ -122,7 +122,7 @@ def _leave(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> None:
 # --- who it is ----------------------------------------------------------------------------------
 
 
-def _present(update: Update, request: StreamsGroupHeartbeatRequest, owned: Tasks | None) -> StreamsMember:
+def _find_member(update: Update, request: StreamsGroupHeartbeatRequest, owned: Tasks | None) -> StreamsMember:
     """Return the member as it was before this request. Raises KafkaError if it is unknown or fenced."""
     group, member_id, instance_id = update.group, request.member_id, request.instance_id
     if request.member_epoch == JOINING_EPOCH:

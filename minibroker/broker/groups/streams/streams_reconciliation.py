@@ -25,7 +25,7 @@ from minibroker.broker.groups.streams.tasks import (
     TaskSet,
     by_subtopology,
     has,
-    listed,
+    list_tasks,
 )
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
@@ -58,7 +58,7 @@ class Circumstances(NamedTuple):
         return not revoked.is_empty and self.still_has(revoked)
 
 
-def reconciled(member: StreamsMember, circumstances: Circumstances) -> StreamsMember:
+def reconcile_member(member: StreamsMember, circumstances: Circumstances) -> StreamsMember:
     """Return the member after its next step; itself if there is nothing to do.
 
     Raises KafkaError(FENCED_MEMBER_EPOCH) for a member in an unknown state, so that it joins anew.
@@ -194,5 +194,5 @@ def _free(wanted: Tasks, circumstances: Circumstances, own: AssignedTasks) -> Ta
 
 
 def _without(tasks: TaskSet, is_taken: IsTaken) -> TaskSet:
-    free: Iterable[TaskId] = (task for task in listed(tasks) if not is_taken(task))
+    free: Iterable[TaskId] = (task for task in list_tasks(tasks) if not is_taken(task))
     return by_subtopology(free)

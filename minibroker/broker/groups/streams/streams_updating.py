@@ -18,10 +18,10 @@ from minibroker.broker.groups.group import Group
 from minibroker.broker.groups.group_entries import Change
 from minibroker.broker.groups.reconciling_group import State
 from minibroker.broker.groups.streams import streams_recording
-from minibroker.broker.groups.streams.streams_assignor import MemberSpecification, assigned
+from minibroker.broker.groups.streams.streams_assignor import MemberSpecification, assign_tasks
 from minibroker.broker.groups.streams.streams_group import NOT_VALIDATED, StreamsGroup
 from minibroker.broker.groups.streams.streams_member import JOINING_EPOCH, StreamsMember
-from minibroker.broker.groups.streams.streams_reconciliation import Circumstances, reconciled
+from minibroker.broker.groups.streams.streams_reconciliation import Circumstances, reconcile_member
 from minibroker.broker.groups.streams.streams_validation import check_tasks
 from minibroker.broker.groups.streams.task_offsets import NO_OFFSETS, TaskOffsets
 from minibroker.broker.groups.streams.tasks import NO_TASKS, TaskId, Tasks
@@ -31,7 +31,7 @@ from minibroker.broker.groups.streams.topology import (
     SaidTopology,
     Status,
     Topology,
-    configured,
+    configure_topology,
     topology_of,
 )
 from minibroker.broker.groups.streams.warm_ups import (
@@ -152,7 +152,7 @@ class Update:
             found = metadata_hash(topology.topic_names, image)
             self._changed = self._changed or found != self._metadata_hash
             if self.configured is None or found != self._metadata_hash:
-                self.configured = configured(topology, image)
+                self.configured = configure_topology(topology, image)
             self._metadata_hash = found
         if self.configured.is_ready:
             check_tasks(owned, self.configured)
@@ -300,7 +300,7 @@ class Update:
             for member_id, member in self.members.items()
         }
         stateful = self._tasks(stateful_only=True)
-        target = yield from assigned(members, self._tasks(), stateful, self.value("streams.num.standby.replicas"))
+        target = yield from assign_tasks(members, self._tasks(), stateful, self.value("streams.num.standby.replicas"))
         for member_id, tasks in target.items():
             if self._target.get(member_id) != tasks:
                 self._changes.append(streams_recording.member_target(self.group.group_id, member_id, tasks))
@@ -319,7 +319,7 @@ class Update:
         if target is None:
             return member
         group, process_id = self.group, member.process_id
-        after = reconciled(
+        after = reconcile_member(
             member,
             Circumstances(
                 target.epoch,

@@ -80,7 +80,7 @@ def has(tasks: AnyTasks, task: TaskId) -> bool:
     return task.partition in tasks.get(task.subtopology_id, ())
 
 
-def listed(tasks: AnyTasks) -> Iterator[TaskId]:
+def list_tasks(tasks: AnyTasks) -> Iterator[TaskId]:
     """Yield each task."""
     return (TaskId(each, partition) for each, partitions in tasks.items() for partition in partitions)
 

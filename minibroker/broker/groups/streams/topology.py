@@ -202,7 +202,7 @@ class _Misconfigured(Exception):
         self.problem = Problem(status, detail)
 
 
-def configured(topology: Topology, image: Image) -> Configured:
+def configure_topology(topology: Topology, image: Image) -> Configured:
     """Return a topology with the numbers of its tasks, and what is missing.
 
     Raises KafkaError(STREAMS_INVALID_TOPOLOGY) for a topology that cannot work with any topics.

@@ -31,7 +31,7 @@ from minibroker.broker.groups.streams.tasks import (
     TaskSet,
     by_subtopology,
     has,
-    listed,
+    list_tasks,
 )
 from minibroker.protocol.steps import Steps, chunks
 
@@ -119,7 +119,7 @@ class _Patch:
 
 
 def _change_task_set(tasks: TaskSet, more: Set[TaskId], fewer: Set[TaskId]) -> TaskSet:
-    return by_subtopology((set(listed(tasks)) | more) - fewer) if more or fewer else tasks
+    return by_subtopology((set(list_tasks(tasks)) | more) - fewer) if more or fewer else tasks
 
 
 def next_step(situation: Situation, epoch: int, settings: WarmUpSettings) -> Steps[Step]:
@@ -172,7 +172,7 @@ class _Planner:
             yield
 
     def _with_state(self, tasks: AnyTasks) -> Iterator[TaskId]:
-        return (task for task in listed(tasks) if task.subtopology_id in self._situation.stateful)
+        return (task for task in list_tasks(tasks) if task.subtopology_id in self._situation.stateful)
 
     def _process_of(self, member_id: str) -> _Process:
         return self._processes[self._situation.members[member_id].process_id]
@@ -307,7 +307,7 @@ class _Planner:
         for member_id, tasks in sorted(self._situation.target.items()):
             if member_id not in self._situation.members:
                 continue
-            standbys: Iterable[TaskId] = listed(tasks.standby)
+            standbys: Iterable[TaskId] = list_tasks(tasks.standby)
             for portion in chunks(list(standbys)):
                 for task in held.intersection(portion):
                     found.setdefault(task, []).append(member_id)

@@ -35,7 +35,7 @@ class Coordinated(NamedTuple):
         return self.state in WITH_A_TRANSACTION and (topic, partition) in self.partitions
 
 
-def coordinated(root: str) -> dict[int, Coordinated]:
+def read_coordinator_states(root: str) -> dict[int, Coordinated]:
     """Return what the coordinators of a log directory know, by producer id. Raises `OSError`."""
     files = sorted(Path(root).glob(f"{TRANSACTIONS_TOPIC}-*/*{LOG_SUFFIX}"))
     return _read(tuple((str(file), (stat := file.stat()).st_size, stat.st_mtime_ns) for file in files))

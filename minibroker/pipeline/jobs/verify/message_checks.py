@@ -11,7 +11,7 @@ import numpy as np
 from minibroker.pipeline.decode.arena import MAX_BATCH_BYTES
 from minibroker.pipeline.jobs.verify.findings import Problem
 from minibroker.pipeline.jobs.verify.log_blocks import Block
-from minibroker.pipeline.jobs.verify.record_checks import Checked, Records, Unreadable, undecompressed
+from minibroker.pipeline.jobs.verify.record_checks import Checked, Records, Unreadable, describe_undecompressed
 from minibroker.protocol.errors import CorruptBatch, InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, MAGIC
 from minibroker.protocol.records.formats import batches_in
@@ -71,7 +71,7 @@ def _inner(wrapper: Message) -> list[Message]:
     try:
         payload = inner_messages(wrapper, MAX_BATCH_BYTES)
     except KafkaError as error:
-        raise undecompressed(error) from error
+        raise describe_undecompressed(error) from error
     found: list[Message] = []
     end = 0
     try:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from minibroker.pipeline.directory.cluster_metadata import METADATA
 from minibroker.pipeline.jobs.verify.checkpoint_checks import read_epochs, wrong_counts, wrong_epochs, wrong_id
-from minibroker.pipeline.jobs.verify.coordinator_state import coordinated
+from minibroker.pipeline.jobs.verify.coordinator_state import read_coordinator_states
 from minibroker.pipeline.jobs.verify.findings import Finding, Findings, Problem
 from minibroker.pipeline.jobs.verify.log_files import PartitionPlan
 from minibroker.pipeline.jobs.verify.offset_checks import EpochRun
@@ -285,7 +285,7 @@ class _Fold:
         plan = self._plan
         if plan.in_use:
             return False, "a broker uses the directory: --bootstrap-server asks it"
-        known = coordinated(plan.root).get(producer_id)
+        known = read_coordinator_states(plan.root).get(producer_id)
         if known is not None and known.will_end(plan.topic, plan.partition):
             said = f"it is {known.state}, with a timeout of {known.timeout_ms} ms"
             return False, f"the coordinator of {known.transactional_id!r} will end it: {said}"

@@ -30,7 +30,7 @@ from minibroker.protocol.records.batch import (
 )
 from minibroker.protocol.records.compression import decompress
 from minibroker.protocol.records.record import Malformed, Record, read_record
-from minibroker.protocol.records.restarting import restored
+from minibroker.protocol.records.restarting import restore_attributes
 from minibroker.protocol.records.varints import Bytes, MalformedVarint
 
 CHUNK_BYTES = 8 << 20  # of decompressed records of many batches
@@ -73,7 +73,7 @@ def read_records(payload: Bytes, header: BatchHeader) -> Iterator[Record]:
     """
     if header.attributes & ELIDED_BIT:
         try:
-            payload = restored(bytes(payload), header.record_count)
+            payload = restore_attributes(bytes(payload), header.record_count)
         except KafkaError as error:
             raise Unreadable("record", str(error)) from error
     position = 0
@@ -139,10 +139,10 @@ def payload_of(block: Block, index: int) -> Bytes:
     try:
         return decompress(int(block.headers.codec[index]), block.batch(index)[HEADER_BYTES:], MAX_BATCH_BYTES)
     except KafkaError as error:
-        raise undecompressed(error) from error
+        raise describe_undecompressed(error) from error
 
 
-def undecompressed(error: KafkaError) -> Unreadable:
+def describe_undecompressed(error: KafkaError) -> Unreadable:
     """Return what to report of records that were not decompressed; those that are merely large are not wrong."""
     return Unreadable("large" if error.code == ErrorCode.MESSAGE_TOO_LARGE else "codec", str(error))
 

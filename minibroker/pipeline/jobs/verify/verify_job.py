@@ -61,7 +61,7 @@ def verify(
 
 def verify_plan(spark: SparkSession, plan: DirectoryPlan) -> DataFrame:
     """Return the findings about the files of a plan, as `verify` does."""
-    from minibroker.pipeline.sources.arrival import shipped
+    from minibroker.pipeline.sources.arrival import ship
 
     found = [*plan.findings]
     for partition in plan.partitions:
@@ -74,7 +74,7 @@ def verify_plan(spark: SparkSession, plan: DirectoryPlan) -> DataFrame:
     checked = rows_of_tasks(spark, _tasks(plan.segments), _checked_segments, _CHECKED)
     by_partition = {(each.topic, each.partition): each for each in plan.partitions}
     result = result.union(
-        checked.groupBy("topic", "partition").applyInArrow(shipped(_partition_checks(by_partition)), schema)
+        checked.groupBy("topic", "partition").applyInArrow(ship(_partition_checks(by_partition)), schema)
     )
     cleaned = [each for each in plan.segments if each.is_cleaned]
     if cleaned:
@@ -150,7 +150,7 @@ def _duplicate_keys(keys: DataFrame) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    from minibroker.pipeline.sources.arrival import shipped
+    from minibroker.pipeline.sources.arrival import ship
 
     place = F.struct("offset", "file", "position")
     groups = keys.groupBy("topic", "partition", "key").agg(
@@ -161,7 +161,7 @@ def _duplicate_keys(keys: DataFrame) -> DataFrame:
     return (
         twice.where(F.col("number") <= MAX_OF_A_KIND)
         .select("topic", "partition", "key", "count", "first.*", "last")
-        .mapInArrow(shipped(_duplicates), _spark_schema(FINDINGS))
+        .mapInArrow(ship(_duplicates), _spark_schema(FINDINGS))
     )
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from minibroker.registry.formats.avro.avro_compatibility import Comparison, Part
 from minibroker.registry.formats.avro.avro_types import Parser
 from minibroker.registry.formats.avro.avro_writing import canonical_text, normalized_text
-from minibroker.registry.formats.comparing_budget import Budget, Found, named_changes, walked
+from minibroker.registry.formats.comparing_budget import Budget, Found, named_changes, walk_changes
 from minibroker.registry.formats.schema import InvalidSchema, ParsedSchema
 
 TOO_DEEP: Final = "The types are nested too deep"
@@ -77,4 +77,4 @@ def incompatibilities(reader: ParsedSchema, writer: ParsedSchema, budget: Budget
 
 def _name_differences(differences: list[Part], budget: Budget) -> list[str]:
     found = Found(differences)
-    return named_changes((str(change) for _, change in walked([found], budget)), found.count)
+    return named_changes((str(change) for _, change in walk_changes([found], budget)), found.count)

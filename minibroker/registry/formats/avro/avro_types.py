@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from minibroker.registry.formats.java_json import parsed, text_of
+from minibroker.registry.formats.java_json import parse_json, text_of
 from minibroker.registry.formats.schema import InvalidSchema
 
 PRIMITIVES: Final = ("string", "bytes", "int", "long", "float", "double", "boolean", "null")
@@ -108,7 +108,7 @@ class Parser:
     def parse(self, text: str) -> AvroType:
         """Parse a schema. Raises InvalidSchema."""
         try:
-            node = parsed(text)
+            node = parse_json(text)
         except (ValueError, RecursionError) as error:
             raise InvalidSchema(str(error)) from None
         return self._type(node, None)

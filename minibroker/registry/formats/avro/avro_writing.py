@@ -13,7 +13,7 @@ from struct import pack, unpack
 from typing import Any, Final
 
 from minibroker.registry.formats.avro.avro_types import LONG_MAX, AvroType, Field, Name
-from minibroker.registry.formats.java_json import quoted, text_of
+from minibroker.registry.formats.java_json import quote, text_of
 
 # The types of Java's logical types; another logical type is a property like any other.
 LOGICAL_TYPES: Final = {
@@ -59,17 +59,17 @@ class _Writer:
 
     def _write_named(self, kind: AvroType, name: Name, space: str | None) -> str:
         if self._known.get(name) is kind:
-            return quoted(name.qualified(space))
+            return quote(name.qualified(space))
         self._known[name] = kind
-        parts = [f'"type":"{kind.kind}"', f'"name":{quoted(name.simple)}']
+        parts = [f'"type":"{kind.kind}"', f'"name":{quote(name.simple)}']
         if name.space != space:
-            parts.append(f'"namespace":{quoted(name.space or "")}')
+            parts.append(f'"namespace":{quote(name.space or "")}')
         if kind.doc or (kind.doc is not None and not self._sort):
-            parts.append(f'"doc":{quoted(kind.doc)}')
+            parts.append(f'"doc":{quote(kind.doc)}')
         if kind.kind == "enum":
             parts.append(f'"symbols":{text_of(list(kind.symbols))}')
             if kind.default is not None:
-                parts.append(f'"default":{quoted(kind.default)}')
+                parts.append(f'"default":{quote(kind.default)}')
         elif kind.kind == "fixed":
             parts.append(f'"size":{kind.size}')
         else:
@@ -81,9 +81,9 @@ class _Writer:
         return _object(parts)
 
     def _field(self, field: Field, space: str | None) -> str:
-        parts = [f'"name":{quoted(field.name)}', f'"type":{self.text(field.type, space)}']
+        parts = [f'"name":{quote(field.name)}', f'"type":{self.text(field.type, space)}']
         if field.doc is not None:
-            parts.append(f'"doc":{quoted(field.doc)}')
+            parts.append(f'"doc":{quote(field.doc)}')
         default = _of_java(field.type, field.default) if self._converts else field.default
         if field.has_default and default is not _NOTHING:
             parts.append(f'"default":{text_of(self._order_values(default))}')
@@ -160,7 +160,7 @@ def _object(parts: Iterable[str]) -> str:
 
 
 def _members(props: Mapping[str, Any]) -> list[str]:
-    return [f"{quoted(name)}:{text_of(value)}" for name, value in props.items()]
+    return [f"{quote(name)}:{text_of(value)}" for name, value in props.items()]
 
 
 def _sort_keys(value: Any) -> Any:

@@ -32,8 +32,8 @@ from minibroker.registry.formats.json_schema.json_model import (
 )
 from minibroker.registry.formats.json_schema.matching import most_pairs
 from minibroker.registry.formats.json_schema.plain_changes import (
+    compare_descriptions,
     criterion_changes,
-    described,
     necessity,
     open_array,
     open_object,
@@ -203,7 +203,7 @@ def _compare(original: Schema, update: Schema) -> Comparing:
         if accepted or (original.connect_bytes and update.connect_bytes):
             return []
         return [Change("TYPE_CHANGED")]
-    return [*described(original, update), *(yield from _compare_alike(original, update))]
+    return [*compare_descriptions(original, update), *(yield from _compare_alike(original, update))]
 
 
 def _compare_with_parts(original: Schema, update: Schema) -> Generator[Question, Any, list[Part] | None]:

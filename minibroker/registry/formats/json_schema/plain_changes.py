@@ -14,7 +14,7 @@ def necessity(schema: Schema, required: bool) -> str:
     return "REQUIRED_PROPERTY" if schema.default is None else "REQUIRED_PROPERTY_WITH_DEFAULT"
 
 
-def described(original: Schema, update: Schema) -> list[Part]:
+def compare_descriptions(original: Schema, update: Schema) -> list[Part]:
     """Return the changes of what describes any schema."""
     pairs = (
         ("ID_CHANGED", original.id, update.id),

@@ -15,7 +15,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from minibroker.registry.formats.protobuf.proto_options import as_map, merged
+from minibroker.registry.formats.protobuf.proto_options import as_map, merge_options
 from minibroker.registry.formats.protobuf.protobuf_model import Kind, Option, Word
 
 _NAMES: Final = {
@@ -36,7 +36,7 @@ def set_meta(proto: Message, options: Iterable[Option]) -> None:
     """Set Confluent's option of a descriptor, if it is among others."""
     name = _NAMES.get(proto.DESCRIPTOR.name)
     of_name = [as_map(each) for each in options if each.custom and each.name.removeprefix(".") == name]
-    if not of_name or (option := reduce(merged, of_name)).kind is not Kind.MAP:
+    if not of_name or (option := reduce(merge_options, of_name)).kind is not Kind.MAP:
         return
     values = option.value
     holder: Any = _holder()()

@@ -26,7 +26,7 @@ def as_map(option: Option) -> Option:
     return Option(option.name, Kind.MAP, {inner.name: value}, option.custom)
 
 
-def merged(first: Option, second: Option) -> Option:
+def merge_options(first: Option, second: Option) -> Option:
     """Return two options of the same name as one: maps are joined, and of anything else the last one stays."""
     if first.kind is not Kind.MAP or second.kind is not Kind.MAP:
         return second

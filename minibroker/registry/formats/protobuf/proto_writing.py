@@ -7,7 +7,7 @@ from functools import reduce
 from typing import Any, Final, TypeVar
 
 from minibroker.registry.formats.protobuf.proto_names import Names, Scope
-from minibroker.registry.formats.protobuf.proto_options import as_map, merged, plain_number
+from minibroker.registry.formats.protobuf.proto_options import as_map, merge_options, plain_number
 from minibroker.registry.formats.protobuf.protobuf_model import (
     MAXIMUM_NUMBER,
     SCALARS,
@@ -241,7 +241,7 @@ class _Writer:
         for name, of_name in by_name.items():
             extension = self._names.extensions.get(name)
             merges = extension is not None and extension.label != "repeated"
-            result += [reduce(merged, of_name)] if merges else of_name
+            result += [reduce(merge_options, of_name)] if merges else of_name
         return result
 
     def _named_in_full(self, option: Option) -> Option:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.member import ConsumerMember, MemberState, given_in, without_epochs
-from minibroker.broker.groups.consumer.reconciliation import Circumstances, reconciled
+from minibroker.broker.groups.consumer.reconciliation import Circumstances, reconcile_member
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 A, B = bytes(15) + b"a", bytes(15) + b"b"
@@ -55,7 +55,7 @@ def step(
     def is_taken(topic_id: bytes, partition: int) -> bool:
         return partition in (taken or {}).get(topic_id, frozenset())
 
-    after = reconciled(before, Circumstances(epoch, target, owned, topics, changed, is_taken))
+    after = reconcile_member(before, Circumstances(epoch, target, owned, topics, changed, is_taken))
     assigned, revoking = dict(without_epochs(after.assigned)), dict(without_epochs(after.pending_revocation))
     return after.state, after.epoch, after.previous_epoch, assigned, revoking
 
@@ -120,11 +120,13 @@ def test_a_target_for_an_unsubscribed_topic_is_ignored() -> None:
 
 def test_a_member_with_its_full_target_assignment_is_unchanged() -> None:
     before = member(has=of(a="0"))
-    assert reconciled(before, Circumstances(5, of(a="1"), None, BOTH, False, lambda *_: False)) is before
+    assert reconcile_member(before, Circumstances(5, of(a="1"), None, BOTH, False, lambda *_: False)) is before
 
 
 def test_partitions_keep_the_epoch_in_which_they_were_assigned() -> None:
-    after = reconciled(member(has=of(a="0")), Circumstances(6, of(a="01"), of(a="0"), BOTH, False, lambda *_: False))
+    after = reconcile_member(
+        member(has=of(a="0")), Circumstances(6, of(a="01"), of(a="0"), BOTH, False, lambda *_: False)
+    )
     assert after.assigned == {A: {0: 5, 1: 6}}
     assert (after.owned_since(A, 0), after.owned_since(A, 1), after.owned_since(B, 0)) == (5, 6, None)
 
@@ -155,7 +157,7 @@ def test_a_member_that_reports_correctly_reaches_its_target_in_two_steps(
     for _ in range(2):
         owned = without_epochs(each.assigned)
         circumstances = Circumstances(6, target, owned if each.pending_revocation else has, BOTH, False, is_taken)
-        each = reconciled(each, circumstances)
+        each = reconcile_member(each, circumstances)
         if each.epoch == 6:
             break
     assert each.epoch == 6

@@ -20,7 +20,7 @@ def assigned(
     members: Mapping[str, frozenset[bytes]], present: Present, indexes: Mapping[bytes, Iterable[int]]
 ) -> dict[str, Mapping[bytes, frozenset[int]]]:
     """Return the partitions of each member."""
-    return at_once(share_assignor.assigned(members, present, indexes))
+    return at_once(share_assignor.assign_partitions(members, present, indexes))
 
 
 def test_partitions_are_assigned_evenly_to_share_members() -> None:
@@ -89,6 +89,6 @@ def test_many_partitions_are_assigned_in_many_steps() -> None:
     members = {f"m{index}": frozenset({A, B}) for index in range(3)}
     indexes = {A: range(6000), B: range(4000)}
     portions = 10_000 // CHUNK_ITEMS
-    assert sum(1 for _ in share_assignor.assigned(members, {}, indexes)) > 3 * portions
+    assert sum(1 for _ in share_assignor.assign_partitions(members, {}, indexes)) > 3 * portions
     present = assigned({"m0": frozenset({A, B})}, {}, indexes)
-    assert sum(1 for _ in share_assignor.assigned(members, present, indexes)) > 4 * portions
+    assert sum(1 for _ in share_assignor.assign_partitions(members, present, indexes)) > 4 * portions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minibroker.broker.groups.streams.streams_member import MemberState, StreamsMember
-from minibroker.broker.groups.streams.streams_reconciliation import Circumstances, reconciled
+from minibroker.broker.groups.streams.streams_reconciliation import Circumstances, reconcile_member
 from minibroker.broker.groups.streams.tasks import NO_TASKS, AssignedTasks, Tasks
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
@@ -34,7 +34,7 @@ def toward(
 ) -> StreamsMember:
     """Return the member after a step to the target of epoch 5."""
     at = Circumstances(5, target, owned, active, active_here, standby_here, warmup_here, in_place)  # type: ignore[arg-type]
-    return reconciled(member, at)
+    return reconcile_member(member, at)
 
 
 def having(active: dict[int, int], **more: object) -> StreamsMember:

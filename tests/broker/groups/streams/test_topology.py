@@ -12,7 +12,7 @@ from minibroker.broker.groups.streams.topology import (
     Status,
     Topology,
     check_said,
-    configured,
+    configure_topology,
     topology_of,
 )
 from minibroker.broker.metadata.image import Image
@@ -61,7 +61,9 @@ def tasks(found: Configured) -> dict[str, int]:
 
 
 def test_a_subtopology_has_a_task_for_each_partition_of_its_largest_topic() -> None:
-    found = configured(said({"sources": ["a", "b"]}, {"sources": ["a"], "changelogs": ["c"]}), image(a=2, b=5, c=2))
+    found = configure_topology(
+        said({"sources": ["a", "b"]}, {"sources": ["a"], "changelogs": ["c"]}), image(a=2, b=5, c=2)
+    )
     assert found.is_ready
     assert tasks(found) == {"0": 5, "1": 2}
     assert [str(task.subtopology_id) for task in found.task_ids(stateful_only=True)] == ["1", "1"]
@@ -69,7 +71,7 @@ def test_a_subtopology_has_a_task_for_each_partition_of_its_largest_topic() -> N
 
 def test_repartition_topics_get_partition_counts_in_any_order() -> None:
     """Subtopology 0 reads what the last one writes, and so on."""
-    found = configured(
+    found = configure_topology(
         said(
             {"reads": {"r1": 0}, "changelogs": ["c"]},
             {"reads": {"r2": 0}, "sinks": ["r1"]},
@@ -84,7 +86,7 @@ def test_repartition_topics_get_partition_counts_in_any_order() -> None:
 
 
 def test_the_application_may_set_the_number_of_partitions() -> None:
-    found = configured(said({"sources": ["a"], "sinks": ["r"]}, {"reads": {"r": 7}}), image(a=3))
+    found = configure_topology(said({"sources": ["a"], "sinks": ["r"]}, {"reads": {"r": 7}}), image(a=3))
     assert (tasks(found), found.missing["r"].partition_count) == ({"0": 3, "1": 7}, 7)
 
 
@@ -97,7 +99,7 @@ def test_copartitioned_repartition_topics_have_equal_partition_counts(
     given: dict[str, int], expected: int | None
 ) -> None:
     together = [Group(repartition_source_topics=[0, 1])]
-    found = configured(
+    found = configure_topology(
         said(
             {"sources": ["a"], "sinks": ["r"]},
             {"sources": ["b"], "sinks": ["s"]},
@@ -113,7 +115,7 @@ def test_copartitioned_repartition_topics_have_equal_partition_counts(
 
 
 def test_only_some_of_many_missing_topics_are_named() -> None:
-    found = configured(said({"sources": ["d", "b", "a", "c", "e"]}), image())
+    found = configure_topology(said({"sources": ["d", "b", "a", "c", "e"]}), image())
     assert found.problem is not None
     assert found.problem.detail == "Source topics a, b, c and 2 additional topics are missing."
     assert (found.subtopologies, found.missing) == (None, {})
@@ -130,7 +132,7 @@ def test_only_some_of_many_missing_topics_are_named() -> None:
 )
 def test_an_invalid_topology_is_rejected(wrong: Topology) -> None:
     with pytest.raises(KafkaError) as raised:
-        configured(wrong, image(a=1))
+        configure_topology(wrong, image(a=1))
     assert raised.value.code == ErrorCode.STREAMS_INVALID_TOPOLOGY
 
 
@@ -146,5 +148,5 @@ def test_a_long_chain_of_subtopologies_is_traversed_once() -> None:
     """In the worst order, each step would look at all subtopologies again."""
     count = 450
     chain = [{"reads": {f"r{number:03}": 0}, "sinks": [f"r{number + 1:03}"]} for number in reversed(range(1, count))]
-    found = configured(said(*chain, {"sources": ["a"], "sinks": ["r001"]}), image(a=2))
+    found = configure_topology(said(*chain, {"sources": ["a"], "sinks": ["r001"]}), image(a=2))
     assert set(tasks(found).values()) == {2}

@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from minibroker.broker.groups.streams.streams_member import StreamsMember
 from minibroker.broker.groups.streams.task_offsets import NO_OFFSETS, UNKNOWN_OFFSET, TaskOffsets
-from minibroker.broker.groups.streams.tasks import NO_TASKS, AssignedTasks, TaskId, Tasks, by_subtopology, has, listed
+from minibroker.broker.groups.streams.tasks import (
+    NO_TASKS,
+    AssignedTasks,
+    TaskId,
+    Tasks,
+    by_subtopology,
+    has,
+    list_tasks,
+)
 from minibroker.broker.groups.streams.warm_ups import Situation, Step, WarmUpSettings, next_step
 from minibroker.protocol.steps import at_once
 
@@ -203,10 +211,12 @@ def test_every_step_assigns_each_task_once_and_never_twice_to_a_process(
     offsets = {name: TaskOffsets(*(dict.fromkeys(tasks(*caught_up), 5),) * 2) for name in MEMBERS if name not in now}
     found = step(members, targets, offsets, count)
     result = {name: found.tasks.get(name, targets[name]) for name in MEMBERS}
-    assert sorted(task.partition for each in result.values() for task in listed(each.active)) == [*range(6)]
-    assert sum(1 for each in result.values() for _ in listed(each.warmup)) <= count
+    assert sorted(task.partition for each in result.values() for task in list_tasks(each.active)) == [*range(6)]
+    assert sum(1 for each in result.values() for _ in list_tasks(each.warmup)) <= count
     for place in set(places):
-        here = [task for name in MEMBERS if process[name] == place for role in result[name] for task in listed(role)]
+        here = [
+            task for name in MEMBERS if process[name] == place for role in result[name] for task in list_tasks(role)
+        ]
         assert len(here) == len(set(here))
     for number, owner in enumerate(now):
         (task,) = tasks(number)

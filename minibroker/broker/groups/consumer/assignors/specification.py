@@ -23,7 +23,7 @@ class TopicPartition(NamedTuple):
     topic_id: bytes
 
 
-def kept(
+def keep_assigned(
     members: Mapping[str, MemberSpecification], partition_counts: Mapping[bytes, int]
 ) -> tuple[Assignment, list[TopicPartition]]:
     """Return what each member has and may keep, and the wanted partitions that are free, in order.
@@ -51,7 +51,7 @@ def size(partitions: Partitions) -> int:
     return sum(map(len, partitions.values()))
 
 
-def listed(partitions: Partitions) -> list[TopicPartition]:
+def list_partitions(partitions: Partitions) -> list[TopicPartition]:
     """Return the partitions one by one, in order."""
     return sorted(TopicPartition(index, topic_id) for topic_id, indexes in partitions.items() for index in indexes)
 

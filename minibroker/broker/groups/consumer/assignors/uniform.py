@@ -17,8 +17,8 @@ from minibroker.broker.groups.consumer.assignors.specification import (
     MemberSpecification,
     TopicPartition,
     by_topic,
-    kept,
-    listed,
+    keep_assigned,
+    list_partitions,
     size,
 )
 
@@ -27,10 +27,10 @@ Shares = dict[str, list[TopicPartition]]
 
 def assign(members: Mapping[str, MemberSpecification], partition_counts: Mapping[bytes, int]) -> Assignment:
     """Return each member's partitions; `partition_counts` go by topic id. Only unwanted partitions are left."""
-    keeping, free = kept(members, partition_counts)
+    keeping, free = keep_assigned(members, partition_counts)
     if len({member.topic_ids for member in members.values()}) <= 1:
         return _share_equally(keeping, free)
-    shares = {member_id: listed(partitions) for member_id, partitions in keeping.items()}
+    shares = {member_id: list_partitions(partitions) for member_id, partitions in keeping.items()}
     _share_by_wish(shares, free, {member_id: member.topic_ids for member_id, member in members.items()})
     return {member_id: by_topic(share) for member_id, share in shares.items()}
 
@@ -47,7 +47,7 @@ def _share_equally(keeping: Assignment, free: list[TopicPartition]) -> Assignmen
     having_most = sorted(sizes, key=lambda member_id: (-sizes[member_id], member_id))
     quotas = {member_id: least + (place < more) for place, member_id in enumerate(having_most)}
     changed = {
-        member_id: listed(partitions)
+        member_id: list_partitions(partitions)
         for member_id, partitions in keeping.items()
         if sizes[member_id] != quotas[member_id]
     }
