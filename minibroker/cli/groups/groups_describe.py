@@ -26,7 +26,7 @@ class Offset(NamedTuple):
 
     topic: str
     partition: int
-    fetch_committed: int | None
+    committed: int | None
     end: int | None
     lag: int | None
     member: str | None
