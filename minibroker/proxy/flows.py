@@ -56,7 +56,7 @@ def _head_of(exchange: Exchange, server: str) -> bytes:
     """Return the beginning of a line: all but the frames."""
     # Not by `json`, which is slow for many small values, and would look at each character of frames.
     origin = (exchange.api, exchange.version, exchange.client_id, exchange.node_id, exchange.connection)
-    parts = [b'{"number":%d,%b' % (exchange.number, _origin(*origin, server, exchange.software))]
+    parts = [b'{"number":%d,%b' % (exchange.number, _encode_origin(*origin, server, exchange.software))]
     parts.append(b',"started_ms":%d,"outcome":"%b"' % (exchange.started_ms, exchange.outcome.encode()))
     if exchange.duration_ms is not None:
         parts.append(b',"duration_ms":%.3f' % exchange.duration_ms)
@@ -69,7 +69,7 @@ def _head_of(exchange: Exchange, server: str) -> bytes:
 
 
 @lru_cache(1000)
-def _origin(
+def _encode_origin(
     api: str, version: int, client_id: str | None, node: int, connection: str, server: str, software: str
 ) -> bytes:
     """Return what the requests of an API on a connection have in common."""

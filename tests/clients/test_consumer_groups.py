@@ -50,7 +50,9 @@ def group(own_broker: RunningBroker, tmp_path: Path) -> Iterator[Group]:
 
 
 @pytest.mark.parametrize("assignor", [UNIFORM, pytest.param(RANGE, marks=pytest.mark.thorough)])
-def test_members_join_leave_and_are_killed(own_broker: RunningBroker, group: Group, assignor: str) -> None:
+def test_partitions_are_reassigned_when_members_join_leave_or_die(
+    own_broker: RunningBroker, group: Group, assignor: str
+) -> None:
     members_come_and_go(own_broker, group, CONFLUENT, CONFLUENT, assignor)
 
 

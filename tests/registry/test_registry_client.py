@@ -64,7 +64,7 @@ def test_cyclic_references_are_followed_once() -> None:
     assert dict(found.references) == {"b": '"a"', "a": '"b"'}
 
 
-def test_too_deep_references_are_an_error() -> None:
+def test_references_nested_too_deeply_are_rejected() -> None:
     class Endless(RegistryClient):
         def ask(self, method: str, *path: str, body: Any = None, query: Mapping[str, object] | None = None) -> Any:
             next = f"{path[1]}x"

@@ -273,10 +273,10 @@ class Connection:
                 self._delay(outcome, size_bytes)
                 break
             else:
-                self._send_at_end(answers, outcome)
+                self._send_when_turn_ends(answers, outcome)
         return position
 
-    def _send_at_end(self, answers: list[Any], due: Due) -> None:
+    def _send_when_turn_ends(self, answers: list[Any], due: Due) -> None:
         """Queue an answer to send at the end of the turn, behind earlier ones."""
         if self._due is None:
             self._due = []

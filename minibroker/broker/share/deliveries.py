@@ -182,7 +182,7 @@ class Deliveries:
         acquired: list[Acquired] = []
         left = most
         portions = Portions(limits.deliveries)
-        for origin, runs in self._origins(fetched):
+        for origin, runs in self._group_by_origin(fetched):
             if left <= 0:
                 return acquired
             is_throttled = portions.is_throttled(runs, fetched)
@@ -205,7 +205,7 @@ class Deliveries:
             member_id, bounds, fetched.stop - 1, left, batch_size, now_ms, limits, strict
         )
 
-    def _origins(self, fetched: range) -> list[tuple[Origin, list[Run]]]:
+    def _group_by_origin(self, fetched: range) -> list[tuple[Origin, list[Run]]]:
         """Return the origins with offsets in a range, each with its runs."""
         found: list[tuple[Origin, list[Run]]] = []
         for run in self._runs:

@@ -90,13 +90,13 @@ class Cleaner:
         backoff_ms = max(settings["log.cleaner.backoff.ms"], SHORTEST_WAIT_MS)
         if clock.monotonic_ms() >= self._looked_ms + backoff_ms:
             self._resting.clear()
-            self._look()
+            self._find_due_logs()
         else:
             self._begin_next()
         rest_ms = self._looked_ms + backoff_ms - clock.monotonic_ms()
         clock.call_later(min(max(rest_ms, SHORTEST_WAIT_MS), TICK_MS), self._tick)
 
-    def _look(self) -> None:
+    def _find_due_logs(self) -> None:
         """Find the logs that are due."""
         if self._looking or self._closed:
             return
@@ -189,7 +189,7 @@ class Cleaner:
             self._done(cleaning, began_ms)
         del self._running[cleaned.directory]
         self._count(cleaning, began_ms)
-        self._cluster.clock.call_later(0, self._begin_next if self._due else self._look)
+        self._cluster.clock.call_later(0, self._begin_next if self._due else self._find_due_logs)
 
     def _count(self, cleaning: Cleaning, began_ms: float) -> None:
         """Add the cleaning to the statistics, whether it succeeded or not."""

@@ -73,7 +73,7 @@ def _value_size(found: Found) -> bytes:
     return b"%d" % _size(found.record.value)
 
 
-def _binary_value_size(found: Found) -> bytes:
+def _format_binary_value_size(found: Found) -> bytes:
     return _SIZE.pack(_size(found.record.value))
 
 
@@ -109,7 +109,7 @@ _PARTS: Final[Mapping[str, Part]] = {
     "d": _instant,
     "K": _key_size,
     "S": _value_size,
-    "R": _binary_value_size,
+    "R": _format_binary_value_size,
 }
 _PARTS_OF_BYTES: Final = {"k": _key, "s": _value, "h": _headers}
 

@@ -88,7 +88,7 @@ class Workspace:
         """Write down the plan. Raises `RewriteError` if another rewriting has done something here."""
         path = f"{self._state}/plan.json"
         said = _describe_run(plan, settings)
-        if self._disk.exists(path) and self._has_done_something():
+        if self._disk.exists(path) and self._has_begun():
             self._require_same(
                 json.loads(self._disk.read_whole(path)), said, "finish that one, or remove the directory"
             )
@@ -103,7 +103,7 @@ class Workspace:
             if found.get(name) != value:
                 raise RewriteError(f"{self.target} has {OTHERS[name]}: {remedy}")
 
-    def _has_done_something(self) -> bool:
+    def _has_begun(self) -> bool:
         """Return whether a segment or a log is done. A refused run, which has done nothing, is no obstacle."""
         others = set(self._disk.names(self.target)) - {LOCK, STATE}
         return bool(others or self._disk.names(f"{self._state}/done"))

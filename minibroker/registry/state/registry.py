@@ -208,7 +208,7 @@ class Registry:
             await slices.next()
             if candidate.kind != schema.kind or id not in (-1, candidate.id) or not _same_contracts(schema, candidate):
                 continue
-            if await self._likeness(state, candidate) == likeness:
+            if await self._comparison_key(state, candidate) == likeness:
                 return candidate
             if candidate.references and not schema.references:
                 resolved = await self.formats.parse_stored(state, candidate)
@@ -216,7 +216,7 @@ class Registry:
                     return candidate
         return None
 
-    async def _likeness(self, state: SchemaState, schema: StoredSchema) -> str:
+    async def _comparison_key(self, state: SchemaState, schema: StoredSchema) -> str:
         found = self._likenesses.get(schema.guid)
         if found is None:
             parsed = await self.formats.parse_stored(state, schema)

@@ -100,7 +100,7 @@ class SchemaFormats:
     async def likeness(self, parsed: ParsedSchema, schema: StoredSchema) -> str:
         """Return a text that is equal for schemas that differ only in the order of their parts, and in contracts."""
         try:
-            return await _aside(partial(_likeness, parsed, schema), len(schema.text))
+            return await _aside(partial(_comparison_key, parsed, schema), len(schema.text))
         except InvalidSchema as error:
             raise invalid_schema(schema.kind, str(error)) from None
 
@@ -196,7 +196,7 @@ def resolved_references(
     return texts
 
 
-def _likeness(parsed: ParsedSchema, schema: StoredSchema) -> str:
+def _comparison_key(parsed: ParsedSchema, schema: StoredSchema) -> str:
     return guid_of(parsed.comparable(), sorted_references(schema.references))
 
 

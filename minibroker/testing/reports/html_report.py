@@ -58,7 +58,7 @@ def section(test: str, when: str, failure: str, brokers: Iterable[tuple[Broker, 
     parts = [f'<section id="{anchor(test, when)}"><h2>{escape(test)} ({escape(when)})</h2>']
     parts.append(f'<pre class="failure">{_escape_text(failure[-FAILURE_CHARACTERS:])}</pre>')
     for broker, before in brokers:
-        parts += _of_broker(broker, before, anchor(test, when))
+        parts += _broker_section(broker, before, anchor(test, when))
     return "".join([*parts, "</section>\n"])
 
 
@@ -92,7 +92,7 @@ class Page:
         terminalreporter.write_sep("-", f"Kafka report: {self._path}")
 
 
-def _of_broker(broker: Broker, before: int, prefix: str) -> Iterator[str]:
+def _broker_section(broker: Broker, before: int, prefix: str) -> Iterator[str]:
     where = broker.bootstrap_servers if broker.is_running else "down"
     yield f"<h3>Broker ({escape(where)})</h3>"
     if broker.is_running:

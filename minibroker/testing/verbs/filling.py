@@ -148,7 +148,7 @@ def _schema(subject: str, given: Any) -> NewSchema:
 
 def _record(given: Any) -> NewRecord:
     if not isinstance(given, Mapping) or not set(given) & RECORD_WORDS:
-        return NewRecord(_bytes(given))
+        return NewRecord(_encode_value(given))
     _check_known("a record", given, RECORD_WORDS)
     partition, timestamp_ms = given.get("partition", 0), given.get("timestamp_ms")
     if type(partition) is not int or (timestamp_ms is not None and type(timestamp_ms) is not int):
@@ -156,10 +156,10 @@ def _record(given: Any) -> NewRecord:
     headers = given.get("headers") or {}
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     return NewRecord(
-        _bytes(given.get("value")),
-        _bytes(given.get("key")),
+        _encode_value(given.get("value")),
+        _encode_value(given.get("key")),
         partition,
-        tuple((str(key), _bytes(value)) for key, value in pairs),
+        tuple((str(key), _encode_value(value)) for key, value in pairs),
         timestamp_ms,
     )
 
@@ -170,7 +170,7 @@ def _check_known(what: str, given: Mapping[str, Any], words: frozenset[str]) -> 
             raise FillError(f"{what} has no {word!r}; it has {', '.join(sorted(words))}")
 
 
-def _bytes(value: Any) -> bytes | None:
+def _encode_value(value: Any) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
     return value.encode() if isinstance(value, str) else json.dumps(value).encode()

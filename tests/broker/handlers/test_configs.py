@@ -142,7 +142,7 @@ def test_a_static_setting_is_described_with_its_source(harness: Harness) -> None
     assert value(harness, BROKER, "1", "num.partitions") == ("1", DEFAULT)
 
 
-def test_each_node_describes_itself(tmp_path: Path) -> None:
+def test_each_node_describes_its_own_configs(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         for name in ("node.id", "broker.id"):
             found = entry(harness, BROKER, "2", name, node=2, include_synonyms=True)

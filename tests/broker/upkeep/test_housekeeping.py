@@ -114,7 +114,7 @@ def test_retention_is_configured_in_milliseconds_minutes_or_hours(
         assert harness.partition("t").log.settings.retention_ms == retention_ms
 
 
-def test_a_delayed_fetch_on_deleted_records_is_answered(kept: Harness) -> None:
+def test_a_waiting_fetch_is_answered_when_its_records_are_deleted(kept: Harness) -> None:
     kept.create_topic("t", retention_ms="1000")
     produce_old(kept)
     asked = FetchRequest.FetchTopic.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
@@ -245,7 +245,7 @@ def test_checkpoints_are_written_at_their_interval(tmp_path: Path, setting: str,
         assert line in path.read_text().splitlines()
 
 
-def test_an_interval_of_0_is_a_short_one(tmp_path: Path) -> None:
+def test_an_interval_of_0_is_replaced_by_a_short_one(tmp_path: Path) -> None:
     settings = {"log.flush.offset.checkpoint.interval.ms": "0", "log.initial.task.delay.ms": "0"}
     with Harness(tmp_path, settings=settings) as harness:
         Housekeeping(harness.cluster).start()

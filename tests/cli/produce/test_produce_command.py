@@ -228,7 +228,7 @@ def test_json_output_of_consume_can_be_produced(run_client: Run) -> None:
     assert (run_client("consume", "target", "--json").stdout).replace('"target"', '"source"') == printed
 
 
-def test_json_input_names_the_topic_without_an_argument(run_client: Run) -> None:
+def test_the_topic_is_read_from_json_input_if_no_argument_names_it(run_client: Run) -> None:
     stdin = b'{"topic": "said-a", "value": "1"}\n\n{"topic": "said-b", "value": {"x": [1, "\xc3\xa4"]}}\n'
     result = run_client("produce", "--input", "json", "--json", stdin=stdin)
     assert [(each["topic"], each["records"]) for each in json.loads(result.stdout)] == [("said-a", 1), ("said-b", 1)]

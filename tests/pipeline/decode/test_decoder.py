@@ -155,7 +155,7 @@ class TestKindsOfBatches:
 
 
 class TestFields:
-    def test_header_keys_that_are_no_utf_8_are_decoded(self) -> None:
+    def test_header_keys_that_are_invalid_utf_8_are_decoded(self) -> None:
         record = encode_record(Record(0, T, None, None, (("kk", b"1"), ("good", None))), 0, 0).replace(b"kk", b"\xffk")
         batch = bytearray(build_batch([Record(0, T, None, None, (("kk", b"1"), ("good", None)))]))
         batch[61:] = record

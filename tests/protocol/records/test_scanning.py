@@ -108,7 +108,7 @@ class TestSameVerdictAsTheStrictReader:
         assert_same_verdict(data[: len(data) - cut], 300)
 
     @pytest.mark.parametrize("index", [0, 1, 15, 16, 17, 63, 64, 65, 150, 298, 299])
-    def test_scanner_and_strict_reader_agree_on_a_changed_byte_in_a_run(self, index: int) -> None:
+    def test_scanner_and_strict_reader_report_the_same_error_for_a_changed_byte(self, index: int) -> None:
         sent = equal_records(300, key=b"k" * 5, size=10)
         data = payload(sent)
         start, end = len(payload(sent[:index])), len(payload(sent[: index + 1]))

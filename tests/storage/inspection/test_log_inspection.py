@@ -64,7 +64,7 @@ def damages_in(findings: list[Finding]) -> list[Damage]:
     return [each for each in findings if isinstance(each, Damage)]
 
 
-def test_a_valid_log_is_shown_as_its_batches(tmp_path: Path) -> None:
+def test_the_inspection_of_a_valid_log_lists_its_batches(tmp_path: Path) -> None:
     findings = inspect(tmp_path, b"".join(BATCHES))
     assert findings == [
         FoundBatch(start, read_header(data), read_header(data).crc)

@@ -29,7 +29,7 @@ def check_messages(block: Block, *, compacted: bool) -> Checked:
     for index in np.flatnonzero(block.sound & (block.headers.magic < MAGIC)).tolist():
         try:
             message = _read(bytes(block.batch(index)), 0)
-            inside = _check_wrapper(message, compacted=compacted) if message.compression else [message]
+            inside = _check_inner_messages(message, compacted=compacted) if message.compression else [message]
         except Unreadable as error:
             problems.append(block.problem(error.kind, index, str(error)))
             continue
@@ -46,7 +46,7 @@ def _read(data: bytes, position: int) -> Message:
         raise Unreadable("record", str(error)) from error
 
 
-def _check_wrapper(wrapper: Message, *, compacted: bool) -> list[Message]:
+def _check_inner_messages(wrapper: Message, *, compacted: bool) -> list[Message]:
     """Return the messages of a wrapper with absolute offsets. Raises `Unreadable`."""
     inner = _inner(wrapper)
     if not inner:

@@ -82,7 +82,7 @@ def broker(tmp_path: Path) -> Iterator[RunningBroker]:
         yield broker
 
 
-def test_a_killed_broker_s_directory_is_clean(broker: RunningBroker, tmp_path: Path) -> None:
+def test_nothing_is_found_after_a_broker_is_killed(broker: RunningBroker, tmp_path: Path) -> None:
     data = tmp_path / "data"
     for round_ in range(2):
         producer = write_all(broker, round_)

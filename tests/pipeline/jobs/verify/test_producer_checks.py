@@ -99,7 +99,7 @@ def test_missing_segments_excuse_sequence_gaps() -> None:
     assert in_segments([data(0, 3)], [data(9, offset=9)], missing=(0, 0)) == [("sequence-gap", 9)]
 
 
-def test_many_markers_in_a_segment_leave_little_state_to_the_next() -> None:
+def test_the_state_after_a_segment_with_many_markers_is_small() -> None:
     check = ProducerCheck()
     for offset in range(1000):
         check.take(7, marker(offset=offset))

@@ -255,7 +255,7 @@ def test_another_option_with_the_number_of_confluents_is_omitted() -> None:
     assert meta_of(options(mine=b"\xff")) == []
 
 
-def test_names_are_resolved_in_each_part_of_the_package() -> None:
+def test_names_are_looked_up_in_every_enclosing_package() -> None:
     text = """syntax = "proto3"; package confluent.events;
 import "confluent/type/decimal.proto";
 message A { type.Decimal a = 1; events.A b = 2; B c = 3; message B { A.B d = 1; } }
