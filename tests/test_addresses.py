@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minibroker.addresses import LOOPBACK, HostPort, bound, host_port, is_loopback, refusal_of
+from tests.cases import for_each
 
 
 @pytest.mark.parametrize(
@@ -21,7 +22,7 @@ def test_an_address_is_parsed(text: str, address: HostPort) -> None:
     assert host_port(str(address)) == address
 
 
-@pytest.mark.parametrize("text", ["", "localhost", "localhost:", "x:65536", "x:-1", "x:http"])
+@for_each("text", ["", "localhost", "localhost:", "x:65536", "x:-1", "x:http"])
 def test_invalid_addresses_are_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="HOST:PORT or PORT is expected"):
         host_port(text)

@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS
 from minibroker.broker.metadata.partitions import (
     GROUPS_TOPIC,
@@ -16,6 +14,7 @@ from minibroker.broker.metadata.partitions import (
     SHARE_STATE_TOPIC,
     TRANSACTIONS_TOPIC,
 )
+from tests.cases import for_each
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "docs" / name for name in ("architecture.md", "glossary.md")]
@@ -61,7 +60,7 @@ NAMED_FILES = [path for path in map(path_of, SPANS) if path is not None and path
 DEFINED = {name for file in NAMED_FILES for name in names_in(file)}
 
 
-@pytest.mark.parametrize("span", SPANS)
+@for_each("span", SPANS)
 def test_all_names_on_the_page_exist(span: str) -> None:
     assert path_of(span) is not None or span in DEFINED | WORDS | EXAMPLES
 

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.jaas import JaasError, LoginModule, login_module
+from tests.cases import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "options"),
     [
         ("Module required;", {}),
@@ -34,7 +35,7 @@ def test_a_login_module_has_options(text: str, options: dict[str, str]) -> None:
     assert (module.name, module.options) == ("Module", options)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "complaint"),
     [
         ("", "contains 0 login modules"),

@@ -18,9 +18,10 @@ from minibroker.quantities import (
     time_of,
     time_text,
 )
+from tests.cases import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("size_bytes", "text"),
     [(0, "0 B"), (950, "950 B"), (999.6, "1 kB"), (16_384, "16.4 kB"), (2_000_000_000, "2 GB"), (10**22, "1e+04 EB")],
 )
@@ -48,7 +49,7 @@ def test_a_duration_is_formatted_in_its_largest_unit() -> None:
     assert texts == ["1 ms", "second", "15 seconds", "minute", "2 hours", "day", "28 days"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("written", "span_ms"),
     [
         ("7 days", 604_800_000),
@@ -72,7 +73,7 @@ def test_a_duration_is_parsed(written: Duration, span_ms: float) -> None:
     assert milliseconds(written) == span_ms
 
 
-@pytest.mark.parametrize(
+@for_each(
     "written",
     [
         "",
@@ -103,7 +104,7 @@ NOW_MS = 1_769_857_200_500  # 2026-01-31T11:00:00.500Z
 PARIS = timezone(timedelta(hours=1))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "moment"),
     [
         ("2026-01-31T12:00:00", "2026-01-31T11:00:00.000Z"),
@@ -131,7 +132,7 @@ def test_a_human_readable_time_is_parsed(text: str, moment: str | None) -> None:
         assert instant_text(moment_ms(text, NOW_MS, PARIS)) == moment
 
 
-@pytest.mark.parametrize("text", ["", "noon", "2026-13-01", "25:00", "ago", "-1 hours ago", "tomorrow", "1.5", "@-1"])
+@for_each("text", ["", "noon", "2026-13-01", "25:00", "ago", "-1 hours ago", "tomorrow", "1.5", "@-1"])
 def test_an_invalid_time_is_rejected(text: str) -> None:
     with pytest.raises(ValueError):
         moment_ms(text, NOW_MS)

@@ -26,6 +26,7 @@ from minibroker.protocol.primitives import Output
 from minibroker.protocol.steps import at_once
 from tests.broker import harness as in_process
 from tests.broker.harness import Harness, KeptOutlet
+from tests.cases import for_each
 from tests.protocol.array_frames import Array, all_arrays, array_frame, tags_frame
 from tests.sampling import sampled
 
@@ -39,7 +40,7 @@ MOST_TIMES = 10  # the frame, of memory,
 SLACK_BYTES = 9 << 20  # beside what any frame may take
 
 ARRAYS = all_arrays()
-by_array = pytest.mark.parametrize("array", ARRAYS, ids=[array.name.replace(" ", "-") for array in ARRAYS])
+by_array = for_each("array", ARRAYS)
 
 
 def cases(arrays: Iterable[Array], *, distinct: bool) -> list[Any]:

@@ -10,6 +10,7 @@ from minibroker.broker.configs.listener_settings import listener_setting
 from minibroker.broker.configs.settings import SettingsError
 from minibroker.broker.configs.settings_table import RACK_AWARE
 from minibroker.broker.configuration import FILE_SIZE_MAX, load_settings, setting_of_variable
+from tests.cases import for_each
 
 SHIPPED_WITH_KAFKA = """\
 process.roles=broker,controller
@@ -123,7 +124,7 @@ def test_an_invalid_value_in_a_variable_of_kafkas_image_is_rejected() -> None:
         load_settings(None, {"KAFKA_NUM_PARTITIONS": "0"}, [], kafka_variables=True)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "hint"),
     [
         ("log.segment.byte", "unknown setting log.segment.byte; did you mean log.segment.bytes?"),

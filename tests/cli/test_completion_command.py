@@ -10,6 +10,7 @@ from click.shell_completion import ShellComplete
 
 from minibroker.cli.completion_command import SHELLS, VARIABLE
 from minibroker.cli.main import main
+from tests.cases import for_each
 from tests.cli.conftest import Run
 from tests.running import RunningBroker
 
@@ -33,7 +34,7 @@ def test_an_unknown_shell_is_rejected(run: Run) -> None:
     assert run("completion", "cmd").exit_code == 2
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("words", "expected"),
     [
         (("top",), ["topics"]),

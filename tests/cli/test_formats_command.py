@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
+from tests.cases import for_each
 from tests.cli.conftest import Run
 
 
@@ -34,7 +33,7 @@ def test_the_same_sizes_are_printed_as_json(run: Run) -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "arguments",
     [
         ["--records", "0"],

@@ -15,6 +15,7 @@ from minibroker.cli.main import COMMANDS
 from minibroker.cli.mistakes import INSTEAD
 from minibroker.cli.pipeline.pipeline_command import JOBS
 from minibroker.cli.shared import SHORT_OPTIONS
+from tests.cases import for_each
 from tests.cli.conftest import Run, all_commands
 
 SUBCOMMANDS = {
@@ -38,7 +39,7 @@ def test_the_command_without_arguments_lists_its_commands(run: Run, arguments: l
     assert all(f"  {name} " in result.stdout for name in COMMANDS)
 
 
-@pytest.mark.parametrize("command", ALL, ids=" ".join)
+@for_each("command", ALL)
 def test_the_help_of_each_command_has_an_example(run: Run, command: list[str]) -> None:
     result = run(*command, "--help")
     assert result.exit_code == 0
@@ -69,7 +70,7 @@ def test_the_help_works_with_an_older_click() -> None:
     assert result.stdout.count("Usage: ") == len(ALL)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "complaint"),
     [
         (["sevre"], "there is no command minibroker sevre; did you mean serve?"),
@@ -111,7 +112,7 @@ def test_suggested_replacement_options_exist() -> None:
     assert meant <= {*options, "no"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "meant"),
     [
         (["topics", "describe", "-t", "orders"], {"name": "orders"}),
@@ -143,7 +144,7 @@ def test_the_short_option_for_an_offset_is_unique() -> None:
     assert named == {"OFFSET", "WHERE"}
 
 
-@pytest.mark.parametrize("server", ["127.0.0.1:", "a b:1", "host:0", "host:65536", ",", "[::1:9", "a://b:1"])
+@for_each("server", ["127.0.0.1:", "a b:1", "host:0", "host:65536", ",", "[::1:9", "a://b:1"])
 def test_a_server_is_a_host_and_a_port(run: Run, server: str) -> None:
     result = run("topics", "list", "--bootstrap-server", server)
     assert result.exit_code == 2

@@ -13,6 +13,7 @@ from minibroker.cli.connecting import Bootstrap
 from minibroker.cli.places import Where, offsets_at, partitions_of, topics_of, where_of, within
 from minibroker.client.blocking import Client
 from minibroker.testing import Broker
+from tests.cases import for_each
 
 PLACE = ("orders", 1)
 
@@ -31,7 +32,7 @@ def test_a_topic_can_be_followed_by_partitions(text: str, expected: object) -> N
     assert topics_of(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", ":0", "t:", "t:a", "t:1,", "t:-1", "t:1:2", "a b"])
+@for_each("text", ["", ":0", "t:", "t:a", "t:1,", "t:-1", "t:1:2", "a b"])
 def test_an_invalid_topic_argument_is_rejected(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not TOPIC"):
         topics_of(text)
@@ -42,7 +43,7 @@ def test_an_invalid_pattern_is_rejected_with_the_reason() -> None:
         topics_of("^(")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "where"),
     [
         ("earliest", Where("earliest")),
@@ -62,7 +63,7 @@ def test_a_position_is_a_keyword_an_offset_or_a_time(text: str, where: Where) ->
     assert where_of(text) == where
 
 
-@pytest.mark.parametrize("text", ["", "first", "9" * 19, "9" * 1000, "2026-13-01", "1.5", "0=", "x=1", "two hours ago"])
+@for_each("text", ["", "first", "9" * 19, "9" * 1000, "2026-13-01", "1.5", "0=", "x=1", "two hours ago"])
 def test_an_invalid_position_is_rejected(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not earliest, latest, an offset"):
         where_of(text)
@@ -90,7 +91,7 @@ def client(kafka: Broker) -> Iterator[Client]:
 EU0, EU1, US = ("orders-eu", 0), ("orders-eu", 1), ("orders-us", 0)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("asked", "partitions"),
     [
         ("orders-eu", [EU0, EU1]),
@@ -112,7 +113,7 @@ def test_patterns_are_shell_patterns_or_regular_expressions(
             partitions_of(client, [topics_of(asked)])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("places", "offsets"),
     [
         ([], [0, 0]),

@@ -8,6 +8,7 @@ import click
 import pytest
 
 from minibroker.cli.shared import assignment_of, duration_of
+from tests.cases import for_each
 
 
 def test_an_assignment_is_split_at_its_first_equals_sign() -> None:
@@ -29,7 +30,7 @@ def test_a_duration_has_days_hours_minutes_and_seconds(text: str, expected: time
     assert duration_of(text) == round(expected.total_seconds() * 1000)
 
 
-@pytest.mark.parametrize("text", ["", "P", "PT", "1D", "P1H", "PT1D", "P1DT", "-P1D", "P1Y", "PT1,5S"])
+@for_each("text", ["", "P", "PT", "1D", "P1H", "PT1D", "P1DT", "-P1D", "P1Y", "PT1,5S"])
 def test_an_invalid_duration_is_rejected(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is no period like"):
         duration_of(text)

@@ -7,6 +7,7 @@ import pytest
 from minibroker.client import client_mechanisms
 from minibroker.client.client_errors import AuthenticationFailed
 from minibroker.client.client_mechanisms import Exchange, oauthbearer, plain, scram
+from tests.cases import for_each
 
 # RFC 5802, section 5, and RFC 7677, section 3: hash, nonce, and what client and server say by turns.
 RFC_5802 = (
@@ -59,7 +60,7 @@ def test_a_user_name_is_escaped_and_each_nonce_is_unique() -> None:
     assert first.startswith("n,,n=a=3Db=2Cc,r=") and first != second
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("challenge", "message"),
     [
         (f"r={NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "nonce does not continue ours"),

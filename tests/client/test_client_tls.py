@@ -13,6 +13,7 @@ from minibroker.client.client_tls import tls_context
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.pipeline.brokers.client_settings import read_store as keytool_read
 from minibroker.pipeline.java import JavaError, find_java
+from tests.cases import for_each
 from tests.client.scripted import Script, ScriptedNodes, scripted
 
 HERE = Path(__file__).parent / "certificates"
@@ -115,7 +116,7 @@ def test_a_broker_without_tls_is_reported() -> None:
         client.nodes()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("settings", "message"),
     [
         ({"ssl.truststore.location": "/nowhere.pem"}, r"ssl\.truststore\.location: .*No such file"),

@@ -28,6 +28,7 @@ from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.security import SaslAuthenticateResponse, SaslHandshakeResponse
 from minibroker.protocol.messages.topics import CreateTopicsRequest
 from minibroker.testing.broker import Broker
+from tests.cases import for_each
 from tests.client.scripted import VERSIONS, Script, ScriptedNodes, scripted
 from tests.running import RunningBroker, running_broker
 
@@ -101,8 +102,8 @@ def test_an_unreachable_broker_is_reported_in_one_line(asynchronous: bool) -> No
     assert failure.value.retriable and "\n" not in str(failure.value)
 
 
-@pytest.mark.parametrize("asynchronous", [False, True], ids=["blocking", "asyncio"])
-@pytest.mark.parametrize(
+@for_each("asynchronous", [False, True])
+@for_each(
     ("answer", "message"),
     [
         HUGE,
@@ -111,7 +112,6 @@ def test_an_unreachable_broker_is_reported_in_one_line(asynchronous: bool) -> No
         (b"\x00\x00", "no connection: the broker closed the connection on ApiVersions"),
         (b"", "no connection: "),
     ],
-    ids=["huge", "wrong id", "cut body", "cut length", "closed"],
 )
 def test_a_hostile_broker_is_reported_in_one_line(answer: bytes, message: str, asynchronous: bool) -> None:
     with saying(answer) as address, pytest.raises(ClientError, match=message) as failure:

@@ -8,6 +8,7 @@ import pytest
 
 from minibroker.client.client_errors import SettingError
 from minibroker.client.connection_settings import Address, ClientSettings, addresses
+from tests.cases import for_each
 
 SERVER = {"bootstrap.servers": "127.0.0.1:9092"}
 
@@ -34,7 +35,7 @@ def test_librdkafkas_timeout_setting_applies_if_javas_is_not_given() -> None:
     assert ClientSettings({**SERVER, "socket.timeout.ms": "7", "request.timeout.ms": "8"}).request_timeout_ms == 8
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "value", "message"),
     [
         ("request.timeout", "1", r"request\.timeout is not known; did you mean request\.timeout\.ms( or .*)?\?"),

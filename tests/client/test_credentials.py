@@ -13,6 +13,7 @@ from minibroker.client.credentials import LoginModule, credentials_of, login_mod
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages.security import SaslAuthenticateResponse, SaslHandshakeResponse
+from tests.cases import for_each
 from tests.client.scripted import Script, scripted
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -35,7 +36,7 @@ def test_a_login_module_is_parsed(text: str, expected: dict[str, str]) -> None:
     assert login_module(text) == LoginModule("PlainLoginModule", expected)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "message"),
     [
         ("", "contains 0 login modules"),
@@ -53,7 +54,7 @@ def test_malformed_login_modules_are_rejected(text: str, message: str) -> None:
     assert str(refusal.value).startswith("sasl.jaas.config")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("settings", "message"),
     [
         ({}, r"sasl\.mechanism must be one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"),

@@ -14,6 +14,7 @@ import pytest
 
 from minibroker.client.client_errors import SettingError, TokenError
 from minibroker.client.tokens import ANSWER_BYTES, token_provider
+from tests.cases import for_each
 
 URL = "sasl.oauthbearer.token.endpoint.url"
 
@@ -113,7 +114,7 @@ def test_an_unsecured_token_has_the_given_claims() -> None:
     assert (read["sub"], read["level"], read["exp"] - read["iat"], signature) == ("alice", 3, 60, "")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("module", "settings", "message"),
     [
         ({"clientId": "me"}, {URL: "https://tokens"}, "must give clientId and clientSecret"),

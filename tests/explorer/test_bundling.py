@@ -8,6 +8,7 @@ import pytest
 
 from minibroker.explorer.bundling import bundle, parsed
 from minibroker.explorer.page_files import FIRST_MODULE, FOLDER
+from tests.cases import for_each
 
 MODULES = {path.relative_to(FOLDER).as_posix(): path.read_text("utf-8") for path in sorted(FOLDER.rglob("*.js"))}
 
@@ -68,7 +69,7 @@ def test_the_bundle_contains_all_modules() -> None:
     assert re.findall(r"^(?:import|export)\b.*", text, re.MULTILINE) == []
 
 
-@pytest.mark.parametrize("path", MODULES)
+@for_each("path", MODULES)
 def test_a_module_imports_only_existing_exports(path: str) -> None:
     for imported, declared in parsed(path, MODULES[path]).imports:
         names = re.findall(r"([\w$]+):", declared)

@@ -14,6 +14,7 @@ from minibroker.explorer.page_files import FOLDER
 from minibroker.testing import Broker
 from minibroker.testing.control.control_server import controlled
 from minibroker.testing.embedded.embedded_broker import ServedExplorer
+from tests.cases import for_each
 from tests.explorer.asking import ask, page
 
 MODULES = sorted(path for path in FOLDER.rglob("*.js"))
@@ -33,9 +34,7 @@ def test_the_page_has_no_inline_script_or_style() -> None:
     assert re.findall(r"<script(?! type=\"module\" src=)|<style|style=|\son\w+=", text) == []
 
 
-@pytest.mark.parametrize(
-    "name", ["../pages.py", "..%2fpages.py", "static/index.html", "nothing.js", "vendor", "%2e%2e/feeds.py"]
-)
+@for_each("name", ["../pages.py", "..%2fpages.py", "static/index.html", "nothing.js", "vendor", "%2e%2e/feeds.py"])
 def test_other_files_cannot_be_requested(explored: Broker, name: str) -> None:
     assert page(explored, name)[0] == 404
 
@@ -54,15 +53,13 @@ def test_the_page_requests_at_most_three_files() -> None:
     ]
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.relative_to(FOLDER).as_posix())
+@for_each("module", MODULES)
 def test_a_module_imports_only_existing_files(module: Path) -> None:
     imported = re.findall(r"(?:from|import)\s*\(?\"([^\"]+)\"", module.read_text())
     assert [name for name in imported if not (module.parent / name).is_file()] == []
 
 
-@pytest.mark.parametrize(
-    "module", [each for each in MODULES if VENDORED not in each.parents], ids=lambda path: path.name
-)
+@for_each("module", [each for each in MODULES if VENDORED not in each.parents])
 def test_no_module_inserts_text_as_markup(module: Path) -> None:
     """Whatever comes from records may be hostile; Preact escapes it unless one of these is used."""
     assert (

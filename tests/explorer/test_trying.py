@@ -13,6 +13,7 @@ from minibroker.explorer.trying import Composed, _Form, encoded
 from minibroker.protocol.apis import ApiKey, api_name, request_class
 from minibroker.protocol.explaining.messages import explain_request
 from minibroker.testing import Broker
+from tests.cases import for_each
 from tests.explorer.asking import ask
 
 
@@ -31,7 +32,7 @@ def produced(records: str) -> dict[str, Any]:
     return {"api": "Produce", "version": 9, "fields": {"topic_data": topics}}
 
 
-@pytest.mark.parametrize("key", SERVED, ids=api_name)
+@for_each("key", SERVED)
 def test_each_request_starts_with_valid_values(key: ApiKey) -> None:
     message = request_class(key)
     for version in SERVED[key].versions:
@@ -96,7 +97,7 @@ def test_invalid_request_bytes_get_no_response(explored: Broker) -> None:
     assert "closed the connection" in answer["why"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "said"),
     [
         ({"api": "Metadata", "version": 99, "fields": {}}, "version 99"),

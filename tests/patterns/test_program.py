@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from minibroker.patterns.program import MAXIMUM_EFFORT, Pattern
 from minibroker.patterns.syntax import InvalidPattern
 from minibroker.protocol.steps import at_once
+from tests.cases import for_each
 
 LONGEST_NAME = 249
 
@@ -62,7 +63,7 @@ def test_patterns_match_the_same_names_as_pythons_re(text: str, names: list[str]
     assert at_once(Pattern(text).matching(names)) == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "matching", "others"),
     [
         ("orders", ["orders"], ["orders2", "my-orders", ""]),
@@ -98,7 +99,7 @@ def test_syntax_that_differs_from_python_follows_re2(text: str, matching: list[s
     assert at_once(Pattern(text).matching([*matching, *others])) == set(matching)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         *("(", ")", "a)", "(a", "[a", "[z-a]", "[a-", "[[:no:]]", "*a", "a**", "a*+", "a{2}{3}", "(?i)*", "|*"),

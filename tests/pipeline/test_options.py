@@ -9,6 +9,7 @@ import pytest
 from minibroker.pipeline.log_source import OptionError, Table
 from minibroker.pipeline.options import NAMES, Position, Query, ReadOptions, allowed_options, parse_options
 from minibroker.pipeline.selection import TopicSelection
+from tests.cases import for_each
 from tests.pipeline.stand_in import partition
 
 OF_A_DIRECTORY = {"path": "/data", "subscribe": "orders"}
@@ -98,7 +99,7 @@ def test_stream_limits_are_parsed() -> None:
     assert options.max_trigger_delay_ms == 120_000
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "complaint"),
     [
         ({"subscribe": " , "}, "subscribe: it has no topic"),

@@ -20,6 +20,7 @@ from minibroker.pipeline.stream_planning import (
     stream_ranges,
     to_json,
 )
+from tests.cases import for_each
 from tests.pipeline.stand_in import StandIn, partition, span
 
 NAMES = st.sampled_from([f"{topic}-{number}" for topic in "ab" for number in (0, 2, 10)])
@@ -96,7 +97,7 @@ def test_a_new_partition_is_read_from_its_start() -> None:
     assert ranges(log, at(a0=9), at(a0=9, a1=4)) == [span("a-1", 0, 4)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("log", "start", "end", "complaint", "rest"),
     [
         ({"a-0": (0, 9), "a-1": (2, 4)}, at(a0=9), at(a0=9, a1=4), "a-1: offsets 0 to 1 are gone", [("a-1", 2, 4)]),

@@ -6,27 +6,19 @@ Whether the declarations are right is tested against kio, and in `conformance/` 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from typing import Any
-
-import pytest
 
 from minibroker.protocol.declare import Message
 from minibroker.protocol.describing import all_messages
 from minibroker.protocol.fields import Field, Kind, fields
+from tests.cases import for_each
 
 BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
 
 
-def in_all_versions(check: Callable[[type[Message], int], None]) -> Callable[[type[Message]], None]:
-    """Make a test for each message out of a check of one version; a failure shows the version as its argument."""
-
-    @pytest.mark.parametrize("message", all_messages())
-    def check_all_versions(message: type[Message]) -> None:
-        for version in message.versions:
-            check(message, version)
-
-    return check_all_versions
+in_all_versions = for_each(
+    ("message", "version"), [(message, version) for message in all_messages() for version in message.versions]
+)
 
 
 def random_message(message: type[Message], version: int, seed: int) -> Message:

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from minibroker.protocol.apis import ApiKey, api_name, request_class, response_class
+from tests.cases import for_each
 
 # The newest version of every API of Kafka 4.4's broker listener. The oldest is 0 for all of them.
 NEWEST = {
@@ -38,7 +39,7 @@ def test_every_api_is_declared_from_version_0_to_the_newest() -> None:
     }
 
 
-@pytest.mark.parametrize("key", ApiKey)
+@for_each("key", ApiKey)
 def test_request_and_response_versions_agree(key: ApiKey) -> None:
     request, response = request_class(key), response_class(key)
     assert (request.__name__, response.__name__) == (f"{api_name(key)}Request", f"{api_name(key)}Response")

@@ -9,6 +9,7 @@ import pytest
 from minibroker.protocol.declare import Struct, field, int32
 from minibroker.protocol.fields import Kind, default_maker, default_value, fields, versions
 from minibroker.protocol.primitives import ZERO_UUID
+from tests.cases import for_each
 from tests.protocol.samples import Fixed, Order
 
 
@@ -70,7 +71,7 @@ def test_plain_int_is_rejected_as_its_size_is_unknown() -> None:
 DEFAULTS = {field.name: field for field in (*fields(Fixed), *fields(Order))}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "value"),
     [("flag", False), ("number", 0), ("ratio", 0.0), ("id", ZERO_UUID), ("old", -1), ("note", None), ("shop", None)],
 )

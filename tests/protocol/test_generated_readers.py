@@ -12,6 +12,7 @@ from minibroker.protocol.describing import reader_text
 from minibroker.protocol.messages.fetch import FetchResponse
 from minibroker.protocol.messages.groups import LeaveGroupRequest
 from minibroker.protocol.primitives import MalformedMessage, varint
+from tests.cases import for_each
 from tests.protocol.random_messages import in_all_versions, random_message
 from tests.protocol.samples import Answer, Fixed, Nothing, Order
 
@@ -146,7 +147,7 @@ def refused(message: type[Message], version: int, data: bytes) -> MalformedMessa
     return caught.value
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("data", "field", "reason"),
     [
         (b"", "name", "ends too early"),
@@ -169,7 +170,7 @@ def test_lengths_before_flexible_versions_are_decoded(data: bytes, field: str, r
     assert reason in str(error)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("data", "field", "reason"),
     [
         (b"\0", "name", "length -1, but null is not allowed"),
@@ -255,7 +256,7 @@ def test_a_struct_in_a_tagged_field_may_have_unknown_tags() -> None:
     assert order.shop == Order.Shop(id=1)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fields", "reason"),
     [
         ([(1, b"\0\7"), (1, b"\0\7")], "tag 1 after tag 1"),

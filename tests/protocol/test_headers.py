@@ -12,9 +12,10 @@ from minibroker.protocol.headers import (
     request_header_version,
     response_header_version,
 )
+from tests.cases import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("key", "version", "request_version", "response_version"),
     [
         (ApiKey.PRODUCE, 8, 1, 0),

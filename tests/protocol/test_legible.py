@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.protocol.legible import cut, escaped, few, legible, readable
+from tests.cases import for_each
 
 
 def test_a_short_text_is_unchanged() -> None:
@@ -18,7 +19,7 @@ def test_a_long_text_keeps_its_start_and_its_end() -> None:
     assert len(cut(1000 * "x", 200)) == 200
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "shown"),
     [
         ("line\nbreak\r", "line\\nbreak\\r"),
@@ -53,7 +54,7 @@ def test_a_text_is_shortened_before_it_is_escaped() -> None:
     assert legible(100 * "\n", 4) == "\\n\\n…\\n"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("data", "text"),
     [
         (b"plain\ttext", "plain\ttext"),

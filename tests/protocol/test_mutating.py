@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
-import pytest
-
 from minibroker.broker.requests.served import SERVED
-from minibroker.protocol.apis import api_name, request_class
+from minibroker.protocol.apis import request_class
 from minibroker.protocol.headers import RequestHeader, request_header_version
 from minibroker.protocol.primitives import MalformedMessage
+from tests.cases import for_each
 from tests.protocol.mutating import Requests
 
 ROUTES = [(int(key), version) for key, row in SERVED.items() for version in row.versions]
@@ -21,7 +20,7 @@ def read(frame: bytes, key: int, version: int) -> int:
     return request_class(key).decode_from(frame, version, position)[1]
 
 
-@pytest.mark.parametrize("key", SERVED, ids=api_name)
+@for_each("key", SERVED)
 def test_a_request_without_mutations_is_valid(key: int) -> None:
     requests = Requests(Random(1))
     for version in SERVED[key].versions:

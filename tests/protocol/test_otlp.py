@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from minibroker.protocol.otlp import FEW_FIELDS, DataPoint, MalformedMetrics, data_points
+from tests.cases import for_each
 
 
 def varint(value: int) -> bytes:
@@ -94,7 +95,7 @@ def test_unknown_fields_are_skipped() -> None:
     assert points(data) == [DataPoint("m", (), 2.0, False)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "data",
     [
         b"\xff" * 11,

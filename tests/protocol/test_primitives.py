@@ -21,13 +21,14 @@ from minibroker.protocol.primitives import (
     uuid_text,
     varint,
 )
+from tests.cases import for_each
 
 
 class Elsewhere(NamedTuple):
     size_bytes: int
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "spelling"),
     [
         (0, "00"),
@@ -72,9 +73,7 @@ def test_uuid_texts_are_url_safe_base64_without_padding(value: uuid.UUID) -> Non
     assert uuid_from_text(text) == value.bytes
 
 
-@pytest.mark.parametrize(
-    "text", ["", "AAAA", "AAAAAAAAAAAAAAAAAAAAAAAAAA", "A", "!AAAAAAAAAAAAAAAAAAAAA", "AA!AAAAAAAAAAAAAAAAAAAAA"]
-)
+@for_each("text", ["", "AAAA", "AAAAAAAAAAAAAAAAAAAAAAAAAA", "A", "!AAAAAAAAAAAAAAAAAAAAA", "AA!AAAAAAAAAAAAAAAAAAAAA"])
 def test_other_texts_are_not_uuids(text: str) -> None:
     with pytest.raises(ValueError):
         uuid_from_text(text)

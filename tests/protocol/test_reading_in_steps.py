@@ -11,6 +11,7 @@ from minibroker.protocol.messages.groups import DescribeGroupsRequest
 from minibroker.protocol.primitives import MalformedMessage, Output
 from minibroker.protocol.source import READ_ITEMS, WRITTEN_ITEMS
 from minibroker.protocol.steps import Steps, at_once
+from tests.cases import for_each
 from tests.protocol.random_messages import random_message
 
 PLENTY = 1 << 40
@@ -22,7 +23,7 @@ def counted(steps: Steps[object]) -> int:
     return sum(1 for _ in steps)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@for_each("kind", KINDS)
 def test_reading_and_writing_in_steps_gives_the_same_as_at_once(kind: type[Message]) -> None:
     for version in kind.versions:
         message = random_message(kind, version, 1)

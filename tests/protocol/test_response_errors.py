@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from minibroker.protocol.apis import ApiKey, response_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
@@ -12,13 +10,14 @@ from minibroker.protocol.messages.fetch import FetchResponse
 from minibroker.protocol.messages.produce import ProduceResponse
 from minibroker.protocol.messages.share_fetch import ShareFetchResponse
 from minibroker.protocol.response_errors import error_codes
+from tests.cases import for_each
 
 SharePartition = ShareFetchResponse.ShareFetchableTopicResponse.PartitionData
 Topic = ProduceResponse.TopicProduceResponse
 Partition = Topic.PartitionProduceResponse
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("response", "codes"),
     [
         (ApiVersionsResponse(), []),
@@ -54,7 +53,7 @@ def test_error_codes_are_found_at_any_depth(response: Message, codes: list[int])
     assert error_codes(response) == codes
 
 
-@pytest.mark.parametrize("key", list(ApiKey))
+@for_each("key", list(ApiKey))
 def test_every_response_can_be_searched_for_errors(key: ApiKey) -> None:
     response = response_class(key)()
     assert error_codes(response) == []

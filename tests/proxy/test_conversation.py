@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from minibroker.proxy.proxy import Proxy
+from tests.cases import for_each
 from tests.proxy.upstreams import PATIENCE_S, answer, client_of, connected, exactly, request, to_the_end
 
 UNKNOWN_API, UNKNOWN_VERSION = 999, 99
@@ -91,8 +92,8 @@ def test_pipelined_requests_are_forwarded_before_the_first_response() -> None:
         assert exactly(client, len(answers)) == answers
 
 
-@pytest.mark.parametrize("version", [2, 7, 9, 12, UNKNOWN_VERSION])
-@pytest.mark.parametrize("has_journal", [False, True], ids=["plain", "journal"])
+@for_each("version", [2, 7, 9, 12, UNKNOWN_VERSION])
+@for_each("has_journal", [False, True])
 def test_a_produce_with_acks_0_has_no_response(version: int, has_journal: bool) -> None:
     flexible, named = version >= 9, version >= 3
     tags = b"\0" if flexible else b""

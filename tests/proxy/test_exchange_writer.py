@@ -26,6 +26,7 @@ from minibroker.proxy.proxy import Proxy
 from minibroker.proxy.replaying import Line, Replay, Replayed
 from minibroker.testing import Broker
 from minibroker.testing.seen.exchange import Exchange, kept_frame
+from tests.cases import for_each
 from tests.proxy.upstreams import PATIENCE_S, request
 
 pytestmark = pytest.mark.usefixtures("leaves_sockets")
@@ -62,7 +63,7 @@ def test_the_file_of_a_journal_is_read(tmp_path: Path) -> None:
     assert len(found) == count and {"Produce", "Metadata"} <= {each.api for each in found}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("line", "reason"),
     [
         ("{}", "it has no request_hex"),

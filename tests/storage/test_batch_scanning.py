@@ -20,6 +20,7 @@ from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from minibroker.storage.batch_scanning import headers, sound_batches, spans, stored_batch
 from minibroker.storage.files import Disk, File
+from tests.cases import for_each
 from tests.storage.support import NOW_MS, batch
 
 
@@ -37,8 +38,8 @@ def chain(*counts: int, value: bytes = b"v") -> bytes:
     return data
 
 
-@pytest.mark.parametrize("value_bytes", [1, 100, 3000, 9000, 100_000])
-@pytest.mark.parametrize("block_bytes", [61, 1000, 8192])
+@for_each("value_bytes", [1, 100, 3000, 9000, 100_000])
+@for_each("block_bytes", [61, 1000, 8192])
 def test_every_batch_is_found_for_any_size_of_batches_and_blocks(
     tmp_path: Path, value_bytes: int, block_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,8 +64,8 @@ def test_scanning_may_begin_and_end_at_any_batch(tmp_path: Path) -> None:
     assert list(spans(file, size, size)) == []
 
 
-@pytest.mark.parametrize("scan", [headers, spans, sound_batches])
-@pytest.mark.parametrize("cut", [1, 8, 12, 17, 60, 61, 65])
+@for_each("scan", [headers, spans, sound_batches])
+@for_each("cut", [1, 8, 12, 17, 60, 61, 65])
 def test_a_torn_batch_is_reported_by_its_position_after_those_before_it(tmp_path: Path, scan, cut: int) -> None:  # type: ignore[no-untyped-def]
     data = chain(2, 2)
     data, size = data + chain(1)[:cut], len(data)
@@ -76,8 +77,8 @@ def test_a_torn_batch_is_reported_by_its_position_after_those_before_it(tmp_path
     assert raised.value.position == size
 
 
-@pytest.mark.parametrize("length", [-1, 0, 9, 10, 48, 1 << 30, (1 << 31) - 1, -(1 << 31)])
-@pytest.mark.parametrize("crc", [0, None])
+@for_each("length", [-1, 0, 9, 10, 48, 1 << 30, (1 << 31) - 1, -(1 << 31)])
+@for_each("crc", [0, None])
 def test_an_invalid_length_is_damage_and_allocates_no_memory(tmp_path: Path, length: int, crc: int | None) -> None:
     data = bytearray(chain(1, 1))
     struct.pack_into(">i", data, len(data) // 2 + 8, length)
@@ -117,8 +118,8 @@ def mixed(value_bytes: int) -> bytes:
     )
 
 
-@pytest.mark.parametrize("value_bytes", [0, 1, 30, 3000, 9000])
-@pytest.mark.parametrize("block_bytes", [61, 100, 1000, 8192])
+@for_each("value_bytes", [0, 1, 30, 3000, 9000])
+@for_each("block_bytes", [61, 100, 1000, 8192])
 def test_batches_of_all_formats_are_found_side_by_side(
     tmp_path: Path, value_bytes: int, block_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,8 +139,8 @@ def test_batches_of_all_formats_are_found_side_by_side(
         assert stored_batch(file, position, header) == data[position : position + header.size_bytes]
 
 
-@pytest.mark.parametrize("scan", [headers, spans, sound_batches])
-@pytest.mark.parametrize("cut", range(1, 26))
+@for_each("scan", [headers, spans, sound_batches])
+@for_each("cut", range(1, 26))
 def test_a_torn_message_of_an_old_format_is_reported(tmp_path: Path, scan, cut: int) -> None:  # type: ignore[no-untyped-def]
     whole = mixed(0)
     data = whole[:-cut]

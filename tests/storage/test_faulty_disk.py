@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from tests.cases import for_each
 from tests.storage.faulty_disk import SECTOR_BYTES, Crash, FaultyDisk
 
 
@@ -146,7 +147,7 @@ def test_data_of_a_failed_fsync_is_not_written_by_the_next() -> None:
         assert read(disk, "/data/log/a") == b"a"
 
 
-@pytest.mark.parametrize("operation", ["read", "write", "truncate", "sync", "open", "create", "rename", "remove"])
+@for_each("operation", ["read", "write", "truncate", "sync", "open", "create", "rename", "remove"])
 def test_operations_fail_as_configured(operation: str) -> None:
     disk = disk_of()
     write(disk, "/data/log/a", b"0123")

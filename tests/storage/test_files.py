@@ -15,6 +15,7 @@ import pytest
 
 from minibroker import operating_system
 from minibroker.storage.files import Disk
+from tests.cases import for_each
 from tests.storage.support import FailingDisk
 
 
@@ -23,7 +24,7 @@ def disk() -> Disk:
     return Disk()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("path", "parent"),
     [("/a/b", "/a"), ("/a/b/", "/a"), ("/a", "/"), ("a/b", "a"), ("a", "."), ("./a", "."), ("/", "/")],
 )

@@ -22,6 +22,7 @@ from minibroker.protocol.steps import at_once
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.validation import validate, validate_in_steps
+from tests.cases import for_each
 from tests.protocol.records.samples import damaged
 from tests.protocol.records.test_conversion import MAGICS, bare, records_of_data
 from tests.protocol.records.test_message_set import CODECS, FORMATS, OLD, named
@@ -85,7 +86,7 @@ def test_records_of_every_format_are_converted_to_that_of_the_log(
     assert len(headers) == (5 if codec == 0 and target < 2 else 1)
 
 
-@pytest.mark.parametrize("name", [name for name in OLD if "small" in name])
+@for_each("name", [name for name in OLD if "small" in name])
 def test_message_sets_of_old_clients_are_accepted(log: Log, name: str) -> None:
     version, *_ = name.split()
     for target in MAGICS:
@@ -154,9 +155,9 @@ def test_the_topics_codec_is_applied(log: Log, source: int, target: int) -> None
             assert records_of_data(bytes(stored)) == moved(bare(bare(RECORDS, source), target), offset)
 
 
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("target", MAGICS)
-@pytest.mark.parametrize("source", MAGICS)
+@for_each("codec", CODECS)
+@for_each("target", MAGICS)
+@for_each("source", MAGICS)
 def test_log_append_time_is_set_where_the_format_has_timestamps(log: Log, source: int, target: int, codec: int) -> None:
     data = build(RECORDS, source, compression=codec)
     stored = append(
@@ -173,8 +174,8 @@ def test_log_append_time_is_set_where_the_format_has_timestamps(log: Log, source
     assert {record.timestamp for record in records_of_data(bytes(stored))} == expected
 
 
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("settings", [{}, {"message_timestamp_type": LOG_APPEND_TIME}])
+@for_each("codec", CODECS)
+@for_each("settings", [{}, {"message_timestamp_type": LOG_APPEND_TIME}])
 def test_a_producer_cannot_set_log_append_time(log: Log, codec: int, settings: dict[str, int]) -> None:
     records = [record._replace(timestamp=-1) for record in RECORDS]
     data = build_message_set(records, 1, compression=codec, timestamp_type=LOG_APPEND_TIME)
@@ -182,8 +183,8 @@ def test_a_producer_cannot_set_log_append_time(log: Log, codec: int, settings: d
     assert error.code == ErrorCode.INVALID_TIMESTAMP
 
 
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize(("source", "target"), [(1, 1), (1, 2), (1, 0), (2, 1)])
+@for_each("codec", CODECS)
+@for_each(("source", "target"), [(1, 1), (1, 2), (1, 0), (2, 1)])
 def test_timestamps_must_be_within_bounds(log: Log, source: int, target: int, codec: int) -> None:
     data = build(RECORDS, source, compression=codec)
     settings = {"message_format_version": target, "message_timestamp_after_max_ms": 3}
@@ -198,8 +199,8 @@ def test_a_record_without_a_timestamp_is_accepted_whatever_the_bounds(log: Log) 
     assert records_of_data(bytes(append(log, data, message_format_version=1, **settings)))[0].timestamp == -1
 
 
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize(("source", "target"), [(0, 0), (0, 2), (1, 1), (2, 0)])
+@for_each("codec", CODECS)
+@for_each(("source", "target"), [(0, 0), (0, 2), (1, 1), (2, 0)])
 def test_a_compacted_topic_rejects_records_without_a_key(log: Log, source: int, target: int, codec: int) -> None:
     data = build([RECORDS[0], RECORDS[1]._replace(key=None)], source, compression=codec)
     settings = {"message_format_version": target, "cleanup_policy": frozenset({"compact"})}
@@ -239,7 +240,7 @@ ONE = build_message_set(RECORDS[:1], 1)
 WRAPPED = build_message_set(RECORDS, 1, compression=Compression.GZIP)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("data", "code"),
     [
         (b"", ErrorCode.CORRUPT_MESSAGE),
@@ -252,9 +253,8 @@ WRAPPED = build_message_set(RECORDS, 1, compression=Compression.GZIP)
         (encode_message(1, 0, NOW_MS, 1, None, gzip.compress(bytes(WRAPPED))), ErrorCode.INVALID_RECORD),
         (encode_message(1, 0, NOW_MS, 4, None, b""), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     ],
-    ids=["nothing", "cut", "damaged", "two formats", "two wrappers", "more behind", "more before", "nested", "zstd"],
 )
-@pytest.mark.parametrize("target", MAGICS)
+@for_each("target", MAGICS)
 def test_invalid_message_sets_are_rejected(log: Log, data: bytes, code: ErrorCode, target: int) -> None:
     assert refused(log, data, message_format_version=target).code == code
 

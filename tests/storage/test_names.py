@@ -20,11 +20,12 @@ from minibroker.storage.names import (
     topic_partition_of_future,
     unlisted_log_name,
 )
+from tests.cases import for_each
 
 UNIQUE = "0123456789abcdef0123456789abcdef"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "topic_partition"),
     [
         ("orders-0", ("orders", 0)),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from minibroker.storage.files import Disk
 from minibroker.storage.segment_indexes import CorruptIndex, OffsetIndex
+from tests.cases import for_each
 
 BASE = 1000
 ENTRIES = [(1009, 4200), (1019, 8400), (1050, 12600)]
@@ -78,7 +79,7 @@ def test_a_rebuilt_index_replaces_a_longer_one(tmp_path: Path) -> None:
     assert reopened(tmp_path).count == 0
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("offset", "position"),
     [(1000, 0), (1008, 0), (1009, 4200), (1018, 4200), (1019, 8400), (1049, 8400), (1050, 12600), (9999, 12600)],
 )
@@ -111,7 +112,7 @@ def test_truncation_removes_the_batches_from_a_position_on(tmp_path: Path, posit
     assert again.entries() == [*ENTRIES[:left], (1060, 20000)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "content",
     [
         b"\0" * 7,

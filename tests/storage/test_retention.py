@@ -17,6 +17,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.retention import Extent, Reason, expired
+from tests.cases import for_each
 from tests.storage.support import NOW_MS, FailingDisk, Surroundings, append, batch, open_at, read_values
 
 FOREVER = LogSettings(retention_ms=-1, retention_bytes=-1)
@@ -56,9 +57,7 @@ def decided(
 # --- the decision -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("now_ms", "count"), [(1000, 0), (1100, 0), (1101, 1), (1201, 2), (1300, 2), (1301, 3), (9999, 3)]
-)
+@for_each(("now_ms", "count"), [(1000, 0), (1100, 0), (1101, 1), (1201, 2), (1300, 2), (1301, 3), (9999, 3)])
 def test_a_segment_is_deleted_when_its_newest_record_exceeds_retention_ms(now_ms: int, count: int) -> None:
     segments = stubs(10, 10, 10, newest_ms=(1000, 1100, 1200))
     settings = FOREVER._replace(retention_ms=100)
@@ -75,7 +74,7 @@ def test_records_with_future_timestamps_are_kept() -> None:
     assert decided(segments, FOREVER._replace(retention_ms=0), now_ms=1000) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("retention_bytes", "count"), [(-1, 0), (1000, 0), (60, 0), (51, 0), (50, 1), (31, 1), (30, 2), (1, 2), (0, 3)]
 )
 def test_segments_are_deleted_while_at_least_retention_bytes_remain(retention_bytes: int, count: int) -> None:
@@ -89,8 +88,8 @@ def test_size_based_retention_is_applied_before_time_based() -> None:
     assert decided(segments, settings, now_ms=5000) == [Reason.SIZE, Reason.TIME]
 
 
-@pytest.mark.parametrize(("start", "count"), [(0, 0), (9, 0), (10, 1), (19, 1), (20, 2), (30, 2)])
-@pytest.mark.parametrize("policy", [frozenset(), COMPACTED, BOTH, frozenset({"delete"})])
+@for_each(("start", "count"), [(0, 0), (9, 0), (10, 1), (19, 1), (20, 2), (30, 2)])
+@for_each("policy", [frozenset(), COMPACTED, BOTH, frozenset({"delete"})])
 def test_segments_below_the_log_start_are_deleted_but_never_the_last(
     start: int, count: int, policy: frozenset[str]
 ) -> None:

@@ -13,6 +13,7 @@ from minibroker.storage.files import Disk
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.segment import Segment
 from minibroker.storage.segments import Segments
+from tests.cases import for_each
 
 
 def segment(directory: Path, base_offset: int) -> Segment:
@@ -25,7 +26,7 @@ def segments(tmp_path: Path) -> Segments:
     return Segments([segment(tmp_path, base_offset) for base_offset in (10, 20, 30)])
 
 
-@pytest.mark.parametrize(("offset", "index"), [(0, 0), (10, 0), (19, 0), (20, 1), (30, 2), (99, 2)])
+@for_each(("offset", "index"), [(0, 0), (10, 0), (19, 0), (20, 1), (30, 2), (99, 2)])
 def test_an_offset_belongs_to_the_last_segment_that_begins_at_or_before_it(
     segments: Segments, offset: int, index: int
 ) -> None:

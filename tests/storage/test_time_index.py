@@ -12,6 +12,7 @@ import pytest
 
 from minibroker.storage.files import Disk
 from minibroker.storage.segment_indexes import CorruptIndex, TimeIndex
+from tests.cases import for_each
 
 BASE = 1000
 T = 1_700_000_000_000
@@ -65,7 +66,7 @@ def test_an_empty_index_has_no_timestamp(tmp_path: Path) -> None:
     assert (index.last_timestamp, index.last_offset, index.floor(T)) == (-1, BASE, BASE)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("timestamp", "offset"),
     [(T - 1, BASE), (T, BASE), (T + 1, 1009), (T + 5, 1009), (T + 6, 1019), (T + 100, 1019), (T + 101, 1050)],
 )
@@ -87,7 +88,7 @@ def test_truncation_removes_an_offset_and_all_later_ones(tmp_path: Path, offset:
     assert again.entries() == ENTRIES[:left]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "content",
     [
         b"\0" * 11,

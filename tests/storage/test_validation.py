@@ -23,6 +23,7 @@ from minibroker.protocol.steps import at_once
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import MAX_LONG, LogSettings
 from minibroker.storage.validation import validate, validate_in_steps
+from tests.cases import for_each
 from tests.protocol.records.samples import T, similar_records
 from tests.sampling import sampled
 from tests.storage.support import NOW_MS, batch, open_at, records
@@ -189,8 +190,8 @@ def test_a_topic_may_limit_the_age_and_lead_of_timestamps(log: Log) -> None:
 ANY_TIME = {"message_timestamp_before_max_ms": MAX_LONG, "message_timestamp_after_max_ms": MAX_LONG}
 
 
-@pytest.mark.parametrize("count", [1, 2, 40])
-@pytest.mark.parametrize(
+@for_each("count", [1, 2, 40])
+@for_each(
     ("base", "delta", "timestamp"),
     [(MAX_LONG, 5, -MAX_LONG + 3), (-MAX_LONG, -5, MAX_LONG - 3), (MAX_LONG - 9, 9, MAX_LONG), (-MAX_LONG, -1, None)],
 )
@@ -263,11 +264,11 @@ def test_uncompressed_records_keep_their_offset_deltas(log: Log, deltas: list[in
     assert (header.last_offset_delta, log.log_end_offset) == (2, 3)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("compression", "kind"),
     [(Compression.NONE, "gzip"), (Compression.GZIP, "zstd"), (Compression.LZ4, "uncompressed")],
 )
-@pytest.mark.parametrize("deltas", DELTAS)
+@for_each("deltas", DELTAS)
 def test_recompressed_records_get_new_offset_deltas(
     log: Log, deltas: list[int], compression: Compression, kind: str
 ) -> None:
@@ -279,8 +280,8 @@ def test_recompressed_records_get_new_offset_deltas(
     assert header.compression == (Compression.NONE if kind == "uncompressed" else Compression[kind.upper()])
 
 
-@pytest.mark.parametrize("kind", ["producer", "lz4"])
-@pytest.mark.parametrize("deltas", DELTAS)
+@for_each("kind", ["producer", "lz4"])
+@for_each("deltas", DELTAS)
 def test_records_that_stay_compressed_must_have_consecutive_offsets(log: Log, deltas: list[int], kind: str) -> None:
     error = refused(log, misnumbered(deltas, Compression.LZ4), compression_type=kind)
     assert isinstance(error, InvalidRecords)
@@ -290,8 +291,8 @@ def test_records_that_stay_compressed_must_have_consecutive_offsets(log: Log, de
 # --- compression ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
-@pytest.mark.parametrize("compression", list(Compression))
+@for_each("kind", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+@for_each("compression", list(Compression))
 def test_the_topics_own_compression_is_applied(log: Log, compression: Compression, kind: str) -> None:
     data = batch(5, value=b"x" * 100, compression=compression, producer_id=7, producer_epoch=2, base_sequence=3)
     taken, header = validated(log, data, compression_type=kind)
@@ -405,7 +406,7 @@ def test_settings_that_change_during_a_validation_are_ignored(log: Log) -> None:
     assert header.compression == Compression.GZIP
 
 
-@pytest.mark.parametrize("seed", range(60))
+@for_each("seed", range(60))
 def test_mutated_batches_give_the_same_results_in_steps_as_at_once(log: Log, seed: int) -> None:
     random = Random(seed)
     settings = dict(random.choice(CHANGES))

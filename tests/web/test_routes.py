@@ -16,6 +16,7 @@ from minibroker.web.messages import Answer, Request
 from minibroker.web.openapi import described
 from minibroker.web.routes import Routes
 from tests.asking_applications import Asking
+from tests.cases import for_each
 
 
 class Which(TypedDict, total=False):
@@ -140,7 +141,7 @@ def test_an_answer_may_come_in_pieces(kettles: Asking) -> None:
     assert kettles.get("/k/stream").body == b"first, second"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("method", "path", "body", "status", "message"),
     [
         ("POST", "/k/heat", None, 422, "body: Field required"),

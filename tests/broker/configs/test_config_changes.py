@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from minibroker.broker.configs.config_changes import Change, ChangeKind, differences, outcome
 from minibroker.broker.configs.settings_table import TOPIC_SETTINGS
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from tests.cases import for_each
 
 SET, DELETE, APPEND, SUBTRACT = ChangeKind
 LIST = "cleanup.policy"
@@ -28,7 +29,7 @@ def test_set_replaces_and_delete_removes() -> None:
     assert before == {"retention.ms": "1", "segment.ms": "2", "flush.ms": "3"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("current", "kind", "value", "after"),
     [
         ("delete", APPEND, "compact", "delete,compact"),
@@ -47,8 +48,8 @@ def test_lists_grow_and_shrink_by_their_elements(current: str | None, kind: Chan
     assert policy(current, kind, value) == after
 
 
-@pytest.mark.parametrize("kind", [APPEND, SUBTRACT])
-@pytest.mark.parametrize("name", ["retention.ms", "compression.type", "no.such.name"])
+@for_each("kind", [APPEND, SUBTRACT])
+@for_each("name", ["retention.ms", "compression.type", "no.such.name"])
 def test_config_append_and_subtract_require_a_list(kind: ChangeKind, name: str) -> None:
     with pytest.raises(KafkaError) as raised:
         outcome(TOPIC_SETTINGS, {}, [Change(name, kind, "5")])

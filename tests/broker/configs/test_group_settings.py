@@ -9,6 +9,7 @@ from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE
 from tests.broker.groups.consumer.driving import BEAT_MS, GROUP, Player, describe
 from tests.broker.harness import Harness
+from tests.cases import for_each
 
 SESSION, BEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 
@@ -54,7 +55,7 @@ def test_members_use_the_settings_of_their_group(harness: Harness) -> None:
     assert Player(harness, "m1", "t").join().heartbeat_interval_ms == BEAT_MS
 
 
-@pytest.mark.parametrize(
+@for_each(
     "wrong",
     [
         {"group.consumer.session.timeout.ms": "44999"},

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from minibroker.broker.configs.listeners import Listener, broker_listeners, controller_listeners, listeners_of_node
 from minibroker.broker.configs.settings import Settings, SettingsError
+from tests.cases import for_each
 
 
 def listeners(value: str, **more: str) -> tuple[Listener, ...]:
@@ -58,7 +59,7 @@ def test_the_controller_listener_is_not_opened() -> None:
     assert controller_listeners(settings) == ("CONTROLLER",)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "more", "complaint"),
     [
         ("127.0.0.1:9092", {}, "listeners: '127.0.0.1:9092' is not of the form NAME://host:port"),

@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.broker.configs.properties import MalformedProperties, parse_properties
+from tests.cases import for_each
 
 
 def pairs(text: str) -> list[tuple[str, str]]:
     return [(pair.key, pair.value) for pair in parse_properties(text)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "expected"),
     [
         ("a=b", [("a", "b")]),

@@ -15,6 +15,7 @@ from minibroker.broker.configs.settings import (
 )
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.log_settings import MAX_LONG, LogSettings
+from tests.cases import for_each
 
 DEFAULT, STATIC = ConfigSource.DEFAULT, ConfigSource.STATIC_BROKER
 HOUR_MS = 3_600_000
@@ -146,7 +147,7 @@ def test_valid_topic_configs_are_normalized_as_in_kafka() -> None:
     assert validate_topic_overrides(Settings(), overrides) == kept
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("overrides", "message"),
     [
         ({"retention": "1"}, "Unknown topic config name: retention"),

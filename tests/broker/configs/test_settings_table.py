@@ -22,6 +22,7 @@ from minibroker.broker.configs.settings_values import format_value, parse_value
 from minibroker.broker.configs.settings_without_effect import KNOWN_WITHOUT_EFFECT, WITHOUT_EFFECT, row_of
 from minibroker.broker.configs.valid_values import OneOf, ReplicaList
 from minibroker.storage.log_settings import LogSettings
+from tests.cases import for_each
 
 
 def test_every_setting_is_in_the_table_once() -> None:
@@ -64,7 +65,7 @@ def test_some_listener_settings_have_no_effect(name: str, acts: bool) -> None:
     assert row_of(name).acts is acts
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "why"),
     [
         ("controlled.shutdown.enable", "the controller is a part of this process"),

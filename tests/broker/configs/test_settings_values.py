@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from minibroker.broker.configs.settings_table import CODECS, FROM_ONE, ConfigType, Scope, Setting, Value
 from minibroker.broker.configs.settings_values import InvalidValue, format_value, parse_value
 from minibroker.broker.configs.valid_values import OneOf, Range
+from tests.cases import for_each
 
 
 def parse(type: ConfigType, text: str, valid: Range | OneOf | None = None) -> Value:
     return parse_value(Setting("some.name", type, None, "", valid), "some.name", text)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("type", "text", "value"),
     [
         (ConfigType.BOOLEAN, "TRUE", True),
@@ -35,7 +36,7 @@ def test_setting_text_is_parsed_to_its_type(type: ConfigType, text: str, value: 
     assert parse(type, text) == value
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("type", "text", "complaint"),
     [
         (ConfigType.BOOLEAN, "yes", "Expected value to be either true or false"),

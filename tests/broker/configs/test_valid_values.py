@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from minibroker.broker.configs.valid_values import format_of_version
+from tests.cases import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("version", "magic"),
     [
         ("0.8.0", 0),
@@ -30,8 +29,6 @@ def test_a_kafka_version_maps_to_the_message_format_of_its_time(version: str, ma
     assert format_of_version(version) == magic
 
 
-@pytest.mark.parametrize(
-    "version", ["", "0.7", "0.8", "0.9.0-IV0", "0.10", "0.10.0-IV2", "0.10.3", "1", "2", "2.9", "x"]
-)
+@for_each("version", ["", "0.7", "0.8", "0.9.0-IV0", "0.10", "0.10.0-IV2", "0.10.3", "1", "2", "2.9", "x"])
 def test_an_unknown_version_has_no_message_format(version: str) -> None:
     assert format_of_version(version) is None

@@ -10,6 +10,7 @@ import pytest
 from minibroker.broker.control.placement import DEFAULT, Assignment, check_assignment, manual_assignment, place
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from tests.broker.harness import Harness
+from tests.cases import for_each
 
 
 @pytest.mark.parametrize(("nodes", "partitions", "replicas"), [(1, 5, 1), (3, 6, 1), (3, 6, 2), (3, 3, 3), (5, 10, 3)])
@@ -79,7 +80,7 @@ def test_a_partition_whose_brokers_are_all_offline_is_rejected(tmp_path: Path) -
         check_assignment(harness.cluster, [[2, 1], [3, 1]], 2)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "count", "factor", "code"),
     [
         ([(0, [1])], 1, DEFAULT, ErrorCode.INVALID_REQUEST),

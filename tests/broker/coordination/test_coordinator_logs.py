@@ -17,6 +17,7 @@ from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import at_once
 from tests.broker.handlers.fetching import fetch_of
 from tests.broker.harness import Harness
+from tests.cases import for_each
 
 NAME = "__consumer_offsets"
 
@@ -80,7 +81,7 @@ def replayed(harness: Harness, index: int = 0) -> Read:
     return read
 
 
-@pytest.mark.parametrize(("text", "value"), HASHES.items())
+@for_each(("text", "value"), HASHES.items())
 def test_the_group_id_hash_is_that_of_java(text: str, value: int) -> None:
     assert java_hash(text) == value
 

@@ -11,6 +11,7 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import AlterConfigsRequest
 from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, TOPIC_RESOURCE
 from tests.broker.harness import Harness, served_versions
+from tests.cases import for_each
 
 ALTERED = served_versions(AlterConfigsRequest)
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
@@ -74,7 +75,7 @@ def test_altered_configs_survive_a_restart(topic: Harness) -> None:
 
 
 # The messages are those of Apache Kafka 4.3.
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "name", "configs", "code", "message"),
     [
         (TOPIC, "t", [("a", "1"), ("a", "2")], ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys"),

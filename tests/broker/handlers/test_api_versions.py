@@ -11,6 +11,7 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from tests.broker.harness import Harness, answer_in, frame_of, served_versions
+from tests.cases import for_each
 
 VERSIONS = served_versions(ApiVersionsRequest)
 WITH_SOFTWARE = 3
@@ -22,7 +23,7 @@ def asked(name: str = "librdkafka", version: str = "2.8.0") -> ApiVersionsReques
     return ApiVersionsRequest(client_software_name=name, client_software_version=version)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@for_each("version", VERSIONS)
 def test_exactly_the_apis_with_a_handler_are_announced(harness: Harness, version: int) -> None:
     answer = harness.request(asked(), version)
     assert answer.error_code == ErrorCode.NONE
@@ -77,8 +78,8 @@ def test_supported_features_equal_those_of_the_metadata(harness: Harness, versio
     assert harness.request(asked(), version).finalized_features_epoch > before.finalized_features_epoch >= 0
 
 
-@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= WITH_SOFTWARE])
-@pytest.mark.parametrize(
+@for_each("version", [version for version in VERSIONS if version >= WITH_SOFTWARE])
+@for_each(
     ("name", "software_version"),
     [("", "1"), ("a", ""), ("a b", "1"), ("-a", "1"), ("a-", "1"), ("a", "1/2"), ("ä", "1")],
 )
@@ -94,7 +95,7 @@ def test_a_valid_client_name_is_kept_for_the_log(harness: Harness, name: str) ->
     assert client.connection.software == f"{name} 4.3.0"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("cluster_id", "node_id", "code"),
     [
         (None, -1, ErrorCode.NONE),

@@ -30,6 +30,7 @@ from tests.broker.handlers.config_requests import (
     values,
 )
 from tests.broker.harness import Harness, batch
+from tests.cases import for_each
 
 
 def test_a_dynamic_broker_value_is_immediately_the_topic_default(topic: Harness) -> None:
@@ -63,8 +64,8 @@ def test_a_broker_list_is_appended_to_its_default(harness: Harness) -> None:
     assert value(harness, BROKER, "", "log.cleanup.policy") == ("delete,compact", DYNAMIC_DEFAULT)
 
 
-@pytest.mark.parametrize("version", ALTERED)
-@pytest.mark.parametrize(
+@for_each("version", ALTERED)
+@for_each(
     ("name", "line", "code", "message"),
     [
         ("7", None, ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected 1, but received 7"),

@@ -9,6 +9,7 @@ import pytest
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import DescribeClusterRequest
 from tests.broker.harness import Harness, served_versions
+from tests.cases import for_each
 
 VERSIONS = served_versions(DescribeClusterRequest)
 NOT_ASKED = -2147483648
@@ -34,8 +35,8 @@ def test_described_addresses_are_those_of_the_clients_listener(harness: Harness)
     assert broker.port == 19001
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize(("asked", "operations"), [(False, NOT_ASKED), (True, 8096)])
+@for_each("version", VERSIONS)
+@for_each(("asked", "operations"), [(False, NOT_ASKED), (True, 8096)])
 def test_authorized_operations_are_included_on_request(
     harness: Harness, version: int, asked: bool, operations: int
 ) -> None:

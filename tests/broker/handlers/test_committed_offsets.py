@@ -19,6 +19,7 @@ from tests.broker.delaying import steps_of
 from tests.broker.handlers.offset_requests import codes_of, commit, commit_request, committed_in
 from tests.broker.harness import Harness, served_versions
 from tests.broker.requests.turned_loop import Loop, LoopClient
+from tests.cases import for_each
 
 VERSIONS = served_versions(OffsetFetchRequest)
 ONE_GROUP = [version for version in VERSIONS if version < 8]
@@ -54,8 +55,8 @@ def in_topic(topic: Any) -> list[tuple[int, int, int, str, int]]:
     ]
 
 
-@pytest.mark.parametrize("version", ONE_GROUP)
-@pytest.mark.parametrize("topic", ["t", "nope"])
+@for_each("version", ONE_GROUP)
+@for_each("topic", ["t", "nope"])
 def test_a_group_without_commits_returns_offset_minus_1(
     harness: Harness, topic_id: bytes, version: int, topic: str
 ) -> None:

@@ -10,6 +10,7 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import ListConfigResourcesRequest
 from minibroker.protocol.messages.metadata_records import ConfigRecord
 from tests.broker.harness import Harness
+from tests.cases import for_each
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
@@ -32,7 +33,7 @@ def stocked(tmp_path: Path) -> Harness:
     return harness
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("types", "expected"),
     [
         (

@@ -44,6 +44,7 @@ from tests.broker.handlers.config_requests import (
     value,
 )
 from tests.broker.harness import Harness, batch
+from tests.cases import for_each
 
 # --- DescribeConfigs ----------------------------------------------------------------------------
 
@@ -160,8 +161,8 @@ def test_an_empty_broker_name_describes_the_cluster_wide_defaults(harness: Harne
     assert (found.name, found.value, found.config_source) == ("log.segment.bytes", "2000000", DYNAMIC_DEFAULT)
 
 
-@pytest.mark.parametrize("version", DESCRIBED)
-@pytest.mark.parametrize(
+@for_each("version", DESCRIBED)
+@for_each(
     ("kind", "name", "code", "message"),
     [
         (TOPIC, "nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ""),
@@ -277,8 +278,8 @@ def test_each_resource_is_altered_atomically_and_separately(topic: Harness) -> N
     assert value(topic, TOPIC, "u", "retention.ms") == ("7", DYNAMIC_TOPIC)
 
 
-@pytest.mark.parametrize("version", ALTERED)
-@pytest.mark.parametrize(
+@for_each("version", ALTERED)
+@for_each(
     ("name", "lines", "code", "message"),
     [
         (

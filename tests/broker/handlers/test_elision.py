@@ -17,6 +17,7 @@ from minibroker.protocol.records.record import Record
 from minibroker.storage.compaction.cleaning import Cleaning
 from tests.broker.handlers.fetching import VERSIONS, answers_in, fetch, fetch_of
 from tests.broker.harness import Harness
+from tests.cases import for_each
 from tests.protocol.records.samples import CODECS, T
 from tests.storage.compaction.support import clean
 from tests.storage.support import append
@@ -69,7 +70,7 @@ def renumbered(records: list[Record], times: int) -> list[Record]:
     return [record._replace(offset=index) for index, record in enumerate(records * times)]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@for_each("version", VERSIONS)
 def test_all_clients_get_the_elided_attributes_byte_restored(eliding: Harness, version: int) -> None:
     assert all(header.attributes & ELIDED_BIT for header in stored(eliding))
     found, elided = fetched(fetch(eliding, {("t", 0): 0}, version=version)["t", 0])
@@ -79,7 +80,7 @@ def test_all_clients_get_the_elided_attributes_byte_restored(eliding: Harness, v
     assert (found, any(elided)) == (expected, False)
 
 
-@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= FIRST_FLEXIBLE])
+@for_each("version", [version for version in VERSIONS if version >= FIRST_FLEXIBLE])
 def test_fetches_that_allow_elided_attributes_get_the_stored_bytes(eliding: Harness, version: int) -> None:
     answer = fetch(eliding, {("t", 0): 0}, version=version, records_without_attributes=True)["t", 0]
     assert fetched(answer) == (renumbered(RECORDS, 4), [True] * 4)

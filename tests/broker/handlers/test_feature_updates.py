@@ -20,6 +20,7 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import control_record
 from tests.broker.harness import Harness, served_versions
 from tests.broker.metadata_writing import FOOTER, HEADER, write_snapshot
+from tests.cases import for_each
 
 VERSIONS = served_versions(UpdateFeaturesRequest)
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
@@ -126,7 +127,7 @@ def test_a_feature_can_be_downgraded_while_its_records_stay_the_same(
         assert refused(harness, (METADATA_VERSION, after, kind)) == message
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("wanted", "reason"),
     [
         (("nope", 1, UPGRADE), "Local controller 1 does not support this feature."),

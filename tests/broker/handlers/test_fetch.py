@@ -13,6 +13,7 @@ import pytest
 from minibroker.protocol.errors import ErrorCode
 from tests.broker.handlers.fetching import FIRST_BY_ID, VERSIONS, Where, fetch, fetch_of, id_of, values_in
 from tests.broker.harness import Harness, batch
+from tests.cases import for_each
 
 FIRST_WITH_ISOLATION = 4
 FIRST_WITH_LOG_START = 5
@@ -41,7 +42,7 @@ def refused(answer: Any) -> tuple[int, int, int, int]:
 # --- records ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@for_each("version", VERSIONS)
 def test_every_fetch_version_returns_batches_and_offsets(filled: Harness, version: int) -> None:
     answers = fetch(filled, {("t", 0): 0, ("t", 1): 0}, version=version)
     first, second = answers["t", 0], answers["t", 1]
@@ -60,7 +61,7 @@ def test_fetched_bytes_are_those_of_the_log(filled: Harness) -> None:
     assert fetch(filled, {("t", 0): 0})["t", 0].records == region.read()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("offset", "expected"), [(0, "abcdef"), (1, "bcdef"), (2, "cdef"), (3, "cdef"), (4, "cdef"), (5, "f"), (6, "")]
 )
 def test_the_batch_that_contains_the_offset_comes_first(filled: Harness, offset: int, expected: str) -> None:
@@ -93,8 +94,8 @@ def test_an_empty_fetch_has_an_empty_response(harness: Harness) -> None:
 # --- limits -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("limit", [0, 1, BATCH_BYTES])
-@pytest.mark.parametrize("which", ["max_bytes", "partition_max_bytes"])
+@for_each("limit", [0, 1, BATCH_BYTES])
+@for_each("which", ["max_bytes", "partition_max_bytes"])
 def test_one_batch_is_returned_whatever_the_limit(filled: Harness, which: str, limit: int) -> None:
     answer = fetch(filled, {("t", 0): 0}, **{which: limit})["t", 0]
     assert values_in(answer) == ["a"]
@@ -148,7 +149,7 @@ def test_a_read_ends_at_the_segment_boundary_and_the_next_continues(harness: Har
 # --- refused ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@for_each("version", VERSIONS)
 def test_unknown_topics_and_partitions_are_rejected_individually(filled: Harness, version: int) -> None:
     wanted: dict[Where, int] = {("nowhere", 0): 0, ("t", 0): 0, ("t", 7): 0, ("t", -1): 0}
     by_id = version >= FIRST_BY_ID
@@ -174,7 +175,7 @@ def test_an_offset_before_the_log_start_is_out_of_range(filled: Harness) -> None
     assert (answer.log_start_offset, values_in(answer)) == (2, list("cdef"))
 
 
-@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= FIRST_WITH_LEADER_EPOCHS])
+@for_each("version", [version for version in VERSIONS if version >= FIRST_WITH_LEADER_EPOCHS])
 def test_leader_epochs_are_validated_before_the_offset(filled: Harness, version: int) -> None:
     partition = filled.partition("t")
     partition.leader_epoch = 3

@@ -14,6 +14,7 @@ from minibroker.broker.requests.dispatch import Dispatcher
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from tests.broker.harness import Harness, served_versions
+from tests.cases import for_each
 
 VERSIONS = served_versions(FindCoordinatorRequest)
 SEVERAL_KEYS = 4
@@ -108,8 +109,8 @@ def test_an_empty_list_of_keys_has_an_empty_response(harness: Harness) -> None:
     assert harness.request(FindCoordinatorRequest()).coordinators == []
 
 
-@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 1])
-@pytest.mark.parametrize("key_type", [SHARE, 9, -1])
+@for_each("version", [version for version in VERSIONS if version >= 1])
+@for_each("key_type", [SHARE, 9, -1])
 def test_an_unknown_key_type_is_rejected(harness: Harness, version: int, key_type: int) -> None:
     found = find(harness, "k", key_type, version)
     assert found.error_code == ErrorCode.INVALID_REQUEST

@@ -25,6 +25,7 @@ from minibroker.storage.segment import Region
 from tests.broker import delaying
 from tests.broker.handlers.fetching import VERSIONS, answers_in, fetch, fetch_of, values_in
 from tests.broker.harness import Harness
+from tests.cases import for_each
 from tests.protocol.records.test_message_set import CODECS
 from tests.storage.support import append
 
@@ -72,7 +73,7 @@ def _stored(harness: Harness) -> bytes:
     return region.read()
 
 
-@pytest.mark.parametrize("version", [*VERSIONS[:5], VERSIONS[-1]])  # from version 4 on nothing is converted
+@for_each("version", [*VERSIONS[:5], VERSIONS[-1]])  # from version 4 on nothing is converted
 def test_every_fetch_version_reads_the_same_records_of_a_mixed_log(mixed: Harness, version: int) -> None:
     magic = FETCHED[version]
     all_stored = {record.offset: record for record in _all_records(mixed)}
@@ -93,8 +94,8 @@ def _all_records(harness: Harness) -> list[Record]:
     return [record for position, _ in batches_in(data) for record in records_in(data, position)]
 
 
-@pytest.mark.parametrize("version", VERSIONS[:4])
-@pytest.mark.parametrize("limit", [1, 100, 250, 1000])
+@for_each("version", VERSIONS[:4])
+@for_each("limit", [1, 100, 250, 1000])
 def test_old_clients_make_progress_whatever_the_limit(mixed: Harness, version: int, limit: int) -> None:
     offset, found = 0, []
     while offset < mixed.partition("t").log.log_end_offset:

@@ -13,6 +13,7 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from tests.broker.groups.classic.driving import Driver, answered, subscription
 from tests.broker.harness import Harness, served_versions
+from tests.cases import for_each
 
 DESCRIBE_VERSIONS = served_versions(DescribeGroupsRequest)
 LIST_VERSIONS = served_versions(ListGroupsRequest)
@@ -71,7 +72,7 @@ def test_members_metadata_is_described_only_for_a_stable_group(driver: Driver) -
     ]
 
 
-@pytest.mark.parametrize("version", DESCRIBE_VERSIONS)
+@for_each("version", DESCRIBE_VERSIONS)
 def test_an_unknown_group_is_dead_and_from_version_6_not_found(driver: Driver, version: int) -> None:
     none, empty = describe(driver.harness, "none", "", version=version, **operations(version))
     for group in (none, empty):

@@ -18,6 +18,7 @@ from minibroker.protocol.messages.groups import (
 )
 from tests.broker.groups.classic.driving import RANGE, Driver, answered
 from tests.broker.harness import Harness, Waiting, served_versions
+from tests.cases import for_each
 
 JOIN_VERSIONS = served_versions(JoinGroupRequest)
 SYNC_VERSIONS = served_versions(SyncGroupRequest)
@@ -135,8 +136,8 @@ def test_the_longest_client_and_instance_ids_that_fit_are_accepted(driver: Drive
         driver.leave((joined.member_id, instance))
 
 
-@pytest.mark.parametrize("version", JOIN_VERSIONS)
-@pytest.mark.parametrize("timeout_ms", [-1, 0, 5_999, 1_800_001, (1 << 31) - 1])
+@for_each("version", JOIN_VERSIONS)
+@for_each("timeout_ms", [-1, 0, 5_999, 1_800_001, (1 << 31) - 1])
 def test_a_session_timeout_outside_its_bounds_is_rejected(harness: Harness, version: int, timeout_ms: int) -> None:
     harness.coordinator("g")
     answer = harness.request(join(session_timeout_ms=timeout_ms, member_id="m"), version)
@@ -181,7 +182,7 @@ def test_a_group_has_no_coordinator_before_find_coordinator(harness: Harness) ->
     assert answered(harness.request(join())).error_code == ErrorCode.NOT_COORDINATOR
 
 
-@pytest.mark.parametrize("version", SYNC_VERSIONS)
+@for_each("version", SYNC_VERSIONS)
 def test_sync_group_to_an_unknown_group_is_rejected(driver: Driver, version: int) -> None:
     request = SyncGroupRequest(group_id="g", member_id="m", protocol_type="consumer", protocol_name="range")
     assert answered(driver.harness.request(request, version)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -201,7 +202,7 @@ def test_heartbeat_to_an_unknown_group_is_rejected(driver: Driver, version: int)
     assert driver.heartbeat("m", 1, version=version) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-@pytest.mark.parametrize("version", LEAVE_VERSIONS)
+@for_each("version", LEAVE_VERSIONS)
 def test_leaving_an_unknown_group_is_rejected(driver: Driver, version: int) -> None:
     answer = driver.leave("m", version=version)
     if version < 3:

@@ -17,6 +17,7 @@ from minibroker.protocol.messages.configs import AlterConfigsRequest
 from minibroker.protocol.messages.metadata_records import TOPIC_RESOURCE
 from tests.broker.handlers.config_requests import DELETE, SET, alter, describe, entry, value
 from tests.broker.harness import Harness
+from tests.cases import for_each
 
 BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 4, 8, 16, 32
 APPEND = 2
@@ -101,7 +102,7 @@ def test_a_telemetry_subscription_is_stored_and_described(harness: Harness) -> N
     assert value(harness, CLIENT_METRICS, "m", "metrics") == ("org.apache.,other.", OF_METRICS)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "line", "code"),
     [
         ("", ("interval.ms", SET, "1000"), INVALID_REQUEST),
@@ -176,7 +177,7 @@ def test_logger_levels_are_not_recorded_and_can_be_only_validated(harness: Harne
     assert harness.cluster.metadata_log.storage.log_end_offset == end
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "line", "code", "message"),
     [
         ("1", ("nope", SET, "INFO"), INVALID_CONFIG, "Logger nope does not exist!"),

@@ -16,6 +16,7 @@ import pytest
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.replicas import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
 from tests.broker.harness import Harness, batch, served_versions
+from tests.cases import for_each
 
 VERSIONS = served_versions(DescribeLogDirsRequest)
 FIRST_WITH_SPACE = 4
@@ -53,7 +54,7 @@ def logs_in(results: Any) -> dict[str, set[tuple[str, int]]]:
     }
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@for_each("version", VERSIONS)
 def test_every_log_directory_is_listed_with_its_logs(spread: Harness, version: int) -> None:
     results = asked(spread, None, version)
     assert [result.log_dir for result in results] == [str(spread.directory / name) for name in ("one", "two")]
@@ -80,7 +81,7 @@ def test_log_sizes_are_those_of_the_batches(spread: Harness) -> None:
     assert set(sizes.values()) == {0}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("topics", "expected"),
     [
         ({}, set()),

@@ -10,6 +10,7 @@ import pytest
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.log_offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from tests.broker.harness import Harness, served_versions
+from tests.cases import for_each
 
 LISTED = served_versions(ListOffsetsRequest)[1:]  # version 0 is another matter
 WITH_LEADER_EPOCH = 4
@@ -59,20 +60,20 @@ def filled(harness: Harness) -> Harness:
     return harness
 
 
-@pytest.mark.parametrize("version", LISTED)
+@for_each("version", LISTED)
 def test_every_version_returns_the_first_and_the_next_offset(filled: Harness, version: int) -> None:
     epoch = 0 if version >= WITH_LEADER_EPOCH else -1
     assert listed(filled, "t", LATEST, version=version) == (0, 4, -1, epoch)
     assert listed(filled, "t", EARLIEST, version=version) == (0, 0, -1, epoch)
 
 
-@pytest.mark.parametrize("version", LISTED)
+@for_each("version", LISTED)
 def test_every_version_finds_the_first_record_at_or_after_a_time(filled: Harness, version: int) -> None:
     epoch = 0 if version >= WITH_LEADER_EPOCH else -1
     assert listed(filled, "t", T + 1, version=version) == (0, 1, T + 500, epoch)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("timestamp", "found"),
     [
         (0, (0, T)),
@@ -122,7 +123,7 @@ def test_the_earliest_offset_is_the_log_start_offset(filled: Harness) -> None:
     assert listed(filled, "t", 0) == (0, 3, T + 2000, 0)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("timestamp", "version"),
     [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL, 7), (LATEST_TIERED, 8), (EARLIEST_PENDING, 10), (-7, 11), (-10, 11)],
 )
@@ -132,7 +133,7 @@ def test_a_special_timestamp_of_a_later_version_is_rejected_for_its_partition(
     assert listed(filled, "t", timestamp, version=version) == refused(ErrorCode.UNSUPPORTED_VERSION)
 
 
-@pytest.mark.parametrize("version", [version for version in LISTED if version >= 2])
+@for_each("version", [version for version in LISTED if version >= 2])
 def test_read_committed_lists_offsets_up_to_the_last_stable_offset(filled: Harness, version: int) -> None:
     filled.partition("t").log.last_stable_offset = 3
     epoch = 0 if version >= WITH_LEADER_EPOCH else -1
@@ -153,14 +154,14 @@ def test_records_above_the_high_watermark_are_not_found(filled: Harness) -> None
     assert listed(filled, "t", T + 2000) == (0, -1, -1, -1)
 
 
-@pytest.mark.parametrize("version", LISTED)
-@pytest.mark.parametrize(("topic", "index"), [("nope", 0), ("t", 2), ("t", -1), ("a b", 0)])
+@for_each("version", LISTED)
+@for_each(("topic", "index"), [("nope", 0), ("t", 2), ("t", -1), ("a b", 0)])
 def test_an_unknown_partition_is_rejected(filled: Harness, version: int, topic: str, index: int) -> None:
     assert listed(filled, topic, LATEST, index, version=version) == refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-@pytest.mark.parametrize("version", [version for version in LISTED if version >= WITH_LEADER_EPOCH])
-@pytest.mark.parametrize(
+@for_each("version", [version for version in LISTED if version >= WITH_LEADER_EPOCH])
+@for_each(
     ("epoch", "code"),
     [(0, ErrorCode.FENCED_LEADER_EPOCH), (-5, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)],
 )
@@ -250,8 +251,8 @@ def test_the_epoch_of_an_empty_partition_ends_at_its_start(filled: Harness) -> N
     assert epoch_end(filled, "t", 0, 1) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("epoch", [-1, 1, 5])
-@pytest.mark.parametrize("index", [0, 1])
+@for_each("epoch", [-1, 1, 5])
+@for_each("index", [0, 1])
 def test_a_future_epoch_has_no_end_offset(filled: Harness, epoch: int, index: int) -> None:
     assert epoch_end(filled, "t", epoch, index) == (0, -1, -1)
 
@@ -279,10 +280,8 @@ def test_an_epoch_without_records_is_known_in_an_empty_log(filled: Harness) -> N
     assert epoch_end(filled, "t", 2, 1) == (0, 2, 0)
 
 
-@pytest.mark.parametrize(
-    "version", [version for version in served_versions(OffsetForLeaderEpochRequest) if version >= 2]
-)
-@pytest.mark.parametrize(("epoch", "code"), [(0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)])
+@for_each("version", [version for version in served_versions(OffsetForLeaderEpochRequest) if version >= 2])
+@for_each(("epoch", "code"), [(0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)])
 def test_offsets_for_leader_epoch_validates_the_current_leader_epoch(
     filled: Harness, version: int, epoch: int, code: ErrorCode
 ) -> None:
@@ -291,8 +290,8 @@ def test_offsets_for_leader_epoch_validates_the_current_leader_epoch(
     assert epoch_end(filled, "t", 0, current_leader_epoch=1, version=version) == (0, 0, 4)
 
 
-@pytest.mark.parametrize("version", served_versions(OffsetForLeaderEpochRequest))
-@pytest.mark.parametrize(("topic", "index"), [("nope", 0), ("t", 9)])
+@for_each("version", served_versions(OffsetForLeaderEpochRequest))
+@for_each(("topic", "index"), [("nope", 0), ("t", 9)])
 def test_epochs_of_an_unknown_partition_are_rejected(filled: Harness, version: int, topic: str, index: int) -> None:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert epoch_end(filled, topic, 0, index, version=version) == (code, -1, -1)
@@ -322,7 +321,7 @@ def segments(filled: Harness) -> Harness:
     return filled
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("timestamp", "offsets"),
     [
         (LATEST, [6, 5, 4, 0]),

@@ -18,6 +18,7 @@ from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.primitives import ZERO_UUID
 from tests.broker.delaying import steps_of
 from tests.broker.harness import Harness, served_versions
+from tests.cases import for_each
 
 VERSIONS = served_versions(MetadataRequest)
 WITH_NULL_FOR_ALL, WITH_CREATION_FLAG, WITH_LEADER_EPOCH, WITH_OPERATIONS = 1, 4, 7, 8
@@ -72,7 +73,7 @@ def test_broker_addresses_are_those_of_the_clients_listener(harness: Harness) ->
     assert broker.port == 19001
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@for_each("version", VERSIONS)
 def test_a_topic_is_returned_with_its_partitions(filled: Harness, version: int) -> None:
     (topic,) = filled.request(by_name("t"), version).topics
     assert (topic.name, topic.error_code, topic.is_internal) == ("t", ErrorCode.NONE, False)
@@ -84,18 +85,18 @@ def test_a_topic_is_returned_with_its_partitions(filled: Harness, version: int) 
         assert partition.leader_epoch == (0 if version >= WITH_LEADER_EPOCH else -1)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@for_each("version", VERSIONS)
 def test_null_or_in_version_0_an_empty_list_returns_all_topics(filled: Harness, version: int) -> None:
     everything = MetadataRequest(topics=None if version >= WITH_NULL_FOR_ALL else [])
     assert topics_in(filled.request(everything, version)) == [("t", 0), ("u", 0)]
 
 
-@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= WITH_NULL_FOR_ALL])
+@for_each("version", [version for version in VERSIONS if version >= WITH_NULL_FOR_ALL])
 def test_an_empty_list_returns_no_topic(filled: Harness, version: int) -> None:
     assert filled.request(by_name(), version).topics == []
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@for_each("version", VERSIONS)
 def test_a_topic_named_twice_is_returned_once(filled: Harness, version: int) -> None:
     assert topics_in(filled.request(by_name("u", "t", "u"), version)) == [("u", 0), ("t", 0)]
 
@@ -171,7 +172,7 @@ def test_an_auto_created_topic_uses_the_broker_settings(tmp_path: Path) -> None:
         assert [len(partition.replica_nodes) for partition in topic.partitions] == [2] * 4
 
 
-@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= WITH_CREATION_FLAG])
+@for_each("version", [version for version in VERSIONS if version >= WITH_CREATION_FLAG])
 def test_a_client_can_disallow_auto_creation(harness: Harness, version: int) -> None:
     answer = harness.request(by_name("new"), version)
     assert topics_in(answer) == [("new", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
@@ -185,9 +186,9 @@ def test_a_broker_can_disable_auto_creation(tmp_path: Path, version: int) -> Non
         assert topics_in(answer) == [("new", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("name", ["", ".", "..", "a b", "ü", "x" * 250])
-@pytest.mark.parametrize("create", [False, True])
+@for_each("version", VERSIONS)
+@for_each("name", ["", ".", "..", "a b", "ü", "x" * 250])
+@for_each("create", [False, True])
 def test_an_invalid_topic_name_is_an_error(harness: Harness, version: int, name: str, create: bool) -> None:
     answer = harness.request(by_name(name, create=create), version)
     assert topics_in(answer) == [(name, ErrorCode.INVALID_TOPIC_EXCEPTION)]
@@ -272,7 +273,7 @@ def test_leaders_are_spread_over_the_nodes(tmp_path: Path) -> None:
 # --- operations ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= WITH_OPERATIONS])
+@for_each("version", [version for version in VERSIONS if version >= WITH_OPERATIONS])
 def test_authorized_topic_operations_are_included_on_request(filled: Harness, version: int) -> None:
     asked = filled.request(by_name("t", "nope", include_topic_authorized_operations=True), version)
     assert [topic.topic_authorized_operations for topic in asked.topics] == [3576, 3576]
@@ -311,8 +312,8 @@ def test_an_unknown_id_has_no_operations(filled: Harness) -> None:
     assert topic.topic_authorized_operations == NOT_ASKED
 
 
-@pytest.mark.parametrize("version", [8, 9, 10])
-@pytest.mark.parametrize(("asked", "operations"), [(False, NOT_ASKED), (True, 8096)])
+@for_each("version", [8, 9, 10])
+@for_each(("asked", "operations"), [(False, NOT_ASKED), (True, 8096)])
 def test_cluster_operations_are_included_on_request(
     harness: Harness, version: int, asked: bool, operations: int
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.quotas import AlterClientQuotasRequest, DescribeClientQuotasRequest
 from tests.broker.harness import Harness, served_versions
+from tests.cases import for_each
 
 VERSIONS = served_versions(AlterClientQuotasRequest)
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
@@ -79,7 +80,7 @@ def test_quotas_survive_a_restart(full: Harness, version: int, crash: bool) -> N
     assert describe(full, version=version) == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("components", "strict", "found"),
     [
         ([("user", EXACT, "ann")], False, {ANN, ANN_APP}),
@@ -118,7 +119,7 @@ def test_validate_only_changes_no_quota(harness: Harness) -> None:
     assert describe(harness) == {}
 
 
-@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), 1e30, 1.5, float("inf")])
+@for_each("value", [0.0, -1.0, float("nan"), 1e30, 1.5, float("inf")])
 def test_an_invalid_quota_value_is_rejected(harness: Harness, value: float) -> None:
     ((code, _),) = alter(harness, entry(ANN, producer_byte_rate=value))
     assert (code, describe(harness)) == (INVALID, {})

@@ -8,10 +8,11 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
 from tests.broker.harness import Harness, served_versions
+from tests.cases import for_each
 
 
-@pytest.mark.parametrize("version", served_versions(SaslHandshakeRequest))
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", ""])
+@for_each("version", served_versions(SaslHandshakeRequest))
+@for_each("mechanism", ["PLAIN", "SCRAM-SHA-256", ""])
 def test_a_plaintext_listener_offers_no_sasl_mechanism(harness: Harness, version: int, mechanism: str) -> None:
     answer = harness.request(SaslHandshakeRequest(mechanism=mechanism), version)
     assert (answer.error_code, answer.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])

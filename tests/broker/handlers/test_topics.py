@@ -16,6 +16,7 @@ from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest
 from minibroker.protocol.primitives import ZERO_UUID
 from tests.broker.harness import AUTHORIZED, Harness, served_versions
+from tests.cases import for_each
 
 DELETE, GROW = served_versions(DeleteTopicsRequest), served_versions(CreatePartitionsRequest)
 BY_ID, WITH_DELETION_MESSAGE, WITH_DELETION_DISABLED = 6, 5, 3
@@ -100,8 +101,8 @@ def test_the_files_of_a_deleted_topic_are_removed_after_a_delay(harness: Harness
     assert list(data.glob("t-*")) == []
 
 
-@pytest.mark.parametrize("version", DELETE)
-@pytest.mark.parametrize("name", ["nope", "a b", "__cluster_metadata", ""])
+@for_each("version", DELETE)
+@for_each("name", ["nope", "a b", "__cluster_metadata", ""])
 def test_an_unknown_topic_cannot_be_deleted(harness: Harness, version: int, name: str) -> None:
     (result,) = delete(harness, name, version=version)
     assert (result.name, result.error_code) == (name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -7,14 +7,15 @@ import pytest
 from minibroker.broker.metadata.partitions import Partition, Topic, check_name, colliding_name
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from tests.broker.harness import Harness
+from tests.cases import for_each
 
 
-@pytest.mark.parametrize("name", ["t", "a.b_c-D9", "...", "x" * 249, "__mine", "-"])
+@for_each("name", ["t", "a.b_c-D9", "...", "x" * 249, "__mine", "-"])
 def test_a_valid_topic_name_is_accepted(name: str) -> None:
     check_name(name)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "reason"),
     [
         ("", "the empty string is not allowed"),

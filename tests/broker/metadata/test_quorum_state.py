@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minibroker.broker.metadata.quorum_state import MalformedQuorumState, QuorumState, quorum_state_from_text
+from tests.cases import for_each
 
 # As Apache Kafka 4.3 wrote them, with kraft.version 0 and 1.
 VERSION_0 = (
@@ -31,7 +32,7 @@ def test_an_election_keeps_the_voters_and_the_file_version() -> None:
     assert QuorumState(1, 4, (), 1).elected(2, 5) == QuorumState(2, 5, (), 1)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         b"",

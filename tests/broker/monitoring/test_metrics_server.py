@@ -19,6 +19,7 @@ from minibroker.broker.monitoring.metrics_server import MetricsServer
 from minibroker.broker.network import http_server
 from minibroker.broker.server import bind
 from minibroker.testing.embedded.certificates import Authority
+from tests.cases import for_each
 from tests.loops import LOOPS
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -53,7 +54,7 @@ async def asked(address: tuple[str, int], request: bytes) -> bytes:
     return answer
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/health", "/ready"])
+@for_each("path", ["/metrics", "/health", "/ready"])
 def test_a_host_header_of_another_site_is_rejected(run: Run, path: str) -> None:
     """A site whose name is made to stand for this machine's address (DNS rebinding) gets nothing."""
 
@@ -67,7 +68,7 @@ def test_a_host_header_of_another_site_is_rejected(run: Run, path: str) -> None:
     assert run(talk()) == [b"403", b"200", b"403"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("method", "path", "status", "body"),
     [
         ("GET", "/metrics", 200, b"minibroker_info 1\n"),
@@ -134,9 +135,7 @@ def test_a_probe_is_answered_while_metrics_are_computed(run: Run) -> None:
     assert run(talk()).endswith(b"\r\n\r\nok\n")
 
 
-@pytest.mark.parametrize(
-    "request_", [b"", b"\r\n\r\n", b"GET", b"x" * 20_000, b"GET\r\n\r\n", b"\xff\xfe \xff\r\n\r\n"]
-)
+@for_each("request_", [b"", b"\r\n\r\n", b"GET", b"x" * 20_000, b"GET\r\n\r\n", b"\xff\xfe \xff\r\n\r\n"])
 def test_an_invalid_request_closes_only_its_connection(run: Run, request_: bytes) -> None:
     async def talk() -> bytes:
         server, address = await started()

@@ -15,6 +15,7 @@ from minibroker.broker.network.connection import BACKLOG_LIMIT_BYTES, Connection
 from minibroker.broker.network.framing import OWN_BYTES, FrameBudget
 from minibroker.broker.network.pipelines import Pipelines
 from tests.broker.delaying import Delaying
+from tests.cases import for_each
 
 SCRATCH_BYTES = 4096
 
@@ -140,7 +141,7 @@ def test_requests_of_one_read_are_answered_in_order() -> None:
     assert numbers(talk.outlet.sent) == list(range(10))
 
 
-@pytest.mark.parametrize("cut", range(1, 40))
+@for_each("cut", range(1, 40))
 def test_requests_split_at_any_byte_get_the_same_responses(cut: int) -> None:
     talk = Conversation()
     talk.feed(b"".join(frame("a", number, padding=number * 3) for number in range(12)), cut)
@@ -269,8 +270,8 @@ def test_responses_before_a_fatal_request_are_still_sent() -> None:
     assert talk.outlet.closed
 
 
-@pytest.mark.parametrize("size", [-5, 0, 7, (1 << 20) + 1])
-@pytest.mark.parametrize("cut", [1, SCRATCH_BYTES])
+@for_each("size", [-5, 0, 7, (1 << 20) + 1])
+@for_each("cut", [1, SCRATCH_BYTES])
 def test_an_invalid_size_closes_the_connection_immediately(size: int, cut: int) -> None:
     talk = Conversation()
     talk.feed(frame("a", 1) + pack(">i", size), cut)
@@ -397,8 +398,8 @@ def test_responses_deferred_to_the_end_of_the_turn_keep_later_ones_in_order() ->
     assert numbers(talk.outlet.sent) == list(range(8))
 
 
-@pytest.mark.parametrize("last", [b"\xff\xff\xff\xff", frame("x", 0)], ids=["a size that cannot be", "an end"])
-@pytest.mark.parametrize("cut", [1, 2, 3, 4, 4096])
+@for_each("last", [b"\xff\xff\xff\xff", frame("x", 0)])
+@for_each("cut", [1, 2, 3, 4, 4096])
 def test_responses_of_the_turn_are_sent_before_the_connection_closes(last: bytes, cut: int) -> None:
     talk = Conversation()
     talk.feed(frame("d", 0) + frame("a", 1) + last[:cut])

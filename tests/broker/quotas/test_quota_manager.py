@@ -16,6 +16,7 @@ from minibroker.protocol.messages.topics import CreatePartitionsRequest, CreateT
 from tests.broker.handlers.fetching import VERSIONS, answers_in, fetch_of, values_in
 from tests.broker.harness import Client, Harness, batch, frame_of
 from tests.broker.requests.turned_loop import LoopClient, produce_of
+from tests.cases import for_each
 
 PRODUCE, FETCH, METADATA = 9, 12, 9
 EVERY_CLIENT = (("client-id", None),)
@@ -72,7 +73,7 @@ LEVELS = [
 ]
 
 
-@pytest.mark.parametrize("first", range(len(LEVELS)))
+@for_each("first", range(len(LEVELS)))
 def test_the_most_specific_quota_applies(first: int) -> None:
     quotas = {frozenset(parts): {"x": float(number)} for number, (parts, _) in enumerate(LEVELS) if number >= first}
     quotas[frozenset({("user", "u"), ("client-id", "c")})] = {"other": 1.0} | (

@@ -18,6 +18,7 @@ from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minibroker.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 from tests.broker.harness import Harness, answer_in, frame_of
+from tests.cases import for_each
 
 HELLO = ApiVersionsRequest(client_software_name="test", client_software_version="1")
 
@@ -101,7 +102,7 @@ def test_two_handlers_for_one_api_are_rejected() -> None:
         handles(ApiKey.METADATA)(lambda context, request: None)
 
 
-@pytest.mark.parametrize("key", SERVED, ids=lambda key: ApiKey(key).name)
+@for_each("key", SERVED)
 def test_each_api_has_its_handler_in_its_own_file(key: int) -> None:
     assert SERVED[key].handler.__module__.startswith("minibroker.broker.handlers.")
 

@@ -13,13 +13,14 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.cluster import UnregisterBrokerRequest
 from minibroker.protocol.messages.groups import HeartbeatRequest
 from tests.broker.harness import Harness
+from tests.cases import for_each
 
 ERROR = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "You may not.")
 WHOLE = [key for key in SERVED if "error_code" in response_class(key).__fields__]
 
 
-@pytest.mark.parametrize("key", WHOLE, ids=lambda key: key.name)
-@pytest.mark.parametrize("error", [ERROR, KafkaError(ERROR.code)], ids=["message", "none"])
+@for_each("key", WHOLE)
+@for_each("error", [ERROR, KafkaError(ERROR.code)])
 def test_an_error_response_can_be_encoded_in_every_version(key: Any, error: KafkaError) -> None:
     served = SERVED[key]
     told = set()
@@ -30,7 +31,7 @@ def test_an_error_response_can_be_encoded_in_every_version(key: Any, error: Kafk
     assert error.code in told
 
 
-@pytest.mark.parametrize("key", [key for key in SERVED if key not in WHOLE], ids=lambda key: key.name)
+@for_each("key", [key for key in SERVED if key not in WHOLE])
 def test_an_error_without_a_field_in_the_response_is_raised(key: Any) -> None:
     with pytest.raises(KafkaError):
         Route(SERVED[key], SERVED[key].versions[-1]).refusal(ERROR)

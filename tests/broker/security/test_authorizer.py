@@ -19,6 +19,7 @@ from minibroker.broker.security.operations import (
     Right,
 )
 from minibroker.broker.security.principals import Principal
+from tests.cases import for_each
 
 ALICE = Principal("User", "alice")
 HOST = "10.1.2.3"
@@ -61,7 +62,7 @@ def test_a_super_user_may_do_everything_despite_deny_acls() -> None:
     assert not allows(made, READ_TOPIC, principal=Principal("User", "bob"))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("pattern", "of", "name", "covered"),
     [
         (LITERAL, "t", "t", True),
@@ -99,7 +100,7 @@ def test_the_operation_all_allows_and_denies_every_operation() -> None:
     assert not allows(authorizer(acl(Operation.ALL), acl(Operation.ALL, permission=DENY)), DESCRIBE_TOPIC)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("host", "client", "matches"),
     [
         ("*", HOST, True),
@@ -147,7 +148,7 @@ def test_cached_verdicts_are_bounded_and_exclude_long_names(monkeypatch: pytest.
     assert all(len(name or "") < 250 for *_, name in kept)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("acls", "some"),
     [
         ([], False),
@@ -211,7 +212,7 @@ def slow_verdict(acls: list[Acl], right: Right, name: str, principal: str, host:
     return allowed or (without_acl and not covering)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@for_each("seed", range(20))
 def test_verdicts_equal_those_of_a_loop_over_all_acls(seed: int) -> None:
     source = random.Random(seed)
     without_acl = bool(seed % 2)

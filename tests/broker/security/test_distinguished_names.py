@@ -8,6 +8,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from minibroker.broker.security.distinguished_names import MalformedName, name_text, subject_of
+from tests.cases import for_each
 from tests.certificates import Authority
 
 
@@ -15,7 +16,7 @@ def der(*attributes: tuple[x509.ObjectIdentifier, str]) -> bytes:
     return x509.Name([x509.NameAttribute(*attribute) for attribute in attributes]).public_bytes()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("attributes", "text"),
     [
         ((), ""),

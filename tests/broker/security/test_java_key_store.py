@@ -15,6 +15,7 @@ from minibroker.broker.security.java_key_store import (
     decrypt_key,
     read_store,
 )
+from tests.cases import for_each
 
 PASSWORD = "größe 🔑"
 WIDE = PASSWORD.encode("utf-16-be")
@@ -66,7 +67,7 @@ def test_the_digest_is_checked_with_a_password_only() -> None:
             read_store(content, password)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("content", "reason"),
     [
         (b"", "cut"),
@@ -124,7 +125,7 @@ def test_a_wrong_password_of_a_key_is_noticed() -> None:
         decrypt_key(encrypted(b"key"), "x")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("data", "reason"),
     [
         (b"", "no EncryptedPrivateKeyInfo"),

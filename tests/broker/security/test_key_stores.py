@@ -11,6 +11,7 @@ import pytest
 
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS
 from minibroker.broker.security.key_stores import StoreError, identity, load_trusted
+from tests.cases import for_each
 from tests.certificates import Authority, Signed
 
 PASSWORD = "the secret"
@@ -172,7 +173,7 @@ def refusal(read: Callable[[Callable[[str], Any]], Any], settings: Callable[[str
     return message
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("settings", "complaint"),
     [
         (get(), "it has no key"),

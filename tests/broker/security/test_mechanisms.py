@@ -8,6 +8,7 @@ from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.configuration import load_settings
 from minibroker.broker.security.mechanisms import enabled_mechanisms
 from tests.broker.security.sasl import LISTENER, PLAIN, USERS
+from tests.cases import for_each
 
 JAAS = f"{LISTENER}plain.sasl.jaas.config"
 OAUTH = f"{LISTENER}oauthbearer."
@@ -34,7 +35,7 @@ def test_a_listener_may_enable_other_mechanisms_than_the_others() -> None:
     assert list(enabled_mechanisms(settings, "SASL_PLAINTEXT")) == ["PLAIN"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changed", "complaint"),
     [
         ({"sasl.enabled.mechanisms": "GSSAPI"}, "sasl.enabled.mechanisms must name one of PLAIN"),

@@ -21,6 +21,7 @@ from minibroker.broker.security.oauthbearer import oauthbearer
 from minibroker.broker.security.unsecured_tokens import UnsecuredOptions, UnsecuredTokens
 from minibroker.client.client_mechanisms import oauthbearer as client_oauthbearer
 from minibroker.jaas import JaasError
+from tests.cases import for_each
 
 NOW_S = 1_700_000_000
 GOOD: dict[str, Any] = {"sub": "alice", "iat": NOW_S - 10, "exp": NOW_S + 60}
@@ -73,7 +74,7 @@ def test_a_token_authenticates_until_it_expires(first: str) -> None:
     assert let_in(exchange(), first.encode()) == Authenticated(b"", "alice", (NOW_S + 60) * 1000)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "first",
     [
         "",
@@ -100,7 +101,7 @@ def test_another_authorization_id_is_rejected() -> None:
         exchange().send(f"n,a=bob,\x01auth=Bearer {token()}\x01\x01".encode())
 
 
-@pytest.mark.parametrize(
+@for_each(
     "said",
     [
         "x",

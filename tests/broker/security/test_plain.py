@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from minibroker.broker.security.exchanges import Authenticated, AuthenticationFailed, begun
 from minibroker.broker.security.plain import plain, plain_users
+from tests.cases import for_each
 
 USERS = {"alice": "alice-secret", "tom": "pässwörd", "empty": ""}
 
@@ -32,7 +33,7 @@ def test_the_right_password_authenticates(token: bytes, name: str) -> None:
     assert answer(token) == Authenticated(b"", name, None)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("token", "message"),
     [
         (b"\0alice\0bob-secret", "Authentication failed: Invalid username or password"),
@@ -52,7 +53,7 @@ def test_wrong_passwords_are_rejected_with_kafkas_message(token: bytes, message:
     assert str(refused.value) == message
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("token", "message"),
     [
         (b"", "Invalid SASL/PLAIN response: expected 3 tokens, got 1"),

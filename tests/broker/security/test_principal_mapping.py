@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from minibroker.broker.security.principal_mapping import InvalidRules, NoRuleApplies, PrincipalMapping
+from tests.cases import for_each
 
 NAME = "CN=Alice,OU=ServiceUsers,O=Org,C=US"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rules", "name"),
     [
         ("DEFAULT", NAME),
@@ -34,7 +35,7 @@ def test_a_name_that_matches_no_rule_has_no_principal() -> None:
         PrincipalMapping("RULE:^CN=bob.*$/bob/").name(NAME)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "rules",
     ["default", "RULE:a", "RULE:a/b", "RULE:a/b/X", "DEFAULT RULE:a/b/", "RULE:(a/b/", "RULE:a/$1/", "RULE:(a)/${n}/"],
 )

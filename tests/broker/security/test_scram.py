@@ -22,6 +22,7 @@ from minibroker.broker.security.scram import ScramMechanism, TokenLogin, credent
 from minibroker.client.client_errors import AuthenticationFailed as ClientRefuses
 from minibroker.client.client_mechanisms import scram as client_scram
 from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
+from tests.cases import for_each
 
 SHA_256, SHA_512 = ScramMechanism
 
@@ -93,8 +94,8 @@ def test_the_example_of_rfc_7677_is_reproduced() -> None:
     assert end == Authenticated(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", "user", None)
 
 
-@pytest.mark.parametrize("mechanism", ScramMechanism)
-@pytest.mark.parametrize("name", ["alice", "a,b=c", "=2C", "x" * 300])
+@for_each("mechanism", ScramMechanism)
+@for_each("name", ["alice", "a,b=c", "=2C", "x" * 300])
 def test_the_right_password_authenticates(mechanism: ScramMechanism, name: str) -> None:
     running = exchange(record(name, "pässwörd", mechanism), mechanism=mechanism)
     end = run(running, client_scram(mechanism.hash_name, name, "pässwörd"))  # type: ignore[arg-type]
@@ -159,7 +160,7 @@ def test_another_authorization_id_is_rejected() -> None:
     assert challenge is not None and challenge.startswith(b"r=cserver,")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "first",
     [
         b"",
@@ -241,7 +242,7 @@ def test_a_wrong_secret_an_unknown_token_and_a_user_password_fail_alike(name: st
         running.send(client.send(challenge))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("final", "reason"),
     [
         (b"", "not one of SCRAM"),

@@ -8,6 +8,7 @@ import pytest
 
 from minibroker.broker.security.scram import ScramMechanism, credential, salted_password
 from minibroker.broker.security.scram_arguments import ScramArgumentError, scram_credential
+from tests.cases import for_each
 
 SHA_256, SHA_512 = ScramMechanism
 
@@ -32,7 +33,7 @@ def test_a_password_may_be_given_salted() -> None:
     assert scram_credential(text) == credential("alice", SHA_256, b"salt", 4096, salted)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("argument", "complaint"),
     [
         ("SCRAM-SHA-256", "Failed to find equals sign in SCRAM argument"),

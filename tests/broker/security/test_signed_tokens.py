@@ -19,6 +19,7 @@ from minibroker.broker.security.jwks import BYTES_MAX, KeySet, url_objection
 from minibroker.broker.security.oauthbearer import Identity, TokenRefused
 from minibroker.broker.security.signed_tokens import Expected, SignedTokens
 from tests.broker.manual_clock import ManualClock
+from tests.cases import for_each
 
 EXPECTED = Expected(("kafka",), "https://issuer.test", 30_000, "sub", "scope")
 ANY = Expected((), None, 0, "sub", "scope")
@@ -93,7 +94,7 @@ def identity(tokens: SignedTokens, token: str) -> Identity:
     return tokens.identity(token)
 
 
-@pytest.mark.parametrize("kind", ["RS256", "RS512", "PS256", "ES256", "ES384", "EdDSA"])
+@for_each("kind", ["RS256", "RS512", "PS256", "ES256", "ES384", "EdDSA"])
 def test_a_token_signed_with_a_key_of_the_issuer_is_valid(issuer: Issuer, kind: str) -> None:
     issuer.publish(public_jwk("RS256", "other", "other"), public_jwk(kind, "one"))
     expires_ms = issuer.clock.wall_ms() + 60_000
@@ -105,7 +106,7 @@ def test_a_token_without_a_key_id_is_checked_with_all_keys(issuer: Issuer) -> No
     assert identity(issuer.tokens(), issuer.token(key_id=None)).name == "alice"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "claims",
     [
         {"exp": None},
@@ -130,7 +131,7 @@ def test_tokens_with_missing_or_wrong_claims_are_rejected(issuer: Issuer, claims
         identity(issuer.tokens(), issuer.token(**claims))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "claims",
     [
         {"exp": 1_699_999_971, "iat": 1_699_999_900},
@@ -273,7 +274,7 @@ def test_keys_are_loaded_from_a_url(issuer: Issuer, keys_by_http: str) -> None:
     assert identity(issuer.tokens(url=keys_by_http), issuer.token()).name == "alice"
 
 
-@pytest.mark.parametrize("url", [None, "", "x", "ftp://host/x", "http://", "file:", "http://[/"])
+@for_each("url", [None, "", "x", "ftp://host/x", "http://", "file:", "http://[/"])
 def test_an_invalid_key_url_is_rejected(url: str | None) -> None:
     assert url_objection(url) is not None
 

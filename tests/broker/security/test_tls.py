@@ -10,6 +10,7 @@ import pytest
 
 from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.security.tls import NEWER_SUITES, ListenerTls, listener_tls, split_suites, tls_settings
+from tests.cases import for_each
 from tests.certificates import Authority, Signed, inline
 
 OLDER = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
@@ -34,7 +35,7 @@ def refusal(**more: str) -> str:
     return str(refused.value)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("more", "versions"),
     [
         ({}, ("TLSv1_2", "TLSv1_3")),
@@ -52,7 +53,7 @@ def test_the_enabled_tls_versions_are_those_that_have_suites(more: dict[str, str
     assert (made.minimum_version.name, made.maximum_version.name) == versions
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("more", "complaint"),
     [
         ({"ssl_enabled_protocols": "TLSv1.1,TLSv1.2"}, "ssl.enabled.protocols: TLSv1.1 is not spoken"),
@@ -69,7 +70,7 @@ def test_invalid_tls_settings_are_reported_in_one_line_with_the_listener(more: d
     assert message.startswith("listener OUTSIDE: ") and complaint in message
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("protocol", "more", "mode"),
     [
         ("SSL", {}, ssl.CERT_NONE),
@@ -128,7 +129,7 @@ def test_an_unusable_key_store_is_logged_and_the_current_one_is_kept(
     assert "the key store is not replaced: listener OUTSIDE: one private key is needed" in caplog.text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("after", "more", "complaint"),
     [
         (authority.sign("CN=other"), {}, "the certificate is for CN=other, and the one before is for CN=localhost"),

@@ -19,6 +19,7 @@ from minibroker.broker.share.runs import (
     StateBatch,
 )
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from tests.cases import for_each
 
 LIMITS = Limits(deliveries=5, record_locks=200, lock_ms=1000)
 ACCEPT, RELEASE, REJECT, RENEW = (
@@ -250,7 +251,7 @@ class Model:
         assert not flying or not flying[deliveries.start_offset][0].is_final
 
 
-@pytest.mark.parametrize("seed", range(30))
+@for_each("seed", range(30))
 def test_random_histories_agree_with_the_model(seed: int) -> None:
     source, deliveries, model, kept = random.Random(seed), Deliveries(0), Model(), dict[int, StateBatch]()
     for now_ms in range(0, 60_000, 100):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from minibroker.broker.share.runs import StateBatch
 from minibroker.broker.share.states import ShareKey, combine_batches
+from tests.cases import for_each
 
 
 def test_the_overlapping_batch_with_more_deliveries_wins() -> None:
@@ -22,7 +21,7 @@ def test_the_overlapping_batch_with_more_deliveries_wins() -> None:
     assert combine_batches([], 3) == ()
 
 
-@pytest.mark.parametrize("seed", range(50))
+@for_each("seed", range(50))
 def test_state_batches_are_merged_offset_by_offset(seed: int) -> None:
     source = random.Random(seed)
     batches = [

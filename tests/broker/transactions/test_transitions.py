@@ -12,6 +12,7 @@ from minibroker.broker.transactions.transaction import (
     Transaction,
 )
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from tests.cases import for_each
 
 NOW_MS = 1_700_000_000_000
 LATER_MS = NOW_MS + 5
@@ -54,7 +55,7 @@ MAPPING = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 COMMIT, ABORT = True, False
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("state", "commit", "outcome"),
     [
         (State.ONGOING, COMMIT, (State.PREPARE_COMMIT, 7, 3)),
@@ -83,7 +84,7 @@ def test_a_classic_transaction_ends_once_and_a_repeated_end_succeeds(
 BUMPED_COMMIT, BUMPED_ABORT = (State.PREPARE_COMMIT, 7, 4), (State.PREPARE_ABORT, 7, 4)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("state", "commit", "again", "current"),
     [  # KIP-890: `again` has the epoch before the transaction's, `current` its own
         (State.EMPTY, ABORT, FENCED, BUMPED_ABORT),
@@ -162,8 +163,8 @@ def test_a_producer_that_initializes_gets_the_next_epoch(state: State) -> None:
     assert initialized(transaction(state)) == (7, 4)
 
 
-@pytest.mark.parametrize("state", AT_REST)
-@pytest.mark.parametrize(
+@for_each("state", AT_REST)
+@for_each(
     ("expected", "outcome"),
     [
         ((7, 3), (7, 4)),
@@ -241,8 +242,8 @@ def test_a_partition_outside_of_the_transaction_is_an_error() -> None:
     assert raised.value.code == ErrorCode.TRANSACTION_ABORTABLE
 
 
-@pytest.mark.parametrize("before", State)
-@pytest.mark.parametrize("after", State)
+@for_each("before", State)
+@for_each("after", State)
 def test_only_valid_state_transitions_are_allowed(before: State, after: State) -> None:
     if before in REACHED_FROM[after]:
         assert transaction(before).moved(after, LATER_MS).state is after

@@ -7,6 +7,7 @@ import pytest
 from minibroker.broker.configs.settings import Settings, SettingsError, validate_broker_overrides
 from minibroker.broker.configs.settings_values import format_value
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from tests.cases import for_each
 
 MIB = 1 << 20
 
@@ -57,7 +58,7 @@ def test_all_cleaner_settings_have_an_effect() -> None:
     assert all(entry.setting.acts for entry in cleaner)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "text"),
     [
         (1.7976931348623157e308, "1.7976931348623157E308"),

@@ -13,6 +13,7 @@ import pytest
 from minibroker.cli.consume import consume_sources
 from minibroker.cli.places import Topics, partitions_of
 from minibroker.client.blocking import Client
+from tests.cases import for_each
 from tests.cli.conftest import FOR_EVER, Run
 from tests.running import RunningBroker
 
@@ -241,7 +242,7 @@ def test_ctrl_c_ends_consume_with_status_130(run_client: Run, broker: RunningBro
     assert lines(run_client, "interrupted", "--group", "ctrl-c") in ([], ["second"])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "complaint"),
     [
         (["--json", "--key-separator", ":"], "--key-separator cannot be used with --json"),

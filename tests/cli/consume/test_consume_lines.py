@@ -10,13 +10,14 @@ import pytest
 from minibroker.cli.consume.consume_lines import format_of, formatter, json_formatter, line_formatter
 from minibroker.client.record_fetching import Found
 from minibroker.protocol.records.record import Header, Record
+from tests.cases import for_each
 
 HEADERS = (Header("h", b"1"), Header("empty", None))
 FOUND = Found(("orders", 2), Record(7, 1_769_857_200_500, b"k", b"v\xff\x1b", HEADERS))
 NULLS = Found(("orders", 2), Record(8, -1, None, None, ()))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "line"),
     [
         ("%t [%p] at offset %o: key %k: %s\\n", b"orders [2] at offset 7: key k: v\xff\x1b\n"),

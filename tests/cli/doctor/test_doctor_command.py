@@ -15,6 +15,7 @@ from minibroker.cli.connecting import with_port
 from minibroker.cli.doctor.checks import release_like
 from minibroker.testing import Broker
 from minibroker.testing.emulation.releases import RELEASES, versions_of
+from tests.cases import for_each
 from tests.cli.conftest import Run
 from tests.running import RunningBroker, running_broker
 
@@ -79,7 +80,7 @@ def test_a_usable_server_has_no_problem(run: Run, broker: RunningBroker) -> None
     assert lines[3].endswith(f"node 1 advertises {broker.bootstrap_servers}, the address that was asked")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "completed"),
     [
         ("kafka", "kafka:9092"),
@@ -260,7 +261,7 @@ def test_a_server_without_old_api_versions_is_reported(examine: Examine) -> None
     assert found[1]["text"].endswith("those of Apache Kafka 4.0; it refuses clients older than 2.1")
 
 
-@pytest.mark.parametrize("release", [release for release in RELEASES if release not in ("0.8.2", "0.9")])
+@for_each("release", [release for release in RELEASES if release not in ("0.8.2", "0.9")])
 def test_the_release_is_inferred_from_the_api_versions(release: str) -> None:
     versions = {int(key): versions for key, versions in versions_of(release).items()}
     told = release_like(versions)

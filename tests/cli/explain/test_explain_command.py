@@ -14,6 +14,7 @@ from minibroker.protocol.messages.metadata import MetadataResponse
 from minibroker.protocol.messages.security import SaslAuthenticateRequest
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
+from tests.cases import for_each
 from tests.cli.conftest import Run
 from tests.protocol.explaining.explained import produce, request
 
@@ -93,7 +94,7 @@ def test_truncated_input_ends_with_status_1_and_the_reason(run: Run) -> None:
     assert "! 2 bytes are needed, and 1 are left" in result.stdout
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "line"),
     [
         (["no such"], "minibroker: 'no such' is no file, and neither hex nor base64\n"),
@@ -220,7 +221,7 @@ def test_invalid_comparisons_are_reported(run: Run, arguments: list[str], line: 
     assert line in result.stderr
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "data", "shown"),
     [
         ("assignment", "0000 00000001 0006 6f7264657273 00000001 00000003 ffffffff", '"orders"'),

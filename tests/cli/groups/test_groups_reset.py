@@ -16,6 +16,7 @@ from minibroker.cli.groups.groups_reset import (
     moment_of,
     target_of,
 )
+from tests.cases import for_each
 from tests.cli.conftest import Run
 from tests.cli.group_members import member
 from tests.clients.confluent import Confluent
@@ -154,7 +155,7 @@ def test_a_group_without_commits_has_no_topics(run_client: Run, topic: str) -> N
     assert (result.exit_code, result.stderr) == (1, f"minibroker: {complaint}\n")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "complaint"),
     [
         (["--to-latest"], "choose partitions with --topic or --all-topics"),
@@ -206,7 +207,7 @@ def test_exactly_one_reset_option_is_required() -> None:
             target_of(wrong)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("target", "current", "at_time", "expected"),
     [
         (Target("to_earliest"), 7, None, 2),

@@ -16,6 +16,7 @@ from minibroker.broker.configs.valid_values import STANDARD_AUTHORIZER
 from minibroker.cli.handover.handover_strimzi import resource_name
 from minibroker.cli.handover.handover_terraform import label, text
 from minibroker.testing import Broker
+from tests.cases import for_each
 from tests.cli.conftest import Run
 
 HOSTILE = 'it\'s "a" $(touch owned) `touch owned`;\n\\ ${HOME} %{x} # -x, [y]=ü\x85'
@@ -217,7 +218,7 @@ def test_strimzi_resources_have_their_fields(filled: Broker, run_client: Run) ->
     assert "# Left out: the offsets of the group 'billing'\n" in written
 
 
-@pytest.mark.parametrize("name", ["Orders", "a_b", "-", "ü", "a" * 300, "a..b", HOSTILE])
+@for_each("name", ["Orders", "a_b", "-", "ü", "a" * 300, "a..b", HOSTILE])
 def test_names_for_kubernetes_are_derived(name: str) -> None:
     made = resource_name(name)
     assert resource_name(made) == made != name and made != resource_name(name + "x")

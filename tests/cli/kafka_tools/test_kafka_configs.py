@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.cases import for_each
 from tests.cli.conftest import Run
 
 TOPIC = ("--entity-type", "topics", "--entity-name", "configured")
@@ -39,7 +38,7 @@ def test_configs_of_one_and_of_all_brokers_are_set_and_shown(tool: Run) -> None:
     assert "  log.cleaner.threads=2 " in told and "log.retention.ms" not in told
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "said"),
     [
         (("--describe",), "needs --entity-type topics or brokers"),

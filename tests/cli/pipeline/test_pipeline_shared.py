@@ -26,6 +26,7 @@ from minibroker.cli.pipeline.pipeline_shared import (
 from minibroker.pipeline import session as pipeline_session
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
+from tests.cases import for_each
 from tests.cli.conftest import runner
 
 TASK_ERROR = """An error occurred while calling o81.count.
@@ -74,7 +75,7 @@ def test_a_broker_is_read_with_the_required_client_settings() -> None:
     assert result.stdout.splitlines() == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "complaint"),
     [
         ([], "choose one of --path, --bootstrap-server"),
@@ -91,7 +92,7 @@ def test_an_input_is_required(arguments: list[str], complaint: str) -> None:
     assert complaint in result.stderr
 
 
-@pytest.mark.parametrize("master", ["local", "local[*,3]", "yarn", "spark://a:1,b:2", "k8s://https://h:1", "sc://h"])
+@for_each("master", ["local", "local[*,3]", "yarn", "spark://a:1,b:2", "k8s://https://h:1", "sc://h"])
 def test_spark_runs_on_the_given_master(master: str) -> None:
     assert master_of(master) == master
 
@@ -102,7 +103,7 @@ def test_a_missing_requirement_of_spark_is_reported_before_its_jvm_starts(master
         master_of(master)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "reason"),
     [
         (TASK_ERROR, "t-0/00000000000000000000.log, position 71: the CRC of offset 3 is wrong"),

@@ -23,6 +23,7 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import end_transaction_marker
 from minibroker.protocol.records.record import Header, Record
 from minibroker.testing import Broker
+from tests.cases import for_each
 from tests.cli.conftest import FOR_EVER, Run
 from tests.running import RunningBroker, running_broker
 
@@ -68,7 +69,7 @@ def test_any_lines_are_read_unchanged(lines: list[bytes]) -> None:
     assert [line for some in lines_of(source) for line in some] == lines
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("line", "form", "record"),
     [
         (b"a:b", PLAIN, (None, b"a:b")),
@@ -191,7 +192,7 @@ def test_slow_input_is_produced_immediately(broker: RunningBroker, run_client: R
         assert process.wait(60) == 0
 
 
-@pytest.mark.parametrize(
+@for_each(
     "arguments",
     [
         ["--key-separator", ""],

@@ -22,6 +22,7 @@ from minibroker.client.client_errors import ClientError
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.protocol.messages.cluster import DescribeClusterRequest
 from minibroker.testing import Broker
+from tests.cases import for_each
 from tests.certificates import Authority
 from tests.running import PATIENCE_S
 
@@ -100,7 +101,7 @@ def test_the_proxy_is_controlled_over_http(broker: Broker) -> None:
         ended(process)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "reason"),
     [
         (["--upstream", "a:b"], "minibroker: --upstream: 'a:b' is not HOST:PORT"),

@@ -12,6 +12,7 @@ import pytest
 from minibroker.broker.configs.valid_values import STANDARD_AUTHORIZER
 from minibroker.testing import Broker
 from minibroker.testing.embedded.broker_security import MECHANISMS
+from tests.cases import for_each
 from tests.cli.conftest import Run
 from tests.running import RunningBroker, running_broker
 
@@ -41,7 +42,7 @@ def test_users_are_added_listed_and_removed(run_client: Run) -> None:
     assert (gone.exit_code, gone.stderr.splitlines()[-1]) == (1, "minibroker: there is no user bob")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "said"),
     [
         (("users", "add", "alice"), "the password is empty"),

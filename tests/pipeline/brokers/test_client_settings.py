@@ -10,6 +10,7 @@ from minibroker.client.connection_settings import INT32_MAX, Settings
 from minibroker.pipeline.brokers.client_settings import client_settings
 from minibroker.pipeline.brokers.fetching import FetchSettings
 from minibroker.pipeline.log_source import OptionError
+from tests.cases import for_each
 
 SERVER = "127.0.0.1:9092"
 
@@ -20,7 +21,7 @@ def test_connection_settings_are_passed_on() -> None:
     assert (settings.bootstrap_servers, settings.max_frame_bytes) == (SERVER, INT32_MAX)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "value", "message"),
     [
         ("colour", "1", "kafka.colour is not known"),

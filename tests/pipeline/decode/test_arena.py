@@ -14,6 +14,7 @@ from minibroker.pipeline.decode.arena import Arena
 from minibroker.pipeline.log_source import CorruptData
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.records.compression import Compression, compress, decompress
+from tests.cases import for_each
 from tests.pipeline.decode.reference import decoded
 from tests.pipeline.decode.test_damage import batch_of
 from tests.protocol.records.samples import damaged
@@ -28,8 +29,8 @@ def unpacked(codec: int, data: bytes, arena: Arena | None = None) -> bytes:
     return arena.data[start : arena.used].tobytes()
 
 
-@pytest.mark.parametrize(("codec", "write"), OTHER_WRITERS)
-@pytest.mark.parametrize("content", [b"", b"short", TEXT, NOISE])
+@for_each(("codec", "write"), OTHER_WRITERS)
+@for_each("content", [b"", b"short", TEXT, NOISE])
 def test_data_of_other_compressors_is_decompressed(
     codec: Compression, write: Callable[[bytes], bytes], content: bytes
 ) -> None:

@@ -17,6 +17,7 @@ from minibroker.protocol.records.formats import batches_in
 from minibroker.protocol.records.message import encode_message, set_message_offset
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
+from tests.cases import for_each
 from tests.pipeline.decode.reference import ALL_COLUMNS, EVERYTHING, PARTITION, decoded, expected
 from tests.pipeline.decode.samples import elided, emptied, logs, marker, old_records, renumbered, with_header
 from tests.protocol.records.samples import CLIENTS, GOLDEN, JAVA, LARGE, SMALL, T, golden, payload
@@ -85,7 +86,7 @@ class TestWhatClientsWrote:
                 assert decoded(batch) == expected(batch), name
         assert (GOLDEN / f"{client}.json").exists()
 
-    @pytest.mark.parametrize("name", OLD)
+    @for_each("name", OLD)
     def test_format_0_and_1_messages_of_clients_are_decoded(self, name: str) -> None:
         data = bytearray(OLD[name])
         messages = [position for position, _ in batches_in(bytes(data))]

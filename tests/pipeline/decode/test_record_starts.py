@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from minibroker.pipeline.decode.record_starts import Lanes, cut, record_starts, walk
 from minibroker.protocol.records.building import encode_record
 from minibroker.protocol.records.record import Record
+from tests.cases import for_each
 from tests.protocol.records.samples import T, damaged, payload, similar_records
 
 PADDING = bytes(16)
@@ -95,8 +96,8 @@ def test_values_that_look_like_records_are_not_record_starts(first_delta: int) -
     assert starts_of([content], [2000])[0] == [walked(content, 2000)]
 
 
-@pytest.mark.parametrize("more", [-1, 1, 2, 30])
-@pytest.mark.parametrize("behind", [b"", b"\0\0", b"\x01", b"\xff\xff"])
+@for_each("more", [-1, 1, 2, 30])
+@for_each("behind", [b"", b"\0\0", b"\x01", b"\xff\xff"])
 def test_wrong_record_counts_are_detected_in_adjacent_lanes(more: int, behind: bytes) -> None:
     """Also where what follows the batch leads nowhere, so that the walk stays at its end."""
     content = batch_of_one_kind(50, 20)
@@ -107,7 +108,7 @@ def test_wrong_record_counts_are_detected_in_adjacent_lanes(more: int, behind: b
     assert sound.tolist() == [count == 50 for count in counts]
 
 
-@pytest.mark.parametrize("count", [-1, 0, 1, 999, 1001, 1 << 30])
+@for_each("count", [-1, 0, 1, 999, 1001, 1 << 30])
 def test_a_wrong_record_count_is_detected(count: int) -> None:
     content = batch_of_one_kind(1000, 20)
     assert starts_of([content, content], [count, 1000])[0] == [None, walked(content, 1000)]

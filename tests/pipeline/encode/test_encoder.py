@@ -29,6 +29,7 @@ from minibroker.protocol.records.message_set import build_message_set, headers_o
 from minibroker.protocol.records.payload import records_of
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.validation import Rules, check_records
+from tests.cases import for_each
 from tests.pipeline.encode.rows import rows_of
 from tests.protocol.records.samples import LARGE, SMALL, T
 
@@ -208,7 +209,7 @@ def test_timestamps_are_rounded_down_to_milliseconds() -> None:
     assert [record.timestamp for record in read(list(encode(rows, BatchSettings())))] == [-2, 1]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("settings", "words"),
     [
         ({"magic": 3}, "there is no message format 3"),
@@ -227,7 +228,7 @@ def test_inconsistent_settings_are_rejected(settings: dict[str, int], words: str
         BatchSettings(**settings)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rows", "settings", "base_offset", "words"),
     [
         (rows_of(SMALL), BatchSettings(magic=1), 0, "has no headers"),

@@ -17,6 +17,7 @@ from minibroker.pipeline.jobs.archive import read_archive
 from minibroker.pipeline.jobs.replay import Archived, archived_partitions, replay_archive, replay_settings
 from minibroker.pipeline.jobs.replay_task import ReplayTask
 from minibroker.pipeline.log_source import TopicPartition
+from tests.cases import for_each
 from tests.pipeline.jobs.replaying import T_MS, rows
 from tests.pipeline.sink.committed import create_topic, read
 from tests.running import RunningBroker, running_broker
@@ -106,7 +107,7 @@ def test_a_replay_with_another_id_starts_anew(run: Run, broker: RunningBroker) -
     assert len(read(broker.bootstrap_servers, "twice")) == 20
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "complaint"),
     [
         (("--topic", "missing"), "the archive has no topic missing"),

@@ -21,6 +21,7 @@ from minibroker.pipeline.jobs.stats_tables import summary
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.formats import batches_in, records_in
+from tests.cases import for_each
 from tests.pipeline.jobs.logs import NOW_MS, records, write_log
 from tests.pipeline.jobs.verify.support import Writer
 
@@ -102,7 +103,7 @@ def test_the_stats_command_prints_tables_and_json_and_writes_a_report(job: Run, 
     assert late["all"]["records"] < 300
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "complaint"),
     [
         (("--by", "topic,colour"), "'colour': it can be topic, partition, producer, codec, format"),

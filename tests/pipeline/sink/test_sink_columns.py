@@ -12,12 +12,13 @@ from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.schemas import HEADERS, TIMESTAMP
 from minibroker.pipeline.sink.sink_columns import ROWS, Rows, check_columns
 from minibroker.pipeline.sink.sink_errors import RecordRefused
+from tests.cases import for_each
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678_900, UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("types", "topic", "why"),
     [
         ({"value": "string"}, None, "topic option required when no 'topic' attribute is present"),

@@ -8,6 +8,7 @@ from minibroker.pipeline.encode.encoder import BatchSettings
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.sink.sink_settings import SinkSettings, parse_settings
 from minibroker.protocol.records.compression import Compression
+from tests.cases import for_each
 
 SERVERS = {"kafka.bootstrap.servers": "one:1,two:2"}
 
@@ -72,7 +73,7 @@ def test_acks_1_is_not_idempotent() -> None:
     assert (settings.acks, settings.idempotent) == (1, False)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "why"),
     [
         ({"kafka.bootstrap.servers": ""}, "kafka.bootstrap.servers is missing"),

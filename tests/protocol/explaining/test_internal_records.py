@@ -31,6 +31,7 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import control_record, end_transaction_marker
 from minibroker.protocol.records.internal import COORDINATOR_KINDS, GROUPS_TOPIC
 from minibroker.protocol.records.record import Record
+from tests.cases import for_each
 from tests.protocol.explaining.explained import check_that_each_byte_has_one_part, named
 from tests.protocol.explaining.test_messages import read_back
 from tests.protocol.random_messages import random_message
@@ -54,7 +55,7 @@ def int16(number: int) -> bytes:
     return number.to_bytes(2, "big")
 
 
-@pytest.mark.parametrize(("topic", "key_kind", "value_kind"), COORDINATOR_RECORDS, ids=lambda each: str(each))
+@for_each(("topic", "key_kind", "value_kind"), COORDINATOR_RECORDS)
 def test_each_coordinator_record_is_explained_in_all_versions(
     topic: str, key_kind: type[Message], value_kind: type[Message]
 ) -> None:
@@ -70,7 +71,7 @@ def test_each_coordinator_record_is_explained_in_all_versions(
         read_back(Part("", "", 0, 0, parts=value.parts[1:]), value_kind.decode(encoded, version, 2))
 
 
-@pytest.mark.parametrize("kind", METADATA_KINDS.values(), ids=lambda kind: kind.__name__)
+@for_each("kind", METADATA_KINDS.values())
 def test_each_metadata_record_is_explained_in_all_versions(kind: type[Message]) -> None:
     for version in kind.versions:
         data = varint(1) + varint(kind.api_key) + varint(version) + random_message(kind, version, 1).encode(version)
@@ -132,7 +133,7 @@ def test_assignments_in_a_classic_group_are_explained() -> None:
     assert named(value, "assignment").meaning == "ConsumerProtocolAssignment"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("topic", "key", "value", "problem"),
     [
         (GROUPS_TOPIC, int16(999), b"", "there is no type 999"),

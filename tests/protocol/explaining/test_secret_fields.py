@@ -31,6 +31,7 @@ from minibroker.protocol.messages.security import (
 from minibroker.protocol.primitives import varint
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
+from tests.cases import for_each
 
 SECRET = b"open sesame"
 PASSWORD = {"name": "listener.name.sasl.ssl.key.password", "value": SECRET.decode()}
@@ -78,7 +79,7 @@ def check_that_no_form_shows_it(item: Explained) -> None:
         assert SECRET[first : first + 4].hex(" ") not in said
 
 
-@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+@for_each("message", MESSAGES)
 def test_secrets_in_messages_are_hidden(message: Message) -> None:
     kind = type(message)
     data = message.encode(kind.versions[-1])
@@ -88,7 +89,7 @@ def test_secrets_in_messages_are_hidden(message: Message) -> None:
     check_that_no_form_shows_it(Explained(part, data))
 
 
-@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+@for_each("message", MESSAGES)
 def test_secrets_in_truncated_messages_are_hidden(message: Message) -> None:
     kind = type(message)
     data = message.encode(kind.versions[-1])

@@ -15,7 +15,6 @@ from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 from uuid import UUID
 
-import pytest
 from kio.schema.errors import ErrorCode
 from kio.schema.index import schema_name_map
 from kio.serial import entity_reader, entity_writer
@@ -24,6 +23,7 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.describing import all_messages
 from minibroker.protocol.fields import Field, Kind, fields
 from minibroker.protocol.primitives import ZERO_UUID
+from tests.cases import for_each
 
 CASES = 4
 MANY = 18  # items; within each of them arrays are small, as 18 * 18 * 18 structs would show nothing more
@@ -141,7 +141,7 @@ def without_none(annotation: Any) -> tuple[Any, bool]:
     return annotation, False
 
 
-@pytest.mark.parametrize("message", [message for message in all_messages() if message.__name__ in SHARED_VERSIONS])
+@for_each("message", [message for message in all_messages() if message.__name__ in SHARED_VERSIONS])
 def test_encoded_bytes_and_fields_equal_those_of_kio(message: type[Message]) -> None:
     for version, path in SHARED_VERSIONS[message.__name__].items():
         check_version(message, version, resolve_name(path))

@@ -26,6 +26,7 @@ from minibroker.protocol.records.batch import (
     set_max_timestamp,
 )
 from minibroker.protocol.records.payload import records_of
+from tests.cases import for_each
 from tests.protocol.records.samples import CLIENTS, JAVA, T, golden
 
 BATCH = JAVA["small none"]
@@ -110,7 +111,7 @@ class TestChecking:
         with pytest.raises(CorruptBatch, match=f"Invalid magic found in record: {magic}"):
             check_batch(BATCH[:16] + bytes((magic,)) + BATCH[17:])
 
-    @pytest.mark.parametrize("length", [48, 14, 0, -1, -12, -(2**31)])
+    @for_each("length", [48, 14, 0, -1, -12, -(2**31)])
     def test_lengths_too_small_for_a_header_are_rejected(self, length: int) -> None:
         with pytest.raises(CorruptBatch, match="smaller than the minimum"):
             check_batch(BATCH[:8] + length.to_bytes(4, "big", signed=True) + BATCH[12:])

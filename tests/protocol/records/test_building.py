@@ -16,6 +16,7 @@ from minibroker.protocol.records.building import build_batch, build_batch_in_ste
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.payload import records_of
 from minibroker.protocol.records.record import Record
+from tests.cases import for_each
 from tests.protocol.records.samples import CODECS, JAVA, LARGE, SMALL, T, golden, recompress, records
 
 
@@ -86,8 +87,8 @@ class TestBytes:
             builder.append(offset, timestamp, key, value, list(headers))
         assert build_batch(sent, leader_epoch=leader_epoch) == bytes(builder.build())
 
-    @pytest.mark.parametrize("codec", CODECS[1:])
-    @pytest.mark.parametrize(("name", "sent"), [("small", SMALL), ("large", LARGE)])
+    @for_each("codec", CODECS[1:])
+    @for_each(("name", "sent"), [("small", SMALL), ("large", LARGE)])
     def test_compressed_batches_differ_from_javas_only_in_the_compressed_part(
         self, name: str, sent: list[Record], codec: Compression
     ) -> None:
@@ -133,8 +134,8 @@ def test_a_batch_cannot_be_built_without_records() -> None:
 
 
 class TestRecompressing:
-    @pytest.mark.parametrize("source", CODECS)
-    @pytest.mark.parametrize("target", CODECS)
+    @for_each("source", CODECS)
+    @for_each("target", CODECS)
     def test_recompressing_keeps_records_and_header(self, source: Compression, target: Compression) -> None:
         data = JAVA[f"small {source.name.lower()}"]
         header = check_batch(data)

@@ -20,6 +20,7 @@ from lz4 import frame as lz4_frame
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.records.compression import Compression, compress, decompress
+from tests.cases import for_each
 
 REAL = (Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD)
 LIMIT = 1 << 20
@@ -166,7 +167,7 @@ class TestHostileData:
         except KafkaError as refusal:
             assert refusal.code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE)
 
-    @pytest.mark.parametrize(("codec", "write"), OTHER_WRITERS)
+    @for_each(("codec", "write"), OTHER_WRITERS)
     def test_truncated_compressed_data_is_detected(self, codec: Compression, write: Callable[[bytes], bytes]) -> None:
         """Between two blocks of xerial's framing nothing is missing: then there is less, and the records end early."""
         content = TEXT[:100_000] + NOISE[:100]
@@ -187,8 +188,8 @@ class TestHostileData:
 
 
 class TestLimit:
-    @pytest.mark.parametrize(("codec", "write"), OTHER_WRITERS)
-    @pytest.mark.parametrize("content", [b"x", TEXT, NOISE])
+    @for_each(("codec", "write"), OTHER_WRITERS)
+    @for_each("content", [b"x", TEXT, NOISE])
     def test_the_decompression_limit_is_exact(
         self, codec: Compression, write: Callable[[bytes], bytes], content: bytes
     ) -> None:

@@ -30,6 +30,7 @@ from minibroker.protocol.records.control import (
 )
 from minibroker.protocol.records.payload import records_of
 from minibroker.protocol.records.record import Record
+from tests.cases import for_each
 from tests.protocol.records.samples import JAVA, T
 
 DIRECTORY = bytes.fromhex("0123456789abcdef0011223344556677")
@@ -127,8 +128,8 @@ class TestMalformed:
     def test_longer_control_keys_are_decoded(self) -> None:
         assert control_type(b"\0\x01\0\x01more") == ControlType.COMMIT
 
-    @pytest.mark.parametrize("kind", ControlType)
-    @pytest.mark.parametrize("value", [None, b"", b"\0", b"\xff\xff\0\0\0\0\0\0"])
+    @for_each("kind", ControlType)
+    @for_each("value", [None, b"", b"\0", b"\xff\xff\0\0\0\0\0\0"])
     def test_malformed_control_values_are_rejected(self, kind: ControlType, value: bytes | None) -> None:
         with pytest.raises(InvalidRecords):
             control_message(Record(key=control_key(kind), value=value))

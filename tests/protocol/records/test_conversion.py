@@ -16,6 +16,7 @@ from minibroker.protocol.records.formats import batches_in, check_any, records_i
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.varints import Bytes
 from minibroker.protocol.steps import at_once
+from tests.cases import for_each
 from tests.protocol.records.samples import SMALL, T
 from tests.protocol.records.test_message_set import CODECS, record_lists, without_times
 
@@ -105,8 +106,8 @@ def test_uncompressed_records_below_the_requested_offset_are_omitted(codec: int)
     assert found == ([12, 13, 14] if codec == Compression.NONE else [10, 11, 12, 13, 14])
 
 
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("magic", [1, 2])
+@for_each("codec", CODECS)
+@for_each("magic", [1, 2])
 def test_log_append_time_is_kept(codec: int, magic: int) -> None:
     stamped = [record._replace(timestamp=T, headers=()) for record in SMALL]
     data = build(stamped, 2, compression=codec, timestamp_type=LOG_APPEND_TIME)

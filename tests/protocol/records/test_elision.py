@@ -21,6 +21,7 @@ from minibroker.protocol.records.payload import records_of
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.restarting import elide_records, restore_attributes
 from minibroker.protocol.steps import at_once
+from tests.cases import for_each
 from tests.protocol.records.samples import CODECS, SMALL, T, damaged, payload, recompress, records, similar_records
 from tests.protocol.records.test_conversion import down_converted, records_of_data
 
@@ -96,7 +97,7 @@ def test_recompressing_restores_the_attributes() -> None:
     assert list(records_in(found)) == SMALL
 
 
-@pytest.mark.parametrize("seed", range(40))
+@for_each("seed", range(40))
 def test_arbitrary_elided_bytes_are_decoded_or_rejected(seed: int) -> None:
     random = Random(seed)
     batch = similar_records(random)

@@ -13,6 +13,7 @@ from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.formats import batches_in, check_any, header_at, is_old, records_in
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
+from tests.cases import for_each
 from tests.protocol.records.samples import T
 
 RECORDS = [Record(offset, T, b"k", b"v%d" % offset) for offset in range(9)]
@@ -49,7 +50,7 @@ def test_records_of_all_formats_are_decoded_alike() -> None:
     assert [record.value for record in found] == [record.value for record in RECORDS]
 
 
-@pytest.mark.parametrize("cut", range(1, 61))
+@for_each("cut", range(1, 61))
 def test_a_truncated_last_batch_is_not_returned(cut: int) -> None:
     whole = list(batches_in(mixed()))
     assert list(batches_in(mixed()[:-cut])) == whole[:-1]

@@ -8,6 +8,7 @@ from minibroker.protocol.messages.group_records import GroupMetadataKey, OffsetC
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 from minibroker.protocol.primitives import MalformedMessage
 from minibroker.protocol.records.internal import Decoded, UnknownRecord, decode_internal
+from tests.cases import for_each
 
 GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 KEY = b"\x00\x01\x00\x01g\x00\x05topic\x00\x00\x00\x03"  # type 1: group g, topic topic, partition 3
@@ -35,7 +36,7 @@ def test_a_transaction_record_is_decoded_in_each_version(version: int) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("key", "value", "reason"),
     [
         (None, b"", "a key of 0 bytes"),

@@ -7,6 +7,7 @@ from lz4 import frame
 
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.lz4_frames import with_old_checksum, with_right_checksum, xxhash32
+from tests.cases import for_each
 
 
 @pytest.mark.parametrize(
@@ -29,7 +30,7 @@ def test_the_right_lz4_checksum_is_that_of_the_library(store_size: bool) -> None
     assert with_right_checksum(old) == compressed
 
 
-@pytest.mark.parametrize("size", range(7))
+@for_each("size", range(7))
 def test_an_lz4_frame_truncated_in_its_header_is_corrupt(size: int) -> None:
     with pytest.raises(CorruptBatch):
         with_right_checksum(frame.compress(b"x", store_size=False)[:size])

@@ -17,6 +17,7 @@ from minibroker.protocol.records.message import (
     set_message_offset,
     set_message_time,
 )
+from tests.cases import for_each
 from tests.protocol.records.samples import T
 
 BODY_0 = b"\x00\x00" + pack(">i3si5s", 3, b"key", 5, b"value")
@@ -37,8 +38,8 @@ def test_a_message_is_encoded_and_decoded_as_specified(magic: int) -> None:
     assert end == len(BY_HAND[magic])
 
 
-@pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize(("key", "value"), [(None, None), (b"", b""), (None, b"v"), (b"k", None)])
+@for_each("magic", [0, 1])
+@for_each(("key", "value"), [(None, None), (b"", b""), (None, b"v"), (b"k", None)])
 def test_null_and_empty_are_different(magic: int, key: bytes | None, value: bytes | None) -> None:
     message, _ = read_message(encode_message(magic, 0, T, 0, key, value))
     assert (message.key, message.value) == (key, value)
@@ -61,8 +62,8 @@ def test_unknown_attribute_bits_do_not_become_those_of_a_batch() -> None:
     assert message_header(encode_message(0, 0, -1, 0x7A, None, b"")).attributes == 2
 
 
-@pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("size", range(27))
+@for_each("magic", [0, 1])
+@for_each("size", range(27))
 def test_a_truncated_message_is_corrupt(magic: int, size: int) -> None:
     with pytest.raises(CorruptBatch):
         check_message(BY_HAND[magic][: size + 1])
@@ -89,7 +90,7 @@ def test_another_magic_is_corrupt(magic: int) -> None:
         check_message(sealed(pack(">bb", magic, 0) + bytes(16)))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "body",
     [
         b"\x00\x00" + pack(">ii", -2, 0),  # a key's size that is neither null nor a size

@@ -24,6 +24,7 @@ from minibroker.protocol.records.message_set import (
     records_of_message,
 )
 from minibroker.protocol.records.record import Record
+from tests.cases import for_each
 from tests.protocol.records.samples import GOLDEN, T, damaged
 
 OLD = {name: bytes.fromhex(data) for name, data in json.loads((GOLDEN / "old_messages.json").read_text()).items()}
@@ -52,7 +53,7 @@ def named(magic: int, records: list[Record]) -> list[Record]:
     return records if magic else without_times(records)
 
 
-@pytest.mark.parametrize("name", OLD)
+@for_each("name", OLD)
 def test_message_sets_of_old_clients_are_decoded(name: str) -> None:
     version, kind, codec = name.split()
     magic = FORMATS[version]
@@ -67,7 +68,7 @@ def test_message_sets_of_old_clients_are_decoded(name: str) -> None:
     assert found == named(magic, SMALL if kind == "small" else LARGE)
 
 
-@pytest.mark.parametrize("name", [name for name in OLD if "none" not in name])
+@for_each("name", [name for name in OLD if "none" not in name])
 def test_inner_messages_equal_those_of_old_clients(name: str) -> None:
     version, kind, codec = name.split()
     magic = FORMATS[version]
@@ -82,7 +83,7 @@ def test_inner_messages_equal_those_of_old_clients(name: str) -> None:
     assert wrapper._replace(value=b"") == theirs._replace(value=b"")
 
 
-@pytest.mark.parametrize("name", [name for name in OLD if name.endswith("lz4")])
+@for_each("name", [name for name in OLD if name.endswith("lz4")])
 def test_the_lz4_checksum_is_that_of_clients_of_the_format(name: str) -> None:
     theirs, _ = read_message(OLD[name])
     ours, _ = read_message(bytes(build_message_set(SMALL, theirs.magic, compression=Compression.LZ4)))
@@ -166,7 +167,7 @@ def gzipped(inner: bytes, *, magic: int = 1, offset: int = 9) -> bytes:
 ONE = encode_message(1, 0, T, 0, None, b"v")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("wrapper", "code"),
     [
         (encode_message(1, 0, T, Compression.GZIP, None, None), ErrorCode.INVALID_RECORD),
@@ -182,21 +183,6 @@ ONE = encode_message(1, 0, T, 0, None, b"v")
         (gzipped(encode_message(0, 0, T, 0, None, b"v")), ErrorCode.INVALID_RECORD),
         (gzipped(gzipped(ONE, offset=0)), ErrorCode.INVALID_RECORD),
         (gzipped(encode_message(1, 10, T, 0, None, b"v")), ErrorCode.INVALID_RECORD),
-    ],
-    ids=[
-        "null value",
-        "not of the codec",
-        "zstd",
-        "a codec that nobody knows",
-        "no lz4 frame",
-        "no messages",
-        "a cut message",
-        "a cut second message",
-        "a negative size",
-        "sizes of 0",
-        "another magic",
-        "a wrapper in a wrapper",
-        "an inner offset beyond the wrapper's",
     ],
 )
 def test_an_invalid_wrapper_is_rejected(wrapper: bytes, code: ErrorCode) -> None:
@@ -251,7 +237,7 @@ def test_arbitrary_bytes_are_decoded_or_rejected(data: bytes) -> None:
     read_or_refused(gzipped(data))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@for_each("seed", range(60))
 def test_corrupt_message_sets_are_decoded_or_rejected(seed: int) -> None:
     random = Random(seed)
     data = OLD[random.choice([name for name in OLD if "small" in name])]

@@ -15,6 +15,7 @@ from minibroker.protocol.records.metadata_values import (
     read_frame,
     written_version,
 )
+from tests.cases import for_each
 
 LEVEL = 30  # of metadata.version
 ID = bytes(15) + b"\x07"
@@ -27,7 +28,7 @@ def test_metadata_records_have_kafkas_frame() -> None:
     assert decode_metadata(b"\x01\x02\x00" + b"\x02t" + ID + b"\x00") == TOPIC
 
 
-@pytest.mark.parametrize("kind", METADATA_KINDS.values(), ids=lambda kind: kind.__name__)
+@for_each("kind", METADATA_KINDS.values())
 def test_every_type_of_metadata_record_is_encoded_and_decoded(kind: type[Message]) -> None:
     assert decode_metadata(encode_metadata(kind(), LEVEL)) == kind()
 
@@ -37,7 +38,7 @@ def test_partition_records_have_the_version_of_kafka_4_3() -> None:
     assert encode_metadata(records.RegisterBrokerRecord(), LEVEL)[:3] == b"\x01\x00\x04"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "value", [b"", b"\x01", b"\x01\x02", b"\x02\x02\x00", b"\x01\x63\x00", b"\x01\x02\x05", b"\xff\xff\xff\xff\xff\xff"]
 )
 def test_a_metadata_record_of_an_unknown_type_is_rejected(value: bytes) -> None:

@@ -18,6 +18,7 @@ from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.payload import records_of
 from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.records.varints import zigzag_bytes
+from tests.cases import for_each
 from tests.protocol.records.samples import CLIENTS, CODECS, JAVA, LARGE, SMALL, T, golden, payload, records
 
 HEADER = read_header(JAVA["small none"])
@@ -37,15 +38,15 @@ HEAD = b"\0\0\0"  # attributes, timestamp delta and offset delta
 
 
 class TestRealClients:
-    @pytest.mark.parametrize("codec", CODECS)
-    @pytest.mark.parametrize("client", CLIENTS)
+    @for_each("codec", CODECS)
+    @for_each("client", CLIENTS)
     def test_small_records_of_real_clients_are_decoded(self, client: str, codec: Compression) -> None:
         batch = golden(client)[f"small {codec.name.lower()}"]
         assert read_header(batch).compression == codec
         assert list(records_of(batch)) == SMALL
 
-    @pytest.mark.parametrize("codec", CODECS[1:])
-    @pytest.mark.parametrize("client", CLIENTS)
+    @for_each("codec", CODECS[1:])
+    @for_each("client", CLIENTS)
     def test_large_records_of_real_clients_are_decoded(self, client: str, codec: Compression) -> None:
         assert list(records_of(golden(client)[f"large {codec.name.lower()}"])) == LARGE
 
@@ -112,7 +113,7 @@ MALFORMED = {
 
 
 class TestMalformedRecords:
-    @pytest.mark.parametrize("data, message", MALFORMED.values(), ids=MALFORMED)
+    @for_each("data, message", MALFORMED.values())
     def test_malformed_records_are_reported_by_index(self, data: bytes, message: str) -> None:
         good = payload(SMALL)
         found = parse_records(good + data, HEADER._replace(record_count=6))

@@ -14,6 +14,7 @@ from minibroker.protocol.records.batch import BatchHeader, read_header
 from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.records.scanning import MAX_HEADERS, MAX_RUN, MAX_WALK, MIN_RUN, Run, Scan, find_run
 from minibroker.protocol.records.varints import from_zigzag, zigzag_bytes
+from tests.cases import for_each
 from tests.protocol.records.samples import JAVA, T, damaged, payload, similar_records
 
 
@@ -102,12 +103,12 @@ class TestSameVerdictAsTheStrictReader:
         assert_same_verdict(data, count)
         assert_same_verdict(data * MIN_RUN, count)
 
-    @pytest.mark.parametrize("cut", range(8))
+    @for_each("cut", range(8))
     def test_scanner_and_strict_reader_agree_on_truncated_batches(self, cut: int) -> None:
         data = payload(equal_records(300))
         assert_same_verdict(data[: len(data) - cut], 300)
 
-    @pytest.mark.parametrize("index", [0, 1, 15, 16, 17, 63, 64, 65, 150, 298, 299])
+    @for_each("index", [0, 1, 15, 16, 17, 63, 64, 65, 150, 298, 299])
     def test_scanner_and_strict_reader_report_the_same_error_for_a_changed_byte(self, index: int) -> None:
         sent = equal_records(300, key=b"k" * 5, size=10)
         data = payload(sent)
@@ -140,7 +141,7 @@ class TestRuns:
         monkeypatch.setattr(Scan, "_walk", noted)
         return walks
 
-    @pytest.mark.parametrize(
+    @for_each(
         "sent",
         [
             equal_records(64),
@@ -151,7 +152,6 @@ class TestRuns:
             [Record(index, T, None, None) for index in range(500)],
             [Record(index, T + 2**61, b"", b"") for index in range(500)],
         ],
-        ids=["64", "6000", "20000", "large", "headers", "nulls", "far in time"],
     )
     def test_the_scanner_skips_runs(self, sent: list[Record], walked: list[int]) -> None:
         assert Scan(payload(sent), len(sent)).run()
@@ -227,7 +227,7 @@ class TestLength:
         third = run_in(data, 64 * first.size_bytes + MAX_RUN * second.size_bytes, 64 + MAX_RUN, 10000)
         assert third.length == 8192 - 64 - MAX_RUN
 
-    @pytest.mark.parametrize(
+    @for_each(
         "other",
         [
             {"value": bytes(11)},
@@ -238,7 +238,6 @@ class TestLength:
             {"value": bytes(7), "headers": (("h", None),)},  # this one too
             {"timestamp": T + 64},
         ],
-        ids=str,
     )
     def test_a_run_ends_before_a_record_of_another_layout(self, other: dict[str, object]) -> None:
         data = payload(equal(30) + equal(1, **other) + equal(19))

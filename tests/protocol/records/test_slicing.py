@@ -12,6 +12,7 @@ from minibroker.protocol.records.payload import payload_of
 from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.records.slicing import slices, with_timestamps_moved
 from minibroker.protocol.records.varints import from_zigzag
+from tests.cases import for_each
 from tests.protocol.records.samples import CLIENTS, LARGE, SMALL, golden, payload, records
 
 BASE = 1700000000000
@@ -70,7 +71,7 @@ def test_arbitrary_bytes_are_rejected_or_read_within_bounds(batch: list[Record],
     assert found[-1][1] == len(cut)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("data", "count"),
     [
         (b"", 1),
@@ -83,7 +84,6 @@ def test_arbitrary_bytes_are_rejected_or_read_within_bounds(batch: list[Record],
         (b"\x04\x00\x00", 1),
         (b"\x0c\x00\x00\x00\x20key", 1),
     ],
-    ids=["nothing", "more", "too few", "too many", "cut", "negative", "endless varint", "no key", "long key"],
 )
 def test_a_malformed_batch_is_rejected(data: bytes, count: int) -> None:
     with pytest.raises(InvalidRecords):

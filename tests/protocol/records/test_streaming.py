@@ -23,6 +23,7 @@ from minibroker.protocol.records.slicing import slices
 from minibroker.protocol.records.streaming import check_sizes, keyed_records, slices_of, streamed_records
 from minibroker.protocol.records.windows import Window
 from minibroker.protocol.steps import at_once
+from tests.cases import for_each
 from tests.protocol.records.samples import CODECS, T, payload, similar_records
 
 SEEDS = st.integers(0, 2**32)
@@ -33,9 +34,9 @@ def there(found: Iterable[Record | None]) -> list[Record]:
     return [record for record in found if record is not None]
 
 
-@pytest.mark.parametrize("magic", [0, 1, 2])
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("seed", range(5))
+@for_each("magic", [0, 1, 2])
+@for_each("codec", CODECS)
+@for_each("seed", range(5))
 def test_streamed_records_equal_those_of_the_reader(
     magic: int, codec: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,8 +119,8 @@ def test_long_streaming_pauses_often() -> None:
     assert turns >= 10_000 // streaming._RECORDS_AT_ONCE
 
 
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("limit", [10, 99, 100, 101, 1000])
+@for_each("codec", CODECS)
+@for_each("limit", [10, 99, 100, 101, 1000])
 def test_a_compressed_record_above_the_limit_is_rejected(codec: int, limit: int) -> None:
     sent = [Record(value=bytes(20)), Record(value=bytes(93))]  # 100 bytes, which its length does not count
     batch = bytes(build_batch(sent, compression=codec))

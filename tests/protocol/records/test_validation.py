@@ -24,6 +24,7 @@ from minibroker.protocol.records.validation import (
     check_records,
 )
 from minibroker.protocol.records.varints import INT64_MAX
+from tests.cases import for_each
 from tests.protocol.records.samples import CLIENTS, CODECS, JAVA, SMALL, T, golden, payload, similar_records
 
 HEADER = read_header(JAVA["small none"])
@@ -93,7 +94,7 @@ HEADERS = {
 
 
 class TestHeaders:
-    @pytest.mark.parametrize("fields, message", HEADERS.values(), ids=HEADERS)
+    @for_each("fields, message", HEADERS.values())
     def test_invalid_header_fields_are_rejected(self, fields: dict[str, int], message: str) -> None:
         header = HEADER._replace(**fields)
         refusal = refused(assemble(header, payload(SMALL)))
@@ -104,9 +105,9 @@ class TestHeaders:
 
 
 class TestRecords:
-    @pytest.mark.parametrize("codec", CODECS)
-    @pytest.mark.parametrize("index", [0, 1, 40, 63, 64, 200, 299])
-    @pytest.mark.parametrize("size", [10, None])
+    @for_each("codec", CODECS)
+    @for_each("index", [0, 1, 40, 63, 64, 200, 299])
+    @for_each("size", [10, None])
     def test_the_first_malformed_record_is_reported(self, index: int, codec: int, size: int | None) -> None:
         random = Random(index)
         sent = [Record(value=bytes(random.randrange(50) if size is None else size)) for _ in range(300)]

@@ -34,6 +34,7 @@ from minibroker.protocol.records.validation import (
 from minibroker.protocol.records.varints import INT64_MAX, zigzag_bytes
 from minibroker.protocol.records.windows import Window
 from minibroker.protocol.steps import Steps, at_once
+from tests.cases import for_each
 from tests.protocol.records.samples import T, payload, similar_records
 
 HEADER = read_header(build_batch([Record(timestamp=T)]))
@@ -109,8 +110,8 @@ def test_windowed_validation_agrees_with_the_strict_reader(seed: int, piece: int
     assert verdict_of(check_window(window, header, rules)) == strict_verdict(bytes(data), header, rules)
 
 
-@pytest.mark.parametrize("codec", Compression)
-@pytest.mark.parametrize("seed", range(8))
+@for_each("codec", Compression)
+@for_each("seed", range(8))
 def test_mutated_compressed_batches_get_the_same_verdict_as_at_once(seed: int, codec: int) -> None:
     """The codec's refusal is in its own words, whatever is wrong with the records before it."""
     random = Random(seed)

@@ -16,6 +16,7 @@ from minibroker.registry.formats.comparing_budget import Budget
 from minibroker.registry.formats.schema import ParsedSchema
 from minibroker.registry.state.schema_formats import CACHED_CHARACTERS, SchemaFormats
 from minibroker.registry.state.schema_state import SchemaState
+from tests.cases import for_each
 from tests.registry.asking import V1, Asking, record
 
 R1 = record("R", ("a", "int"))
@@ -107,7 +108,7 @@ def test_references_to_the_latest_version_are_resolved(registry: Asking) -> None
     assert registry.delete("/subjects/money").code == 42206
 
 
-@pytest.mark.parametrize(
+@for_each(
     "wrong",
     [
         {"metadata": {"tags": 5}},
@@ -119,7 +120,6 @@ def test_references_to_the_latest_version_are_resolved(registry: Asking) -> None
         {"ruleSet": {"domainRules": [{"tags": 5}]}},
         {"ruleSet": {"domainRules": [{"params": {"a": 5}}]}},
     ],
-    ids=json.dumps,
 )
 def test_metadata_and_rules_of_wrong_types_are_rejected(registry: Asking, wrong: dict[str, Any]) -> None:
     assert registry.register("x", R1, **wrong).code == 422
@@ -360,7 +360,7 @@ ERRORS: list[tuple[str, str, Any, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path", "body", "code"), ERRORS, ids=[f"{m} {p} {c}" for m, p, _, c in ERRORS])
+@for_each(("method", "path", "body", "code"), ERRORS)
 def test_errors_have_confluents_codes(registry: Asking, method: str, path: str, body: Any, code: int) -> None:
     registry.register("x", R1)
     answer = registry.ask(method, path, body)

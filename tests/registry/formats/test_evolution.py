@@ -12,7 +12,6 @@ from typing import Any
 
 import fastavro
 import jsonschema
-import pytest
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
@@ -21,6 +20,7 @@ from hypothesis import strategies as some
 
 from minibroker.registry.formats import avro, json_schema, protobuf
 from minibroker.registry.formats.protobuf.protobuf_decoding import message_of
+from tests.cases import for_each
 
 # JSON Schema: all values of a small world are tried
 
@@ -126,7 +126,7 @@ def evolved(schema: Any, data: some.DataObject) -> Any:
     return rest | {name: evolved(value, data)} if isinstance(value, dict) else rest
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "keyword"),
     [
         ("string", "maxLength"),

@@ -36,6 +36,7 @@ from minibroker.registry.formats.protobuf.protobuf_decoding import (
     write_indexes,
 )
 from minibroker.registry.formats.schema import InvalidData
+from tests.cases import for_each
 
 GUID = UUID("89791762-2336-4186-9674-299b90a802e2")
 
@@ -49,7 +50,7 @@ def test_an_id_or_guid_precedes_the_data_or_is_in_a_header() -> None:
     assert read_schema_id(b"\0\0\0\0\5data", [(VALUE_HEADER, None), (VALUE_HEADER, b"?")]) == Framed(5, b"data")
 
 
-@pytest.mark.parametrize("data", [None, b"", b"\0\0\0\1", b"{}", b"\1" + bytes(15), b"\2" + bytes(20)])
+@for_each("data", [None, b"", b"\0\0\0\1", b"{}", b"\1" + bytes(15), b"\2" + bytes(20)])
 def test_data_without_an_id_is_not_framed(data: bytes | None) -> None:
     assert read_schema_id(data) is None
 
@@ -108,7 +109,7 @@ def test_unknown_enum_values_are_numbers_and_unset_fields_defaults() -> None:
     assert decode("PROTOBUF", schema, Framed(1, b"\0\x08\x07")) == {"e": 7, "s": ""}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "data",
     [b"", b"\2", b"\xff\xff\xff\xff\xff\xff", b"\2\4", b"\1", b"\xff\xff\xff\xff\x0f", b"\0\xff", b"\0\x0a\x05a"],
 )
@@ -184,7 +185,7 @@ def test_a_logical_value_out_of_pythons_range_stays_a_number() -> None:
     assert read_avro(avro.parse('{"type":"long","logicalType":"time-micros"}', {}).type, b"\2") == time(0, 0, 0, 1)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("schema", "data"),
     [
         ('"int"', b""),
@@ -290,7 +291,7 @@ def test_large_protobuf_data_with_few_values_is_decoded() -> None:
     assert len(decode("PROTOBUF", schema, Framed(1, b"\0" + data))["d"]) == 1 << 18
 
 
-@pytest.mark.parametrize("data", [b"\xff", b"\x0a\xff", b"\x1b", b"\x1c\x0a", b"\x07", b"\x0a\x7f\x01", b"\xff" * 20])
+@for_each("data", [b"\xff", b"\x0a\xff", b"\x1b", b"\x1c\x0a", b"\x07", b"\x0a\x7f\x01", b"\xff" * 20])
 def test_corrupt_protobuf_data_is_counted_completely(data: bytes) -> None:
     count_values(message_of(protobuf.parse(WIDE, {}), (0,)), data * 3)
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from minibroker.registry.state.contracts import InvalidRules, clean_part
+from tests.cases import for_each
 from tests.registry.asking import Asking, record
 
 RULE = {"name": "r", "type": "CEL"}
@@ -37,7 +38,7 @@ def test_a_rule_is_stored_with_its_defaults_and_in_order(registry: Asking) -> No
     }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rules", "message"),
     [
         ({"domainRules": [RULE, RULE]}, "Found rule with duplicate name 'r'"),

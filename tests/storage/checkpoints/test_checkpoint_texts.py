@@ -20,6 +20,7 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
     properties_text,
     topic_id_from_text,
 )
+from tests.cases import for_each
 
 TOPICS = st.text("abcXYZ019._-", min_size=1, max_size=20)
 OFFSETS = st.integers(0, (1 << 63) - 1)
@@ -66,7 +67,7 @@ def test_leader_epoch_checkpoints_are_parsed_back_unchanged(epochs: list[tuple[i
     assert epochs_from_text(epochs_text(epochs)) == epochs
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "why"),
     [
         (b"0\n", "version"),

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.storage.checkpoints.leader_epochs import LeaderEpochFile, LeaderEpochs
+from tests.cases import for_each
 from tests.storage.support import FailingDisk
 
 ENTRIES = [(0, 0), (2, 10), (5, 30)]
@@ -25,7 +26,7 @@ def test_an_empty_log_has_no_leader_epochs() -> None:
     assert not epochs.changed
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("epoch", "answer"),
     [
         (-1, (-1, -1)),  # an undefined epoch
@@ -77,7 +78,7 @@ def test_only_newer_epochs_in_batches_are_added() -> None:
     assert epochs.entries() == [*ENTRIES, (6, 60)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("end_offset", "left"),
     [(100, ENTRIES), (31, ENTRIES), (30, ENTRIES[:2]), (11, ENTRIES[:2]), (10, ENTRIES[:1]), (0, [])],
 )
@@ -112,7 +113,7 @@ def test_truncating_before_the_first_epoch_changes_nothing() -> None:
     assert epochs.entries() == [(3, 10)]
 
 
-@pytest.mark.parametrize(("offset", "epoch"), [(0, 0), (9, 0), (10, 2), (29, 2), (30, 5), (1000, 5)])
+@for_each(("offset", "epoch"), [(0, 0), (9, 0), (10, 2), (29, 2), (30, 5), (1000, 5)])
 def test_an_offset_belongs_to_the_last_epoch_that_began_at_or_before_it(offset: int, epoch: int) -> None:
     assert LeaderEpochs(ENTRIES).epoch_at(offset) == epoch
 

@@ -18,6 +18,7 @@ from minibroker.storage.compaction.batch_filter import BatchFilter, LastRecord, 
 from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.compaction.offset_map import OffsetMap
 from minibroker.storage.producers.aborted_transactions import AbortedTransaction
+from tests.cases import for_each
 from tests.storage.compaction.support import pairs
 from tests.storage.support import NOW_MS
 
@@ -78,7 +79,7 @@ def identity(header: BatchHeader) -> tuple[int, ...]:
     )
 
 
-@pytest.mark.parametrize("compression", list(Compression))
+@for_each("compression", list(Compression))
 def test_records_superseded_by_later_ones_of_their_key_are_removed(compression: int) -> None:
     batch = pairs(
         *[("a", "1"), ("b", "2"), ("a", "3"), ("c", "4")],
@@ -145,7 +146,7 @@ def test_read_and_written_records_are_counted() -> None:
 # --- tombstones -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("compression", list(Compression))
+@for_each("compression", list(Compression))
 def test_a_tombstone_gets_a_delete_horizon_and_all_records_keep_their_timestamps(compression: int) -> None:
     batch = pairs(("a", "1"), ("b", None), ("c", "x"), base_offset=5, compression=compression, **PRODUCER)
     data = filtered(filter_with({"a": 90}), batch)
@@ -239,9 +240,7 @@ def test_a_marker_gets_its_delete_horizon_once_its_transaction_is_removed() -> N
     assert filtered(filter_with({}, now_ms=HORIZON_MS), bytearray(waiting)) is None
 
 
-@pytest.mark.parametrize(
-    ("last", "stays"), [(LastRecord(-1, 3), True), (LastRecord(-1, 4), False), (LastRecord(0, 3), False)]
-)
+@for_each(("last", "stays"), [(LastRecord(-1, 3), True), (LastRecord(-1, 4), False), (LastRecord(0, 3), False)])
 def test_an_emptied_marker_is_kept_if_only_it_has_the_producers_epoch(last: LastRecord, stays: bool) -> None:
     waiting = filtered(filter_with({}), marker(1, committed=True))
     assert waiting is not None

@@ -8,6 +8,7 @@ import pytest
 
 from minibroker.storage.compaction.batch_reading import StoredBatch, Uncleanable, stored_batches
 from minibroker.storage.files import Disk, File
+from tests.cases import for_each
 from tests.storage.support import batch
 
 SIZES = [1, 5, 300, 2, 40, 1, 900, 3]
@@ -43,8 +44,8 @@ def test_an_empty_file_contains_no_batches(tmp_path: Path) -> None:
     assert read(written(tmp_path, b"")) == []
 
 
-@pytest.mark.parametrize("which", [0, 2, 6, 7])
-@pytest.mark.parametrize("byte", [8, 16, 20, 30, 64])
+@for_each("which", [0, 2, 6, 7])
+@for_each("byte", [8, 16, 20, 30, 64])
 def test_a_flipped_bit_is_reported_with_file_position_and_offset(tmp_path: Path, which: int, byte: int) -> None:
     made = batches()
     position, offset = sum(map(len, made[:which])), 10 + sum(SIZES[:which])

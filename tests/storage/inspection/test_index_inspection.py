@@ -26,6 +26,7 @@ from minibroker.storage.inspection.index_inspection import (
 from minibroker.storage.inspection.log_inspection import Damage, Note
 from minibroker.storage.producers.producer_state import ProducerStates
 from minibroker.storage.segment_indexes import OffsetIndex, TimeIndex
+from tests.cases import for_each
 from tests.storage.support import NOW_MS, batch
 
 
@@ -138,7 +139,7 @@ def test_any_flipped_bit_of_a_snapshot_is_reported_and_its_entries_are_shown(tmp
         assert sum(isinstance(each, ProducerStateEntry) for each in found) == 1
 
 
-@pytest.mark.parametrize("cut", range(0, 56))
+@for_each("cut", range(0, 56))
 def test_a_truncated_snapshot_is_reported(tmp_path: Path, cut: int) -> None:
     assert damages_in(snapshot_entries(file_of(tmp_path, snapshot()[:cut])))
 

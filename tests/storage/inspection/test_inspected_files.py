@@ -22,6 +22,7 @@ from minibroker.storage.inspection.inspected_files import (
 from minibroker.storage.inspection.inspected_records import FoundRecord
 from minibroker.storage.inspection.log_inspection import Damage, Note
 from minibroker.storage.log_settings import LogSettings
+from tests.cases import for_each
 from tests.storage.support import NOW_MS, FailingDisk, append, batch, open_at
 
 BASE = "00000000000000000000"
@@ -60,7 +61,7 @@ def said_in(found: list[Item]) -> list[Damage | Note]:
     return [each for each in found if isinstance(each, Damage | Note)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "kind", "base_offset"),
     [
         (f"{BASE}.log", Kind.LOG, 0),

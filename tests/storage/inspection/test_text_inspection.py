@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from minibroker.storage.checkpoints.checkpoint_texts import (
     epochs_text,
     offsets_text,
@@ -23,6 +21,7 @@ from minibroker.storage.inspection.text_inspection import (
     json_lines,
     property_lines,
 )
+from tests.cases import for_each
 
 
 def file_of(directory: Path, data: bytes) -> File:
@@ -44,7 +43,7 @@ def test_a_checkpoint_that_was_never_written_has_no_rows(tmp_path: Path) -> None
     assert list(checkpoint_lines(file_of(tmp_path, b""), OFFSET_COLUMNS)) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("data", "position", "expected", "found"),
     [
         (b"1\n1\n0 0\n", 0, "version 0 in the first line", "'1'"),

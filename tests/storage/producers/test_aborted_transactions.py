@@ -17,6 +17,7 @@ from minibroker.storage.producers.aborted_transactions import (
     transactions_bytes,
 )
 from minibroker.storage.segment_indexes import CorruptIndex
+from tests.cases import for_each
 from tests.storage.faulty_disk import FaultyDisk
 
 # Three producers' transactions that overlap: (producer id, first offset, last offset, last stable offset)
@@ -31,7 +32,7 @@ def read(*paths: str) -> AbortedTransactions:
     return AbortedTransactions(Disk(), [each for path in paths for each in read_index(Disk(), path, 100, None)])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("start", "end", "found"),
     [
         (0, 100, ALL),

@@ -11,6 +11,7 @@ import pytest
 
 from minibroker.storage.files import Disk
 from minibroker.storage.recovery.leftovers import damage_behind, settle
+from tests.cases import for_each
 from tests.storage.support import batch, files_in, open_at, read_values
 
 BATCH = bytes(batch(2, value=b"v" * 600))
@@ -115,8 +116,8 @@ def judged(tmp_path: Path, data: bytes, position: int = 0) -> str | None:
     return damage_behind(Disk().open(str(path)), position, position + len(data))
 
 
-@pytest.mark.parametrize("size", [1, 60, 61, 100, len(BATCH) - 1])
-@pytest.mark.parametrize("position", [0, 300, 512])
+@for_each("size", [1, 60, 61, 100, len(BATCH) - 1])
+@for_each("position", [0, 300, 512])
 def test_a_batch_shorter_than_its_length_field_is_torn(tmp_path: Path, size: int, position: int) -> None:
     assert judged(tmp_path, BATCH[:size], position) is None
 

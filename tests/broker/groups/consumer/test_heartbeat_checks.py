@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from minibroker.protocol.errors import ErrorCode
 from tests.broker.groups.consumer.driving import GROUP, Player, TopicPartitions
 from tests.broker.harness import Harness
+from tests.cases import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fields", "version", "message"),
     [
         ({"member_id": ""}, 1, "MemberId can't be empty."),

@@ -24,6 +24,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import group_records as messages
 from tests.broker.groups.consumer.driving import GROUP
 from tests.broker.harness import Harness
+from tests.cases import for_each
 
 A = bytes(15) + b"a"
 OFFSET = CommittedOffset(5, -1, "", 1_700_000_000_000)
@@ -68,7 +69,7 @@ def test_a_member_can_commit_in_its_epoch_but_not_a_newer_one(group: ConsumerGro
     assert code_of_commit(group, "c", 7, 8) == ErrorCode.NONE
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("member_id", "partition", "epoch", "code"),
     [
         ("m", 0, 5, ErrorCode.NONE),

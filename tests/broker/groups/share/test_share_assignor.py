@@ -6,10 +6,9 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-import pytest
-
 from minibroker.broker.groups.share import share_assignor
 from minibroker.protocol.steps import CHUNK_ITEMS, at_once
+from tests.cases import for_each
 
 A, B = b"a" * 16, b"b" * 16
 
@@ -69,7 +68,7 @@ def test_members_are_assigned_only_topics_they_subscribe_to() -> None:
     assert found["m2"][B] == {0, 1, 2}
 
 
-@pytest.mark.parametrize("seed", range(30))
+@for_each("seed", range(30))
 def test_every_partition_has_a_consumer_and_every_consumer_a_partition(seed: int) -> None:
     source = random.Random(seed)
     indexes = {topic_id: range(source.randint(1, 6)) for topic_id in (A, B)}

@@ -8,6 +8,7 @@ from minibroker.broker.groups.streams.streams_member import MemberState, Streams
 from minibroker.broker.groups.streams.streams_reconciliation import Circumstances, reconcile_member
 from minibroker.broker.groups.streams.tasks import NO_TASKS, AssignedTasks, Tasks
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from tests.cases import for_each
 
 MEMBER = StreamsMember("m", process_id="p", epoch=3, previous_epoch=2)
 ONE, TWO = {"0": frozenset({1})}, {"0": frozenset({1, 2})}
@@ -56,9 +57,9 @@ def test_a_task_of_another_member_is_awaited() -> None:
     assert (later.state, later.assigned.active) == (MemberState.STABLE, {"0": {1: 3, 2: 5}})
 
 
-@pytest.mark.parametrize("target", [Tasks(ONE), Tasks(standby=ONE), Tasks(warmup=ONE)])
-@pytest.mark.parametrize("here", ["active_here", "standby_here", "warmup_here"])
-@pytest.mark.parametrize("in_place", [False, True])
+@for_each("target", [Tasks(ONE), Tasks(standby=ONE), Tasks(warmup=ONE)])
+@for_each("here", ["active_here", "standby_here", "warmup_here"])
+@for_each("in_place", [False, True])
 def test_a_task_that_its_process_owns_in_another_role_is_awaited(target: Tasks, here: str, in_place: bool) -> None:
     active = anybody if here == "active_here" else nobody
     after = toward(MEMBER, target, active=active, in_place=in_place, **{here: anybody})  # type: ignore[arg-type]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +18,7 @@ from minibroker.broker.groups.streams.tasks import (
 )
 from minibroker.broker.groups.streams.warm_ups import Situation, Step, WarmUpSettings, next_step
 from minibroker.protocol.steps import at_once
+from tests.cases import for_each
 
 EPOCH, LAG = 7, 100
 STATEFUL, STATELESS = "s", "l"
@@ -79,7 +79,7 @@ def test_a_task_stays_until_its_new_owner_has_warmed_up() -> None:
     assert step(warming, targets, {"b": lagging(task, LAG)}).tasks == {}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("restored", "end", "caught_up"),
     [
         (5, 5, True),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from minibroker.protocol.records.compression import compress
 from minibroker.protocol.records.message import encode_message
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
+from tests.cases import for_each
 from tests.pipeline.jobs.verify.support import block_of
 
 blobs = st.none() | st.binary(max_size=60)
@@ -53,7 +53,7 @@ def with_a_byte_more(message: bytes) -> bytes:
     return message[:8] + (int.from_bytes(message[8:12]) + 1).to_bytes(4) + message[12:] + b"!"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("data", "kinds"),
     [
         (wrapper((0, 7), (1, 3)), []),

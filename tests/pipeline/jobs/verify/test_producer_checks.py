@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from minibroker.pipeline.jobs.verify.producer_checks import (
     EXPIRATION_MS,
     Event,
@@ -12,6 +10,7 @@ from minibroker.pipeline.jobs.verify.producer_checks import (
     carried_on,
 )
 from minibroker.protocol.records.batch import MAX_SEQUENCE
+from tests.cases import for_each
 
 
 def data(first: int, count: int = 1, *, epoch: int = 0, offset: int = 0, timestamp: int = 0, missing: int = 0) -> Event:
@@ -29,7 +28,7 @@ def found(*events: Event, log_start: int = 0) -> list[str]:
     return [problem.kind for problem in problems if problem is not None]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "events",
     [
         (data(0, 3), data(3, 2), data(5)),
@@ -49,7 +48,7 @@ def test_consecutive_sequences_have_no_findings(events: tuple[Event, ...]) -> No
     assert found(*events) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("events", "kinds"),
     [
         ((data(0, 3), data(4)), ["sequence-gap"]),

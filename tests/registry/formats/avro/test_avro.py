@@ -9,6 +9,7 @@ import pytest
 
 from minibroker.registry.formats.avro import AvroSchema, incompatibilities, parse
 from minibroker.registry.formats.schema import InvalidSchema
+from tests.cases import for_each
 from tests.registry.asking import record
 
 BYTES = {"type": "bytes"}
@@ -40,7 +41,7 @@ def schema(value: Any, **references: Any) -> AvroSchema:
     return parse(json.dumps(value), {name: json.dumps(each) for name, each in references.items()})
 
 
-@pytest.mark.parametrize("case", RECORDED.values(), ids=RECORDED)
+@for_each("case", RECORDED.values())
 def test_avro_verdicts_are_as_recorded(case: tuple[Any, Any, bool, bool]) -> None:
     new, old, backward, forward = case
     assert (not incompatibilities(schema(new), schema(old))) == backward
@@ -78,7 +79,7 @@ CANONICAL = [
 ]
 
 
-@pytest.mark.parametrize(("given", "wanted"), CANONICAL)
+@for_each(("given", "wanted"), CANONICAL)
 def test_the_canonical_avro_text_is_that_of_java(given: Any, wanted: str | None) -> None:
     wanted = wanted or '{"type":"map","values":"int","p":[1.0,1.0E10,1.0E-7,123456.5,100000000000000000000]}'
     assert schema(given).canonical == wanted
@@ -144,7 +145,7 @@ INVALID = [
 ]
 
 
-@pytest.mark.parametrize(("text", "reason"), INVALID, ids=[reason for _, reason in INVALID])
+@for_each(("text", "reason"), INVALID)
 def test_an_invalid_avro_schema_is_rejected_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(InvalidSchema, match="(?s).") as refused:
         parse(text, {}, check_defaults=True)
@@ -171,7 +172,7 @@ DIFFERENCES = [
 ]
 
 
-@pytest.mark.parametrize(("reader", "writer", "kind", "path", "detail"), DIFFERENCES)
+@for_each(("reader", "writer", "kind", "path", "detail"), DIFFERENCES)
 def test_an_avro_difference_has_confluents_message(reader: Any, writer: Any, kind: str, path: str, detail: str) -> None:
     (message,) = incompatibilities(schema(reader), schema(writer))
     assert message.startswith(f"{{errorType:'{kind}', description:'")
@@ -191,7 +192,7 @@ def test_a_recursive_schema_is_compared_once() -> None:
     assert incompatibilities(schema(tree), schema(record("Tree", ("left?", "Tree"))))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "default", "normal"),
     [
         ("double", 0, "0.0"),

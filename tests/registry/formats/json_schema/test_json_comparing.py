@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from minibroker.registry.formats.comparing_budget import Below
 from minibroker.registry.formats.json_schema import incompatibilities, parse
 from minibroker.registry.formats.json_schema.json_changes import Change, Part
 from minibroker.registry.formats.json_schema.json_comparing import changes_between
+from tests.cases import for_each
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "json_schema_changes.jsonl"
 
@@ -139,7 +138,7 @@ OPEN, CLOSED = True, False
 NEEDS, NEEDS_WITH_DEFAULT, MAY_HAVE = "required", "required with a default", "optional"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("model", "what", "added", "removed"),  # whether a strict and a lenient reader reads what was written before
     [
         (OPEN, NEEDS, (False, False), (True, True)),
@@ -166,7 +165,7 @@ NUMBER_AND_TEXT = [{"type": "number"}, {"type": "string"}]
 TEXT = NUMBER_AND_TEXT[1:]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("before", "after", "found"),
     [
         ({"allOf": NUMBER_AND_TEXT}, {"anyOf": TEXT}, ["COMBINED_TYPE_EXTENDED #/", "PRODUCT_TYPE_NARROWED #/"]),

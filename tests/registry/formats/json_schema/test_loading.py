@@ -11,6 +11,7 @@ from minibroker.registry.formats.comparing_budget import TooMuch
 from minibroker.registry.formats.json_schema import incompatibilities, parse
 from minibroker.registry.formats.json_schema.json_model import Combined, Object, Reference, Schema, String
 from minibroker.registry.formats.schema import InvalidSchema
+from tests.cases import for_each
 
 
 def target(schema: Schema) -> Schema:
@@ -26,7 +27,7 @@ def properties(text: dict[str, Any], references: dict[str, str] | None = None) -
     return root.properties
 
 
-@pytest.mark.parametrize(
+@for_each(
     "schema",
     [
         {"type": "foo"},

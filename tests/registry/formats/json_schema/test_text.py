@@ -7,9 +7,10 @@ import pytest
 from minibroker.registry.formats.json_schema import parse
 from minibroker.registry.formats.json_schema.text import read_json, write_json
 from minibroker.registry.formats.schema import InvalidSchema
+from tests.cases import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "canonical"),
     [
         ('{"type":"object","properties":{"id":{"type":"integer"}}}',) * 2,  # recorded of Confluent's registry
@@ -33,7 +34,7 @@ def test_a_normalized_text_sorts_names_as_java_and_keeps_arrays() -> None:
     assert schema.formatted("resolved") == schema.formatted("") == schema.canonical
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "",

@@ -8,11 +8,12 @@ import pytest
 
 from minibroker.registry.formats.protobuf import parse
 from minibroker.registry.formats.schema import InvalidSchema
+from tests.cases import for_each
 
 SYNTAX = 'syntax = "proto3";\n'
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "nothing",

@@ -10,6 +10,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from minibroker.registry.formats.protobuf import parse
 from minibroker.registry.formats.protobuf.confluent_meta import meta_of
+from tests.cases import for_each
 
 FILE = """// a file
 syntax = "proto3"; package m;
@@ -315,7 +316,7 @@ extend A {
     assert schema.formatted("") == text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("number", "normal"),
     [("1.50", "1.5"), ("0x1F", "31"), ("-0", "0"), ("1e3", "1000"), ("0.0005", "0.001"), ("0.0015", "0.002"),
      ("-7", "-7"), ("010", "8"), ("-inf", "-inf"), ("10f", "10"), ("1.5d", "1.5"), ("1.2355", "1.235"),

@@ -10,6 +10,7 @@ import pytest
 from minibroker.registry.formats.comparing_budget import TooMuch
 from minibroker.registry.formats.protobuf import incompatibilities, parse
 from minibroker.registry.formats.protobuf.protobuf_comparing import changes_between
+from tests.cases import for_each
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "protobuf_changes.jsonl"
 SYNTAX = 'syntax = "proto3";\n'
@@ -32,7 +33,7 @@ def test_protobuf_changes_and_verdicts_are_as_recorded() -> None:
         assert (incompatibilities(reader, writer) == []) == case["compatible"], case
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("before", "after", "found", "compatible"),
     [
         # between two oneofs
