@@ -13,7 +13,7 @@ from minibroker.broker.groups.streams import streams_group, topology
 from minibroker.broker.groups.streams import streams_validation as validation
 from minibroker.broker.handlers import acl_requests, delegation_tokens, fetch, watching
 from minibroker.broker.monitoring import line_limit, metrics
-from minibroker.broker.network import framing, http_server, pipelines, purgatory, tls_layer, unread
+from minibroker.broker.network import busy_polling, framing, http_server, pipelines, purgatory, tls_layer, unread
 from minibroker.broker.requests import answers, down_conversion, namings, routes
 from minibroker.broker.security import jwks, oauthbearer, scram
 from minibroker.broker.share import share_partitions
@@ -103,6 +103,8 @@ PHRASES = [
     f"series for {metrics.PARTITIONS_TOLD:,} partitions and {metrics.LAGS_TOLD:,} lags of groups at most",
     f"ids of groups of up to {metrics.GROUP_CHARACTERS} characters",
     f"{http_server.CLIENTS_MAX} clients may be connected",
+    f"`socket.busy.poll.us`, {busy_polling.DEFAULT_US} µs, instead of going to sleep",
+    f"up to {busy_polling.DEFAULT_US} µs of CPU more",
     f"parts of one tree | {parts.MOST_PARTS:,} |",
     f"in the explorer's lists | {mib(parts.MOST_DECOMPRESSED_BYTES)} |",
     f"in hexadecimal digits | {mib(trying.MOST_ANSWER_BYTES)}, {mib(explorer_routes.PAGES_BYTES)} |",

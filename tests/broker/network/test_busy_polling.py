@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from minibroker.broker.network import busy_polling
-from minibroker.broker.network.busy_polling import DEFAULT_US, BusyPolling, busy_poll_us
+from minibroker.broker.network.busy_polling import DEFAULT_US, FEW_READS, BusyPolling, busy_poll_us
 
 
 class Loop:
@@ -63,6 +63,36 @@ def test_reads_of_one_turn_run_one_callback() -> None:
     for _ in range(3):
         loop.polling.note_read()
     assert len(loop._soon) == 1
+
+
+def test_a_loop_does_not_poll_while_many_clients_are_active() -> None:
+    loop = Loop()
+    for reads, sleeps in ((FEW_READS, False), (FEW_READS + 1, True), (FEW_READS, False)):
+        for _ in range(reads):
+            loop.polling.note_read()
+        loop.run_turn(after_us=1)
+        assert loop.sleeps is sleeps
+
+
+def test_a_loop_leaves_a_cpu_that_others_want_for_a_second() -> None:
+    loop = Loop()
+    loop.polling.note_read()
+    loop.run_turn(after_us=1)
+    loop.run_turn(after_us=201)  # another process ran meanwhile
+    assert loop.sleeps
+    loop.now_us += 999_000
+    loop.polling.note_read()
+    assert loop.sleeps
+    loop.now_us += 1_000
+    loop.polling.note_read()
+    assert not loop.sleeps
+
+
+def test_a_long_request_is_no_sign_of_a_wanted_cpu() -> None:
+    loop = Loop()
+    loop.polling.note_read()
+    loop.run_turn(after_us=5_000)
+    assert not loop.sleeps
 
 
 def test_a_loop_that_slept_wakes_again() -> None:
