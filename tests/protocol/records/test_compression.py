@@ -20,6 +20,7 @@ from lz4 import frame as lz4_frame
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.records.compression import Compression, compress, decompress
+from minibroker.protocol.records.lz4_frames import with_right_checksum
 from tests.cases import for_each
 
 REAL = (Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD)
@@ -138,6 +139,13 @@ class TestFramings:
 
 
 class TestHostileData:
+    @pytest.mark.parametrize(("position", "value"), [(4, 0x20), (4, 0x61), (4, 0x62), (5, 0x30), (5, 0x80)])
+    def test_an_lz4_header_of_another_version_or_block_size_is_rejected(self, position: int, value: int) -> None:
+        frame = bytearray(compress(Compression.LZ4, TEXT))
+        frame[position] = value
+        with pytest.raises(CorruptBatch, match="values that are not known"):
+            decompress(Compression.LZ4, with_right_checksum(frame), LIMIT)
+
     @pytest.mark.parametrize("codec", [5, 6, 7, 255, -1])
     def test_unknown_codecs_are_rejected(self, codec: int) -> None:
         for call in (lambda: decompress(codec, b"x", LIMIT), lambda: compress(codec, b"x")):
