@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from conftest import LONG, SPARK
 from docs.conf import write_pages
+from tests.conftest import OF_PIPELINE
 
 ROOT = Path(__file__).parent.parent
 INDEX = ROOT / "docs" / "index.md"
@@ -23,6 +26,19 @@ PYTHON = [
     ),
 ]
 DOCSTRING = re.compile(r'(?:#.*\n)*r?"""\S')
+WITHOUT_LIBRARIES = """
+import sys
+from importlib import import_module
+
+class Missing:
+    def find_spec(name, path=None, target=None):
+        if name in ("pyspark", "pyarrow", "numpy", "pandas", "matplotlib"):
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Missing)
+for name in sys.argv[1:]:
+    import_module(name)
+"""
 LINES_MAX = 500
 CIRCLE_FILES_MAX = 3
 FUNCTION_LINES_MAX = 40
@@ -69,6 +85,18 @@ def test_no_document_suggests_installing_unpublished_packages() -> None:
 
 def test_the_package_ships_its_types() -> None:
     assert (ROOT / "minibroker" / "py.typed").is_file()
+
+
+def test_tests_outside_of_the_pipeline_are_imported_without_its_libraries() -> None:
+    files = [path for path in PYTHON if path.is_relative_to(ROOT / "tests") and path.name.startswith("test_")]
+    others = [path for path in files if not any(path.is_relative_to(folder) for folder in OF_PIPELINE)]
+    names = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in others
+        if "from minibroker.pipeline" in path.read_text() and path != Path(__file__)
+    ]
+    assert names
+    subprocess.run([sys.executable, "-c", WITHOUT_LIBRARIES, *names], cwd=ROOT, check=True)
 
 
 def test_the_test_files_scheduled_first_exist() -> None:

@@ -11,7 +11,7 @@ from minibroker.client.blocking import Client
 from minibroker.client.client_errors import ClientError, SettingError
 from minibroker.client.client_tls import tls_context
 from minibroker.client.connection_settings import ClientSettings
-from minibroker.pipeline.brokers.client_settings import read_store as keytool_read
+from minibroker.pipeline.brokers import java_store
 from minibroker.pipeline.java import JavaError, find_java
 from tests.cases import for_each
 from tests.client.scripted import Script, ScriptedNodes, scripted
@@ -43,7 +43,7 @@ def read_store(path: str, password: str) -> str:
         find_java()
     except JavaError as error:
         pytest.skip(str(error))
-    return keytool_read(path, password)
+    return java_store.read_store(path, password)
 
 
 def client_settings(nodes: ScriptedNodes, settings: dict[str, str]) -> ClientSettings:

@@ -1,20 +1,14 @@
-"""Checks the options that begin with `kafka.`: those that Spark refuses or fixes. The client checks the others.
-
-Trust stores in Java's own formats (JKS, PKCS12) are read by Java's `keytool`.
-"""
+"""Checks the options that begin with `kafka.`: those that Spark refuses or fixes. The client checks the others."""
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Final
 
 from minibroker.client.client_errors import SettingError
 from minibroker.client.connection_settings import INT32_MAX, ClientSettings, Settings
-from minibroker.pipeline.java import JavaError, find_java
+from minibroker.pipeline.brokers.java_store import read_store
 from minibroker.pipeline.log_source import OptionError
 
 # Spark's own connector refuses these too. The text says what to do instead.
@@ -30,8 +24,6 @@ REFUSED: Final = {
 }
 # These can only have the value that is in effect anyway.
 FIXED: Final = {"check.crcs": "true", "allow.auto.create.topics": "false"}
-
-KEYTOOL_TIMEOUT_S: Final = 60
 
 
 def client_settings(bootstrap_servers: str, settings: Mapping[str, str], client_id: str = "") -> ClientSettings:
@@ -56,23 +48,3 @@ def option_errors() -> Iterator[None]:
         yield
     except SettingError as error:
         raise OptionError(f"kafka.{error}") from None
-
-
-def read_store(path: str, password: str) -> str:
-    """Return the certificates of a store in PEM. Raises `OSError`."""
-    return _read(path, password, os.stat(path).st_mtime_ns)
-
-
-@lru_cache(maxsize=16)
-def _read(path: str, password: str, mtime_ns: int) -> str:
-    try:
-        keytool = find_java().program.resolve().with_name("keytool")
-        command = [str(keytool), "-list", "-rfc", "-keystore", path, "-storepass:env", "STORE_PASSWORD"]
-        environment = {**os.environ, "STORE_PASSWORD": password}
-        run = subprocess.run(command, capture_output=True, text=True, timeout=KEYTOOL_TIMEOUT_S, env=environment)
-    except (JavaError, OSError, subprocess.TimeoutExpired) as error:
-        raise OSError(f"{path} is not in PEM, and Java cannot read it: {error}") from None
-    if run.returncode != 0:
-        reason = (run.stdout + run.stderr).strip().splitlines()[:1]
-        raise OSError(f"{path}: {''.join(reason)}")
-    return run.stdout
