@@ -16,13 +16,10 @@ from minibroker.broker.coordination.runtime import ByPartition, CoordinatorRunti
 from minibroker.broker.groups import group_entries
 from minibroker.broker.groups.classic.classic_group import ClassicGroup
 from minibroker.broker.groups.consumer.consumer_group import ConsumerGroup
-from minibroker.broker.groups.consumer.state import APPLIED
 from minibroker.broker.groups.group import Group, GroupType
 from minibroker.broker.groups.offsets_of_group import CommittedOffset, CommittedOffsets
-from minibroker.broker.groups.share.share_group import APPLIED as SHARE_APPLIED
 from minibroker.broker.groups.share.share_group import ShareGroup
 from minibroker.broker.groups.streams.creation_failures import CreationFailures
-from minibroker.broker.groups.streams.streams_group import APPLIED as STREAMS_APPLIED
 from minibroker.broker.groups.streams.streams_group import StreamsGroup
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Topic
 from minibroker.protocol.declare import Message
@@ -393,7 +390,9 @@ REPLAYED: dict[type[Message], Replay] = {
     group_records.LegacyOffsetCommitKey: replay_offset,
     group_records.OffsetCommitKey: replay_offset,
     group_records.GroupMetadataKey: replay_classic,
-    **dict.fromkeys(APPLIED, replay_with_offsets(ConsumerGroup, group_records.ConsumerGroupMetadataKey)),
-    **dict.fromkeys(SHARE_APPLIED, replay_share),
-    **dict.fromkeys(STREAMS_APPLIED, replay_with_offsets(StreamsGroup, streams_group_records.StreamsGroupMetadataKey)),
+    **dict.fromkeys(ConsumerGroup.applied, replay_with_offsets(ConsumerGroup, group_records.ConsumerGroupMetadataKey)),
+    **dict.fromkeys(ShareGroup.applied, replay_share),
+    **dict.fromkeys(
+        StreamsGroup.applied, replay_with_offsets(StreamsGroup, streams_group_records.StreamsGroupMetadataKey)
+    ),
 }

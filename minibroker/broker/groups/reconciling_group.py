@@ -56,10 +56,11 @@ class EpochMember(Protocol):
     def is_reconciled_to(self, epoch: int) -> bool: ...
 
 
+AnyMember = TypeVar("AnyMember")
 Member = TypeVar("Member", bound=EpochMember)
 
 
-class HeartbeatGroup(Group, Generic[Member]):
+class HeartbeatGroup(Group, Generic[AnyMember]):
     """A group with `members` by id. `applied` has the method that folds in each record, by the type of its key."""
 
     applied: ClassVar[Mapping[type[Message], Callable[[Any, Any, Any], None]]]
@@ -67,7 +68,7 @@ class HeartbeatGroup(Group, Generic[Member]):
 
     def __init__(self, context: GroupContext, group_id: str, offsets: CommittedOffsets) -> None:
         super().__init__(context, group_id, offsets)
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, AnyMember] = {}
         self.timers = MemberTimers(self.clock)
 
     @property
@@ -85,7 +86,7 @@ class HeartbeatGroup(Group, Generic[Member]):
         self.timers.cancel_all()
 
     @abstractmethod
-    def remove(self, members: Sequence[Member]) -> None:
+    def remove(self, members: Sequence[AnyMember]) -> None:
         """Remove members. Raises KafkaError if that cannot be recorded, and nothing has changed."""
 
     def commit(self, changes: Sequence[Change], replaced: Group | None = None) -> None:

@@ -13,6 +13,7 @@ from minibroker.broker.delayed_operations import Promise
 from minibroker.broker.groups.classic.classic_group import ClassicGroup
 from minibroker.broker.groups.consumer.consumer_group import ConsumerGroup
 from minibroker.broker.groups.consumer.updating import Update
+from minibroker.broker.groups.reconciling_group import HeartbeatGroup
 from minibroker.broker.groups.share.share_group import ShareGroup
 from minibroker.broker.groups.streams.streams_group import StreamsGroup
 from minibroker.broker.requests.interceptors import Call, Interceptor
@@ -76,11 +77,8 @@ class GroupVerbs(WaitVerbs):
         self.tell("group", f"evict {', '.join(gone)} from {group}")
         if isinstance(present, ClassicGroup):
             _evict_classic(present, gone)
-        elif isinstance(present, ConsumerGroup | StreamsGroup):
-            present.remove([present.members[each] for each in gone])  # type: ignore[misc]
-        elif isinstance(present, ShareGroup):
-            for each in gone:
-                present.remove(each)
+        elif gone and isinstance(present, HeartbeatGroup):
+            present.remove([present.members[each] for each in gone])
         return gone
 
     @immediate

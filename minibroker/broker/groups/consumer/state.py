@@ -6,7 +6,6 @@ start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from minibroker.broker.coordination.coordinator_logs import Entry
@@ -149,6 +148,3 @@ class ConsumerGroupState(ReconcilingGroup[ConsumerMember]):
         messages.ConsumerGroupCurrentMemberAssignmentKey: _apply_assignment,
         messages.ConsumerGroupRegularExpressionKey: _apply_pattern,
     }
-
-
-APPLIED: Mapping[type[Message], Callable[[Any, Any, Any], None]] = ConsumerGroupState.applied

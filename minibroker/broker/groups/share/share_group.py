@@ -7,22 +7,21 @@ its target with the next heartbeat. Every change is appended as records, which `
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from minibroker.broker.configs.group_settings import group_value
 from minibroker.broker.coordination.coordinator_logs import Entry
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.subscriptions import metadata_hash
-from minibroker.broker.groups.consumer.timers import MemberTimers, Purpose
-from minibroker.broker.groups.group import CheckPartition, Group, GroupContext, GroupType
+from minibroker.broker.groups.consumer.timers import Purpose
+from minibroker.broker.groups.group import CheckPartition, GroupContext, GroupType
 from minibroker.broker.groups.group_entries import Change, entries
 from minibroker.broker.groups.offsets_of_group import CommittedOffset, CommittedOffsets
-from minibroker.broker.groups.reconciling_group import FIRST_EPOCH
+from minibroker.broker.groups.reconciling_group import FIRST_EPOCH, HeartbeatGroup
 from minibroker.broker.groups.share.share_assignor import assign_partitions
 from minibroker.broker.metadata.image import Image
 from minibroker.broker.metadata.partitions import Topic
-from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import share_group_records as messages
 from minibroker.protocol.steps import Steps, at_once
@@ -34,7 +33,6 @@ ASSIGNOR = "simple"
 STABLE = 0  # the only state of a member
 StatesOf = Mapping[bytes, tuple[str, frozenset[int]]]  # by topic id: the name, and the partitions whose state is kept
 SMALL = 500  # members and partitions: their assignment takes some 2 ms
-AGAIN_MS = 1000  # after the removal of a member could not be recorded
 
 
 class ShareMember(NamedTuple):
@@ -55,7 +53,7 @@ class ShareMember(NamedTuple):
         return self._replace(epoch=epoch, previous_epoch=previous, assigned=assigned)
 
 
-class ShareGroup(Group):
+class ShareGroup(HeartbeatGroup[ShareMember]):
     """One share group.
 
     `initialized` has the name and the partitions of each topic whose delivery state the share coordinator keeps.
@@ -71,10 +69,8 @@ class ShareGroup(Group):
         self.metadata_hash = 0
         self.assignment_epoch = FIRST_EPOCH
         self.assignment_timestamp_ms = 0
-        self.members: dict[str, ShareMember] = {}
         self.target: dict[str, Partitions] = {}
         self.initialized: StatesOf = {}
-        self.timers = MemberTimers(self.clock)
         self.is_assigning = False
 
     @property
@@ -84,10 +80,6 @@ class ShareGroup(Group):
     @property
     def protocol_type(self) -> str:
         return SHARE_PROTOCOL
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
 
     @property
     def may_expire(self) -> bool:
@@ -154,22 +146,25 @@ class ShareGroup(Group):
         self._begin_session(member.member_id)
         return self.members[member.member_id]
 
-    def remove(self, member_id: str) -> None:
-        """Remove a member; the next heartbeat of another one makes a new target. Raises KafkaError."""
-        members = {key: member for key, member in self.members.items() if key != member_id}
+    def remove(self, members: Sequence[ShareMember]) -> None:
+        """Remove members; the next heartbeat of another one makes a new target. Raises KafkaError."""
+        removed = [member.member_id for member in members]
+        remaining = {key: member for key, member in self.members.items() if key not in removed}
         changes = [
             Change(kind(group_id=self.group_id, member_id=member_id), None)
+            for member_id in removed
             for kind in (
                 messages.ShareGroupCurrentMemberAssignmentKey,
                 messages.ShareGroupTargetAssignmentMemberKey,
                 messages.ShareGroupMemberMetadataKey,
             )
         ]
-        epoch = self._next_epoch(changes, members, changed=True)
-        if not members:  # nobody waits for a target, and no interval begins
+        epoch = self._next_epoch(changes, remaining, changed=True)
+        if not remaining:  # nobody waits for a target, and no interval begins
             changes.append(_target_epoch(self.group_id, epoch, 0))
         self.commit(changes)
-        self.timers.cancel(member_id)
+        for member_id in removed:
+            self.timers.cancel(member_id)
 
     def begin_epoch(self) -> None:
         """Begin another epoch; the next heartbeat makes a new target. Raises KafkaError."""
@@ -273,22 +268,6 @@ class ShareGroup(Group):
                 yield topic, [index for index in range(len(topic.partitions)) if index not in known]
 
     # --- changes --------------------------------------------------------------------------------------
-
-    def commit(self, changes: Sequence[Change]) -> None:
-        """Append the records, and fold them in. Raises KafkaError, and nothing has changed."""
-        if not changes:
-            return
-        self.context.append(self.group_id, entries(changes))
-        self.context.groups[self.group_id] = self
-        before = self.epoch
-        for change in changes:
-            self.apply(change)
-        if self.epoch > before:
-            self.context.rebalances[self.type] += 1
-
-    def apply(self, change: Change) -> None:
-        """Fold a record in."""
-        APPLIED[type(change.key)](self, change.key, change.value)
 
     def _apply_epoch(self, key: messages.ShareGroupMetadataKey, value: messages.ShareGroupMetadataValue) -> None:
         self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
@@ -394,36 +373,19 @@ class ShareGroup(Group):
         for member_id in list(self.members):
             self._begin_session(member_id)
 
-    def close(self, code: ErrorCode) -> None:
-        self.timers.cancel_all()
-
     def _begin_session(self, member_id: str) -> None:
         """Restart a member's session, after which it is removed."""
         timeout_ms = group_value(self.context.cluster, self.group_id, "share.session.timeout.ms")
+        self.remove_after(member_id, Purpose.SESSION, timeout_ms, f"it was not heard of for {timeout_ms} ms")
 
-        def expired() -> None:
-            if member_id not in self.members:
-                return
-            log.info(
-                "member %s of share group %s has sent no heartbeat for %d ms", member_id, self.group_id, timeout_ms
-            )
-            try:
-                self.remove(member_id)
-            except KafkaError as error:
-                log.error("member %s of share group %s cannot be removed: %s", member_id, self.group_id, error)
-                self.timers.start(member_id, Purpose.SESSION, AGAIN_MS, expired)
-
-        self.timers.start(member_id, Purpose.SESSION, timeout_ms, expired)
-
-
-APPLIED: Mapping[type[Message], Callable[[ShareGroup, Any, Any], None]] = {
-    messages.ShareGroupMetadataKey: ShareGroup._apply_epoch,
-    messages.ShareGroupMemberMetadataKey: ShareGroup._apply_member,
-    messages.ShareGroupTargetAssignmentMetadataKey: ShareGroup._apply_target_epoch,
-    messages.ShareGroupTargetAssignmentMemberKey: ShareGroup._apply_target,
-    messages.ShareGroupCurrentMemberAssignmentKey: ShareGroup._apply_assignment,
-    messages.ShareGroupStatePartitionMetadataKey: ShareGroup._apply_state_partitions,
-}
+    applied = {
+        messages.ShareGroupMetadataKey: _apply_epoch,
+        messages.ShareGroupMemberMetadataKey: _apply_member,
+        messages.ShareGroupTargetAssignmentMetadataKey: _apply_target_epoch,
+        messages.ShareGroupTargetAssignmentMemberKey: _apply_target,
+        messages.ShareGroupCurrentMemberAssignmentKey: _apply_assignment,
+        messages.ShareGroupStatePartitionMetadataKey: _apply_state_partitions,
+    }
 
 
 # --- records ----------------------------------------------------------------------------------------

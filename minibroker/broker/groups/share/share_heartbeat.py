@@ -71,9 +71,8 @@ def heartbeat(
     """
     if request.member_epoch == LEAVING_EPOCH:
         group = coordinator.share_group(request.group_id)
-        if request.member_id not in group.members:
-            group.check_member(request.member_id, LEAVING_EPOCH)
-        group.remove(request.member_id)
+        member = group.members.get(request.member_id) or group.check_member(request.member_id, LEAVING_EPOCH)
+        group.remove([member])
         return ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEAVING_EPOCH)
     while (group := _group(coordinator, request)).is_assigning:
         yield WAITING

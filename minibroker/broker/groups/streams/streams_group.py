@@ -6,7 +6,7 @@ at a start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from minibroker.broker.clock import Timer
@@ -268,9 +268,6 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
         messages.StreamsGroupTargetAssignmentMemberKey: _apply_target,
         messages.StreamsGroupCurrentMemberAssignmentKey: _apply_assignment,
     }
-
-
-APPLIED: Mapping[type[Message], Callable[[Any, Any, Any], None]] = StreamsGroup.applied
 
 
 def _remove(keepers: dict[TaskId, set[str]], task: TaskId, member_id: str) -> None:

@@ -1,9 +1,9 @@
 """An application's topology, and the topics that it needs.
 
 A subtopology reads source topics and repartition topics, writes to other subtopologies' repartition topics, and keeps
-its state in changelog topics. `configured` decides how many partitions the internal topics have, and finds out which
-are missing. There are limits on a topology's size, since one that a request describes in a few bytes may have millions
-of tasks.
+its state in changelog topics. `configure_topology` decides how many partitions the internal topics have, and finds out
+which are missing. There are limits on a topology's size, since one that a request describes in a few bytes may have
+millions of tasks.
 """
 
 from __future__ import annotations

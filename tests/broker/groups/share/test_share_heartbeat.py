@@ -56,7 +56,8 @@ def test_other_heartbeats_wait_until_the_target_assignment_is_computed(harness: 
 
 def test_an_empty_share_group_has_its_target_without_an_interval(harness: Harness) -> None:
     at_once(steps_of(harness, "m1"))
-    harness.cluster.groups.share_group(GROUP).remove("m1")
+    group = harness.cluster.groups.share_group(GROUP)
+    group.remove([group.members["m1"]])
     harness.restart(crash=True)
     group = harness.cluster.groups.share_group(GROUP)
     assert (group.assignment_epoch, group.assignment_timestamp_ms) == (group.epoch, 0)
@@ -66,7 +67,7 @@ def test_a_member_removed_during_the_assignment_gets_no_partitions(harness: Harn
     steps = steps_of(harness, "m1")
     next(steps)
     group = harness.cluster.groups.share_group(GROUP)
-    group.remove("m1")
+    group.remove([group.members["m1"]])
     with pytest.raises(KafkaError) as raised:
         at_once(steps)
     assert raised.value.code == ErrorCode.UNKNOWN_MEMBER_ID
