@@ -15,6 +15,7 @@ import pytest
 
 from minibroker.broker.configs.listeners import Listener
 from minibroker.broker.configs.settings import Settings
+from minibroker.broker.network.busy_polling import BusyPolling
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.framing import OWN_BYTES, PATIENCE_MS
 from minibroker.broker.server import IDLE_SWEEP_MS, STALL_SWEEP_MS, BindError, BoundListener, Server, bind
@@ -163,6 +164,19 @@ def serve(
             await server.close()
 
     asyncio.run(asyncio.wait_for(run(), 60))
+
+
+@pytest.mark.parametrize(("duration_us", "is_noted"), [("0", False), ("60", True)])
+def test_reads_are_noted_for_busy_polling_if_it_is_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, duration_us: str, is_noted: bool
+) -> None:
+    reads: list[BusyPolling] = []
+    monkeypatch.setattr(BusyPolling, "note_read", lambda polling: reads.append(polling))
+
+    async def talk(served: Served) -> None:
+        assert bool(reads) is is_noted
+
+    serve(tmp_path, talk, socket_busy_poll_us=duration_us)
 
 
 def test_an_idle_connection_is_closed_after_its_timeout(tmp_path: Path) -> None:

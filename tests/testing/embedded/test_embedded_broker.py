@@ -149,6 +149,12 @@ def test_settings_have_kafkas_names() -> None:
         assert sorted(path.name for path in broker.directory.glob("t-*")) == ["t-0", "t-1", "t-2"]
 
 
+def test_the_loop_does_not_poll_beside_the_test_unless_it_is_asked_to() -> None:
+    for settings, duration_us in (({}, 0), ({"socket.busy.poll.us": 60}, 60)):
+        with Broker(settings) as broker:
+            assert broker.running.cluster.settings["socket.busy.poll.us"] == duration_us
+
+
 def test_auto_creation_of_topics_can_be_disabled() -> None:
     with Broker(auto_create=False) as broker:
         assert broker.running.cluster.settings["auto.create.topics.enable"] is False
