@@ -103,7 +103,7 @@ class Counts(Mapping[Key, int]):
         return 0 if part is None else part.get(key, 0)
 
     def release(self) -> Steps[None]:
-        """Forget all keys in steps, as `released` does."""
+        """Forget all keys in steps, as `release_arrays` does."""
         while self._parts:
             self._parts.popitem()
             yield

@@ -101,7 +101,7 @@ class Route:
 
     @cached_property
     def needs_body(self) -> bool:
-        """Whether a request must have a body."""
+        """Return whether a request must have a body."""
         return self.is_wanted or any(each.is_required for each in self.elsewhere)
 
     @cached_property
@@ -181,7 +181,7 @@ class Route:
 
 
 class Routes(list[Route]):
-    """Routes below a path, which have the same defaults."""
+    """Several routes. `defaults` are what those that are added have in common, such as a tag."""
 
     def __init__(self, prefix: str = "", **defaults: Any) -> None:
         super().__init__()

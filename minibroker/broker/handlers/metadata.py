@@ -8,9 +8,9 @@ more than 10,000 partitions creates none. A topic that is requested twice is lis
 id, topics requested by name are left out.
 
 Versions: 0 requests all topics with an empty list, later ones with null; it leaves out replicas whose nodes are away,
-with the error REPLICA_NOT_AVAILABLE; 4 brought the request's flag for creation, 8 authorized operations, 10 topic ids
-in the answer, 12 topic ids in the request, 13 an error for the whole answer. Versions 10 and 11 have the field for
-topic ids in the request, and reject it.
+with the error REPLICA_NOT_AVAILABLE. The request's flag for creation came with 4, authorized operations with 8, topic
+ids in the answer with 10 and in the request with 12, an error for the whole answer with 13. Versions 10 and 11 have the
+field for topic ids in the request, and reject it.
 """
 
 from __future__ import annotations

@@ -227,7 +227,7 @@ class Fetching:
         return made
 
     def _led(self, wanted: Wanted) -> Partition:
-        """Return a partition as `_led` does; that of a deleted topic is known by the name that the session learnt."""
+        """Return a partition of the session. That of a deleted topic has the name that the session has learnt."""
         try:
             return _find_led_partition(self.context, wanted)
         except KafkaError as error:

@@ -68,7 +68,7 @@ async def create_topics(context: RequestContext, request: CreateTopicsRequest) -
         error = KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
         topics += [_make_refusal(topic.name, error) for topic in wanted]
     else:
-        described = cache(partial(_config, context.cluster.settings))  # thousands of topics have the same values
+        described = cache(partial(_config, context.cluster.settings))  # a request for thousands of topics repeats them
         topics += await in_slices(
             each_in_steps(lambda topic: _create_topic(context, topic, request.validate_only, described), wanted)
         )

@@ -53,7 +53,7 @@ def encode_answer(response: Message, version: int, start: bytes, correlation_id:
 def encode_answer_in_steps(
     response: Message, version: int, start: bytes, correlation_id: int
 ) -> Steps[tuple[list[Any], list[list[Any]]]]:
-    """Build the frame of `encoded` in steps, long arrays item by item; return it and these. Raises AnswerTooLarge."""
+    """Build the frame of an answer in steps, long arrays item by item; return it and these. Raises AnswerTooLarge."""
     out = Output()
     out += start
     long_arrays = yield from response.encode_in_steps(out, version, MAX_ANSWER_BYTES)

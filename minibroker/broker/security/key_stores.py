@@ -1,8 +1,8 @@
 """Key stores and trust stores: the broker's key and certificates, and the certificates that it trusts.
 
-The `ssl.*` settings have them as PEM texts, or name files in PEM, PKCS12 or JKS. As in Java, the types PKCS12 and JKS
-both mean either: the file's first bytes tell. Kafka's rules say which settings may be
-combined. Only a broker with a TLS listener imports this file, and with it `cryptography`.
+The `ssl.*` settings contain them as PEM texts, or name files in PEM, PKCS12 or JKS. As in Java, a store of type PKCS12
+may be a JKS file, and the other way round: its first bytes tell. Kafka's rules say which settings may be combined. Only
+a broker with a TLS listener imports this file, and with it `cryptography`.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def _in_order(own: x509.Certificate, others: list[x509.Certificate]) -> tuple[x5
 
 
 def _jks_identity(content: bytes, location: str, get: Get) -> Identity:
-    """Return the first private key of a JKS file with its chain; a key may have a password of its own."""
+    """Return the first private key of a JKS file with its chain. The key may have its own password."""
     name, password, of_key = "ssl.keystore", get("ssl.keystore.password"), get("ssl.key.password")
     store = _jks(name, content, location, password)
     if not store.keys or not store.keys[0].chain:

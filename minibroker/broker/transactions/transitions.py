@@ -161,7 +161,7 @@ def _ended_with_own_epoch(
     now_ms: int,
     new_producer_id: NewProducerId,
 ) -> Transaction:
-    """Do as `ended`, for KIP-890, part 2: the epoch tells a retry from the end of the next transaction.
+    """Do as `end_transaction`, for KIP-890, part 2: the epoch tells a retry from the end of the next transaction.
 
     A transaction without partitions can be aborted, but not committed.
     """

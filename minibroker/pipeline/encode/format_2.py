@@ -241,7 +241,7 @@ def _width(numbers: UInt64s) -> int:
 
 
 def _write(numbers: UInt64s, table: UInt8s, used: Bools) -> None:
-    """Write the varints of a column. All bytes of a varint but the last have the top bit set."""
+    """Write the varints of a column. In each varint, the top bit of every byte but the last is set."""
     width = table.shape[1]
     for byte in range(width):
         if byte:

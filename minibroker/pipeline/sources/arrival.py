@@ -17,7 +17,7 @@ class Shipped:
     """A base of objects that Spark sends to its executors."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the object as bytes that `arrived` opens."""
+        """Pickle the object as bytes that `unpack_shipped` opens."""
         return unpack_shipped, (cloudpickle.dumps((type(self), self.__dict__)),)  # type: ignore[no-untyped-call]
 
 

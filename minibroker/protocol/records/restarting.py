@@ -61,12 +61,12 @@ def restore_attributes(payload: bytes, count: int) -> bytes:
 
 
 def elided_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
-    """Elide as `elided` does, from records in pieces. Raises `HasAttributes` if a record has attributes."""
+    """Elide as `elide_records` does, from records in pieces. Raises `HasAttributes` if a record has attributes."""
     return restart_records(Window(chunks), count, _without)
 
 
 def restored_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
-    """Restore as `restored` does, from records in pieces."""
+    """Restore as `restore_attributes` does, from records in pieces."""
     return restart_records(Window(chunks), count, _with)
 
 

@@ -1,4 +1,4 @@
-"""The answers of the HTTP control. Most have the fields of the object that a method of Python returns."""
+"""The answers of the HTTP control, where they are not just what the Python method returns."""
 
 from __future__ import annotations
 

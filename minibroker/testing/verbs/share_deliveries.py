@@ -64,7 +64,7 @@ class DeliveryHistory:
         self._known: dict[ShareKey, tuple[int, tuple[StateBatch, ...]]] = {}  # the state epoch, and the batches
 
     def of_group(self, group_id: str, topic: str | None = None) -> list[Delivery]:
-        """Return what was delivered to a share group, of one topic or all, in order. Raises KafkaError as `found`."""
+        """Return what was delivered to a share group, of one topic or all, in order. Raises KafkaError."""
         cluster = self._broker.running.cluster
         if cluster is not self._cluster:
             self._cluster, self._positions, self._known = cluster, {}, {}
