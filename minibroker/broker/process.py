@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+import os
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from threading import Thread
 from typing import Any
 
 from minibroker.broker.assembly import Broker
@@ -35,22 +37,26 @@ events = logging.getLogger("minibroker.events")
 
 # What serves beside the broker while it runs, such as a schema registry; it yields the line that announces it.
 Beside = Callable[[Callable[[], Broker]], contextlib.AbstractAsyncContextManager[str]]
+# Gets the line about the listeners, and those about what else listens, by a name for each.
+Announce = Callable[[str, Mapping[str, str]], None]
 
 
 def run(
     settings: Settings,
     *,
     nodes: int,
-    announce: Callable[[str], None],
+    announce: Announce,
     metrics_port: int | None = None,
     metrics_tls: bool = False,
     first_records: Sequence[Message] = (),
     first_cluster_id: str | None = None,
     beside: Beside | None = None,
+    until_stdin_closes: bool = False,
 ) -> int:
-    """Serve until SIGTERM or SIGINT; return the exit status. `announce` gets one line once clients can connect.
+    """Serve until SIGTERM or SIGINT; return the exit status. `announce` is called once clients can connect.
 
-    What serves `beside` the broker gets the function that returns it, and is announced with a line of its own.
+    What serves `beside` the broker gets the function that returns it, and is announced with a line of its own, as the
+    registry. With `until_stdin_closes`, the end of stdin ends the process, too.
 
     Metrics are served on `metrics_port` of the first listener's host; 0 is any free port, None means no metrics. With
     `metrics_tls` they are served with the TLS of the first listener that has it. The metadata of a new cluster begins
@@ -58,7 +64,8 @@ def run(
     Raises StartError when an address is taken or a directory cannot be used; then nothing was changed.
     """
     metrics = metrics_port, metrics_tls
-    return run_until_done(_run(settings, nodes, announce, metrics, first_records, first_cluster_id, beside))
+    first = first_records, first_cluster_id
+    return run_until_done(_run(settings, nodes, announce, metrics, first, beside, until_stdin_closes))
 
 
 def run_until_done(serving: Coroutine[Any, Any, None]) -> int:
@@ -87,11 +94,21 @@ async def _as_a_process(serving: Coroutine[Any, Any, None]) -> None:
         collecting.cancel()
 
 
-def stop_signal() -> asyncio.Event:
-    """Return an event that SIGTERM and SIGINT set from now on, instead of ending the process."""
-    stop = asyncio.Event()
-    on_end_signals(asyncio.get_running_loop(), stop.set)
+def stop_signal(until_stdin_closes: bool = False) -> asyncio.Event:
+    """Return an event that SIGTERM and SIGINT set from now on, instead of ending the process; perhaps also stdin."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    on_end_signals(loop, stop.set)
+    if until_stdin_closes:
+        Thread(target=_at_the_end_of_stdin, args=(loop, stop.set), daemon=True).start()
     return stop
+
+
+def _at_the_end_of_stdin(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    """Read stdin to its end, in a thread, as not every system can wait for it in a loop; then call back in the loop."""
+    while os.read(0, 4096):
+        pass
+    with contextlib.suppress(RuntimeError):  # the loop is closed, and the process ends already
+        loop.call_soon_threadsafe(callback)
 
 
 async def serve_until(stop: asyncio.Event, announced: str) -> None:
@@ -107,13 +124,13 @@ async def serve_until(stop: asyncio.Event, announced: str) -> None:
 async def _run(
     settings: Settings,
     nodes: int,
-    announce: Callable[[str], None],
+    announce: Announce,
     metrics: tuple[int | None, bool],
-    first_records: Sequence[Message],
-    first_cluster_id: str | None,
+    first: tuple[Sequence[Message], str | None],
     beside: Beside | None,
+    until_stdin_closes: bool,
 ) -> None:
-    stop, clock = stop_signal(), SystemClock(asyncio.get_running_loop())
+    stop, clock = stop_signal(until_stdin_closes), SystemClock(asyncio.get_running_loop())
     (port, over_tls), wall_ms = metrics, clock.wall_ms
     with (
         bound_listeners(settings, nodes) as bound,
@@ -125,18 +142,17 @@ async def _run(
             from minibroker.broker.monitoring.measured_disk import MeasuredDisk
 
             seams = Seams(clock, disk=MeasuredDisk(measured.syncs), interceptors=[measured.requests])
-        seams.first_records, seams.first_cluster_id = first_records, first_cluster_id
+        seams.first_records, seams.first_cluster_id = first
         running = BrokerLifecycle(settings, bound, seams)
         try:
             async with contextlib.AsyncExitStack() as serving:
                 await running.serve(measured)
                 await serving.enter_async_context(metrics_served(measured, lambda: running))
-                lines = ["minibroker listens on " + ",".join(_addresses(bound))]
+                listens, others = "minibroker listens on " + ",".join(_addresses(bound)), {}
                 if beside is not None:
-                    lines.append(await serving.enter_async_context(beside(lambda: running.cluster)))
-                for line in lines:
-                    announce(line)
-                await serve_until(stop, lines[0])
+                    others["registry"] = await serving.enter_async_context(beside(lambda: running.cluster))
+                announce(listens, others)
+                await serve_until(stop, listens)
         finally:
             await running.close()
 

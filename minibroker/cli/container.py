@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -31,15 +31,14 @@ ALL_ADDRESSES = ("", "0.0.0.0", "::")
 
 
 class Announcement:
-    """Prints each line about a broker that listens at once, also into a pipe, as the caller waits for it.
+    """Prints the lines about what listens, each at once, also into a pipe, as the caller waits for them.
 
-    The first of them, with the addresses, also makes the ready file, and with `as_kafka` prints Kafka's lines. Raises
-    click.UsageError if there is no directory for the file.
+    They also make the ready file; with `as_kafka`, Kafka's lines follow the first of them. Raises click.UsageError if
+    there is no directory for the file.
     """
 
     def __init__(self, settings: Settings, as_kafka: bool, ready_file: str | None) -> None:
         self._settings, self._as_kafka, self._ready_file = settings, as_kafka, ready_file
-        self._first = True
         if ready_file is not None:
             directory = os.path.dirname(ready_file) or "."
             if not os.path.isdir(directory):
@@ -47,15 +46,16 @@ class Announcement:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(ready_file)
 
-    def __call__(self, line: str) -> None:
-        """Announce the line. Raises OSError."""
-        lines = [line]
-        if self._first and self._as_kafka:
-            lines += kafka_lines(self._settings["node.id"], datetime.now())
-        if self._first and self._ready_file is not None:
-            _make(self._ready_file, "".join(f"{address}\n" for address in addresses_here(self._settings, line)))
-        self._first = False
-        print("\n".join(lines), flush=True)
+    def __call__(self, listens: str, others: Mapping[str, str]) -> None:
+        """Announce the listeners, and what else listens, by its name in the ready file. Raises OSError.
+
+        Each line ends with an address.
+        """
+        if self._ready_file is not None:
+            named = [f"{name} {line.rpartition(' ')[2]}" for name, line in others.items()]
+            _make(self._ready_file, "".join(f"{each}\n" for each in [*addresses_here(self._settings, listens), *named]))
+        own = kafka_lines(self._settings["node.id"], datetime.now()) if self._as_kafka else []
+        print("\n".join([listens, *own, *others.values()]), flush=True)
 
 
 def kafka_lines(node: int, now: datetime) -> list[str]:

@@ -9,6 +9,7 @@ import gc
 import logging
 import os
 import sys
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -104,7 +105,15 @@ def _print_settings(context: click.Context, _: click.Parameter, wanted: bool) ->
 @click.option(
     "--ready-file",
     type=click.Path(),
-    help="Write this file, with the address of each listener, once clients can connect.",
+    help="Write this file once clients can connect: the address of each listener, then each other one with its name.",
+)
+@click.option(
+    "--until-stdin-closes",
+    is_flag=True,
+    help="Also end when stdin does, as a pipe ends with the process that holds its other end.",
+)
+@click.option(
+    "--temporary", is_flag=True, help="Keep the data in a new directory that is removed at the end, not in log.dirs."
 )
 @click.option(
     "--container",
@@ -150,6 +159,8 @@ def serve(
     scram: tuple[str, ...],
     cluster_id: str | None,
     ready_file: str | None,
+    until_stdin_closes: bool,
+    temporary: bool,
     container: bool,
     log_level: str,
     log_format: str,
@@ -179,14 +190,15 @@ def serve(
         raise click.UsageError("--control-token needs --control or --explorer")
     try:
         environment = {name: text for name, text in os.environ.items() if name not in NO_SETTINGS}
-        settings, warnings = load_settings(properties, environment, assignments, kafka_variables=container)
+        given = [*assignments, *_temporary_directory(temporary)]
+        settings, warnings = load_settings(properties, environment, given, kafka_variables=container)
         for warning in warnings:
             LOG.warning(warning)
         if not (security or settings["test.security"] or "").startswith("SASL"):
             _warn_of_strangers(settings)
         announce = Announcement(settings, container, ready_file)
         first: dict[str, Any] = {"first_records": _credentials(scram), "first_cluster_id": cluster_id}
-        first |= {"metrics_port": metrics_port, "metrics_tls": metrics_tls}
+        first |= {"metrics_port": metrics_port, "metrics_tls": metrics_tls, "until_stdin_closes": until_stdin_closes}
         if metrics_tls:
             _check_tls(settings, metrics_port, security or settings["test.security"])
         asked: dict[str, Any] = {"control": control, "faults": faults, "emulate": emulate, "security": security}
@@ -202,6 +214,16 @@ def serve(
             sys.exit(2)
         raise click.UsageError(reason) from None
     sys.exit(status)
+
+
+def _temporary_directory(wanted: bool) -> Iterator[str]:
+    """Yield the setting of a new directory, which is removed at the end of the command, if it is wanted."""
+    if not wanted:
+        return
+    from tempfile import TemporaryDirectory
+
+    directory = TemporaryDirectory(prefix="minibroker-data-", ignore_cleanup_errors=True)
+    yield f"log.dirs={click.get_current_context().with_resource(directory)}"
 
 
 def _beside(registry: str | None) -> Beside | None:

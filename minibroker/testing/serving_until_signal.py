@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from minibroker.broker.clock import SystemClock
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.lifecycle import StartError
 from minibroker.broker.monitoring.measuring import bound_metrics, metrics_served
-from minibroker.broker.process import run_until_done, serve_until, stop_signal
+from minibroker.broker.process import Announce, run_until_done, serve_until, stop_signal
 from minibroker.protocol.declare import Message
 from minibroker.testing.broker import Broker
 from minibroker.testing.embedded.given_settings import warned_of
@@ -39,15 +39,16 @@ class Wishes(NamedTuple):
     metrics_tls: bool = False
     first_records: Sequence[Message] = ()
     first_cluster_id: str | None = None
+    until_stdin_closes: bool = False
 
 
-def run(settings: Settings, *, nodes: int, announce: Callable[[str], None], wishes: Wishes) -> int:
+def run(settings: Settings, *, nodes: int, announce: Announce, wishes: Wishes) -> int:
     """Serve until SIGTERM or SIGINT; return the exit status. Raises StartError, FaultError, OSError."""
     return run_until_done(_run(settings, nodes, announce, wishes))
 
 
-async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], wishes: Wishes) -> None:
-    stop = stop_signal()
+async def _run(settings: Settings, nodes: int, announce: Announce, wishes: Wishes) -> None:
+    stop = stop_signal(wishes.until_stdin_closes)
     address = None
     if wishes.control is not None or wishes.explorer:
         from minibroker.testing.control.control_server import address_of, controlled
@@ -69,16 +70,16 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
         if address is not None:
             broker.journal.on()
             url = await serving.enter_async_context(controlled(broker, address, wishes.token, explorer=wishes.explorer))
-        listens = f"minibroker listens on {broker.bootstrap_servers}"
-        announce(listens)
+        listens, others = f"minibroker listens on {broker.bootstrap_servers}", {}
         if wishes.registry is not None:
             from minibroker.registry.api.running_registry import registry_line
 
-            announce(registry_line(broker.registry_url))
+            others["registry"] = registry_line(broker.registry_url)
         if wishes.control is not None:
-            announce(f"minibroker is controlled at {url}")
+            others["control"] = f"minibroker is controlled at {url}"
         if wishes.explorer:
-            announce(f"minibroker is explored at {url}/explorer/")
+            others["explorer"] = f"minibroker is explored at {url}/explorer/"
+        announce(listens, others)
         await serve_until(stop, listens)
 
 

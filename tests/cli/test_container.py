@@ -12,6 +12,7 @@ from minibroker.broker.configs.settings import Settings
 from minibroker.cli.container import Announcement, addresses_here, kafka_lines
 
 LINE = "minibroker listens on kafka:9092,localhost:19092"
+CONTROLLED = "minibroker is controlled at http://127.0.0.1:8082"
 SETTINGS = Settings(
     {
         "listeners": "IN://:9092,OUT://127.0.0.1:0,CONTROLLER://:9093",
@@ -24,12 +25,10 @@ SETTINGS = Settings(
 
 def test_the_first_log_line_is_followed_by_kafkas(capsys: pytest.CaptureFixture[str]) -> None:
     announce = Announcement(SETTINGS, True, None)
-    announce(LINE)
-    first, *others = capsys.readouterr().out.splitlines()
-    assert first == LINE
+    announce(LINE, {"control": CONTROLLED})
+    first, *others, last = capsys.readouterr().out.splitlines()
+    assert (first, last) == (LINE, CONTROLLED)
     assert any("[KafkaServer id=3] started (kafka.server.KafkaServer)" in other for other in others)
-    announce("minibroker is controlled at http://127.0.0.1:8082")
-    assert capsys.readouterr().out == "minibroker is controlled at http://127.0.0.1:8082\n"
 
 
 def test_log_lines_begin_as_in_kafka() -> None:
@@ -44,8 +43,13 @@ def test_the_ready_file_is_written_once_clients_can_connect(tmp_path: Path) -> N
     file.write_text("of another start\n")
     announce = Announcement(SETTINGS, False, str(file))
     assert not file.exists()
-    announce(LINE)
-    assert file.read_text() == "127.0.0.1:9092\n127.0.0.1:19092\n"
+    announce(LINE, {"registry": "minibroker has a schema registry at http://127.0.0.1:8081", "control": CONTROLLED})
+    assert file.read_text().splitlines() == [
+        "127.0.0.1:9092",
+        "127.0.0.1:19092",
+        "registry http://127.0.0.1:8081",
+        "control http://127.0.0.1:8082",
+    ]
     assert list(tmp_path.iterdir()) == [file]
 
 

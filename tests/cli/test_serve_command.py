@@ -17,7 +17,7 @@ import pytest
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.testing.embedded.certificates import Authority
 from tests.broker.harness import frame_of
-from tests.running import environment_for_broker, running_broker, serve_command
+from tests.running import PATIENCE_S, environment_for_broker, running_broker, serve_command
 
 
 def refused(directory: Path, *settings: str, env: dict[str, str] | None = None) -> str:
@@ -39,6 +39,24 @@ def test_serve_prints_its_addresses_and_ends_with_status_0(tmp_path: Path) -> No
         host, port = broker.bootstrap_servers.split(":")
         socket.create_connection((host, int(port)), 10).close()
         assert broker.stop() == 0
+
+
+@pytest.mark.parametrize("others", [(), ("registry", "control")])
+def test_serve_ends_when_its_stdin_closes(tmp_path: Path, others: tuple[str, ...]) -> None:
+    ready = tmp_path / "ready"
+    own = ["--until-stdin-closes", "--temporary", "--ready-file", str(ready)]
+    command = serve_command(tmp_path) + own + [word for name in others for word in (f"--{name}", "0")]
+    env = environment_for_broker({"TMPDIR": str(tmp_path)})
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as process:
+        assert process.stdin and process.stdout
+        assert process.stdout.readline().startswith("minibroker listens on 127.0.0.1:")
+        listener, *named = (line.split(" ") for line in ready.read_text().splitlines())
+        assert len(listener) == 1 and tuple(name for name, _ in named) == others
+        (data,) = tmp_path.glob("minibroker-data-*")
+        assert (data / "meta.properties").is_file() and not (tmp_path / "data").exists()
+        process.stdin.close()
+        assert process.wait(PATIENCE_S) == 0
+    assert not data.exists()
 
 
 def test_each_node_has_its_address(tmp_path: Path) -> None:
