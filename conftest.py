@@ -135,7 +135,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if worker is None or session.config.args_source is pytest.Config.ArgsSource.ARGS:
         return
     share = slice(int(worker["workerid"].removeprefix("gw")), None, worker["workercount"])
-    for file in sorted((ROOT / "tests").rglob("test_*.py"))[share]:
+    files = (file for path in session.config.getini("testpaths") for file in (ROOT / path).rglob("test_*.py"))
+    for file in sorted(files)[share]:
         with suppress(Exception, pytest.skip.Exception):  # which the collection will report
             import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
 

@@ -37,7 +37,7 @@ class Broker(Protocol):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--against", choices=("minibroker", "kafka"), default="minibroker", help="the broker to ask")
+    parser.addoption("--against", choices=("minibroker", "kafka"), help="the broker to ask, a process; minibroker's")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -58,8 +58,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def against(request: pytest.FixtureRequest) -> str:
     """Which broker is asked: "minibroker" or "kafka"."""
-    chosen: str = request.config.getoption("--against")
-    return chosen
+    chosen: str | None = request.config.getoption("--against")
+    return chosen or "minibroker"
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from conformance.wire.conftest import StartMinibroker
 from conformance.wire.connection import Connection, ConnectionClosed
 from conformance.wire.requests import repeated
 from conformance.wire.test_rights import MADE, create, creation
@@ -24,7 +25,6 @@ from minibroker.protocol.messages.delegation_tokens import (
     RenewDelegationTokenRequest,
 )
 from minibroker.protocol.messages.security import DescribeUserScramCredentialsRequest
-from tests.running import running_broker
 
 MAX_LIFETIME_MS, EXPIRY_MS, CHECK_MS = 3_000_000, 1_000_000, 3000
 NAMES = ("admin", "alice", "bob", "carol")
@@ -52,7 +52,7 @@ LogIn = Callable[[str], Connection]
 
 
 @pytest.fixture(scope="module")
-def address(against: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def address(against: str, start_minibroker: StartMinibroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A listener with SASL, of a broker with an authorizer and delegation tokens."""
     directory = tmp_path_factory.mktemp("tokens")
     if against == "kafka":
@@ -65,7 +65,7 @@ def address(against: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             kafka.kill()
     else:
         more = {"listeners": "SASL://127.0.0.1:0", "listener.security.protocol.map": "SASL:SASL_PLAINTEXT"}
-        with running_broker(directory, *(f"{name}={value}" for name, value in {**PROPERTIES, **more}.items())) as ours:
+        with start_minibroker(directory, {**PROPERTIES, **more}) as ours:
             grant(ours.bootstrap_servers)
             yield ours.bootstrap_servers
 

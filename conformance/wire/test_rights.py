@@ -6,6 +6,7 @@ Every literal is what Apache Kafka 4.4 answers.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from conformance.conftest import Broker
 from conformance.kafka_reference import running_kafka
-from conformance.wire.conftest import Differing
+from conformance.wire.conftest import Differing, StartMinibroker
 from conformance.wire.connection import Connection, ConnectionClosed
 from conformance.wire.requests import create_request, produce_request, repeated, topic
 from minibroker.broker.security.acls import PatternType, Permission
@@ -42,7 +43,6 @@ from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from minibroker.protocol.messages.transactions import InitProducerIdRequest
 from minibroker.protocol.primitives import ZERO_UUID
 from tests.broker.harness import batch
-from tests.running import running_broker
 
 BROKER, ADMINISTRATOR, CLIENT = "127.0.0.1", "127.0.0.2", "127.0.0.3"
 SETTINGS = {
@@ -111,15 +111,14 @@ OPEN_TO = [
 
 
 @pytest.fixture(scope="module")
-def guarded(against: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def guarded(
+    against: str, start_minibroker: StartMinibroker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Broker]:
     """A broker on which only the administrator, and the broker itself, may do something."""
-    directory = tmp_path_factory.mktemp("guarded")
-    running: Any = (
-        running_kafka(directory, SETTINGS)
-        if against == "kafka"
-        else running_broker(directory, *(f"{name}={value}" for name, value in SETTINGS.items()))
-    )
-    with running as broker:
+    if sys.platform == "darwin":
+        pytest.skip("this system has a single loopback address")
+    start = running_kafka if against == "kafka" else start_minibroker
+    with start(tmp_path_factory.mktemp("guarded"), SETTINGS) as broker:
         with Connection(broker.bootstrap_servers, address=ADMINISTRATOR) as connection:
             assert create(connection, *OPEN_TO) == [MADE] * len(OPEN_TO)
             repeated(lambda: described(connection), lambda seen: len(seen) == len(OPEN_TO))
@@ -133,9 +132,11 @@ def administrator(guarded: Broker) -> Iterator[Connection]:
 
 
 @pytest.fixture
-def client(guarded: Broker) -> Iterator[Connection]:
+def client(guarded: Broker, administrator: Connection) -> Iterator[Connection]:
+    """A client without rights; what a test grants it is revoked at the end."""
     with Connection(guarded.bootstrap_servers, address=CLIENT) as opened:
         yield opened
+    assert delete(administrator, {"host_filter": CLIENT})[0] == 0
 
 
 @pytest.fixture

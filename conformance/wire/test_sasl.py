@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from conformance.kafka_reference import KafkaProcess
+from conformance.wire.conftest import StartMinibroker
 from conformance.wire.connection import Connection, ConnectionClosed
 from minibroker.client.client_mechanisms import scram
 from minibroker.protocol.declare import Message
@@ -31,7 +32,6 @@ from minibroker.protocol.messages.security import (
     SaslHandshakeRequest,
 )
 from tests.clients.ports import free_ports
-from tests.running import running_broker
 
 MODULES = "org.apache.kafka.common.security"
 PREFIX = "listener.name.sasl"
@@ -66,7 +66,9 @@ class KafkaWithSasl(KafkaProcess):
 
 
 @pytest.fixture(scope="module")
-def sasl_address(against: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def sasl_address(
+    against: str, start_minibroker: StartMinibroker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     """The address of a listener with SASL, of a broker with the user alice for SCRAM."""
     directory = tmp_path_factory.mktemp("sasl")
     if against == "kafka":
@@ -83,7 +85,7 @@ def sasl_address(against: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
             "listeners": "PLAINTEXT://127.0.0.1:0,SASL://127.0.0.1:0",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
         }
-        with running_broker(directory, *(f"{name}={value}" for name, value in {**PROPERTIES, **more}.items())) as ours:
+        with start_minibroker(directory, {**PROPERTIES, **more}) as ours:
             plain, sasl = ours.bootstrap_servers.split(",")
             add_alice(plain)
             yield sasl

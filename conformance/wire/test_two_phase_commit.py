@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from conformance.kafka_reference import running_kafka
+from conformance.wire.conftest import StartMinibroker
 from conformance.wire.connection import Connection
 from conformance.wire.requests import repeated
 from minibroker.protocol.apis import ApiKey
@@ -18,7 +19,6 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from minibroker.protocol.messages.transactions import DescribeTransactionsRequest, InitProducerIdRequest
-from tests.running import running_broker
 
 SETTINGS = {"transaction.two.phase.commit.enable": "true", "unstable.api.versions.enable": "true"}
 NEVER_MS = (1 << 31) - 1
@@ -26,15 +26,12 @@ WAITS = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAIL
 
 
 @pytest.fixture(scope="module")
-def connection(against: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
-    directory = tmp_path_factory.mktemp("broker")
-    if against == "kafka":
-        with running_kafka(directory, SETTINGS) as kafka, Connection(kafka.bootstrap_servers) as opened:
-            yield opened
-    else:
-        settings = (f"{name}={value}" for name, value in SETTINGS.items())
-        with running_broker(directory, *settings) as broker, Connection(broker.bootstrap_servers) as opened:
-            yield opened
+def connection(
+    against: str, start_minibroker: StartMinibroker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Connection]:
+    start = running_kafka if against == "kafka" else start_minibroker
+    with start(tmp_path_factory.mktemp("broker"), SETTINGS) as broker, Connection(broker.bootstrap_servers) as opened:
+        yield opened
 
 
 def init(connection: Connection, transactional_id: str, **fields: Any) -> Any:

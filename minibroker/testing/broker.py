@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 INNER = (  # for the test kit itself
     *("loop", "on_loop", "running", "moving_clock", "ports", "is_stopped", "emulated", "watch", "share_history"),
     *("interceptors", "put_first", "measured", "count_into", "when_reset", "end_test", "registry_requests"),
-    *("has_registry", "first_records", "first_cluster_id", "witnesses", "tell"),
+    *("defaults", "has_registry", "first_records", "first_cluster_id", "witnesses", "tell"),
 )
 SETTLE_SECONDS = 10.0  # how long to wait after a move for other threads: compaction, removal of files
 

@@ -101,7 +101,7 @@ def _broker(settings: Settings, nodes: int, wishes: Wishes) -> Broker:
             registry=wishes.registry or False,
         )
     # Those of a plain process: what tests want is not what its user has given.
-    broker._defaults = {} if broker.emulated is None else settings_of(broker.emulated)
+    broker.defaults = {} if broker.emulated is None else settings_of(broker.emulated)
     broker.first_records, broker.first_cluster_id = wishes.first_records, wishes.first_cluster_id
     if wishes.faults is not None:
         broker.faults.load(wishes.faults)

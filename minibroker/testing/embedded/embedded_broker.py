@@ -101,11 +101,11 @@ class EmbeddedBroker(Served):
         if not isinstance(nodes, int) or not 1 <= nodes <= MAXIMUM_NODES:
             raise ValueError(f"nodes is a number from 1 to {MAXIMUM_NODES}, and cannot be {nodes!r}")
         self._directories = Directories(None if directory is None else Path(directory))
-        # The settings that hold unless others are given; `serving_until_signal` replaces them.
-        self._defaults = DEFAULTS | {"auto.create.topics.enable": str(auto_create).lower()}
+        # The settings that hold unless others are given; who wants a plain broker's replaces them.
+        self.defaults: dict[str, str] = DEFAULTS | {"auto.create.topics.enable": str(auto_create).lower()}
         self.emulated: Final = None if emulate is None else release_of(emulate)
         if self.emulated is not None:
-            self._defaults |= settings_of(self.emulated)
+            self.defaults |= settings_of(self.emulated)
         self._given = {name: text_of_setting(value) for name, value in (settings or {}).items()}
         self._security = self._make_security(security or self._given.get("test.security"), users)
         check_settings(self._texts)
@@ -271,7 +271,7 @@ class EmbeddedBroker(Served):
         if protocol is not None:
             from minibroker.testing.embedded.broker_security import Security  # which few tests need
 
-            listeners = text_of_setting(Settings(self._defaults)["listeners"])
+            listeners = text_of_setting(Settings(self.defaults)["listeners"])
             return Security(protocol, users or {}, {"listeners": listeners} | self._given)
         if users or self._given.keys() & {"test.users", "test.issuer"}:
             raise ValueError("users and an issuer need security, such as SASL_SSL")
@@ -279,7 +279,7 @@ class EmbeddedBroker(Served):
 
     @property
     def _texts(self) -> dict[str, str]:
-        return self._defaults | (self._given if self._security is None else self._security.settings)
+        return self.defaults | (self._given if self._security is None else self._security.settings)
 
     @property
     def _issuer(self) -> Issuer | None:
