@@ -11,6 +11,7 @@ from pathlib import Path
 
 from conftest import LONG, SPARK
 from docs.conf import write_pages
+from minibroker import __version__
 from tests.conftest import OF_PIPELINE
 
 ROOT = Path(__file__).parent.parent
@@ -39,6 +40,14 @@ sys.meta_path.insert(0, Missing)
 for name in sys.argv[1:]:
     import_module(name)
 """
+VERSION_ELSEWHERE = {
+    "CHANGELOG.md": r"^## \[([0-9.]+)\]",
+    "integrations/devcontainer/minibroker/devcontainer-feature.json": r'"version": "(.*?)"',
+    "integrations/homebrew/minibroker.rb": r"minibroker-([0-9.]+)\.tar",
+    "integrations/testcontainers/index.md": r"minibroker:([0-9.]+)\"",
+    "kits/node/package.json": r'"version": "(.*?)"',
+    "kits/java/pom.xml": r"<version>(.*?)</version>",
+}
 LINES_MAX = 500
 CIRCLE_FILES_MAX = 3
 FUNCTION_LINES_MAX = 40
@@ -81,6 +90,14 @@ def test_no_document_suggests_installing_unpublished_packages() -> None:
         f"{path.name}: {line}" for path in texts for line in path.read_text().splitlines() if unpublished.search(line)
     ]
     assert wrong == []
+
+
+def test_each_file_that_names_the_version_names_this_one() -> None:
+    """The first match in each; a kit that is not there yet names none."""
+    files = {name: ROOT / name for name in VERSION_ELSEWHERE}
+    texts = {name: path.read_text() for name, path in files.items() if path.exists() or not name.startswith("kits/")}
+    found = {name: re.search(VERSION_ELSEWHERE[name], text, re.MULTILINE) for name, text in texts.items()}
+    assert {name: match and match[1] for name, match in found.items()} == dict.fromkeys(found, __version__)
 
 
 def test_the_package_ships_its_types() -> None:
