@@ -2,42 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from conformance.clients import REPOSITORY
-from tests.running import environment_for_broker
+from conformance.projects import EXAMPLES, MAVEN_TEST, QUICK_JAVA, REPOSITORY, copied, ended, run
 
 pytestmark = pytest.mark.minibroker_only
-EXAMPLES = REPOSITORY / "examples"
 IN_PYTHON = ("fastapi", "faststream", "faust", "quixstreams")
-PATIENCE_S = 400  # an empty cache needs everything from the registries
-MAVEN_TEST = ("mvn", "-q", "-B", "-DforkCount=0", "test")
 REASON = "minibroker: --control needs a library that is missing"
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 NOT_THEIRS = ("xdist", "asyncio", "timeout", "cacheprovider")  # plugins that are installed here, but not with them
-
-
-def copied(name: str, directory: Path) -> Path:
-    """Copy a project without what was built there; where it is now."""
-    built = shutil.ignore_patterns("node_modules", "target", "__pycache__")
-    return shutil.copytree(EXAMPLES / name, directory / name, ignore=built)
-
-
-def run(directory: Path, *command: str, **environment: str) -> None:
-    done = ended(directory, Path(sys.executable).parent, *command, **environment)
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
-
-
-def ended(directory: Path, scripts: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, with the programs of `scripts` before others."""
-    own = environment_for_broker({"PATH": os.pathsep.join((str(scripts), os.environ["PATH"])), **environment})
-    return subprocess.run(command, cwd=directory, env=own, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 @pytest.fixture(scope="module")
@@ -97,4 +72,4 @@ def test_a_broker_that_cannot_start_reports_the_reason(project: str, command: tu
         run(directory, "npm", "ci", "--no-audit", "--no-fund")
     done = ended(directory, tmp_path, *command, MAVEN_OPTS=QUICK_JAVA)
     said = done.stdout + done.stderr
-    assert done.returncode != 0 and REASON in said and "the broker did not start; it says why on stderr" in said, said
+    assert done.returncode != 0 and REASON in said and "did not start" in said, said

@@ -24,7 +24,7 @@ PAGES = sorted((REPOSITORY / "docs").glob("first-*.md"))
 PORT = "9092"
 PATIENCE_S = 500  # an empty cache needs everything from the registries
 PACKAGES = ("minibroker", "pyspark_minibroker", "pyspark_minibroker_batches")
-NEEDED = (*PACKAGES, "pyproject.toml", "hatch_build.py", "README.md", "LICENSE")
+NEEDED = (*PACKAGES, "kits", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE")
 TIME = re.compile(r" in [0-9.]+s")
 SERVED = """{command} > serve.txt &
 trap "kill $!" EXIT

@@ -21,7 +21,7 @@ PYTHON = [
     *PACKAGE,
     *(
         path
-        for part in ("tests", "conformance", "benchmarks")
+        for part in ("tests", "conformance", "benchmarks", "kits")
         for path in sorted((ROOT / part).rglob("*.py"))
         if not {"target", "node_modules"} & set(path.parts)
     ),

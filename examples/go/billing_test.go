@@ -1,49 +1,65 @@
 package billing
 
 import (
-	"context"
-	"strings"
 	"testing"
 	"time"
+
+	"minibroker"
 )
 
-type arguments map[string]any
-
-type record struct{ Key, Value string }
-
 func TestAnOrderGetsAnInvoice(t *testing.T) {
-	ask(t, "reset", nil, nil)
-	ask(t, "topics/orders/records", arguments{"values": []string{`{"id": 7, "pieces": 3, "price_cents": 250}`}}, nil)
+	kafka := minibroker.Start(t)
+	kafka.Produce("orders", `{"id": 7, "pieces": 3, "price_cents": 250}`)
 
-	writeInvoices(t)
-
-	expectInvoice(t, `{"order":7,"cents":750}`)
-}
-
-func TestAnInvoiceIsWrittenAlthoughTheLeaderMoves(t *testing.T) {
-	ask(t, "reset", nil, nil)
-	ask(t, "topics/orders/records", arguments{"values": []string{`{"id": 8, "pieces": 1, "price_cents": 99}`}}, nil)
-	ask(t, "faults", arguments{"api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}, nil)
-
-	writeInvoices(t)
-
-	expectInvoice(t, `{"order":8,"cents":99}`)
-}
-
-func writeInvoices(t *testing.T) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	if err := WriteInvoices(ctx, strings.Split(servers, ","), 1); err != nil {
+	if err := WriteInvoices(t.Context(), kafka.Servers(), 1); err != nil {
 		t.Fatal(err)
+	}
+
+	if invoice := kafka.Expect("invoices", 1)[0]; invoice.Value.String() != `{"order":7,"cents":750}` {
+		t.Error(invoice)
 	}
 }
 
-func expectInvoice(t *testing.T, value string) {
+func TestAnInvoiceIsWrittenAlthoughTheLeaderMoves(t *testing.T) {
+	kafka := minibroker.Start(t)
+	kafka.Produce("orders", `{"id": 8, "pieces": 1, "price_cents": 99}`)
+	kafka.AddFault(minibroker.NewFault{API: "Produce", Error: "NOT_LEADER_OR_FOLLOWER", Times: 2})
+
+	writeInvoices(t, kafka)
+
+	kafka.Expect("invoices", 1)
+	kafka.WaitForRequests("Produce", 3)
+}
+
+func TestAnInvoiceIsWrittenOnceAlthoughAnAnswerIsLost(t *testing.T) {
+	kafka := minibroker.Start(t)
+	kafka.Produce("orders", `{"id": 9, "pieces": 2, "price_cents": 10}`)
+	kafka.AddFault(minibroker.NewFault{API: "Produce", Close: "after", Times: 1})
+
+	writeInvoices(t, kafka)
+
+	if invoices := kafka.Records("invoices"); len(invoices) != 1 {
+		t.Error(invoices)
+	}
+}
+
+func TestOffsetsOfAGroupThatIsAwayTooLongAreGone(t *testing.T) {
+	kafka := minibroker.Start(t)
+	for _, topic := range []string{"orders", "invoices"} { // which keep records forever
+		kafka.CreateTopic(topic, minibroker.NewTopic{Config: map[string]any{"retention.ms": -1}})
+	}
+	kafka.Produce("orders", `{"id": 10, "pieces": 1, "price_cents": 20}`)
+	writeInvoices(t, kafka)
+
+	kafka.AdvanceClock(8 * 24 * time.Hour) // offsets.retention.minutes is 7 days
+
+	writeInvoices(t, kafka)
+	kafka.Expect("invoices", 2)
+}
+
+func writeInvoices(t *testing.T, kafka *minibroker.Broker) {
 	t.Helper()
-	var found []record
-	ask(t, "topics/invoices/expect", arguments{"count": 1, "timeout": "10 s"}, &found)
-	if len(found) != 1 || found[0].Value != value {
-		t.Errorf("expected the invoice %s, got %v", value, found)
+	if err := WriteInvoices(t.Context(), kafka.Servers(), 1); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -76,7 +76,7 @@ def fault_schema() -> dict[str, Any]:
     for name, (kinds, word) in WORDS.items():
         schemas = [schema for schema in map(_schema_of, kinds) if schema is not None]
         if _is_span(name):
-            schemas = [{"type": "string"}]
+            schemas = [{"type": "string", "examples": ["10 s"]}]
         if schemas:
             words[name] = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
             limits = {"minimum": word.minimum, "maximum": word.maximum}

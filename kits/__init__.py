@@ -1,0 +1,1 @@
+"""The kits for tests in Go, Java and Node.js."""

@@ -1,0 +1,3 @@
+module minibroker
+
+go 1.26.0

@@ -1,0 +1,34 @@
+"""What is generated of the kits is up to date, and what is not is small."""
+
+from __future__ import annotations
+
+import pytest
+
+from kits.generating.__main__ import KITS, generated
+from tests.pages import blocks_of
+
+BY_HAND = {"go": "go/*.go"}
+LINES_BY_HAND = 400
+LINES_OF_A_FIRST_TEST = 20
+FIRST_TESTS = {"go": ("billing_test.go", "\n}\n")}  # the file that begins with it, and where it ends
+
+
+def test_what_is_generated_is_up_to_date() -> None:
+    """Otherwise, write it again: python3 -m kits.generating."""
+    assert [name for name, text in generated().items() if (KITS / name).read_text() != text] == []
+
+
+@pytest.mark.parametrize("kit", BY_HAND)
+def test_a_kit_stays_small(kit: str) -> None:
+    found = {str(path.relative_to(KITS)): path for path in KITS.glob(BY_HAND[kit])}
+    by_hand = [path for name, path in found.items() if name not in generated() and "test" not in path.name]
+    assert by_hand and sum(path.read_text().count("\n") for path in by_hand) <= LINES_BY_HAND
+
+
+@pytest.mark.parametrize("kit", FIRST_TESTS)
+def test_a_first_test_is_short(kit: str) -> None:
+    name, end = FIRST_TESTS[kit]
+    page = (KITS.parent / "docs" / f"first-test-{kit}.md").read_text()
+    (text,) = (block.text for block in blocks_of(page) if block.file == name)
+    first, end, _ = text.partition(end)
+    assert end and (first + end).count("\n") <= LINES_OF_A_FIRST_TEST
