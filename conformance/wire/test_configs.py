@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from conformance.wire.conftest import NewTopic
+from conformance.wire.conftest import Differing, NewTopic
 from conformance.wire.connection import Connection
 from conformance.wire.requests import broker_id, create_request, repeated, topic
 from minibroker.protocol.errors import ErrorCode
@@ -239,6 +239,16 @@ CHANGES: dict[str, tuple[Sequence[Change], ErrorCode, str]] = {
         ErrorCode.INVALID_CONFIG,
         "Can't SUBTRACT to key retention.ms because its type is not LIST.",
     ),
+    "no policy": (
+        [("cleanup.policy", APPEND, "eat")],
+        ErrorCode.INVALID_CONFIG,
+        "Invalid value eat for configuration cleanup.policy: String must be one of: compact, delete",
+    ),
+    "a lag above the lag": (
+        [("min.compaction.lag.ms", SET, "10"), ("max.compaction.lag.ms", SET, "5")],
+        ErrorCode.INVALID_CONFIG,
+        "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (5)",
+    ),
     "null": ([("retention.ms", SET, None)], ErrorCode.INVALID_REQUEST, "Null value not supported for : retention.ms"),
     "the same name twice": (
         [("retention.ms", SET, "5"), ("retention.ms", SET, "6")],
@@ -262,6 +272,15 @@ def test_invalid_config_changes_are_rejected(
     assert answered == code
     assert message in complaint
     assert values(describe(connection, TOPIC, name))["retention.ms"] == ("604800000", OF_DEFAULT)
+
+
+def test_an_unknown_operation_is_rejected(connection: Connection, new_topic: NewTopic, differing: Differing) -> None:
+    ((code, _),) = alter(connection, (TOPIC, new_topic(), [("retention.ms", 9, "1")]))
+    assert code == differing(
+        kafka=ErrorCode.UNKNOWN_SERVER_ERROR,
+        minibroker=ErrorCode.INVALID_REQUEST,
+        because="Kafka's controller fails over it, though the client is to blame",
+    )
 
 
 def test_each_resource_is_altered_separately(connection: Connection, new_topic: NewTopic) -> None:

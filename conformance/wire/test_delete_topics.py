@@ -28,10 +28,10 @@ def delete_by_name(connection: Connection, *names: str, version: int) -> dict[st
 
 
 def delete(connection: Connection, *topics: tuple[str | None, bytes]) -> list[tuple[Any, ...]]:
-    """Return the answers of version 6, each as (code, name, topic id)."""
+    """Return the answers of version 6, each as (code, message, name, topic id)."""
     states = [DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=topic_id) for name, topic_id in topics]
     answer = connection.ask(DeleteTopicsRequest(topics=states, timeout_ms=TIMEOUT_MS), 6)
-    return [(ErrorCode(each.error_code), each.name, each.topic_id) for each in answer.responses]
+    return [(ErrorCode(each.error_code), each.error_message, each.name, each.topic_id) for each in answer.responses]
 
 
 @pytest.mark.parametrize("version", range(1, 7))
@@ -50,25 +50,29 @@ def test_a_topic_is_deleted(connection: Connection, new_topic: NewTopic, version
 def test_a_topic_is_deleted_by_its_id(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic()
     topic_id = metadata_of(connection, name).topic_id
-    assert delete(connection, (None, topic_id)) == [(ErrorCode.NONE, name, topic_id)]
-    assert delete(connection, (None, topic_id)) == [(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)]
+    assert delete(connection, (None, topic_id)) == [(ErrorCode.NONE, None, name, topic_id)]
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
+    assert delete(connection, (None, topic_id)) == [(*unknown, None, topic_id)]
 
 
 def test_inconsistent_deletions_are_rejected(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic()
     topic_id = metadata_of(connection, name).topic_id
     wrong = ErrorCode.INVALID_REQUEST
-    assert delete(connection, (None, ZERO)) == [(wrong, None, ZERO)]
-    assert delete(connection, (name, topic_id)) == [(wrong, name, topic_id)]
-    assert delete(connection, (name, ZERO), (name, ZERO)) == [(wrong, name, ZERO)]
-    assert delete(connection, (None, topic_id), (None, topic_id)) == [(wrong, None, topic_id)]
-    assert delete(connection, (name, ZERO), (None, topic_id)) == [(wrong, name, topic_id)]
+    neither, both = "Neither topic name nor id were specified.", "You may not specify both topic name and topic id."
+    assert delete(connection, (None, ZERO)) == [(wrong, neither, None, ZERO)]
+    assert delete(connection, (name, topic_id)) == [(wrong, both, name, topic_id)]
+    assert delete(connection, (name, ZERO), (name, ZERO)) == [(wrong, "Duplicate topic name.", name, ZERO)]
+    assert delete(connection, (None, topic_id), (None, topic_id)) == [(wrong, "Duplicate topic id.", None, topic_id)]
+    twice = "The provided topic name maps to an ID that was already supplied."
+    assert delete(connection, (name, ZERO), (None, topic_id)) == [(wrong, twice, name, topic_id)]
     assert exists(connection, name)
 
 
 @pytest.mark.parametrize("name", ["__cluster_metadata", "a b"])
 def test_invalid_topic_names_are_unknown(connection: Connection, name: str) -> None:
-    assert delete(connection, (name, ZERO)) == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, ZERO)]
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+    assert delete(connection, (name, ZERO)) == [(*unknown, name, ZERO)]
 
 
 def test_an_empty_deletion_has_an_empty_response(connection: Connection) -> None:

@@ -11,7 +11,6 @@ from tests.broker.harness import Harness, served_versions
 
 VERSIONS = served_versions(FetchRequest)
 LAST_BY_NAME = 12
-FIRST_BY_ID = 13
 PLENTY = 1 << 20
 
 Topic = FetchRequest.FetchTopic

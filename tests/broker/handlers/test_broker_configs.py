@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs of brokers: what a change does at once, what each node has for itself, and every refusal."""
+"""IncrementalAlterConfigs of brokers: what a change does at once, and what each node has for itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.steps import at_once
 from tests.broker.handlers.config_requests import (
-    ALTERED,
     APPEND,
     BROKER,
     DEFAULT,
@@ -22,7 +21,6 @@ from tests.broker.handlers.config_requests import (
     SET,
     STATIC,
     TOPIC,
-    Line,
     alter,
     describe,
     entry,
@@ -30,7 +28,6 @@ from tests.broker.handlers.config_requests import (
     values,
 )
 from tests.broker.harness import Harness, batch
-from tests.cases import for_each
 
 
 def test_a_dynamic_broker_value_is_immediately_the_topic_default(topic: Harness) -> None:
@@ -62,74 +59,6 @@ def test_a_topics_own_value_stays_when_the_brokers_changes(topic: Harness) -> No
 def test_a_broker_list_is_appended_to_its_default(harness: Harness) -> None:
     assert alter(harness, BROKER, "", ("log.cleanup.policy", APPEND, "compact")) == (ErrorCode.NONE, None)
     assert value(harness, BROKER, "", "log.cleanup.policy") == ("delete,compact", DYNAMIC_DEFAULT)
-
-
-@for_each("version", ALTERED)
-@for_each(
-    ("name", "line", "code", "message"),
-    [
-        ("7", None, ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected 1, but received 7"),
-        ("x", None, ErrorCode.INVALID_REQUEST, "Node id must be an integer, but it is: x"),
-        (
-            "1",
-            ("node.id", SET, "5"),
-            ErrorCode.INVALID_REQUEST,
-            "Cannot update these configs dynamically: [node.id]",
-        ),
-        (
-            "",
-            ("num.partitions", SET, "5"),
-            ErrorCode.INVALID_REQUEST,
-            "Cannot update these configs dynamically: [num.partitions]",
-        ),
-        (
-            "",
-            ("num.io.threads", SET, "x"),
-            ErrorCode.INVALID_REQUEST,
-            "Invalid value x for configuration num.io.threads: Not a number of type INT",
-        ),
-        (
-            "1",
-            ("ssl.keystore.location", SET, "/x"),
-            ErrorCode.INVALID_REQUEST,
-            "These security configs can be dynamically updated only per-listener using the listener prefix: "
-            "[ssl.keystore.location]",
-        ),
-        (
-            "",
-            ("sasl.jaas.config", SET, "x"),
-            ErrorCode.INVALID_REQUEST,
-            "Cannot update these configs at default cluster level, broker id must be specified: [sasl.jaas.config]",
-        ),
-        (
-            "",
-            ("listener.name.plaintext.ssl.client.auth", SET, "none"),
-            ErrorCode.INVALID_REQUEST,
-            "Cannot update these configs at default cluster level, broker id must be specified: "
-            "[listener.name.plaintext.ssl.client.auth]",
-        ),
-        ("", ("no.such.name", APPEND, "5"), ErrorCode.INVALID_CONFIG, "Unknown config name: no.such.name"),
-        (
-            "1",
-            ("log.retention.ms", SET, "x"),
-            ErrorCode.INVALID_REQUEST,
-            "Invalid value x for configuration log.retention.ms: Not a number of type LONG",
-        ),
-        ("", ("log.retention.ms", 4, "x"), ErrorCode.INVALID_REQUEST, "Unknown operations type 4"),
-        (
-            "",
-            ("log.retention.ms", APPEND, "5"),
-            ErrorCode.INVALID_CONFIG,
-            "Config value append is not allowed for config key: log.retention.ms",
-        ),
-    ],
-)
-def test_an_invalid_broker_config_change_is_rejected(
-    harness: Harness, version: int, name: str, line: Line | None, code: ErrorCode, message: str
-) -> None:
-    lines = [("log.retention.ms", SET, "5")] if line is None else [line]
-    assert alter(harness, BROKER, name, *lines, version=version) == (code, message)
-    assert [found.name for found in describe(harness, BROKER, "").configs] == ["min.insync.replicas"]
 
 
 def test_unknown_broker_configs_and_those_without_effect_are_kept_and_described(

@@ -1,4 +1,4 @@
-"""OffsetFetch: what was committed, in every version's way of saying so, and only the coordinator says it."""
+"""OffsetFetch on several nodes, in steps, and of offsets that are not written yet."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ from tests.broker.delaying import steps_of
 from tests.broker.handlers.offset_requests import codes_of, commit, commit_request, committed_in
 from tests.broker.harness import Harness, served_versions
 from tests.broker.requests.turned_loop import Loop, LoopClient
-from tests.cases import for_each
 
 VERSIONS = served_versions(OffsetFetchRequest)
-ONE_GROUP = [version for version in VERSIONS if version < 8]
 SEVERAL_GROUPS = [version for version in VERSIONS if version >= 8]
 WITH_ERROR, BY_ID = 2, 10
 UNKNOWN_ID = bytes(range(16))
@@ -55,77 +53,6 @@ def in_topic(topic: Any) -> list[tuple[int, int, int, str, int]]:
     ]
 
 
-@for_each("version", ONE_GROUP)
-@for_each("topic", ["t", "nope"])
-def test_a_group_without_commits_returns_offset_minus_1(
-    harness: Harness, topic_id: bytes, version: int, topic: str
-) -> None:
-    asked = [Topic(name=topic, partition_indexes=[0, 9])]
-    answer = harness.request(OffsetFetchRequest(group_id="g", topics=asked), version)
-    assert answer.error_code == ErrorCode.NONE
-    ((name, partitions),) = ((topic.name, in_topic(topic)) for topic in answer.topics)
-    assert name == topic
-    code = ErrorCode.NONE if version > 0 else NOT_KNOWN
-    assert partitions == [(0, -1, -1, "", code), (9, -1, -1, "", code)]
-
-
-@pytest.mark.parametrize("version", SEVERAL_GROUPS)
-def test_several_groups_without_commits_return_offset_minus_1(harness: Harness, topic_id: bytes, version: int) -> None:
-    topics = [GroupTopic(name="t", topic_id=topic_id, partition_indexes=[0])]
-    answer = harness.request(of_groups("g", "h", topics=topics), version)
-    assert [(group.group_id, group.error_code) for group in answer.groups] == [("g", 0), ("h", 0)]
-    for group in answer.groups:
-        (topic,) = group.topics
-        assert topic_id == topic.topic_id if version >= BY_ID else topic.name == "t"
-        assert in_topic(topic) == [(0, -1, -1, "", 0)]
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_committed_offsets_are_returned(harness: Harness, topic_id: bytes, version: int) -> None:
-    assert commit(harness, "g", ("t", 0, 7), ("t", 1, 8), leader_epoch=4, metadata="note") == [0, 0]
-    asked = of_groups("g", topics=[GroupTopic(name="t", topic_id=topic_id, partition_indexes=[1, 0, 2])])
-    if version < 8:
-        asked = OffsetFetchRequest(group_id="g", topics=[Topic(name="t", partition_indexes=[1, 0, 2])])
-    answer = harness.request(asked, version)
-    (topic,) = answer.topics if version < 8 else answer.groups[0].topics
-    epoch, note = 4 if version >= 5 else -1, "note" if version > 0 else ""
-    missing = NOT_KNOWN if version == 0 else ErrorCode.NONE
-    assert in_topic(topic) == [(1, 8, epoch, note, 0), (0, 7, epoch, note, 0), (2, -1, -1, "", missing)]
-
-
-@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= WITH_ERROR])
-def test_all_committed_offsets_of_a_group_can_be_fetched(harness: Harness, topic_id: bytes, version: int) -> None:
-    harness.create_topic("u")
-    commit(harness, "g", ("t", 2, 7), ("u", 0, 8), ("t", 0, 9))
-
-    def of(group: str) -> Any:
-        if version in SEVERAL_GROUPS:
-            return harness.request(of_groups(group, topics=None), version).groups[0]
-        return harness.request(OffsetFetchRequest(group_id=group, topics=None), version)
-
-    answer = of("g")
-    assert answer.error_code == ErrorCode.NONE
-    names = {topic.topic_id: name for name, topic in harness.cluster.image.topics.items()}
-    told = {
-        names[topic.topic_id] if version >= BY_ID else topic.name: [each[:2] for each in in_topic(topic)]
-        for topic in answer.topics
-    }
-    assert told == {"t": [(2, 7), (0, 9)], "u": [(0, 8)]}
-    assert (of("nobody").error_code, of("nobody").topics) == (ErrorCode.NONE, [])
-
-
-def test_an_unknown_topic_id_is_an_error_of_its_partitions(harness: Harness, topic_id: bytes) -> None:
-    commit(harness, "g", ("t", 0, 7))
-    topics = [
-        GroupTopic(topic_id=UNKNOWN_ID, partition_indexes=[0, 1]),
-        GroupTopic(topic_id=topic_id, partition_indexes=[0]),
-    ]
-    (group,) = harness.request(of_groups("g", topics=topics), BY_ID).groups
-    known, unknown = group.topics  # in Kafka's order
-    assert in_topic(unknown) == [(index, -1, -1, "", ErrorCode.UNKNOWN_TOPIC_ID) for index in (0, 1)]
-    assert in_topic(known)[0][:2] == (0, 7)
-
-
 def test_an_offset_of_a_deleted_topic_is_not_returned_for_its_namesake(harness: Harness, topic_id: bytes) -> None:
     commit(harness, "g", ("t", 0, 7))
     offsets = committed_in(harness, "g")
@@ -133,18 +60,6 @@ def test_an_offset_of_a_deleted_topic_is_not_returned_for_its_namesake(harness: 
     topics = [GroupTopic(topic_id=topic_id, partition_indexes=[0])]
     (group,) = harness.request(of_groups("g", topics=topics), BY_ID).groups
     assert in_topic(group.topics[0]) == [(0, -1, -1, "", 0)]
-
-
-@pytest.mark.parametrize("topics", [None, [GroupTopic(name="t", partition_indexes=[0, 1])]], ids=["all", "some"])
-@pytest.mark.parametrize("stable", [True, False])
-def test_a_pending_transactional_offset_is_unstable_if_the_client_requires_stability(
-    harness: Harness, topic_id: bytes, topics: list[GroupTopic] | None, stable: bool
-) -> None:
-    commit(harness, "g", ("t", 0, 7), ("t", 1, 8))
-    committed_in(harness, "g").pending[9] = {("t", 1): CommittedOffset(9, -1, "", 0)}
-    (group,) = harness.request(of_groups("g", topics=topics, require_stable=stable), 9).groups
-    second = (1, -1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT) if stable else (1, 8, -1, "", 0)
-    assert in_topic(group.topics[0]) == [(0, 7, -1, "", 0), second]
 
 
 def test_an_error_of_one_group_does_not_affect_the_others(

@@ -1,4 +1,4 @@
-"""DescribeConfigs and IncrementalAlterConfigs: what is shown, what a change of a topic does at once, and every refusal.
+"""DescribeConfigs and IncrementalAlterConfigs: what is shown, and what a change of a topic does at once and later.
 
 Changes of brokers are in `test_broker_configs.py`, those of other resources in `test_incremental_configs.py`.
 """
@@ -16,46 +16,29 @@ from minibroker.broker.handlers import configs
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import DescribeConfigsRequest
 from tests.broker.handlers.config_requests import (
-    ALTERED,
     APPEND,
     BROKER,
-    BROKER_LOGGER,
-    CLIENT_METRICS,
     DEFAULT,
     DELETE,
     DESCRIBED,
     DYNAMIC_DEFAULT,
     DYNAMIC_TOPIC,
-    GROUP,
     INT,
     LONG,
     SET,
     STATIC,
-    SUBTRACT,
     TOPIC,
     WITH_SOURCES,
     WITH_TYPES,
     Line,
     alter,
-    alter_all,
     describe,
     entry,
-    resource,
     value,
 )
 from tests.broker.harness import Harness, batch
-from tests.cases import for_each
 
 # --- DescribeConfigs ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("version", DESCRIBED)
-def test_a_topic_is_described_with_all_its_settings(topic: Harness, version: int) -> None:
-    result = describe(topic, TOPIC, "t", version=version)
-    assert (result.error_code, result.error_message) == (ErrorCode.NONE, "")
-    names = [found.name for found in result.configs]
-    assert names == sorted(name for name, row in TOPIC_SETTINGS.items() if row.in_kafka and not row.internal)
-    assert not any(found.read_only or found.is_sensitive for found in result.configs)
 
 
 OURS = {"message.format.version", "message.timestamp.difference.max.ms", "record.attributes.elide"}
@@ -93,11 +76,6 @@ def test_each_version_describes_a_setting_with_its_own_fields(harness: Harness, 
         assert default.documentation == TOPIC_SETTINGS["index.interval.bytes"].documentation
 
 
-def test_synonyms_and_documentation_are_included_on_request(topic: Harness) -> None:
-    found = entry(topic, TOPIC, "t", "retention.ms")
-    assert (found.synonyms, found.documentation) == ([], None)
-
-
 def test_a_value_shared_by_many_topics_is_built_once(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     make = configs._entry
@@ -111,20 +89,6 @@ def test_a_value_shared_by_many_topics_is_built_once(harness: Harness, monkeypat
     told = [{each.name: each.value for each in result.configs} for result in results]
     assert [values["retention.ms"] for values in told] == ["604800000"] * 7 + ["7"] + ["604800000"] * 12
     assert len(made) == len(told[0]) + 1
-
-
-def test_only_named_settings_are_described_and_unknown_ones_omitted(topic: Harness) -> None:
-    result = describe(topic, TOPIC, "t", "segment.bytes", "no.such.name", "retention.ms")
-    assert [found.name for found in result.configs] == ["retention.ms", "segment.bytes"]
-    assert result.error_code == ErrorCode.NONE
-
-
-def test_an_empty_list_of_names_describes_all_settings(topic: Harness) -> None:
-    asked = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=TOPIC, resource_name="t", configuration_keys=[]
-    )
-    (result,) = topic.request(DescribeConfigsRequest(resources=[asked])).results
-    assert len(result.configs) > 20
 
 
 @pytest.mark.parametrize("version", DESCRIBED)
@@ -161,31 +125,6 @@ def test_an_empty_broker_name_describes_the_cluster_wide_defaults(harness: Harne
     assert (found.name, found.value, found.config_source) == ("log.segment.bytes", "2000000", DYNAMIC_DEFAULT)
 
 
-@for_each("version", DESCRIBED)
-@for_each(
-    ("kind", "name", "code", "message"),
-    [
-        (TOPIC, "nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ""),
-        (TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION, "the empty string is not allowed"),
-        (TOPIC, "a b", ErrorCode.INVALID_TOPIC_EXCEPTION, "'a b' contains one or more characters"),
-        (BROKER, "7", ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected 1 or empty string, but received 7"),
-        (BROKER, "x", ErrorCode.INVALID_REQUEST, "Broker id must be an integer, but it is: x"),
-        (BROKER_LOGGER, "", ErrorCode.INVALID_REQUEST, "Broker id must not be empty"),
-        (BROKER_LOGGER, "7", ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected 1 but received 7"),
-        (CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty"),
-        (GROUP, "", ErrorCode.INVALID_REQUEST, "Group name must not be empty"),
-        (9, "x", ErrorCode.INVALID_REQUEST, "Unsupported resource type"),
-        (0, "x", ErrorCode.INVALID_REQUEST, "Unsupported resource type"),
-    ],
-)
-def test_describe_configs_rejects_unknown_resources(
-    harness: Harness, version: int, kind: int, name: str, code: ErrorCode, message: str
-) -> None:
-    result = describe(harness, kind, name, version=version)
-    assert (result.error_code, result.configs) == (code, [])
-    assert message in result.error_message
-
-
 def test_each_resource_is_described_separately_including_duplicates(topic: Harness) -> None:
     asked = [
         DescribeConfigsRequest.DescribeConfigsResource(
@@ -198,14 +137,6 @@ def test_each_resource_is_described_separately_including_duplicates(topic: Harne
 
 
 # --- IncrementalAlterConfigs: topics ------------------------------------------------------------
-
-
-@pytest.mark.parametrize("version", ALTERED)
-def test_a_deleted_value_is_replaced_by_the_default(topic: Harness, version: int) -> None:
-    assert alter(topic, TOPIC, "t", ("segment.ms", SET, " 5000 "), version=version) == (ErrorCode.NONE, None)
-    assert value(topic, TOPIC, "t", "segment.ms") == ("5000", DYNAMIC_TOPIC)
-    assert alter(topic, TOPIC, "t", ("segment.ms", DELETE, None), version=version) == (ErrorCode.NONE, None)
-    assert value(topic, TOPIC, "t", "segment.ms") == ("604800000", DEFAULT)
 
 
 def test_a_config_change_affects_the_next_produce(topic: Harness) -> None:
@@ -229,26 +160,6 @@ def test_a_config_change_survives_a_restart(topic: Harness, crash: bool) -> None
     assert topic.produce_batch("t", batch("x" * 500)).error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_list_configs_are_appended_and_subtracted(topic: Harness) -> None:
-    for operation, text, after in [
-        (APPEND, "compact", "delete,compact"),
-        (APPEND, "compact", "delete,compact"),
-        (SUBTRACT, "delete", "compact"),
-        (SUBTRACT, "compact", ""),
-    ]:
-        assert alter(topic, TOPIC, "t", ("cleanup.policy", operation, text)) == (ErrorCode.NONE, None)
-        assert value(topic, TOPIC, "t", "cleanup.policy") == (after, DYNAMIC_TOPIC)
-
-
-def test_validate_only_changes_nothing(topic: Harness) -> None:
-    end_offset = topic.cluster.metadata_log.storage.log_end_offset
-    assert alter(topic, TOPIC, "t", ("segment.ms", SET, "5"), validate_only=True) == (ErrorCode.NONE, None)
-    code, _ = alter(topic, TOPIC, "t", ("segment.ms", SET, "x"), validate_only=True)
-    assert code == ErrorCode.INVALID_CONFIG
-    assert value(topic, TOPIC, "t", "segment.ms") == ("604800000", DEFAULT)
-    assert topic.cluster.metadata_log.storage.log_end_offset == end_offset
-
-
 @pytest.mark.parametrize(
     "line", [("segment.ms", DELETE, None), ("segment.ms", SET, "5"), ("cleanup.policy", APPEND, "compact")]
 )
@@ -261,119 +172,9 @@ def test_alterations_without_a_change_succeed_and_write_nothing(harness: Harness
     assert harness.cluster.metadata_log.storage.log_end_offset == end_offset
 
 
-def test_each_resource_is_altered_atomically_and_separately(topic: Harness) -> None:
-    topic.create_topic("u")
-    answers = alter_all(
-        topic,
-        resource(TOPIC, "t", ("retention.ms", SET, "7"), ("segment.ms", SET, "x")),
-        resource(TOPIC, "u", ("retention.ms", SET, "7")),
-        resource(TOPIC, "nope", ("retention.ms", SET, "7")),
-    )
-    assert [code for code, _ in answers] == [
-        ErrorCode.INVALID_CONFIG,
-        ErrorCode.NONE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ]
-    assert value(topic, TOPIC, "t", "retention.ms") == ("604800000", DEFAULT)
-    assert value(topic, TOPIC, "u", "retention.ms") == ("7", DYNAMIC_TOPIC)
-
-
-@for_each("version", ALTERED)
-@for_each(
-    ("name", "lines", "code", "message"),
-    [
-        (
-            "t",
-            [("retention.ms", SET, "abc")],
-            ErrorCode.INVALID_CONFIG,
-            "Invalid value abc for configuration retention.ms: Not a number of type LONG",
-        ),
-        ("t", [("nope", SET, "5")], ErrorCode.INVALID_CONFIG, "Unknown topic config name: nope"),
-        (
-            "t",
-            [("log.retention.ms", SET, "5")],
-            ErrorCode.INVALID_CONFIG,
-            "Unknown topic config name: log.retention.ms",
-        ),
-        (
-            "t",
-            [("retention.ms", APPEND, "5")],
-            ErrorCode.INVALID_CONFIG,
-            "Can't APPEND to key retention.ms because its type is not LIST.",
-        ),
-        (
-            "t",
-            [("retention.ms", SUBTRACT, "5")],
-            ErrorCode.INVALID_CONFIG,
-            "Can't SUBTRACT to key retention.ms because its type is not LIST.",
-        ),
-        (
-            "t",
-            [("cleanup.policy", APPEND, "eat")],
-            ErrorCode.INVALID_CONFIG,
-            "Invalid value eat for configuration cleanup.policy: String must be one of: compact, delete",
-        ),
-        (
-            "t",
-            [("min.compaction.lag.ms", SET, "10"), ("max.compaction.lag.ms", SET, "5")],
-            ErrorCode.INVALID_CONFIG,
-            "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (5)",
-        ),
-        (
-            "t",
-            [("retention.ms", SET, None), ("segment.ms", APPEND, None), ("flush.ms", DELETE, None)],
-            ErrorCode.INVALID_REQUEST,
-            "Null value not supported for : retention.ms, segment.ms",
-        ),
-        (
-            "t",
-            [("retention.ms", SET, "1"), ("retention.ms", DELETE, None)],
-            ErrorCode.INVALID_REQUEST,
-            "Error due to duplicate config keys",
-        ),
-        ("t", [("retention.ms", 9, "1")], ErrorCode.INVALID_REQUEST, "Unknown operations type 9"),
-        (
-            "nope",
-            [("retention.ms", SET, "1")],
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            "The topic 'nope' does not exist.",
-        ),
-        ("nope", [], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic 'nope' does not exist."),
-        ("", [("retention.ms", SET, "1")], ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed."),
-        (
-            "a/b",
-            [("retention.ms", SET, "1")],
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            "Topic name is invalid: 'a/b' contains one or more characters other than ASCII alphanumerics, '.', '_' "
-            "and '-'",
-        ),
-    ],
-)
-def test_an_invalid_topic_config_change_is_rejected(
-    topic: Harness, version: int, name: str, lines: list[Line], code: ErrorCode, message: str
-) -> None:
-    end_offset = topic.cluster.metadata_log.storage.log_end_offset
-    assert alter(topic, TOPIC, name, *lines, version=version) == (code, message)
-    assert topic.cluster.metadata_log.storage.log_end_offset == end_offset
-
-
 def test_a_changed_config_is_validated_together_with_existing_ones(topic: Harness) -> None:
     assert alter(topic, TOPIC, "t", ("min.compaction.lag.ms", SET, "10"))[0] == ErrorCode.NONE
     assert alter(topic, TOPIC, "t", ("max.compaction.lag.ms", SET, "5"))[0] == ErrorCode.INVALID_CONFIG
-
-
-def test_a_duplicate_resource_is_rejected_in_both_places(topic: Harness) -> None:
-    line = ("retention.ms", SET, "7")
-    answers = alter_all(topic, resource(TOPIC, "t", line), resource(BROKER, ""), resource(TOPIC, "t", line))
-    refusal = ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
-    assert answers == [refusal, (ErrorCode.NONE, None), refusal]
-    assert value(topic, TOPIC, "t", "retention.ms") == ("604800000", DEFAULT)
-
-
-@pytest.mark.parametrize("kind", [9, 0, 7])
-def test_other_types_of_resources_cannot_be_altered(harness: Harness, kind: int) -> None:
-    answer = alter(harness, kind, "x", ("a", SET, "1"))
-    assert answer == (ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
 
 
 def test_configs_without_effect_are_logged_by_name(topic: Harness, caplog: pytest.LogCaptureFixture) -> None:

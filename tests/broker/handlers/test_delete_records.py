@@ -1,4 +1,4 @@
-"""DeleteRecords in all its versions, and what it means for readers. What Kafka answers is in conformance/wire."""
+"""DeleteRecords: what it means for readers, for files, and after a restart."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.log_offsets import DeleteRecordsRequest
-from tests.broker.harness import Harness, Waiting, served_versions
+from tests.broker.harness import Harness, Waiting
 
 Topic = DeleteRecordsRequest.DeleteRecordsTopic
 FetchTopic = FetchRequest.FetchTopic
@@ -37,14 +37,6 @@ def written(harness: Harness) -> Harness:
     harness.create_topic("t")
     harness.produce("t", "a", "b", "c")
     return harness
-
-
-@pytest.mark.parametrize("version", served_versions(DeleteRecordsRequest))
-def test_the_log_starts_at_the_requested_offset(written: Harness, version: int) -> None:
-    assert delete(written, "t", 2, version=version) == (ErrorCode.NONE, 2)
-    assert written.partition("t").log.log_start_offset == 2
-    assert delete(written, "t", -1, version=version) == (ErrorCode.NONE, 3)
-    assert delete(written, "t", 1, version=version) == (ErrorCode.NONE, 3)
 
 
 def test_a_delayed_fetch_below_the_new_log_start_is_answered_immediately(written: Harness) -> None:

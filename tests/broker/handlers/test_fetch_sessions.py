@@ -1,6 +1,6 @@
-"""Fetch in sessions (KIP-227): full and incremental, what is forgotten, and each way in which a session does not fit.
+"""Fetch in sessions (KIP-227): how much they hold, what they say of topics that change, and requests at the same time.
 
-Which session is evicted is tested in `broker/test_fetch_sessions.py`; the answers are those of Apache Kafka 4.3.
+Which session is evicted is tested in `broker/test_fetch_sessions.py`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from tests.broker.delaying import steps_of
 from tests.broker.handlers.fetching import LAST_BY_NAME, VERSIONS, Where, answers_in, fetch_of, values_in
 from tests.broker.harness import Harness, Waiting
 
-FIRST_WITH_SESSIONS = 7
-FULL, LAST = 0, -1
+FULL = 0
 NOT_FOUND = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
@@ -78,23 +77,6 @@ ALL: dict[Where, int] = {("t", 0): 0, ("t", 1): 0, ("t", 2): 0}
 EVERYTHING = {("t", 0): ["a", "b"], ("t", 1): ["c"], ("t", 2): []}
 
 
-@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= FIRST_WITH_SESSIONS])
-def test_a_session_returns_all_partitions_first_and_then_changes(topics: Harness, version: int) -> None:
-    session = Session(topics, version)
-    assert session(ALL) == EVERYTHING
-    assert session.session_id > 0
-    assert session({("t", 0): 2, ("t", 1): 1}) == {}
-    assert session() == {}
-    topics.produce("t", "d", partition=2)
-    assert session() == {("t", 2): ["d"]}
-
-
-def test_unconsumed_records_are_sent_again(topics: Harness) -> None:
-    session = Session(topics)
-    assert session(ALL) == EVERYTHING
-    assert session() == {("t", 0): ["a", "b"], ("t", 1): ["c"]}
-
-
 def test_a_changed_log_start_offset_is_sent(topics: Harness) -> None:
     session = Session(topics)
     session({("t", 0): 2})
@@ -112,17 +94,6 @@ def test_partition_errors_are_sent_each_time_and_their_end_once(topics: Harness)
     assert session() == {}
 
 
-def test_partitions_are_added_and_forgotten(topics: Harness) -> None:
-    session = Session(topics)
-    session({("t", 0): 2})
-    assert session({("t", 1): 0}) == {("t", 1): ["c"]}
-    assert session(forget=(("t", 1),)) == {}
-    topics.produce("t", "d", partition=1)
-    assert session() == {}
-    assert session(forget=(("t", 2), ("nowhere", 0))) == {}, "nothing is forgotten that is not there"
-    assert session({("t", 1): 1}) == {("t", 1): ["d"]}
-
-
 def test_an_unknown_topic_in_a_session_is_an_error_each_time(topics: Harness) -> None:
     session = Session(topics, LAST_BY_NAME)
     unknown = {("nowhere", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
@@ -130,42 +101,6 @@ def test_an_unknown_topic_in_a_session_is_an_error_each_time(topics: Harness) ->
     assert session() == unknown
     topics.create_topic("nowhere")
     assert session() == {("nowhere", 0): []}
-
-
-def test_partitions_that_returned_records_move_to_the_end_of_the_session(topics: Harness) -> None:
-    session = Session(topics)
-    session({("t", 0): 0, ("t", 1): 1, ("t", 2): 0})
-    topics.produce("t", "x", partition=1)
-    topics.produce("t", "y", partition=2)
-    assert list(session()) == [("t", 1), ("t", 2), ("t", 0)]
-
-
-def test_a_small_limit_starves_no_partition(topics: Harness) -> None:
-    topics.produce("t", "d", partition=2)
-    session = Session(topics)
-    response = session.request(ALL, 0, FULL, max_bytes=1)
-    served = []
-    for epoch in (1, 2, 3):
-        answers = answers_in(topics, response)
-        served += [index for (_, index), answer in answers.items() if values_in(answer)]
-        response = session.request({}, response.session_id, epoch, max_bytes=1)
-    assert served == [0, 1, 2]
-
-
-def test_a_session_without_partitions_is_closed(topics: Harness) -> None:
-    session = Session(topics)
-    session({("t", 0): 0})
-    response = session.request({}, session.session_id, 1, forget=(("t", 0),), max_wait_ms=60_000)
-    assert (response.error_code, response.session_id, response.responses) == (0, 0, [])
-    assert session.refused(session.session_id, 2) == NOT_FOUND
-
-
-@pytest.mark.parametrize("version", [LAST_BY_NAME, VERSIONS[-1]])
-def test_a_session_may_start_empty(topics: Harness, version: int) -> None:
-    session = Session(topics, version)
-    assert session({}) == {}
-    assert session.session_id > 0
-    assert session({("t", 1): 0}) == {("t", 1): ["c"]}
 
 
 def test_clients_fetch_without_sessions_when_sessions_use_too_much_memory(topics: Harness) -> None:
@@ -200,58 +135,6 @@ def test_the_memory_of_sessions_with_unknown_partitions_is_limited(topics: Harne
     assert sum(len(session.partitions) for session in sessions._sessions.values()) == 800
 
 
-# --- what does not fit --------------------------------------------------------------------------
-
-
-def test_a_wrong_session_epoch_is_rejected_and_the_right_one_still_works(topics: Harness) -> None:
-    session = Session(topics)
-    session(ALL)
-    session({("t", 0): 2, ("t", 1): 1})
-    for wrong in (1, 3, 9):
-        assert session.refused(session.session_id, wrong) == ErrorCode.INVALID_FETCH_SESSION_EPOCH
-    topics.produce("t", "x")
-    assert session() == {("t", 0): ["x"]}
-
-
-@pytest.mark.parametrize(("session_id", "epoch"), [(12345, 1), (0, 3), (0, -5)])
-def test_an_unknown_session_id_is_rejected(topics: Harness, session_id: int, epoch: int) -> None:
-    assert Session(topics).refused(session_id, epoch) == NOT_FOUND
-
-
-@pytest.mark.parametrize(("first", "then"), [(LAST_BY_NAME, VERSIONS[-1]), (VERSIONS[-1], LAST_BY_NAME)])
-def test_names_and_topic_ids_cannot_be_mixed_in_a_session(topics: Harness, first: int, then: int) -> None:
-    session = Session(topics, first)
-    session(ALL)
-    session.version = then
-    assert session.refused(session.session_id, 1) == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-
-
-def test_a_sessionless_fetch_returns_everything_and_keeps_nothing(topics: Harness) -> None:
-    session = Session(topics)
-    for _ in range(2):
-        response = session.request(ALL, 0, LAST)
-        assert response.session_id == 0
-        assert len(answers_in(topics, response)) == 3
-    assert len(topics.cluster.nodes[1].sessions) == 0
-
-
-def test_the_final_epoch_closes_a_session(topics: Harness) -> None:
-    session = Session(topics)
-    session(ALL)
-    response = session.request({("t", 1): 0}, session.session_id, LAST)
-    assert (response.session_id, list(answers_in(topics, response))) == (0, [("t", 1)])
-    assert session.refused(session.session_id, 1) == NOT_FOUND
-
-
-def test_a_full_fetch_replaces_the_session(topics: Harness) -> None:
-    session = Session(topics)
-    session(ALL)
-    response = session.request({("t", 1): 0}, session.session_id, FULL)
-    assert response.session_id not in (0, session.session_id)
-    assert session.refused(session.session_id, 1) == NOT_FOUND
-    assert session.request({}, response.session_id, 1).error_code == 0
-
-
 def test_a_fetch_has_no_session_if_the_cache_is_full(tmp_path: Path) -> None:
     with Harness(tmp_path, settings={"max.incremental.fetch.session.cache.slots": "1"}) as harness:
         harness.create_topic("t", 2)
@@ -284,15 +167,6 @@ def test_a_deleted_topic_is_an_error_until_its_name_is_recreated(topics: Harness
     assert session() == {("t", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     topics.create_topic("t")
     assert session({("t", 0): 0}) == {("t", 0): []}
-
-
-def test_a_deleted_topic_is_reported_under_its_old_name(topics: Harness) -> None:
-    session = Session(topics)
-    session({("t", 0): 2})
-    topics.request(DeleteTopicsRequest(topic_names=["t"]), 5)
-    assert list(session().values()) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    topics.create_topic("t")
-    assert list(session().values()) == [ErrorCode.INCONSISTENT_TOPIC_ID]
 
 
 def test_an_incremental_fetch_waits_for_changes(topics: Harness) -> None:

@@ -1,4 +1,4 @@
-"""FindCoordinator: the first one creates the topic of the groups, and every key has a node; other kinds are refused."""
+"""FindCoordinator: the first one creates the topic of the groups, and every key has a node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from minibroker.protocol.primitives import uuid_text
 from tests.broker.harness import Harness, served_versions
-from tests.cases import for_each
 
 VERSIONS = served_versions(FindCoordinatorRequest)
 SEVERAL_KEYS = 4
@@ -51,13 +50,6 @@ def test_the_coordinator_address_is_that_of_the_clients_listener(harness: Harnes
 @pytest.mark.parametrize(("version", "text"), [(1, "NONE"), (3, "NONE"), (4, ""), (6, "")])
 def test_a_successful_response_has_kafkas_message(harness: Harness, version: int, text: str) -> None:
     assert find(harness, "g", GROUP, version).error_message == text
-
-
-@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= SEVERAL_KEYS])
-def test_several_keys_are_answered_individually(harness: Harness, version: int) -> None:
-    request = FindCoordinatorRequest(coordinator_keys=["g", "", "h"], key_type=GROUP)
-    found = harness.request(request, version).coordinators
-    assert [(one.key, one.error_code, one.node_id) for one in found] == [("g", 0, 1), ("", 0, 1), ("h", 0, 1)]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -104,19 +96,6 @@ def test_too_small_segments_prevent_creating_but_not_using_coordinator_topics(
         assert find(harness, "k", key_type, version).error_code == ErrorCode.NONE
         harness.restart(settings={setting: "1000"})
         assert find(harness, "k", key_type, version).error_code == ErrorCode.NONE
-
-
-def test_an_empty_list_of_keys_has_an_empty_response(harness: Harness) -> None:
-    assert harness.request(FindCoordinatorRequest()).coordinators == []
-
-
-@for_each("version", [version for version in VERSIONS if version >= 1])
-@for_each("key_type", [SHARE, 9, -1])
-def test_an_unknown_key_type_is_rejected(harness: Harness, version: int, key_type: int) -> None:
-    found = find(harness, "k", key_type, version)
-    assert found.error_code == ErrorCode.INVALID_REQUEST
-    assert found.error_message not in (None, "", "NONE")
-    assert (found.node_id, found.host, found.port) == (-1, "", -1)
 
 
 def test_the_key_of_a_share_partition_ends_with_a_topic_id_and_a_number(harness: Harness) -> None:

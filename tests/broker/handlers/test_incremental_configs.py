@@ -14,32 +14,19 @@ import pytest
 from minibroker.broker.configs.group_settings import group_value
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import AlterConfigsRequest
-from minibroker.protocol.messages.metadata_records import TOPIC_RESOURCE
 from tests.broker.handlers.config_requests import DELETE, SET, alter, describe, entry, value
 from tests.broker.harness import Harness
 from tests.cases import for_each
 
 BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 4, 8, 16, 32
 APPEND = 2
-DYNAMIC_DEFAULT, STATIC, DEFAULT, OF_LOGGER, OF_METRICS, OF_GROUP = 3, 4, 5, 6, 7, 8
+DYNAMIC_DEFAULT, STATIC, DEFAULT, OF_LOGGER, OF_METRICS = 3, 4, 5, 6, 7
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 INVALID_REQUEST, INVALID_CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG
 DONE = (ErrorCode.NONE, None)
 
 
 # --- groups -------------------------------------------------------------------------------------
-
-
-def test_a_group_inherits_broker_settings_until_it_has_its_own(harness: Harness) -> None:
-    assert value(harness, GROUP, "g", SESSION) == ("45000", DEFAULT)
-    alter(harness, BROKER, "", ("group.consumer.session.timeout.ms", SET, "46000"))
-    assert alter(harness, GROUP, "g", (SESSION, SET, " 50000 ")) == DONE
-    found = entry(harness, GROUP, "g", SESSION, include_synonyms=True, include_documentation=True)
-    assert (found.value, found.config_source, found.read_only) == ("50000", OF_GROUP, False)
-    assert (found.synonyms[0].name, found.synonyms[0].source) == (SESSION, OF_GROUP)
-    assert found.synonyms[-1].name == "group.consumer.session.timeout.ms"
-    assert found.documentation
-    assert len(describe(harness, GROUP, "other").configs) == len(describe(harness, GROUP, "g").configs) >= 3
 
 
 @pytest.mark.parametrize("crash", [False, True])
@@ -60,33 +47,6 @@ def test_all_settings_of_a_group_are_set_at_once(harness: Harness) -> None:
     (answer,) = harness.request(request).responses
     assert answer.error_code == ErrorCode.NONE
     assert harness.cluster.image.config(GROUP, "g") == {SESSION: "50000"}
-
-
-@pytest.mark.parametrize(
-    ("name", "line", "code", "message"),
-    [
-        ("", (SESSION, SET, "50000"), INVALID_REQUEST, "Default group resources are not allowed."),
-        ("g", ("nope", SET, "1"), INVALID_CONFIG, "Unknown group config name: nope"),
-        (
-            "g",
-            (SESSION, SET, "x"),
-            INVALID_CONFIG,
-            f"Invalid value x for configuration {SESSION}: Not a number of type INT",
-        ),
-        (
-            "g",
-            (SESSION, SET, "1"),
-            INVALID_CONFIG,
-            f"{SESSION} must be in the range 45000 to 60000 inclusive.",
-        ),
-        ("g", (SESSION, APPEND, "1"), INVALID_CONFIG, f"Can't APPEND to key {SESSION} because its type is not LIST."),
-    ],
-)
-def test_an_invalid_group_setting_is_rejected(
-    harness: Harness, name: str, line: tuple[str, int, str | None], code: ErrorCode, message: str
-) -> None:
-    assert alter(harness, GROUP, name, line) == (code, message)
-    assert harness.cluster.image.configs.get((GROUP, name), {}) == {}
 
 
 # --- subscriptions to metrics -------------------------------------------------------------------
@@ -123,19 +83,6 @@ def test_an_invalid_telemetry_subscription_is_rejected(
 
 
 # --- loggers ------------------------------------------------------------------------------------
-
-
-def test_a_list_config_cannot_grow_beyond_the_string_limit(harness: Harness) -> None:
-    resource_type, name, key = TOPIC_RESOURCE, "t", "follower.replication.throttled.replicas"
-    harness.create_topic("t")
-    first, second = (",".join(f"{number}:1" for number in range(start, start + 1600)) for start in (10_000, 20_000))
-    for given in (first, second):
-        assert len(given) < 16_000
-        assert alter(harness, resource_type, name, (key, APPEND, given)) == DONE
-    before = value(harness, resource_type, name, key)
-    message = "The configuration value cannot be added because it exceeds the maximum value size of 32767 bytes."
-    assert alter(harness, resource_type, name, (key, APPEND, first.replace(":1", ":2"))) == (INVALID_CONFIG, message)
-    assert value(harness, resource_type, name, key) == before
 
 
 @pytest.fixture

@@ -123,27 +123,6 @@ def test_a_fetch_delayed_at_the_old_leader_is_told_the_new_one(tmp_path: Path) -
         assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (1, 2)
 
 
-def test_unknown_partitions_are_rejected_and_others_are_elected(harness: Harness) -> None:
-    create(harness, [1])
-    assert elect(harness, {"t": [0, 7], "nope": [0]}) == {
-        ("t", 0): NOT_NEEDED,
-        ("t", 7): (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "No such partition as t-7"),
-        ("nope", 0): (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "No such topic as nope"),
-    }
-
-
-@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 1])
-def test_an_unknown_election_type_rejects_the_whole_request(harness: Harness, version: int) -> None:
-    create(harness, [1])
-    asked = [ElectLeadersRequest.TopicPartitions(topic="t", partitions=[0])]
-    answer = harness.request(ElectLeadersRequest(election_type=7, topic_partitions=asked), version)
-    ((result,),) = (topic.partition_result for topic in answer.replica_election_results)
-    assert answer.error_code == result.error_code == ErrorCode.INVALID_REQUEST
-    assert result.error_message == "Unknown election type 7"
-    assert harness.request(ElectLeadersRequest(election_type=7, topic_partitions=None), version).error_code == 42
-    assert harness.request(ElectLeadersRequest(election_type=7, topic_partitions=[]), version).error_code == 0
-
-
 def test_an_election_that_cannot_be_recorded_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")

@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch: offsets by time, special timestamps, leader epochs, and every refusal."""
+"""ListOffsets and OffsetForLeaderEpoch: what partial logs, other nodes and earlier epochs answer, and version 0."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.cases import for_each
 
 LISTED = served_versions(ListOffsetsRequest)[1:]  # version 0 is another matter
 WITH_LEADER_EPOCH = 4
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 T = 1_700_000_000_000
 
 Topic = ListOffsetsRequest.ListOffsetsTopic
@@ -60,77 +60,11 @@ def filled(harness: Harness) -> Harness:
     return harness
 
 
-@for_each("version", LISTED)
-def test_every_version_returns_the_first_and_the_next_offset(filled: Harness, version: int) -> None:
-    epoch = 0 if version >= WITH_LEADER_EPOCH else -1
-    assert listed(filled, "t", LATEST, version=version) == (0, 4, -1, epoch)
-    assert listed(filled, "t", EARLIEST, version=version) == (0, 0, -1, epoch)
-
-
-@for_each("version", LISTED)
-def test_every_version_finds_the_first_record_at_or_after_a_time(filled: Harness, version: int) -> None:
-    epoch = 0 if version >= WITH_LEADER_EPOCH else -1
-    assert listed(filled, "t", T + 1, version=version) == (0, 1, T + 500, epoch)
-
-
-@for_each(
-    ("timestamp", "found"),
-    [
-        (0, (0, T)),
-        (T, (0, T)),
-        (T + 500, (1, T + 500)),
-        (T + 501, (2, T + 1000)),
-        (T + 1001, (3, T + 2000)),
-        (T + 2000, (3, T + 2000)),
-    ],
-)
-def test_a_time_is_found_within_a_batch_and_over_batches(
-    filled: Harness, timestamp: int, found: tuple[int, int]
-) -> None:
-    assert listed(filled, "t", timestamp) == (0, *found, 0)
-
-
-def test_no_record_is_later_than_the_largest_timestamp(filled: Harness) -> None:
-    assert listed(filled, "t", T + 2001) == (0, -1, -1, -1)
-
-
-def test_the_largest_timestamp_has_the_offset_of_its_first_record(filled: Harness) -> None:
-    filled.produce("t", "late", "as late", "earlier", timestamp=T + 9000)
-    filled.produce("t", "as late again", timestamp=T + 9000)
-    assert listed(filled, "t", MAX_TIMESTAMP, version=7) == (0, 4, T + 9000, 0)
-
-
-@pytest.mark.parametrize("timestamp", [MAX_TIMESTAMP, 0, T])
-def test_an_empty_partition_has_no_offset_for_any_timestamp(filled: Harness, timestamp: int) -> None:
-    assert listed(filled, "t", timestamp, 1) == (0, -1, -1, -1)
-
-
-@pytest.mark.parametrize("timestamp", [LATEST, EARLIEST, EARLIEST_LOCAL])
-def test_an_empty_partition_has_earliest_and_latest_offsets(filled: Harness, timestamp: int) -> None:
-    assert listed(filled, "t", timestamp, 1) == (0, 0, -1, 0)
-
-
-def test_a_log_without_tiered_storage_is_completely_local(filled: Harness) -> None:
-    assert listed(filled, "t", EARLIEST_LOCAL, version=8) == (0, 0, -1, 0)
-    assert listed(filled, "t", LATEST_TIERED, version=9) == (0, -1, -1, -1)
-    assert listed(filled, "t", EARLIEST_PENDING, version=11) == (0, -1, -1, -1)
-
-
 def test_the_earliest_offset_is_the_log_start_offset(filled: Harness) -> None:
     filled.partition("t").log.delete_before(3)
     assert listed(filled, "t", EARLIEST) == (0, 3, -1, 0)
     assert listed(filled, "t", EARLIEST_LOCAL) == (0, 3, -1, 0)
     assert listed(filled, "t", 0) == (0, 3, T + 2000, 0)
-
-
-@for_each(
-    ("timestamp", "version"),
-    [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL, 7), (LATEST_TIERED, 8), (EARLIEST_PENDING, 10), (-7, 11), (-10, 11)],
-)
-def test_a_special_timestamp_of_a_later_version_is_rejected_for_its_partition(
-    filled: Harness, timestamp: int, version: int
-) -> None:
-    assert listed(filled, "t", timestamp, version=version) == refused(ErrorCode.UNSUPPORTED_VERSION)
 
 
 @for_each("version", [version for version in LISTED if version >= 2])
@@ -152,25 +86,6 @@ def test_records_above_the_high_watermark_are_not_found(filled: Harness) -> None
     filled.partition("t").log.high_watermark = 3
     assert listed(filled, "t", LATEST)[1] == 3
     assert listed(filled, "t", T + 2000) == (0, -1, -1, -1)
-
-
-@for_each("version", LISTED)
-@for_each(("topic", "index"), [("nope", 0), ("t", 2), ("t", -1), ("a b", 0)])
-def test_an_unknown_partition_is_rejected(filled: Harness, version: int, topic: str, index: int) -> None:
-    assert listed(filled, topic, LATEST, index, version=version) == refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-
-
-@for_each("version", [version for version in LISTED if version >= WITH_LEADER_EPOCH])
-@for_each(
-    ("epoch", "code"),
-    [(0, ErrorCode.FENCED_LEADER_EPOCH), (-5, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)],
-)
-def test_a_leader_epoch_other_than_the_current_one_is_rejected(
-    filled: Harness, version: int, epoch: int, code: ErrorCode
-) -> None:
-    filled.partition("t").leader_epoch = 1
-    assert listed(filled, "t", LATEST, epoch=epoch, version=version) == refused(code)
-    assert listed(filled, "t", LATEST, epoch=1, version=version) == (0, 4, -1, 1)
 
 
 def test_a_duplicate_partition_is_rejected_once(filled: Harness) -> None:
@@ -242,26 +157,6 @@ def test_a_follower_answers_only_debugging_clients_and_validates_epochs_first(tm
 # --- OffsetForLeaderEpoch -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", served_versions(OffsetForLeaderEpochRequest))
-def test_the_current_epoch_ends_at_the_end_of_the_log(filled: Harness, version: int) -> None:
-    assert epoch_end(filled, "t", 0, version=version) == (0, 0 if version >= 1 else -1, 4)
-
-
-def test_the_epoch_of_an_empty_partition_ends_at_its_start(filled: Harness) -> None:
-    assert epoch_end(filled, "t", 0, 1) == (0, 0, 0)
-
-
-@for_each("epoch", [-1, 1, 5])
-@for_each("index", [0, 1])
-def test_a_future_epoch_has_no_end_offset(filled: Harness, epoch: int, index: int) -> None:
-    assert epoch_end(filled, "t", epoch, index) == (0, -1, -1)
-
-
-@pytest.mark.parametrize("index", [0, 1])
-def test_an_epoch_below_all_known_ones_ends_where_the_log_starts(filled: Harness, index: int) -> None:
-    assert epoch_end(filled, "t", -2, index) == (0, -2, 0)
-
-
 def test_an_epoch_ends_where_the_next_one_begins(filled: Harness) -> None:
     partition = filled.partition("t")
     partition.leader_epoch = 4
@@ -278,23 +173,6 @@ def test_an_epoch_without_records_is_known_in_an_empty_log(filled: Harness) -> N
     filled.partition("t", 1).leader_epoch = 3
     assert epoch_end(filled, "t", 3, 1) == (0, 3, 0)
     assert epoch_end(filled, "t", 2, 1) == (0, 2, 0)
-
-
-@for_each("version", [version for version in served_versions(OffsetForLeaderEpochRequest) if version >= 2])
-@for_each(("epoch", "code"), [(0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)])
-def test_offsets_for_leader_epoch_validates_the_current_leader_epoch(
-    filled: Harness, version: int, epoch: int, code: ErrorCode
-) -> None:
-    filled.partition("t").leader_epoch = 1
-    assert epoch_end(filled, "t", 0, current_leader_epoch=epoch, version=version) == (code, -1, -1)
-    assert epoch_end(filled, "t", 0, current_leader_epoch=1, version=version) == (0, 0, 4)
-
-
-@for_each("version", served_versions(OffsetForLeaderEpochRequest))
-@for_each(("topic", "index"), [("nope", 0), ("t", 9)])
-def test_epochs_of_an_unknown_partition_are_rejected(filled: Harness, version: int, topic: str, index: int) -> None:
-    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert epoch_end(filled, topic, 0, index, version=version) == (code, -1, -1)
 
 
 # --- version 0: offsets by the time of files ----------------------------------------------------

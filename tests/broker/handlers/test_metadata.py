@@ -1,4 +1,4 @@
-"""Metadata: nodes and topics by every way of asking, creation on demand, and every refusal."""
+"""Metadata: several nodes, creation on demand by the settings, and partitions without a leader."""
 
 from __future__ import annotations
 
@@ -9,20 +9,16 @@ from typing import Any
 import pytest
 
 from minibroker.broker.delayed_operations import Slicer
-from minibroker.broker.handlers import metadata as metadata_module
 from minibroker.broker.handlers.metadata import metadata
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.security.operations import CLUSTER_NAME, OPERATIONS, ResourceType, Right
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.metadata import MetadataRequest
-from minibroker.protocol.primitives import ZERO_UUID
 from tests.broker.delaying import steps_of
 from tests.broker.harness import Harness, served_versions
-from tests.cases import for_each
 
 VERSIONS = served_versions(MetadataRequest)
-WITH_NULL_FOR_ALL, WITH_CREATION_FLAG, WITH_LEADER_EPOCH, WITH_OPERATIONS = 1, 4, 7, 8
-WITH_IDS_IN_ANSWER, BY_ID = 10, 12
+BY_ID = 12
 NOT_ASKED = -2147483648
 UNKNOWN_ID = bytes(range(16))
 
@@ -73,43 +69,7 @@ def test_broker_addresses_are_those_of_the_clients_listener(harness: Harness) ->
     assert broker.port == 19001
 
 
-@for_each("version", VERSIONS)
-def test_a_topic_is_returned_with_its_partitions(filled: Harness, version: int) -> None:
-    (topic,) = filled.request(by_name("t"), version).topics
-    assert (topic.name, topic.error_code, topic.is_internal) == ("t", ErrorCode.NONE, False)
-    assert topic.topic_id == (id_of(filled, "t") if version >= WITH_IDS_IN_ANSWER else ZERO_UUID)
-    assert [partition.partition_index for partition in topic.partitions] == [0, 1]
-    for partition in topic.partitions:
-        assert (partition.error_code, partition.leader_id) == (ErrorCode.NONE, 1)
-        assert (partition.replica_nodes, partition.isr_nodes, partition.offline_replicas) == ([1], [1], [])
-        assert partition.leader_epoch == (0 if version >= WITH_LEADER_EPOCH else -1)
-
-
-@for_each("version", VERSIONS)
-def test_null_or_in_version_0_an_empty_list_returns_all_topics(filled: Harness, version: int) -> None:
-    everything = MetadataRequest(topics=None if version >= WITH_NULL_FOR_ALL else [])
-    assert topics_in(filled.request(everything, version)) == [("t", 0), ("u", 0)]
-
-
-@for_each("version", [version for version in VERSIONS if version >= WITH_NULL_FOR_ALL])
-def test_an_empty_list_returns_no_topic(filled: Harness, version: int) -> None:
-    assert filled.request(by_name(), version).topics == []
-
-
-@for_each("version", VERSIONS)
-def test_a_topic_named_twice_is_returned_once(filled: Harness, version: int) -> None:
-    assert topics_in(filled.request(by_name("u", "t", "u"), version)) == [("u", 0), ("t", 0)]
-
-
 # --- by id --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= BY_ID])
-def test_a_topic_is_found_by_its_id(filled: Harness, version: int) -> None:
-    answer = filled.request(by_id(id_of(filled, "t"), UNKNOWN_ID, id_of(filled, "t")), version)
-    found, unknown = answer.topics
-    assert (found.name, found.error_code, len(found.partitions)) == ("t", ErrorCode.NONE, 2)
-    assert (unknown.name, unknown.error_code, unknown.topic_id) == (None, ErrorCode.UNKNOWN_TOPIC_ID, UNKNOWN_ID)
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= BY_ID])
@@ -134,34 +94,7 @@ def test_a_null_name_in_an_older_version_is_rejected(filled: Harness, version: i
     assert topics_in(filled.request(by_name(None), version)) == [("", ErrorCode.INVALID_REQUEST)]
 
 
-def test_a_topic_with_neither_name_nor_id_is_invalid(filled: Harness) -> None:
-    assert topics_in(filled.request(by_name(None))) == [("", ErrorCode.INVALID_TOPIC_EXCEPTION)]
-
-
 # --- what is not there --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_an_unknown_topic_is_auto_created_for_the_next_request(harness: Harness, version: int) -> None:
-    (first,) = harness.request(by_name("new", create=True), version).topics
-    assert (first.error_code, first.topic_id) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ZERO_UUID)
-    assert first.partitions == []
-    assert harness.produce("new", "v") == 0
-    (second,) = harness.request(by_name("new", create=True), version).topics
-    assert (second.error_code, len(second.partitions)) == (ErrorCode.NONE, 1)
-
-
-@pytest.mark.parametrize(("count", "created"), [(5, True), (6, False)])
-def test_a_request_that_would_create_too_many_partitions_creates_none(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, count: int, created: bool
-) -> None:
-    monkeypatch.setattr(metadata_module, "MAXIMUM_PARTITIONS_PER_REQUEST", 10)
-    with Harness(tmp_path, settings={"num.partitions": "2"}) as harness:
-        harness.create_topic("known")
-        names = [f"new-{number}" for number in range(count)]
-        answer = harness.request(by_name("known", *names, create=True))
-        assert [topic.error_code for topic in answer.topics] == [0] + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * count
-        assert [name in harness.cluster.image.topics for name in names] == [created] * count
 
 
 def test_an_auto_created_topic_uses_the_broker_settings(tmp_path: Path) -> None:
@@ -172,26 +105,11 @@ def test_an_auto_created_topic_uses_the_broker_settings(tmp_path: Path) -> None:
         assert [len(partition.replica_nodes) for partition in topic.partitions] == [2] * 4
 
 
-@for_each("version", [version for version in VERSIONS if version >= WITH_CREATION_FLAG])
-def test_a_client_can_disallow_auto_creation(harness: Harness, version: int) -> None:
-    answer = harness.request(by_name("new"), version)
-    assert topics_in(answer) == [("new", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
-    assert harness.cluster.image.topics == {}
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_broker_can_disable_auto_creation(tmp_path: Path, version: int) -> None:
     with Harness(tmp_path, settings={"auto.create.topics.enable": "false"}) as harness:
         answer = harness.request(by_name("new", create=True), version)
         assert topics_in(answer) == [("new", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
-
-
-@for_each("version", VERSIONS)
-@for_each("name", ["", ".", "..", "a b", "ü", "x" * 250])
-@for_each("create", [False, True])
-def test_an_invalid_topic_name_is_an_error(harness: Harness, version: int, name: str, create: bool) -> None:
-    answer = harness.request(by_name(name, create=create), version)
-    assert topics_in(answer) == [(name, ErrorCode.INVALID_TOPIC_EXCEPTION)]
 
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
@@ -224,12 +142,6 @@ def test_a_replication_factor_above_the_broker_count_leaves_the_topic_unknown(tm
     with Harness(tmp_path, settings={"default.replication.factor": "3"}) as harness:
         answer = harness.request(by_name("t", create=True))
         assert topics_in(answer) == [("t", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
-
-
-def test_an_internal_topic_is_marked_as_such(harness: Harness) -> None:
-    harness.create_topic("__consumer_offsets")
-    (topic,) = harness.request(by_name("__consumer_offsets")).topics
-    assert topic.is_internal
 
 
 # --- leaders ------------------------------------------------------------------------------------
@@ -273,14 +185,6 @@ def test_leaders_are_spread_over_the_nodes(tmp_path: Path) -> None:
 # --- operations ---------------------------------------------------------------------------------
 
 
-@for_each("version", [version for version in VERSIONS if version >= WITH_OPERATIONS])
-def test_authorized_topic_operations_are_included_on_request(filled: Harness, version: int) -> None:
-    asked = filled.request(by_name("t", "nope", include_topic_authorized_operations=True), version)
-    assert [topic.topic_authorized_operations for topic in asked.topics] == [3576, 3576]
-    not_asked = filled.request(by_name("t", "nope"), version)
-    assert [topic.topic_authorized_operations for topic in not_asked.topics] == [NOT_ASKED, NOT_ASKED]
-
-
 @pytest.mark.parametrize("with_operations", [False, True])
 def test_permissions_for_many_topics_are_looked_up_in_steps(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, with_operations: bool
@@ -310,12 +214,3 @@ def test_an_unknown_id_has_no_operations(filled: Harness) -> None:
     request.include_topic_authorized_operations = True
     (topic,) = filled.request(request).topics
     assert topic.topic_authorized_operations == NOT_ASKED
-
-
-@for_each("version", [8, 9, 10])
-@for_each(("asked", "operations"), [(False, NOT_ASKED), (True, 8096)])
-def test_cluster_operations_are_included_on_request(
-    harness: Harness, version: int, asked: bool, operations: int
-) -> None:
-    request = by_name(include_cluster_authorized_operations=asked)
-    assert harness.request(request, version).cluster_authorized_operations == operations

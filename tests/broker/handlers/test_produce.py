@@ -1,7 +1,6 @@
-"""Produce: what is stored, what each refusal answers and for whom, acks, and the versions' differences.
+"""Produce: what is stored, what needs nodes or a restart, and what happens while a batch is validated.
 
-What a batch must be is storage's business (`tests/storage/test_validation.py`); here is what a client gets.
-Codes, and when an answer knows the log's start, are as measured on Apache Kafka 4.3.
+What a batch must be is tested in `tests/storage/test_validation.py`.
 """
 
 from __future__ import annotations
@@ -15,10 +14,9 @@ import pytest
 from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.handlers import produce as producing
 from minibroker.broker.requests.dispatch import Dispatcher
-from minibroker.broker.requests.routes import Unanswerable
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest
-from minibroker.protocol.records.batch import CREATE_TIME, HEADER, LOG_APPEND_TIME, assign, read_header, seal
+from minibroker.protocol.records.batch import HEADER, LOG_APPEND_TIME, assign, read_header, seal
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.payload import records_of
@@ -27,13 +25,8 @@ from minibroker.protocol.steps import Steps
 from minibroker.storage.validation import validate_in_steps
 from tests.broker.harness import Harness, batch, frame_of, served_versions
 
-FIRST_WITH_LOG_START = 5
-FIRST_WITH_ZSTD = 7
-FIRST_WITH_RECORD_ERRORS = 8
 FIRST_WITH_LEADERS = 10
-FIRST_WITH_TOPIC_IDS = 13
 VERSIONS = served_versions(ProduceRequest)
-NOWHERE = -1
 NO_TOPIC_ID = b"\x11" * 16
 
 Topic = ProduceRequest.TopicProduceData
@@ -92,16 +85,6 @@ def changed(data: bytes, *, sealed: bool = True, **fields: int) -> bytes:
 # --- appended -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_every_produce_version_appends_and_returns_the_offset(harness: Harness, version: int) -> None:
-    harness.create_topic("t")
-    harness.produce("t", "a", "b")
-    answer = produce(harness, {("t", 0): batch("c", "d", "e")}, version=version)["t", 0]
-    assert (answer.error_code, answer.base_offset, answer.log_append_time_ms) == (0, 2, -1)
-    assert answer.log_start_offset == (0 if version >= FIRST_WITH_LOG_START else -1)
-    assert harness.partition("t").log.log_end_offset == 5
-
-
 def test_stored_bytes_differ_only_in_offset_and_leader_epoch(harness: Harness) -> None:
     harness.create_topic("t")
     sent = [batch("a", "b", compression=codec, leader_epoch=77) for codec in Compression]
@@ -141,127 +124,12 @@ def test_few_small_plain_batches_are_not_split_into_steps(
     assert harness.dispatcher.slicer.slices - before == (not is_at_once)
 
 
-def test_an_empty_produce_has_an_empty_response(harness: Harness) -> None:
-    assert harness.request(request_of(harness, {})).responses == []
-
-
-@pytest.mark.parametrize("acks", [1, -1])
-def test_acks_1_and_all_are_answered_once_the_batch_is_readable(harness: Harness, acks: int) -> None:
-    harness.create_topic("t")
-    assert produce(harness, {("t", 0): batch("a")}, acks=acks)["t", 0].error_code == 0
-    assert harness.partition("t").log.high_watermark == 1
-
-
-# --- acks 0 -------------------------------------------------------------------------------------
-
-
-def test_acks_0_appends_without_a_response(harness: Harness) -> None:
-    harness.create_topic("t")
-    assert harness.request(request_of(harness, {("t", 0): batch("a")}, acks=0)) is None
-    assert harness.partition("t").log.log_end_offset == 1
-
-
-def test_a_connection_continues_after_acks_0(harness: Harness) -> None:
-    harness.create_topic("t")
-    client = harness.client()
-    client.send(request_of(harness, {("t", 0): batch("a")}, acks=0))
-    assert client.sent_bytes() == b""
-    client.send(request_of(harness, {("t", 0): batch("b")}, acks=1))
-    ((_, response),) = client.responses()
-    assert response.responses[0].partition_responses[0].base_offset == 1
-
-
-@pytest.mark.parametrize("where", [("nowhere", 0), ("t", 7)])
-def test_a_failed_produce_with_acks_0_closes_the_connection(harness: Harness, where: Where) -> None:
-    harness.create_topic("t")
-    with pytest.raises(Unanswerable, match="UNKNOWN_TOPIC"):
-        harness.request(request_of(harness, {where: batch("a")}, acks=0))
-    client = harness.client()
-    client.send(request_of(harness, {where: batch("a")}, acks=0))
-    assert client.closed
-    assert client.sent_bytes() == b""
-
-
-# --- refused: the wrong partition, and no other -------------------------------------------------
+# --- refused ------------------------------------------------------------------------------------
 
 GOOD = batch("a", "b")
-CORRUPT, INVALID = ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD
-
-REFUSED: dict[str, tuple[bytes | None, ErrorCode, bool]] = {  # the records, the code, whether the log's start is told
-    "checksum": (GOOD[:-1] + b"!", CORRUPT, False),
-    "length field": (changed(GOOD, batch_length=10), CORRUPT, False),
-    "magic of the future": (changed(GOOD, magic=3), CORRUPT, False),
-    "no records": (None, INVALID, False),
-    "two batches": (GOOD + GOOD, INVALID, False),
-    "first offset": (changed(GOOD, base_offset=55), INVALID, True),
-    "count too large": (changed(GOOD, record_count=3), INVALID, True),
-    "count and deltas too large": (changed(GOOD, record_count=3, last_offset_delta=2), INVALID, True),
-    "count of nothing": (changed(GOOD, record_count=0, last_offset_delta=-1), INVALID, True),
-    "control batch": (batch("a", control=True), INVALID, True),
-    "producer id without a sequence": (batch("a", producer_id=7, producer_epoch=0), INVALID, True),
-    "record that does not parse": (changed(GOOD[:61] + b"\x7e" + GOOD[62:]), INVALID, True),
-    "in the future": (batch("a", timestamp=1_700_000_000_000 + 7_200_000), ErrorCode.INVALID_TIMESTAMP, True),
-    "too large": (batch("x" * 1_048_588), ErrorCode.MESSAGE_TOO_LARGE, False),
-}
 
 
-@pytest.mark.parametrize("why", REFUSED)
-def test_an_invalid_batch_is_rejected_as_a_whole_and_individually(harness: Harness, why: str) -> None:
-    records, code, with_log_start = REFUSED[why]
-    harness.create_topic("t", 3)
-    answers = produce(harness, {("t", 0): GOOD, ("t", 1): records, ("t", 2): GOOD})
-    assert [answer.error_code for answer in answers.values()] == [0, code, 0]
-    refused = answers["t", 1]
-    assert (refused.base_offset, refused.log_append_time_ms) == (NOWHERE, -1)
-    assert refused.log_start_offset == (0 if with_log_start else -1)
-    assert [harness.partition("t", index).log.log_end_offset for index in range(3)] == [2, 0, 2]
-    assert harness.produce("t", "next", partition=1) == 0
-
-
-@pytest.mark.parametrize("others", [0, 1])
-def test_a_transactional_batch_without_an_id_rejects_the_whole_request(harness: Harness, others: int) -> None:
-    harness.create_topic("t", 2)
-    transactional = batch("a", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
-    answers = produce(harness, {("t", 0): GOOD, ("t", 1): transactional} if others else {("t", 1): transactional})
-    assert {answer.error_code for answer in answers.values()} == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
-    assert {(answer.base_offset, answer.log_start_offset) for answer in answers.values()} == {(NOWHERE, -1)}
-    assert [harness.partition("t", index).log.log_end_offset for index in range(2)] == [0, 0]
-
-
-IN_TRANSACTION = batch("a", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
 OF_NOBODY = batch("a", transactional=True)
-
-
-@pytest.mark.parametrize(
-    ("where", "data", "acks"),
-    [
-        (("nope", 0), IN_TRANSACTION, -1),
-        (("t", 9), IN_TRANSACTION, -1),
-        (("t", 0), IN_TRANSACTION, 7),
-        (("t", 0), changed(IN_TRANSACTION, sealed=False, crc=1), -1),
-        (("t", 0), changed(IN_TRANSACTION, attributes=0x30), -1),
-        (("t", 0), OF_NOBODY, -1),
-    ],
-)
-def test_a_transactional_batch_without_a_transactional_id_is_not_validated(
-    harness: Harness, where: Where, data: bytes, acks: int
-) -> None:
-    harness.create_topic("t")
-    answer = produce(harness, {where: data}, acks=acks, version=9)[where]
-    assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert harness.partition("t").log.log_end_offset == 0
-
-
-@pytest.mark.parametrize("fields", [{"attributes": 0x30}, {"base_sequence": -1}, {"base_offset": 3}, {"crc": 1}])
-@pytest.mark.parametrize("acks", [-1, 7])
-def test_an_unknown_producer_id_is_rejected_before_the_batch_is_validated(
-    harness: Harness, fields: dict[str, int], acks: int
-) -> None:
-    harness.create_topic("t")
-    harness.cluster.transactions.log.create()
-    data = changed(IN_TRANSACTION, sealed="crc" not in fields, **fields)
-    answer = produce(harness, {("t", 0): data}, acks=acks, transactional_id="mine")["t", 0]
-    assert answer.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
@@ -278,16 +146,6 @@ def test_a_transactional_batch_without_a_producer_id_is_in_no_transaction(harnes
     assert (log.last_stable_offset, log.log_end_offset) == (1, 1)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_unknown_topics_and_partitions_are_rejected_individually(harness: Harness, version: int) -> None:
-    harness.create_topic("t")
-    answers = produce(harness, {("nowhere", 0): GOOD, ("t", 0): GOOD, ("t", 1): GOOD, ("t", -1): GOOD}, version=version)
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    topic = ErrorCode.UNKNOWN_TOPIC_ID if version >= FIRST_WITH_TOPIC_IDS else unknown
-    assert [answer.error_code for answer in answers.values()] == [topic, 0, unknown, unknown]
-    assert {answer.log_start_offset for answer in answers.values() if answer.error_code} == {-1}
-
-
 def test_responses_by_topic_id_contain_the_topic_id(harness: Harness) -> None:
     harness.create_topic("t")
     response = harness.request(request_of(harness, {("t", 0): GOOD, ("nowhere", 0): GOOD}))
@@ -295,61 +153,6 @@ def test_responses_by_topic_id_contain_the_topic_id(harness: Harness) -> None:
         harness.cluster.image.topics["t"].topic_id,
         NO_TOPIC_ID,
     ]
-
-
-@pytest.mark.parametrize("acks", [5, -2, 2])
-@pytest.mark.parametrize("version", [VERSIONS[0], VERSIONS[-1]])
-def test_invalid_acks_reject_all_existing_partitions(harness: Harness, acks: int, version: int) -> None:
-    harness.create_topic("t", 2)
-    answers = produce(
-        harness, {("t", 0): GOOD, ("nowhere", 0): GOOD, ("t", 1): GOOD, ("t", 9): GOOD}, acks=acks, version=version
-    )
-    invalid, unknown = ErrorCode.INVALID_REQUIRED_ACKS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    topic = ErrorCode.UNKNOWN_TOPIC_ID if version >= FIRST_WITH_TOPIC_IDS else unknown
-    assert [answer.error_code for answer in answers.values()] == [invalid, topic, invalid, unknown]
-    assert {answer.log_start_offset for answer in answers.values()} == {-1}
-    assert harness.partition("t").log.log_end_offset == 0
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_zstd_is_rejected_below_version_7(harness: Harness, version: int) -> None:
-    harness.create_topic("t", 2)
-    zstd = batch("a", compression=Compression.ZSTD)
-    answers = produce(harness, {("t", 0): zstd, ("t", 1): GOOD}, version=version)
-    expected = 0 if version >= FIRST_WITH_ZSTD else ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    assert [answer.error_code for answer in answers.values()] == [expected, 0]
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_records_without_a_key_for_a_compacted_topic_are_listed(harness: Harness, version: int) -> None:
-    harness.create_topic("t", cleanup_policy="compact")
-    answer = produce(harness, {("t", 0): keyed(b"k", None, b"", None)}, version=version)["t", 0]
-    assert answer.error_code == ErrorCode.INVALID_RECORD
-    named = [error.batch_index for error in answer.record_errors]
-    if version >= FIRST_WITH_RECORD_ERRORS:
-        assert named == [1, 3]
-        assert answer.error_message.startswith("One or more records have been rejected due to 2 record errors")
-    else:
-        assert (named, answer.error_message) == ([], None)
-    assert harness.partition("t").log.log_end_offset == 0
-
-
-def test_records_with_an_invalid_timestamp_are_listed(harness: Harness) -> None:
-    harness.create_topic("t", message_timestamp_after_max_ms="1000")
-    now = harness.clock.wall_ms()
-    answer = produce(harness, {("t", 0): batch("a", "b", "c", timestamp=now, step_ms=600)})["t", 0]
-    assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
-    assert [error.batch_index for error in answer.record_errors] == [2]
-    assert answer.error_message == "One or more records have been rejected due to invalid timestamp"
-
-
-def test_the_topics_message_size_limit_is_exact(harness: Harness) -> None:
-    size = len(batch("x" * 100))
-    harness.create_topic("fits", max_message_bytes=str(size))
-    harness.create_topic("less", max_message_bytes=str(size - 1))
-    data = batch("x" * 100)
-    answers = produce(harness, {("fits", 0): data, ("less", 0): data})
-    assert [answer.error_code for answer in answers.values()] == [0, ErrorCode.MESSAGE_TOO_LARGE]
 
 
 def test_too_few_in_sync_replicas_reject_only_acks_all(tmp_path: Path) -> None:
@@ -362,21 +165,11 @@ def test_too_few_in_sync_replicas_reject_only_acks_all(tmp_path: Path) -> None:
         assert produce(harness, {("t", 0): GOOD}, acks=1)["t", 0].error_code == 0
 
 
-def test_min_insync_replicas_above_the_replication_factor_requires_all_replicas(harness: Harness) -> None:
-    harness.create_topic("t", min_insync_replicas="2")
-    assert produce(harness, {("t", 0): GOOD}, acks=-1)["t", 0].error_code == 0
-
-
 def test_only_the_admin_client_can_write_to_internal_topics(harness: Harness) -> None:
     harness.create_topic("__consumer_offsets", cleanup_policy="compact")
     where = ("__consumer_offsets", 0)
     assert produce(harness, {where: keyed(b"k")})[where].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert produce(harness, {where: keyed(b"k")}, client_id="__admin_client")[where].error_code == 0
-
-
-def test_the_metadata_log_is_not_a_topic_for_clients(harness: Harness) -> None:
-    where = ("__cluster_metadata", 0)
-    assert produce(harness, {where: GOOD}, version=9)[where].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_batch_of_a_transaction_that_was_not_started_is_rejected(harness: Harness) -> None:
@@ -436,14 +229,6 @@ def test_batches_are_stored_in_the_codec_of_the_topic(harness: Harness, wanted: 
     expected = Compression.NONE if wanted == "uncompressed" else Compression[wanted.upper()]
     assert read_header(data).compression == expected
     assert [record.value for record in records_of(data)] == [b"a", None, b"c" * 1000]
-
-
-def test_a_wrong_largest_timestamp_is_corrected(harness: Harness) -> None:
-    harness.create_topic("t")
-    data = changed(batch("a", "b", timestamp=1000, step_ms=50), max_timestamp=5)
-    assert produce(harness, {("t", 0): data})["t", 0].error_code == 0
-    header = read_header(stored(harness, "t"))
-    assert (header.max_timestamp, header.timestamp_type) == (1050, CREATE_TIME)
 
 
 @pytest.mark.parametrize("log_end_offset", [0, 5])

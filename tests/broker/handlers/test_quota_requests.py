@@ -114,11 +114,6 @@ def test_quotas_are_changed_and_removed_without_redundant_records(full: Harness)
     assert describe(full, ("user", EXACT, "ann"), strict=True) == {}
 
 
-def test_validate_only_changes_no_quota(harness: Harness) -> None:
-    assert alter(harness, entry(ANN, producer_byte_rate=1.0), validate_only=True) == [(ErrorCode.NONE, None)]
-    assert describe(harness) == {}
-
-
 @for_each("value", [0.0, -1.0, float("nan"), 1e30, 1.5, float("inf")])
 def test_an_invalid_quota_value_is_rejected(harness: Harness, value: float) -> None:
     ((code, _),) = alter(harness, entry(ANN, producer_byte_rate=value))

@@ -80,13 +80,6 @@ def test_credentials_are_changed_and_deleted(harness: Harness) -> None:
     assert describe(harness) == {"ann": [(SHA_256, 8192)]}
 
 
-def test_users_without_credentials_and_duplicates_are_errors(harness: Harness) -> None:
-    alter(harness, upsertion("ann"))
-    assert describe(harness, "ann", "nobody") == {"ann": [(SHA_256, 4096)], "nobody": ErrorCode.RESOURCE_NOT_FOUND}
-    assert describe(harness, "ann", "ann") == {"ann": ErrorCode.DUPLICATE_RESOURCE}
-    harness.restart()
-
-
 @pytest.mark.parametrize(
     ("change", "code"),
     [
@@ -116,29 +109,3 @@ def test_credentials_need_a_level_of_metadata_version(harness: Harness) -> None:
     }
     harness.cluster.commit([FeatureLevelRecord(name=METADATA_VERSION, feature_level=11)])
     assert alter(harness, upsertion("alice")) == {"alice": (ErrorCode.NONE, None)}
-
-
-def test_a_user_altered_twice_in_a_request_is_unchanged(harness: Harness) -> None:
-    alter(harness, upsertion("ann"))
-    message = "A user credential cannot be altered twice in the same request"
-    refused = {"ann": (ErrorCode.DUPLICATE_RESOURCE, message)}
-    assert alter(harness, deletion("ann"), upsertion("ann", SHA_512)) == refused
-    assert alter(harness, upsertion("ann", SHA_256, 8192), upsertion("ann", SHA_512)) == refused
-    assert describe(harness) == {"ann": [(SHA_256, 4096)]}
-
-
-@pytest.mark.parametrize(
-    ("changes", "code"),
-    [
-        ([deletion("bob"), upsertion("bob")], ErrorCode.RESOURCE_NOT_FOUND),
-        ([deletion("bob"), deletion("bob"), upsertion("bob", 3)], ErrorCode.RESOURCE_NOT_FOUND),
-        ([upsertion("bob", 3), upsertion("bob")], ErrorCode.UNSUPPORTED_SASL_MECHANISM),
-        ([upsertion("bob", iterations=1), upsertion("bob")], ErrorCode.UNACCEPTABLE_CREDENTIAL),
-        ([upsertion("bob"), upsertion("bob", 3)], ErrorCode.DUPLICATE_RESOURCE),
-    ],
-)
-def test_a_user_named_twice_gets_the_error_of_the_first_change(
-    harness: Harness, changes: list[Any], code: ErrorCode
-) -> None:
-    assert alter(harness, *changes, upsertion("zoe"))["bob"][0] == code
-    assert describe(harness) == {"zoe": [(SHA_256, 4096)]}

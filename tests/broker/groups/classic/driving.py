@@ -23,7 +23,6 @@ from tests.broker.harness import Harness, Waiting
 GROUP = "g"
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
-LAST_WITHOUT_REQUIRED_ID = 3
 
 
 def subscription(*topics: str) -> bytes:
