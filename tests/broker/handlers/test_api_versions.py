@@ -1,4 +1,4 @@
-"""ApiVersions: what is announced, what a client may say of itself, and versions of the future."""
+"""ApiVersions: what is announced, and what a client may say of itself."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
-from minibroker.protocol.messages.metadata import MetadataRequest
-from tests.broker.harness import Harness, answer_in, frame_of, served_versions
+from tests.broker.harness import Harness, served_versions
 from tests.cases import for_each
 
 VERSIONS = served_versions(ApiVersionsRequest)
-WITH_SOFTWARE = 3
 WITH_FEATURES = 3
 WITH_LEVEL_0 = 4
 
@@ -31,31 +29,6 @@ def test_exactly_the_apis_with_a_handler_are_announced(harness: Harness, version
     expected = {key: served.versions for key, served in SERVED.items() if key not in OF_TELEMETRY}
     assert announced == expected | {ApiKey.INIT_PRODUCER_ID: range(6)}
     assert [api.api_key for api in answer.api_keys] == sorted(announced)
-
-
-def test_the_original_apis_are_served_in_all_versions(harness: Harness) -> None:
-    answer = harness.request(asked())
-    announced = {ApiKey(api.api_key): (api.min_version, api.max_version) for api in answer.api_keys}
-    expected = {
-        ApiKey.PRODUCE: (0, 13),  # served from 3 on, and announced as Kafka does
-        ApiKey.FETCH: (0, 18),
-        ApiKey.LIST_OFFSETS: (0, 11),
-        ApiKey.METADATA: (0, 13),
-        ApiKey.FIND_COORDINATOR: (0, 6),
-        ApiKey.SASL_HANDSHAKE: (0, 1),
-        ApiKey.SASL_AUTHENTICATE: (0, 2),
-        ApiKey.API_VERSIONS: (0, 5),
-        ApiKey.CREATE_TOPICS: (0, 7),
-        ApiKey.DELETE_TOPICS: (0, 6),
-        ApiKey.INIT_PRODUCER_ID: (0, 5),
-        ApiKey.OFFSET_FOR_LEADER_EPOCH: (0, 4),
-        ApiKey.DESCRIBE_CONFIGS: (0, 4),
-        ApiKey.CREATE_PARTITIONS: (0, 3),
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
-        ApiKey.DESCRIBE_CLUSTER: (0, 2),
-        ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
-    }
-    assert {key: announced.get(key) for key in expected} == expected
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= WITH_FEATURES])
@@ -76,16 +49,6 @@ def test_supported_features_equal_those_of_the_metadata(harness: Harness, versio
     ]
     harness.create_topic("t")
     assert harness.request(asked(), version).finalized_features_epoch > before.finalized_features_epoch >= 0
-
-
-@for_each("version", [version for version in VERSIONS if version >= WITH_SOFTWARE])
-@for_each(
-    ("name", "software_version"),
-    [("", "1"), ("a", ""), ("a b", "1"), ("-a", "1"), ("a-", "1"), ("a", "1/2"), ("ä", "1")],
-)
-def test_an_invalid_client_name_is_rejected(harness: Harness, version: int, name: str, software_version: str) -> None:
-    answer = harness.request(asked(name, software_version), version)
-    assert (answer.error_code, answer.api_keys, answer.finalized_features_epoch) == (ErrorCode.INVALID_REQUEST, [], -1)
 
 
 @pytest.mark.parametrize("name", ["a", "apache-kafka-java", "A.b-9", "confluent-kafka-python"])
@@ -115,24 +78,3 @@ def test_a_client_of_another_node_gets_rebootstrap_required(
     answer = harness.request(request)
     assert (answer.error_code, bool(answer.api_keys)) == (code, code == ErrorCode.NONE)
     assert harness.request(request, 4).error_code == ErrorCode.NONE
-
-
-def test_an_unknown_api_versions_version_is_answered_in_version_0(harness: Harness) -> None:
-    client = harness.client()
-    frame = bytearray(frame_of(asked(), 4))
-    frame[6:8] = (99).to_bytes(2, "big")  # the version in the header
-    client.send_bytes(bytes(frame))
-    correlation_id, answer = answer_in(client.sent_bytes(), ApiKey.API_VERSIONS, 0)
-    assert (correlation_id, answer.error_code) == (7, ErrorCode.UNSUPPORTED_VERSION)
-    (api,) = answer.api_keys
-    assert (api.api_key, api.min_version, api.max_version) == (ApiKey.API_VERSIONS, 0, 5)
-    client.send(MetadataRequest(topics=[]))
-    assert not client.closed
-
-
-def test_bytes_after_the_request_are_ignored(harness: Harness) -> None:
-    client = harness.client()
-    frame = frame_of(asked(), 0) + b"\x01\x02\x03"
-    client.send_bytes((len(frame) - 4).to_bytes(4, "big") + frame[4:])
-    _, answer = answer_in(client.sent_bytes(), ApiKey.API_VERSIONS, 0)
-    assert answer.error_code == ErrorCode.NONE

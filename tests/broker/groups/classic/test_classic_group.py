@@ -37,16 +37,6 @@ def code_of_commit(driver: Driver, member_id: str, epoch: int, instance: str | N
     return ErrorCode.NONE
 
 
-def test_members_of_the_current_generation_can_commit(driver: Driver) -> None:
-    (member_id,) = driver.stable()
-    assert code_of_commit(driver, member_id, 1) == ErrorCode.NONE
-    assert code_of_commit(driver, member_id, 0) == ErrorCode.ILLEGAL_GENERATION
-    assert code_of_commit(driver, member_id, -1) == ErrorCode.ILLEGAL_GENERATION
-    assert code_of_commit(driver, "nobody", 1) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert code_of_commit(driver, "", -1) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert code_of_commit(driver, member_id, 1, "i") == ErrorCode.UNKNOWN_MEMBER_ID
-
-
 def test_clients_that_are_not_members_can_commit_to_an_empty_group(driver: Driver) -> None:
     (member_id,) = driver.stable()
     driver.leave(member_id)
@@ -68,31 +58,12 @@ def test_members_of_the_last_generation_can_commit_during_a_rebalance(driver: Dr
     assert code_of_commit(driver, follower, 1) == ErrorCode.NONE
 
 
-def test_a_replaced_static_member_cannot_commit(driver: Driver) -> None:
-    waiting = driver.ask_join(instance="i")
-    driver.turn()
-    before = waiting.response()
-    driver.ask_sync(before, {before.member_id: b""}, instance="i")
-    driver.ask_join(instance="i")
-    assert code_of_commit(driver, before.member_id, 1, "i") == ErrorCode.FENCED_INSTANCE_ID
-
-
 def test_a_commit_counts_as_a_heartbeat(driver: Driver) -> None:
     (member_id,) = driver.stable()
     driver.harness.clock.advance(SESSION_MS - 1)
     assert code_of_commit(driver, member_id, 1) == ErrorCode.NONE
     driver.harness.clock.advance(SESSION_MS - 1)
     assert driver.heartbeat(member_id) == ErrorCode.NONE
-
-
-def test_only_offsets_of_unsubscribed_topics_can_be_deleted(driver: Driver) -> None:
-    driver.stable()
-    driver.group.check_offset_deletion()
-    other = Driver(driver.harness, "workers")
-    other.stable(kind="connect")
-    with pytest.raises(KafkaError) as raised:
-        other.group.check_offset_deletion()
-    assert raised.value.code == ErrorCode.NON_EMPTY_GROUP
 
 
 # --- requests that are overtaken ----------------------------------------------------------------

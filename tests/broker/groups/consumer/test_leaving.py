@@ -86,34 +86,6 @@ def test_a_static_member_that_leaves_permanently_is_removed(harness: Harness, pa
     assert len(dynamic.owned) == 4
 
 
-def test_an_instance_id_in_use_is_not_given_to_another_member(harness: Harness, pair: tuple[Player, Player]) -> None:
-    answer = Player(harness, "s2", "t", instance="i").join()
-    assert answer.error_code == ErrorCode.UNRELEASED_INSTANCE_ID
-    assert answer.error_message == (
-        "Static member s2 with instance id i cannot join the group because the instance id is owned by s1 member."
-    )
-    assert pair[0].beat().error_code == ErrorCode.NONE
-
-
-def test_a_replaced_static_member_is_fenced(harness: Harness, pair: tuple[Player, Player]) -> None:
-    static, _ = pair
-    epoch = static.epoch
-    static.leave(-2)
-    Player(harness, "s2", "t", instance="i").join()
-    for answer in (static.ask(member_epoch=epoch), static.leave(), static.leave(-2)):
-        assert answer.error_code == ErrorCode.FENCED_INSTANCE_ID
-        assert answer.error_message == "Static member s1 with instance id i was fenced by member s2."
-
-
-def test_an_unused_instance_id_is_an_unknown_member(harness: Harness, pair: tuple[Player, Player]) -> None:
-    stranger = Player(harness, "s3", "t", instance="other")
-    for answer in (stranger.ask(member_epoch=3), stranger.leave(), stranger.leave(-2)):
-        assert (answer.error_code, answer.error_message) == (
-            ErrorCode.UNKNOWN_MEMBER_ID,
-            "Instance id other is unknown.",
-        )
-
-
 def test_a_static_member_may_leave_during_a_revocation(harness: Harness) -> None:
     harness.create_topic("t", 4)
     static, dynamic = Player(harness, "s1", "t", instance="i"), Player(harness, "d", "t")

@@ -221,31 +221,6 @@ def test_a_classic_member_may_not_join_a_consumer_group_without_a_migration(harn
     assert (answer.error_code, answer.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
 
 
-def test_a_group_of_another_protocol_type_stays_classic(harness: Harness, topic: str) -> None:
-    driver = Driver(harness)
-    driver.stable(kind="connect")
-    answer = Player(harness, "new", topic).join()
-    assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    assert "does not use the consumer embedded protocol" in (answer.error_message or "")
-
-
-@pytest.mark.parametrize(
-    ("assignment", "reason"), [(given(0, user_data=b"x"), "custom assignor"), (b"\0", "malformed")]
-)
-def test_a_group_whose_assignment_cannot_be_converted_stays_classic(
-    harness: Harness, topic: str, assignment: bytes, reason: str
-) -> None:
-    driver = Driver(harness)
-    member_id, waiting = driver.new_member()
-    driver.turn()
-    joined = answered(waiting)
-    driver.ask_sync(joined, {member_id: assignment})
-    answer = Player(harness, "new", topic).join()
-    assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    assert reason in (answer.error_message or "")
-    assert driver.heartbeat(member_id) == ErrorCode.NONE
-
-
 # --- back -------------------------------------------------------------------------------------------
 
 
