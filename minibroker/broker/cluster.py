@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import logging
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from minibroker.broker.clock import Clock
@@ -94,6 +94,7 @@ class Cluster:
         self.commits = 0
         self.turn = Turn()
         self.watchers: list[Watcher] = []
+        self.configured: Callable[[], None] = lambda: None  # called when configs of brokers have changed
 
     def _authorizer(self) -> Authorizer | None:
         settings = self.static_settings
@@ -296,6 +297,7 @@ class Cluster:
         for node in self.nodes.values():
             for tls in node.tls.values():
                 tls.renew(self.settings_of(node.node_id))
+        self.configured()
 
     def settings_of(self, node_id: int) -> Settings:
         """Return the settings of one node: the shared ones, its own addresses, and what was changed for it alone."""

@@ -134,12 +134,17 @@ class BrokerLifecycle:
         """
         if measured is not None:
             self._cleaner_statistics, self.server.accepted = measured.cleaner, measured.accepted
-        for node_id, listeners in self._bound.items():
-            for listener in listeners:
-                await self.server.serve(self._nodes[node_id], listener)
+        await self._accept(self._bound)
         self.server.sweep_idle()
         self.server.sweep_stalled()
         self._begin_chores()
+
+    async def _accept(self, bound: Bound) -> None:
+        """Accept clients on these listeners, and on those that were added to them."""
+        for node_id, listeners in bound.items():
+            for listener in listeners:
+                await self.server.serve(self._nodes[node_id], listener)
+        self.server.follow_settings()
 
     def _begin_chores(self) -> None:
         Housekeeping(self.cluster).start()
@@ -163,9 +168,8 @@ class BrokerLifecycle:
         self._bound = dict(sorted({**self._bound, **returning}.items()))
         self._open(settings, seams, cluster_id)
         self.server.go_on_with(self.cluster)
-        for node_id, listeners in returning.items():
-            for listener in listeners:
-                self._accepting.append(asyncio.ensure_future(self.server.serve(self._nodes[node_id], listener)))
+        if returning:
+            self._accepting.append(asyncio.ensure_future(self._accept(returning)))
         self._begin_chores()
 
     # --- nodes that come and go -------------------------------------------------------------------
@@ -189,8 +193,7 @@ class BrokerLifecycle:
         self._bound = dict(sorted({**self._bound, node_id: listeners}.items()))
         join(self.cluster, node)
         bring_up(self.cluster)
-        for listener in listeners:
-            await self.server.serve(node, listener)
+        await self._accept({node_id: listeners})
 
     @property
     def node_ids(self) -> list[int]:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from minibroker.addresses import why_not_bound
 from minibroker.broker.assembly import Broker
 from minibroker.broker.clock import Clock, run_in_slices
-from minibroker.broker.configs.listeners import Listener
+from minibroker.broker.configs.listeners import Listener, broker_listeners
+from minibroker.broker.configs.settings import SettingsError
 from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.metadata.nodes import Endpoint, Node
 from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
@@ -119,15 +120,18 @@ class Server:
             self._shared.polling = BusyPolling(loop.call_soon, duration_us)
         if cluster.settings["queued.max.request.bytes"] > 0:
             self._shared.budget.large.limit_bytes = cluster.settings["queued.max.request.bytes"]
-        self._servers: list[tuple[int, asyncio.Server]] = []  # each with its node's id
+        self._servers: dict[tuple[int, str], asyncio.Server] = {}  # by node and listener
+        self._opening: set[asyncio.Future[None]] = set()  # or the collector would take them before they are done
         self.accepted: Counter[tuple[int, str]] = Counter()
         self.authentications: dict[tuple[int, str], AuthenticationStatistics] = {}
         self._limits: dict[int, ConnectionLimits] = {}  # by node
         self._shared.lost = self._lost
+        cluster.configured = self.follow_settings
 
     async def serve(self, node: Node, bound: BoundListener) -> None:
         """Accept clients for `node`. Raises SettingsError for keys that can no longer be used."""
         listener = bound.listener
+        node.open_listeners.add(listener.name)
         self.accepted[node.node_id, listener.name] += 0  # a node that returns goes on counting
         if node.node_id not in self._limits:
             self._limits[node.node_id] = ConnectionLimits(self._cluster, node.node_id, self._clock)
@@ -138,6 +142,8 @@ class Server:
 
         def attach(outlet: SocketProtocol, transport: asyncio.BaseTransport) -> Connection:
             connection = self._attach(node, listener.name, outlet, transport)
+            if not listener.has_tls:  # with TLS, connections are counted before the handshake
+                self._limits[node.node_id].came(connection, outlet.abort_soon)
             if authenticate is not None:
                 authenticate(connection)
             elif listener.has_tls:
@@ -150,7 +156,7 @@ class Server:
         backlog = self._cluster.settings["socket.listen.backlog.size"]
         accepted = self._with_tls(node, listener, protocol) if listener.has_tls else protocol
         server = await self._loop.create_server(accepted, sock=bound.socket, backlog=backlog)
-        self._servers.append((node.node_id, server))
+        self._servers[place] = server
 
     def _with_tls(
         self, node: Node, listener: Listener, protocol: Callable[[], SocketProtocol]
@@ -166,7 +172,8 @@ class Server:
         def with_tls() -> asyncio.BaseProtocol:
             limits, limit_ms = self._limits[node.node_id], self._cluster.settings["connections.max.stall.ms"]
             statistics = self.authentications[node.node_id, listener.name]
-            return TlsLayer(self._loop, self._shared, tls.current, protocol, limits, limit_ms, node.node_id, statistics)
+            place = node.node_id, listener.name
+            return TlsLayer(self._loop, self._shared, tls.current, protocol, limits, limit_ms, *place, statistics)
 
         return with_tls
 
@@ -188,13 +195,61 @@ class Server:
 
     def leave(self, node_id: int, *, cleanly: bool) -> None:
         """Stop accepting clients for this node and close its connections; `cleanly` sends their answers first."""
-        for of_node, server in self._servers:
+        for of_node, name in list(self._servers):
             if of_node == node_id:
-                server.close()
-        self._servers = [(of_node, server) for of_node, server in self._servers if of_node != node_id]
+                self._servers.pop((of_node, name)).close()
+        self._cluster.nodes[node_id].open_listeners.clear()
         for client in self._clients_of(node_id):
             client.close() if cleanly else client.abort()
         for handshake in [one for one in self._shared.handshakes if one.node_id == node_id]:
+            handshake.abort()
+
+    def follow_settings(self) -> None:
+        """Open the listeners that were added to `listeners` of a node, and close those that were removed."""
+        for node in self._cluster.nodes.values():
+            if not node.open_listeners:
+                continue
+            settings = self._cluster.settings_of(node.node_id)
+            try:
+                wanted = {listener.name: listener for listener in broker_listeners(settings, all_advertised=False)}
+            except SettingsError as error:  # another program may have written this cluster
+                log.error("node %d opens and closes no listeners: %s", node.node_id, error)
+                continue
+            for name in node.open_listeners - wanted.keys():
+                self._close_listener(node, name)
+            for name in wanted.keys() - node.open_listeners:
+                node.open_listeners.add(name)
+                opening = asyncio.ensure_future(self._open_listener(node, wanted[name]))
+                self._opening.add(opening)
+                opening.add_done_callback(self._opening.discard)
+
+    async def _open_listener(self, node: Node, listener: Listener) -> None:
+        try:
+            bound = bind(listener, self._cluster.settings)
+            try:
+                await self.serve(node, bound)
+            except SettingsError:
+                bound.socket.close()
+                raise
+        except (BindError, SettingsError) as error:
+            log.error("node %d does not open the listener %s: %s", node.node_id, listener.name, error)
+            node.open_listeners.discard(listener.name)
+            return
+        log.info("node %d opened the listener %s", node.node_id, listener.name)
+        if listener.name not in node.open_listeners:  # it was removed meanwhile
+            self._servers.pop((node.node_id, listener.name)).close()
+
+    def _close_listener(self, node: Node, name: str) -> None:
+        node.open_listeners.remove(name)
+        node.tls.pop(name, None)
+        place = node.node_id, name
+        log.info("node %d closes the listener %s", *place)
+        if place in self._servers:
+            self._servers.pop(place).close()
+        for client in self._clients_of(node.node_id):
+            if client.connection.listener == name:
+                client.abort()
+        for handshake in [one for one in self._shared.handshakes if (one.node_id, one.listener) == place]:
             handshake.abort()
 
     def hold(self, node_id: int) -> None:
@@ -227,13 +282,10 @@ class Server:
             transport.get_extra_info("principal", ANONYMOUS),
             self._pipelines,
         )
-        if listener not in node.tls:  # with TLS, connections are counted before the handshake
-            self._limits[node.node_id].came(connection, outlet.abort_soon)
         return connection
 
     def _lost(self, connection: Connection) -> None:
-        if connection.listener not in connection.node.tls:
-            self._limits[connection.node.node_id].gone(connection)
+        self._limits[connection.node.node_id].gone(connection)
 
     def _execute(self, connection: Connection, frame: memoryview) -> Outcome:
         try:
@@ -285,8 +337,9 @@ class Server:
         late = [client for client in strangers if client.connected_ms <= since_ms]
         self._give_up(late, f"did not authenticate within {limit_ms} ms")
         self._give_up(self._shared.unread.stalled(limit_ms), f"took nothing of its answers for {limit_ms} ms")
-        for limits in self._limits.values():
-            limits.admit_waiting()  # more may be allowed now
+        for limits in self._limits.values():  # more or fewer may be allowed now
+            limits.admit_waiting()
+            limits.close_excess()
         pause_ms = BUSY_SWEEP_MS if begun or strangers or self._shared.unread.held_bytes else STALL_SWEEP_MS
         self._clock.call_later(min(pause_ms, limit_ms), self.sweep_stalled)
 
@@ -302,13 +355,15 @@ class Server:
         self._cluster = self._dispatcher.cluster = cluster
         for limits in self._limits.values():
             limits.cluster = cluster
+        cluster.configured = self.follow_settings
         cluster.turn.bind(self._loop.call_soon)
         for client in list(self._shared.sockets):
             client.connection.ask_again()
+        self.follow_settings()
 
     async def close(self) -> None:
         """Stop accepting clients, send the queued answers, and close all connections."""
-        for _, server in self._servers:
+        for server in self._servers.values():
             server.close()
         for handshake in list(self._shared.handshakes):
             handshake.abort()
@@ -325,7 +380,7 @@ class Server:
     def abort(self) -> None:
         """Stop accepting clients, and close all connections at once."""
         self._shared.closed = True
-        for _, server in self._servers:
+        for server in self._servers.values():
             server.close()
         for handshake in list(self._shared.handshakes):
             handshake.abort()

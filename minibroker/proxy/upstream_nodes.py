@@ -158,8 +158,9 @@ class Nodes:
         def application() -> Any:
             return self._accept(node)
 
+        place = node.node_id, NAME
         return TlsLayer(
-            self._loop, self.shared, self._tls, application, NoLimits(), HANDSHAKE_MS, node.node_id, self._statistics
+            self._loop, self.shared, self._tls, application, NoLimits(), HANDSHAKE_MS, *place, self._statistics
         )
 
     def close(self) -> None:

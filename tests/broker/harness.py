@@ -133,6 +133,7 @@ class KeptOutlet:
 
     def __init__(self) -> None:
         self.congested = False
+        self.progress_ms = 0.0
         self.closed = False
         self.reading = True
         self.items: list[Any] = []

@@ -46,8 +46,11 @@ class Listener(NamedTuple):
         return self.security_protocol in SASL_PROTOCOLS
 
 
-def broker_listeners(settings: Settings) -> tuple[Listener, ...]:
-    """Return the listeners to open, in the order in which they are given. Raises SettingsError."""
+def broker_listeners(settings: Settings, *, all_advertised: bool = True) -> tuple[Listener, ...]:
+    """Return the listeners to open, in the order in which they are given. Raises SettingsError.
+
+    `all_advertised` is whether each must be advertised; one that was added at run time is not.
+    """
     protocols = _protocol_map(settings["listener.security.protocol.map"])
     controllers = {name.upper() for name in settings["controller.listener.names"] or ()}
     opened = _endpoints("listeners", settings["listeners"])
@@ -56,7 +59,7 @@ def broker_listeners(settings: Settings) -> tuple[Listener, ...]:
     clients = {name: endpoint for name, endpoint in opened.items() if name not in controllers}
     if not clients:
         raise SettingsError("listeners has no listener for clients")
-    _check_advertised(opened, clients, advertised)
+    _check_advertised(opened, clients if all_advertised else {}, advertised)
     return tuple(_listener(name, clients[name], advertised, protocols) for name in clients)
 
 

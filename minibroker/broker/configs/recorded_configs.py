@@ -22,7 +22,8 @@ from minibroker.protocol.messages.metadata_records import (
 
 log = logging.getLogger("minibroker.configs")
 
-OF_EACH_NODE = ("cordoned.log.dirs",)  # the only broker settings, beside defaults of topics, that nodes have each
+# What the broker settings begin with that nodes have each, beside the defaults of topics.
+OF_EACH_NODE = ("cordoned.log.dirs", "listener", "max.connection")
 
 # The settings of each kind of resource, and the name of the kind.
 TABLES: dict[int, tuple[Mapping[str, Setting], str]] = {
@@ -71,7 +72,7 @@ def warn_without_effect(resource_type: int, resource: str, configs: Mapping[str,
     is_further = resource_type == BROKER_RESOURCE and resource not in ("", str(first_node))
     for name in sorted(name for name, value in configs.items() if value is not None):
         row = _row(resource_type, name)
-        is_shared = row is not None and row.acts and row.scope is not Scope.BOTH and name not in OF_EACH_NODE
+        is_shared = row is not None and row.acts and row.scope is not Scope.BOTH and not name.startswith(OF_EACH_NODE)
         if is_further and is_shared:
             log.warning("broker %s: %s acts only as broker %d has it, for all nodes here", resource, name, first_node)
     _warn_of_inert(resource_type, resource, configs)

@@ -154,7 +154,6 @@ _ROWS: Final[dict[str, tuple[Setting, ...]]] = {  # by the reason why they have 
     "the brokers of a cluster are one process, which logs in nowhere": (
         _make_setting("add.partitions.to.txn.retry.backoff.max.ms", INT, 100, FROM_ZERO),
         _make_setting("add.partitions.to.txn.retry.backoff.ms", INT, 20, FROM_ONE),
-        _make_setting("inter.broker.listener.name", STRING, None),
         _make_setting("request.timeout.ms", INT, 30_000),
         _make_setting("sasl.login.connect.timeout.ms", INT, None),
         _make_setting("sasl.login.read.timeout.ms", INT, None),
@@ -180,7 +179,6 @@ _ROWS: Final[dict[str, tuple[Setting, ...]]] = {  # by the reason why they have 
         _make_setting("sasl.oauthbearer.client.credentials.client.secret", PASSWORD, None),
         _make_setting("sasl.oauthbearer.scope", STRING, None),
         _make_setting("sasl.oauthbearer.token.endpoint.url", STRING, None),
-        _make_setting("security.inter.broker.protocol", STRING, "PLAINTEXT", OneOf(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"))),
         _make_setting("socket.connection.setup.timeout.max.ms", LONG, 30_000),
         _make_setting("socket.connection.setup.timeout.ms", LONG, 10_000),
         _make_setting("ssl.endpoint.identification.algorithm", STRING, "https", update=PER_BROKER),
@@ -263,6 +261,8 @@ _OF_MECHANISMS = (
 _ACTING: Final = frozenset(
     [
         "connections.max.reauth.ms",
+        "max.connection.creation.rate",
+        "max.connections",
         "sasl.enabled.mechanisms",
         "sasl.oauthbearer.allow.unverified.audience",
         "sasl.oauthbearer.allow.unverified.issuer",

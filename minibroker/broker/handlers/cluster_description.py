@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from minibroker.broker.metadata.leaders import advertised_nodes
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import DESCRIBE_CLUSTER, NOT_ASKED, ResourceType
@@ -57,7 +58,7 @@ def _brokers(context: RequestContext) -> list[DescribeClusterResponse.DescribeCl
             port=node.endpoints[listener].port,
             rack=node.rack,
         )
-        for node in context.cluster.nodes.values()
+        for node in advertised_nodes(context.cluster.nodes, listener).values()
     ]
 
 

@@ -73,6 +73,8 @@ def _coordinator(context: RequestContext, key: str, key_type: int) -> Coordinato
         if key_type in TO_FIND:
             context.authorize(TO_FIND[key_type], key)
         node = coordinator_of(coordinators, key)
+        if context.connection.listener not in node.endpoints:  # it was added at run time
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     except KafkaError as error:
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message or ""

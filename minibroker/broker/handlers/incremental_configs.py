@@ -21,8 +21,6 @@ from minibroker.broker.configs.config_changes import Change, ChangeKind, check_s
 from minibroker.broker.configs.group_settings import GROUP_SETTINGS, validate_group_overrides
 from minibroker.broker.configs.logger_levels import change_levels
 from minibroker.broker.configs.settings import (
-    Settings,
-    SettingsError,
     broker_setting,
     validate_broker_overrides,
     validate_topic_overrides,
@@ -31,6 +29,7 @@ from minibroker.broker.configs.settings_table import TOPIC_SETTINGS, ConfigType,
 from minibroker.broker.control.controller import MINIMUM_ISR
 from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.handlers.configs import INTEGER, ResourceType, authorize, check_broker
+from minibroker.broker.handlers.listener_changes import check_listener_changes
 from minibroker.broker.metadata.cordoning import CORDONED, supports_cordoning
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from minibroker.broker.metadata.partitions import check_name
@@ -55,7 +54,6 @@ TO_ALTER: dict[int, Right] = {
     ResourceType.CLIENT_METRICS: ALTER_CLUSTER_CONFIGS,
     ResourceType.GROUP: ALTER_GROUP_CONFIGS,
 }
-PROTOCOLS_OF_LISTENERS = "listener.security.protocol.map"
 LIST_CHANGES = (ChangeKind.APPEND, ChangeKind.SUBTRACT)
 GROUP_ROWS = {name: setting.row for name, setting in GROUP_SETTINGS.items()}
 
@@ -171,8 +169,7 @@ def _broker_change(context: RequestContext, name: str, changes: Sequence[Change]
     texts = outcome(_rows_of_lists(changes), current, changes)
     validate_broker_overrides(cluster.settings_of(context.node.node_id), texts, per_broker=bool(name))
     changed = differences(current, texts)
-    if name:
-        _check_listeners(context, changed, texts)
+    check_listener_changes(context, changed, texts, per_broker=bool(name))
     # Settings that are set to the same value again are recorded too, as in Kafka: this rereads key store files.
     changed |= {change.name: texts[change.name] for change in changes if change.kind is ChangeKind.SET}
     named = {change.name for change in changes}
@@ -194,45 +191,6 @@ def _rows_of_lists(changes: Iterable[Change]) -> dict[str, Setting]:
             what = f"Config value {change.kind.name.lower()}"
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{what} is not allowed for config key: {change.name}")
     return {change.name: row for change, row in changed}
-
-
-def _check_listeners(context: RequestContext, changed: Iterable[str], texts: Mapping[str, str]) -> None:
-    """Check the changes for open listeners, and the key stores of all. Raises KafkaError(INVALID_REQUEST)."""
-    node = context.node
-    if PROTOCOLS_OF_LISTENERS in changed:
-        _check_protocols(context.cluster.settings_of(node.node_id), texts)
-    if any(name.startswith("listener.name.") for name in changed):
-        from minibroker.broker.configs.settings_without_effect import is_fixed_once_open, listener_of
-
-        for listener in node.endpoints:
-            if any(listener_of(name) == listener.lower() and is_fixed_once_open(name) for name in changed):
-                raise KafkaError(
-                    ErrorCode.INVALID_REQUEST,
-                    f"Configs cannot be updated dynamically for existing listener {listener}, "
-                    "restart broker or create a new listener for update",
-                )
-    if node.tls:
-        settings = context.cluster.settings_of(node.node_id).with_dynamic(broker=texts)
-        for tls in node.tls.values():
-            try:
-                tls.renewed(settings)
-            except SettingsError as error:
-                message = f"Validation of dynamic config update of SSLFactory failed: {error}"
-                raise KafkaError(ErrorCode.INVALID_REQUEST, message) from None
-
-
-def _check_protocols(settings: Settings, texts: Mapping[str, str]) -> None:
-    """Raise KafkaError(INVALID_REQUEST) unless all listeners keep their security protocols."""
-    from minibroker.broker.configs.listeners import broker_listeners
-
-    try:
-        changed = broker_listeners(settings.with_dynamic(broker=texts))
-    except SettingsError as error:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
-    for before, after in zip(broker_listeners(settings), changed, strict=True):
-        if after.security_protocol != before.security_protocol:
-            message = f"Security protocol cannot be updated for existing listener {after.name}"
-            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
 def _check_minimum_isr(name: str, text: str | None) -> None:

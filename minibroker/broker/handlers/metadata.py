@@ -21,7 +21,7 @@ from functools import partial
 from minibroker.broker.control.placement import MAXIMUM_PARTITIONS_PER_REQUEST, TOO_MANY_PARTITIONS
 from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.handlers.cluster_description import cluster_operations
-from minibroker.broker.metadata.leaders import describe_partition
+from minibroker.broker.metadata.leaders import advertised_nodes, describe_partition
 from minibroker.broker.metadata.partitions import (
     GROUPS_TOPIC,
     INTERNAL_TOPICS,
@@ -82,7 +82,7 @@ def _brokers(context: RequestContext) -> list[MetadataResponse.MetadataResponseB
             port=node.endpoints[listener].port,
             rack=node.rack,
         )
-        for node in context.cluster.nodes.values()
+        for node in advertised_nodes(context.cluster.nodes, listener).values()
     ]
 
 
@@ -176,10 +176,9 @@ def _create(context: RequestContext, name: str) -> Steps[None]:
 
 def _answer_topic(context: RequestContext, topic: Topic) -> Steps[TopicAnswer]:
     answer = TopicAnswer(name=topic.name, topic_id=topic.topic_id, is_internal=topic.internal)
+    nodes = advertised_nodes(context.cluster.nodes, context.connection.listener)
     for portion in chunks(topic.partitions):
-        answer.partitions += [
-            describe_partition(partition, context.cluster.nodes, PartitionAnswer) for partition in portion
-        ]
+        answer.partitions += [describe_partition(partition, nodes, PartitionAnswer) for partition in portion]
         yield
     if context.version == WITHOUT_OFFLINE_REPLICAS:
         yield from each(partial(_leave_out_absent, context), answer.partitions)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from minibroker.broker.delayed_operations import in_slices
-from minibroker.broker.metadata.leaders import describe_partition
+from minibroker.broker.metadata.leaders import advertised_nodes, describe_partition
 from minibroker.broker.metadata.partitions import INTERNAL_TOPICS, Partition, check_name
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -86,7 +86,8 @@ def _topic(context: RequestContext, name: str, start: int, limit: int) -> tuple[
 
 
 def _partition(context: RequestContext, partition: Partition) -> PartitionAnswer:
-    answer: PartitionAnswer = describe_partition(partition, context.cluster.nodes, PartitionAnswer)
+    nodes = advertised_nodes(context.cluster.nodes, context.connection.listener)
+    answer: PartitionAnswer = describe_partition(partition, nodes, PartitionAnswer)
     answer.eligible_leader_replicas = partition.eligible_leader_replicas
     answer.last_known_elr = partition.last_known_elr
     return answer

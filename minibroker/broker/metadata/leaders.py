@@ -49,14 +49,27 @@ def hosted_partition(node_id: int, topic: Topic | None, index: int) -> Partition
     return partition
 
 
+def advertised_nodes(nodes: Mapping[int, Node], listener: str) -> Mapping[int, Node]:
+    """Return the nodes that advertise this listener: all, unless it was added at run time."""
+    return (
+        nodes
+        if all(listener in node.endpoints for node in nodes.values())
+        else {node_id: node for node_id, node in nodes.items() if listener in node.endpoints}
+    )
+
+
 def describe_partition(partition: Partition, nodes: Collection[int], shape: type[Any]) -> Any:
     """Return the partition as a `shape` of an answer of Metadata or DescribeTopicPartitions.
 
-    While its log is offline, which all nodes share, it has no leader, as in Kafka with a single replica.
+    `nodes` are those that advertise the client's listener; no other is its leader. While its log is offline, which all
+    nodes share, it has no leader, as in Kafka with a single replica.
     """
     leader_id, present = (NO_LEADER, ()) if partition.is_offline else (partition.leader_id, nodes)
+    code = ErrorCode.LEADER_NOT_AVAILABLE if leader_id == NO_LEADER else ErrorCode.NONE
+    if not code and leader_id not in nodes:
+        leader_id, code = NO_LEADER, ErrorCode.LISTENER_NOT_FOUND
     return shape(
-        error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader_id == NO_LEADER else ErrorCode.NONE,
+        error_code=code,
         partition_index=partition.index,
         leader_id=leader_id,
         leader_epoch=partition.leader_epoch,
@@ -76,7 +89,7 @@ def leader_endpoints(nodes: Mapping[int, Node], listener: str, leaders: Iterable
     found = {}
     for leader in leaders:
         node = None if leader is None else nodes.get(leader.leader_id)
-        if node is not None:
+        if node is not None and listener in node.endpoints:
             endpoint = node.endpoints[listener]
             found[node.node_id] = shape(node_id=node.node_id, host=endpoint.host, port=endpoint.port, rack=node.rack)
     return list(found.values())

@@ -24,12 +24,13 @@ class Node:
     """One broker of the cluster: an id, and the advertised addresses of its listeners by name.
 
     `broker_epoch` distinguishes this life of it from earlier ones; registering sets it. `watched` counts the
-    partitions of waiting fetches that have many.
+    partitions of waiting fetches that have many. A listener that was added at run time is open, but not advertised.
     """
 
     def __init__(self, node_id: int, sessions: FetchSessions) -> None:
         self.node_id = node_id
         self.endpoints: dict[str, Endpoint] = {}
+        self.open_listeners: set[str] = set()
         self.rack: str | None = None
         self.broker_epoch = -1
         self.sessions = sessions

@@ -48,6 +48,10 @@ class Outlet(Protocol):
     def congested(self) -> bool:
         """Return whether output waits to be sent."""
 
+    @property
+    def progress_ms(self) -> float:
+        """Return when bytes came or went last."""
+
     def send(self, items: list[Any]) -> None:
         """Queue bytes and file regions, in order."""
 
@@ -335,6 +339,11 @@ class Connection:
         """
         running, self._running = self._running, None
         return running
+
+    @property
+    def progress_ms(self) -> float:
+        """Return when bytes came or went last."""
+        return self._outlet.progress_ms
 
     def mute(self) -> None:
         """Run no more requests until `unmute`; answers are still sent."""

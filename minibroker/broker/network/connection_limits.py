@@ -1,17 +1,18 @@
-"""Limits on the number and rate of a node's connections, in total and for each address (KIP-612).
+"""Limits on the number and rate of a node's connections, in total, for each listener and for each address.
 
-As in Apache Kafka: beyond the limit of an address connections are closed at once, beyond the total limit they wait
-until others are closed, beyond the total rate they wait, and beyond the quota of an address they are closed after a
-delay.
+As in Apache Kafka (KIP-402, KIP-612): beyond the limit of an address connections are closed at once, and beyond its
+quota after a delay. Beyond the limits and rates of the broker or their listener they wait. The listener for brokers is
+exempt from those of the broker if there are others: for its connections, others that were idle for longest are closed.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from minibroker.broker.configs.listener_settings import listener_setting
 from minibroker.broker.configs.valid_values import counts_of_addresses
 from minibroker.broker.quotas.client_quotas import IP
 from minibroker.broker.quotas.quota_windows import Rate, Windows
@@ -19,6 +20,7 @@ from minibroker.broker.quotas.quota_windows import Rate, Windows
 if TYPE_CHECKING:
     from minibroker.broker.clock import Clock
     from minibroker.broker.cluster import Cluster
+    from minibroker.broker.configs.settings import Settings
     from minibroker.broker.network.connection import Connection
     from minibroker.broker.network.tls_layer import TlsLayer
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("minibroker.connections")
 
 CREATION_RATE = "connection_creation_rate"
-EVERYBODY = ""
+EVERYBODY = ""  # beside addresses and names of listeners
 RATES_MAX = 10_000  # beyond it the oldest is dropped
 
 
@@ -39,20 +41,23 @@ class ConnectionLimits:
         self._node_id = node_id
         self._clock = clock
         self._open: Counter[str] = Counter()  # by address
-        self._count = 0
-        self._waiting: dict[Accepted, None] = {}
+        self._admitted: dict[Accepted, Callable[[], None]] = {}  # each with what closes it soon
+        self._admitted_by: Counter[str] = Counter()  # listener
+        self._waiting: defaultdict[str, dict[Accepted, Callable[[], None]]] = defaultdict(dict)  # likewise, by listener
+        self._closing: set[Accepted] = set()
+        self._next_ms: dict[str, float] = {}  # by listener, when the first that waits may be admitted
         self._rates: dict[str, Rate] = {}
 
     def came(self, connection: Accepted, close_soon: Callable[[], None]) -> None:
         """Take in a new connection, or let it wait, or have it closed."""
         settings, host = self.cluster.settings_of(self._node_id), connection.host
         self._open[host] += 1
-        self._count += 1
         most = settings["max.connections.per.ip"]
         if settings["max.connections.per.ip.overrides"]:
             most = counts_of_addresses(settings["max.connections.per.ip.overrides"]).get(host, most)
         if self._open[host] > most:
             log.info("closing %s: its address has %d connections already", connection.peer, most)
+            self._closing.add(connection)
             close_soon()
             return
         bound = self._quota_of(host)
@@ -60,33 +65,85 @@ class ConnectionLimits:
         if throttle_ms:
             log.info("closing %s in %d ms: its address has more new connections than its quota", host, throttle_ms)
             connection.mute()
+            self._closing.add(connection)
             self._clock.call_later(throttle_ms, close_soon)
             return
-        if self._count > settings["max.connections"]:
-            connection.mute()
-            self._waiting[connection] = None
-            return
-        throttle_ms = self._throttle_ms(EVERYBODY, settings["max.connection.creation.rate"])
-        if throttle_ms:
-            connection.mute()
-            self._clock.call_later(throttle_ms, connection.unmute)
+        waiting = self._waiting[connection.listener]
+        if not waiting:
+            self._count_next(connection.listener, settings)
+            if self._may_admit(connection.listener, settings):
+                self._admit(connection, close_soon)
+                return
+        connection.mute()
+        waiting[connection] = close_soon
 
     def gone(self, connection: Accepted) -> None:
-        """Forget a connection that has been closed, and let others take its place."""
-        self._count -= 1
+        """Forget a connection that has been closed, and let others take its place; nothing if it did not come."""
+        if connection in self._admitted:
+            self._release(connection)
+        elif connection in self._closing:
+            self._closing.remove(connection)
+        elif self._waiting[connection.listener].pop(connection, None) is None:
+            return
         self._open[connection.host] -= 1
         if not self._open[connection.host]:
             del self._open[connection.host]
-        self._waiting.pop(connection, None)
         self.admit_waiting()
 
     def admit_waiting(self) -> None:
         """Admit waiting connections if there is room, as the limit may have been raised."""
-        most = self.cluster.settings_of(self._node_id)["max.connections"]
-        while self._waiting and self._count - len(self._waiting) < most:
-            connection = next(iter(self._waiting))
-            del self._waiting[connection]
-            connection.unmute()
+        settings = self.cluster.settings_of(self._node_id)
+        for listener, waiting in self._waiting.items():
+            while waiting and self._may_admit(listener, settings):
+                connection = next(iter(waiting))
+                self._admit(connection, waiting.pop(connection))
+                connection.unmute()
+                if waiting:
+                    self._count_next(listener, settings)
+
+    def close_excess(self) -> None:
+        """Close the connections that were idle for longest, while there are more than `max.connections`."""
+        settings = self.cluster.settings_of(self._node_id)
+        excess = len(self._admitted) - settings["max.connections"]
+        if excess <= 0:
+            return
+        others = [each for each in self._admitted if not self._is_exempt(each.listener, settings)]
+        for connection in sorted(others, key=lambda each: each.progress_ms)[:excess]:
+            log.info("closing %s: there are %d connections more than max.connections", connection.peer, excess)
+            self._closing.add(connection)
+            self._release(connection)()
+
+    def _admit(self, connection: Accepted, close_soon: Callable[[], None]) -> None:
+        self._admitted[connection] = close_soon
+        self._admitted_by[connection.listener] += 1
+        self.close_excess()
+
+    def _release(self, connection: Accepted) -> Callable[[], None]:
+        self._admitted_by[connection.listener] -= 1
+        return self._admitted.pop(connection)
+
+    def _may_admit(self, listener: str, settings: Settings) -> bool:
+        """Return whether there is room for the next connection of a listener, and its rates allow it."""
+        is_full = self._admitted_by[listener] >= listener_setting(settings, "max.connections", listener)
+        if is_full or self._clock.monotonic_ms() < self._next_ms[listener]:
+            return False
+        return self._is_exempt(listener, settings) or len(self._admitted) < settings["max.connections"]
+
+    def _is_exempt(self, listener: str, settings: Settings) -> bool:
+        """Return whether this is the listener for brokers, and there are others."""
+        of_brokers = settings["inter.broker.listener.name"] or settings["security.inter.broker.protocol"]
+        node = self.cluster.nodes.get(self._node_id)
+        return node is not None and len(node.open_listeners) > 1 and listener == of_brokers.upper()
+
+    def _count_next(self, listener: str, settings: Settings) -> None:
+        """Count the next connection of a listener for the rates, which say when it may be admitted."""
+        rate = "max.connection.creation.rate"
+        throttle_ms = self._throttle_ms(listener, listener_setting(settings, rate, listener))
+        if not self._is_exempt(listener, settings):
+            throttle_ms = max(throttle_ms, self._throttle_ms(EVERYBODY, settings[rate]))
+        self._next_ms[listener] = self._clock.monotonic_ms() + throttle_ms
+        if throttle_ms:
+            self._clock.call_later(throttle_ms, self.admit_waiting)
 
     def _quota_of(self, host: str) -> float | None:
         quotas = self.cluster.image.quotas

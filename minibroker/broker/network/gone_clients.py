@@ -20,6 +20,7 @@ class Nowhere:
     """The outlet of a client that has gone. `call_soon` is that of its socket; `close` is called at the end."""
 
     congested = False
+    progress_ms = 0.0
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], None], close: Callable[[], None]) -> None:
         self.call_soon = call_soon

@@ -60,9 +60,11 @@ class TlsLayer(asyncio.BufferedProtocol):
         limits: Limits,
         limit_ms: float,
         node_id: int,
+        listener: str,
         statistics: AuthenticationStatistics,
     ) -> None:
         self.node_id = node_id
+        self.listener = listener
         self._statistics = statistics
         self.principal = ANONYMOUS
         self._loop = loop
@@ -143,6 +145,11 @@ class TlsLayer(asyncio.BufferedProtocol):
             self._application = None
 
     # --- handshake ------------------------------------------------------------------------------
+
+    @property
+    def progress_ms(self) -> float:
+        """Return when bytes came or went last; before the handshake is over, now."""
+        return self._shared.now_ms() if self._application is None else self._application.progress_ms
 
     def mute(self) -> None:
         """Do nothing until `unmute`, as there are too many connections."""

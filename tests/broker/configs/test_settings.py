@@ -170,7 +170,7 @@ def test_a_topic_config_that_kafka_rejects_is_rejected_by_name(overrides: dict[s
 
 
 def test_static_settings_are_rejected_by_name() -> None:
-    for name in ("node.id", "listeners"):
+    for name in ("node.id", "advertised.listeners"):
         with pytest.raises(
             KafkaError, match=rf"^INVALID_REQUEST: Cannot update these configs dynamically: \[{name}\]$"
         ) as refusal:

@@ -58,7 +58,7 @@ def test_a_listener_setting_has_the_type_of_the_general_one(name: str, type: Con
         ("listener.name.x.sasl.enabled.mechanisms", True),
         ("listener.name.x.plain.sasl.jaas.config", True),
         ("listener.name.x.sasl.jaas.config", False),  # as in Kafka: it is a mechanism's
-        ("listener.name.x.max.connections", False),
+        ("listener.name.x.max.connections.per.ip", False),
     ],
 )
 def test_some_listener_settings_have_no_effect(name: str, acts: bool) -> None:
@@ -71,7 +71,7 @@ def test_some_listener_settings_have_no_effect(name: str, acts: bool) -> None:
         ("controlled.shutdown.enable", "the controller is a part of this process"),
         ("replica.socket.timeout.ms", "the replicas of a partition share one log"),
         ("listener.name.x.num.network.threads", "one event loop serves all"),
-        ("listener.name.x.max.connections", "it is the same for all listeners"),
+        ("listener.name.x.max.connections.per.ip", "it is the same for all listeners"),
         ("no.such", "it is not known here"),
         ("max.connections", ""),
     ],

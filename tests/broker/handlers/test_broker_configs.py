@@ -65,7 +65,7 @@ def test_unknown_broker_configs_and_those_without_effect_are_kept_and_described(
     harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
     rate, unknown = "leader.replication.throttled.rate", "no.such.name"
-    ours, base = "listener.name.x.max.connections", "max.connections"
+    ours, base = "listener.name.x.max.connections.per.ip", "max.connections.per.ip"
     lines = [(rate, SET, "1000"), (unknown, SET, "5"), (ours, SET, "7")]
     with caplog.at_level(logging.WARNING):
         assert alter(harness, BROKER, "1", *lines) == (ErrorCode.NONE, None)

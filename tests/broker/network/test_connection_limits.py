@@ -15,16 +15,21 @@ QUOTA = "connection_creation_rate"
 
 
 class Door:
-    """Lets connections in: `closed` has those that were closed again."""
+    """Lets connections in: `closed` has those that were closed again. Each has had progress later than those before."""
 
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
         self.limits = ConnectionLimits(harness.cluster, 1, harness.clock)
+        harness.cluster.nodes[1].open_listeners = {"PLAINTEXT", "INTERNAL"}
         self.closed: list[Connection] = []
+        self.opened = 0
 
-    def open(self, host: str = "10.0.0.1") -> Connection:
+    def open(self, host: str = "10.0.0.1", listener: str = "PLAINTEXT") -> Connection:
+        outlet = KeptOutlet()
+        self.opened += 1
+        outlet.progress_ms = self.opened
         made = Connection(
-            self.harness.cluster.nodes[1], "PLAINTEXT", KeptOutlet(), lambda *_: None, lambda _: None, FrameBudget(), 9,
+            self.harness.cluster.nodes[1], listener, outlet, lambda *_: None, lambda _: None, FrameBudget(), 9,
             peer=f"{host}:1", host=host,
         )  # fmt: skip
         self.limits.came(made, lambda: self.closed.append(made))
@@ -59,6 +64,7 @@ def test_connections_above_the_limit_of_their_address_are_closed(door: Door) -> 
 
 
 def test_connections_above_the_total_limit_wait_in_order(door: Door) -> None:
+    leave_one_listener(door)
     set_config(door.harness, "max.connections", "2")
     first, _, third, fourth, fifth = (door.open(f"10.0.0.{number}") for number in range(5))
     assert [each.muted for each in (third, fourth, fifth)] == [True] * 3
@@ -78,6 +84,83 @@ def test_connections_above_the_creation_rate_wait(door: Door) -> None:
     assert late.muted and not door.closed
     door.harness.clock.advance(1000)
     assert not late.muted
+
+
+def test_waiting_connections_are_admitted_at_the_creation_rate(door: Door) -> None:
+    set_config(door.harness, "max.connection.creation.rate", "1")
+    opened = [door.open() for _ in range(30)]
+    door.harness.clock.advance(1000)
+    assert sum(each.muted for each in opened) == 19
+    for _ in range(12):
+        door.harness.clock.advance(1000)
+    assert sum(each.muted for each in opened) < 19 - 8
+
+
+def set_own_config(door: Door, name: str, value: str) -> None:
+    door.harness.cluster.controller.change_config(4, "1", {name: value})
+
+
+def test_a_listener_has_a_limit_of_its_own(door: Door) -> None:
+    set_own_config(door, "listener.name.x.max.connections", "2")
+    first, _, third, other = (door.open(listener=name) for name in ("X", "X", "X", "PLAINTEXT"))
+    assert (third.muted, other.muted) == (True, False)
+    door.limits.gone(other)
+    assert third.muted
+    door.limits.gone(first)
+    assert not third.muted
+
+
+def test_a_listener_has_a_creation_rate_of_its_own(door: Door) -> None:
+    set_own_config(door, "listener.name.x.max.connection.creation.rate", "1")
+    opened = [door.open(listener="X") for _ in range(11)]
+    assert [each.muted for each in opened] == [False] * 10 + [True]
+    assert not door.open().muted
+    door.harness.clock.advance(1000)
+    assert not opened[-1].muted
+
+
+def leave_one_listener(door: Door) -> None:
+    door.harness.cluster.nodes[1].open_listeners = {"PLAINTEXT"}
+
+
+def test_the_listener_for_brokers_is_exempt_from_the_limits_of_the_broker(door: Door) -> None:
+    set_config(door.harness, "max.connections", "2")
+    opened = [door.open(listener=name) for name in ("INTERNAL", "INTERNAL", "INTERNAL", "PLAINTEXT")]
+    assert [each.muted for each in opened] == [False, False, True, False]
+
+
+def test_the_rate_of_the_broker_does_not_hold_for_the_listener_for_brokers(door: Door) -> None:
+    set_config(door.harness, "max.connection.creation.rate", "1")
+    set_own_config(door, "listener.name.plaintext.max.connection.creation.rate", "5")
+    assert not any(door.open().muted for _ in range(20))
+    assert [door.open(listener="INTERNAL").muted for _ in range(11)] == [False] * 10 + [True]
+
+
+def test_the_only_listener_is_not_exempt(door: Door) -> None:
+    leave_one_listener(door)
+    set_config(door.harness, "max.connections", "2")
+    assert [door.open().muted for _ in range(3)] == [False, False, True]
+
+
+def test_connections_for_brokers_displace_those_that_were_idle_for_longest(door: Door) -> None:
+    set_config(door.harness, "max.connections", "3")
+    opened = [door.open(listener=name) for name in ("PLAINTEXT", "INTERNAL", "INTERNAL", "PLAINTEXT")]
+    assert door.closed == [opened[1]]
+    door.limits.gone(opened[1])
+    assert door.open(listener="INTERNAL").muted
+    door.open()
+    assert door.closed == opened[1:3]
+
+
+def test_connections_are_closed_when_the_limit_becomes_lower(door: Door) -> None:
+    leave_one_listener(door)
+    opened = [door.open() for _ in range(5)]
+    door.limits.close_excess()
+    assert door.closed == []
+    set_config(door.harness, "max.connections", "3")
+    door.limits.close_excess()
+    door.limits.close_excess()
+    assert door.closed == opened[:2]
 
 
 def test_connections_above_the_rate_of_their_address_are_closed_after_a_delay(door: Door) -> None:

@@ -69,7 +69,8 @@ class Served:
         self.address: tuple[str, int] = self._server.sockets[0].getsockname()
 
     def _layer(self) -> TlsLayer:
-        made = TlsLayer(self.loop, self.shared, self._tls, self._protocol, self.gate, LIMIT_MS, 1, self.statistics)
+        place = 1, "SSL"
+        made = TlsLayer(self.loop, self.shared, self._tls, self._protocol, self.gate, LIMIT_MS, *place, self.statistics)
         self.layers.append(made)
         return made
 
