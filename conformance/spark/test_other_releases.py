@@ -14,7 +14,7 @@ from conformance import builds
 ROOT = Path(__file__).parents[2]
 TESTS = (
     *("sources/test_spark_reads.py", "sources/test_spark_broker.py", "test_views.py", "test_decoded_frames.py"),
-    *("jobs/test_archive.py", "jobs/test_compact.py", "jobs/test_hadoop_files.py", "jobs/test_replay.py"),
+    *("jobs/test_archive.py", "jobs/test_hadoop_files.py", "jobs/test_replay.py"),
     *("jobs/test_rewrite.py", "jobs/test_spark_tasks.py", "jobs/test_stats.py", "jobs/verify/test_verify_job.py"),
 )
 OF_STREAMS = (

@@ -14,7 +14,6 @@ from conftest import SPARK, unit_of
 from minibroker.cli.main import main
 from minibroker.cli.pipeline import (
     pipeline_archive,
-    pipeline_compact,
     pipeline_lake,
     pipeline_rewrite,
     pipeline_stats,
@@ -52,6 +51,6 @@ def job(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
     def session(*_: Any, **__: Any) -> Iterator[SparkSession]:
         yield spark
 
-    for module in (pipeline_archive, pipeline_compact, pipeline_lake, pipeline_rewrite, pipeline_stats):
+    for module in (pipeline_archive, pipeline_lake, pipeline_rewrite, pipeline_stats):
         monkeypatch.setattr(module, "spark_session", session)
     return lambda *arguments: CliRunner().invoke(main, ["pipeline", *map(str, arguments)])

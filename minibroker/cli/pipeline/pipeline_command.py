@@ -14,7 +14,7 @@ from minibroker.cli.pipeline.pipeline_shared import explained
 from minibroker.cli.shared import OneLineGroup, help_if_alone
 
 # Each job's module is `pipeline_<job>`, which holds a click command of the job's name.
-JOBS: Final = ("archive", "replay", "verify", "stats", "rewrite", "compact", "package", "prepare")
+JOBS: Final = ("archive", "replay", "verify", "stats", "rewrite", "package", "prepare")
 
 
 class Jobs(OneLineGroup):

@@ -1,4 +1,4 @@
-"""`minibroker pipeline stats`: statistics of a log, as tables, as JSON, and as a report with plots.
+"""`minibroker pipeline stats`: statistics of a log, as tables, as JSON, and as plots.
 
 `minibroker.pipeline.jobs.stats_run` counts, and `stats_plots` draws.
 """
@@ -29,7 +29,6 @@ from minibroker.pipeline.jobs.stats import DIMENSIONS
 if TYPE_CHECKING:
     from minibroker.pipeline.jobs.stats_report import Statistics
 
-SUFFIXES: Final = (".png", ".html")
 TOP_KEYS: Final = 10
 
 
@@ -67,7 +66,7 @@ def span_of(text: str) -> int:
     "--top", type=click.IntRange(1, 1000), default=20, show_default=True, help="The largest number of rows of a table."
 )
 @click.option("--span", metavar="TIME", type=span_of, help="The step of the rates; by default chosen automatically.")
-@click.option("--plot", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write a .png or .html.")
+@click.option("--plot", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Draw plots, a .png.")
 @assignments_option("--option", "options", "An option of the reader, such as startingTimestamp=1700000000000.")
 @engine_option
 @spark_options
@@ -93,7 +92,7 @@ def stats(
 
     \b
     Example:
-        minibroker pipeline stats --path minibroker-data --keys --plot report.html
+        minibroker pipeline stats --path minibroker-data --keys --plot plots.png
     """
     _check_plot(plot)
     reading = {**source.options(), **dict(options)}
@@ -111,9 +110,9 @@ def stats(
             span_ms=span,
         )
     if plot is not None:
-        from minibroker.pipeline.jobs.stats_pages import write_report
+        from minibroker.pipeline.jobs.stats_plots import write_picture
 
-        write_report(found, plot)
+        write_picture(found, plot)
     if as_json:
         click.echo(json.dumps(found.as_json()))
     else:
@@ -121,11 +120,11 @@ def stats(
 
 
 def _check_plot(path: Path | None) -> None:
-    """Reject a report that cannot be written, before doing the work."""
+    """Reject a picture that cannot be written, before doing the work."""
     if path is None:
         return
-    if path.suffix.lower() not in SUFFIXES:
-        raise click.BadParameter(f"{str(path)!r} does not end with {' or '.join(SUFFIXES)}", param_hint="--plot")
+    if path.suffix.lower() != ".png":
+        raise click.BadParameter(f"{str(path)!r} does not end with .png", param_hint="--plot")
     if not path.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no directory {path.absolute().parent}", param_hint="--plot")
     if find_spec("matplotlib") is None:

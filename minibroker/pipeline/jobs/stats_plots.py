@@ -1,16 +1,15 @@
-"""The plots of a log's statistics, each on axes of its own.
-
-`stats_pages` puts them into a picture or a page. Only these two files need matplotlib.
-"""
+"""The plots of a log's statistics as a picture: rates, the sizes of batches, and how records spread over keys."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.pipeline.jobs.stats import SIZE_CLASSES_PER_DOUBLING
-from minibroker.pipeline.jobs.stats_report import SECOND_MS, Rate, Statistics, Traffic
-from minibroker.quantities import binary_text, bytes_text, count_text, span_text, time_of
+from minibroker.pipeline.jobs.stats_report import SECOND_MS, Statistics
+from minibroker.pipeline.jobs.stats_tables import summary
+from minibroker.quantities import binary_text, count_text, span_text, time_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,28 +21,50 @@ COLORS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00
 GREY: Final = "#9a9a9a"
 OTHERS: Final = "others"
 SERIES_MAX: Final = 7  # more lines cannot be distinguished
-LABELS_MAX: Final = 24  # names fit below bars
-BARS_MAX: Final = 100
-ROWS_MAX: Final = 10  # of horizontal bars
-ROWS_MIN: Final = 4  # there is room for so many, so that a single bar is not too thick
-NAME_LENGTH_MAX: Final = 24
-LABEL_CHARACTERS_MAX: Final = 80
 LEGEND_COLUMNS: Final = 4
 CODEC_COLORS: Final = {"none": GREY, "gzip": COLORS[1], "snappy": COLORS[2], "lz4": COLORS[0], "zstd": COLORS[3]}
-PARTS: Final = (("keys", COLORS[4]), ("values", COLORS[0]), ("overhead", COLORS[5]))
+PLOT_SIZE_INCHES: Final = (7.6, 4.2)
+DPI: Final = 110
+STYLE: Final[Any] = {  # Any: matplotlib types each of its 300 settings by name
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e4e4e4",
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.titlesize": 11,
+    "font.size": 9,
+}
+
+
+def write_picture(statistics: Statistics, path: Path) -> None:
+    """Write the plots one below the other, as PNG. Raises `OSError`, and `ImportError` without matplotlib."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    plots = plots_of(statistics)
+    width, height = PLOT_SIZE_INCHES
+    with rc_context(STYLE):
+        lines = [statistics.source, *summary(statistics)]
+        size = width, max(1, len(plots)) * height + len(lines) * 0.25
+        figure = Figure(figsize=size, dpi=DPI, layout="constrained")
+        figure.suptitle("\n".join(lines), ha="left", x=0.01, fontsize=9)
+        for place, plot in enumerate(plots, 1):
+            axes = figure.add_subplot(len(plots), 1, place)
+            plot(axes, statistics)
+            for label in (axes.xaxis, axes.yaxis):
+                label.set_tick_params(length=0)
+        figure.savefig(path, format="png")
 
 
 def plots_of(statistics: Statistics) -> list[Plot]:
     """Return the plots that have data."""
     plots: list[Plot] = []
     if any(time_of(rate.start_ms) for rate in statistics.rates):
-        plots += [record_rates, byte_rates]
+        plots.append(record_rates)
     if statistics.all.batches:
-        plots += [partitions, sizes_of_batches]
-    if any(row.compression_ratio is not None for row in statistics.tables.get("codec, format", ())):
-        plots += [compression, parts_of_a_record]
-    if any(row.by["producer"] != -1 for row in statistics.tables.get("producer", ())):
-        plots.append(producers)
+        plots.append(sizes_of_batches)
     if any(skew.keys for skew in statistics.keys or ()):
         plots.append(keys)
     return plots
@@ -51,20 +72,9 @@ def plots_of(statistics: Statistics) -> list[Plot]:
 
 def record_rates(axes: Axes, statistics: Statistics) -> None:
     """Draw records per second over time, with topics stacked."""
-    _rates(axes, statistics, lambda rate: rate.records, count_text)
-    axes.set(title="Records written", ylabel="records/s")
-
-
-def byte_rates(axes: Axes, statistics: Statistics) -> None:
-    """Draw stored bytes per second over time, with topics stacked."""
-    _rates(axes, statistics, lambda rate: rate.bytes, bytes_text)
-    axes.set(title="Bytes written, as stored", ylabel="bytes/s")
-
-
-def _rates(axes: Axes, statistics: Statistics, value: Callable[[Rate], int], text: Callable[[float], str]) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-    starts, series = _series(statistics, value)
+    starts, series = _series(statistics)
     times: list[Any] = [time_of(start) for start in starts]
     bottom = [0.0] * len(times)
     for name, heights in series.items():
@@ -72,7 +82,7 @@ def _rates(axes: Axes, statistics: Statistics, value: Callable[[Rate], int], tex
         color = _topic_colors(statistics).get(name, GREY)
         axes.fill_between(times, bottom, top, step="post", label=name, color=color, linewidth=0)
         bottom = top
-    _legend(axes, len(series), max(bottom))
+    _legend_above(axes, len(series), max(bottom))
     locator = AutoDateLocator(minticks=3, maxticks=8)
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
@@ -80,10 +90,11 @@ def _rates(axes: Axes, statistics: Statistics, value: Callable[[Rate], int], tex
     if statistics.records_outside:
         label += f"; {count_text(statistics.records_outside)} records are outside"
     axes.set(xlim=(times[0], times[-1]), xlabel=label)
-    axes.yaxis.set_major_formatter(lambda number, _: text(number))
+    axes.yaxis.set_major_formatter(lambda number, _: count_text(number))
+    axes.set(title="Records written", ylabel="records/s")
 
 
-def _series(statistics: Statistics, value: Callable[[Rate], int]) -> tuple[list[int], dict[str, list[float]]]:
+def _series(statistics: Statistics) -> tuple[list[int], dict[str, list[float]]]:
     """Return the starts of the spans (the last one is empty), and each topic's values per second."""
     span_ms, rates = statistics.span_ms, [rate for rate in statistics.rates if time_of(rate.start_ms)]
     first, last = min(rate.start_ms for rate in rates), max(rate.start_ms for rate in rates)
@@ -95,59 +106,8 @@ def _series(statistics: Statistics, value: Callable[[Rate], int]) -> tuple[list[
         if of_name:
             series[name] = [0.0] * len(starts)
         for rate in of_name:
-            series[name][(rate.start_ms - first) // span_ms] += value(rate) * SECOND_MS / span_ms
+            series[name][(rate.start_ms - first) // span_ms] += rate.records * SECOND_MS / span_ms
     return starts, series
-
-
-def partitions(axes: Axes, statistics: Statistics) -> None:
-    """Draw the bytes of each partition in the colour of its topic; of very many, only the largest."""
-    rows = statistics.tables["topic, partition"]
-    shown = sorted(
-        sorted(rows, key=lambda row: -row.bytes)[:BARS_MAX],
-        key=lambda row: (str(row.by["topic"]), row.by["partition"]),
-    )
-    colors = _topic_colors(statistics)
-    topics = {str(row.by["topic"]) for row in shown}
-    heights = [row.bytes for row in shown]
-    axes.bar(
-        range(len(shown)),
-        heights,
-        color=[colors.get(str(row.by["topic"]), GREY) for row in shown],
-        width=0.8 if len(shown) > 4 else 0.5,
-    )
-    margin = max(0.6, (4 - len(shown)) / 2)
-    axes.set_xlim(-margin, len(shown) - 1 + margin)
-    _name_partitions(axes, shown, topics)
-    if len(topics) > 1:
-        names = {topic: color for topic, color in colors.items() if topic in topics}
-        _legend_of(axes, names | ({OTHERS: GREY} if topics - colors.keys() else {}), max(heights))
-    of_all = "" if len(shown) == len(rows) else f", the largest {len(shown)} of {len(rows)}"
-    axes.set(title=f"Size of the partitions{of_all}", ylabel="bytes, as stored")
-    axes.yaxis.set_major_formatter(lambda number, _: bytes_text(number))
-
-
-def _name_partitions(axes: Axes, shown: Sequence[Traffic], topics: set[str]) -> None:
-    """Write a name below each bar. If there are too many, write some numbers, or rely on the legend's colours."""
-    from matplotlib.ticker import MaxNLocator
-
-    if len(topics) > 1 and len(shown) > LABELS_MAX:
-        axes.set_xticks([])
-        axes.set_xlabel("partitions, topic by topic")
-    elif len(topics) > 1:
-        names = [f"{row.by['topic']}-{row.by['partition']}" for row in shown]
-        short = [name if len(name) <= NAME_LENGTH_MAX else f"…{name[1 - NAME_LENGTH_MAX :]}" for name in names]
-        turned = len(shown) * max(map(len, short)) > LABEL_CHARACTERS_MAX
-        axes.set_xticks(range(len(shown)), short, rotation=45 if turned else 0, ha="right" if turned else "center")
-        axes.set_xlabel("partition")
-    else:
-        if len(shown) <= LABELS_MAX:
-            axes.set_xticks(range(len(shown)), [str(row.by["partition"]) for row in shown])
-        else:
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12))
-            axes.xaxis.set_major_formatter(
-                lambda place, _: str(shown[int(place)].by["partition"]) if 0 <= place < len(shown) else ""
-            )
-        axes.set_xlabel(f"partition of {', '.join(topics)}")
 
 
 def sizes_of_batches(axes: Axes, statistics: Statistics) -> None:
@@ -173,92 +133,8 @@ def sizes_of_batches(axes: Axes, statistics: Statistics) -> None:
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(lambda number, _: binary_text(number))
     axes.yaxis.set_major_formatter(lambda number, _: count_text(number))
-    _legend(axes, len(codecs), max(bottoms.values(), default=0))
+    _legend_above(axes, len(codecs), max(bottoms.values(), default=0))
     axes.set(title="Sizes of the batches", xlabel="size of a batch, as stored", ylabel="batches")
-
-
-def compression(axes: Axes, statistics: Statistics) -> None:
-    """Draw the stored and the uncompressed bytes of each codec and format."""
-    rows = _measure_traffic(statistics)
-    places = range(len(rows))
-    stored, uncompressed = [row.bytes for row in rows], [row.uncompressed_bytes or 0 for row in rows]
-    axes.barh([place - 0.2 for place in places], uncompressed, height=0.38, color=GREY, label="uncompressed")
-    axes.barh([place + 0.2 for place in places], stored, height=0.38, color=COLORS[0], label="stored")
-    longest = max((*stored, *uncompressed, 1))
-    for place, row in zip(places, rows, strict=True):
-        axes.text(
-            max(row.bytes, row.uncompressed_bytes or 0) + longest * 0.01,
-            place,
-            f"{row.compression_ratio:.2f} x",
-            va="center",
-        )
-    _finish_codecs(axes, statistics, "Compression")
-    axes.set(xlabel="bytes", xlim=(0, longest * 1.15))
-
-
-def parts_of_a_record(axes: Axes, statistics: Statistics) -> None:
-    """Draw the average uncompressed size of a record: its key, its value, and the overhead."""
-    rows = _measure_traffic(statistics)
-    places = range(len(rows))
-    lefts = [0.0] * len(rows)
-    for name, color in PARTS:
-        widths = [_part(row, name) for row in rows]
-        axes.barh(places, widths, left=lefts, height=0.6, color=color, label=name)
-        lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
-    longest = max((*lefts, 1.0))
-    for place, (row, left) in enumerate(zip(rows, lefts, strict=True)):
-        axes.text(left + longest * 0.01, place, f"overhead {bytes_text(row.overhead_per_record or 0)}", va="center")
-    _finish_codecs(axes, statistics, "What a record consists of, uncompressed")
-    axes.set(xlabel="bytes a record, on average", xlim=(0, longest * 1.3))
-
-
-def _name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """Write a name beside each bar, from the top down, and leave room for a legend."""
-    axes.set_yticks(range(len(names)), names)
-    margin = max(0.5, (ROWS_MIN - len(names)) / 2)
-    axes.set_ylim(len(names) - 1 + margin, -max(margin, 0.5 + 0.1 * len(names)))
-    axes.grid(axis="y", visible=False)
-
-
-def _part(row: Traffic, name: str) -> float:
-    size = {"keys": row.key_bytes, "values": row.value_bytes}.get(name)
-    return (row.overhead_per_record or 0.0) if name == "overhead" else (size or 0) / max(row.records, 1)
-
-
-def _measure_traffic(statistics: Statistics) -> list[Traffic]:
-    rows = [row for row in statistics.tables["codec, format"] if row.compression_ratio is not None]
-    return sorted(rows, key=lambda row: -row.bytes)[:ROWS_MAX]
-
-
-def _codec_and_format(row: Traffic) -> str:
-    return f"{row.by['codec']}, format {row.by['format']}"
-
-
-def _finish_codecs(axes: Axes, statistics: Statistics, title: str) -> None:
-    """Name the rows of the measured codecs. The title says what is a sample, and which codecs are not drawn.
-
-    None of the batches of these is in the sample, or there are too many.
-    """
-    rows = _measure_traffic(statistics)
-    _name_rows(axes, [_codec_and_format(row) for row in rows])
-    axes.xaxis.set_major_formatter(lambda number, _: bytes_text(number))
-    axes.legend(**_legend_style(len(axes.get_legend_handles_labels()[0]), True))
-    estimated = "" if all(row.is_measured_wholly for row in rows) else " (from a sample)"
-    left_out = [_codec_and_format(row) for row in statistics.tables["codec, format"] if row not in rows]
-    without = f"; without {' and '.join(left_out)}" if left_out else ""
-    axes.set_title(f"{title}{estimated}{without}")
-
-
-def producers(axes: Axes, statistics: Statistics) -> None:
-    """Draw the records of the producers with the most."""
-    rows = sorted(statistics.tables["producer"], key=lambda row: -row.records)[:ROWS_MAX]
-    left_out = len(statistics.tables["producer"]) - len(rows) + statistics.left_out.get("producer", 0)
-    axes.barh(range(len(rows)), [row.records for row in rows], height=0.6, color=COLORS[2])
-    names = ["without an id" if row.by["producer"] == -1 else str(row.by["producer"]) for row in rows]
-    _name_rows(axes, names)
-    axes.xaxis.set_major_formatter(lambda number, _: count_text(number))
-    title = "Producers" + (f", {left_out} smaller ones left out" if left_out else "")
-    axes.set(title=title, xlabel="records", ylabel="producer id")
 
 
 def keys(axes: Axes, statistics: Statistics) -> None:
@@ -285,32 +161,9 @@ def _topic_colors(statistics: Statistics) -> dict[str, str]:
     return dict(zip(sorted(sizes, key=lambda name: -sizes[name])[:SERIES_MAX], COLORS, strict=False))
 
 
-def _legend(axes: Axes, count: int, highest: float | None = None) -> None:
-    """Draw the legend, above the plot if that is known to reach up to `highest`."""
-    if count > 1:
-        axes.legend(**_legend_style(count, highest is not None))
-    _leave_room(axes, count, highest)
-
-
-def _legend_of(axes: Axes, colors: dict[str, str], highest: float) -> None:
-    from matplotlib.patches import Patch
-
-    handles = [Patch(color=color, label=name) for name, color in colors.items()]
-    axes.legend(handles=handles, **_legend_style(len(colors), True))
-    _leave_room(axes, len(colors), highest)
-
-
-def _legend_style(count: int, above: bool) -> dict[str, Any]:
-    columns = LEGEND_COLUMNS if above else 1
-    return {
-        "loc": "upper left" if above else "best",
-        "frameon": False,
-        "fontsize": "small",
-        "ncols": min(count, columns),
-    }
-
-
-def _leave_room(axes: Axes, count: int, highest: float | None) -> None:
-    if highest is not None:
-        lines = -(-count // LEGEND_COLUMNS) if count > 1 else 0
-        axes.set_ylim(0, max(highest, 1e-9) * (1.05 + 0.09 * lines))
+def _legend_above(axes: Axes, count: int, highest: float) -> None:
+    """Draw a legend of several series above a plot that reaches up to `highest`, and leave room for it."""
+    lines = -(-count // LEGEND_COLUMNS) if count > 1 else 0
+    if lines:
+        axes.legend(loc="upper left", frameon=False, fontsize="small", ncols=min(count, LEGEND_COLUMNS))
+    axes.set_ylim(0, max(highest, 1e-9) * (1.05 + 0.09 * lines))

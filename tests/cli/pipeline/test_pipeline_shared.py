@@ -187,7 +187,7 @@ def test_a_missing_extra_is_reported_with_its_remedy_in_one_line(missing: str) -
     assert (run.returncode, run.stdout, run.stderr) == (2, "", f"minibroker: the pipeline needs the extra {remedy}\n")
 
 
-@pytest.mark.parametrize("job", ["verify", "stats", "compact"])
+@pytest.mark.parametrize("job", ["verify", "stats"])
 def test_an_in_process_job_needs_no_spark(job: str, tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()
     batch = build_batch([Record(0, 1, b"k", b"v")])
