@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from kits.generating.__main__ import KITS, generated
+from minibroker import __version__
 from tests.pages import blocks_of
 
-BY_HAND = {"go": "go/*.go"}
+BY_HAND = {"go": "go/*.go", "node": "node/*.[dj]*s"}
 LINES_BY_HAND = 400
 LINES_OF_A_FIRST_TEST = 20
-FIRST_TESTS = {"go": ("billing_test.go", "\n}\n")}  # the file that begins with it, and where it ends
+FIRST_TESTS = {  # the file that begins with it, and where it ends
+    "go": ("billing_test.go", "\n}\n"),
+    "node": ("billing.test.mjs", "\n})\n"),
+}
 
 
 def test_what_is_generated_is_up_to_date() -> None:
@@ -32,3 +38,7 @@ def test_a_first_test_is_short(kit: str) -> None:
     (text,) = (block.text for block in blocks_of(page) if block.file == name)
     first, end, _ = text.partition(end)
     assert end and (first + end).count("\n") <= LINES_OF_A_FIRST_TEST
+
+
+def test_the_kits_have_the_version_of_minibroker() -> None:
+    assert json.loads((KITS / "node" / "package.json").read_text())["version"] == __version__

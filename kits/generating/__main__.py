@@ -1,4 +1,4 @@
-"""Writes what is generated of the kits, or, with a directory, writes it there."""
+"""Writes what is generated of the kits."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from kits.generating.go import go_files
+from kits.generating.node import node_files
 from kits.generating.operations import Description
 from minibroker.testing import Broker
 from minibroker.testing.control.app import control_app
@@ -16,11 +17,12 @@ KITS = Path(__file__).parents[1]
 def generated() -> dict[str, str]:
     """Return the files by their paths below `kits/`."""
     description = Description(control_app(Broker(registry=True)).description)
-    return {f"go/{name}": text for name, text in go_files(description).items()}
+    written = {"go": go_files, "node": node_files}
+    return {f"{kit}/{name}": text for kit, write in written.items() for name, text in write(description).items()}
 
 
 def main() -> None:
-    """Write the files, and format those in Go."""
+    """Write the files."""
     for name, text in generated().items():
         path = KITS / name
         path.parent.mkdir(parents=True, exist_ok=True)

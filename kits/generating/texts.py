@@ -22,3 +22,8 @@ def lowered(text: str) -> str:
 def comment(text: str, start: str, width: int = 110) -> list[str]:
     """Return a comment whose lines begin with `start`."""
     return textwrap.wrap(text, width, initial_indent=start, subsequent_indent=start)
+
+
+def inside(text: str) -> str:
+    """Return a text for a comment between /** and */."""
+    return " ".join(text.split()).replace("*/", "*&#47;")

@@ -1,13 +1,11 @@
 // Reads orders, and writes an invoice for each.
-'use strict'
-
-const { Kafka, logLevel } = require('kafkajs')
+import { Kafka, logLevel } from 'kafkajs'
 
 // Writes an invoice for each of the next `count` orders.
-async function writeInvoices(brokers, count) {
+export async function writeInvoices(brokers, count) {
   const kafka = new Kafka({ brokers, logLevel: logLevel.NOTHING, retry: { initialRetryTime: 50 } })
   const consumer = kafka.consumer({ groupId: 'billing' })
-  const producer = kafka.producer()
+  const producer = kafka.producer({ idempotent: true })
   await Promise.all([consumer.connect(), producer.connect()])
   await consumer.subscribe({ topics: ['orders'], fromBeginning: true })
   try {
@@ -27,5 +25,3 @@ async function writeInvoices(brokers, count) {
     await Promise.all([consumer.disconnect(), producer.disconnect()])
   }
 }
-
-module.exports = { writeInvoices }
