@@ -1,10 +1,23 @@
 """The process of the command line: `python -m minibroker`, and the script `minibroker`."""
 
 import gc
+import sys
 
 gc.disable()  # until a command is imported: nothing of that is garbage, and looking for it takes 8 ms
 
-from minibroker.cli.main import main  # noqa: E402
+
+def main() -> None:
+    """Run the command line of this process, and end it."""
+    if sys.argv[1:2] == ["serve"]:
+        from minibroker.cli.plain_options import plain_options, serve_plainly
+
+        options = plain_options(sys.argv[2:])
+        if options is not None:
+            serve_plainly(options)
+    from minibroker.cli.main import main as commands
+
+    commands()
+
 
 if __name__ == "__main__":
     main()

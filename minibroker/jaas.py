@@ -16,7 +16,8 @@ FLAGS: Final = ("REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL")
 WORD: Final = "word"
 NUMBER: Final = "number"  # which is no value
 QUOTES: Final = "\"'"
-WORDS: Final = re.compile("[a-zA-Z_$\xa0-\U0010ffff][-.0-9a-zA-Z_$\xa0-\U0010ffff]*")
+# By what they do not contain: re looks at each character of a range, and those above \xa0 are a million.
+WORDS: Final = re.compile("[^\x00-#%-@[-^`{-\x9f][^\x00-#%-,/:-@[-^`{-\x9f]*")
 NUMBERS: Final = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]*)")
 # Blanks; comments; and what a lone slash hides: the next character, and then the rest of the line.
 COMMENTS: Final = re.compile(r"[\x00- ]+|/\*(?:.*?\*/|.*)|//[^\r\n]*|/.?[^\r\n]*", re.DOTALL)

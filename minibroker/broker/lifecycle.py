@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import random
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from minibroker.broker.fetch_sessions import FetchSessions
 from minibroker.broker.metadata.features import INITIAL
 from minibroker.broker.metadata.metadata_log import MetadataError
 from minibroker.broker.metadata.nodes import Node
-from minibroker.broker.server import BoundListener, Server, bind
+from minibroker.broker.server import BoundListener, Server, adopt, bind
 from minibroker.broker.server import StartError as StartError
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
 from minibroker.broker.upkeep.housekeeping import Housekeeping
@@ -37,6 +38,7 @@ from minibroker.storage.recovery.recovery import LogDirectoryError
 
 if TYPE_CHECKING:
     from minibroker.broker.monitoring.measuring import Measurements
+    from minibroker.broker.network.inherited_sockets import InheritedSockets
     from minibroker.broker.requests.interceptors import Interceptor
 
 log = logging.getLogger("minibroker.running")
@@ -252,23 +254,41 @@ class BrokerLifecycle:
 def bound_listeners(settings: Settings, nodes: int) -> Iterator[Bound]:
     """Bind all addresses, by node id, and release them at the end; port 0 becomes a free one.
 
-    Raises StartError.
+    Listeners whose sockets a supervisor has opened get these. Raises StartError.
     """
     bound: Bound = {}
+    inherited = inherited_sockets()
     try:
         wanted = broker_listeners(settings)
         first = settings["node.id"]
         for index in range(nodes):
             listeners = bound[first + index] = []
             for listener in listeners_of_node(wanted, index):
-                listeners.append(bind(listener, settings))
+                taken = None if inherited is None else inherited.take(listener)
+                listeners.append(bind(listener, settings) if taken is None else adopt(listener, taken, settings))
+        if inherited is not None and inherited.addresses:
+            raise StartError(f"LISTEN_FDS: no listener has the address {inherited.addresses[0]}, which was handed over")
         yield bound
     except SettingsError as error:
         raise StartError(str(error)) from None
     finally:
+        if inherited is not None:
+            inherited.close()
         for listeners in bound.values():
-            for taken in listeners:
-                taken.socket.close()
+            for each in listeners:
+                each.socket.close()
+
+
+def inherited_sockets() -> InheritedSockets | None:
+    """Take over the sockets that a supervisor has opened, if it has. Raises StartError."""
+    if "LISTEN_FDS" not in os.environ:
+        return None
+    from minibroker.broker.network.inherited_sockets import InheritedSockets
+
+    try:
+        return InheritedSockets()
+    except (ValueError, OSError) as error:
+        raise StartError(str(error)) from None
 
 
 def _open_logs(settings: Settings, seams: Seams, cluster_id: str | None) -> LogDirectories:

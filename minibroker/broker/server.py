@@ -81,6 +81,17 @@ def bind(listener: Listener, settings: Any, *, reserved: bool = False) -> BoundL
         bound.close()
         reason = why_not_bound(error, " in listeners")
         raise BindError(f"cannot listen on {Endpoint(host, listener.port)}: {reason}") from None
+    return _with_endpoint(listener, bound)
+
+
+def adopt(listener: Listener, inherited: socket.socket, settings: Any) -> BoundListener:
+    """Listen on a socket that somebody else has opened. Raises OSError."""
+    _configure(inherited, settings)
+    inherited.listen(settings["socket.listen.backlog.size"])
+    return _with_endpoint(listener, inherited)
+
+
+def _with_endpoint(listener: Listener, bound: socket.socket) -> BoundListener:
     port = bound.getsockname()[1]
     host_name = listener.advertised_host or listener.host or socket.getfqdn()
     return BoundListener(listener, bound, Endpoint(host_name, listener.advertised_port or port))

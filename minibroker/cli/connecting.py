@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from minibroker.cli.shared import CLIENT_ID, SERVER_VARIABLE, Command, assignments_option, of_files
+from minibroker.cli import variables
+from minibroker.cli.shared import CLIENT_ID, Command, assignments_option, of_files
 from minibroker.protocol.legible import one_line
 
 if TYPE_CHECKING:
@@ -89,11 +90,11 @@ def servers_of(text: str) -> str:
 
 def default_servers() -> str | None:
     """Return the servers of `MINIBROKER_BOOTSTRAP_SERVER`, None without it. Raises click.UsageError."""
-    text = os.environ.get(SERVER_VARIABLE)
+    text = os.environ.get(variables.SERVER)
     try:
         return servers_of(text) if text else None
     except click.BadParameter as error:
-        raise click.UsageError(f"{SERVER_VARIABLE}: {error.message}") from None
+        raise click.UsageError(f"{variables.SERVER}: {error.message}") from None
 
 
 def client_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -111,7 +112,7 @@ def client_options(command: Callable[..., Any]) -> Callable[..., Any]:
         bootstrap = bootstrap_of(servers, client, connect_timeout_s, log_level)
         return command(*args, bootstrap=bootstrap, **kwargs)
 
-    server = server_option(f"A broker of any Kafka.  [env var: {SERVER_VARIABLE}; default: {DEFAULT_SERVER}]")
+    server = server_option(f"A broker of any Kafka.  [env var: {variables.SERVER}; default: {DEFAULT_SERVER}]")
     return server(client_setting_options(log_level_option(with_bootstrap)))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-import click
+from minibroker.cli.serving import InvalidOptions
 
 if TYPE_CHECKING:
     from minibroker.broker.configs.settings import Settings
@@ -33,7 +33,7 @@ ALL_ADDRESSES = ("", "0.0.0.0", "::")
 class Announcement:
     """Prints the lines about what listens, each at once, also into a pipe, as the caller waits for them.
 
-    They also make the ready file; with `as_kafka`, Kafka's lines follow the first of them. Raises click.UsageError if
+    They also make the ready file; with `as_kafka`, Kafka's lines follow the first of them. Raises InvalidOptions if
     there is no directory for the file.
     """
 
@@ -42,7 +42,7 @@ class Announcement:
         if ready_file is not None:
             directory = os.path.dirname(ready_file) or "."
             if not os.path.isdir(directory):
-                raise click.UsageError(f"--ready-file: there is no directory {directory}")
+                raise InvalidOptions(f"--ready-file: there is no directory {directory}")
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(ready_file)
 

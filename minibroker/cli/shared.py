@@ -29,8 +29,6 @@ TABLE_WIDTH = 320
 INTERRUPTED = 130
 WHOLE_SENTENCE = 500  # characters
 SPANS: Final = ("timeout_ms",)  # names of ms that are no moments
-TOKEN_VARIABLE: Final = "MINIBROKER_CONTROL_TOKEN"
-SERVER_VARIABLE: Final = "MINIBROKER_BOOTSTRAP_SERVER"
 # The same letter for the same thing in all commands, that of kcat where it has one.
 SHORT_OPTIONS: Final = {
     "--bootstrap-server": "-b",
@@ -142,21 +140,32 @@ class OneLineGroup(LazyGroup):
         try:
             status = super().main(*args, **{**extra, "standalone_mode": False})
             sys.stdout.flush()
-        except click.ClickException as error:
-            from minibroker.cli.mistakes import message_of
-
-            _end(error.exit_code, message_of(error))
-        except (click.Abort, KeyboardInterrupt):
-            exec("")  # where the interrupt cut an exec of text, as of a dataclass, `python -m` would end by the signal
-            _end(INTERRUPTED)
-        except BrokenPipeError:
-            _end(1)  # the reader of the output has ended, as `head` does
-        except OSError as error:
-            reason = error.strerror or str(error)
-            if error.errno in OUTPUT_ERRORS and error.filename is None:
-                _end(1, f"cannot write the output: {reason}")
-            _end(1, reason if error.filename is None else f"{error.filename}: {reason}")
+        except (Exception, KeyboardInterrupt) as error:
+            end_with(error)
         sys.exit(status if isinstance(status, int) else 0)
+
+
+def end_with(error: BaseException) -> NoReturn:
+    """End the process with an error of a command. Raises one that none should have."""
+    from minibroker.cli.serving import InvalidOptions
+
+    if isinstance(error, InvalidOptions):
+        error = click.UsageError(str(error))
+    if isinstance(error, click.ClickException):
+        from minibroker.cli.mistakes import message_of
+
+        _end(error.exit_code, message_of(error))
+    if isinstance(error, click.Abort | KeyboardInterrupt):
+        exec("")  # where the interrupt cut an exec of text, as of a dataclass, `python -m` would end by the signal
+        _end(INTERRUPTED)
+    if isinstance(error, BrokenPipeError):
+        _end(1)  # the reader of the output has ended, as `head` does
+    if not isinstance(error, OSError):
+        raise error
+    reason = error.strerror or str(error)
+    if error.errno in OUTPUT_ERRORS and error.filename is None:
+        _end(1, f"cannot write the output: {reason}")
+    _end(1, reason if error.filename is None else f"{error.filename}: {reason}")
 
 
 def _end(status: int, message: str | None = None) -> NoReturn:

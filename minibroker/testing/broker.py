@@ -11,7 +11,6 @@ from minibroker.broker.configs.client_metrics import validate_client_metrics
 from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE
 from minibroker.quantities import Duration, milliseconds, span_text
 from minibroker.testing.completion import hides
-from minibroker.testing.embedded.broker_security import certificate_for
 from minibroker.testing.embedded.embedded_broker import EmbeddedBroker
 from minibroker.testing.loops import Loop, await_blocking, blocking, brief, immediate
 from minibroker.testing.moving_clock import JUMPS, MovingClock
@@ -19,13 +18,13 @@ from minibroker.testing.verbs.group_verbs import GroupVerbs
 from minibroker.testing.verbs.node_verbs import NodeVerbs
 from minibroker.testing.verbs.record_verbs import RecordVerbs
 from minibroker.testing.verbs.security_verbs import AclVerbs, QuotaVerbs, Users, config_for
-from minibroker.testing.verbs.share_verbs import ShareGroupVerbs
 from minibroker.testing.verbs.token_verbs import Token, TokenVerbs, config_with_token
 
 if TYPE_CHECKING:
     from minibroker.broker.client_telemetry import ClientMetric
     from minibroker.testing.embedded.issuer import Issuer
     from minibroker.testing.embedded.registry_verbs import RegistryRequest
+    from minibroker.testing.verbs.share_verbs import ShareGroupVerbs
 
 INNER = (  # for the test kit itself
     *("loop", "on_loop", "running", "moving_clock", "ports", "is_stopped", "emulated", "watch", "share_history"),
@@ -180,6 +179,8 @@ class Broker(RecordVerbs, GroupVerbs, NodeVerbs):
 
     def share_group(self, group: str) -> ShareGroupVerbs:
         """Return the methods for a share group (KIP-932), which need not exist yet."""
+        from minibroker.testing.verbs.share_verbs import ShareGroupVerbs
+
         return ShareGroupVerbs(self, group)
 
     @immediate
@@ -207,6 +208,8 @@ class Broker(RecordVerbs, GroupVerbs, NodeVerbs):
 
         `kind` is "good", "expired", "other host" or "unknown authority". Raises ValueError.
         """
+        from minibroker.testing.embedded.broker_security import certificate_for
+
         changes = certificate_for(self.security, kind)
         for node_id in self.running.node_ids:
             self.running.cluster.controller.change_config(BROKER_RESOURCE, str(node_id), changes)

@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.configs.settings import Settings
-from minibroker.broker.lifecycle import StartError
+from minibroker.broker.lifecycle import StartError, inherited_sockets
 from minibroker.broker.monitoring.measuring import bound_metrics, metrics_served
 from minibroker.broker.process import Announce, run_until_done, serve_until, stop_signal
 from minibroker.protocol.declare import Message
 from minibroker.testing.broker import Broker
 from minibroker.testing.embedded.given_settings import warned_of
-from minibroker.testing.emulation.releases import settings_of
 
 ANY_PORT = "0"
 
@@ -48,6 +47,9 @@ def run(settings: Settings, *, nodes: int, announce: Announce, wishes: Wishes) -
 
 
 async def _run(settings: Settings, nodes: int, announce: Announce, wishes: Wishes) -> None:
+    inherited = inherited_sockets()
+    if inherited is not None and inherited.addresses:
+        raise StartError("LISTEN_FDS: only a broker without the test kit takes over sockets, as the kit closes its own")
     stop = stop_signal(wishes.until_stdin_closes)
     address = None
     if wishes.control is not None or wishes.explorer:
@@ -101,7 +103,11 @@ def _broker(settings: Settings, nodes: int, wishes: Wishes) -> Broker:
             registry=wishes.registry or False,
         )
     # Those of a plain process: what tests want is not what its user has given.
-    broker.defaults = {} if broker.emulated is None else settings_of(broker.emulated)
+    broker.defaults = {}
+    if broker.emulated is not None:
+        from minibroker.testing.emulation.releases import settings_of
+
+        broker.defaults = settings_of(broker.emulated)
     broker.first_records, broker.first_cluster_id = wishes.first_records, wishes.first_cluster_id
     if wishes.faults is not None:
         broker.faults.load(wishes.faults)

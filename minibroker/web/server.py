@@ -1,6 +1,8 @@
 """The HTTP server, in the broker's event loop.
 
 It keeps its port while it is stopped, as the broker does: a socket that is bound and does not listen reserves it.
+uvicorn is imported a moment after the start, or for the first connection: that takes 30 ms, for which no start
+should wait.
 """
 
 from __future__ import annotations
@@ -8,7 +10,10 @@ from __future__ import annotations
 import asyncio
 import math
 import ssl
+import sys
 from contextlib import suppress
+from functools import cached_property
+from importlib.util import find_spec
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,11 +21,13 @@ from minibroker.addresses import LOOPBACK, HostPort, bound, bracketed
 from minibroker.web.stalled_connections import StalledConnections
 
 if TYPE_CHECKING:
-    import uvicorn
+    from uvicorn import Config
 
     from minibroker.web.asgi import Asgi, Receive, Scope, Send
 
 CONNECTIONS_MAX: Final = 1000
+MOMENT_SECONDS: Final = 0.02  # after which a start has announced itself
+BACKLOG: Final = 2048  # connections that wait to be accepted
 IDLE_SECONDS: Final = 60.0
 CLOSING_SECONDS: Final = 1.0
 
@@ -34,7 +41,8 @@ class Server:
         self._host = address.host
         self._reserved = bound(address, listens=False, shared=True)
         self.port: int = self._reserved.getsockname()[1]
-        self._server: uvicorn.Server | None = None
+        self._connections: Connections | None = None
+        self._server: asyncio.Server | None = None
         self._watching: asyncio.Task[None] | None = None
         self._tls = False
 
@@ -47,16 +55,77 @@ class Server:
 
     async def start(self, application: Asgi, tls: ssl.SSLContext | None = None) -> None:
         """Serve from now on. Raises OSError, and ImportError without uvicorn."""
-        import uvicorn
-
+        if is_missing("uvicorn"):
+            raise ImportError("uvicorn")
         listening = bound(HostPort(self._host, self.port), shared=True)
+        self._tls = tls is not None
+        self._connections = connections = Connections(application, self._idle_seconds)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(connections.new, sock=listening, ssl=tls, backlog=BACKLOG)
+        loop.call_later(MOMENT_SECONDS, connections.prepare)
+        stalled = StalledConnections(connections.connections, self._idle_seconds)
+        self._watching = asyncio.ensure_future(stalled.watch())
 
-        async def answering(scope: Scope, receive: Receive, send: Send) -> None:
-            with suppress(asyncio.CancelledError):  # by `_cut`; uvicorn would log it as an error
-                await application(scope, receive, send)
+    async def stop(self) -> None:
+        """Answer the requests that run, and close all connections."""
+        connections = self._stop_listening()
+        if connections is None:
+            return
+        for connection in list(connections.connections):
+            connection.shutdown()
+        until = monotonic() + CLOSING_SECONDS
+        while connections.connections and monotonic() < until:
+            await asyncio.sleep(0.002)
+        connections.cut()
 
-        config = uvicorn.Config(
-            answering,
+    def abort(self) -> None:
+        """Cut all connections."""
+        connections = self._stop_listening()
+        if connections is not None:
+            connections.cut()
+
+    def close(self) -> None:
+        """Release the port, after `stop` or `abort`."""
+        self._reserved.close()
+
+    def _stop_listening(self) -> Connections | None:
+        connections, self._connections = self._connections, None
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        return connections
+
+
+class Connections:
+    """The connections of a server that listens; for uvicorn's protocols this is the state of their server."""
+
+    def __init__(self, application: Asgi, idle_seconds: float) -> None:
+        self.total_requests = 0
+        self.connections: set[Any] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.default_headers: list[tuple[bytes, bytes]] = []
+        self._application, self._idle_seconds = application, idle_seconds
+
+    def new(self) -> asyncio.Protocol:
+        """Return the protocol of a new connection."""
+        made: Any = self._config.http_protocol_class
+        protocol: asyncio.Protocol = made(config=self._config, server_state=self, app_state={})
+        return protocol
+
+    def prepare(self) -> None:
+        """Import uvicorn, if it was not imported yet."""
+        _ = self._config
+
+    @cached_property
+    def _config(self) -> Config:
+        from uvicorn.config import Config
+
+        config = Config(
+            self._answering,
+            interface="asgi3",
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -68,51 +137,20 @@ class Server:
             server_header=False,
         )
         config.load()
-        config.ssl = tls
-        self._tls = tls is not None
-        self._server = server = uvicorn.Server(config)
-        server.lifespan = config.lifespan_class(config)
-        await server.startup([listening])  # not `serve`, which would take the process's signals
-        stalled = StalledConnections(server.server_state.connections, self._idle_seconds)
-        self._watching = asyncio.ensure_future(stalled.watch())
+        return config
 
-    async def stop(self) -> None:
-        """Answer the requests that run, and close all connections."""
-        server = self._stop_listening()
-        if server is None:
-            return
-        connections = server.server_state.connections
-        for connection in list(connections):
-            connection.shutdown()
-        until = monotonic() + CLOSING_SECONDS
-        while connections and monotonic() < until:
-            await asyncio.sleep(0.002)
-        _cut(server)
+    async def _answering(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with suppress(asyncio.CancelledError):  # by `cut`; uvicorn would log it as an error
+            await self._application(scope, receive, send)
 
-    def abort(self) -> None:
-        """Cut all connections."""
-        server = self._stop_listening()
-        if server is not None:
-            _cut(server)
-
-    def close(self) -> None:
-        """Release the port, after `stop` or `abort`."""
-        self._reserved.close()
-
-    def _stop_listening(self) -> uvicorn.Server | None:
-        server, self._server = self._server, None
-        if self._watching is not None:
-            self._watching.cancel()
-            self._watching = None
-        for each in () if server is None else server.servers:
-            each.close()
-        return server
+    def cut(self) -> None:
+        """Cut all connections, and end what answers their requests."""
+        for connection in list(self.connections):
+            connection.transport.abort()
+        for answering in list(self.tasks):
+            answering.cancel()
 
 
-def _cut(server: uvicorn.Server) -> None:
-    """Cut all connections, and end what answers their requests."""
-    connections: Any = server.server_state.connections
-    for connection in list(connections):
-        connection.transport.abort()
-    for answering in list(server.server_state.tasks):
-        answering.cancel()
+def is_missing(library: str) -> bool:
+    """Return whether a library is not installed, without importing it."""
+    return sys.modules.get(library, sys) is None or find_spec(library) is None

@@ -24,6 +24,7 @@ AT_A_START = {
     "minibroker.broker.monitoring.metrics_server",
     "minibroker.broker.monitoring.request_statistics",
     "minibroker.broker.network.authenticator",
+    "minibroker.broker.network.inherited_sockets",
     "minibroker.broker.network.tls_layer",
     "minibroker.broker.requests.interceptors",
     "minibroker.broker.security.mechanisms",

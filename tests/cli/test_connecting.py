@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.cli.connecting import SERVER_VARIABLE, servers_of
+from minibroker.cli import variables
+from minibroker.cli.connecting import servers_of
 from minibroker.testing import Broker
 from tests.cli.conftest import Run, all_commands
 
@@ -94,13 +95,13 @@ def test_the_environment_names_the_server(
     run: Run, properties: Callable[..., str], secured: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = properties(bootstrap_servers="")
-    monkeypatch.setenv(SERVER_VARIABLE, secured.bootstrap_servers)
+    monkeypatch.setenv(variables.SERVER, secured.bootstrap_servers)
     assert run("topics", "list", "--command-config", config).exit_code == 0
-    monkeypatch.setenv(SERVER_VARIABLE, "127.0.0.1:1")
+    monkeypatch.setenv(variables.SERVER, "127.0.0.1:1")
     assert run("topics", "list", "--command-config", properties()).exit_code == 0
     assert run("topics", "list", "--command-config", config, "-b", secured.bootstrap_servers).exit_code == 0
-    monkeypatch.setenv(SERVER_VARIABLE, "a b")
-    assert refused(run, "topics list") == f"minibroker: {SERVER_VARIABLE}: 'a b' is not HOST:PORT"
+    monkeypatch.setenv(variables.SERVER, "a b")
+    assert refused(run, "topics list") == f"minibroker: {variables.SERVER}: 'a b' is not HOST:PORT"
 
 
 def test_an_unreadable_file_is_an_error(run: Run, tmp_path: Path) -> None:

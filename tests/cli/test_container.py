@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-import click
 import pytest
 
 from minibroker.broker.configs.settings import Settings
 from minibroker.cli.container import Announcement, addresses_here, kafka_lines
+from minibroker.cli.serving import InvalidOptions
 
 LINE = "minibroker listens on kafka:9092,localhost:19092"
 CONTROLLED = "minibroker is controlled at http://127.0.0.1:8082"
@@ -59,5 +59,5 @@ def test_ipv6_addresses_are_in_brackets() -> None:
 
 
 def test_a_ready_file_requires_a_directory(tmp_path: Path) -> None:
-    with pytest.raises(click.UsageError, match="there is no directory"):
+    with pytest.raises(InvalidOptions, match="there is no directory"):
         Announcement(SETTINGS, False, str(tmp_path / "none" / "ready"))

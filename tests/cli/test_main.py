@@ -158,9 +158,9 @@ def test_python_m_minibroker_is_the_command() -> None:
 
 def test_garbage_collection_is_enabled_only_once_a_command_runs() -> None:
     program = (
-        "import gc, minibroker.__main__ as process; from minibroker.cli.formats_command import formats\n"
+        "import gc, sys, minibroker.__main__ as process; from minibroker.cli.formats_command import formats\n"
         "print(gc.isenabled()); formats.callback = lambda **_: print(gc.isenabled(), gc.get_freeze_count() > 10_000)\n"
-        "process.main(['formats'])"
+        "sys.argv[1:] = ['formats']; process.main()"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout == "False\nTrue True\n"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from minibroker.cli import variables
 from minibroker.cli.connecting import (
     Bootstrap,
     client_setting_options,
@@ -26,7 +27,7 @@ from minibroker.cli.connecting import (
 )
 from minibroker.cli.pipeline.pipeline_lake import FORMATS, format_option, lake_session, table_at
 from minibroker.cli.pipeline.pipeline_shared import cannot, spark_options
-from minibroker.cli.shared import SERVER_VARIABLE, assignment_of, assignments_option, json_option, print_table
+from minibroker.cli.shared import assignment_of, assignments_option, json_option, print_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,7 +45,7 @@ HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already
 @click.command()
 @click.option("--from", "archive", metavar="DIR", required=True, help="The archive: a directory, or a URL.")
 @format_option("What the archive is.")
-@server_option(f"Any Kafka.  [env var: {SERVER_VARIABLE}]")
+@server_option(f"Any Kafka.  [env var: {variables.SERVER}]")
 @click.option(
     "--topic", "topics", metavar="NAME", multiple=True, help="An archived topic; by default all. Can be repeated."
 )

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from minibroker.cli import variables
 from minibroker.cli.connecting import client_setting_options, servers_of
 from minibroker.cli.log_format import FORMATS, log_to_stderr
-from minibroker.cli.shared import TOKEN_VARIABLE, assignments_option, completed_by, is_on_the_command_line, print_table
+from minibroker.cli.shared import assignments_option, completed_by, is_on_the_command_line, print_table
 
 if TYPE_CHECKING:
     from minibroker.proxy.proxy import Proxy
@@ -44,7 +45,7 @@ LEVELS = ("debug", "info", "warning", "error")
 @click.option(
     "--control-token",
     metavar="TOKEN",
-    envvar=TOKEN_VARIABLE,
+    envvar=variables.TOKEN,
     help="The token that clients of --control must send; needed if other machines may connect.",
 )
 @click.option("--api", metavar="NAME", help="Print only requests of this API, such as Fetch.")

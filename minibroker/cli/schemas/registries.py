@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from minibroker.cli import variables
 from minibroker.cli.connecting import CONNECT_TIMEOUT_S, LONGEST_TIMEOUT_S, Unreachable
 from minibroker.cli.shared import failure
 
 if TYPE_CHECKING:
     from minibroker.registry.registry_client import RegistryClient
 
-VARIABLE: Final = "MINIBROKER_REGISTRY_URL"
 DEFAULT: Final = "http://127.0.0.1:8081"
 ABOUT: Final = "The registry's URL; to log in: http://NAME:PASSWORD@HOST:PORT."
 Command = Callable[..., Any]
@@ -28,7 +28,9 @@ def registry_options(default: str | None = DEFAULT, about: str = ABOUT) -> Calla
     """
 
     def decorate(command: Command) -> Command:
-        @click.option("--registry", metavar="URL", envvar=VARIABLE, default=default, show_default=True, help=about)
+        @click.option(
+            "--registry", metavar="URL", envvar=variables.REGISTRY, default=default, show_default=True, help=about
+        )
         @click.option("--registry-token", metavar="TOKEN", help="A bearer token for the registry.")
         @click.option("--registry-ca", metavar="FILE", type=click.Path(dir_okay=False),
                       help="Certificates (PEM) to trust instead of the system's.")  # fmt: skip

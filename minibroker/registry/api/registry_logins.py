@@ -11,7 +11,6 @@ import base64
 import hashlib
 import hmac
 import os
-import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -114,11 +113,3 @@ async def _run_exchange(sasl: SaslListener, mechanism: str, message: bytes) -> s
             await asyncio.wait_for(read, WAIT_SECONDS)
         except TimeoutError:
             raise InvalidCredentials("the keys of the issuer cannot be read") from None
-
-
-def tls_of(cluster: Broker) -> ssl.SSLContext | None:
-    """Return the TLS of the broker's first listener, or None if it has none."""
-    listener = broker_listeners(cluster.static_settings)[0]
-    if not listener.has_tls:
-        return None
-    return next(iter(cluster.nodes.values())).tls[listener.name].current.context

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from minibroker.addresses import HostPort, host_port, is_loopback
+from minibroker.broker.configs.listeners import broker_listeners
 from minibroker.broker.lifecycle import StartError
-from minibroker.registry.api.registry_api import RegistryApi
-from minibroker.registry.api.registry_application import Observer, RegistryApplication
-from minibroker.registry.api.registry_logins import BrokersUsers, tls_of
 from minibroker.registry.state.registry import Registry
 from minibroker.web.asgi import Asgi
 from minibroker.web.server import Server
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
+    from minibroker.registry.api.registry_application import Observer, RegistryApplication
+    from minibroker.web.messages import Answer, Request
 
 REMEDY: Final = (
     "the schema registry needs the extra registry: python3 -m pip install uvicorn protobuf googleapis-common-protos"
@@ -28,19 +30,38 @@ class RunningRegistry:
 
     def __init__(self, cluster: Callable[[], Broker], address: HostPort, observer: Observer | None = None) -> None:
         """`cluster` returns the broker that runs now. Raises StartError if the address is taken."""
-        self._cluster = cluster
+        self._cluster, self._observer = cluster, observer
+        self._is_private = is_loopback(address.host)
         self.registry = Registry(cluster)
         with _start_errors():
             self.server = Server(address)
-        application = RegistryApplication(
-            RegistryApi(self.registry), BrokersUsers(cluster), observer, is_private=is_loopback(address.host)
-        )
-        self._application = Asgi(application.answer)
+        self._asgi = Asgi(self._answer)
 
     async def start(self) -> None:
         """Serve, with the security of the broker's first listener. Raises StartError."""
         with _start_errors():
-            await self.server.start(self._application, tls_of(self._cluster()))
+            await self.server.start(self._asgi, _tls_of(self._cluster()))
+
+    async def _answer(self, request: Request) -> Answer:
+        return await self._application.answer(request)
+
+    @cached_property
+    def _application(self) -> RegistryApplication:
+        """The paths of the registry, which are imported for its first request, unless they were before."""
+        from minibroker.registry.api.registry_api import RegistryApi
+        from minibroker.registry.api.registry_application import RegistryApplication
+        from minibroker.registry.api.registry_logins import BrokersUsers
+
+        api, users = RegistryApi(self.registry), BrokersUsers(self._cluster)
+        return RegistryApplication(api, users, self._observer, is_private=self._is_private)
+
+
+def _tls_of(cluster: Broker) -> ssl.SSLContext | None:
+    """Return the TLS of the broker's first listener, or None if it has none."""
+    listener = broker_listeners(cluster.static_settings)[0]
+    if not listener.has_tls:
+        return None
+    return next(iter(cluster.nodes.values())).tls[listener.name].current.context
 
 
 @contextlib.contextmanager

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
 
 from minibroker.addresses import HostPort, bracketed, host_port, is_loopback
 from minibroker.broker.lifecycle import StartError
@@ -13,6 +14,7 @@ from minibroker.testing.broker import Broker
 
 if TYPE_CHECKING:
     from minibroker.web.application import Application
+    from minibroker.web.messages import Answer, Request
 
 REMEDY = "the HTTP control needs the extra control: python3 -m pip install msgspec uvicorn pyyaml"
 
@@ -38,7 +40,10 @@ def address_of(text: str, token: str | None, option: str = "--control") -> HostP
 async def controlled(
     broker: Broker, address: HostPort, token: str | None, *, explorer: bool = False
 ) -> AsyncIterator[str]:
-    """Serve inside the block, with the explorer if it is wanted; yield the URL. Raises StartError."""
+    """Serve inside the block, with the explorer if it is wanted; yield the URL. Raises StartError.
+
+    The application is made a moment later, or for its first request, so that no start waits for what it imports.
+    """
     closing = asyncio.Event()
 
     def made() -> Application:
@@ -46,22 +51,50 @@ async def controlled(
 
         return control_app(broker, token, closing if explorer else None)
 
-    async with served(made, address, closing) as url:
+    from minibroker.web.server import MOMENT_SECONDS
+
+    late = LateApplication(made)
+    async with served(lambda: late, address, closing) as url:
+        making = asyncio.get_running_loop().call_later(MOMENT_SECONDS, late.make)
         yield url
+        making.cancel()
+
+
+class Answering(Protocol):
+    """An application, as a server needs it."""
+
+    async def answer(self, request: Request) -> Answer:
+        """Answer a request."""
+        ...
+
+
+class LateApplication:
+    """An application that is made after the start, at the latest for its first request."""
+
+    def __init__(self, made: Callable[[], Application]) -> None:
+        self._made = made
+
+    @cached_property
+    def _application(self) -> Application:
+        return self._made()
+
+    def make(self) -> None:
+        """Make it, if it was not made yet."""
+        _ = self._application
+
+    async def answer(self, request: Request) -> Answer:
+        return await self._application.answer(request)
 
 
 @contextlib.asynccontextmanager
-async def served(made: Callable[[], Application], address: HostPort, closing: asyncio.Event) -> AsyncIterator[str]:
+async def served(made: Callable[[], Answering], address: HostPort, closing: asyncio.Event) -> AsyncIterator[str]:
     """Serve the application that `made` returns; yield the URL. Set `closing` at the end. Raises StartError."""
-    try:
-        import uvicorn  # noqa: F401 - says whether the extra is there
+    from minibroker.web.asgi import Asgi
+    from minibroker.web.server import Server, is_missing
 
-        from minibroker.web.asgi import Asgi
-        from minibroker.web.server import Server
-
-        app = made()
-    except ImportError:
-        raise StartError(REMEDY) from None
+    if any(map(is_missing, ("msgspec", "uvicorn", "yaml"))):
+        raise StartError(REMEDY)
+    app = made()
     try:
         server = Server(address)
         await server.start(Asgi(app.answer))

@@ -31,8 +31,6 @@ from minibroker.broker.requests.interceptors import Interceptor
 from minibroker.testing.embedded.directories import Directories, Snapshot
 from minibroker.testing.embedded.given_settings import check_settings, text_of_setting
 from minibroker.testing.embedded.ports import Ports, close_all
-from minibroker.testing.emulation.emulation import Emulation, first_levels_of
-from minibroker.testing.emulation.releases import release_of, settings_of
 from minibroker.testing.loops import (
     Loop,
     NotRunning,
@@ -103,9 +101,8 @@ class EmbeddedBroker(Served):
         self._directories = Directories(None if directory is None else Path(directory))
         # The settings that hold unless others are given; who wants a plain broker's replaces them.
         self.defaults: dict[str, str] = DEFAULTS | {"auto.create.topics.enable": str(auto_create).lower()}
-        self.emulated: Final = None if emulate is None else release_of(emulate)
-        if self.emulated is not None:
-            self.defaults |= settings_of(self.emulated)
+        self.interceptors: Final[list[Interceptor]] = []  # kept across restarts; while empty, they cost nothing
+        self.emulated: Final = None if emulate is None else self._emulate(emulate)
         self._given = {name: text_of_setting(value) for name, value in (settings or {}).items()}
         self._security = self._make_security(security or self._given.get("test.security"), users)
         check_settings(self._texts)
@@ -113,12 +110,7 @@ class EmbeddedBroker(Served):
         self.first_records: Sequence[Message] = ()  # of the metadata of each new cluster
         self.first_cluster_id: str | None = None  # which a new directory gets
         self._random = random.SystemRandom() if seed is None else random.Random(seed)
-        self.interceptors: Final[
-            list[Interceptor]
-        ] = []  # kept across restarts; while empty, they cost requests nothing
         self.measured: Measurements | None = None
-        if self.emulated is not None:
-            self.interceptors.append(Emulation(self.emulated))
         self.when_reset: Final[list[Callable[[], None]]] = []  # called on the loop after a reset or a restore
         self.witnesses: Final[list[Callable[[str, str], None]]] = []  # called on the loop with what a test does
         self._explorer = ServedExplorer() if explorer else None
@@ -127,6 +119,16 @@ class EmbeddedBroker(Served):
         self._running: BrokerLifecycle | None = None
         self._clock: MovingClock | None = None
         self._life: LifeClock | None = None
+
+    def _emulate(self, name: str) -> str:
+        """Answer like this release; return its name. Raises ValueError."""
+        from minibroker.testing.emulation.emulation import Emulation
+        from minibroker.testing.emulation.releases import release_of, settings_of
+
+        release = release_of(name)
+        self.defaults |= settings_of(release)
+        self.interceptors.append(Emulation(release))
+        return release
 
     def __repr__(self) -> str:
         return f"<Broker {self.bootstrap_servers if self.is_running else 'that is down'}>"
@@ -373,7 +375,11 @@ class EmbeddedBroker(Served):
         self._end_life()
         self._life = LifeClock(clock)
         disk = self._directories.disk(None if self.measured is None else self.measured.syncs)
-        levels = INITIAL if self.emulated is None else first_levels_of(self.emulated)
+        levels = INITIAL
+        if self.emulated is not None:
+            from minibroker.testing.emulation.emulation import first_levels_of
+
+            levels = first_levels_of(self.emulated)
         records = [*self.first_records, *(() if self._security is None else self._security.first_records)]
         first_id = self.first_cluster_id
         return Seams(self._life, clock, disk, self._random, self.interceptors, levels, records, first_id)

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from minibroker.addresses import HostPort
 from minibroker.quantities import Duration, milliseconds
-from minibroker.registry.api.http_messages import Answer, Request, error_answer
 from minibroker.registry.api.running_registry import RunningRegistry, registry_address
-from minibroker.registry.decoding import Decoder, DecodingError, SchemaSource, StateSource
 from minibroker.registry.formats.schema import Reference
 from minibroker.registry.state.registry import NewSchema
 from minibroker.registry.state.registry_errors import RegistryError, not_permitted, schema_not_found
@@ -27,6 +25,8 @@ from minibroker.testing.seen.log_reading import Record
 
 if TYPE_CHECKING:
     from minibroker.broker.lifecycle import BrokerLifecycle
+    from minibroker.registry.api.http_messages import Answer, Request
+    from minibroker.registry.decoding import Decoder, SchemaSource
     from minibroker.testing.seen.journal import Journal
 
 REQUESTS_MAX: Final = 1000
@@ -227,7 +227,7 @@ class RegistryVerbs:
         """
         if not (400 <= code < 600 or 40_000 <= code < 60_000):
             raise ValueError(f"a code is one such as 503 or 40901, and cannot be {code}")
-        return self._add(RegistryFault(method, path, error_answer(RegistryError(code, message)), 0, times))
+        return self._add(RegistryFault(method, path, _answer_with(RegistryError(code, message)), 0, times))
 
     @immediate
     def slow(
@@ -241,7 +241,7 @@ class RegistryVerbs:
         """Answer that there is no schema with this id. Raises ValueError for an id below 0."""
         if id < 0:
             raise ValueError(f"an id is a positive number, and cannot be {id}")
-        return self._add(RegistryFault("GET", f"/schemas/ids/{id}*", error_answer(schema_not_found(id)), 0, times))
+        return self._add(RegistryFault("GET", f"/schemas/ids/{id}*", _answer_with(schema_not_found(id)), 0, times))
 
     @immediate
     def faults(self) -> list[RegistryFault]:
@@ -276,7 +276,7 @@ class RegistryVerbs:
         """Return the answer of a fault, or None."""
         if self._forbidden and request.method == "POST" and _registers(request):
             self._attempts.append(request.segments[1])
-            return error_answer(not_permitted(FORBIDDEN))
+            return _answer_with(not_permitted(FORBIDDEN))
         fault = next((fault for fault in self._faults if fault.strikes(request)), None)
         if fault is None:
             return None
@@ -320,6 +320,8 @@ class RegistryVerbs:
 
     def decoded(self, records: Iterable[Record]) -> list[DecodedRecord]:
         """Decode records. Raises ValueError for a value that cannot be decoded."""
+        from minibroker.registry.decoding import Decoder, DecodingError, StateSource
+
         state = self._served.registry.state_now()
         if self._decoder is None or self._decoder[0] is not state:
             self._decoder = state, Decoder(StateSource(state))
@@ -339,6 +341,8 @@ class RegistryVerbs:
 
     async def source(self) -> SchemaSource:
         """Return the schemas as they are now. Raises RegistryError."""
+        from minibroker.registry.decoding import StateSource
+
         return StateSource(await self.state())
 
     async def state(self) -> SchemaState:
@@ -350,6 +354,12 @@ class RegistryVerbs:
         if self._running is None:
             raise NotRunning("the broker has not been started")
         return self._running
+
+
+def _answer_with(error: RegistryError) -> Answer:
+    from minibroker.registry.api.http_messages import error_answer  # which a start does not need
+
+    return error_answer(error)
 
 
 def _registers(request: Request) -> bool:

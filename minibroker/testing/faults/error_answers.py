@@ -10,13 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from minibroker.broker.requests.interceptors import Call
-from minibroker.broker.share.share_partitions import FIRST_EPOCH
 from minibroker.protocol.apis import ApiKey, response_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.fields import fields
 from minibroker.protocol.messages.fetch import FetchResponse
 from minibroker.protocol.messages.share_fetch import ShareFetchResponse
-from minibroker.testing.faults.corrupting import corrupt_first_batch
 from minibroker.testing.faults.fault_matching import is_meant, names_by, session_partitions, share_session
 from minibroker.testing.faults.rules import FaultError, Rule
 from minibroker.testing.seen.error_places import Place, deepest_level, error_answer, places_below, places_in
@@ -82,6 +80,8 @@ def set_throttle(rule: Rule, response: Any) -> None:
 
 def corrupt_batches(call: Call, rule: Rule, response: Any) -> None:
     """Damage the first batch of each partition to which the rule applies."""
+    from minibroker.testing.faults.corrupting import corrupt_first_batch
+
     assert rule.corrupt is not None
     name_of = names_by(call)
     for topic in getattr(response, "responses", ()):
@@ -143,6 +143,8 @@ def set_aside(call: Call, rule: Rule) -> Callable[[], None]:
 
     The rest takes effect, so that the session goes on. Return the function that puts them into the session again.
     """
+    from minibroker.broker.share.share_partitions import FIRST_EPOCH
+
     request: Any = call.request
     name_of = names_by(call)
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.requests.interceptors import Call
 from minibroker.broker.security.logins import Login
 from minibroker.broker.security.principals import USER, Principal
-from minibroker.broker.share.share_partitions import FIRST_EPOCH, SessionKey, ShareSession
 from minibroker.protocol.apis import ApiKey, response_class
 from minibroker.testing.faults.rules import Rule
 from minibroker.testing.seen.error_places import Place, levels_of
 from minibroker.testing.seen.journal import mechanism_of
 from minibroker.testing.seen.subjects import NameOf, Subjects, subjects_of
+
+if TYPE_CHECKING:
+    from minibroker.broker.share.share_partitions import ShareSession
 
 
 def names_by(call: Call) -> NameOf:
@@ -93,6 +95,8 @@ def session_partitions(call: Call) -> list[tuple[str, int]]:
 def _in_session(call: Call) -> Iterable[tuple[bytes | str, int]]:
     request: Any = call.request
     if call.api_key == ApiKey.SHARE_FETCH:
+        from minibroker.broker.share.share_partitions import FIRST_EPOCH
+
         session = share_session(call) if request.share_session_epoch > FIRST_EPOCH else None
         return () if session is None else session.wanted
     session_id = getattr(request, "session_id", 0)
@@ -101,6 +105,8 @@ def _in_session(call: Call) -> Iterable[tuple[bytes | str, int]]:
 
 def share_session(call: Call) -> ShareSession | None:
     """Return the share session of the sender of a ShareFetch, if there is one."""
+    from minibroker.broker.share.share_partitions import SessionKey
+
     request: Any = call.request
     key = SessionKey(call.context.node.node_id, request.group_id or "", request.member_id or "")
     return call.context.cluster.shares.sessions.get(key)

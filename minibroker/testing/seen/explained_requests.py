@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.protocol.declare import Struct
-from minibroker.protocol.explaining.explained_text import lines
-from minibroker.protocol.explaining.messages import explain_request, explain_response
-from minibroker.protocol.explaining.parts import NO_TOPICS, Explained, topics_named_in
 from minibroker.protocol.fields import fields
 from minibroker.protocol.legible import legible
 from minibroker.protocol.primitives import uuid_text
 from minibroker.testing.seen.exchange import SIZE_BYTES, UUID_CODE, Exchange, text_of
+
+if TYPE_CHECKING:
+    from minibroker.protocol.explaining.parts import Explained
 
 GIST_CHARACTERS: Final = 300
 SHOWN_ITEMS: Final = 3  # of a list
@@ -24,6 +24,8 @@ class Exchanges(list[Exchange]):
 
     def explain(self) -> str:
         """Return each byte of all frames in a line of its own, with its field, its value and what it means."""
+        from minibroker.protocol.explaining.explained_text import lines
+
         said: list[str] = []
         for item in explain_exchanges(self):
             said += [item.heading, *lines(item.part, item.data)]
@@ -32,6 +34,9 @@ class Exchanges(list[Exchange]):
 
 def explain_exchanges(exchanges: Iterable[Exchange]) -> Iterator[Explained]:
     """Yield the explained requests and answers. Topic ids have the names that an answer before has given them."""
+    from minibroker.protocol.explaining.messages import explain_request, explain_response
+    from minibroker.protocol.explaining.parts import NO_TOPICS, Explained, topics_named_in
+
     topics = dict(NO_TOPICS)
     for exchange in exchanges:
         request_frame = _add_size(exchange.request_bytes)

@@ -1,6 +1,7 @@
 """The methods for groups and transactions: rebalances, evictions, fenced producers, held transactions.
 
-They call what the coordinators call for the same event.
+They call what the coordinators call for the same event. What only a verb needs is imported when it is called: a start
+should not wait for the coordinators.
 """
 
 from __future__ import annotations
@@ -10,14 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from minibroker.broker.delayed_operations import Promise
-from minibroker.broker.groups.classic.classic_group import ClassicGroup
-from minibroker.broker.groups.consumer.consumer_group import ConsumerGroup
-from minibroker.broker.groups.consumer.updating import Update
-from minibroker.broker.groups.reconciling_group import HeartbeatGroup
-from minibroker.broker.groups.share.share_group import ShareGroup
-from minibroker.broker.groups.streams.streams_group import StreamsGroup
 from minibroker.broker.requests.interceptors import Call, Interceptor
-from minibroker.broker.transactions.transaction import State
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.quantities import Duration
@@ -29,6 +23,7 @@ from minibroker.testing.verbs.wait_verbs import WaitVerbs, committed_offset, lag
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
+    from minibroker.broker.groups.classic.classic_group import ClassicGroup
     from minibroker.broker.groups.group import Group
     from minibroker.testing.embedded.embedded_broker import EmbeddedBroker
 
@@ -52,6 +47,12 @@ class GroupVerbs(WaitVerbs):
 
         Raises KafkaError(GROUP_ID_NOT_FOUND).
         """
+        from minibroker.broker.groups.classic.classic_group import ClassicGroup
+        from minibroker.broker.groups.consumer.consumer_group import ConsumerGroup
+        from minibroker.broker.groups.consumer.updating import Update
+        from minibroker.broker.groups.share.share_group import ShareGroup
+        from minibroker.broker.groups.streams.streams_group import StreamsGroup
+
         present = _group(self.running.cluster, group)
         self.tell("group", f"force a rebalance of {group}")
         if isinstance(present, ClassicGroup):
@@ -71,6 +72,9 @@ class GroupVerbs(WaitVerbs):
         Records that members of a share group have acquired stay so, until their locks end.
         Raises KafkaError(GROUP_ID_NOT_FOUND), KafkaError(UNKNOWN_MEMBER_ID).
         """
+        from minibroker.broker.groups.classic.classic_group import ClassicGroup
+        from minibroker.broker.groups.reconciling_group import HeartbeatGroup
+
         present = _group(self.running.cluster, group)
         gone = [each for each in member_ids(present) if member in (None, each)]
         _check_member(gone, group, member)
@@ -136,6 +140,8 @@ class GroupVerbs(WaitVerbs):
 
         Raises KafkaError(INVALID_PRODUCER_ID_MAPPING).
         """
+        from minibroker.broker.transactions.transaction import State
+
         coordinator = self.running.cluster.transactions
         transaction = coordinator.find(transactional_id)
         self.tell("transaction", f"fence {transactional_id}")

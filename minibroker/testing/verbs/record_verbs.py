@@ -25,7 +25,6 @@ from minibroker.testing.seen.waiting import (
     there_are,
     were,
 )
-from minibroker.testing.verbs.filling import topics_from
 from minibroker.testing.verbs.own_requests import any_node, ask, check
 from minibroker.testing.verbs.wait_verbs import WaitVerbs, topic_names
 
@@ -76,6 +75,8 @@ class RecordVerbs(WaitVerbs):
         The file is .yaml, .json or .jsonl. A topic that exists, and has no options here, gets more records. Raises
         FillError, OSError.
         """
+        from minibroker.testing.verbs.filling import topics_from
+
         for topic in topics_from(source):
             if topic.schemas:
                 for schema in topic.schemas:

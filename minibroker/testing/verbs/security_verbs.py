@@ -14,7 +14,6 @@ from minibroker.protocol.messages.metadata_records import (
     RemoveAccessControlEntryRecord,
 )
 from minibroker.testing.completion import hides
-from minibroker.testing.embedded.broker_security import MECHANISMS
 from minibroker.testing.embedded.client_configs import LIBRARIES, Access, TokenAccess
 from minibroker.testing.embedded.given_settings import AUDIENCE
 from minibroker.testing.loops import Loop, brief, immediate
@@ -206,6 +205,8 @@ def config_for(broker: EmbeddedBroker, library: str, user: str | None, mechanism
     protocol = "PLAINTEXT" if security is None else security.protocol
     password = authority = certified = tokens = None
     if security is not None and protocol.startswith("SASL"):
+        from minibroker.testing.embedded.broker_security import MECHANISMS
+
         mechanism, user = mechanism or "SCRAM-SHA-512", user or "user"
         if mechanism not in MECHANISMS:
             raise ValueError(f"a mechanism is one of {', '.join(MECHANISMS)}, and cannot be {mechanism!r}")

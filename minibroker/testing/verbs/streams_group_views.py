@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from minibroker.broker.groups.streams.streams_group import StreamsGroup
-from minibroker.broker.groups.streams.streams_member import StreamsMember
-from minibroker.broker.groups.streams.tasks import AnyTasks
+if TYPE_CHECKING:
+    from minibroker.broker.groups.streams.streams_group import StreamsGroup
+    from minibroker.broker.groups.streams.streams_member import StreamsMember
+    from minibroker.broker.groups.streams.tasks import AnyTasks
 
 TasksById = dict[str, list[int]]  # partitions by the id of the subtopology
 

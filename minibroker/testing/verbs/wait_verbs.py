@@ -6,12 +6,8 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-from minibroker.broker.groups.classic.classic_states import State as ClassicState
-from minibroker.broker.groups.reconciling_group import State as ReconcilingState
-from minibroker.broker.groups.share.share_group import ShareGroup
-from minibroker.broker.share.states import ShareKey
 from minibroker.quantities import Duration
 from minibroker.testing.embedded.embedded_broker import EmbeddedBroker
 from minibroker.testing.faults.engine import Faults
@@ -20,14 +16,12 @@ from minibroker.testing.seen.exchange import Exchange
 from minibroker.testing.seen.explained_requests import Exchanges
 from minibroker.testing.seen.journal import JOURNAL_IS_OFF, Journal, Which
 from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, Watch, counted, nothing_so_named, there_are, were
-from minibroker.testing.verbs.share_deliveries import DeliveryHistory, start_offset
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
     from minibroker.broker.groups.group import Group
     from minibroker.broker.metadata.partitions import Partition
-
-STATES: Final = tuple(dict.fromkeys((*ClassicState, *ReconcilingState)))
+    from minibroker.testing.verbs.share_deliveries import DeliveryHistory
 
 
 class WaitVerbs(EmbeddedBroker):
@@ -51,6 +45,8 @@ class WaitVerbs(EmbeddedBroker):
     @cached_property
     def share_history(self) -> DeliveryHistory:
         """Return what was delivered to share groups, for `share_group`."""
+        from minibroker.testing.verbs.share_deliveries import DeliveryHistory
+
         return DeliveryHistory(self)
 
     @blocking
@@ -61,8 +57,12 @@ class WaitVerbs(EmbeddedBroker):
 
         Raises ValueError for a state that groups do not have.
         """
-        if state not in STATES:
-            raise ValueError(f"{state!r} is not a state of groups; they are {', '.join(STATES)}")
+        from minibroker.broker.groups.classic.classic_states import State as ClassicState
+        from minibroker.broker.groups.reconciling_group import State as ReconcilingState
+
+        states = tuple(dict.fromkeys((*ClassicState, *ReconcilingState)))
+        if state not in states:
+            raise ValueError(f"{state!r} is not a state of groups; they are {', '.join(states)}")
 
         def there() -> list[str] | None:
             present = _group(self.running.cluster, group)
@@ -226,10 +226,14 @@ def _group(cluster: Broker, group: str) -> Group | None:
     return cluster.groups.groups.get(group)
 
 
+def _is_share(group: Group | None) -> bool:
+    return group is not None and group.type == "share"
+
+
 def committed_offset(cluster: Broker, group: str, topic: str, partition: int) -> int | None:
     """Return the offset that a group has committed, None if there is none. Raises ValueError for a share group."""
     found, known = _group(cluster, group), cluster.image.topics.get(topic)
-    if isinstance(found, ShareGroup):
+    if _is_share(found):
         raise ValueError(f"share group {group!r} commits no offsets: use wait_until_caught_up or wait_until_settled")
     if found is None or known is None:
         return None
@@ -240,7 +244,10 @@ def committed_offset(cluster: Broker, group: str, topic: str, partition: int) ->
 def _position(cluster: Broker, group: str, partition: Partition) -> int:
     """Return the offset before which the group has processed everything, 0 if that is not known."""
     topic = partition.topic
-    if isinstance(_group(cluster, group), ShareGroup):
+    if _is_share(_group(cluster, group)):
+        from minibroker.broker.share.states import ShareKey
+        from minibroker.testing.verbs.share_deliveries import start_offset
+
         return start_offset(cluster, ShareKey(group, topic.topic_id, partition.index)) or 0
     return committed_offset(cluster, group, topic.name, partition.index) or 0
 

@@ -313,7 +313,7 @@ async def test_the_steps_of_a_large_request_yield_to_others() -> None:
 
         scope = {"type": "http", "method": "POST", "path": "/subjects/x", "query_string": b"", "headers": []}
         counting = asyncio.create_task(count())
-        await broker.registry._served._application(scope, receive, send)
+        await broker.registry._served._asgi(scope, receive, send)
         counting.cancel()
         assert turns_before_answer >= 4
 

@@ -1,0 +1,58 @@
+"""Sockets that a supervisor has opened and hands over with the process, as systemd does (sd_listen_fds).
+
+The supervisor holds the ports: clients wait while the broker starts or restarts, instead of being refused.
+
+    LISTEN_FDS     how many sockets there are, from descriptor 3 on
+    LISTEN_PID     the process that they are for
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import MutableMapping
+from typing import Final
+
+from minibroker.addresses import HostPort
+from minibroker.broker.configs.listeners import Listener
+
+FIRST: Final = 3  # after stdin, stdout and stderr
+VARIABLES: Final = ("LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")
+ALL_ADDRESSES: Final = ("::", "0.0.0.0")
+
+
+class InheritedSockets:
+    """Those that are left: each listener takes the one with its address. Others must not stay."""
+
+    def __init__(self, environment: MutableMapping[str, str] = os.environ) -> None:
+        """Take them over; no process that this one starts will. Raises ValueError for what is no TCP socket."""
+        count, pid, _ = (environment.get(name, "") for name in VARIABLES)
+        self._left: list[socket.socket] = []
+        if pid != str(os.getpid()) or not count.isdecimal():
+            return
+        for name in VARIABLES:
+            environment.pop(name, None)
+        for descriptor in range(FIRST, FIRST + int(count)):
+            os.set_inheritable(descriptor, False)
+            found = socket.socket(fileno=descriptor)
+            self._left.append(found)
+            if found.type != socket.SOCK_STREAM or found.family not in (socket.AF_INET, socket.AF_INET6):
+                raise ValueError(f"LISTEN_FDS: descriptor {descriptor} is not a TCP socket")
+
+    @property
+    def addresses(self) -> list[HostPort]:
+        """Return the addresses of those that are left."""
+        return [HostPort(*each.getsockname()[:2]) for each in self._left]
+
+    def take(self, listener: Listener) -> socket.socket | None:
+        """Return the socket that has the listener's address, or its host if it asks for any free port."""
+        hosts = (listener.host,) if listener.host else ALL_ADDRESSES
+        for at, address in enumerate(self.addresses):
+            if address.host in hosts and listener.port in (0, address.port):
+                return self._left.pop(at)
+        return None
+
+    def close(self) -> None:
+        """Close those that are left."""
+        for each in self._left:
+            each.close()

@@ -1,0 +1,168 @@
+"""What `minibroker serve` does, once its options are read: from settings to a broker that runs until a signal.
+
+This file needs no click, which takes 10 ms to import: `plain_arguments` reads the options of most starts without it.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from minibroker.cli import variables
+from minibroker.cli.log_format import log_to_stderr
+
+if TYPE_CHECKING:
+    from minibroker.broker.configs.settings import Settings
+    from minibroker.broker.process import Beside
+    from minibroker.cli.container import Announcement
+    from minibroker.protocol.declare import Message
+
+LOG = logging.getLogger("minibroker")
+NODES_MAX: Final = 100
+LEVELS: Final = ("debug", "info", "warning", "error")
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+class InvalidOptions(Exception):
+    """Options that no broker can be started with; the message is one line."""
+
+
+def serve(
+    *,
+    properties: str | None,
+    assignments: tuple[str, ...],
+    nodes: int,
+    metrics_port: int | None,
+    metrics_tls: bool,
+    control: str | None,
+    control_token: str | None,
+    explorer: bool,
+    registry: str | None,
+    faults: str | None,
+    emulate: str | None,
+    security: str | None,
+    logins: tuple[str, ...],
+    scram: tuple[str, ...],
+    cluster_id: str | None,
+    ready_file: str | None,
+    until_stdin_closes: bool,
+    temporary: bool,
+    container: bool,
+    log_level: str,
+    log_format: str,
+) -> int:
+    """Serve until a signal; return the exit status. The arguments are the options of the command.
+
+    Raises InvalidOptions, after an event in the log if that is of JSON lines.
+    """
+    gc.disable()
+    # Imported here, so that nothing else loads a broker.
+    from minibroker.broker.configs.settings import SettingsError
+    from minibroker.broker.configuration import load_settings
+    from minibroker.broker.lifecycle import StartError
+    from minibroker.broker.process import run
+    from minibroker.cli.container import Announcement
+
+    # Imported objects never become garbage: searching them, now or while clients wait, is a waste of time.
+    gc.freeze()
+    gc.enable()
+    log_to_stderr(log_level, log_format)
+    try:
+        with ExitStack() as stack:
+            environment = {name: text for name, text in os.environ.items() if name not in variables.ALL}
+            given = [*assignments, *_temporary_directory(temporary, stack)]
+            settings, warnings = load_settings(properties, environment, given, kafka_variables=container)
+            for warning in warnings:
+                LOG.warning(warning)
+            if not (security or settings["test.security"] or "").startswith("SASL"):
+                _warn_of_strangers(settings)
+            announce = Announcement(settings, container, ready_file)
+            first: dict[str, Any] = {"first_records": _credentials(scram), "first_cluster_id": cluster_id}
+            first |= {"metrics_port": metrics_port, "metrics_tls": metrics_tls}
+            first["until_stdin_closes"] = until_stdin_closes
+            if metrics_tls:
+                _check_tls(settings, metrics_port, security or settings["test.security"])
+            asked: dict[str, Any] = {"control": control, "faults": faults, "emulate": emulate, "security": security}
+            asked |= {"explorer": explorer, "users": _passwords(logins)}
+            if any(asked.values()) or any(name.startswith("test.") for name in settings.given):
+                return _run_kit(settings, nodes, announce, token=control_token, registry=registry, **asked, **first)
+            return run(settings, nodes=nodes, announce=announce, beside=_beside(registry), **first)
+    except (SettingsError, StartError, InvalidOptions) as error:
+        if log_format == "json":
+            LOG.critical(str(error), extra={"event": "failed"})
+            sys.exit(2)
+        raise InvalidOptions(str(error)) from None
+
+
+def _temporary_directory(wanted: bool, stack: ExitStack) -> Iterator[str]:
+    """Yield the setting of a new directory, which is removed when `stack` ends, if it is wanted."""
+    if not wanted:
+        return
+    from tempfile import TemporaryDirectory
+
+    directory = TemporaryDirectory(prefix="minibroker-data-", ignore_cleanup_errors=True)
+    yield f"log.dirs={stack.enter_context(directory)}"
+
+
+def _beside(registry: str | None) -> Beside | None:
+    """Return what serves beside the broker: a schema registry at this address, or nothing."""
+    if registry is None:
+        return None
+    from minibroker.registry.api.running_registry import registry_beside
+
+    return partial(registry_beside, address=registry)
+
+
+def _warn_of_strangers(settings: Settings) -> None:
+    from minibroker.broker.configs.listeners import open_to_all
+
+    open_listeners = ", ".join(listener.name for listener in open_to_all(settings))
+    if open_listeners:
+        LOG.warning("other machines reach %s without authentication, and may read and change all", open_listeners)
+
+
+def _check_tls(settings: Settings, metrics_port: int | None, security: str | None) -> None:
+    """Raise InvalidOptions if there are no metrics, or no TLS for them."""
+    from minibroker.broker.configs.listeners import broker_listeners
+
+    if metrics_port is None:
+        raise InvalidOptions("--metrics-tls needs --metrics-port")
+    if not (security or "").endswith("SSL") and not any(listener.has_tls for listener in broker_listeners(settings)):
+        raise InvalidOptions("--metrics-tls needs a listener with TLS")
+
+
+def _credentials(arguments: tuple[str, ...]) -> list[Message]:
+    """Return the records of the users of a new cluster. Raise InvalidOptions."""
+    if not arguments:
+        return []
+    from minibroker.broker.security.scram_arguments import ScramArgumentError, scram_credential
+
+    try:
+        return [scram_credential(argument) for argument in arguments]
+    except ScramArgumentError as error:
+        raise InvalidOptions(f"--add-scram: {error}") from None
+
+
+def _passwords(logins: tuple[str, ...]) -> dict[str, str]:
+    """Return the passwords by name. Raise InvalidOptions."""
+    if not all(name and colon for name, colon, _ in (login.partition(":") for login in logins)):
+        raise InvalidOptions("--user is NAME:PASSWORD")
+    return {name: password for name, _, password in (login.partition(":") for login in logins)}
+
+
+def _run_kit(settings: Settings, nodes: int, announce: Announcement, **wishes: Any) -> int:
+    from minibroker.testing.serving_until_signal import Wishes, run
+
+    try:
+        return run(settings, nodes=nodes, announce=announce, wishes=Wishes(**wishes))
+    except ValueError as error:  # an invalid fault, release, security or user
+        raise InvalidOptions(str(error)) from None
+    except OSError as error:  # of the faults file, or the control's address
+        said = str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
+        raise InvalidOptions(said) from None
