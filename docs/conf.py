@@ -33,7 +33,7 @@ def write_pages(directory: Path) -> None:
     """Write the generated pages; one that is as it should be stays, so that it is not read again."""
     for name in GENERATED:
         page = directory / f"{name}.md"
-        text = import_module(f"minibroker.cli.{name}_help").markdown()
+        text = import_module(f"docs.pages.{name}").markdown()
         if not page.exists() or page.read_text(encoding="utf-8") != text:
             page.write_text(text, encoding="utf-8")
 

@@ -151,6 +151,7 @@ class Cluster:
                 log.warning("%s is in no log directory, and begins empty", partition)
             if here or holds:
                 partition.log = self._open_log_of(partition)
+                partition.hold_watermark()
                 if partition.log.leader_epoch > partition.leader_epoch:
                     known = partition.leader_epoch
                     log.warning(
@@ -214,6 +215,8 @@ class Cluster:
         self.metadata_log.append_batch(batch)
         self.image.take_over(topic, beside)
         self.configure(self.image.topics[name])
+        for log in logs:
+            topic.partitions[log.partition].hold_watermark()
         self._committed()
 
     @property
@@ -277,6 +280,7 @@ class Cluster:
         """Give the partitions' logs the present settings; logs of the same topic and leader share them."""
         made: dict[tuple[Topic, int], LogSettings] = {}
         for partition in partitions:
+            partition.hold_watermark()
             if partition.is_here:
                 key = partition.topic, partition.leader_id
                 if key not in made:

@@ -245,7 +245,7 @@ class Log(LogEnd):
 
     def _begin_at(self, offset: int) -> None:
         self.log_start_offset = offset
-        self.last_stable_offset = self.producers.stable_offset(self.log_start_offset, self.log_end_offset)
+        self._update_stable_offset()
         self.epochs.truncate_from_start(offset)
         self._remove_segments(self._segments.before(offset))
         self._beside.begin_at(self._segments.base_offsets[0])
@@ -297,9 +297,10 @@ class Log(LogEnd):
         self.recovery_point = min(self.recovery_point, offset)
         self.clean_offset = min(self.clean_offset, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
-        self.log_end_offset = self.high_watermark = offset
+        self.log_end_offset = offset
+        self.high_watermark = min(self.high_watermark, offset)
         self._beside.end_at(offset, self.segments)
-        self.last_stable_offset = self.producers.stable_offset(self.log_start_offset, self.log_end_offset)
+        self._update_stable_offset()
 
     def _remove_segments(self, segments: Sequence[Segment]) -> None:
         """Remove segments from the log in this order, and their files after `file.delete.delay.ms`."""

@@ -41,6 +41,7 @@ class LogEnd:
         "log_start_offset",
         "log_end_offset",
         "high_watermark",
+        "is_watermark_held",
         "last_stable_offset",
         "recovery_point",
         "clean_offset",
@@ -80,6 +81,7 @@ class LogEnd:
         self.settings = settings
         self.log_start_offset = contents.log_start_offset
         self.log_end_offset = self.high_watermark = contents.log_end_offset
+        self.is_watermark_held = False
         self.recovery_point = contents.recovery_point
         self.clean_offset = 0
         self.truncation_generation = 0
@@ -169,9 +171,22 @@ class LogEnd:
         return first_offset
 
     def _end_at(self, next_offset: int) -> None:
+        if self.is_watermark_held:
+            self.log_end_offset = next_offset
+            self._update_stable_offset()
+            return
         self.log_end_offset = self.high_watermark = self.last_stable_offset = next_offset
         if self.producers.open_transactions:
             self.last_stable_offset = self.producers.stable_offset(self.log_start_offset, next_offset)
+
+    def _update_stable_offset(self) -> None:
+        stable_offset = self.producers.stable_offset(self.log_start_offset, self.log_end_offset)
+        self.last_stable_offset = min(stable_offset, self.high_watermark)
+
+    def hold_watermark(self, *, held: bool) -> None:
+        """Let the high watermark stay where it is, or (not `held`) be at the log's end again."""
+        self.is_watermark_held = held
+        self._end_at(self.log_end_offset)
 
     def append_soon(self, records: memoryview | bytearray, header: BatchHeader, leader_epoch: int) -> int:
         """Append a batch as `append` does, but leave writing it to `write_pending`. Return its offset.

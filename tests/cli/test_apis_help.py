@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from docs.pages.apis import OF_CONTROLLERS, markdown, served_rows
 from minibroker.broker.requests.served import SERVED
-from minibroker.cli.apis_help import OF_CONTROLLERS, markdown, served_rows
 from minibroker.protocol.apis import ApiKey
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 
-from minibroker.cli.commands_help import PREAMBLE, help_texts
+from docs.pages.commands import PREAMBLE, help_texts
 from tests.cli.conftest import Run, all_commands
 
 
 def test_the_commands_page_has_every_command() -> None:
     # In a process of its own: click remembers the options of commands that other tests have run.
-    command = [sys.executable, "-m", "minibroker.cli.commands_help"]
-    page = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    command = [sys.executable, "-m", "docs.pages.commands"]
+    root = Path(__file__).parents[2]
+    page = subprocess.run(command, capture_output=True, text=True, check=True, cwd=root).stdout
     assert page.startswith(PREAMBLE)
     sections = re.findall(r"^#{2,3} (minibroker.*)\n\n```text\nUsage: (.*)$", page, re.MULTILINE)
     assert [name for name, _ in sections] == [name for name, _ in help_texts()]

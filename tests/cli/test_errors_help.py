@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minibroker.cli.errors_help import markdown
+from docs.pages.errors import markdown
 from minibroker.protocol.errors import ErrorCode
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from minibroker.cli.metrics_help import markdown, rows
+from docs.pages.metrics import markdown, rows
 
 
 def test_the_metrics_page_has_a_row_for_each_metric() -> None:

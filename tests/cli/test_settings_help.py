@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+from docs.pages.settings import markdown
 from minibroker.broker.configs.settings_table import SETTINGS
-from minibroker.cli.settings_help import HEAD, markdown, rows
+from minibroker.cli.settings_help import HEAD, rows
 from tests.cli.conftest import Run
 
 

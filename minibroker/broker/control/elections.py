@@ -59,6 +59,7 @@ def apply_changes(
         cluster.open_log_of(partition)
         if change.leader != UNCHANGED.leader:
             cluster.follow_leader(partition)
+        partition.hold_watermark()
         partition.wake()
 
 

@@ -163,6 +163,9 @@ class LogMoves:
             self._end(move)
             return
         partition.log = new
+        if old.is_watermark_held:
+            new.high_watermark = old.high_watermark
+        partition.hold_watermark()
         old.flusher.hand_over(new.flusher)
         partition.wake()
         for checkpoint in OFFSET_CHECKPOINTS:

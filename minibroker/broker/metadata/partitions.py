@@ -118,13 +118,26 @@ class Partition:
         """Return the recorded ids of log directories by replica."""
         return dict(zip(self.replicas, self.directories, strict=False))
 
-    def check_in_sync(self) -> None:
-        """Raise KafkaError(NOT_ENOUGH_REPLICAS) below min.insync.replicas, as for acks=all.
+    @property
+    def lacks_replicas(self) -> bool:
+        """Return whether fewer replicas are in sync than min.insync.replicas.
 
         As in Kafka, a partition with fewer replicas than that needs all of them.
         """
-        if len(self.isr) < self.topic.min_insync_replicas and len(self.isr) < len(self.replicas):
+        return len(self.isr) < self.topic.min_insync_replicas and len(self.isr) < len(self.replicas)
+
+    def check_in_sync(self) -> None:
+        """Raise KafkaError(NOT_ENOUGH_REPLICAS) below min.insync.replicas, as for acks=all."""
+        if self.lacks_replicas:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self} has {len(self.isr)} in-sync replica(s).")
+
+    def hold_watermark(self) -> None:
+        """Let consumers see new records only while enough replicas are in sync (KIP-966); wake them if there are."""
+        held = self.lacks_replicas
+        if self.is_here and self.log.is_watermark_held != held:
+            self.log.hold_watermark(held=held)
+            if not held:
+                self.wake()
 
     def append(self, turn: Turn, records: memoryview, headers: Sequence[BatchHeader]) -> int:
         """Append validated batches, wake those who wait for them, and return the first offset.
@@ -144,8 +157,9 @@ class Partition:
 
     def tell_waiters(self, size_bytes: int) -> None:
         """Notify those who wait for records of `size_bytes` more."""
-        for waiter in self.waiters:
-            waiter.appended(self, size_bytes)
+        if not self.log.is_watermark_held:
+            for waiter in self.waiters:
+                waiter.appended(self, size_bytes)
 
     def check_epoch(self, epoch: int) -> None:
         """Check the leader epoch that a client sends, -1 for none (KIP-320).

@@ -14,15 +14,16 @@ from minibroker.broker.groups.consumer import consumer_records, migration
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.consumer_group import ConsumerGroup
 from minibroker.broker.groups.consumer.heartbeat_checks import check_epoch
-from minibroker.broker.groups.consumer.member import (
+from minibroker.broker.groups.consumer.member import ConsumerMember, PartitionEpochs
+from minibroker.broker.groups.consumer.updating import Update
+from minibroker.broker.groups.group import Caller
+from minibroker.broker.groups.heartbeats import (
     JOINING_EPOCH,
     LEAVING_FOR_A_WHILE_EPOCH,
     UNKNOWN_TIMEOUT_MS,
-    ConsumerMember,
-    PartitionEpochs,
+    told_or_known,
+    unreleased,
 )
-from minibroker.broker.groups.consumer.updating import Update
-from minibroker.broker.groups.group import Caller
 from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -37,7 +38,7 @@ TopicPartitions = ConsumerGroupHeartbeatResponse.TopicPartitions
 def heartbeat(
     coordinator: GroupCoordinator, request: ConsumerGroupHeartbeatRequest, caller: Caller
 ) -> ConsumerGroupHeartbeatResponse:
-    """Return the answer to a heartbeat that has passed `validation.check_request`, after appending what it changed.
+    """Return the answer to a heartbeat that has passed `check_request`, after appending what it changed.
 
     Raises KafkaError with the answer's code, and nothing has changed.
     """
@@ -119,11 +120,7 @@ def _joining_static(update: Update, member_id: str, instance_id: str) -> Consume
     if static is None:
         return update.members.get(member_id) or ConsumerMember(member_id)
     if static.classic is None and static.epoch != LEAVING_FOR_A_WHILE_EPOCH:
-        message = (
-            f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
-            f"is owned by {static.member_id} member."
-        )
-        raise KafkaError(ErrorCode.UNRELEASED_INSTANCE_ID, message)
+        raise unreleased(member_id, instance_id, static.member_id)
     return update.replace(static, member_id)
 
 
@@ -134,20 +131,16 @@ def _as_it_says(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, 
     """Return the member with what the request says of it; the rest stays."""
     names, timeout_ms = request.subscribed_topic_names, request.rebalance_timeout_ms
     return member._replace(
-        instance_id=_or(request.instance_id, member.instance_id),
-        rack_id=_or(request.rack_id, member.rack_id),
+        instance_id=told_or_known(request.instance_id, member.instance_id),
+        rack_id=told_or_known(request.rack_id, member.rack_id),
         client_id=caller.client_id,
         client_host=caller.client_host,
         topic_names=member.topic_names if names is None else frozenset(names),
-        topic_regex=_or(request.subscribed_topic_regex, member.topic_regex) or "",
+        topic_regex=told_or_known(request.subscribed_topic_regex, member.topic_regex) or "",
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == UNKNOWN_TIMEOUT_MS else timeout_ms,
-        server_assignor=_or(request.server_assignor, member.server_assignor),
+        server_assignor=told_or_known(request.server_assignor, member.server_assignor),
         classic=None,
     )
-
-
-def _or(text: str | None, otherwise: str | None) -> str | None:
-    return otherwise if text is None else text
 
 
 def _read_owned_partitions(said: Sequence[ConsumerGroupHeartbeatRequest.TopicPartitions] | None) -> Partitions | None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
-from minibroker.broker.groups.consumer.member import (
+from minibroker.broker.groups.consumer.member import ConsumerMember, PartitionEpochs
+from minibroker.broker.groups.heartbeats import (
     JOINING_EPOCH,
     LEAVING_EPOCH,
     LEAVING_FOR_A_WHILE_EPOCH,
     UNKNOWN_TIMEOUT_MS,
-    ConsumerMember,
-    PartitionEpochs,
+    check_not_empty,
+    fenced,
+    invalid,
 )
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
@@ -26,16 +28,16 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignor
     """Check a request by itself. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
     epoch = request.member_epoch
     if version >= FIRST_WITH_CLIENTS_MEMBER_ID or epoch > JOINING_EPOCH or epoch == LEAVING_EPOCH:
-        _check_not_empty(request.member_id, "MemberId")
-    _check_not_empty(request.group_id, "GroupId")
-    _check_not_empty(request.instance_id, "InstanceId")
-    _check_not_empty(request.rack_id, "RackId")
+        check_not_empty(request.member_id, "MemberId")
+    check_not_empty(request.group_id, "GroupId")
+    check_not_empty(request.instance_id, "InstanceId")
+    check_not_empty(request.rack_id, "RackId")
     if epoch == JOINING_EPOCH:
         _check_join(request)
     elif epoch == LEAVING_FOR_A_WHILE_EPOCH and request.instance_id is None:
-        raise _invalid("InstanceId can't be null.")
+        raise invalid("InstanceId can't be null.")
     elif epoch < LEAVING_FOR_A_WHILE_EPOCH:
-        raise _invalid("MemberEpoch is invalid.")
+        raise invalid("MemberEpoch is invalid.")
     if request.server_assignor is not None and request.server_assignor not in assignors:
         supported = f"Supported assignors: {', '.join(assignors)}."
         message = f"ServerAssignor {request.server_assignor} is not supported. {supported}"
@@ -44,21 +46,11 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignor
 
 def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
     if request.rebalance_timeout_ms == UNKNOWN_TIMEOUT_MS:
-        raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+        raise invalid("RebalanceTimeoutMs must be provided in first request.")
     if request.topic_partitions is None or request.topic_partitions:
-        raise _invalid("TopicPartitions must be empty when (re-)joining.")
+        raise invalid("TopicPartitions must be empty when (re-)joining.")
     if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-        raise _invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
-
-
-def _check_not_empty(text: str | None, name: str) -> None:
-    """Check that a text is not empty, nor blanks alone. Raises KafkaError(INVALID_REQUEST)."""
-    if text is not None and not text.strip():
-        raise _invalid(f"{name} can't be empty.")
-
-
-def _invalid(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REQUEST, message)
+        raise invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
 
 
 def check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -> None:
@@ -70,12 +62,7 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) ->
         return
     if epoch < member.epoch and epoch == member.previous_epoch and _has_no_more_than(owned, member.assigned):
         return
-    relation = "greater" if epoch > member.epoch else "smaller"
-    message = (
-        f"The consumer group member has a {relation} member epoch ({epoch}) than the one known by the group "
-        f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin."
-    )
-    raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
+    raise fenced("consumer", epoch, member.epoch)
 
 
 def _has_no_more_than(owned: Partitions | None, assigned: PartitionEpochs) -> bool:

@@ -11,15 +11,11 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
+from minibroker.broker.groups.heartbeats import JOINING_EPOCH, UNKNOWN_TIMEOUT_MS
 from minibroker.protocol.messages.group_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
 )
-
-JOINING_EPOCH = 0
-LEAVING_EPOCH = -1
-LEAVING_FOR_A_WHILE_EPOCH = -2  # of a static member, whose place is kept until its session ends
-UNKNOWN_TIMEOUT_MS = -1
 
 # Partitions by topic id and number, each with the epoch in which it was assigned (KIP-1251).
 PartitionEpochs = Mapping[bytes, Mapping[int, int]]

@@ -11,10 +11,11 @@ from typing import Any
 from minibroker.broker.coordination.coordinator_logs import Entry
 from minibroker.broker.groups.consumer import consumer_records
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
-from minibroker.broker.groups.consumer.member import LEAVING_EPOCH, ConsumerMember
+from minibroker.broker.groups.consumer.member import ConsumerMember
 from minibroker.broker.groups.consumer.subscriptions import ResolvedPattern
 from minibroker.broker.groups.group import Caller, CheckPartition, GroupContext, GroupType
 from minibroker.broker.groups.group_entries import entries
+from minibroker.broker.groups.heartbeats import LEAVING_EPOCH
 from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.broker.groups.reconciling_group import NEVER, ReconcilingGroup
 from minibroker.protocol.declare import Message

@@ -16,7 +16,7 @@ from minibroker.broker.configs.group_settings import group_value
 from minibroker.broker.groups.consumer import consumer_records
 from minibroker.broker.groups.consumer.assignors import ASSIGNORS
 from minibroker.broker.groups.consumer.assignors.specification import MemberSpecification, Partitions
-from minibroker.broker.groups.consumer.member import JOINING_EPOCH, ConsumerMember
+from minibroker.broker.groups.consumer.member import ConsumerMember
 from minibroker.broker.groups.consumer.reconciliation import Circumstances, reconcile_member
 from minibroker.broker.groups.consumer.state import ConsumerGroupState
 from minibroker.broker.groups.consumer.subscriptions import (
@@ -28,6 +28,7 @@ from minibroker.broker.groups.consumer.subscriptions import (
 )
 from minibroker.broker.groups.group import Group
 from minibroker.broker.groups.group_entries import Change
+from minibroker.broker.groups.heartbeats import JOINING_EPOCH
 from minibroker.broker.security.operations import DESCRIBE_TOPIC
 from minibroker.patterns.program import Pattern
 from minibroker.patterns.syntax import InvalidPattern

@@ -17,6 +17,7 @@ from minibroker.broker.groups.consumer.subscriptions import metadata_hash
 from minibroker.broker.groups.consumer.timers import Purpose
 from minibroker.broker.groups.group import CheckPartition, GroupContext, GroupType
 from minibroker.broker.groups.group_entries import Change, entries
+from minibroker.broker.groups.heartbeats import fenced
 from minibroker.broker.groups.offsets_of_group import CommittedOffset, CommittedOffsets
 from minibroker.broker.groups.reconciling_group import FIRST_EPOCH, HeartbeatGroup
 from minibroker.broker.groups.share.share_assignor import assign_partitions
@@ -97,17 +98,8 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
             message = f"Member {member_id} is not a member of group {self.group_id}."
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
         if epoch not in (0, member.epoch, member.previous_epoch):
-            relation, more = "greater", ""
-            if epoch < member.epoch:
-                relation, more = (
-                    "smaller",
-                    f", and it does not match the previous member epoch ({member.previous_epoch})",
-                )
-            message = (
-                f"The share group member has a {relation} member epoch ({epoch}) than the one known by the group "
-                f"coordinator ({member.epoch}){more}. The member must abandon all its partitions and rejoin."
-            )
-            raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
+            older = f", and it does not match the previous member epoch ({member.previous_epoch})"
+            raise fenced("share", epoch, member.epoch, older if epoch < member.epoch else "")
         return member
 
     def hear_from(self, member: ShareMember, begun: StatesOf) -> Steps[ShareMember]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.configs.group_settings import group_value
 from minibroker.broker.groups.group import Caller
+from minibroker.broker.groups.heartbeats import JOINING_EPOCH, LEAVING_EPOCH, check_not_empty, invalid
 from minibroker.broker.groups.share.share_group import ShareGroup, ShareMember, StatesOf
 from minibroker.broker.share.states import UNSET, ShareKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -19,20 +20,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("minibroker.groups")
 
-JOINING_EPOCH, LEAVING_EPOCH = 0, -1
 TopicPartitions = ShareGroupHeartbeatResponse.TopicPartitions
 
 
 def check_request(request: ShareGroupHeartbeatRequest) -> None:
     """Check a request by itself. Raises KafkaError(INVALID_REQUEST)."""
-    for text, name in ((request.member_id, "MemberId"), (request.group_id, "GroupId"), (request.rack_id, "RackId")):
-        if text is not None and not text.strip():
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
+    check_not_empty(request.member_id, "MemberId")
+    check_not_empty(request.group_id, "GroupId")
+    check_not_empty(request.rack_id, "RackId")
     if request.member_epoch == JOINING_EPOCH and not request.subscribed_topic_names:
-        message = "SubscribedTopicNames must be set in first request."
-        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+        raise invalid("SubscribedTopicNames must be set in first request.")
     if request.member_epoch < LEAVING_EPOCH:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
+        raise invalid("MemberEpoch is invalid.")
 
 
 def begin_states(

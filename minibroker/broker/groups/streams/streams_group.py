@@ -15,10 +15,11 @@ from minibroker.broker.coordination.coordinator_logs import Entry
 from minibroker.broker.groups.consumer.timers import Purpose
 from minibroker.broker.groups.group import CheckPartition, GroupContext, GroupType
 from minibroker.broker.groups.group_entries import Change, entries
+from minibroker.broker.groups.heartbeats import LEAVING_EPOCH
 from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.broker.groups.reconciling_group import FIRST_EPOCH, NEVER, ReconcilingGroup
 from minibroker.broker.groups.streams import streams_recording
-from minibroker.broker.groups.streams.streams_member import LEAVING_EPOCH, MemberState, StreamsMember
+from minibroker.broker.groups.streams.streams_member import MemberState, StreamsMember
 from minibroker.broker.groups.streams.task_offsets import TaskOffsets
 from minibroker.broker.groups.streams.tasks import NO_TASKS, NOTHING_ASSIGNED, TaskId, Tasks, list_tasks, task_set
 from minibroker.broker.groups.streams.topology import MAXIMUM_TASKS, Configured, Topology

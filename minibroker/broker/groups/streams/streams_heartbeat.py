@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, NamedTuple
 from minibroker.broker.configs.group_settings import RACK_TAGS
 from minibroker.broker.groups.classic.classic_group import ClassicGroup
 from minibroker.broker.groups.group import Caller, Group
-from minibroker.broker.groups.offsets_of_group import CommittedOffsets
-from minibroker.broker.groups.streams.streams_group import StreamsGroup
-from minibroker.broker.groups.streams.streams_member import (
+from minibroker.broker.groups.heartbeats import (
     JOINING_EPOCH,
     LEAVING_FOR_A_WHILE_EPOCH,
     UNKNOWN_TIMEOUT_MS,
-    Endpoint,
-    StreamsMember,
+    told_or_known,
+    unreleased,
 )
+from minibroker.broker.groups.offsets_of_group import CommittedOffsets
+from minibroker.broker.groups.streams.streams_group import StreamsGroup
+from minibroker.broker.groups.streams.streams_member import Endpoint, StreamsMember
 from minibroker.broker.groups.streams.streams_updating import Update, assign_soon, leave_for_a_while
 from minibroker.broker.groups.streams.streams_validation import check_epoch, owned_tasks
 from minibroker.broker.groups.streams.tasks import AnyTasks, Tasks
 from minibroker.broker.groups.streams.topology import NewTopic, Problem, Status
 from minibroker.broker.groups.streams.warm_ups import FIRST_WITH_WARM_UPS
-from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.streams_groups import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 
 if TYPE_CHECKING:
@@ -140,11 +140,7 @@ def _joining_static(update: Update, member_id: str, instance_id: str) -> Streams
     if static is None:
         return update.group.members.get(member_id) or StreamsMember(member_id)
     if static.epoch != LEAVING_FOR_A_WHILE_EPOCH:
-        message = (
-            f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
-            f"is owned by {static.member_id} member."
-        )
-        raise KafkaError(ErrorCode.UNRELEASED_INSTANCE_ID, message)
+        raise unreleased(member_id, instance_id, static.member_id)
     return update.replace(static, member_id)
 
 
@@ -155,22 +151,18 @@ def _as_it_says(member: StreamsMember, request: StreamsGroupHeartbeatRequest, ca
     """Return the member with what the request says of it; the rest stays."""
     timeout_ms, endpoint, tags = request.rebalance_timeout_ms, request.user_endpoint, request.client_tags
     return member._replace(
-        instance_id=_or(request.instance_id, member.instance_id),
-        rack_id=_or(request.rack_id, member.rack_id),
+        instance_id=told_or_known(request.instance_id, member.instance_id),
+        rack_id=told_or_known(request.rack_id, member.rack_id),
         client_id=caller.client_id,
         client_host=caller.client_host,
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == UNKNOWN_TIMEOUT_MS else timeout_ms,
         topology_epoch=member.topology_epoch if request.topology is None else request.topology.epoch,
-        process_id=_or(request.process_id, member.process_id) or "",
+        process_id=told_or_known(request.process_id, member.process_id) or "",
         user_endpoint=member.user_endpoint if endpoint is None else Endpoint(endpoint.host, endpoint.port),
         client_tags=member.client_tags
         if tags is None
         else tuple(sorted({each.key: each.value for each in tags}.items())),
     )
-
-
-def _or(text: str | None, otherwise: str | None) -> str | None:
-    return otherwise if text is None else text
 
 
 # --- the answer ---------------------------------------------------------------------------------

@@ -10,16 +10,12 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import NamedTuple
 
+from minibroker.broker.groups.heartbeats import JOINING_EPOCH, UNKNOWN_TIMEOUT_MS
 from minibroker.broker.groups.streams.tasks import NOTHING_ASSIGNED, AnyTasks, AssignedTasks, task_set
 from minibroker.protocol.messages.streams_group_records import (
     StreamsGroupCurrentMemberAssignmentValue,
     StreamsGroupMemberMetadataValue,
 )
-
-JOINING_EPOCH = 0
-LEAVING_EPOCH = -1
-LEAVING_FOR_A_WHILE_EPOCH = -2  # of a static member, whose place is kept until its session ends
-UNKNOWN_TIMEOUT_MS = -1
 
 _Assigned = StreamsGroupCurrentMemberAssignmentValue.TaskIds
 

@@ -16,11 +16,12 @@ from minibroker.broker.configs.group_settings import RACK_TAGS, group_value
 from minibroker.broker.groups.consumer.subscriptions import metadata_hash
 from minibroker.broker.groups.group import Group
 from minibroker.broker.groups.group_entries import Change
+from minibroker.broker.groups.heartbeats import JOINING_EPOCH
 from minibroker.broker.groups.reconciling_group import State
 from minibroker.broker.groups.streams import streams_recording
 from minibroker.broker.groups.streams.streams_assignor import MemberSpecification, assign_tasks
 from minibroker.broker.groups.streams.streams_group import NOT_VALIDATED, StreamsGroup
-from minibroker.broker.groups.streams.streams_member import JOINING_EPOCH, StreamsMember
+from minibroker.broker.groups.streams.streams_member import StreamsMember
 from minibroker.broker.groups.streams.streams_reconciliation import Circumstances, reconcile_member
 from minibroker.broker.groups.streams.streams_validation import check_tasks
 from minibroker.broker.groups.streams.task_offsets import NO_OFFSETS, TaskOffsets

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from minibroker.broker.groups.streams.streams_member import (
+from minibroker.broker.groups.heartbeats import (
     JOINING_EPOCH,
     LEAVING_FOR_A_WHILE_EPOCH,
     UNKNOWN_TIMEOUT_MS,
-    StreamsMember,
+    check_not_empty,
+    fenced,
+    invalid,
 )
+from minibroker.broker.groups.streams.streams_member import StreamsMember
 from minibroker.broker.groups.streams.tasks import Tasks, task_set
 from minibroker.broker.groups.streams.topology import (
     MAXIMUM_NAMES,
@@ -25,35 +28,35 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> None:
     """Check a request by itself. Raises KafkaError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY."""
     topology = request.topology
     if topology is not None and any(each.source_topic_regex for each in topology.subtopologies):
-        raise _invalid("Regular expressions for source topics are not supported yet.")
-    _check_not_empty(request.member_id, "MemberId")
-    _check_not_empty(request.group_id, "GroupId")
-    _check_not_empty(request.instance_id, "InstanceId")
-    _check_not_empty(request.rack_id, "RackId")
+        raise invalid("Regular expressions for source topics are not supported yet.")
+    check_not_empty(request.member_id, "MemberId")
+    check_not_empty(request.group_id, "GroupId")
+    check_not_empty(request.instance_id, "InstanceId")
+    check_not_empty(request.rack_id, "RackId")
     if request.member_epoch == JOINING_EPOCH:
         _check_join(request)
     elif request.member_epoch == LEAVING_FOR_A_WHILE_EPOCH and request.instance_id is None:
-        raise _invalid("InstanceId can't be null.")
+        raise invalid("InstanceId can't be null.")
     elif request.member_epoch < LEAVING_FOR_A_WHILE_EPOCH:
-        raise _invalid(f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2.")
+        raise invalid(f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2.")
     said = request.active_tasks, request.standby_tasks, request.warmup_tasks
     if any(tasks is not None for tasks in said) and any(tasks is None for tasks in said):
-        raise _invalid("If one task-type is non-null, all must be non-null.")
+        raise invalid("If one task-type is non-null, all must be non-null.")
     if request.member_epoch != JOINING_EPOCH and topology is not None:
-        raise _invalid("Topology can only be provided when (re-)joining.")
+        raise invalid("Topology can only be provided when (re-)joining.")
     if len(request.client_tags or ()) > MAXIMUM_TAGS:
-        raise _invalid(f"A member may have {MAXIMUM_TAGS} tags at most.")
+        raise invalid(f"A member may have {MAXIMUM_TAGS} tags at most.")
 
 
 def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
     if request.rebalance_timeout_ms == UNKNOWN_TIMEOUT_MS:
-        raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+        raise invalid("RebalanceTimeoutMs must be provided in first request.")
     said = ("Active", request.active_tasks), ("Standby", request.standby_tasks), ("Warmup", request.warmup_tasks)
     for name, tasks in said:
         if tasks is None or tasks:
-            raise _invalid(f"{name}Tasks must be empty when (re-)joining.")
+            raise invalid(f"{name}Tasks must be empty when (re-)joining.")
     if request.topology is None:
-        raise _invalid("Topology must be non-null when (re-)joining.")
+        raise invalid("Topology must be non-null when (re-)joining.")
     for each in request.topology.subtopologies:
         for topic in each.state_changelog_topics:
             if topic.partitions:
@@ -62,21 +65,15 @@ def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
                 raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
 
 
-def _check_not_empty(text: str | None, name: str) -> None:
-    """Check that a text is not empty, nor blanks alone. Raises KafkaError(INVALID_REQUEST)."""
-    if text is not None and not text.strip():
-        raise _invalid(f"{name} can't be empty.")
-
-
 def owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
     """Return the tasks that a member reports to run, None if it reports nothing. Raises KafkaError(INVALID_REQUEST)."""
     active, standby, warmup = request.active_tasks, request.standby_tasks, request.warmup_tasks
     if active is None or standby is None or warmup is None:
         return None
     if len(active) + len(standby) + len(warmup) > MAXIMUM_NAMES:
-        raise _invalid(f"A member may have tasks of {MAXIMUM_NAMES} subtopologies at most.")
+        raise invalid(f"A member may have tasks of {MAXIMUM_NAMES} subtopologies at most.")
     if sum(len(each.partitions) for tasks in (active, standby, warmup) for each in tasks) > MAXIMUM_TASKS:
-        raise _invalid(f"A member may have {MAXIMUM_TASKS} tasks at most.")
+        raise invalid(f"A member may have {MAXIMUM_TASKS} tasks at most.")
     return Tasks(task_set(active), task_set(standby), task_set(warmup))
 
 
@@ -90,11 +87,11 @@ def check_tasks(owned: Tasks | None, configured: Configured) -> None:
 
 def _check_task(subtopology_id: str, partitions: frozenset[int], found: ConfiguredSubtopology | None) -> None:
     if found is None:
-        raise _invalid(f"Subtopology {subtopology_id} does not exist in the topology.")
+        raise invalid(f"Subtopology {subtopology_id} does not exist in the topology.")
     for partition in (min(partitions), max(partitions)):
         if not 0 <= partition < found.task_count:
             message = f"Task {partition} for subtopology {subtopology_id} is invalid. "
-            raise _invalid(f"{message}Number of tasks for this subtopology: {found.task_count}")
+            raise invalid(f"{message}Number of tasks for this subtopology: {found.task_count}")
 
 
 def check_epoch(member: StreamsMember, epoch: int, owned: Tasks | None) -> None:
@@ -106,13 +103,4 @@ def check_epoch(member: StreamsMember, epoch: int, owned: Tasks | None) -> None:
         return
     if epoch < member.epoch and epoch == member.previous_epoch and owned and owned.is_within(member.assigned):
         return
-    relation = "greater" if epoch > member.epoch else "smaller"
-    message = (
-        f"The streams group member has a {relation} member epoch ({epoch}) than the one known by the group "
-        f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin."
-    )
-    raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
-
-
-def _invalid(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REQUEST, message)
+    raise fenced("streams", epoch, member.epoch)

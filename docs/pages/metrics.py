@@ -1,6 +1,6 @@
 """The text of the site's page metrics.md, generated from the rows in `broker.monitoring.metrics`.
 
-`python3 -m minibroker.cli.metrics_help` prints it; docs/conf.py writes it when the site is built.
+`python3 -m docs.pages.metrics` prints it; docs/conf.py writes it when the site is built.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ With more than {partitions} partitions, those of the oldest topics have their ow
 `(other)` for topic and partition, has the sum of all others. The lags of groups are limited likewise, to {lags}; those
 of groups whose ids have more than {characters} characters are among the others. They are computed at each scrape.
 
-Generated from `minibroker/broker/monitoring/metrics.py`, by `python3 -m minibroker.cli.metrics_help`.
+Generated from `minibroker/broker/monitoring/metrics.py`, by `python3 -m docs.pages.metrics`.
 """
 
 

@@ -1,6 +1,6 @@
 """The text of the site's page apis.md, generated from `broker.requests.served` and `protocol.apis`.
 
-`python3 -m minibroker.cli.apis_help` prints it; docs/conf.py writes it when the site is built.
+`python3 -m docs.pages.apis` prints it; docs/conf.py writes it when the site is built.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ The tables list all APIs of the broker's listener in Apache Kafka 4.4, by their 
 everywhere; Kafka 4 has dropped some old ones. `minibroker show Produce 9` says what the fields of a version
 are for.
 
-Generated from `minibroker/broker/requests/served.py`, by `python3 -m minibroker.cli.apis_help`.
+Generated from `minibroker/broker/requests/served.py`, by `python3 -m docs.pages.apis`.
 """
 NEWEST_OF_ALL: Final = 32767
 SERVED_HEAD: Final = ("key", "API", "versions", "handler", "announced")

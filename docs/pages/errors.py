@@ -1,6 +1,6 @@
 """The text of the site's page errors.md, generated from the error codes and from what a client does about each.
 
-`python3 -m minibroker.cli.errors_help` prints it; docs/conf.py writes it when the site is built.
+`python3 -m docs.pages.errors` prints it; docs/conf.py writes it when the site is built.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ last column says what a client does: some errors it reports to the program, othe
 does not say otherwise; others mostly agree. A test makes the broker answer any of them: [faults](testing-faults.md).
 
 Generated from `minibroker/protocol/errors.py` and `minibroker/client/client_errors.py`, by
-`python3 -m minibroker.cli.errors_help`.
+`python3 -m docs.pages.errors`.
 
 | code | name | clients |
 | --- | --- | --- |

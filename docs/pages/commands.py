@@ -1,6 +1,6 @@
 """The text of the site's page commands.md, generated from the help texts of all commands.
 
-`python3 -m minibroker.cli.commands_help` prints it; docs/conf.py writes it when the site is built.
+`python3 -m docs.pages.commands` prints it; docs/conf.py writes it when the site is built.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ The help texts of all commands, as `minibroker COMMAND --help` prints them. This
 - Times in tables are in UTC. With `--json`, they are milliseconds since 1970.
 - Shells complete commands, options, topics, groups, messages and settings: see `minibroker completion`.
 
-Generated from the commands, by `python3 -m minibroker.cli.commands_help`.
+Generated from the commands, by `python3 -m docs.pages.commands`.
 """
 
 

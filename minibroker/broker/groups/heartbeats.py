@@ -1,0 +1,45 @@
+"""What the heartbeats of consumer, share and streams groups have in common: epochs that mean something, and errors."""
+
+from __future__ import annotations
+
+from minibroker.protocol.errors import ErrorCode, KafkaError
+
+JOINING_EPOCH = 0
+LEAVING_EPOCH = -1
+LEAVING_FOR_A_WHILE_EPOCH = -2  # of a static member, whose place is kept until its session ends
+UNKNOWN_TIMEOUT_MS = -1
+
+
+def check_not_empty(text: str | None, name: str) -> None:
+    """Check that a text is not empty, nor blanks alone. Raises KafkaError(INVALID_REQUEST)."""
+    if text is not None and not text.strip():
+        raise invalid(f"{name} can't be empty.")
+
+
+def invalid(message: str) -> KafkaError:
+    """Return the error for a heartbeat that cannot be looked at."""
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+def fenced(kind: str, epoch: int, known_epoch: int, more: str = "") -> KafkaError:
+    """Return the error for a member of a group of this kind that names another epoch than the one known."""
+    relation = "greater" if epoch > known_epoch else "smaller"
+    message = (
+        f"The {kind} group member has a {relation} member epoch ({epoch}) than the one known by the group "
+        f"coordinator ({known_epoch}){more}. The member must abandon all its partitions and rejoin."
+    )
+    return KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
+
+
+def unreleased(member_id: str, instance_id: str, owner_id: str) -> KafkaError:
+    """Return the error for a static member whose instance id another member has."""
+    message = (
+        f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
+        f"is owned by {owner_id} member."
+    )
+    return KafkaError(ErrorCode.UNRELEASED_INSTANCE_ID, message)
+
+
+def told_or_known(told: str | None, known: str | None) -> str | None:
+    """Return what a heartbeat says, or what was known before: most of them repeat nothing."""
+    return known if told is None else told
