@@ -16,6 +16,7 @@ import yaml
 
 from minibroker.broker.configs.listeners import broker_listeners
 from minibroker.broker.configuration import load_settings
+from minibroker.broker.network.http_server import DOWN, UP
 from tests.clients.ports import free_ports
 from tests.docker.scripts import NEEDS_LINUX, announced, running, unpacked
 from tests.running import PATIENCE_S
@@ -83,12 +84,32 @@ def test_control_explorer_and_registry_respond_as_in_the_compose_file(tmp_path: 
     services = yaml.safe_load(blocks("yaml")[1])["services"]
     variables, application = services["kafka"]["environment"], services["application"]["environment"]
     assert set(services["kafka"]["ports"]) == {f"{port}:{port}" for port in (8081, 8082, 9092)}
-    (explorer,) = re.findall(r"`(http://\S+/explorer/)`", TEXT)
+    (explorer,) = set(re.findall(r"`(http://\S+/explorer/)`", TEXT))
     with on_free_ports(tmp_path, variables) as here:
         assert status(here(application["SCHEMA_REGISTRY_URL"]) + "/subjects") == 200
         control = here(application["CONTROL_URL"]) + "/v1/clock"
         assert (status(control, application["CONTROL_TOKEN"]), status(control)) == (200, 401)
         assert status(here(explorer)) == 200
+
+
+@NEEDS_LINUX
+def test_the_compose_file_serves_what_it_and_the_page_say(tmp_path: Path) -> None:
+    text = (ROOT / "docker" / "compose.yaml").read_text()
+    (service,) = yaml.safe_load(text)["services"].values()
+    variables = service["environment"]
+    registry, explorer = re.findall(r"(?:registry|explorer) +(http://localhost\S+)", text)
+    assert f"`{registry}`" in TEXT and f"`{explorer}`" in TEXT and f"`{variables['MINIBROKER_CONTROL_TOKEN']}`" in TEXT
+    with on_free_ports(tmp_path, variables) as here:
+        assert status(here(registry) + "/subjects") == 200
+        assert status(here(explorer)) == 200
+        for url in re.findall(r"http://localhost\S+/ready", text):
+            assert (status(here(url)), status(here(url.replace("ready", "health")))) == (200, 200)
+        control = here("http://minibroker:8082/v1/clock")
+        assert (status(control, variables["MINIBROKER_CONTROL_TOKEN"]), status(control)) == (200, 401)
+
+
+def test_the_documented_texts_of_probes_are_those_of_the_server() -> None:
+    assert f"`{UP.decode().strip()}`" in TEXT and f"`{DOWN}`" in TEXT
 
 
 @NEEDS_LINUX
