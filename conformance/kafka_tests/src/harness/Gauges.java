@@ -1,6 +1,5 @@
 package harness;
 
-import com.yammer.metrics.core.Gauge;
 import com.yammer.metrics.core.MetricName;
 import java.util.*;
 import java.util.concurrent.Callable;
@@ -10,10 +9,12 @@ import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartitionInfo;
+import org.apache.kafka.common.metrics.Gauge;
+import org.apache.kafka.common.metrics.Metrics;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.apache.kafka.server.metrics.KafkaYammerMetrics;
 
-/** The metrics of a controller that an admin client can count, and two of a broker, in Kafka's registry. */
+/** The metrics of a controller that an admin client can count, and some of a broker, in Kafka's registries. */
 final class Gauges {
     private static MetricName name(String name) { return KafkaYammerMetrics.getMetricName("kafka.controller", "KafkaController", name); }
     private static final MetricName UNDER_REPLICATED = KafkaYammerMetrics.getMetricName("kafka.server", "ReplicaManager", "UnderReplicatedPartitions");
@@ -25,8 +26,17 @@ final class Gauges {
         register(cluster, "GlobalPartitionCount", () -> partitions(cluster).size());
         register(cluster, "OfflinePartitionsCount", () -> (int) partitions(cluster).stream().filter(p -> leader(p) < 0).count());
         register(cluster, UNDER_REPLICATED, () -> (int) partitions(cluster).stream().filter(p -> p.isr().size() < p.replicas().size()).count());
-        register(cluster, EXPIRED, () -> Double.valueOf(cluster.command("expired")));
+        register(cluster, EXPIRED, () -> Double.valueOf(cluster.command("authentications expired")));
         register(cluster, "PreferredReplicaImbalanceCount", () -> (int) partitions(cluster).stream().filter(p -> leader(p) != p.replicas().get(0).id()).count());
+    }
+
+    /** How clients authenticated with the nodes of a cluster, as the metrics of one of them. */
+    static void register(Cluster cluster, Metrics metrics) {
+        Map.of("successful", "succeeded", "failed", "failed").forEach((kind, counted) -> {
+            org.apache.kafka.common.MetricName name = metrics.metricName(kind + "-authentication-total", "socket-server-metrics");
+            metrics.removeMetric(name);
+            metrics.addMetric(name, (Gauge<Double>) (config, now) -> Double.valueOf(cluster.command("authentications " + counted)));
+        });
     }
 
     private static void register(Cluster cluster, String name, Callable<Integer> count) { register(cluster, name(name), count); }
@@ -34,7 +44,7 @@ final class Gauges {
     private static <T> void register(Cluster cluster, MetricName name, Callable<T> count) {
         KafkaYammerMetrics.defaultRegistry().removeMetric(name);
         cluster.gauges.add(name);
-        KafkaYammerMetrics.defaultRegistry().newGauge(name, new Gauge<T>() {
+        KafkaYammerMetrics.defaultRegistry().newGauge(name, new com.yammer.metrics.core.Gauge<T>() {
             @Override public T value() {
                 try { return count.call(); }
                 catch (Exception error) { throw new IllegalStateException(error); }
