@@ -47,9 +47,9 @@ QUICK_SECONDS, QUICK_REPETITIONS = 0.3, 1
 
 def all_sections(seconds: float) -> list[Section]:
     """In the order in which they run; memory comes last, because it shows what the others left behind."""
-    start, memory = startup.sections()
+    *starts, memory = startup.sections()
     return [
-        start,
+        *starts,
         *exchanges.sections(seconds),
         *fast_paths.sections(seconds),
         *clients.sections(seconds),

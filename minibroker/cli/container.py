@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from minibroker.cli.serving import InvalidOptions
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from minibroker.broker.configs.settings import Settings
 
 # By class: {node} is the id of the broker.
@@ -54,12 +55,15 @@ class Announcement:
         if self._ready_file is not None:
             named = [f"{name} {line.rpartition(' ')[2]}" for name, line in others.items()]
             _make(self._ready_file, "".join(f"{each}\n" for each in [*addresses_here(self._settings, listens), *named]))
-        own = kafka_lines(self._settings["node.id"], datetime.now()) if self._as_kafka else []
+        own = kafka_lines(self._settings["node.id"]) if self._as_kafka else []
         print("\n".join([listens, *own, *others.values()]), flush=True)
 
 
-def kafka_lines(node: int, now: datetime) -> list[str]:
+def kafka_lines(node: int, now: datetime | None = None) -> list[str]:
     """Return the lines that Apache Kafka logs once it serves."""
+    from datetime import datetime  # which other starts do not need
+
+    now = datetime.now() if now is None else now
     time = f"{now:%Y-%m-%d %H:%M:%S},{now.microsecond // 1000:03}"
     return [f"[{time}] INFO {text.format(node=node)} ({logger})" for logger, text in LINES]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from datetime import UTC, datetime
 from typing import Any
 
 from minibroker.protocol.legible import MESSAGE_CHARACTERS, VALUE_CHARACTERS, cut, legible
@@ -48,7 +47,8 @@ class JsonFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        import json  # a start takes a millisecond longer for it
+        import json  # a start takes a millisecond longer for each of these
+        from datetime import UTC, datetime
 
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),

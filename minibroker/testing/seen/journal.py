@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import weakref
 from collections import deque
@@ -136,6 +135,8 @@ class Journal(Interceptor):
 
     def save(self, path: str | Path) -> int:
         """Write all requests to a file, each a line of JSON; return how many. Raises OSError."""
+        import json
+
         kept = self.requests()
         with open(path, "w", encoding="utf-8") as file:
             for exchange in kept:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -57,6 +56,8 @@ class Record:
     @property
     def json(self) -> Any:
         """Return the value, which is JSON. Raises ValueError for a value that is null or not JSON."""
+        import json
+
         __tracebackhide__ = True
         try:
             return json.loads(self.text)

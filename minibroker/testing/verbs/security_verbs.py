@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +46,8 @@ class Users(OnBroker):
     @brief
     def add(self, name: str, password: str | None = None) -> str:
         """Add a user, or change its password; return the password, by default a generated one."""
+        import secrets
+
         password = secrets.token_urlsafe(12) if password is None else password
         self._broker.on_loop(lambda: self._change(name, password))
         return password

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from minibroker.broker.control import token_changes
 from minibroker.broker.security.delegation import is_expired, parse_principal, text_of
 from minibroker.broker.security.principals import USER, Principal
-from minibroker.broker.security.scram import BY_NAME
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
 from minibroker.quantities import Duration, milliseconds
@@ -121,6 +120,8 @@ def config_with_token(broker: EmbeddedBroker, library: str, token: Token, mechan
     security = broker.security
     if not security.protocol.startswith("SASL"):
         raise ValueError(f"with {security.protocol} nobody logs in with a token")
+    from minibroker.broker.security.scram import BY_NAME
+
     mechanism = mechanism or "SCRAM-SHA-512"
     if mechanism not in BY_NAME:
         raise ValueError(f"a client logs in with a token by {' or '.join(BY_NAME)}, and not by {mechanism!r}")
