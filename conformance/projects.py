@@ -31,6 +31,11 @@ def run(directory: Path, *command: str, **environment: str) -> str:
     return done.stdout
 
 
+def install_kit_for_java() -> None:
+    """Let Maven know the kit, as the page for Java does."""
+    run(KITS / "java", "mvn", "-q", "-B", "-DskipTests", "install", MAVEN_OPTS=QUICK_JAVA)
+
+
 def ended(directory: Path, scripts: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, with the programs of `scripts` before others."""
     own = environment_for_broker({"PATH": os.pathsep.join((str(scripts), os.environ["PATH"])), **environment})

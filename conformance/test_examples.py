@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.projects import EXAMPLES, MAVEN_TEST, QUICK_JAVA, REPOSITORY, copied, ended, run
+from conformance.projects import EXAMPLES, MAVEN_TEST, QUICK_JAVA, REPOSITORY, copied, ended, install_kit_for_java, run
 
 pytestmark = pytest.mark.minibroker_only
 IN_PYTHON = ("fastapi", "faststream", "faust", "quixstreams")
@@ -57,6 +57,7 @@ def test_the_node_example_passes(tmp_path: Path) -> None:
 
 
 def test_the_spring_boot_example_passes(tmp_path: Path) -> None:
+    install_kit_for_java()
     run(copied("spring-boot", tmp_path), *MAVEN_TEST, MAVEN_OPTS=QUICK_JAVA)
 
 
@@ -68,6 +69,8 @@ def test_a_broker_that_cannot_start_reports_the_reason(project: str, command: tu
     broker.write_text(f"#!/bin/sh\necho '{REASON}' >&2\nexit 2\n")
     broker.chmod(0o755)
     directory = copied(project, tmp_path)
+    if project == "spring-boot":
+        install_kit_for_java()
     if project == "node":
         run(directory, "npm", "ci", "--no-audit", "--no-fund")
     done = ended(directory, tmp_path, *command, MAVEN_OPTS=QUICK_JAVA)

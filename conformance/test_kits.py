@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.projects import KITS, ended, run
+from conformance.projects import KITS, QUICK_JAVA, ended, run
 
 pytestmark = pytest.mark.minibroker_only
 TYPED = """
@@ -53,3 +53,11 @@ def test_the_kit_for_node_can_be_published(tmp_path: Path) -> None:
         names = {name.removeprefix("package/") for name in package.getnames()}
     shipped = {"index.js", "process.js", "verbs.js", "index.d.ts", "verbs.d.ts", "package.json", "README.md"}
     assert names == shipped
+
+
+def test_the_kit_for_java_passes_its_own_tests_and_can_be_packed() -> None:
+    run(KITS / "java", "mvn", "-q", "-B", "verify", MAVEN_OPTS=QUICK_JAVA)
+    assert {each.name for each in (KITS / "java" / "target").glob("*.jar")} >= {
+        "minibroker-0.1.0.jar",
+        "minibroker-0.1.0-sources.jar",
+    }

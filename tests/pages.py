@@ -9,7 +9,7 @@ from typing import NamedTuple
 BLOCK = re.compile(
     r"^```(?P<kind>\w+)\n(?P<text>.*?)^```$|(?:(?<=\n\n)|\A)(?P<indented>(?:    [^\n]*\n)+)", re.MULTILINE | re.DOTALL
 )
-NAMED = re.compile(r"In\s`(?P<file>[\w./]+)`:\n\n\Z")
+NAMED = re.compile(r"In\s`(?P<file>[\w./-]+)`:\n\n\Z")
 
 
 class Block(NamedTuple):

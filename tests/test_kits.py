@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -10,11 +11,13 @@ from kits.generating.__main__ import KITS, generated
 from minibroker import __version__
 from tests.pages import blocks_of
 
-BY_HAND = {"go": "go/*.go", "node": "node/*.[dj]*s"}
+BY_HAND = {"go": "go/*.go", "java": "java/src/main/java/**/*.java", "node": "node/*.[dj]*s"}
 LINES_BY_HAND = 400
+POM = r"<groupId>(.*)</groupId>\s*<artifactId>minibroker</artifactId>\s*<version>(.*)</version>"
 LINES_OF_A_FIRST_TEST = 20
 FIRST_TESTS = {  # the file that begins with it, and where it ends
     "go": ("billing_test.go", "\n}\n"),
+    "junit": ("src/test/java/billing/BillingTest.java", "\n}\n"),
     "node": ("billing.test.mjs", "\n})\n"),
 }
 
@@ -42,3 +45,6 @@ def test_a_first_test_is_short(kit: str) -> None:
 
 def test_the_kits_have_the_version_of_minibroker() -> None:
     assert json.loads((KITS / "node" / "package.json").read_text())["version"] == __version__
+    for project in (KITS / "java", KITS.parent / "examples" / "spring-boot"):
+        named = re.findall(POM, (project / "pom.xml").read_text())
+        assert named == [("io.github.minibroker", __version__)]  # until the owner has decided about the group

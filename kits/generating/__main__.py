@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from kits.generating.go import go_files
+from kits.generating.java import java_files
 from kits.generating.node import node_files
 from kits.generating.operations import Description
 from minibroker.testing import Broker
@@ -17,7 +18,7 @@ KITS = Path(__file__).parents[1]
 def generated() -> dict[str, str]:
     """Return the files by their paths below `kits/`."""
     description = Description(control_app(Broker(registry=True)).description)
-    written = {"go": go_files, "node": node_files}
+    written = {"go": go_files, "java": java_files, "node": node_files}
     return {f"{kit}/{name}": text for kit, write in written.items() for name, text in write(description).items()}
 
 

@@ -130,7 +130,7 @@ func (p *process) explained(err error) error {
 	select {
 	case <-p.ended:
 		return fmt.Errorf("minibroker has ended: %s", p.said.line())
-	case <-time.After(100 * time.Millisecond): // for a process to end whose connections have ended
+	case <-time.After(2 * time.Second): // for a process to end whose connections have ended
 		return err
 	}
 }

@@ -1,11 +1,9 @@
 // A broker of the Kafka protocol for tests; index.d.ts says what each part is for.
 
-import { setTimeout } from 'node:timers/promises'
-
 import { BrokerProcess } from './process.js'
 import { MAPS, Verbs } from './verbs.js'
 
-const ENDING_MS = 100 // for a process to end whose connections have ended
+const ENDING_MS = 2000 // for a process to end whose connections have ended
 
 export class MinibrokerError extends Error {
   constructor(message, code) {
@@ -70,8 +68,7 @@ export class Broker extends Verbs {
       response = await fetch(url, { method, headers, body: method === 'GET' ? undefined : JSON.stringify(body) })
       text = await response.text()
     } catch (error) {
-      await setTimeout(ENDING_MS)
-      const reason = this.#process.ended ? `minibroker has ended: ${this.#process.said}` : String(error.cause ?? error)
+      const reason = (await this.#process.hasEnded(ENDING_MS)) ? `minibroker has ended: ${this.#process.said}` : String(error.cause ?? error)
       throw new MinibrokerError(reason, 'NOT_RUNNING')
     }
     const answer = text ? JSON.parse(text) : undefined

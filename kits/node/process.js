@@ -101,6 +101,12 @@ export class BrokerProcess {
     throw new Error(`minibroker did not start within ${PATIENCE_MS / 1000} s: ${this.said}`)
   }
 
+  /** Resolves whether it ends within this time. */
+  async hasEnded(waitMs) {
+    for (const until = Date.now() + waitMs; !this.ended && Date.now() < until; ) await setTimeout(PAUSE_MS)
+    return this.ended
+  }
+
   /** The last line that the broker has written to stderr. */
   get said() {
     return this.#said.trim().split('\n').at(-1).replace(/^minibroker: /, '')
