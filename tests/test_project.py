@@ -6,8 +6,9 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from conftest import LONG, SPARK
 from docs.conf import write_pages
@@ -64,19 +65,13 @@ def test_files_stay_small() -> None:
 
 
 def test_functions_stay_small() -> None:
-    large = [
-        f"{path.relative_to(ROOT)}: {function.name}"
-        for path in PACKAGE
-        for function in functions(path)
-        if lines(function) > FUNCTION_LINES_MAX
-    ]
-    assert large == []
+    assert [f"{path.relative_to(ROOT)}: {name}" for path in PACKAGE for name in parsed(path).large_functions] == []
 
 
 def test_import_cycles_stay_small() -> None:
     """Imports for the type checker count, too."""
     files = {module_of(path): path for path in PACKAGE}
-    imports = {name: imported(path) & files.keys() - {name} for name, path in files.items()}
+    imports = {name: parsed(path).imports & files.keys() - {name} for name, path in files.items()}
     reached = {name: reachable(name, imports) for name in files}
     circles = {frozenset(each for each in reached[name] if name in reached[each]) for name in files}
     assert [sorted(circle) for circle in circles if len(circle) > CIRCLE_FILES_MAX] == []
@@ -127,10 +122,26 @@ def test_generated_site_files_are_git_ignored(tmp_path: Path) -> None:
     assert [name for name in written if f"\n{name.removesuffix('.md')}\n" not in INDEX.read_text()] == []
 
 
-def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+class Parsed(NamedTuple):
+    """What tests ask about a file."""
+
+    large_functions: list[str]
+    imports: set[str]  # modules; for a name in a module also its full name, as it may be a module
+
+
+@cache
+def parsed(path: Path) -> Parsed:
+    """Parse a file once for all tests: to parse all of them takes seconds."""
+    found = Parsed([], set())
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
+            if lines(node) > FUNCTION_LINES_MAX:
+                found.large_functions.append(node.name)
+        elif isinstance(node, ast.Import):
+            found.imports.update(each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            found.imports.update((node.module, *(f"{node.module}.{each.name}" for each in node.names)))
+    return found
 
 
 def lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -141,17 +152,6 @@ def lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 def module_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-
-
-def imported(path: Path) -> set[str]:
-    """Return the modules that a file imports; for a name in a module also its full name, as it may be a module."""
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            names |= {each.name for each in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            names |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
-    return names
 
 
 def reachable(start: str, imports: dict[str, set[str]]) -> set[str]:

@@ -290,7 +290,7 @@ def test_imported_modules_are_excluded_from_garbage_collection() -> None:
 
 @pytest.mark.parametrize("log_format", [pytest.param("text", marks=pytest.mark.thorough), "json"])
 def test_rejected_requests_log_little_whatever_they_contain(tmp_path: Path, log_format: str) -> None:
-    """A request of 92 kB, to 8,000 partitions that are not there, made 322 MB of log in 0.3 s; here 50 of them."""
+    """A request of 92 kB, to 8,000 partitions that are not there, made 322 MB of log in 0.3 s; here 20 of them."""
     Data = ProduceRequest.TopicProduceData
     partitions = [Data.PartitionProduceData(index=index, records=None) for index in range(8_000)]
     request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[Data(name="t", partition_data=partitions)])
@@ -301,18 +301,18 @@ def test_rejected_requests_log_little_whatever_they_contain(tmp_path: Path, log_
             socket.create_connection((host, int(port)), timeout=60) as connection,
             connection.makefile("rb") as answers,
         ):
-            for _ in range(50):
+            for _ in range(20):
                 connection.sendall(frame)
                 (size,) = struct.unpack(">i", answers.read(4))
                 assert len(answers.read(size)) == size > 8_000
     lines = broker.log.split("\n")
     refused = [line for line in lines if "Produce from x\\\\n2026" in line or "Produce from x\\n2026" in line]
-    assert 0 < len(refused) <= 50
+    assert 0 < len(refused) <= 20
     assert "t-0 and 7999 more: UNKNOWN_TOPIC_OR_PARTITION" in refused[0]
     assert len(broker.log) < 100_000 and all(line.isprintable() for line in lines)
     assert not any(line.startswith("2026 ") for line in lines)
     left_out = [int(count) for count in re.findall(r"lines left out within a second: (\d+)", broker.log)]
-    assert len(refused) + sum(left_out) == 50
+    assert len(refused) + sum(left_out) == 20
 
 
 def test_unusable_keys_are_rejected_before_anything_is_changed(tmp_path: Path) -> None:
