@@ -8,8 +8,9 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
+from minibroker.named_tuples import NamedTuple
 from minibroker.operating_system import reuse_address
 
 LOOPBACK: Final = "127.0.0.1"

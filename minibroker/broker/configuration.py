@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from os import PathLike
-from typing import NamedTuple
 
 from minibroker.broker.configs.listeners import Listener, broker_listeners, controller_listeners
 from minibroker.broker.configs.settings import Settings, SettingsError, broker_setting
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS, LEADER_ONLY, RACK_AWARE, TOPIC_SETTINGS
 from minibroker.broker.configs.settings_values import InvalidValue, parse_value
+from minibroker.named_tuples import NamedTuple
 
 ENVIRONMENT_PREFIX = "MINIBROKER_"
 KAFKA_PREFIX = "KAFKA_"

@@ -10,7 +10,7 @@ import logging
 import socket
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from minibroker.addresses import why_not_bound
 from minibroker.broker.assembly import Broker
@@ -28,6 +28,7 @@ from minibroker.broker.network.sockets import Shared, SocketProtocol, host_name,
 from minibroker.broker.network.unread import Reader
 from minibroker.broker.requests.dispatch import Dispatcher, client_id_in, log_fields, report
 from minibroker.broker.security.principals import ANONYMOUS
+from minibroker.named_tuples import NamedTuple
 from minibroker.operating_system import reuse_address
 
 if TYPE_CHECKING:

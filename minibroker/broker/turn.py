@@ -14,9 +14,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from minibroker.broker.metadata.partitions import Partition, Waiter
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.log import Log
 from minibroker.storage.pending import Pending

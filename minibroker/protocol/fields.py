@@ -9,8 +9,9 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.primitives import ZERO_UUID, Region
 
 int8 = Annotated[int, "b"]  # the letter of Python's struct module

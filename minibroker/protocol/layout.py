@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import NamedTuple
 
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.fields import Field, Kind, fields
 
 

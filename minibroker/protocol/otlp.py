@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any
 
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.steps import Steps
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # protobuf's wire types

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.declare import Message
 from minibroker.protocol.fields import fields
 

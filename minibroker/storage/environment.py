@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import NamedTuple
 
+from minibroker.named_tuples import NamedTuple
 from minibroker.storage.files import Disk
 
 # `run_aside(work, done)`: `work()` in another thread, then `done(what it raised, or None)` in the caller's own.

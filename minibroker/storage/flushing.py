@@ -13,8 +13,9 @@ import logging
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import KafkaError
 from minibroker.storage.environment import RunAside
 from minibroker.storage.files import File

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.records.batch import CREATE_TIME, MAGIC, MAX_RECORD_BYTES
 
 MAX_LONG = (1 << 63) - 1

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from minibroker.named_tuples import NamedTuple
 from minibroker.storage.log_settings import LogSettings
 
 DELETE = "delete"

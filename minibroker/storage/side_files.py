@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from minibroker.named_tuples import NamedTuple
 from minibroker.storage.checkpoints.leader_epochs import LeaderEpochFile, LeaderEpochs
 from minibroker.storage.files import Disk, File
 from minibroker.storage.producers.aborted_transactions import AbortedTransactions

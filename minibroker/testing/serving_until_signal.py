@@ -9,13 +9,14 @@ import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.lifecycle import StartError, inherited_sockets
 from minibroker.broker.monitoring.measuring import bound_metrics, metrics_served
 from minibroker.broker.process import Announce, run_until_done, serve_until, stop_signal
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.declare import Message
 from minibroker.testing.broker import Broker
 from minibroker.testing.embedded.given_settings import warned_of

@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 from time import monotonic
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from minibroker.named_tuples import NamedTuple
 
 SWEEPS: Final = 4  # in the time that a connection may be stalled
 

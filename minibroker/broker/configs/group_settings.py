@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from minibroker.broker.configs.settings_table import (
     BOOLEAN,
@@ -22,6 +22,7 @@ from minibroker.broker.configs.settings_table import (
 )
 from minibroker.broker.configs.settings_values import InvalidValue, canonical_text, parse_value
 from minibroker.broker.configs.valid_values import OneOf, Range
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from minibroker.broker.configs import group_settings
 from minibroker.broker.configs.settings_table import (
@@ -22,6 +22,7 @@ from minibroker.broker.configs.settings_table import (
 )
 from minibroker.broker.configs.settings_values import InvalidValue, canonical_text, format_value, parse_value
 from minibroker.broker.configs.valid_values import format_of_version
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.log_settings import LogSettings
 

@@ -7,7 +7,7 @@ which one applies. Names and defaults are those of Apache Kafka 4.4; `kafka_defa
 from __future__ import annotations
 
 from enum import Enum, IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from minibroker.broker.configs.valid_values import (
     AnyCaseOf,
@@ -21,6 +21,7 @@ from minibroker.broker.configs.valid_values import (
     ReplicaList,
     Valid,
 )
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.records.batch import MAX_RECORD_BYTES
 
 # The typed value of a setting: bool, int, float, str, a tuple of str, or None where a setting has no default.

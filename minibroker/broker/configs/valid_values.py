@@ -7,7 +7,9 @@ The versions that `message.format.version` may have select a message format, whi
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
+
+from minibroker.named_tuples import NamedTuple
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 

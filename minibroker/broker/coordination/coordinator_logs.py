@@ -9,9 +9,10 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from struct import Struct, iter_unpack
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from minibroker.broker.metadata.partitions import NO_LEADER, Partition, Topic
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import BatchHeader, batches, check_batch, read_header

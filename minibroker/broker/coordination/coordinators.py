@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.metadata.partitions import (
     GROUPS_TOPIC,
@@ -16,6 +16,7 @@ from minibroker.broker.metadata.partitions import (
     Partition,
     Topic,
 )
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.steps import Steps
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.control_records import KRaftVersionRecord
 from minibroker.protocol.records.batch import batches, check_batch

@@ -11,8 +11,7 @@ metadata log. A Kafka that starts on the directory continues with later epochs.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.primitives import ZERO_UUID, uuid_text
 
 NOBODY = -1

@@ -10,9 +10,9 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from minibroker.broker.clock import Clock, Timer
+from minibroker.named_tuples import NamedTuple
 
 LINES = 20
 WINDOW_MS = 1000

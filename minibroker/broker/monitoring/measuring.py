@@ -8,12 +8,13 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from minibroker.broker.configs.listeners import Listener, broker_listeners
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.server import BoundListener, Server, bind
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
+from minibroker.named_tuples import NamedTuple
 
 if TYPE_CHECKING:
     import ssl

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Generator, Iterator, Mapping
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from minibroker.broker.quotas.client_quotas import CLIENT_ID, INT_MAX, USER
 from minibroker.broker.quotas.quota_windows import Rate, TokenBucket, Windows
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

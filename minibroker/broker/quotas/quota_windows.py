@@ -6,7 +6,7 @@ Both count as Apache Kafka's metrics do, so that throttle times are equal: `Rate
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from minibroker.named_tuples import NamedTuple
 
 
 class Windows(NamedTuple):

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.fields import versions

@@ -10,9 +10,10 @@ import bisect
 from collections import Counter
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import AccessControlEntryRecord
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from minibroker.named_tuples import NamedTuple
 
 
 class Login(NamedTuple):

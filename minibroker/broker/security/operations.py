@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import NamedTuple
 
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.apis import ApiKey, api_name
 from minibroker.protocol.errors import ErrorCode
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from minibroker.named_tuples import NamedTuple
 
 USER = "User"
 

@@ -30,8 +30,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import NamedTuple
 
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.crc import crc32c
 from minibroker.protocol.records.varints import Bytes

@@ -20,9 +20,10 @@ one record with a `BatchHeader`, in which fields that a message does not have ar
 from __future__ import annotations
 
 from struct import Struct
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 from zlib import crc32
 
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, InvalidRecords
 from minibroker.protocol.records.batch import (
     COMPRESSION_MASK,

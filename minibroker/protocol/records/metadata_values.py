@@ -6,8 +6,7 @@ uvarint (1)   | uvarint | uvarint | as declared in `messages/metadata_records.py
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages.metadata_records import (
     METADATA_KINDS,

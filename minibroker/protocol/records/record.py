@@ -17,8 +17,8 @@ The broker's check of a produced batch, in `validation.py`, creates no objects, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import InvalidRecords
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader
 from minibroker.protocol.records.varints import Bytes, MalformedVarint, read_varint, read_varlong, wrap_to_64_bits

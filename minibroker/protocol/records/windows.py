@@ -10,8 +10,8 @@ compressed to some kilobytes), header by header. It is as strict as the reader i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES, STEP_BYTES, UNBOUNDED_BYTES
 from minibroker.protocol.records.record import Malformed

@@ -7,7 +7,9 @@ were found, and only counted where the part is used again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from minibroker.named_tuples import NamedTuple
 
 STEPS: Final = 500_000  # about a second
 CHANGES: Final = 1_000  # that an answer names

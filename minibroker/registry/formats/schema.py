@@ -17,8 +17,9 @@ The modules `avro`, `json_schema` and `protobuf` each have these two functions:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from minibroker.named_tuples import NamedTuple
 from minibroker.registry.formats.comparing_budget import Budget
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from minibroker.named_tuples import NamedTuple
 from minibroker.registry.formats.schema import ParsedSchema
 from minibroker.registry.state.contracts import Part, property_of, reserved_names
 from minibroker.registry.state.coroutine_slices import Left, Slices

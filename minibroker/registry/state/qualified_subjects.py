@@ -5,8 +5,10 @@ Ids are unique within a context. A context without a subject names its own confi
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 from unicodedata import category
+
+from minibroker.named_tuples import NamedTuple
 
 DEFAULT: Final = "."
 WILDCARD: Final = ":*:"  # stands for all contexts

@@ -17,9 +17,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import md5
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import UUID
 
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.records.record import Record
 from minibroker.registry.formats.java_json import text_of
 from minibroker.registry.formats.schema import Reference

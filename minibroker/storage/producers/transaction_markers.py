@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 from struct import Struct
-from typing import NamedTuple
 
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES, seal
 from minibroker.protocol.records.building import build_batch

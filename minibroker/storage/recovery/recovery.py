@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from typing import NamedTuple
 
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.storage.batch_scanning import describe_misplaced, headers, is_blank, sound_batches

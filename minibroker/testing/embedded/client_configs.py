@@ -5,7 +5,9 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+
+from minibroker.named_tuples import NamedTuple
 
 if TYPE_CHECKING:
     from minibroker.testing.embedded.certificates import Certified

@@ -14,8 +14,9 @@ from datetime import timedelta
 from functools import cached_property, partial
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
 
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.apis import ApiKey, api_name, response_class
 from minibroker.protocol.errors import ErrorCode
 from minibroker.quantities import Duration, milliseconds

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.declare import Message
 from minibroker.protocol.fields import Field, fields
 from minibroker.protocol.response_errors import ERROR_FIELDS

@@ -10,11 +10,12 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from minibroker.broker.network.output_items import BYTES, CLOSE
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.security.principals import ANONYMOUS, USER, Principal
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol import errors
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError

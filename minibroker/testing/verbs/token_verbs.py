@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.broker.control import token_changes
 from minibroker.broker.security.delegation import is_expired, parse_principal, text_of
 from minibroker.broker.security.principals import USER, Principal
+from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
 from minibroker.quantities import Duration, milliseconds
