@@ -21,8 +21,6 @@ from minibroker.broker.configs.client_metrics import (
     pattern_texts,
 )
 from minibroker.broker.configs.settings_values import parse_value
-from minibroker.patterns.program import Pattern
-from minibroker.patterns.syntax import InvalidPattern
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import CLIENT_METRICS_RESOURCE
 from minibroker.protocol.otlp import DataPoint
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from minibroker.broker.clock import Timer
     from minibroker.broker.cluster import Cluster
     from minibroker.broker.network.connection import Connection
+    from minibroker.patterns.program import Pattern
 
 log = logging.getLogger("minibroker.telemetry")
 
@@ -73,6 +72,8 @@ class Subscription(NamedTuple):
         """Return whether a client with these parameters is meant."""
         if self.patterns is None:
             return False
+        from minibroker.patterns.syntax import InvalidPattern
+
         try:
             return all(
                 (value := parameters[name]) is not None and pattern.matches(value)
@@ -296,6 +297,9 @@ def compiled_patterns(text: str) -> dict[str, Pattern]:
 
     They are expressions of RE2: those of Java have more, and may take for ever.
     """
+    from minibroker.patterns.program import Pattern
+    from minibroker.patterns.syntax import InvalidPattern
+
     found = {}
     for parameter, expression in pattern_texts(text).items():
         try:

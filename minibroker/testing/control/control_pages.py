@@ -7,7 +7,6 @@ they need no token; requests from them do.
 from __future__ import annotations
 
 from collections.abc import Callable
-from html import escape
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +32,8 @@ def pages(bootstrap_servers: Callable[[], str], first: str = "landing.html") -> 
 
     @routes.get("/")
     def landing(request: Request) -> Answer:
+        from html import escape
+
         text = (FOLDER / first).read_text(encoding="utf-8")
         asked = request.headers.get("host", "")
         values = {"servers": bootstrap_servers(), "control": asked, "version": __version__}

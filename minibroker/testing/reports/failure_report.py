@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from minibroker.broker.groups.share.share_group import ShareGroup
 from minibroker.protocol.legible import legible
 from minibroker.testing.seen.exchange import LINE_CHARACTERS, Exchange
 from minibroker.testing.seen.explained_requests import gist
@@ -79,7 +78,7 @@ def _state(broker: Broker) -> Iterator[str]:
         yield f"({len(topics) - MAXIMUM_LINES} more topics)"
     for group in list(cluster.groups.groups.values())[:MAXIMUM_LINES]:
         members, name = counted(len(member_ids(group)), "member"), legible(group.group_id)
-        if isinstance(group, ShareGroup):
+        if group.type == "share":
             yield f"share group {name}: {group.state_name}, {members}"
             yield from (f"  {each}" for each in broker.share_history.of_group(group.group_id)[-MAXIMUM_LINES:])
         else:

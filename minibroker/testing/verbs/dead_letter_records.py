@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from minibroker.broker.configs.group_settings import DEAD_LETTER_COPIES, DEAD_LETTER_TOPIC, group_value
 from minibroker.broker.metadata.features import SHARE_VERSION
-from minibroker.broker.share.dead_letters import TOPIC_CONFIGS
-from minibroker.broker.share.share_partition import FIRST_WITH_DEAD_LETTERS
 from minibroker.protocol.messages.cluster import UpdateFeaturesRequest
 from minibroker.testing.seen.log_reading import Record, partitions_here, seen_records
 from minibroker.testing.verbs.own_requests import any_node, ask, check
@@ -41,6 +39,9 @@ async def allow_dead_letters(cluster: Broker, topic: str | None, group: str, *, 
 
     Raises KafkaError.
     """
+    from minibroker.broker.share.dead_letters import TOPIC_CONFIGS
+    from minibroker.broker.share.share_partition import FIRST_WITH_DEAD_LETTERS
+
     name = topic or f"{cluster.settings['errors.deadletterqueue.topic.name.prefix']}{group}"
     if cluster.image.features.get(SHARE_VERSION, 0) < FIRST_WITH_DEAD_LETTERS:
         update = UpdateFeaturesRequest.FeatureUpdateKey(

@@ -1,7 +1,7 @@
 """What was delivered to share groups, for tests: from the share partitions, and from `__share_group_state` (KIP-932).
 
 A share partition keeps only the records in flight. What has been settled before is in the coordinator's log, as long as
-that is not pruned.
+that is not pruned. What only a call needs is imported when it comes.
 """
 
 from __future__ import annotations
@@ -9,23 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from minibroker.broker.groups.share.share_group import ShareGroup
 from minibroker.broker.metadata.partitions import SHARE_STATE_TOPIC
-from minibroker.broker.share.deliveries import Deliveries
-from minibroker.broker.share.runs import DeliveryState, StateBatch
-from minibroker.broker.share.states import ShareKey, batches_of, combine_batches
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.messages.share_state_records import (
-    ShareSnapshotKey,
-    ShareSnapshotValue,
-    ShareUpdateKey,
-    ShareUpdateValue,
-)
-from minibroker.protocol.records.internal import decode_internal
 from minibroker.testing.seen.log_reading import Record, seen_records
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
+    from minibroker.broker.groups.share.share_group import ShareGroup
+    from minibroker.broker.share.runs import StateBatch
+    from minibroker.broker.share.states import ShareKey
     from minibroker.testing.embedded.embedded_broker import EmbeddedBroker
 
 
@@ -77,6 +69,8 @@ class DeliveryHistory:
         ]
 
     def _of_partition(self, cluster: Broker, key: ShareKey, name: str) -> Iterator[Delivery]:
+        from minibroker.broker.share.runs import DeliveryState
+
         share = cluster.shares.find(key)
         for first, last, state, count in self._batches(cluster, key):
             if share is not None:
@@ -99,6 +93,15 @@ class DeliveryHistory:
 
     def _fold(self, record: Record) -> None:
         """Fold a record in as the coordinator does, but keep what is before the start offset."""
+        from minibroker.broker.share.states import ShareKey, batches_of, combine_batches
+        from minibroker.protocol.messages.share_state_records import (
+            ShareSnapshotKey,
+            ShareSnapshotValue,
+            ShareUpdateKey,
+            ShareUpdateValue,
+        )
+        from minibroker.protocol.records.internal import decode_internal
+
         named, value = decode_internal(SHARE_STATE_TOPIC, record.key, record.value)
         key = named.message
         assert isinstance(key, ShareSnapshotKey | ShareUpdateKey)
@@ -119,6 +122,8 @@ def find_share_group(cluster: Broker, group_id: str) -> ShareGroup | None:
 
     Raises KafkaError(GROUP_ID_NOT_FOUND) for a group of another type.
     """
+    from minibroker.broker.groups.share.share_group import ShareGroup
+
     group = cluster.groups.groups.get(group_id)
     if group is not None and not isinstance(group, ShareGroup):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} is a {group.type} group")
@@ -127,6 +132,8 @@ def find_share_group(cluster: Broker, group_id: str) -> ShareGroup | None:
 
 def keys_of(group: ShareGroup) -> Iterator[tuple[ShareKey, str]]:
     """Yield the share partitions of a group, with the names of their topics, in order."""
+    from minibroker.broker.share.states import ShareKey
+
     for topic_id, (name, indexes) in sorted(group.initialized.items(), key=lambda each: each[1][0]):
         for index in sorted(indexes):
             yield ShareKey(group.group_id, topic_id, index), name
@@ -140,4 +147,6 @@ def start_offset(cluster: Broker, key: ShareKey) -> int | None:
     _, state = cluster.share_states.states.get(key.text, (key, None))
     if state is None or state.start_offset < 0:
         return None
+    from minibroker.broker.share.deliveries import Deliveries
+
     return Deliveries(state.start_offset, state.batches).start_offset  # which passes over what is settled

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from minibroker.broker.configs.group_settings import DEAD_LETTER_TOPIC
-from minibroker.broker.share.runs import DeliveryState
-from minibroker.broker.share.states import ShareKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE
@@ -126,6 +124,8 @@ class ShareGroupVerbs:
 
         The records are delivered again, unless they were delivered as often as the group allows. Raises KafkaError.
         """
+        from minibroker.broker.share.runs import DeliveryState
+
         cluster = self._cluster
         group = find_share_group(cluster, self.group)
         if group is None:
@@ -180,6 +180,8 @@ class ShareGroupVerbs:
 
         Raises Expired.
         """
+
+        from minibroker.broker.share.states import ShareKey
 
         def now() -> int:
             known = self._cluster.image.topics.get(topic)
