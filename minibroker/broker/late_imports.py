@@ -22,6 +22,7 @@ RETRY_SECONDS = 1.0  # when there is none; some client will close
 LATE: Final = (
     "uuid",
     "hashlib",
+    "ipaddress",
     "minibroker.broker.coordination.coordinator_logs",
     "minibroker.protocol.messages.group_records",
     "minibroker.broker.groups.group_entries",
