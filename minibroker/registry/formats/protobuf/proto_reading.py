@@ -6,6 +6,7 @@ reads only compiled descriptors; and neither keeps what the canonical text needs
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from minibroker.registry.formats.protobuf.protobuf_model import (
@@ -91,6 +92,13 @@ class _Reader(Words):
         else:
             self.fail(f"unexpected label: {word}")
 
+    def _block(self) -> Iterator[str]:
+        """Yield the first word of each declaration in braces; who takes it reads the rest."""
+        self.require("{")
+        while not self.takes("}"):
+            if not self.takes(";"):
+                yield self.word()
+
     def _import(self, file: File) -> None:
         """Read an import."""
         imports = file.imports
@@ -106,10 +114,8 @@ class _Reader(Words):
         """Read a message after its keyword."""
         message = Message(self.name())
         self.deeper()
-        self.require("{")
-        while not self.takes("}"):
-            if not self.takes(";"):
-                self._member(message, self.word())
+        for word in self._block():
+            self._member(message, word)
         self.depth -= 1
         return message
 
@@ -200,11 +206,7 @@ class _Reader(Words):
     def _enum(self) -> EnumType:
         """Read an enum after its keyword."""
         enum = EnumType(self.name())
-        self.require("{")
-        while not self.takes("}"):
-            if self.takes(";"):
-                continue
-            word = self.word()
+        for word in self._block():
             if word == "option":
                 enum.options.append(self._option_statement())
             elif word == "reserved":
@@ -221,11 +223,8 @@ class _Reader(Words):
     def _extend(self) -> Extend:
         """Read an extension of another message after its keyword."""
         extend = Extend(self.name())
-        self.require("{")
-        while not self.takes("}"):
-            if self.takes(";"):
-                continue
-            declared = self._field_or_group(self.word())
+        for word in self._block():
+            declared = self._field_or_group(word)
             if isinstance(declared, Field):
                 extend.fields.append(declared)
         return extend
@@ -233,11 +232,7 @@ class _Reader(Words):
     def _service(self) -> Service:
         """Read a service after its keyword."""
         service = Service(self.name())
-        self.require("{")
-        while not self.takes("}"):
-            if self.takes(";"):
-                continue
-            word = self.word()
+        for word in self._block():
             if word == "option":
                 service.options.append(self._option_statement())
             elif word == "rpc":
@@ -254,13 +249,11 @@ class _Reader(Words):
             self.fail("expected 'returns'")
         response, response_streams = self._read_streamed_type()
         method = Method(name, request, response, request_streams, response_streams)
-        if not self.takes("{"):
+        if self.peek() != "{":
             self.require(";")
             return method
-        while not self.takes("}"):
-            if self.takes(";"):
-                continue
-            if self.word() != "option":
+        for word in self._block():
+            if word != "option":
                 self.fail("expected an option")
             method.options.append(self._option_statement())
         return method
