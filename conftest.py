@@ -63,7 +63,6 @@ LONG = (
     "conformance/test_interoperation.py",
     "conformance/test_examples.py",
     "tests/clients/test_kills.py",
-    "tests/clients/test_kills_again.py",
     "conformance/kafka_files/test_rewritten.py",
     "conformance/test_kill.py",
     "conformance/kafka_files/test_there_and_back.py",
