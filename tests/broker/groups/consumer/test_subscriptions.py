@@ -10,7 +10,7 @@ import pytest
 from minibroker.patterns import program
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
-from minibroker.protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest
+from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from tests.broker.groups.consumer.driving import GROUP, Player, all_of, describe, group_of, owners, settle
 from tests.broker.harness import Harness
 
@@ -26,16 +26,6 @@ def test_members_may_subscribe_to_nothing_or_to_topics_that_do_not_exist_yet(har
     harness.create_topic("later", 2)
     settle(idle, early)
     assert early.owned == all_of("later", 2)
-
-
-def test_new_partitions_are_assigned(harness: Harness, topic: str) -> None:
-    player = Player(harness, "m1", topic)
-    player.join()
-    grown = CreatePartitionsRequest.CreatePartitionsTopic(name=topic, count=6, assignments=None)
-    assert harness.request(CreatePartitionsRequest(topics=[grown])).results[0].error_code == ErrorCode.NONE
-    assert player.beat().member_epoch == 3
-    assert player.owned == all_of(topic, 6)
-    assert describe(harness).group_epoch == 3
 
 
 def test_partitions_of_a_deleted_topic_are_revoked_although_its_name_is_reused(harness: Harness, topic: str) -> None:
@@ -114,23 +104,6 @@ def test_topic_names_and_a_regex_can_be_combined(harness: Harness, topic: str) -
     settle(second)
     assert second.owned == all_of("u1", 1)
     assert not group_of(harness).is_subscribed_to(topic)
-
-
-@pytest.mark.parametrize("regex", ["(", "a{2}{3}", r"(a)\1", "(?=a)"])
-def test_an_invalid_regex_is_rejected_and_changes_nothing(harness: Harness, regex: str) -> None:
-    answer = Player(harness, "m1", subscribed_topic_regex=regex).join()
-    assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
-    assert answer.error_message.startswith(f"SubscribedTopicRegex `{regex}` is not a valid regular expression: ")
-    assert GROUP not in harness.cluster.groups.groups
-
-
-def test_a_regex_without_matches_leaves_the_group_unchanged(harness: Harness, topic: str) -> None:
-    player = Player(harness, "m1", subscribed_topic_regex="no.*")
-    player.join()
-    player.beat()
-    described = describe(harness)
-    assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Stable", 1, 1)
-    assert group_of(harness).patterns.keys() == {"no.*"}
 
 
 def test_named_topics_are_assigned_at_once_and_those_of_a_regex_later(harness: Harness, topic: str) -> None:
