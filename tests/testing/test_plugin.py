@@ -152,7 +152,7 @@ def test_next(kafka):
     result.assert_outcomes(passed=2)
 
 
-def test_a_topic_fixture_creates_its_topic(pytester: pytest.Pytester) -> None:
+def test_fixtures_create_a_topic_and_clusters(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -161,9 +161,14 @@ def test_topic(kafka, kafka_topic, value):
     assert kafka.records(kafka_topic) == []
     produce(kafka, value, topic=kafka_topic)
     assert kafka.expect(kafka_topic)[0].text == value
+
+def test_cluster(kafka_cluster):
+    first, second = kafka_cluster(nodes=3), kafka_cluster(nodes=1, settings={"num.partitions": 2})
+    produce(first, "a")
+    assert second.records("t") == [] and first.nodes == 3
 """,
     )
-    result.assert_outcomes(passed=2)
+    result.assert_outcomes(passed=3)
 
 
 def test_a_marker_configures_the_broker(pytester: pytest.Pytester) -> None:
@@ -203,27 +208,32 @@ def test_filled_from_a_file_beside_the_test(kafka):
     result.assert_outcomes(passed=5)
 
 
-@pytest.mark.parametrize("words", ["nodez=3", "3"])
-def test_an_invalid_marker_is_an_error(pytester: pytest.Pytester, words: str) -> None:
-    result = run(pytester, f"@pytest.mark.kafka({words})\ndef test_it(kafka): pass\n")
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(
-        ["*the marker kafka has no *; it has nodes, auto_create, settings, emulate, security, users, registry, fill*"]
-    )
-
-
-def test_a_marker_without_its_fixture_is_an_error(pytester: pytest.Pytester) -> None:
+def test_an_invalid_marker_or_one_without_its_fixture_is_an_error(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
-pytestmark = pytest.mark.kafka(nodes=3)
-def test_other(kafka_broker): pass
-def test_none(): pass
-def test_both(kafka, kafka_broker): assert kafka.nodes == 3
+@pytest.mark.kafka(nodez=3)
+def test_unknown(kafka): pass
+
+@pytest.mark.kafka(3)
+def test_nameless(kafka): pass
+
+@pytest.mark.kafka(nodes=3)
+class TestClass:
+    def test_other(self, kafka_broker): pass
+    def test_none(self): pass
+    def test_both(self, kafka, kafka_broker): assert kafka.nodes == 3
 """,
     )
-    result.assert_outcomes(passed=2, errors=1)
-    result.stdout.fnmatch_lines(["*the marker kafka needs the fixture kafka*"])
+    result.assert_outcomes(passed=2, errors=3)
+    known = "it has nodes, auto_create, settings, emulate, security, users, registry, fill"
+    result.stdout.fnmatch_lines(
+        [
+            f"the marker kafka has no 'nodez'; {known}",
+            f"the marker kafka has no 3; {known}",
+            "*the marker kafka needs the fixture kafka*",
+        ]
+    )
 
 
 def test_a_stopped_session_broker_is_started_for_the_next_test(pytester: pytest.Pytester) -> None:
@@ -239,19 +249,6 @@ def test_next(kafka):
 """,
     )
     result.assert_outcomes(passed=2)
-
-
-def test_a_cluster_fixture_belongs_to_one_test(pytester: pytest.Pytester) -> None:
-    result = run(
-        pytester,
-        """
-def test_cluster(kafka_cluster):
-    first, second = kafka_cluster(nodes=3), kafka_cluster(nodes=1, settings={"num.partitions": 2})
-    produce(first, "a")
-    assert second.records("t") == [] and first.nodes == 3
-""",
-    )
-    result.assert_outcomes(passed=1)
 
 
 def test_other_clients_can_connect_to_the_fixtures(pytester: pytest.Pytester) -> None:
