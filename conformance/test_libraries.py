@@ -67,7 +67,7 @@ def test_the_help_of_every_command_works_with_other_libraries(tmp_path: Path, cl
 
 
 def test_the_control_api_works_with_the_oldest_libraries(tmp_path: Path) -> None:
-    ours = [f"{package}=={oldest(package)}.*" for package in ("msgspec", "uvicorn")]
+    ours = [f"{package}=={oldest(package)}.*" for package in ("msgspec", "h11")]
     libraries = fetched(tmp_path / "libraries", *ours)
     path = os.pathsep.join((str(libraries), str(ROOT)))
     with running_broker(tmp_path, options=("--control", "0"), env={"PYTHONPATH": path}) as broker:

@@ -98,5 +98,5 @@ def log_to_stderr(level: str, form: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter(form))
     logging.basicConfig(handlers=[handler], level=level.upper())
-    if form != "json":  # by the level: uvicorn enables loggers that are disabled
+    if form != "json":  # by the level: libraries enable loggers that are disabled
         logging.getLogger("minibroker.events").setLevel(logging.CRITICAL)

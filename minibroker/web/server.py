@@ -1,29 +1,25 @@
 """The HTTP server, in the broker's event loop.
 
 It keeps its port while it is stopped, as the broker does: a socket that is bound and does not listen reserves it.
-uvicorn is imported a moment after the start, or for the first connection: that takes 30 ms, for which no start
-should wait.
+What reads HTTP is imported a moment after the start, or for the first connection: no start should wait for it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import ssl
 import sys
-from contextlib import suppress
-from functools import cached_property
+from importlib import import_module
 from importlib.util import find_spec
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from minibroker.addresses import LOOPBACK, HostPort, bound, bracketed
 from minibroker.web.stalled_connections import StalledConnections
 
 if TYPE_CHECKING:
-    from uvicorn import Config
-
-    from minibroker.web.asgi import Asgi, Receive, Scope, Send
+    from minibroker.web.asgi import Asgi
+    from minibroker.web.http_connection import HttpConnection
 
 CONNECTIONS_MAX: Final = 1000
 MOMENT_SECONDS: Final = 0.02  # after which a start has announced itself
@@ -54,12 +50,12 @@ class Server:
         return f"{'https' if self._tls else 'http'}://{bracketed(name)}:{self.port}"
 
     async def start(self, application: Asgi, tls: ssl.SSLContext | None = None) -> None:
-        """Serve from now on. Raises OSError, and ImportError without uvicorn."""
-        if is_missing("uvicorn"):
-            raise ImportError("uvicorn")
+        """Serve from now on. Raises OSError, and ImportError without h11."""
+        if is_missing("h11"):
+            raise ImportError("h11")
         listening = bound(HostPort(self._host, self.port), shared=True)
         self._tls = tls is not None
-        self._connections = connections = Connections(application, self._idle_seconds)
+        self._connections = connections = Connections(application)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(connections.new, sock=listening, ssl=tls, backlog=BACKLOG)
         loop.call_later(MOMENT_SECONDS, connections.prepare)
@@ -100,54 +96,28 @@ class Server:
 
 
 class Connections:
-    """The connections of a server that listens; for uvicorn's protocols this is the state of their server."""
+    """The connections of a server that listens."""
 
-    def __init__(self, application: Asgi, idle_seconds: float) -> None:
-        self.total_requests = 0
-        self.connections: set[Any] = set()
-        self.tasks: set[asyncio.Task[None]] = set()
-        self.default_headers: list[tuple[bytes, bytes]] = []
-        self._application, self._idle_seconds = application, idle_seconds
+    def __init__(self, application: Asgi) -> None:
+        self.connections: set[HttpConnection] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._application = application
 
     def new(self) -> asyncio.Protocol:
         """Return the protocol of a new connection."""
-        made: Any = self._config.http_protocol_class
-        protocol: asyncio.Protocol = made(config=self._config, server_state=self, app_state={})
-        return protocol
+        from minibroker.web.http_connection import HttpConnection
+
+        return HttpConnection(self._application, self.connections, self._tasks, CONNECTIONS_MAX)
 
     def prepare(self) -> None:
-        """Import uvicorn, if it was not imported yet."""
-        _ = self._config
-
-    @cached_property
-    def _config(self) -> Config:
-        from uvicorn.config import Config
-
-        config = Config(
-            self._answering,
-            interface="asgi3",
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            ws="none",
-            proxy_headers=False,
-            limit_concurrency=CONNECTIONS_MAX,
-            timeout_keep_alive=math.ceil(self._idle_seconds),
-            date_header=False,
-            server_header=False,
-        )
-        config.load()
-        return config
-
-    async def _answering(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with suppress(asyncio.CancelledError):  # by `cut`; uvicorn would log it as an error
-            await self._application(scope, receive, send)
+        """Import what the first connection needs."""
+        import_module("minibroker.web.http_connection")
 
     def cut(self) -> None:
         """Cut all connections, and end what answers their requests."""
         for connection in list(self.connections):
             connection.transport.abort()
-        for answering in list(self.tasks):
+        for answering in list(self._tasks):
             answering.cancel()
 
 

@@ -1,6 +1,6 @@
 """Connections whose clients stall: without a request, in the head of one, or with an answer that they do not read.
 
-The HTTP server has a limit only for the time from an answer to the first byte of the next request.
+A connection has no limit of its own, but for the body of a request, which its application reads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Progress(NamedTuple):
 
 
 class StalledConnections:
-    """Cuts connections of uvicorn whose clients did nothing for a time."""
+    """Cuts connections whose clients did nothing for a time."""
 
     def __init__(self, connections: Collection[Any], seconds: float, now: Callable[[], float] = monotonic) -> None:
         """`connections` are the server's, now and later; `now` returns a time in seconds."""

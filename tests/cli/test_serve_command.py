@@ -219,7 +219,7 @@ def test_a_metrics_port_in_use_is_rejected_before_anything_is_changed(tmp_path: 
 def test_a_start_imports_no_library_that_it_does_not_use(tmp_path: Path) -> None:
     with running_broker(tmp_path, env={"PYTHONPROFILEIMPORTTIME": "1"}) as broker:
         assert "minibroker.broker.process" in broker.log
-        assert not re.findall(r"\b(?:prometheus_client|click|rich|uvicorn|msgspec|cryptography)\b", broker.log)
+        assert not re.findall(r"\b(?:prometheus_client|click|rich|h11|msgspec|cryptography)\b", broker.log)
 
 
 def test_log_lines_are_json_on_request(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_missing_extra_is_named(tmp_path: Path, option: str) -> None:
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, env=environment_for_broker({})
     )
-    remedy = "the HTTP control needs the extra control: python3 -m pip install msgspec uvicorn pyyaml"
+    remedy = "the HTTP control needs the extra control: python3 -m pip install msgspec h11 pyyaml"
     assert (run.returncode, run.stdout, run.stderr) == (2, "", f"minibroker: {remedy}\n")
 
 
@@ -382,7 +382,7 @@ def test_a_new_cluster_has_the_given_cluster_id(tmp_path: Path, kit: tuple[str, 
 def test_a_registry_without_its_libraries_names_the_extra(tmp_path: Path) -> None:
     arguments = ["serve", "--set", f"log.dirs={tmp_path / 'data'}", "--set", "listeners=PLAINTEXT://127.0.0.1:0"]
     arguments += ["--registry", "0"]
-    program = f"import sys; sys.modules['uvicorn'] = None\nfrom minibroker.cli.main import main; main({arguments})"
+    program = f"import sys; sys.modules['h11'] = None\nfrom minibroker.cli.main import main; main({arguments})"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    said = "minibroker: the schema registry needs the extra registry: python3 -m pip install uvicorn "
+    said = "minibroker: the schema registry needs the extra registry: python3 -m pip install h11 "
     assert (ended.returncode != 0, said in ended.stderr, "Traceback" in ended.stderr) == (True, True, False)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from minibroker.web.messages import Answer, Request
 
 REMEDY: Final = (
-    "the schema registry needs the extra registry: python3 -m pip install uvicorn protobuf googleapis-common-protos"
+    "the schema registry needs the extra registry: python3 -m pip install h11 protobuf googleapis-common-protos"
 )
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from minibroker.web.application import Application
     from minibroker.web.messages import Answer, Request
 
-REMEDY = "the HTTP control needs the extra control: python3 -m pip install msgspec uvicorn pyyaml"
+REMEDY = "the HTTP control needs the extra control: python3 -m pip install msgspec h11 pyyaml"
 
 
 def address_of(text: str, token: str | None, option: str = "--control") -> HostPort:
@@ -92,7 +92,7 @@ async def served(made: Callable[[], Answering], address: HostPort, closing: asyn
     from minibroker.web.asgi import Asgi
     from minibroker.web.server import Server, is_missing
 
-    if any(map(is_missing, ("msgspec", "uvicorn", "yaml"))):
+    if any(map(is_missing, ("msgspec", "h11", "yaml"))):
         raise StartError(REMEDY)
     app = made()
     try:

@@ -1,0 +1,233 @@
+"""A connection of the HTTP server: h11 reads and writes HTTP/1.1, and this file moves bytes and waits.
+
+One request is answered at a time. Of a client that sends the next one meanwhile, or more of a body than anybody reads,
+no more is read; an answer that the client does not read waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, MutableMapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import h11
+
+if TYPE_CHECKING:
+    from minibroker.web.asgi import Asgi
+
+log = logging.getLogger("minibroker.web")
+
+HEAD_BYTES: Final = 64 << 10  # of the line and the headers of a request
+UNREAD_BYTES: Final = 64 << 10  # of a body: then no more is read until somebody asks for it
+BAD_REQUEST: Final = b"Invalid HTTP request received."
+UNAVAILABLE: Final = b"Service Unavailable"
+FAILED: Final = b"Internal Server Error"
+
+
+def _head(status: int, headers: list[tuple[bytes, bytes]]) -> h11.Response:
+    return h11.Response(status_code=status, reason=HTTPStatus(status).phrase.encode(), headers=headers)
+
+
+class Flow:
+    """Whether an answer may be written on: not while the client reads too slowly."""
+
+    def __init__(self) -> None:
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    @property
+    def write_paused(self) -> bool:
+        """Whether what was written waits."""
+        return not self._writable.is_set()
+
+    def pause(self) -> None:
+        self._writable.clear()
+
+    def resume(self) -> None:
+        self._writable.set()
+
+    async def drain(self) -> None:
+        """Wait until more may be written."""
+        await self._writable.wait()
+
+
+class HttpConnection(asyncio.Protocol):
+    """A connection. `connections` has those of the server, and `tasks` what answers their requests."""
+
+    def __init__(
+        self, application: Asgi, connections: set[HttpConnection], tasks: set[asyncio.Task[None]], most: int
+    ) -> None:
+        self._application, self._connections, self._tasks, self._most = application, connections, tasks, most
+        self.parser = h11.Connection(h11.SERVER, HEAD_BYTES)
+        self.flow = Flow()
+        self.transport: asyncio.Transport = cast(Any, None)
+        self.cycle: Cycle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self._connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.discard(self)
+        if self.cycle is not None:
+            self.cycle.is_disconnected = True
+            self.cycle.changed.set()
+        self.flow.resume()
+
+    def pause_writing(self) -> None:
+        self.flow.pause()
+
+    def resume_writing(self) -> None:
+        self.flow.resume()
+
+    def data_received(self, data: bytes) -> None:
+        self.parser.receive_data(data)
+        self.handle_events()
+
+    def handle_events(self) -> None:
+        """Handle what the client has sent, up to the end of a request that is not answered yet."""
+        while not self.transport.is_closing():
+            try:
+                event = self.parser.next_event()
+            except h11.RemoteProtocolError as error:
+                return self.refuse(error.error_status_hint, BAD_REQUEST)
+            if event is h11.PAUSED:
+                return self.transport.pause_reading()
+            if isinstance(event, h11.Request):
+                self._begin(event)
+            elif isinstance(event, h11.Data) and self.cycle is not None:
+                self.cycle.add(bytes(event.data))
+            elif isinstance(event, h11.EndOfMessage) and self.cycle is not None:
+                self.cycle.end()
+                if self.parser.our_state is h11.DONE:
+                    self.parser.start_next_cycle()
+            else:  # more is needed, or the client is gone
+                return
+
+    def _begin(self, request: h11.Request) -> None:
+        if len(self._connections) > self._most:
+            return self.refuse(503, UNAVAILABLE)
+        self.cycle = Cycle(self, request)
+        task = asyncio.get_running_loop().create_task(self.cycle.run(self._application))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def refuse(self, status: int, text: bytes) -> None:
+        """Answer a request in the application's place, unless it has begun to, and close the connection."""
+        if self.parser.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            length = str(len(text)).encode()
+            headers = [(b"content-type", b"text/plain"), (b"content-length", length), (b"connection", b"close")]
+            self.write([_head(status, headers), h11.Data(data=text), h11.EndOfMessage()])
+        self.transport.close()
+
+    def write(self, events: Iterable[Any]) -> None:
+        """Write what h11 makes of these events."""
+        self.transport.write(b"".join(self.parser.send(event) or b"" for event in events))
+
+    def answered(self) -> None:
+        """Go on with the next request, if the connection stays."""
+        if self.parser.our_state is not h11.DONE:
+            return self.transport.close()
+        if self.parser.their_state is h11.DONE:
+            self.parser.start_next_cycle()
+        self.transport.resume_reading()
+        self.handle_events()
+
+    def shutdown(self) -> None:
+        """Close the connection once its request is answered."""
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+        else:
+            self.cycle.stays = False
+
+
+class Cycle:
+    """A request and its answer, as an application of ASGI has them."""
+
+    def __init__(self, connection: HttpConnection, request: h11.Request) -> None:
+        self._connection = connection
+        path, _, query = request.target.partition(b"?")
+        self._scope: MutableMapping[str, Any] = {
+            "type": "http",
+            "method": request.method.decode("ascii"),
+            "raw_path": path,
+            "path": path.decode("ascii"),
+            "query_string": query,
+            "headers": list(request.headers),
+        }
+        self._body = bytearray()
+        self._is_whole = self._was_told = False  # the body, and that it is
+        self._start: MutableMapping[str, Any] | None = None  # the head of the answer, until it is sent
+        self.response_complete = self.is_disconnected = False
+        self.stays = True
+        self.changed = asyncio.Event()
+
+    async def run(self, application: Asgi) -> None:
+        """Have the application answer. What it leaves unfinished ends the connection."""
+        try:
+            await application(self._scope, self.receive, self.send)
+        except asyncio.CancelledError:
+            pass  # the server ends, and cuts its connections
+        except Exception:
+            log.exception("a request failed: %s %r", self._scope["method"], self._scope["raw_path"])
+            if not self._connection.transport.is_closing():
+                self._connection.refuse(500, FAILED)
+        if not self.response_complete:
+            self._connection.transport.close()
+
+    def add(self, data: bytes) -> None:
+        """Add a part of the body, unless it comes too late."""
+        if self.response_complete:
+            return
+        self._body += data
+        if len(self._body) > UNREAD_BYTES:
+            self._connection.transport.pause_reading()
+        self.changed.set()
+
+    def end(self) -> None:
+        """Note that the body is whole."""
+        self._is_whole = True
+        self.changed.set()
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        """Return the next part of the body, or that the client is gone or has its answer."""
+        connection = self._connection
+        if connection.parser.they_are_waiting_for_100_continue and not connection.transport.is_closing():
+            connection.write([h11.InformationalResponse(status_code=100, headers=[])])
+        while not (self._body or self.is_disconnected or self.response_complete):
+            if self._is_whole and not self._was_told:
+                break
+            self.changed.clear()
+            connection.transport.resume_reading()
+            await self.changed.wait()
+        if self.is_disconnected or self.response_complete:
+            return {"type": "http.disconnect"}
+        body, self._body = bytes(self._body), bytearray()
+        self._was_told = self._is_whole
+        return {"type": "http.request", "body": body, "more_body": not self._is_whole}
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        """Send the head of the answer, or a part of its body; wait while the client does not read."""
+        connection = self._connection
+        await connection.flow.drain()
+        if self.is_disconnected or connection.transport.is_closing():
+            return await asyncio.sleep(0)  # in which the application learns it
+        if message["type"] == "http.response.start":
+            self._start = message
+            return
+        events: list[Any] = []
+        if self._start is not None:
+            closing = [] if self.stays else [(b"connection", b"close")]
+            events.append(_head(self._start["status"], [*self._start["headers"], *closing]))
+            self._start = None
+        if message.get("body"):
+            events.append(h11.Data(data=message["body"]))
+        if not message.get("more_body", False):
+            events.append(h11.EndOfMessage())
+            self.response_complete = True
+        connection.write(events)
+        if self.response_complete:
+            self.changed.set()
+            connection.answered()

@@ -1,0 +1,180 @@
+"""Connections of the HTTP server, as clients of any kind use them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from minibroker.addresses import HostPort
+from minibroker.web import server as server_module
+from minibroker.web.asgi import Asgi
+from minibroker.web.messages import Answer, Request, text_answer
+from minibroker.web.server import Server
+
+Answering = Callable[[Request], Awaitable[Answer]]
+
+
+async def echo(request: Request) -> Answer:
+    """Answer with the path, and with the body of a POST."""
+    body = await request.rest(1 << 20) if request.method == "POST" else b""
+    return text_answer(f"/{'/'.join(request.segments)} {body.decode()}")
+
+
+@asynccontextmanager
+async def served(answer: Answering = echo) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Serve, and yield a connection."""
+    server = Server(HostPort())
+    await server.start(Asgi(answer))
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        await server.stop()
+        server.close()
+
+
+def get(path: str, *headers: str, version: str = "1.1") -> bytes:
+    return "\r\n".join((f"GET {path} HTTP/{version}", "Host: localhost", *headers, "", "")).encode()
+
+
+async def answer_of(reader: asyncio.StreamReader) -> tuple[str, dict[str, str], str]:
+    """Read an answer: its status line, its headers, and its body."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
+    return head[0], headers, (await reader.readexactly(int(headers.get("content-length", 0)))).decode()
+
+
+async def test_a_connection_serves_one_request_after_the_other() -> None:
+    async with served() as (reader, writer):
+        for path in ("/a", "/b"):
+            writer.write(get(path))
+            status, headers, body = await answer_of(reader)
+            assert (status, body) == ("HTTP/1.1 200 OK", f"{path} ")
+            assert not {"server", "date", "connection"} & headers.keys()
+
+
+async def test_requests_that_are_sent_at_once_are_answered_in_order() -> None:
+    async with served() as (reader, writer):
+        paths = [f"/{number}" for number in range(50)]
+        writer.write(b"".join(map(get, paths)))
+        assert [(await answer_of(reader))[2] for _ in paths] == [f"{path} " for path in paths]
+
+
+async def test_a_body_may_come_in_chunks() -> None:
+    async with served() as (reader, writer):
+        writer.write(b"POST /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+        await writer.drain()
+        writer.write(b"2\r\nde\r\n0\r\n\r\n" + get("/next"))
+        assert [(await answer_of(reader))[2] for _ in range(2)] == ["/x abcde", "/next "]
+
+
+async def test_a_large_body_is_read_as_it_is_asked_for() -> None:
+    async with served() as (reader, writer):
+        body = b"x" * 1_000_000
+        writer.write(b"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n" + body)
+        assert (await answer_of(reader))[2] == f"/x {body.decode()}"
+
+
+async def test_a_client_that_waits_for_leave_to_send_gets_it() -> None:
+    async with served() as (reader, writer):
+        writer.write(b"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
+        writer.write(b"ok")
+        assert (await answer_of(reader))[2] == "/x ok"
+
+
+@pytest.mark.parametrize("request_", [get("/", "Connection: close"), get("/", version="1.0")])
+async def test_a_client_that_wants_one_answer_is_disconnected(request_: bytes) -> None:
+    async with served() as (reader, writer):
+        writer.write(request_)
+        assert (await answer_of(reader))[2] == "/ "
+        assert await reader.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"no request at all\r\n\r\n", "400 Bad Request"),
+        (b"GET / HTTP/1.1\r\n\r\n", "400 Bad Request"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", "400 Bad Request"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 100_000, "431 Request Header Fields Too Large"),
+    ],
+)
+async def test_what_is_no_request_is_refused(sent: bytes, status: str) -> None:
+    async with served() as (reader, writer):
+        writer.write(sent)
+        assert (await answer_of(reader))[0] == f"HTTP/1.1 {status}"
+        assert await reader.read() == b""
+
+
+async def test_a_failure_is_answered_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def failing(_: Request) -> Answer:
+        raise ZeroDivisionError("here")
+
+    async with served(failing) as (reader, writer):
+        writer.write(get("/"))
+        assert (await answer_of(reader))[0] == "HTTP/1.1 500 Internal Server Error"
+        assert await reader.read() == b""
+    assert "here" in caplog.text
+
+
+async def test_a_server_has_a_limit_of_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "CONNECTIONS_MAX", 0)
+    async with served() as (reader, writer):
+        writer.write(get("/"))
+        assert (await answer_of(reader))[0] == "HTTP/1.1 503 Service Unavailable"
+
+
+async def test_a_stream_waits_for_its_reader_and_ends_when_that_leaves() -> None:
+    sent, left = 0, asyncio.Event()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        nonlocal sent
+        try:
+            while True:
+                sent += 1
+                yield b"x" * 65_536
+        finally:
+            left.set()
+
+    async def streaming(_: Request) -> Answer:
+        return Answer(pieces(), kind="text/plain")
+
+    async with served(streaming) as (reader, writer):
+        writer.write(get("/"))
+        assert b"transfer-encoding: chunked" in (await reader.readuntil(b"\r\n\r\n")).lower()
+        before = -1
+        while before < sent:
+            before = sent
+            await asyncio.sleep(0.05)
+        assert sent < 1_000, "the server holds what nobody reads"
+        writer.transport.abort()
+        await asyncio.wait_for(left.wait(), 20)
+
+
+async def test_a_request_is_answered_while_the_server_stops() -> None:
+    begun, going_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: Request) -> Answer:
+        begun.set()
+        await going_on.wait()
+        return text_answer("done")
+
+    server = Server(HostPort())
+    await server.start(Asgi(slow))
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(get("/"))
+    await begun.wait()
+    stopping = asyncio.create_task(server.stop())
+    await asyncio.sleep(0)
+    going_on.set()
+    _, headers, body = await answer_of(reader)
+    assert (headers["connection"], body) == ("close", "done")
+    assert await reader.read() == b""
+    await stopping
+    server.close()
+    writer.close()
