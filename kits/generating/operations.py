@@ -47,6 +47,8 @@ VARIANTS: Final = {
         "deny": ("deny", "Deny an operation to a user, although it may be allowed, too."),
     },
 }
+# What descriptions say of HTTP, and what a method does instead.
+IN_A_METHOD: Final = {"answer 408": "fail", "; answer once": "; return once", ", or a list.": ".", " with 400": ""}
 SPAN: Final = ["10 s"]  # the example that every duration has
 
 
@@ -136,6 +138,8 @@ class Description:
         for prefix in PREFIXES:
             shorter = shorter.removeprefix(prefix)
         about = " ".join(said["description"].split())
+        for words, own in IN_A_METHOD.items():
+            about = about.replace(words, own)
         if name not in VARIANTS:
             yield self._operation(path, method, said, NAMES.get(name, shorter), about)
         for value, (own, meaning) in VARIANTS.get(name, {}).items():

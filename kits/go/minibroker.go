@@ -162,7 +162,9 @@ func (b *Broker) ask(method, path string, fields map[string]any, answer any) {
 
 // ask sends a request, and reads its answer. The fields of a GET are in its query.
 func (p *process) ask(method, path string, fields map[string]any, answer any) error {
-	p.changed = p.changed || method == "POST" && path == "security"
+	if method == "POST" && path == "security" {
+		p.changed = true
+	}
 	body, err := json.Marshal(fields)
 	if err != nil {
 		return err

@@ -339,7 +339,7 @@ func (b *Broker) Clock() ClockState {
 	return answer
 }
 
-// AdvanceClock: advance the broker's time; answer once everything that became due is done.
+// AdvanceClock: advance the broker's time; return once everything that became due is done.
 func (b *Broker) AdvanceClock(by time.Duration) ClockState {
 	b.t.Helper()
 	var answer ClockState
@@ -443,7 +443,7 @@ type Silence struct {
 	During time.Duration `json:"during"`
 }
 
-// ExpectNothing: wait for a time; answer 408 as soon as a record is appended to the topic.
+// ExpectNothing: wait for a time; fail as soon as a record is appended to the topic.
 func (b *Broker) ExpectNothing(topic string, options ...Silence) {
 	b.t.Helper()
 	b.ask("POST", path("topics", topic, "expect-nothing"), given(options), nil)
@@ -590,8 +590,7 @@ func (b *Broker) ClearFaults() {
 	b.ask("DELETE", path("faults"), nil, nil)
 }
 
-// AddFault: add a fault: {"api": "Produce", "topic": "t", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}, or
-// a list.
+// AddFault: add a fault: {"api": "Produce", "topic": "t", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}.
 func (b *Broker) AddFault(fault NewFault) FaultState {
 	b.t.Helper()
 	var answer []FaultState
@@ -1276,8 +1275,8 @@ type NewSubjectSchema struct {
 	References []SchemaReference `json:"references"`
 }
 
-// RegisterSchema: register a schema, unless the subject has it; return its id. An incompatible one is refused
-// with 400.
+// RegisterSchema: register a schema, unless the subject has it; return its id. An incompatible one is
+// refused.
 func (b *Broker) RegisterSchema(subject string, schema any, options ...NewSubjectSchema) int {
 	b.t.Helper()
 	var answer struct {

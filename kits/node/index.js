@@ -45,10 +45,6 @@ export class Broker extends Verbs {
     await this.#process.stop()
   }
 
-  async [Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose')]() {
-    await this.stop()
-  }
-
   // Sends fields with names in camel case, and returns the answer so, or its `only` field; null: all of it as it is.
   async _ask(method, path, fields, only) {
     const given = Object.entries(fields ?? {}).filter(([, value]) => value !== undefined)

@@ -525,7 +525,7 @@ export class Verbs {
   kill(): Promise<void>
   /** Return the broker's time. */
   clock(): Promise<ClockState>
-  /** Advance the broker's time; answer once everything that became due is done. */
+  /** Advance the broker's time; return once everything that became due is done. */
   advanceClock(by: Duration): Promise<ClockState>
   /** Stop the clock; only `advance` moves it. */
   freezeClock(): Promise<ClockState>
@@ -541,7 +541,7 @@ export class Verbs {
   fill(configs: { [name: string]: any }): Promise<void>
   /** Wait until a topic has this many records; return them. */
   expect(topic: string, count?: number, options?: Expectation): Promise<Array<Record>>
-  /** Wait for a time; answer 408 as soon as a record is appended to the topic. */
+  /** Wait for a time; fail as soon as a record is appended to the topic. */
   expectNothing(topic: string, options?: Silence): Promise<void>
   /** Return the requests that the journal has, oldest first. */
   requests(api?: string, options?: RequestsQuery): Promise<Array<SeenRequest>>
@@ -565,7 +565,7 @@ export class Verbs {
   faults(): Promise<Array<FaultState>>
   /** Remove all faults. */
   clearFaults(): Promise<void>
-  /** Add a fault: {"api": "Produce", "topic": "t", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}, or a list. */
+  /** Add a fault: {"api": "Produce", "topic": "t", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}. */
   addFault(fault: NewFault): Promise<FaultState>
   /** Return how often the fault has struck. */
   fault(number: number): Promise<FaultState>
@@ -697,7 +697,7 @@ export class Verbs {
   registryUrl(): Promise<string>
   /** Return the names of the subjects. */
   subjects(): Promise<Array<string>>
-  /** Register a schema, unless the subject has it; return its id. An incompatible one is refused with 400. */
+  /** Register a schema, unless the subject has it; return its id. An incompatible one is refused. */
   registerSchema(subject: string, schema: any, options?: NewSubjectSchema): Promise<number>
   /** Return the text of a version of a subject, by default the latest. */
   schema(subject: string, options?: SchemaQuery): Promise<string>

@@ -46,7 +46,7 @@ public abstract class Verbs {
         return ask("GET", List.of("clock"), null, new TypeReference<ClockState>() {}, null);
     }
 
-    /** Advance the broker's time; answer once everything that became due is done. */
+    /** Advance the broker's time; return once everything that became due is done. */
     public ClockState advanceClock(Duration by) {
         Given<?> fields = new Given<>();
         fields.with("by", by);
@@ -127,12 +127,12 @@ public abstract class Verbs {
         return ask("POST", List.of("topics", topic, "expect"), fields.map(), new TypeReference<List<SeenRecord>>() {}, null);
     }
 
-    /** Wait for a time; answer 408 as soon as a record is appended to the topic. */
+    /** Wait for a time; fail as soon as a record is appended to the topic. */
     public void expectNothing(String topic) {
         ask("POST", List.of("topics", topic, "expect-nothing"), null, new TypeReference<Void>() {}, null);
     }
 
-    /** Wait for a time; answer 408 as soon as a record is appended to the topic. */
+    /** Wait for a time; fail as soon as a record is appended to the topic. */
     public void expectNothing(String topic, Consumer<Silence> options) {
         Silence fields = new Silence();
         options.accept(fields);
@@ -272,7 +272,7 @@ public abstract class Verbs {
         ask("DELETE", List.of("faults"), null, new TypeReference<Void>() {}, null);
     }
 
-    /** Add a fault: {"api": "Produce", "topic": "t", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}, or a list. */
+    /** Add a fault: {"api": "Produce", "topic": "t", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}. */
     public FaultState addFault(Consumer<NewFault> options) {
         NewFault fields = new NewFault();
         options.accept(fields);
@@ -843,7 +843,7 @@ public abstract class Verbs {
         return ask("GET", List.of("registry", "subjects"), null, new TypeReference<List<String>>() {}, "subjects");
     }
 
-    /** Register a schema, unless the subject has it; return its id. An incompatible one is refused with 400. */
+    /** Register a schema, unless the subject has it; return its id. An incompatible one is refused. */
     public long registerSchema(String subject, Object schema) {
         Given<?> fields = new Given<>();
         fields.with("subject", subject);
@@ -851,7 +851,7 @@ public abstract class Verbs {
         return ask("POST", List.of("registry", "schemas"), fields.map(), new TypeReference<Long>() {}, "id");
     }
 
-    /** Register a schema, unless the subject has it; return its id. An incompatible one is refused with 400. */
+    /** Register a schema, unless the subject has it; return its id. An incompatible one is refused. */
     public long registerSchema(String subject, Object schema, Consumer<NewSubjectSchema> options) {
         NewSubjectSchema fields = new NewSubjectSchema();
         options.accept(fields);
