@@ -32,6 +32,7 @@ class NoOutlet:
     """An output for a connection without a socket."""
 
     congested = False
+    progress_ms = 0.0
 
     def send(self, items: list[Any]) -> None: ...
 
