@@ -10,7 +10,6 @@ point.
 from __future__ import annotations
 
 import logging
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -54,12 +53,12 @@ class Flush(NamedTuple):
 
 
 class Flusher:
-    """The flushes of one log, which it does not keep alive: a deleted log is freed without a collection of cycles."""
+    """The flushes of one log. `close` lets go of it, so that a deleted log is freed without a collection of cycles."""
 
     __slots__ = ("_log", "_run_aside", "_on_its_way", "_again", "_held", "_successor", "_waiters", "_next_waiters")
 
     def __init__(self, log: Log, run_aside: RunAside) -> None:
-        self._log = weakref.ref(log)
+        self._log: Log | None = log
         self._run_aside = run_aside
         self._on_its_way: Flush | None = None
         self._again = False
@@ -71,7 +70,7 @@ class Flusher:
     @property
     def is_needed(self) -> bool:
         """Whether acknowledgements must wait for a flush: one is due (`flush.messages`), or has begun."""
-        log = self._log()
+        log = self._log
         if log is None:
             return False
         begun = self._on_its_way is not None and log.settings.flush_messages != MAX_LONG
@@ -83,7 +82,7 @@ class Flusher:
             self._successor.request(waiter)
             return
         flush = self._on_its_way
-        log = self._log()
+        log = self._log
         covered = flush is not None and log is not None and _covers(flush, log)
         if waiter is not None:
             (self._waiters if covered else self._next_waiters).append(waiter)
@@ -111,10 +110,14 @@ class Flusher:
             successor.request(waiter)
         successor.request()
 
+    def close(self) -> None:
+        """Begin no flush any more."""
+        self._log = None
+
     def _begin(self) -> None:
         self._again = False
         waiters, self._next_waiters = self._next_waiters, []
-        log = self._log()
+        log = self._log
         try:
             flush = None if log is None else log.begin_flush()
         except KafkaError as error:

@@ -40,7 +40,7 @@ class Log(LogEnd):
     Methods raise `KafkaError`: KAFKA_STORAGE_ERROR if the disk fails, and CORRUPT_MESSAGE for corrupt data.
     """
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ()
 
     def __init__(
         self,
@@ -199,6 +199,7 @@ class Log(LogEnd):
         lost.end(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition} is closed."))
         self.truncation_generation += 1
         self._closed = True
+        self.flusher.close()
         for segment in self._segments.all:
             segment.close()
 

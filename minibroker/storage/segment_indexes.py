@@ -20,6 +20,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from operator import le, lt
 from struct import Struct
+from typing import ClassVar
 
 from minibroker.storage.files import Disk, File
 from minibroker.storage.log_settings import LogSettings
@@ -56,9 +57,9 @@ class SparseIndex(ABC):
         "_written",
     )
 
-    ENTRY: Struct
-    FIRST_TYPE: str
-    SECOND_TYPE = "i"
+    ENTRY: ClassVar[Struct]
+    FIRST_TYPE: ClassVar[str]
+    SECOND_TYPE: ClassVar[str] = "i"
 
     def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
         self.path = path
@@ -166,8 +167,8 @@ class TimeIndex(SparseIndex):
     last_timestamp: int
     last_offset: int
 
-    ENTRY = Struct(">qi")
-    FIRST_TYPE = "q"
+    ENTRY: ClassVar[Struct] = Struct(">qi")
+    FIRST_TYPE: ClassVar[str] = "q"
 
     def append(self, timestamp: int, offset: int) -> None:
         """Add an entry, if its timestamp is larger than the last one's."""
@@ -211,8 +212,8 @@ class OffsetIndex(SparseIndex):
 
     last_position: int
 
-    ENTRY = Struct(">ii")
-    FIRST_TYPE = "i"
+    ENTRY: ClassVar[Struct] = Struct(">ii")
+    FIRST_TYPE: ClassVar[str] = "i"
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry, which must follow the last one."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from minibroker.broker.coordination.coordinator_logs import COORDINATOR_CODES
 from minibroker.broker.groups.commits import MARK, CommitTemplate
@@ -55,7 +55,7 @@ class OffsetCommitTemplate:
         "version",
     )
 
-    key = ApiKey.OFFSET_COMMIT
+    key: ClassVar[ApiKey] = ApiKey.OFFSET_COMMIT
 
     def __init__(
         self,

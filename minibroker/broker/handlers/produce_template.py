@@ -14,7 +14,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.answers import SIZE, SIZE_AND_CORRELATION_ID, answer_start, encode_answer
@@ -64,7 +64,7 @@ class Template(ABC):
 
     __slots__ = ("_cluster", "_commits", "_head", "_tail", "others", "version")
 
-    key = ApiKey.PRODUCE
+    key: ClassVar[ApiKey] = ApiKey.PRODUCE
 
     def __init__(self, context: RequestContext, head: bytes, others: dict[bytes, Template]) -> None:
         self.version = version = context.version

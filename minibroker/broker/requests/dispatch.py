@@ -61,6 +61,7 @@ START = Struct(">hhi")  # API key, API version, correlation id: the same in ever
 FIRST_HEADER_WITH_CLIENT_ID = 1
 
 KNOWN_KEYS = frozenset(ApiKey)
+NOTHING = memoryview(b"")  # in the place of what need not stay in memory
 
 
 class Dispatcher:
@@ -292,7 +293,7 @@ class Dispatcher:
         """Answer a request that is too large to be decoded in one step."""
         try:
             request: Message | None = await self._read(context, route, frame, position)
-            del frame
+            frame = NOTHING
             context.may_take_apart = True
             context.stage, context.cluster = Stage.RUNNING, self.cluster
             commits = self.cluster.commits
