@@ -22,9 +22,10 @@ from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.framing import PREFIX, FrameBudget
 from minibroker.broker.network.output_items import CLOSE, Mark
+from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.dispatch import Dispatcher
-from minibroker.broker.requests.routes import Due, Route, Unanswerable
-from minibroker.broker.requests.served import SERVED
+from minibroker.broker.requests.routes import Due, Unanswerable
+from minibroker.broker.requests.served import SERVED, Served
 from minibroker.broker.security.acls import PatternType, Permission
 from minibroker.broker.security.operations import Right
 from minibroker.broker.security.principals import Principal
@@ -115,16 +116,22 @@ def batch(*values: bytes | str | None, timestamp: int = 1_700_000_000_000, step_
     return bytes(build_batch(records, **more))
 
 
-def count_handled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def count_handled(dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The APIs of the requests that reach their handlers from now on: those that a cache answers do not."""
     handled: list[int] = []
-    attempt = Route.attempt
 
-    def attempting(route: Route, *arguments: Any) -> Any:
-        handled.append(route.key)
-        return attempt(route, *arguments)
+    def watch(served: Served) -> None:
+        handler = served.handler
 
-    monkeypatch.setattr(Route, "attempt", attempting)
+        def handle(context: RequestContext, request: Any) -> Any:
+            handled.append(served.key)
+            return handler(context, request)
+
+        monkeypatch.setattr(served, "handler", handle)
+
+    for served in SERVED.values():
+        watch(served)
+    dispatcher._routes.clear()  # they have the handlers as they were
     return handled
 
 

@@ -208,9 +208,9 @@ class Connection:
             try:
                 self._run(partial.bytes)
             finally:
-                if self._running is not None:
-                    self._running = None
-                    partial.close()
+                left = self.hand_over()  # None if somebody else has taken it
+                if left is not None:
+                    left.close()
 
     def _give_way(self) -> None:
         """Close the connection, as it holds memory that others need and hardly makes progress."""

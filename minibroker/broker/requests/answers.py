@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from minibroker.broker.network.output_items import BYTES, CLOSE, Mark
+from minibroker.broker.network.output_items import CLOSE, Mark
 from minibroker.protocol.declare import Message
 from minibroker.protocol.headers import ResponseHeader
 from minibroker.protocol.messages.produce import ProduceResponse
@@ -105,5 +105,5 @@ def mark_answer(call: Call, items: list[Any]) -> list[Any]:
 
 def _size_bytes(item: Any) -> int:
     """Return the size of an item: bytes, or a region."""
-    size: int = len(item) if item.__class__ in BYTES else item.size_bytes
+    size: int = len(item) if isinstance(item, bytes | bytearray) else item.size_bytes
     return size

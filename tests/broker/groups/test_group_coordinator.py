@@ -191,9 +191,9 @@ def test_groups_of_an_unreadable_partition_have_no_coordinator(
     partition = harness.partition("__consumer_offsets", groups.log.partition_of("g"))
 
     def read(*_: object, **__: object) -> None:
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk does not answer")
+        raise OSError("the disk does not answer")
 
-    monkeypatch.setattr(type(partition.log), "read", read)
+    monkeypatch.setattr(type(partition.log.segments[0].file), "read", read)
     harness.cluster.coordinators.made.clear()
     harness.cluster.groups.load()
     assert "the disk does not answer" in caplog.text

@@ -67,7 +67,7 @@ def offsets(harness: Harness) -> list[int]:
 def test_the_third_commit_of_the_same_shape_uses_the_cached_template(
     harness: Harness, version: int, metadata: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, handled = harness.client(), count_handled(monkeypatch)
+    client, handled = harness.client(), count_handled(harness.dispatcher, monkeypatch)
     for number in range(0, 60, 10):
         client.send(request(harness, version, number, leader_epoch=number, metadata=metadata), version)
         assert codes(client) == [0, 0]

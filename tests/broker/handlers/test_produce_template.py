@@ -58,7 +58,7 @@ def answer(client: Client) -> Any:
 def test_the_third_produce_of_the_same_shape_uses_the_cached_template(
     harness: Harness, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, handled = harness.client(), count_handled(monkeypatch)
+    client, handled = harness.client(), count_handled(harness.dispatcher, monkeypatch)
     for number in range(6):
         client.send(produce(harness, batch(number * 70 * "v")), version)
         assert answer(client).base_offset == number
@@ -68,7 +68,8 @@ def test_the_third_produce_of_the_same_shape_uses_the_cached_template(
 
 
 def test_a_cached_template_fits_records_of_every_length(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    client, handled, lengths = harness.client(), count_handled(monkeypatch), (1, 1, 10, 200, 20_000, 10)
+    client, lengths = harness.client(), (1, 1, 10, 200, 20_000, 10)
+    handled = count_handled(harness.dispatcher, monkeypatch)
     for number, length in enumerate(lengths):  # the length field has 1, 2 or 3 bytes from version 9 on
         client.send(produce(harness, batch(length * "v")), 9)
         assert answer(client).base_offset == number
@@ -94,7 +95,7 @@ def test_a_rejected_produce_is_cached_until_it_is_authorized(
         harness.add_acl(WRITE_TOPIC, "t", user="bob")
         client = harness.client()
         client.connection.principal, client.connection.host = ALICE, "127.0.0.1"
-        told, handled = [], count_handled(monkeypatch)
+        told, handled = [], count_handled(harness.dispatcher, monkeypatch)
         for number in range(4):
             caplog.clear()
             client.send(produce(harness, batch(number * 70 * "v")), version)
@@ -119,7 +120,7 @@ def test_a_rejected_produce_is_cached_until_it_is_authorized(
 def test_produces_to_alternating_partitions_use_cached_templates(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, handled = harness.client(), count_handled(monkeypatch)
+    client, handled = harness.client(), count_handled(harness.dispatcher, monkeypatch)
     for number in range(4):
         for partition in range(3):
             client.send(produce(harness, batch(f"{partition}"), partition=partition), 9)
@@ -145,7 +146,7 @@ def test_a_transactional_produce_is_cached_while_its_transaction_is_open(
         return answer(client)
 
     assert producer.add(("t", 0)) == [0]
-    handled = count_handled(monkeypatch)
+    handled = count_handled(harness.dispatcher, monkeypatch)
     assert [send(sequence).base_offset for sequence in range(4)] == [0, 1, 2, 3]
     assert len(handled) == 2
     assert isinstance(client.connection.template, ProduceTemplate)
@@ -172,7 +173,7 @@ def test_many_produces_in_one_read_are_answered_in_order(harness: Harness, monke
         client.send(produce(harness, batch("first")), 9)
         answer(client)
     client._asked += [(0, 9)] * 5
-    handled = count_handled(monkeypatch)
+    handled = count_handled(harness.dispatcher, monkeypatch)
     client.send_bytes(b"".join(frame_of(produce(harness, batch(f"{n}")), 9, n) for n in range(5)))
     assert [(number, one.responses[0].partition_responses[0].base_offset) for number, one in client.responses()] == [
         (number, number + 2) for number in range(5)
