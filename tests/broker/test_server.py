@@ -272,12 +272,13 @@ def test_a_client_that_reads_no_responses_is_closed_after_the_stall_time(
 ) -> None:
     async def talk(served: Served) -> None:
         sockets, unread = served.server._shared.sockets, served.server._shared.unread
-        execute = served.server._dispatcher.execute
+        dispatcher = served.server._dispatcher
 
-        def answer_at_length(connection: Connection, frame: memoryview) -> Any:
-            return [bytes(24 << 20)] if len(frame) == 100 else execute(connection, frame)
+        class Lengthy:
+            def execute(self, connection: Connection, frame: memoryview) -> Any:
+                return [bytes(24 << 20)] if len(frame) == 100 else dispatcher.execute(connection, frame)
 
-        monkeypatch.setattr(served.server._dispatcher, "execute", answer_at_length)
+        monkeypatch.setattr(served.server, "_dispatcher", Lengthy())
         with ExitStack() as stack:
             silent, slow = await served.crowd(2, pack(">i", 100) + bytes(100), stack)
             while unread.held_bytes < 24 << 20:

@@ -195,7 +195,7 @@ def test_an_unexpected_failure_acknowledges_nothing_and_affects_no_other_respons
     client, other = LoopClient(loop.harness), LoopClient(loop.harness)
     client.read((1, produce_of({("t", 0): batch("a")}), PRODUCE))
     other.read((1, produce_of({("u", 0): batch("b")}), PRODUCE))
-    monkeypatch.setattr(type(loop.partition(("t", 0)).log.segments[-1]), "append", fail)
+    monkeypatch.setattr(type(loop.partition(("t", 0)).log.segments[-1].file), "write", fail)
     loop.harness.cluster.turn.end()
     assert (codes(client), codes(other)) == ([LOST], [LOST])
     assert "a mistake of ours" in caplog.text

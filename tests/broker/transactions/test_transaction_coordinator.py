@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from minibroker.broker.metadata.partitions import TRANSACTIONS_TOPIC
 from minibroker.broker.transactions.transaction import LAST_CLIENT_EPOCH, State
-from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.storage.log import Log
+from minibroker.protocol.errors import ErrorCode
+from minibroker.storage.files import File
 from tests.broker.harness import Harness
 from tests.broker.transactions.producing import CLASSIC, OWN_EPOCHS, TransactionalProducer, fetched
 
@@ -144,18 +143,20 @@ def test_a_partially_read_transaction_log_is_not_acted_upon(harness: Harness, mo
     producer.send("a")
     producer.finish()
     producer.send("not to be committed")
-    read = Log.read
+    partitions = harness.cluster.image.topics[TRANSACTIONS_TOPIC].partitions
+    (kept,) = [each.log for each in partitions if each.log.log_end_offset]
+    decision = kept.read(2, 1)  # behind an id and its partition
+    assert decision is not None and decision.next_offset == 3
+    read = File.read
 
-    def fail_after_the_decision(log: Log, offset: int, *args: Any, **more: Any) -> Any:
-        if log.topic == TRANSACTIONS_TOPIC:
-            if offset >= 3:  # an id, its partition and the decision to commit were read
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no more of it")
-            args = (1,)
-        return read(log, offset, *args, **more)
+    def fail_after_the_decision(file: File, position: int, size: int) -> bytes:
+        if file.path == decision.file.path and position > decision.position:
+            raise OSError("no more of it")
+        return read(file, position, size)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Log, "read", fail_after_the_decision)
-        harness.restart(crash=True)
+        patched.setattr(File, "read", fail_after_the_decision)
+        harness.restart(crash=True, settings={"transaction.state.log.load.buffer.size": "1"})
         harness.clock.advance(60_000)
         assert harness.cluster.transactions.transactions == {}
         assert producer.end(commit=False) == ErrorCode.NOT_COORDINATOR
