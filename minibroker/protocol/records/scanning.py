@@ -72,7 +72,7 @@ class Scan:
     def run(self) -> bool:
         """Scan all records. Return whether all `count` are good, and nothing follows them."""
         if self.count < (MIN_COMPILED_RUN if IS_COMPILED else MIN_RUN):  # a single call for the usual small batch
-            self._stride(self.count)
+            self._stride(self.count, len(self.payload))
             if self.index == self.count and self.position == len(self.payload):
                 return True
             self.index = self.position = 0
@@ -80,7 +80,7 @@ class Scan:
         while self.index < self.count:
             if self.count - self.index >= MIN_RUN and self._leap() >= MIN_RUN:
                 steps = MIN_RUN
-            elif not self._walk(min(self.count, self.index + steps)):
+            elif not self._walk(min(self.count, self.index + steps), len(self.payload)):
                 return False
             else:
                 steps = min(steps * 2, MAX_WALK)
@@ -117,46 +117,38 @@ class Scan:
 
     def _walk_piece(self, end_index: int) -> bool:
         """Walk as `_walk` does, but for a millisecond at most."""
-        whole, start = self.payload, self.position
-        if len(whole) - start <= WALK_BYTES:
-            return self._walk(end_index)
-        self.payload, self.position = whole[start : start + WALK_BYTES], 0
-        is_good = self._walk(end_index)
-        self.payload, self.position = whole, start + self.position
-        return is_good
+        return self._walk(end_index, min(self.position + WALK_BYTES, len(self.payload)))
 
     def _step_on(self, end_index: int) -> bool:
         """Step over the good records before `end_index`. Return False if there are none."""
         index, end = self.index, self.position + WALK_BYTES
-        while self.index < end_index and self.position < end and self._step():
+        while self.index < end_index and self.position < end and self._step(len(self.payload)):
             pass
         return self.index > index
 
-    def _walk(self, end_index: int) -> bool:
-        """Step over the records before `end_index`, up to the first bad one. Return whether all are good."""
+    def _walk(self, end_index: int, stop: int) -> bool:
+        """Step over the records before `end_index` that end at `stop` or before. Return whether all are, and good."""
         while self.index < end_index:
-            last_position = self._stride(end_index)
-            if self.position > len(self.payload):  # the last one is longer than the data
-                self.index, self.position = self.index - 1, last_position
-                return False
-            if self.index < end_index and not self._step():
+            self._stride(end_index, stop)
+            if self.index < end_index and not self._step(stop):
                 return False
         return True
 
-    def _stride(self, end_index: int) -> int:
-        """Step over records with short varints, as `stride` does. Return the position of the last one."""
-        self.index, self.position, last, saw_null_key = stride(
-            self.payload, self.position, self.index, end_index, self.timestamp_deltas
+    def _stride(self, end_index: int, stop: int) -> None:
+        """Step over records with short varints, as `stride` does."""
+        self.index, self.position, saw_null_key = stride(
+            self.payload, self.position, stop, self.index, end_index, self.timestamp_deltas
         )
         self.saw_null_key |= saw_null_key
-        return last
 
-    def _step(self) -> bool:
-        """Step over one record of any kind. Return False if it is bad."""
+    def _step(self, stop: int) -> bool:
+        """Step over one record of any kind. Return False if it is bad, or ends behind `stop`."""
         data = self.payload
         try:
             length, position = read_raw(data, self.position, MAX_VARINT_BYTES)
             end = position + (length >> 1)
+            if end > stop:
+                return False
             delta, position = read_raw(data, position + 1, MAX_VARLONG_BYTES)
             offset, position = read_raw(data, position, MAX_VARINT_BYTES)
             key, position = read_raw(data, position, MAX_VARINT_BYTES)
@@ -166,7 +158,7 @@ class Scan:
             position = after_headers(data, position, end)
         except (MalformedVarint, IndexError):
             return False
-        if length & 1 or position != end or end > len(data):
+        if length & 1 or position != end:
             return False
         if offset != 2 * self.index and not self.any_offsets:
             return False

@@ -18,30 +18,30 @@ IS_COMPILED = __file__.endswith((".so", ".pyd"))
 # Varints are read in zigzag encoding, where odd is negative: null keys and values have odd lengths.
 #
 # They are read inline, because a call costs as much as half a record. A varint of more than two bytes (three for offset
-# deltas) raises IndexError. So does a length that is larger than the data, or the position after it lies behind the
-# data: only the last record can be like that.
+# deltas) raises IndexError, and so does a record that ends behind `stop`.
 
 
 def stride(
-    data: bytes, position: i64, index: i64, end_index: i64, timestamp_deltas: set[int]
-) -> tuple[i64, i64, i64, bool]:
-    """Step over records with short varints, up to record `end_index`, the first with longer ones, or a bad one.
+    data: bytes, position: i64, stop: i64, index: i64, end_index: i64, timestamp_deltas: set[int]
+) -> tuple[i64, i64, bool]:
+    """Step over records with short varints that end at `stop` or before: up to record `end_index`, or to another one.
 
-    The record at `position` is the one with `index`. Return index and position of the next record, the position of the
-    last one that was passed, and whether one had a null key. The last one may be longer than the data. The timestamp
-    deltas are added in zigzag encoding.
+    The record at `position` is the one with `index`. Return index and position of the next record, and whether one that
+    was passed had a null key. The timestamp deltas are added in zigzag encoding.
     """
-    last = start = end = length = delta = offset = key = value = position  # which makes all of them i64
+    start = end = length = delta = offset = key = value = position  # which makes all of them i64
     keys: i64 = 0
     noted: i64 = -1
     expected, second = 2 * index, SECOND_BYTE
     try:
         for expected in range(2 * index, 2 * end_index, 2):
-            last, start = start, position
+            start = position
             length, position = data[position], position + 1
             if length > 0x7F:
                 length, position = length + second[data[position]], position + 1
             end = position + (length >> 1)
+            if end > stop:
+                raise IndexError
             delta, position = data[position + 1], position + 2  # skips the attributes, which are unused
             if delta > 0x7F:
                 delta, position = delta + second[data[position]], position + 1
@@ -65,10 +65,10 @@ def stride(
                 timestamp_deltas.add(delta)
                 noted = delta
             keys |= key
-        expected, last, start = 2 * end_index, start, position
+        expected, start = 2 * end_index, position
     except (IndexError, MalformedVarint):
         pass
-    return expected >> 1, start, last, bool(keys & 1)
+    return expected >> 1, start, bool(keys & 1)
 
 
 def after_headers(data: bytes, position: i64, end: i64) -> i64:

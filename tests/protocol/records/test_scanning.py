@@ -134,9 +134,9 @@ class TestRuns:
         walks: list[int] = []
         walk = Scan._walk
 
-        def noted(scan: Scan, end_index: int) -> bool:
+        def noted(scan: Scan, end_index: int, stop: int) -> bool:
             walks.append(end_index - scan.index)
-            return walk(scan, end_index)
+            return walk(scan, end_index, stop)
 
         monkeypatch.setattr(Scan, "_walk", noted)
         return walks
