@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from minibroker.protocol.records.strides import IS_COMPILED
+
 ROOT = Path(__file__).resolve().parent.parent
 FORGET_PEAK = "5"  # what proc(5) has for "reset the peak resident set size"
 CPUCLOCK_SCHED = 2  # the kernel's number for "user and system time of a process", in the low bits of a clock id
@@ -127,7 +129,7 @@ def describe(load_before: float) -> Machine:
         cores=os.cpu_count() or 0,
         memory_gib=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         kernel=f"{os.uname().sysname} {os.uname().release}",
-        python=platform.python_version(),
+        python=platform.python_version() + ", compiled" * IS_COMPILED,
         load_before=load_before,
         load_after=load_average(),
     )

@@ -67,6 +67,14 @@ def kfake() -> Path:
     return folder / "kfake"
 
 
+@cache
+def compiled() -> Path:
+    """The folder of this checkout's package with what mypyc compiles. Raises Unavailable."""
+    folder = build_directory() / "compiled"
+    _build([str(HERE.parent / ".ci" / "compile"), str(folder)], HERE)
+    return folder
+
+
 def measure(program: Path, words: Sequence[object], request: bytes = b"") -> dict[str, Any]:
     """Run a client and read the line of JSON it prints. Raises Failed with what it complained about."""
     ran = subprocess.run([program, *map(str, words)], input=request, capture_output=True, check=False)

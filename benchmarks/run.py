@@ -77,7 +77,7 @@ def start_targets(stack: ExitStack, against: Sequence[str], bootstrap: str | Non
         if pid is None:
             raise click.UsageError("--bootstrap needs --server-pid, to read the server's CPU time")
         return [Target("foreign", stack.enter_context(servers.foreign(bootstrap, pid)), None)]
-    starters = {"minibroker": servers.minibroker, "kfake": servers.kfake, "kafka": _kafka}
+    starters = {"minibroker": servers.minibroker, "compiled": servers.compiled, "kfake": servers.kfake, "kafka": _kafka}
     targets = []
     for name in ["minibroker", *against]:
         server = _kafka(warm=True) if name == "kafka" else starters[name]()
@@ -135,6 +135,7 @@ def is_named(section: str, word: str) -> bool:
 @click.option(
     "--against", multiple=True, type=click.Choice(["kfake", "kafka"]), help="Measure this server too, row by row."
 )
+@click.option("--compiled", is_flag=True, help="Measure this checkout as mypyc compiles it, too, row by row.")
 @click.option("--bootstrap", metavar="HOST:PORT", help="Measure a server that runs already, in place of minibroker.")
 @click.option("--server-pid", type=int, help="The process id of that server.")
 def main(
@@ -142,6 +143,7 @@ def main(
     quick: bool,
     json_wanted: bool,
     against: tuple[str, ...],
+    compiled: bool,
     bootstrap: str | None,
     server_pid: int | None,
 ) -> None:
@@ -156,7 +158,7 @@ def main(
     with ExitStack() as stack:
         stack.callback(lambda: shutil.rmtree(programs.build_directory()))
         try:
-            targets = start_targets(stack, against, bootstrap, server_pid)
+            targets = start_targets(stack, [*["compiled"] * compiled, *against], bootstrap, server_pid)
         except (programs.Unavailable, servers.NotListening, OSError, RuntimeError) as error:
             raise click.ClickException(str(error)) from error
         repetitions = QUICK_REPETITIONS if quick else FULL_REPETITIONS

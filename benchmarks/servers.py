@@ -66,6 +66,16 @@ def minibroker(entry: Sequence[str] = MINIBROKER) -> Iterator[Server]:
 
 
 @contextmanager
+def compiled() -> Iterator[Server]:
+    """The same with what mypyc compiles. Raises programs.Unavailable."""
+    entry = (
+        f"import sys; sys.path.insert(0, {str(programs.compiled())!r}); from minibroker.__main__ import main; main()"
+    )
+    with minibroker(["-c", entry]) as server:
+        yield server
+
+
+@contextmanager
 def data_directory() -> Iterator[str]:
     """A directory that is gone afterwards."""
     with TemporaryDirectory(prefix="minibroker-benchmark-data-") as folder:

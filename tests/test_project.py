@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -93,6 +94,12 @@ def test_each_file_that_names_the_version_names_this_one() -> None:
     texts = {name: path.read_text() for name, path in files.items() if path.exists() or not name.startswith("kits/")}
     found = {name: re.search(VERSION_ELSEWHERE[name], text, re.MULTILINE) for name, text in texts.items()}
     assert {name: match and match[1] for name, match in found.items()} == dict.fromkeys(found, __version__)
+
+
+def test_the_modules_to_compile_exist() -> None:
+    described = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    listed = described["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["mypyc"]["include"]
+    assert [path for path in listed if not (ROOT / path.removeprefix("/")).is_file()] == []
 
 
 def test_the_package_ships_its_types() -> None:

@@ -57,6 +57,18 @@ class Commands(OneLineGroup):
         return found
 
 
+VERSION_HELP = "Show the version and exit."
+
+
+def say_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
+    """Print the version, and whether the hot path is compiled, and exit."""
+    if is_asked and not context.resilient_parsing:
+        from minibroker.protocol.records.strides import IS_COMPILED  # for this only
+
+        click.echo(f"minibroker {__version__}" + " (compiled)" * IS_COMPILED)
+        context.exit()
+
+
 @click.group(
     "minibroker",
     cls=Commands,
@@ -64,7 +76,7 @@ class Commands(OneLineGroup):
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.version_option(__version__, prog_name="minibroker", message="%(prog)s %(version)s")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=say_version, help=VERSION_HELP)
 @click.pass_context
 def main(context: click.Context) -> None:
     """A broker that speaks the Apache Kafka protocol, and a client for any Kafka.

@@ -15,6 +15,7 @@ from minibroker.cli.main import COMMANDS
 from minibroker.cli.mistakes import INSTEAD
 from minibroker.cli.pipeline.pipeline_command import JOBS
 from minibroker.cli.shared import SHORT_OPTIONS
+from minibroker.protocol.records import strides
 from tests.cases import for_each
 from tests.cli.conftest import Run, all_commands
 
@@ -30,6 +31,11 @@ ALL = [*([name] for name in COMMANDS), *([group, name] for group, names in SUBCO
 
 def test_the_printed_version_is_that_of_the_package(run: Run) -> None:
     assert run("--version").stdout == f"minibroker {__version__}\n"
+
+
+def test_the_printed_version_says_that_the_hot_path_is_compiled(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strides, "IS_COMPILED", True)
+    assert run("--version").stdout == f"minibroker {__version__} (compiled)\n"
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
