@@ -21,9 +21,6 @@ log = logging.getLogger("minibroker.web")
 
 HEAD_BYTES: Final = 64 << 10  # of the line and the headers of a request
 UNREAD_BYTES: Final = 64 << 10  # of a body: then no more is read until somebody asks for it
-BAD_REQUEST: Final = b"Invalid HTTP request received."
-UNAVAILABLE: Final = b"Service Unavailable"
-FAILED: Final = b"Internal Server Error"
 
 
 def _head(status: int, headers: list[tuple[bytes, bytes]]) -> h11.Response:
@@ -92,7 +89,7 @@ class HttpConnection(asyncio.Protocol):
             try:
                 event = self.parser.next_event()
             except h11.RemoteProtocolError as error:
-                return self.refuse(error.error_status_hint, BAD_REQUEST)
+                return self.refuse(error.error_status_hint)
             if event is h11.PAUSED:
                 return self.transport.pause_reading()
             if isinstance(event, h11.Request):
@@ -108,18 +105,17 @@ class HttpConnection(asyncio.Protocol):
 
     def _begin(self, request: h11.Request) -> None:
         if len(self._connections) > self._most:
-            return self.refuse(503, UNAVAILABLE)
+            return self.refuse(503)
         self.cycle = Cycle(self, request)
         task = asyncio.get_running_loop().create_task(self.cycle.run(self._application))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def refuse(self, status: int, text: bytes) -> None:
+    def refuse(self, status: int) -> None:
         """Answer a request in the application's place, unless it has begun to, and close the connection."""
         if self.parser.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            length = str(len(text)).encode()
-            headers = [(b"content-type", b"text/plain"), (b"content-length", length), (b"connection", b"close")]
-            self.write([_head(status, headers), h11.Data(data=text), h11.EndOfMessage()])
+            headers = [(b"content-length", b"0"), (b"connection", b"close")]  # an answer to HEAD has no body, either
+            self.write([_head(status, headers), h11.EndOfMessage()])
         self.transport.close()
 
     def write(self, events: Iterable[Any]) -> None:
@@ -173,7 +169,7 @@ class Cycle:
         except Exception:
             log.exception("a request failed: %s %r", self._scope["method"], self._scope["raw_path"])
             if not self._connection.transport.is_closing():
-                self._connection.refuse(500, FAILED)
+                self._connection.refuse(500)
         if not self.response_complete:
             self._connection.transport.close()
 

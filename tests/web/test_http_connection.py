@@ -102,6 +102,8 @@ async def test_a_client_that_wants_one_answer_is_disconnected(request_: bytes) -
         (b"GET / HTTP/1.1\r\n\r\n", "400 Bad Request"),
         (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", "400 Bad Request"),
         (b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 100_000, "431 Request Header Fields Too Large"),
+        (b"HEAD / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n", "400 Bad Request"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n10\r\n", "400 Bad Request"),
     ],
 )
 async def test_what_is_no_request_is_refused(sent: bytes, status: str) -> None:
@@ -111,12 +113,13 @@ async def test_what_is_no_request_is_refused(sent: bytes, status: str) -> None:
         assert await reader.read() == b""
 
 
-async def test_a_failure_is_answered_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_a_failure_is_answered_and_logged(method: str, caplog: pytest.LogCaptureFixture) -> None:
     async def failing(_: Request) -> Answer:
         raise ZeroDivisionError("here")
 
     async with served(failing) as (reader, writer):
-        writer.write(get("/"))
+        writer.write(get("/").replace(b"GET", method.encode()))
         assert (await answer_of(reader))[0] == "HTTP/1.1 500 Internal Server Error"
         assert await reader.read() == b""
     assert "here" in caplog.text
