@@ -58,5 +58,5 @@ class StalledConnections:
 
 def _is_answering(connection: Any) -> bool:
     """Return whether the next step is the application's; it has a limit of its own for the body of a request."""
-    cycle = connection.cycle
-    return cycle is not None and not cycle.response_complete and not connection.flow.write_paused
+    cycle, is_over = connection.cycle, connection.transport.is_closing()  # which lasts until all is read
+    return cycle is not None and not (cycle.response_complete or is_over or connection.flow.write_paused)

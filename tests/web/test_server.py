@@ -25,11 +25,14 @@ PATIENCE_S = 60
 class Connection:
     """A connection of a server, as a client left it."""
 
-    def __init__(self, cycle: Any = None, unsent_bytes: int = 0, write_paused: bool = False) -> None:
+    def __init__(
+        self, cycle: Any = None, unsent_bytes: int = 0, *, write_paused: bool = False, is_closing: bool = False
+    ) -> None:
         self.cycle = cycle
         self.flow = SimpleNamespace(write_paused=write_paused)
         self.transport = self
         self.unsent_bytes = unsent_bytes
+        self.is_closing = lambda: is_closing
         self.is_cut = False
 
     def get_write_buffer_size(self) -> int:
@@ -56,8 +59,13 @@ def swept(connection: Connection, times: int = 3) -> bool:
 
 @pytest.mark.parametrize(
     "connection",
-    [Connection(), Connection(request(answered=True), 5), Connection(request(answered=False), 5, write_paused=True)],
-    ids=["no request", "an answer that is not read", "an answer that cannot be sent"],
+    [
+        Connection(),
+        Connection(request(answered=True), 5),
+        Connection(request(answered=False), 5, write_paused=True),
+        Connection(request(answered=False), 5, is_closing=True),
+    ],
+    ids=["no request", "an answer that is not read", "an answer that cannot be sent", "a refusal that is not read"],
 )
 def test_an_idle_connection_is_closed(connection: Connection) -> None:
     assert swept(connection)
