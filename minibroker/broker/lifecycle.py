@@ -287,7 +287,7 @@ def inherited_sockets() -> InheritedSockets | None:
 
     try:
         return InheritedSockets()
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         raise StartError(str(error)) from None
 
 

@@ -86,9 +86,13 @@ def bind(listener: Listener, settings: Any, *, reserved: bool = False) -> BoundL
 
 
 def adopt(listener: Listener, inherited: socket.socket, settings: Any) -> BoundListener:
-    """Listen on a socket that somebody else has opened. Raises OSError."""
-    _configure(inherited, settings)
-    inherited.listen(settings["socket.listen.backlog.size"])
+    """Listen on a socket that somebody else has opened. Raises BindError."""
+    try:
+        _configure(inherited, settings)
+        inherited.listen(settings["socket.listen.backlog.size"])
+    except OSError as error:
+        inherited.close()
+        raise BindError(f"LISTEN_FDS: a socket for {listener.name} does not listen: {error.strerror}") from None
     return _with_endpoint(listener, inherited)
 
 

@@ -1,6 +1,6 @@
 """What `minibroker serve` does, once its options are read: from settings to a broker that runs until a signal.
 
-This file needs no click, which takes 10 ms to import: `plain_arguments` reads the options of most starts without it.
+This file needs no click, which takes 10 ms to import: `plain_options` reads the options of most starts without it.
 """
 
 from __future__ import annotations

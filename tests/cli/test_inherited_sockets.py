@@ -9,10 +9,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
 from tests.running import PATIENCE_S, environment_for_broker, serve_command
+
+Held = socket.socket | TextIO
 
 # What a supervisor does: the sockets get the descriptors from 3 on, and the process becomes the broker.
 SUPERVISOR = """
@@ -31,7 +34,7 @@ def held(host: str = "127.0.0.1") -> socket.socket:
     return socket.create_server((host, 0))
 
 
-def command(directory: Path, *sockets: socket.socket, pid: str = "", options: tuple[str, ...] = ()) -> list[str]:
+def command(directory: Path, *sockets: Held, pid: str = "", options: tuple[str, ...] = ()) -> list[str]:
     numbers = ",".join(str(each.fileno()) for each in sockets)
     return [sys.executable, "-c", SUPERVISOR, numbers, pid, *serve_command(directory), *options]
 
@@ -52,7 +55,7 @@ def supervised(command: list[str], *sockets: socket.socket) -> Iterator[str]:
             process.kill()
 
 
-def refused(command: list[str], *sockets: socket.socket) -> str:
+def refused(command: list[str], *sockets: Held) -> str:
     numbers = [each.fileno() for each in sockets]
     run = subprocess.run(command, pass_fds=numbers, capture_output=True, text=True, env=environment_for_broker({}))
     assert (run.returncode, run.stdout) == (2, "")
@@ -115,6 +118,18 @@ def test_what_is_no_socket_is_refused(tmp_path: Path) -> None:
         assert (
             refused(command(tmp_path, socket_), socket_) == "minibroker: LISTEN_FDS: descriptor 3 is not a TCP socket"
         )
+
+
+def test_what_is_no_socket_at_all_is_refused(tmp_path: Path) -> None:
+    with open(tmp_path / "file", "w") as file:
+        said = refused(command(tmp_path, file), file)
+    assert said == "minibroker: LISTEN_FDS: descriptor 3: Socket operation on non-socket"
+
+
+def test_the_connection_of_a_client_is_refused(tmp_path: Path) -> None:
+    with held() as socket_, socket.create_connection(socket_.getsockname()) as client:
+        said = refused(command(tmp_path, client), client)
+    assert said == "minibroker: LISTEN_FDS: a socket for PLAINTEXT does not listen: Invalid argument"
 
 
 @pytest.mark.parametrize("option", ["--control=0", "--explorer"])
