@@ -137,7 +137,7 @@ class Server:
         if cluster.settings["queued.max.request.bytes"] > 0:
             self._shared.budget.large.limit_bytes = cluster.settings["queued.max.request.bytes"]
         self._servers: dict[tuple[int, str], asyncio.Server] = {}  # by node and listener
-        self._opening: set[asyncio.Future[None]] = set()  # or the collector would take them before they are done
+        self._opening: dict[tuple[int, str], asyncio.Future[None]] = {}  # likewise
         self.accepted: Counter[tuple[int, str]] = Counter()
         self.authentications: dict[tuple[int, str], AuthenticationStatistics] = {}
         self._limits: dict[int, ConnectionLimits] = {}  # by node
@@ -235,9 +235,20 @@ class Server:
                 self._close_listener(node, name)
             for name in wanted.keys() - node.open_listeners:
                 node.open_listeners.add(name)
-                opening = asyncio.ensure_future(self._open_listener(node, wanted[name]))
-                self._opening.add(opening)
-                opening.add_done_callback(self._opening.discard)
+                place = node.node_id, name
+                if place not in self._opening:
+                    self._opening[place] = asyncio.ensure_future(self._open_if_wanted(node, wanted[name]))
+
+    async def _open_if_wanted(self, node: Node, listener: Listener) -> None:
+        """Open a listener, unless it was removed meanwhile."""
+        place = node.node_id, listener.name
+        try:
+            if listener.name in node.open_listeners:
+                await self._open_listener(node, listener)
+            if listener.name not in node.open_listeners and place in self._servers:
+                self._servers.pop(place).close()
+        finally:
+            del self._opening[place]
 
     async def _open_listener(self, node: Node, listener: Listener) -> None:
         try:
@@ -252,8 +263,6 @@ class Server:
             node.open_listeners.discard(listener.name)
             return
         log.info("node %d opened the listener %s", node.node_id, listener.name)
-        if listener.name not in node.open_listeners:  # it was removed meanwhile
-            self._servers.pop((node.node_id, listener.name)).close()
 
     def _close_listener(self, node: Node, name: str) -> None:
         node.open_listeners.remove(name)

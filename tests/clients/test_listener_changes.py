@@ -12,6 +12,7 @@ from minibroker.client.blocking import Client
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
+from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE
 from minibroker.testing import Broker
 from tests.certificates import Authority, inline
 from tests.clients.ports import free_ports
@@ -78,6 +79,24 @@ def test_a_listener_that_is_not_advertised_can_be_removed(port: int) -> None:
         assert not answers(port)
         assert change(broker, listeners=f"{FIRST},X://127.0.0.1:{port}") == ErrorCode.NONE
         assert answers(port)
+
+
+def test_a_listener_that_is_removed_at_once_is_not_opened(port: int) -> None:
+    with Broker(
+        {"listeners": FIRST, "advertised.listeners": FIRST, "listener.security.protocol.map": PROTOCOLS}
+    ) as broker:
+        added = f"{FIRST},X://127.0.0.1:{port}"
+
+        def change_twice() -> None:
+            for listeners in (added, FIRST, added, FIRST):
+                broker.running.cluster.controller.change_config(BROKER_RESOURCE, "1", {"listeners": listeners})
+
+        broker.on_loop(change_twice)
+        assert not answers(port)
+        assert change(broker, listeners=added) == ErrorCode.NONE
+        assert answers(port)
+        assert change(broker, listeners="") == ErrorCode.NONE
+        assert not answers(port)
 
 
 def test_an_added_listener_has_keys_of_its_own(port: int, complaints: list[str]) -> None:
