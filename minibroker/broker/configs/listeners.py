@@ -60,6 +60,9 @@ def broker_listeners(settings: Settings, *, all_advertised: bool = True) -> tupl
     if not clients:
         raise SettingsError("listeners has no listener for clients")
     _check_advertised(opened, clients if all_advertised else {}, advertised)
+    of_brokers = settings["inter.broker.listener.name"]
+    if of_brokers and of_brokers.upper() not in (advertised or clients):
+        raise SettingsError(f"inter.broker.listener.name: {of_brokers} is not among the listeners that are advertised")
     return tuple(_listener(name, clients[name], advertised, protocols) for name in clients)
 
 

@@ -74,6 +74,7 @@ def test_the_controller_listener_is_not_opened() -> None:
         ("PLAINTEXT://a:1", {"advertised_listeners": "PLAINTEXT://[::]:1"}, "no client can connect to ::"),
         ("PLAINTEXT://a:1", {"advertised_listeners": "OTHER://b:1"}, "advertised.listeners: OTHER is not among"),
         ("PLAINTEXT://a:1", {"controller_listener_names": "PLAINTEXT"}, "no listener for clients"),
+        ("PLAINTEXT://a:1", {"inter_broker_listener_name": "INSIDE"}, "listener.name: INSIDE is not among"),
         ("", {}, "configuration listeners: must not be empty"),
     ],
 )
@@ -84,6 +85,11 @@ def test_invalid_listeners_are_rejected(value: str, more: dict[str, str], compla
 
 
 MAP = "A:PLAINTEXT,B:PLAINTEXT"
+
+
+def test_the_listener_for_brokers_may_have_any_case() -> None:
+    first = listeners("A://a:1,B://a:2", listener_security_protocol_map=MAP, inter_broker_listener_name="b")
+    assert [listener.name for listener in first] == ["A", "B"]
 
 
 def test_a_listener_without_an_advertised_address_is_rejected() -> None:
