@@ -24,8 +24,10 @@ import errno
 import itertools
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
-from threading import Lock, RLock
+from functools import partial
+from threading import Lock, RLock, get_ident
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -415,6 +417,16 @@ def use_descriptor(number: int) -> None:
     with contextlib.suppress(OSError):  # it is only slower without
         os.close(fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, number))
     os.close(descriptor)
+
+
+def thread_clock() -> Callable[[], float] | None:
+    """Return a clock of the CPU time that the calling thread takes, in seconds, which any thread may read.
+
+    None if the system has none. It raises OSError once the thread has ended.
+    """
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return None
+    return partial(time.clock_gettime, time.pthread_getcpuclockid(get_ident()))
 
 
 def c_function(name: str) -> Any:

@@ -15,11 +15,13 @@ from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
 from minibroker.broker.upkeep.housekeeping import delete_old_segments
 from minibroker.broker.upkeep.partition_chores import each_partition
+from minibroker.operating_system import thread_clock
 from minibroker.protocol.errors import KafkaError
 from minibroker.storage.checkpoints.checkpoint_texts import CLEANER_OFFSET_CHECKPOINT
 from minibroker.storage.compaction.batch_reading import Uncleanable
 from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted, Throttle
 from minibroker.storage.compaction.dirtiness import Dirtiness, dirtiness, is_due
+from minibroker.storage.compaction.resting import Rests
 from minibroker.storage.compaction.rewriting import Limits, SyncFailed
 from minibroker.storage.environment import RunAside
 from minibroker.storage.log import Log
@@ -152,7 +154,8 @@ class Cleaner:
 
     def _begin(self, dirty: Log, dirt: Dirtiness) -> None:
         clock = self._cluster.clock
-        cleaning = Cleaning(dirty, dirt, cleaning_limits(self._cluster.settings), self._throttle, clock.wall_ms())
+        limits, rest = cleaning_limits(self._cluster.settings), Rests(thread_clock()).rest
+        cleaning = Cleaning(dirty, dirt, limits, self._throttle, clock.wall_ms(), rest)
         self._running[dirty.directory] = cleaning
         self.statistics.running = len(self._running)
         self._work(cleaning, clock.monotonic_ms())

@@ -11,7 +11,7 @@ attributes. It also changes the timestamp deltas, so that the records' timestamp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from minibroker.protocol.records.batch import (
@@ -43,6 +43,7 @@ from minibroker.protocol.records.varints import Bytes, from_zigzag, wrap_to_64_b
 from minibroker.protocol.steps import at_once
 from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.compaction.offset_map import OffsetMap
+from minibroker.storage.compaction.resting import never_rest, with_rests
 
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
@@ -84,6 +85,7 @@ class BatchFilter:
     whole segment whether their tombstones are kept. If `format_version`, the log's, is 2, kept messages become batches
     of format 2, as in Kafka 4. If it is older, they keep their format, as in the Kafka of that time. With `elides`,
     batches are written without the attributes of records. `record_bytes` is the largest that may be decompressed.
+    `rest` is called now and then.
     """
 
     def __init__(
@@ -97,8 +99,10 @@ class BatchFilter:
         *,
         elides: bool = False,
         record_bytes: int = MAX_RECORD_BYTES,
+        rest: Callable[[], None] = never_rest,
     ) -> None:
         self._keys = keys
+        self._rest = rest
         self._transactions = transactions
         self._last_records = last_records
         self._end_offset = end_offset
@@ -239,7 +243,8 @@ class BatchFilter:
         kept = bytearray()
         run_start = count = 0
         largest_delta, has_tombstone = NO_DELTA, False
-        for start, end, raw_offset, raw_time, key, is_tombstone in slices(payload, header.record_count):
+        records = slices(payload, header.record_count)
+        for start, end, raw_offset, raw_time, key, is_tombstone in with_rests(records, self._rest):
             offset = base + (raw_offset >> 1)
             if offset > latest_offset or (
                 key is not None and (tombstones_stay or not is_tombstone) and get(key) <= offset

@@ -18,6 +18,7 @@ from minibroker.protocol.errors import KafkaError
 from minibroker.storage.compaction.batch_filter import NO_OFFSET, LastRecord
 from minibroker.storage.compaction.batch_reading import Uncleanable
 from minibroker.storage.compaction.dirtiness import Dirtiness, closed_segments
+from minibroker.storage.compaction.resting import never_rest
 from minibroker.storage.compaction.rewriting import Limits, Plan, Rewriter, Rewritten, Source
 from minibroker.storage.compaction.segment_writer import discard_cleaned, discard_half_swapped
 from minibroker.storage.log import Log
@@ -60,7 +61,15 @@ class Cleaning:
     `segments` is the number of replaced segments, `replacements` the number of new ones.
     """
 
-    def __init__(self, log: Log, dirt: Dirtiness, limits: Limits, throttle: Throttle, now_ms: int) -> None:
+    def __init__(
+        self,
+        log: Log,
+        dirt: Dirtiness,
+        limits: Limits,
+        throttle: Throttle,
+        now_ms: int,
+        rest: Callable[[], None] = never_rest,
+    ) -> None:
         self.log = log
         self.dirt = dirt
         self.segments = self.replacements = 0
@@ -69,6 +78,7 @@ class Cleaning:
         self._generation = log.truncation_generation
         self._cancelled = False
         self._throttle = throttle
+        self._rest = rest
         self._groups: deque[list[Source]] = deque()
         self._written: Rewritten | None = None
 
@@ -83,7 +93,7 @@ class Cleaning:
         """
         try:
             if self.rewriter is None:
-                self.rewriter = Rewriter(self._plan, self._pace)
+                self.rewriter = Rewriter(self._plan, self._pace, self._rest)
                 self._groups.extend(self.rewriter.map_keys())
             else:
                 self._plan.disk.sync_directory(self._plan.directory)  # makes the last swap durable

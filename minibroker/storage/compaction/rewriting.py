@@ -23,6 +23,7 @@ from minibroker.storage.compaction.batch_reading import (
 from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.compaction.dirtiness import Dirtiness
 from minibroker.storage.compaction.offset_map import OffsetMap
+from minibroker.storage.compaction.resting import never_rest, with_rests
 from minibroker.storage.compaction.segment_writer import SegmentOverflow, SegmentWriter, discard_cleaned
 from minibroker.storage.files import Disk, File
 from minibroker.storage.log_settings import LogSettings
@@ -96,11 +97,13 @@ class KeyMapper:
         transactions: CleanedTransactions,
         start_offset: int,
         record_bytes: int,
+        rest: Callable[[], None],
     ) -> None:
         self._keys = keys
         self._transactions = transactions
         self._start_offset = start_offset
         self._record_bytes = record_bytes  # the largest that may be decompressed
+        self._rest = rest
 
     def take(self, file: File, batch: StoredBatch) -> bool:
         """Put in the keys of a batch of `file`. Return False if there was only room for some of them.
@@ -129,7 +132,7 @@ class KeyMapper:
             return self._put_messages(data)
         put, start, base = self._keys.put, self._start_offset, header.base_offset
         at_once(check_sizes(data, header, self._record_bytes))
-        for record in slices_of(data, header):
+        for record in with_rests(slices_of(data, header), self._rest):
             if record is None:
                 continue
             _, _, raw_offset, _, key, _ = record
@@ -190,10 +193,12 @@ class Plan(NamedTuple):
 class Rewriter:
     """The work on a plan. `pace(size_bytes)` is called after each read and write; it may wait, and raise.
 
+    `rest` is called now and then while it computes.
+
     Methods raise `Uncleanable` and `OSError`; `SyncFailed` if the log itself cannot be synced.
     """
 
-    def __init__(self, plan: Plan, pace: Callable[[int], None]) -> None:
+    def __init__(self, plan: Plan, pace: Callable[[int], None], rest: Callable[[], None] = never_rest) -> None:
         dirt = plan.dirt
         self._plan = plan
         self._pace = pace
@@ -203,7 +208,11 @@ class Rewriter:
         )
         record_bytes = plan.settings.max_decompressed_message_bytes
         self._mapper = KeyMapper(
-            self.keys, CleanedTransactions(aborted, dirt.first_dirty_offset), dirt.first_dirty_offset, record_bytes
+            self.keys,
+            CleanedTransactions(aborted, dirt.first_dirty_offset),
+            dirt.first_dirty_offset,
+            record_bytes,
+            rest,
         )
         self._transactions = CleanedTransactions(aborted, plan.sources[0].base_offset if plan.sources else 0)
         retention = Retention(plan.now_ms, plan.settings.delete_retention_ms)
@@ -217,6 +226,7 @@ class Rewriter:
             format_version,
             elides=plan.settings.record_attributes_elide is True,
             record_bytes=record_bytes,
+            rest=rest,
         )
         self._old_horizon_ms = self._horizon_of_old_formats()
 

@@ -1,0 +1,72 @@
+"""When a thread beside the event loop's rests."""
+
+from __future__ import annotations
+
+from threading import Thread
+
+import pytest
+
+from minibroker.operating_system import thread_clock
+from minibroker.storage.compaction.resting import REST_SECONDS, WORK_SECONDS, Rests, with_rests
+
+
+class Stage:
+    """Two threads on clocks of the test: the loop's has taken `loop_s`, and `rests` are the other one's."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.loop_s = 7.0
+        self.slept: list[float] = []
+        self.rests = Rests(lambda: self.loop_s, lambda: self.now_s, self._sleep)
+        self.rests.rest()
+
+    def _sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now_s += seconds
+
+    def work(self, *, beside_s: float) -> None:
+        """Work until a rest is due, while the loop's thread takes `beside_s`."""
+        self.now_s += WORK_SECONDS
+        self.loop_s += beside_s
+        self.rests.rest()
+
+
+def test_a_thread_rests_after_each_half_millisecond_beside_a_busy_loop() -> None:
+    stage = Stage()
+    stage.work(beside_s=WORK_SECONDS / 2)
+    stage.rests.rest()
+    stage.now_s += WORK_SECONDS / 2
+    stage.rests.rest()
+    assert stage.slept == [REST_SECONDS]
+    stage.work(beside_s=WORK_SECONDS / 2)
+    assert stage.slept == [REST_SECONDS] * 2
+
+
+def test_a_thread_does_not_rest_beside_an_idle_loop() -> None:
+    stage = Stage()
+    for _ in range(3):
+        stage.work(beside_s=WORK_SECONDS / 100)
+    assert stage.slept == []
+
+
+@pytest.mark.parametrize(("count", "rests"), [(0, 0), (1, 1), (64, 1), (65, 2), (200, 4)])
+def test_a_thread_looks_before_every_64_records(count: int, rests: int) -> None:
+    looked: list[None] = []
+    assert list(with_rests(iter(range(count)), lambda: looked.append(None))) == list(range(count))
+    assert len(looked) == rests
+
+
+def test_a_thread_goes_on_when_the_loop_has_ended() -> None:
+    def gone() -> float:
+        raise OSError("there is no such thread")
+
+    Rests(gone, lambda: 100.0).rest()
+
+
+def test_a_threads_clock_counts_its_own_work_only() -> None:
+    clocks = []
+    working = Thread(target=lambda: (clocks.append(thread_clock()), sum(range(100_000)), clocks.append(clocks[0]())))
+    working.start()
+    working.join()
+    clock, taken_s = clocks
+    assert clock is None or 0 < taken_s < 10
