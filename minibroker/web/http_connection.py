@@ -106,6 +106,8 @@ class HttpConnection(asyncio.Protocol):
     def _begin(self, request: h11.Request) -> None:
         if len(self._connections) > self._most:
             return self.refuse(503)
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in request.headers}:
+            return self.refuse(400)  # a proxy may have read another body (RFC 9112, 6.1)
         self.cycle = Cycle(self, request)
         task = asyncio.get_running_loop().create_task(self.cycle.run(self._application))
         self._tasks.add(task)

@@ -104,6 +104,7 @@ async def test_a_client_that_wants_one_answer_is_disconnected(request_: bytes) -
         (b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 100_000, "431 Request Header Fields Too Large"),
         (b"HEAD / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n", "400 Bad Request"),
         (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n10\r\n", "400 Bad Request"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n", "400 Bad Request"),
     ],
 )
 async def test_what_is_no_request_is_refused(sent: bytes, status: str) -> None:
