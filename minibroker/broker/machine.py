@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -30,6 +31,7 @@ MMAP_THRESHOLD = -3
 KEPT_BYTES = 16 << 20
 LARGEST_HEAP_BLOCK_BYTES = 8 << 20
 DESCRIPTORS = 1 << 20
+STDERR = 2
 SWITCH_SECONDS = 0.0001
 TABLE_DESCRIPTORS = 1 << 16  # half a megabyte of the kernel's memory
 UNSEEN_OBJECTS = 16_000  # newer than the last full collection: to go through them and free them all takes 10 ms
@@ -48,6 +50,13 @@ def keep_freed_memory() -> bool:
         return False
     # Setting either one alone has no effect here: it only stops glibc from adapting the other.
     return bool(mallopt(MMAP_THRESHOLD, LARGEST_HEAP_BLOCK_BYTES)) and bool(mallopt(TRIM_THRESHOLD, KEPT_BYTES))
+
+
+def fill_standard_streams() -> None:
+    """Open those of stdin, stdout and stderr that are closed: a socket in their place would be read as stdin."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= STDERR:
+        pass
+    os.close(descriptor)
 
 
 def raise_descriptor_limit() -> int:

@@ -20,6 +20,7 @@ from minibroker.broker.late_imports import import_late
 from minibroker.broker.lifecycle import Bound, BrokerLifecycle, Seams, UncleanStop, bound_listeners
 from minibroker.broker.machine import (
     collect_when_idle,
+    fill_standard_streams,
     keep_freed_memory,
     make_room_for_descriptors,
     raise_descriptor_limit,
@@ -73,6 +74,7 @@ def run_until_done(serving: Coroutine[Any, Any, None]) -> int:
 
     The status is 1 if the disk failed when the logs were closed, so that the next start has to recover them.
     """
+    fill_standard_streams()
     make_room_for_descriptors(raise_descriptor_limit())
     share_the_interpreter()
     try:

@@ -59,6 +59,12 @@ def test_serve_ends_when_its_stdin_closes(tmp_path: Path, others: tuple[str, ...
     assert not data.exists()
 
 
+def test_a_stdin_that_is_closed_at_the_start_ends_serve_in_order(tmp_path: Path) -> None:
+    command = ["sh", "-c", 'exec "$@" <&-', "sh", *serve_command(tmp_path), "--until-stdin-closes"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env=environment_for_broker({}))
+    assert (run.returncode, run.stderr) == (0, "")
+
+
 def test_each_node_has_its_address(tmp_path: Path) -> None:
     with running_broker(tmp_path, nodes=3) as broker:
         addresses = broker.bootstrap_servers.split(",")
