@@ -164,7 +164,7 @@ def test_counted_input_is_released_when_the_client_disconnects(run: Any) -> None
         client.socket.close()
         served.layers[0].abort()
         await until(lambda: not served.shared.sockets)
-        assert served.shared.budget.held_bytes == 0
+        await until(lambda: not served.shared.budget.held_bytes)  # what is left runs for nobody, a slice each turn
 
     run(with_client(lambda connection, _: Delaying(connection.answered).operation, talk))
 

