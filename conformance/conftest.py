@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
@@ -14,7 +14,7 @@ from conformance.clients import CLIENTS
 from conformance.kafka_reference import running_kafka
 from conformance.kafka_tools import Tool, running_tools
 from tests.leaving import leaves_sockets
-from tests.running import running_broker
+from tests.running import RunningBroker, running_broker
 
 __all__ = ["leaves_sockets"]
 HERE = Path(__file__).parent
@@ -62,20 +62,25 @@ def against(request: pytest.FixtureRequest) -> str:
     return chosen or "minibroker"
 
 
+StartMinibroker = Callable[[Path, Mapping[str, str]], AbstractContextManager[Broker]]
+
+
+def process_with(directory: Path, settings: Mapping[str, str]) -> AbstractContextManager[RunningBroker]:
+    """A minibroker in a process of its own for the length of a block."""
+    return running_broker(directory, *(f"{name}={value}" for name, value in settings.items()))
+
+
 @pytest.fixture(scope="session")
-def start_broker(against: str) -> Callable[[Path], AbstractContextManager[Broker]]:
+def start_minibroker() -> StartMinibroker:
+    """Starts a minibroker with its data in a directory, and with settings."""
+    return process_with
+
+
+@pytest.fixture(scope="session")
+def start_broker(against: str, start_minibroker: StartMinibroker) -> Callable[[Path], AbstractContextManager[Broker]]:
     """Starts a broker of its own with the data in a directory, for tests that end it."""
-
-    @contextmanager
-    def starting(directory: Path) -> Iterator[Broker]:
-        if against == "kafka":
-            with running_kafka(directory, SETTINGS) as kafka:
-                yield kafka
-        else:
-            with running_broker(directory, *(f"{name}={value}" for name, value in SETTINGS.items())) as minibroker:
-                yield minibroker
-
-    return starting
+    start = running_kafka if against == "kafka" else start_minibroker
+    return lambda directory: start(directory, SETTINGS)
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ The broker is in the tests' own process unless `--against` says which process to
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from conformance.conftest import SETTINGS, Broker
+from conformance.conftest import SETTINGS, Broker, StartMinibroker, process_with
 from conformance.kafka_reference import running_kafka
 from conformance.wire.connection import Connection
 from conformance.wire.consumer_members import await_topic
@@ -22,7 +22,6 @@ from conformance.wire.in_process import broker_in_process
 from conformance.wire.members import Member, look_up
 from conformance.wire.requests import LATEST, create_request, list_offset, repeated, topic
 from conformance.wire.transactional import TransactionalProducer
-from tests.running import RunningBroker, running_broker
 
 # The beginnings of the files whose tests need more of a new topic: that the group coordinator knows of it.
 TESTS_OF_GROUPS = ("test_consumer_group", "test_streams_")
@@ -33,14 +32,6 @@ class NewTopic(Protocol):
 
     def __call__(self, partitions: int = 1, **configs: str) -> str:
         """Configs are given by Kafka's names with underscores for dots."""
-
-
-StartMinibroker = Callable[[Path, Mapping[str, str]], AbstractContextManager[Broker]]
-
-
-def process_with(directory: Path, settings: Mapping[str, str]) -> AbstractContextManager[RunningBroker]:
-    """A minibroker in a process of its own for the length of a block."""
-    return running_broker(directory, *(f"{name}={value}" for name, value in settings.items()))
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from conformance.wire.conftest import StartMinibroker
+from conformance.conftest import StartMinibroker
 from conformance.wire.connection import Connection, ConnectionClosed
 from conformance.wire.requests import repeated
 from conformance.wire.test_rights import MADE, create, creation

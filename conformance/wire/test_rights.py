@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from conformance.conftest import Broker
+from conformance.conftest import Broker, StartMinibroker
 from conformance.kafka_reference import running_kafka
-from conformance.wire.conftest import Differing, StartMinibroker
+from conformance.wire.conftest import Differing
 from conformance.wire.connection import Connection, ConnectionClosed
 from conformance.wire.requests import create_request, produce_request, repeated, topic
 from minibroker.broker.security.acls import PatternType, Permission

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from conformance.conftest import StartMinibroker
 from conformance.kafka_reference import KafkaProcess
-from conformance.wire.conftest import StartMinibroker
 from conformance.wire.connection import Connection, ConnectionClosed
 from minibroker.client.client_mechanisms import scram
 from minibroker.protocol.declare import Message

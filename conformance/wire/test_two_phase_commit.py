@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from conformance.conftest import StartMinibroker
 from conformance.kafka_reference import running_kafka
-from conformance.wire.conftest import StartMinibroker
 from conformance.wire.connection import Connection
 from conformance.wire.requests import repeated
 from minibroker.protocol.apis import ApiKey
