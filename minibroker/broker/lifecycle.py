@@ -10,8 +10,10 @@ import contextlib
 import logging
 import os
 import random
+import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING
 
 from minibroker.broker.assembly import Broker
@@ -257,15 +259,17 @@ def bound_listeners(settings: Settings, nodes: int) -> Iterator[Bound]:
     Listeners whose sockets a supervisor has opened get these. Raises StartError.
     """
     bound: Bound = {}
+    handed: list[socket.socket | None] = []
     inherited = inherited_sockets()
     try:
         wanted = broker_listeners(settings)
         first = settings["node.id"]
-        for index in range(nodes):
-            listeners = bound[first + index] = []
-            for listener in listeners_of_node(wanted, index):
-                taken = None if inherited is None else inherited.take(listener)
-                listeners.append(bind(listener, settings) if taken is None else adopt(listener, taken, settings))
+        places = [(first + index, each) for index in range(nodes) for each in listeners_of_node(wanted, index)]
+        if inherited is not None:
+            handed = inherited.share_out([listener for _, listener in places])
+        for (node_id, listener), taken in zip_longest(places, handed):
+            made = bind(listener, settings) if taken is None else adopt(listener, taken, settings)
+            bound.setdefault(node_id, []).append(made)
         if inherited is not None and inherited.addresses:
             raise StartError(f"LISTEN_FDS: no listener has the address {inherited.addresses[0]}, which was handed over")
         yield bound
@@ -274,9 +278,10 @@ def bound_listeners(settings: Settings, nodes: int) -> Iterator[Bound]:
     finally:
         if inherited is not None:
             inherited.close()
-        for listeners in bound.values():
-            for each in listeners:
-                each.socket.close()
+        for taken in filter(None, handed):
+            taken.close()
+        for each in chain.from_iterable(bound.values()):
+            each.socket.close()
 
 
 def inherited_sockets() -> InheritedSockets | None:

@@ -99,6 +99,17 @@ def test_each_listener_takes_the_socket_with_its_address(tmp_path: Path) -> None
             assert [ask(port) for port in ports] == [(1).to_bytes(4, "big")] * 2
 
 
+def test_a_listener_for_any_port_leaves_others_their_sockets(tmp_path: Path) -> None:
+    with held() as socket_:
+        port = socket_.getsockname()[1]
+        listeners = f"listeners=A://127.0.0.1:0,B://localhost:{port}"
+        options = ("--set", listeners, "--set", "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT")
+        with supervised(command(tmp_path, socket_, options=options), socket_) as address:
+            free, own = address.split(",")
+            assert own == f"localhost:{port}" and free != f"127.0.0.1:{port}"
+            assert ask(port) == (1).to_bytes(4, "big")
+
+
 def test_sockets_for_another_process_are_left_alone(tmp_path: Path) -> None:
     with held() as socket_, supervised(command(tmp_path, socket_, pid="1"), socket_) as address:
         assert address != f"127.0.0.1:{socket_.getsockname()[1]}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from typing import Final
 
 from minibroker.addresses import HostPort
@@ -18,7 +18,8 @@ from minibroker.broker.configs.listeners import Listener
 
 FIRST: Final = 3  # after stdin, stdout and stderr
 VARIABLES: Final = ("LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")
-ALL_ADDRESSES: Final = ("::", "0.0.0.0")
+# The addresses of hosts that have several, or others than their names.
+HOSTS: Final = {"": ("::", "0.0.0.0"), "localhost": ("127.0.0.1", "::1")}
 
 
 class InheritedSockets:
@@ -47,9 +48,16 @@ class InheritedSockets:
         """Return the addresses of those that are left."""
         return [HostPort(*each.getsockname()[:2]) for each in self._left]
 
-    def take(self, listener: Listener) -> socket.socket | None:
+    def share_out(self, listeners: Sequence[Listener]) -> list[socket.socket | None]:
+        """Return the socket of each listener, if it has one. Who asks for any free port gets what others leave."""
+        shares: list[socket.socket | None] = [None] * len(listeners)
+        for at in sorted(range(len(listeners)), key=lambda at: listeners[at].port == 0):
+            shares[at] = self._take(listeners[at])
+        return shares
+
+    def _take(self, listener: Listener) -> socket.socket | None:
         """Return the socket that has the listener's address, or its host if it asks for any free port."""
-        hosts = (listener.host,) if listener.host else ALL_ADDRESSES
+        hosts = HOSTS.get(listener.host, (listener.host,))
         for at, address in enumerate(self.addresses):
             if address.host in hosts and listener.port in (0, address.port):
                 return self._left.pop(at)
