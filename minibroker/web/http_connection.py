@@ -51,7 +51,10 @@ class Flow:
 
 
 class HttpConnection(asyncio.Protocol):
-    """A connection. `connections` has those of the server, and `tasks` what answers their requests."""
+    """A connection. `connections` has those of the server, `tasks` what answers their requests.
+
+    Beyond the first `most` of them, a connection gets 503.
+    """
 
     def __init__(
         self, application: Asgi, connections: set[HttpConnection], tasks: set[asyncio.Task[None]], most: int
@@ -61,10 +64,12 @@ class HttpConnection(asyncio.Protocol):
         self.flow = Flow()
         self.transport: asyncio.Transport = cast(Any, None)
         self.cycle: Cycle | None = None
+        self._is_one_too_many = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self._connections.add(self)
+        self._is_one_too_many = len(self._connections) > self._most
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.discard(self)
@@ -104,7 +109,7 @@ class HttpConnection(asyncio.Protocol):
                 return
 
     def _begin(self, request: h11.Request) -> None:
-        if len(self._connections) > self._most:
+        if self._is_one_too_many:
             return self.refuse(503)
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in request.headers}:
             return self.refuse(400)  # a proxy may have read another body (RFC 9112, 6.1)
@@ -163,7 +168,7 @@ class Cycle:
         self.changed = asyncio.Event()
 
     async def run(self, application: Asgi) -> None:
-        """Have the application answer. What it leaves unfinished ends the connection."""
+        """Run the application. Close the connection if it leaves the answer unfinished."""
         try:
             await application(self._scope, self.receive, self.send)
         except asyncio.CancelledError:

@@ -126,11 +126,16 @@ async def test_a_failure_is_answered_and_logged(method: str, caplog: pytest.LogC
     assert "here" in caplog.text
 
 
-async def test_a_server_has_a_limit_of_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "CONNECTIONS_MAX", 0)
+async def test_connections_above_the_limit_are_refused_and_the_others_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "CONNECTIONS_MAX", 1)
     async with served() as (reader, writer):
+        late_reader, late = await asyncio.open_connection(*writer.get_extra_info("peername"))
         writer.write(get("/"))
-        assert (await answer_of(reader))[0] == "HTTP/1.1 503 Service Unavailable"
+        assert (await answer_of(reader))[0] == "HTTP/1.1 200 OK"
+        late.write(get("/"))
+        assert (await answer_of(late_reader))[0] == "HTTP/1.1 503 Service Unavailable"
+        assert await late_reader.read() == b""
+        late.close()
 
 
 async def test_a_stream_waits_for_its_reader_and_ends_when_that_leaves() -> None:
