@@ -30,7 +30,7 @@ log = logging.getLogger("minibroker.connections")
 
 CREATION_RATE = "connection_creation_rate"
 EVERYBODY = ""  # beside addresses and names of listeners
-RATES_MAX = 10_000  # beyond it the oldest is dropped
+RATES_MAX = 10_000  # beyond it the one that was not used for longest is dropped
 
 
 class ConnectionLimits:
@@ -157,10 +157,9 @@ class ConnectionLimits:
         """Count a new connection; return for how many ms it must wait, at most one window."""
         settings, now_ms = self.cluster.settings, int(self._clock.monotonic_ms())
         size_ms: int = 1000 * settings["quota.window.size.seconds"]
-        rate = self._rates.get(who)
-        if rate is None:
-            if len(self._rates) >= RATES_MAX:
-                del self._rates[next(iter(self._rates))]
-            rate = self._rates[who] = Rate(Windows(settings["quota.window.num"], size_ms))
+        rate = self._rates.pop(who, None) or Rate(Windows(settings["quota.window.num"], size_ms))
+        if len(self._rates) >= RATES_MAX:
+            del self._rates[next(iter(self._rates))]
+        self._rates[who] = rate
         rate.record(1, now_ms)
         return min(rate.throttle_ms(bound, now_ms), size_ms) if bound else size_ms

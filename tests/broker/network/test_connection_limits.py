@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from minibroker.broker.network import connection_limits
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.connection_limits import ConnectionLimits
 from minibroker.broker.network.framing import FrameBudget
@@ -174,6 +175,16 @@ def test_connections_above_the_rate_of_their_address_are_closed_after_a_delay(do
     assert door.closed == []
     door.harness.clock.advance(1000)
     assert door.closed == [opened[-1]]
+
+
+def test_the_rate_of_the_broker_is_kept_beside_those_of_many_addresses(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_limits, "RATES_MAX", 4)
+    leave_one_listener(door)
+    door.harness.cluster.image.quotas |= {frozenset({("ip", None)}): {QUOTA: 1000.0}}
+    set_config(door.harness, "max.connection.creation.rate", "1")
+    assert [door.open(f"10.0.0.{number}").muted for number in range(11)] == [False] * 10 + [True]
 
 
 @pytest.mark.parametrize("text", ["localhost:1", "10.0.0.1", "10.0.0.1:many", ":3"])
