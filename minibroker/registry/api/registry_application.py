@@ -88,6 +88,10 @@ class RegistryApplication:
             return Answer(error_answer(error).body, error.status, headers=HEADERS.get(error.status, ()))
         except messages.Refused as error:
             return error_answer(RegistryError(error.status, error.message))
+        except ImportError as error:  # of what only some schemas need
+            from minibroker.registry.decoding import REMEDY
+
+            return error_answer(RegistryError(50001, f"{error.name} is missing: the registry needs {REMEDY}"))
         except Exception:
             log.exception("%s %s failed", request.method, request.path)
             return error_answer(RegistryError(50001, "Internal error; the log of the broker says more"))

@@ -115,3 +115,16 @@ def test_large_texts_are_parsed_as_small_ones() -> None:
     for wrong in (text[:-1], text + "]", text.replace("-2.5", "NaN"), "[" * 100_000):
         with pytest.raises((ValueError, RecursionError)):
             parse_json(wrong)
+
+
+def test_a_schema_that_needs_a_missing_library_is_refused_with_the_remedy(
+    registry: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def parse(*_: object, **__: object) -> ParsedSchema:
+        raise ModuleNotFoundError("No module named 'google'", name="google")
+
+    monkeypatch.setattr(SchemaFormats, "parse", parse)
+    answer = registry.register("x", record("R"))
+    assert (answer.status, answer.code) == (500, 50001)
+    remedy = "the registry needs the extra registry: python3 -m pip install protobuf googleapis-common-protos"
+    assert answer.body["message"] == f"google is missing: {remedy}"
