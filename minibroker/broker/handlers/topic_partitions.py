@@ -9,6 +9,7 @@ replicas are those of the metadata: only Kafka's log directory can have some, as
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Collection
 
 from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.metadata.leaders import advertised_nodes, describe_partition
@@ -81,12 +82,12 @@ def _topic(context: RequestContext, name: str, start: int, limit: int) -> tuple[
         return answer, None
     end = start + limit
     answer.topic_id = topic.topic_id
-    answer.partitions = [_partition(context, partition) for partition in topic.partitions[start:end]]
+    nodes = advertised_nodes(context.cluster.nodes, context.connection.listener)
+    answer.partitions = [_partition(partition, nodes) for partition in topic.partitions[start:end]]
     return answer, end if end < len(topic.partitions) else None
 
 
-def _partition(context: RequestContext, partition: Partition) -> PartitionAnswer:
-    nodes = advertised_nodes(context.cluster.nodes, context.connection.listener)
+def _partition(partition: Partition, nodes: Collection[int]) -> PartitionAnswer:
     answer: PartitionAnswer = describe_partition(partition, nodes, PartitionAnswer)
     answer.eligible_leader_replicas = partition.eligible_leader_replicas
     answer.last_known_elr = partition.last_known_elr
