@@ -157,9 +157,8 @@ class Partition:
 
     def tell_waiters(self, size_bytes: int) -> None:
         """Notify those who wait for records of `size_bytes` more."""
-        if not self.log.is_watermark_held:
-            for waiter in self.waiters:
-                waiter.appended(self, size_bytes)
+        for waiter in self.waiters:
+            waiter.appended(self, size_bytes)
 
     def check_epoch(self, epoch: int) -> None:
         """Check the leader epoch that a client sends, -1 for none (KIP-320).

@@ -94,6 +94,18 @@ def test_a_delayed_fetch_is_woken_when_replicas_return(harness: Harness) -> None
     assert values_in(answers_in(harness, waiting.response())[PLACE]) == ["b"]
 
 
+def test_hidden_records_do_not_count_for_the_minimum_of_a_delayed_fetch(harness: Harness) -> None:
+    leave(harness, 2, 3)
+    waiting = harness.request(fetch_of(harness, {PLACE: 1}, max_wait_ms=500, min_bytes=100))
+    assert isinstance(waiting, Waiting)
+    for value in "bcd":
+        assert produce(harness, value) == ErrorCode.NONE
+    harness.end_turn()
+    assert not waiting.done
+    harness.clock.advance(500)
+    assert values_in(answers_in(harness, waiting.response())[PLACE]) == []
+
+
 def test_the_latest_offset_is_the_high_watermark(harness: Harness) -> None:
     leave(harness, 2, 3)
     assert produce(harness, "b") == ErrorCode.NONE
