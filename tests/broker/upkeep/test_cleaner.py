@@ -5,6 +5,7 @@ What a cleaning does to a log is tested in `tests/storage/compaction`.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.payload import records_of
 from minibroker.protocol.records.record import Record
+from minibroker.storage.compaction.resting import Rests
 from minibroker.storage.log import Log
 from tests.broker.harness import Harness
 from tests.storage.support import FailingDisk, files_in, read_batches
@@ -124,6 +126,16 @@ def test_a_dirty_log_is_compacted_at_startup_and_logged(compacting: Compacting, 
     assert values(log) == [b"value2", b"value2"]
     assert compacting.cleaner.statistics.cleanings == 1
     assert files_in(tmp_path / "data")["cleaner-offset-checkpoint"] == b"0\n1\nt 0 6\n"
+
+
+def test_a_cleaning_looks_whether_the_loop_is_busy(compacting: Compacting, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[float] = []
+    monkeypatch.setattr(Rests, "rest", lambda rests: looked.append(rests._loop_seconds()))
+    compacting.topic("t")
+    compacting.cleaner.start()
+    compacting.run()
+    assert len(looked) >= 4, "for the keys of a batch, and for what is kept of it"
+    assert 0 < looked[0] <= looked[-1] < time.process_time()
 
 
 def test_a_clean_log_is_not_compacted_again_until_it_is_dirty(compacting: Compacting) -> None:
