@@ -17,8 +17,8 @@ from minibroker.cli.serving import LEVELS, NODES_MAX, PROTOCOLS, serve
 
 # By the options' names: what they may be, None for any text.
 ONE: Final[Mapping[str, Collection[Any] | None]] = {
-    **dict.fromkeys(("--control", "--control-token", "--registry", "--faults", "--emulate", "--cluster-id")),
-    "--ready-file": None,
+    **dict.fromkeys(("--control", "--control-token", "--registry", "--faults", "--emulate")),
+    **dict.fromkeys(("--cluster-id", "--ready-file")),
     "--nodes": range(1, NODES_MAX + 1),
     "--metrics-port": range(65_536),
     "--security": PROTOCOLS,
@@ -79,11 +79,7 @@ def serve_plainly(options: Mapping[str, Any]) -> NoReturn:
     """Serve, and end the process as the command does."""
     try:
         sys.exit(serve(**options))
-    except Exception as error:
-        from minibroker.cli.shared import end_with
-
-        end_with(error)
-    except KeyboardInterrupt as error:
+    except (Exception, KeyboardInterrupt) as error:
         from minibroker.cli.shared import end_with
 
         end_with(error)
