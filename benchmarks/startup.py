@@ -59,7 +59,26 @@ def sections() -> list[Section]:
         ),
         [Case("start", measure_start, {"listening_ms": 330, "produced_ms": 500, "resident_mib": 27})],
     )
-    starts = Section(
+    memory = Section(
+        "memory",
+        "Memory: the server after the rows so far; a fresh one with idle connections that asked one ApiVersions each",
+        (
+            Column("resident_mib", "RSS, MiB"),
+            Column("kib_each", "KiB each"),
+            Column("cpu_us", "server us each"),
+            Column("client_cpu_us", "client us each"),
+        ),
+        [
+            Case("after the rows so far", measure_resident, {"resident_mib": 47e6 / 2**20}),
+            Case(f"{IDLE_CONNECTIONS:,} idle connections", measure_idle),
+        ],
+    )
+    return [start, _starts(), memory]
+
+
+def _starts() -> Section:
+    """What each option adds to a start."""
+    return Section(
         "starts",
         f"Starts: exec to the line that says all ports listen, the best of {STARTS}; then GET /v1/clock of the control",
         (
@@ -82,21 +101,6 @@ def sections() -> list[Section]:
             Case("Broker() of the test kit in a new process", partial(measure_starts, ("-c", KIT), 1), {"cpu_ms": 120}),
         ],
     )
-    memory = Section(
-        "memory",
-        "Memory: the server after the rows so far; a fresh one with idle connections that asked one ApiVersions each",
-        (
-            Column("resident_mib", "RSS, MiB"),
-            Column("kib_each", "KiB each"),
-            Column("cpu_us", "server us each"),
-            Column("client_cpu_us", "client us each"),
-        ),
-        [
-            Case("after the rows so far", measure_resident, {"resident_mib": 47e6 / 2**20}),
-            Case(f"{IDLE_CONNECTIONS:,} idle connections", measure_idle),
-        ],
-    )
-    return [start, starts, memory]
 
 
 def measure_start(target: Target) -> Sample:
