@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
-from conformance.conftest import SETTINGS, Broker, StartMinibroker, process_with
-from conformance.kafka_reference import running_kafka
+from conformance.conftest import Broker, StartMinibroker, broker, process_with, start_broker
 from conformance.wire.connection import Connection
 from conformance.wire.consumer_members import await_topic
 from conformance.wire.in_process import broker_in_process
 from conformance.wire.members import Member, look_up
 from conformance.wire.requests import LATEST, create_request, list_offset, repeated, topic
 from conformance.wire.transactional import TransactionalProducer
+
+__all__ = ["broker", "start_broker"]  # as elsewhere, but with the `start_minibroker` of this folder
 
 # The beginnings of the files whose tests need more of a new topic: that the group coordinator knows of it.
 TESTS_OF_GROUPS = ("test_consumer_group", "test_streams_")
@@ -38,22 +38,6 @@ class NewTopic(Protocol):
 def start_minibroker(request: pytest.FixtureRequest) -> StartMinibroker:
     """Starts a minibroker with its data in a directory, and with settings."""
     return broker_in_process if request.config.getoption("--against") is None else process_with
-
-
-@pytest.fixture(scope="session")
-def start_broker(against: str, start_minibroker: StartMinibroker) -> Callable[[Path], AbstractContextManager[Broker]]:
-    """Starts a broker of its own with the data in a directory, for tests that end it."""
-    start = running_kafka if against == "kafka" else start_minibroker
-    return lambda directory: start(directory, SETTINGS)
-
-
-@pytest.fixture(scope="session")
-def broker(
-    start_broker: Callable[[Path], AbstractContextManager[Broker]], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Broker]:
-    """The broker that most tests share; every test has topics of its own there."""
-    with start_broker(tmp_path_factory.mktemp("wire")) as running:
-        yield running
 
 
 @pytest.fixture
