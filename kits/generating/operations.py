@@ -23,7 +23,7 @@ NAMES: Final = {
     "take_snapshot": "snapshot",
 }
 PREFIXES: Final = ("get_", "list_")
-# Optional arguments that have a place of their own, before the options.
+# Optional arguments that come before the options, by their place.
 PLACED: Final = {
     "expect_records": ("count",),
     "expect_dead_letters": ("count",),
@@ -77,7 +77,7 @@ class Field:
 
 @dataclass
 class Operation:
-    """A verb: `placed` arguments have a place, those of `options` have names. `answer` is None if there is none.
+    """A verb. `placed` arguments are given by place, `options` by name. `answer` is None for an empty answer.
 
     `unwrapped` is the only field of the answer, which is returned alone. A `whole` argument is the body itself.
     """

@@ -19,7 +19,7 @@ class Guard:
 
     @property
     def needs_token(self) -> bool:
-        """Return whether requests must have a token."""
+        """Return whether requests need a token."""
         return self._wanted is not None
 
     def __call__(self, request: Request) -> None:

@@ -101,7 +101,7 @@ class Route:
 
     @cached_property
     def needs_body(self) -> bool:
-        """Return whether a request must have a body."""
+        """Return whether a request needs a body."""
         return self.is_wanted or any(each.is_required for each in self.elsewhere)
 
     @cached_property

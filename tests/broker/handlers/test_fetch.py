@@ -1,4 +1,4 @@
-"""Fetch: what comes of partial logs, within which limits, and what the wrong node answers.
+"""Fetch: parts of logs, limits, and the answers of the wrong node.
 
 How a request waits is in `test_fetch_waiting.py`, sessions are in `test_fetch_sessions.py`.
 """
