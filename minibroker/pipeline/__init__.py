@@ -1,5 +1,38 @@
-"""The log as Spark DataFrames: two tables, streams, and the jobs on them. Needs the extra `minibroker[spark]`.
+"""The log as tables: of Arrow in this process, by `open`, and of Spark; and the jobs on them.
 
-Nothing is imported here, so that each part is only imported where it is used. The broker does not need the pipeline,
-and the pipeline does not need the broker.
+Needs the extra `minibroker[arrow]`, and for Spark `minibroker[spark]`. Nothing is imported here, so that each part is
+only imported where it is used. The broker does not need the pipeline, and the pipeline does not need the broker.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from minibroker.pipeline.log_source import Mode
+    from minibroker.pipeline.opened_log import Log, Place
+    from minibroker.pipeline.options import IsolationLevel
+
+
+def open(
+    where: str | PathLike[str],
+    topics: str | Sequence[str] = (),
+    *,
+    partitions: Sequence[int] = (),
+    start: Place = None,
+    end: Place = None,
+    isolation: IsolationLevel = "read_uncommitted",
+    mode: Mode = "FAILFAST",
+    client: Mapping[str, str] | None = None,
+) -> Log:
+    """Return the log in a directory, at a URL, or of a broker (`HOST:PORT`), with these topics; by default all.
+
+    `start` and `end` (exclusive) are offsets or times, `client` the settings of Kafka's client.
+    """
+    from minibroker.pipeline.opened_log import Log
+
+    names = (topics,) if isinstance(topics, str) else tuple(topics)
+    return Log(str(where), names, tuple(partitions), start, end, isolation, mode, client or {})

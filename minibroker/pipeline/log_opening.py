@@ -7,9 +7,10 @@ from contextlib import closing
 
 import pyarrow as pa
 
-from minibroker.pipeline import planning
+import minibroker.pipeline.planning as planning
 from minibroker.pipeline.log_source import LogSource, ReadRequest, TopicPartition
 from minibroker.pipeline.options import ReadOptions
+from minibroker.pipeline.schemas import BATCHES, CORRUPT, EXACT, MEASURED, RECORDS
 
 
 def open_source(options: ReadOptions) -> LogSource:
@@ -41,6 +42,17 @@ def request_of(options: ReadOptions, columns: Sequence[str]) -> ReadRequest:
         options.verify_crc,
         options.measure_one_in,
     )
+
+
+def offered_columns(options: ReadOptions) -> list[str]:
+    """Return the columns of a query that does not name its own."""
+    left_out = {*EXACT} if options.include_headers else {*EXACT, "headers"}
+    if options.mode != "PERMISSIVE":
+        left_out.add(CORRUPT)
+    if not options.measure_one_in:
+        left_out.update(MEASURED)
+    table = RECORDS if options.table == "records" else BATCHES
+    return [name for name in table.names if name not in left_out]
 
 
 def select_partitions(options: ReadOptions) -> Sequence[TopicPartition]:

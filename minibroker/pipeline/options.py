@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
-from minibroker.pipeline import option_values as values
+import minibroker.pipeline.option_values as values
 from minibroker.pipeline.foreign_options import meaningless, without
 from minibroker.pipeline.log_source import Mode, OptionError, Table, TopicPartition
 from minibroker.pipeline.option_values import Value

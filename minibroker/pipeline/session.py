@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from minibroker.pipeline import saved_classes
+import minibroker.pipeline.saved_classes as saved_classes
 from minibroker.pipeline.java import OPTIMISE_LATER, find_java, java_home, require_platform
 from minibroker.pipeline.java_start import start_java
 from minibroker.pipeline.spark_errors import reason_of

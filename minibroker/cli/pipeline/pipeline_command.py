@@ -40,7 +40,7 @@ def pipeline(context: click.Context) -> None:
     """Read logs in parallel, with Spark: a log directory, or any running Kafka.
 
     Needs the extra `minibroker[spark]` and Java 17 or newer; with `--engine local` only
-    `minibroker[pipeline]`.
+    `minibroker[arrow]`.
 
     \b
     Example:

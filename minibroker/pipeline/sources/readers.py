@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from minibroker.pipeline import planning
+import minibroker.pipeline.planning as planning
 from minibroker.pipeline.foreign_options import warn_of
 from minibroker.pipeline.log_source import LogSource, ReadRequest, Split
 from minibroker.pipeline.options import ReadOptions

@@ -15,7 +15,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from minibroker.pipeline import planning, stream_planning
+import minibroker.pipeline.planning as planning
+import minibroker.pipeline.stream_planning as stream_planning
 from minibroker.pipeline.brokers.broker_source import BrokerSource
 from minibroker.pipeline.brokers.group_offsets import commit_offsets
 from minibroker.pipeline.foreign_options import warn_of

@@ -14,11 +14,11 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from minibroker.pipeline.log_opening import open_source, request_of
+from minibroker.pipeline.log_opening import offered_columns, open_source, request_of
 from minibroker.pipeline.log_source import OptionError, ReadRequest, Table
 from minibroker.pipeline.options import Query, ReadOptions, parse_options
 from minibroker.pipeline.plain_errors import with_plain_errors
-from minibroker.pipeline.schemas import BATCHES, CORRUPT, EXACT, MEASURED, RECORDS, chosen
+from minibroker.pipeline.schemas import BATCHES, CORRUPT, MEASURED, RECORDS, chosen
 from minibroker.pipeline.sources.arrival import Shipped
 from minibroker.pipeline.sources.readers import BatchReader
 
@@ -114,13 +114,7 @@ def _require_streams() -> None:
 
 def offered(options: ReadOptions) -> StructType:
     """Return the schema of a query without one of its own."""
-    left_out = {*EXACT} if options.include_headers else {*EXACT, "headers"}
-    if options.mode != "PERMISSIVE":
-        left_out.add(CORRUPT)
-    if not options.measure_one_in:
-        left_out.update(MEASURED)
-    table = TABLES[options.table]
-    return from_arrow_schema(chosen(table, [name for name in table.names if name not in left_out]))
+    return from_arrow_schema(chosen(TABLES[options.table], offered_columns(options)))
 
 
 def columns_of(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
