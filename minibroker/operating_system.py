@@ -310,6 +310,18 @@ def space_bytes(path: str) -> tuple[int, int]:
     return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
 
+def new_temporary_directory(prefix: str) -> str:
+    """Create a directory that only its owner can read, without tempfile, whose import takes 3 ms of a start."""
+    parent = os.environ.get("TMPDIR") or "/tmp"
+    if os.name != "posix" or not os.path.isdir(parent):
+        import tempfile
+
+        parent = tempfile.gettempdir()
+    path = os.path.join(parent, prefix + os.urandom(8).hex())
+    os.mkdir(path, 0o700)
+    return path
+
+
 @contextlib.contextmanager
 def secret_file(content: bytes) -> Iterator[str]:
     """Yield the path of a file with a secret, for functions that need one: in memory, or else readable by its owner."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.cli import variables
 from minibroker.cli.log_format import log_to_stderr
+from minibroker.operating_system import new_temporary_directory
 
 if TYPE_CHECKING:
     from minibroker.broker.configs.settings import Settings
@@ -104,10 +105,15 @@ def _temporary_directory(wanted: bool, stack: ExitStack) -> Iterator[str]:
     """Yield the setting of a new directory, which is removed when `stack` ends, if it is wanted."""
     if not wanted:
         return
-    from tempfile import TemporaryDirectory
+    directory = new_temporary_directory("minibroker-data-")
+    stack.callback(_remove, directory)
+    yield f"log.dirs={directory}"
 
-    directory = TemporaryDirectory(prefix="minibroker-data-", ignore_cleanup_errors=True)
-    yield f"log.dirs={stack.enter_context(directory)}"
+
+def _remove(directory: str) -> None:
+    import shutil  # here, as it is slow to import
+
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def _beside(registry: str | None) -> Beside | None:

@@ -36,9 +36,9 @@ OFFSET_DIGITS = 20
 MAX_NAME_BYTES = 255
 
 # A topic's name may contain dashes and digits, so the partition is what follows the last dash.
-_LOG_NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]{0,9})")
-_DELETED_LOG_NAME = re.compile(r".+\.[0-9a-f]{32}-delete")
-_FUTURE_LOG_NAME = re.compile(r"(?P<log>.+)\.[0-9a-f]{32}-future")
+_LOG_NAME = r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]{0,9})"
+_DELETED_LOG_NAME = r".+\.[0-9a-f]{32}-delete"
+_FUTURE_LOG_NAME = r"(?P<log>.+)\.[0-9a-f]{32}-future"
 
 
 def segment_name(base_offset: int) -> str:
@@ -65,7 +65,7 @@ def log_name(topic: str, partition: int) -> str:
 
 def topic_partition_of(name: str) -> tuple[str, int] | None:
     """Return the (topic, partition) in the name of a log's directory, None for another name."""
-    match = _LOG_NAME.fullmatch(name)
+    match = re.fullmatch(_LOG_NAME, name)
     return (match["topic"], int(match["partition"])) if match else None
 
 
@@ -80,7 +80,7 @@ def unlisted_log_name(topic: str, partition: int, unique: str, suffix: str) -> s
 
 def is_deleted_log(name: str) -> bool:
     """Return whether this is the name of a deleted log's directory."""
-    return _DELETED_LOG_NAME.fullmatch(name) is not None
+    return re.fullmatch(_DELETED_LOG_NAME, name) is not None
 
 
 def future_log_name(topic: str, partition: int, unique: str) -> str:
@@ -90,5 +90,5 @@ def future_log_name(topic: str, partition: int, unique: str) -> str:
 
 def topic_partition_of_future(name: str) -> tuple[str, int] | None:
     """Return the (topic, partition) in the directory name of an incomplete copy, None for another name."""
-    match = _FUTURE_LOG_NAME.fullmatch(name)
+    match = re.fullmatch(_FUTURE_LOG_NAME, name)
     return topic_partition_of(match["log"]) if match else None

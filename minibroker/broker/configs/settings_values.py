@@ -15,7 +15,7 @@ from minibroker.broker.configs.valid_values import OneOf
 BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 # What Java's Integer.parseInt and Double.parseDouble take; Python's int() also takes 1_000, and float() also nan.
 INTEGER = re.compile(r"[+-]?[0-9]+")
-DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?(?=[fFdD]?$)")
+DECIMAL = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?(?=[fFdD]?$)"
 # The longest meaningful number; int() of a million digits would stall the broker.
 NUMBER_LENGTH = 400
 MOST_PLACES = 16  # after the point, to distinguish all doubles
@@ -75,7 +75,7 @@ def _integer(type: ConfigType, text: str) -> int:
 
 
 def _double(text: str) -> float:
-    number = DECIMAL.match(text) if len(text) <= NUMBER_LENGTH else None
+    number = re.match(DECIMAL, text) if len(text) <= NUMBER_LENGTH else None
     if number is None:
         raise ValueError("Not a number of type DOUBLE")
     return float(number[0])

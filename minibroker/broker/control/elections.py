@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS
-from minibroker.broker.metadata.partition_changes import UNCHANGED, Election, PartitionChange
+from minibroker.broker.metadata.image import LEADER_UNCHANGED
+from minibroker.broker.metadata.partition_changes import Election, PartitionChange
 from minibroker.broker.metadata.partitions import NO_LEADER, Partition
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -57,7 +58,7 @@ def apply_changes(
     for change in decided:
         partition = cluster.image.topics_by_id[change.topic_id].partitions[change.partition_id]
         cluster.open_log_of(partition)
-        if change.leader != UNCHANGED.leader:
+        if change.leader != LEADER_UNCHANGED:
             cluster.follow_leader(partition)
         partition.hold_watermark()
         partition.wake()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
+from minibroker.broker.metadata.image import LEADER_UNCHANGED
 from minibroker.broker.metadata.partitions import NO_LEADER, Partition
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
 
@@ -47,7 +48,7 @@ class PartitionChange:
         self._remember_eligible()
         change = PartitionChangeRecord(partition_id=partition.index, topic_id=partition.topic.topic_id)
         clean = self._elect(change)
-        if change.leader == UNCHANGED.leader and set(partition.replicas) - set(self.replicas):
+        if change.leader == LEADER_UNCHANGED and set(partition.replicas) - set(self.replicas):
             change.leader = partition.leader_id  # a new epoch, for clients of a replica that has left
         if not clean or self._minimum_isr is None:
             self._eligible = []
@@ -107,7 +108,7 @@ class PartitionChange:
 
     def _remember_last_leader(self, change: PartitionChangeRecord) -> None:
         partition = self._partition
-        leader = partition.leader_id if change.leader == UNCHANGED.leader else change.leader
+        leader = partition.leader_id if change.leader == LEADER_UNCHANGED else change.leader
         if self._minimum_isr is not None and change.isr == [] and partition.leader_id != NO_LEADER:
             last_known = [partition.leader_id]
         else:
@@ -128,7 +129,6 @@ class PartitionChange:
             change.adding_replicas = self.adding
 
 
-UNCHANGED = PartitionChangeRecord()
 UNKNOWN_DIRECTORY = bytes(16)
 
 

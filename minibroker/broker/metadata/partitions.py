@@ -20,7 +20,7 @@ NO_LEADER = -1
 NO_EPOCH = -1
 COLLECTED_BYTES = 16 << 10  # a larger batch is written at once, as copying it would cost more than a write
 MAXIMUM_NAME_LENGTH = 249
-LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+LEGAL_NAME = r"[a-zA-Z0-9._-]+"
 GROUPS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 SHARE_STATE_TOPIC = "__share_group_state"
@@ -230,7 +230,7 @@ def check_name(name: str) -> None:
         reason = f"'{name}' is not allowed"
     elif len(name) > MAXIMUM_NAME_LENGTH:
         reason = f"the length of '{name}' is longer than the max allowed length {MAXIMUM_NAME_LENGTH}"
-    elif not LEGAL_NAME.fullmatch(name):
+    elif not re.fullmatch(LEGAL_NAME, name):
         reason = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
     if reason is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")

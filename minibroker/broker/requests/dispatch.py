@@ -44,7 +44,6 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.headers import RequestHeader
-from minibroker.protocol.messages.cluster import ApiVersionsResponse
 from minibroker.protocol.primitives import AnswerTooLarge, MalformedMessage
 from minibroker.protocol.steps import release_arrays
 
@@ -354,6 +353,8 @@ class Dispatcher:
         """Answer an ApiVersions request of a newer version with the supported versions (KIP-511)."""
         if key != ApiKey.API_VERSIONS or served is None:
             raise Unanswerable(f"{_name(key)} (key {key}) version {version}, which is not served here")
+        from minibroker.protocol.messages.cluster import ApiVersionsResponse  # here, as a start need not wait for it
+
         ranges = [ApiVersionsResponse.ApiVersion(api_key=key, min_version=0, max_version=served.versions[-1])]
         answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=ranges)
         for interceptor in reversed(self.interceptors):

@@ -58,7 +58,7 @@ REMEDIES = {  # for a directory of another broker, by the key
     "broker.id": "; set node.id={0} to start that broker, or another directory in log.dirs",
     "cluster.id": "; give --cluster-id {0} to start that cluster, or another directory in log.dirs",
 }
-BROKER_EPOCH = re.compile(rb'"brokerEpoch":\s*(-?[0-9]{1,19})')
+BROKER_EPOCH = rb'"brokerEpoch":\s*(-?[0-9]{1,19})'
 FORGETTING_DELAY_MS = 1000
 CLOSING_THREADS = 16  # a file system syncs many files at once in hardly more time than one
 
@@ -448,7 +448,7 @@ class LogDirectory:
         path = f"{self.path}/{CLEAN_SHUTDOWN}"
         self.clean = self._disk.exists(path) or not self.found()
         if self._disk.exists(path):
-            epoch = BROKER_EPOCH.search(self._disk.read_whole(path))  # Kafka before 3.7 left the file empty
+            epoch = re.search(BROKER_EPOCH, self._disk.read_whole(path))  # Kafka before 3.7 left the file empty
             self._broker_epoch = int(epoch[1]) if epoch else -1
             self._disk.remove(path)
             self._disk.sync_directory(self.path)
