@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from minibroker.broker.coordination.coordinator_logs import COORDINATOR_CODES
 from minibroker.broker.groups.commits import MARK, CommitTemplate
+from minibroker.broker.network.output_items import Refusal
 from minibroker.broker.requests.answers import SIZE, SIZE_AND_CORRELATION_ID, answer_start, encode_answer
 from minibroker.broker.turn import Wait, failure_of
 from minibroker.protocol.apis import ApiKey
@@ -52,6 +53,7 @@ class OffsetCommitTemplate:
         "_partition",
         "_size",
         "_template",
+        "client_id",
         "version",
     )
 
@@ -67,6 +69,7 @@ class OffsetCommitTemplate:
     ) -> None:
         """Remember the request in `frame`, and all of its `offsets`. Raises ValueError if its encoding is unusual."""
         self.version = context.version
+        self.client_id = context.client_id
         self._cluster = context.cluster
         self._commits = context.cluster.commits
         self._node = context.node
@@ -168,7 +171,9 @@ class DueCommit:
 
     def items(self) -> list[Any]:
         """Return the items to send, once the turn has ended."""
-        return [self._template.answer(self._correlation_id, failure_of(self._wait))]
+        failure = failure_of(self._wait)
+        items = [self._template.answer(self._correlation_id, failure)]
+        return items if failure is None else Refusal(items)
 
 
 def _around(frame: memoryview, request: OffsetCommitRequest, version: int) -> tuple[bytes, ...]:

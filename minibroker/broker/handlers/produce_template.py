@@ -17,6 +17,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from minibroker.broker.metadata.partitions import Partition
+from minibroker.broker.network.output_items import Refusal
 from minibroker.broker.requests.answers import SIZE, SIZE_AND_CORRELATION_ID, answer_start, encode_answer
 from minibroker.broker.requests.context import Reason, log_reason
 from minibroker.broker.security import audit
@@ -62,12 +63,13 @@ class Template(ABC):
     has those of all partitions of the connection by their heads, itself included.
     """
 
-    __slots__ = ("_cluster", "_commits", "_head", "_tail", "others", "version")
+    __slots__ = ("_cluster", "_commits", "_head", "_tail", "client_id", "others", "version")
 
     key: ClassVar[ApiKey] = ApiKey.PRODUCE
 
     def __init__(self, context: RequestContext, head: bytes, others: dict[bytes, Template]) -> None:
         self.version = version = context.version
+        self.client_id = context.client_id
         self.others = others
         self._cluster = context.cluster
         self._commits = context.cluster.commits
@@ -190,8 +192,8 @@ class ProduceTemplate(Template):
             return None
         try:
             first_offset = partition.append(cluster.turn, records, headers)
-        except KafkaError as error:
-            return [self.refusal(correlation_id, error)]
+        except KafkaError:
+            return None
         append_time_ms = now_ms if settings.message_timestamp_type == LOG_APPEND_TIME else -1
         values = (first_offset, append_time_ms, log.log_start_offset)[: self._values]
         if first_offset < log.log_end_offset:
@@ -212,7 +214,7 @@ class ProduceTemplate(Template):
 class RefusalTemplate(Template):
     """A Produce to a topic that the client may not write to. Each one is logged, as by `produce`."""
 
-    __slots__ = ("_answer", "_client_id", "_denied", "_reason")
+    __slots__ = ("_answer", "_denied", "_reason")
 
     def __init__(
         self, context: RequestContext, head: bytes, others: dict[bytes, Template], topic: TopicAnswer, reason: Reason
@@ -220,7 +222,6 @@ class RefusalTemplate(Template):
         """Remember a request whose whole answer is `topic`."""
         super().__init__(context, head, others)
         self._answer = bytes(self._encode_answer(0, topic))[SIZE_AND_CORRELATION_ID.size :]
-        self._client_id = context.client_id
         self._denied = context.principal, context.connection.host, WRITE_TOPIC, reason.topic
         self._reason = reason
         reason.error.__traceback__ = None  # its frames have the request
@@ -230,8 +231,8 @@ class RefusalTemplate(Template):
         if records[LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT:
             return None
         audit.log_verdict(*self._denied, is_allowed=False)
-        log_reason(self._client_id, log, self.key, self._reason)
-        return [SIZE_AND_CORRELATION_ID.pack(SIZE.size + len(self._answer), correlation_id) + self._answer]
+        log_reason(self.client_id, log, self.key, self._reason)
+        return Refusal([SIZE_AND_CORRELATION_ID.pack(SIZE.size + len(self._answer), correlation_id) + self._answer])
 
 
 def remember(
@@ -297,7 +298,7 @@ class DueProduce:
         failure = failure_of_pending(self._pending)
         if failure is None:
             return [self._template.answer(self._correlation_id, self._values)]
-        return [self._template.refusal(self._correlation_id, failure)]
+        return Refusal([self._template.refusal(self._correlation_id, failure)])
 
 
 def lost(answer: PartitionAnswer, failure: KafkaError) -> None:

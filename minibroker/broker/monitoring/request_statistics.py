@@ -35,6 +35,8 @@ class ApiStatistics:
 class RequestStatistics(Interceptor):
     """Counts all requests since it was created, by API. It must be the first interceptor, to see them all."""
 
+    only_watches = True
+
     def __init__(self) -> None:
         self.by_api: dict[ApiKey, ApiStatistics] = {}
 

@@ -28,7 +28,8 @@ from minibroker.broker.network.framing import (
     PartialFrame,
     frame_size,
 )
-from minibroker.broker.network.gone_clients import Nowhere, run_for_nobody
+from minibroker.broker.network.gone_clients import Nowhere, lose, run_for_nobody
+from minibroker.broker.network.output_items import Due
 from minibroker.broker.network.pipelines import REQUESTS_PER_TURN, Pipelines
 from minibroker.broker.security.principals import ANONYMOUS, Principal
 
@@ -64,13 +65,6 @@ class Outlet(Protocol):
 
     def close(self) -> None:
         """Close the socket once all queued output is sent."""
-
-
-class Due(Protocol):
-    """An answer that may be sent at the end of the loop's turn, and no earlier."""
-
-    def items(self) -> list[Any]:
-        """Return the items to send, once the turn has ended."""
 
 
 Outcome = list[Any] | Due | DelayedOperation[list[Any] | None] | None
@@ -443,7 +437,8 @@ class Connection:
     def lost(self) -> None:
         """Drop what only the client needs, as the socket is closed; the backlog runs as far as it changes something."""
         self.is_gone = True
-        self._due = None
+        due, self._due = self._due, None
+        lose(due or ())
         if self._partial is not None:
             self._partial.close()
             self._partial = None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.delayed_operations import DelayedOperation
-from minibroker.broker.network.output_items import Mark
+from minibroker.broker.network.output_items import Due, Mark, ObservedDue
 from minibroker.protocol.apis import READS
 
 if TYPE_CHECKING:
@@ -28,13 +28,19 @@ class Nowhere:
 
     def send(self, items: list[Any]) -> None:
         """Tell the answers' observers that they are lost."""
-        for item in items:
-            if item.__class__ is Mark:
-                item.lost()
+        lose([items])
 
     def pause_reading(self) -> None: ...
 
     def resume_reading(self) -> None: ...
+
+
+def lose(answers: Sequence[list[Any] | Due]) -> None:
+    """Tell the observers of answers that they are lost."""
+    for answer in answers:
+        for item in answer if isinstance(answer, list) else (answer,):
+            if isinstance(item, Mark | ObservedDue):
+                item.lost()
 
 
 def run_for_nobody(execute: Execute, connection: Connection, frame: memoryview) -> Outcome:

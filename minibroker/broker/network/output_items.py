@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from minibroker.protocol.primitives import Output
 
@@ -11,6 +11,9 @@ CLOSE = None  # close the socket once everything before it is sent
 
 class Sent(Protocol):
     """An observer of whether an answer was sent."""
+
+    def see(self, items: list[Any]) -> list[Any]:
+        """Return the items to send for an answer, with a mark behind them."""
 
     def sent(self, sent_bytes: int) -> None:
         """Handle that the answer was sent."""
@@ -37,6 +40,39 @@ class Mark:
     def lost(self) -> None:
         """Report that the mark will never be reached."""
         self._answer.lost()
+
+
+class Refusal(list[Any]):
+    """The items of an answer with an error, where those before had none."""
+
+
+class Due(Protocol):
+    """An answer that may be sent at the end of the loop's turn, and no earlier."""
+
+    def items(self) -> list[Any]:
+        """Return the items to send, once the turn has ended."""
+
+
+class ObservedDue:
+    """An answer that its observer sees at the end of the turn."""
+
+    __slots__ = ("_due", "_observer")
+
+    def __init__(self, due: Due, observer: Sent) -> None:
+        self._due = due
+        self._observer = observer
+
+    def items(self) -> list[Any]:
+        """Return the items to send, once the turn has ended."""
+        try:
+            return self._observer.see(self._due.items())
+        except BaseException:
+            self.lost()
+            raise
+
+    def lost(self) -> None:
+        """Report that the answer will never be sent."""
+        self._observer.lost()
 
 
 BYTES = frozenset({bytes, bytearray, Output})

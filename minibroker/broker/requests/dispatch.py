@@ -86,8 +86,8 @@ class Dispatcher:
             if authenticator is not None:
                 return self._refuse_misplaced(authenticator, key, version, correlation_id, frame)
         template = connection.template
-        if template is not None and key == template.key and version == template.version and not self.interceptors:
-            outcome: Outcome = template.run(self.cluster, correlation_id, frame)
+        if template is not None and key == template.key and version == template.version:
+            outcome: Outcome = self._run_template(connection, template, correlation_id, frame)
             if outcome is not None:
                 return outcome
         route = self._routes.get((key, version))
@@ -118,6 +118,21 @@ class Dispatcher:
         context.frame = frame
         return self._run(context, route, correlation_id, request)
 
+    def _run_template(self, connection: Connection, template: Any, correlation_id: int, frame: memoryview) -> Outcome:
+        """Run a request by its template; return None if it must be decoded, as also for most interceptors."""
+        if self.interceptors and not only_watch(self.interceptors):
+            return None
+        outcome: Outcome = template.run(self.cluster, correlation_id, frame)
+        if outcome is None or not self.interceptors:
+            return outcome
+        from minibroker.broker.requests.interceptors import Call  # most brokers have no interceptors
+
+        context = RequestContext(self.cluster, connection, template.version, template.client_id, self.slicer)
+        route = self._routes[template.key, template.version]
+        context.call = call = Call(context, route, correlation_id, None, frame, None, self.interceptors)
+        watched: Outcome = call.watch(outcome)
+        return watched
+
     def _begin_at_length(
         self,
         context: RequestContext,
@@ -134,6 +149,8 @@ class Dispatcher:
             if context.kept is None:
                 frame = memoryview(bytearray(frame))
         if self.interceptors:
+            if request is not None and only_watch(self.interceptors):
+                context.frame = frame  # for the template of the next one
             coroutine = self._intercept(context, route, correlation_id, request, frame, position)
         else:
             coroutine = self._read_and_answer(context, route, correlation_id, frame, position)
@@ -376,6 +393,11 @@ def _admit(connection: Connection, key: int) -> Authenticator | None:
     if authenticator.is_in_exchange:
         return authenticator
     raise Unanswerable(f"{_name(key)} {objection}")
+
+
+def only_watch(interceptors: list[Interceptor]) -> bool:
+    """Return whether none of the interceptors changes anything, or looks at decoded requests."""
+    return all(interceptor.only_watches for interceptor in interceptors)
 
 
 def _name(key: int) -> str:

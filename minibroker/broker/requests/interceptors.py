@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from minibroker.broker.network.output_items import ObservedDue, Refusal
+from minibroker.broker.requests.answers import mark_answer
 from minibroker.broker.security.logins import Login, Verdict
 from minibroker.protocol.apis import ApiKey, api_name
 from minibroker.protocol.declare import Message
@@ -34,7 +36,12 @@ class Interceptor(Protocol):
     interceptor sees the request as the client sent it, and the answer as the client gets it. An exception from
     `before`, `answer` or `encoded` closes the connection, as one from a handler does; one from `sent` or `lost` is
     logged.
+
+    One that `only_watches` changes nothing, waits for nothing, and does not look at the decoded request. If all do,
+    requests that resemble earlier ones need not be decoded, and `answer` is called only if there is an error.
     """
+
+    only_watches: ClassVar[bool] = False
 
     def before(self, call: Call) -> Message | Coroutine[Any, Any, Message | None] | None:
         """Called before a decoded request runs.
@@ -92,6 +99,9 @@ class Runs(Protocol):
     def request_in(self, frame: memoryview) -> Message:
         """Return the request in a frame that was decoded before."""
 
+    def response_in(self, frame: Any) -> Message:
+        """Return the response in the frame of an answer."""
+
 
 class Call:
     """A request on its way through the hooks.
@@ -123,9 +133,9 @@ class Call:
         context: RequestContext,
         route: Runs,
         correlation_id: int,
-        request: Message,
+        request: Any,
         frame: memoryview,
-        handle: Callable[[Any], Coroutine[Any, Any, Message | None]],
+        handle: Callable[[Any], Coroutine[Any, Any, Message | None]] | None,
         interceptors: Sequence[Interceptor],
     ) -> None:
         self.context = context
@@ -155,8 +165,21 @@ class Call:
                 return response
         if self._next == len(self._interceptors):  # else a hook has run it
             self._next += 1
+            assert self._handle is not None  # else it has run already
             self._response = await self._handle(self.request)
         return self._response
+
+    def watch(self, outcome: Any) -> Any:
+        """Show those that only watch a request that has run undecoded; return its outcome for them to see, too."""
+        for interceptor in self._interceptors:
+            interceptor.before(self)
+        return self.see(outcome) if isinstance(outcome, list) else ObservedDue(outcome, self)
+
+    def see(self, items: list[Any]) -> list[Any]:
+        """Return the items of an answer to such a request, with a mark behind them."""
+        if isinstance(items, Refusal):
+            self.answered(self._route.response_in(items[0]))
+        return mark_answer(self, items)
 
     def keep_frame(self) -> None:
         """Copy the request, whose bytes are overwritten while a hook holds it."""

@@ -99,6 +99,10 @@ class Route:
         _, position = RequestHeader.decode_from(frame, self.header_version)
         return self.request_class.decode_from(frame, self.version, position)[0]
 
+    def response_in(self, frame: Any) -> Message:
+        """Return the response in the frame of an answer."""
+        return self._response_class.decode_from(frame, self.version, len(self.answer_start))[0]
+
 
 class Due:
     """An answer to send at the end of the turn, once what it reports is written."""

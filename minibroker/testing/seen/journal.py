@@ -79,6 +79,8 @@ class Which(TypedDict, total=False):
 class Journal(Interceptor):
     """The requests and answers of the broker. `dropped` counts those removed for newer ones."""
 
+    only_watches = True
+
     def __init__(
         self, broker: Host, maximum_exchanges: int = MAXIMUM_EXCHANGES, maximum_bytes: int = MAXIMUM_BYTES
     ) -> None:
