@@ -155,7 +155,8 @@ class MarkerSender:
         cluster = self._coordinator.cluster
         epoch = self._coordinator.coordinator_epoch(transaction.transactional_id)
         marker = Marker(transaction.state is State.PREPARE_COMMIT, epoch)
-        ending = Ending(transaction.producer_id, transaction.producer_epoch, marker, transaction.client_version)
+        producer = transaction.producer_id, transaction.producer_epoch
+        ending = Ending(cluster, producer, marker, transaction.client_version)
         for name, index in partitions:
             topic = cluster.image.topics.get(name)
             partition = None if topic is None else topic.partition(index)

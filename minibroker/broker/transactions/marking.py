@@ -6,7 +6,7 @@ The coordinator decides which markers to write; `storage` tracks their effect on
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from minibroker.broker.metadata.leaders import led_partition
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -26,13 +26,20 @@ TopicResult = Result.WritableTxnMarkerTopicResult
 PartitionResult = TopicResult.WritableTxnMarkerPartitionResult
 
 
-class Ending(NamedTuple):
-    """A decided transaction; `transaction_version` is that of the client that ended it."""
+class Ending:
+    """A decided transaction, with the batch that ends it in each partition, one after the other.
 
-    producer_id: int
-    producer_epoch: int
-    marker: Marker
-    transaction_version: int
+    `transaction_version` is that of the client that ended it.
+    """
+
+    __slots__ = ("batch", "header", "marker", "transaction_version")
+
+    def __init__(self, cluster: Cluster, producer: tuple[int, int], marker: Marker, transaction_version: int) -> None:
+        """`producer` is its id and epoch."""
+        self.marker = marker
+        self.transaction_version = transaction_version
+        self.batch = memoryview(marker_batch(*producer, marker, cluster.clock.wall_ms()))
+        self.header = read_header(self.batch)
 
 
 def write_markers(cluster: Cluster, node: Node, request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
@@ -42,7 +49,8 @@ def write_markers(cluster: Cluster, node: Node, request: WriteTxnMarkersRequest)
         result = Result(producer_id=wanted.producer_id)
         response.markers.append(result)
         marker = Marker(wanted.transaction_result, wanted.coordinator_epoch)
-        ending = Ending(wanted.producer_id, wanted.producer_epoch, marker, wanted.transaction_version)
+        producer = wanted.producer_id, wanted.producer_epoch
+        ending = Ending(cluster, producer, marker, wanted.transaction_version)
         for topic in wanted.topics:
             partitions = yield from each(partial(_result, cluster, node, ending, topic.name), topic.partition_indexes)
             result.topics.append(TopicResult(name=topic.name, partitions=partitions))
@@ -66,10 +74,8 @@ def write_marker(cluster: Cluster, node: Node, ending: Ending, topic: str, index
 
 def _write(cluster: Cluster, partition: Partition, ending: Ending) -> None:
     partition.check_in_sync()
-    producer_id, epoch, marker, version = ending
-    batch = memoryview(marker_batch(producer_id, epoch, marker, cluster.clock.wall_ms()))
-    header = read_header(batch)
-    partition.log.producers.check_marker(header, marker, version)
-    partition.append(cluster.turn, batch, [header])
+    header, committed = ending.header, ending.marker.committed
+    partition.log.producers.check_marker(header, ending.marker, ending.transaction_version)
+    partition.append(cluster.turn, ending.batch, [header])  # which sets offset and epoch in it, and writes it
     for watcher in cluster.watchers:
-        watcher.transaction_ended(partition.topic.name, partition.index, producer_id, committed=marker.committed)
+        watcher.transaction_ended(partition.topic.name, partition.index, header.producer_id, committed=committed)
