@@ -25,6 +25,7 @@ import embedding
 import encryption
 import exchanges
 import fast_paths
+import floor
 import groups
 import growth
 import machine
@@ -51,6 +52,7 @@ def all_sections(seconds: float) -> list[Section]:
     return [
         *starts,
         *exchanges.sections(seconds),
+        *floor.sections(seconds),
         *fast_paths.sections(seconds),
         *clients.sections(seconds),
         *encryption.sections(seconds),
