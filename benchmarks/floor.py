@@ -11,9 +11,10 @@ import socket
 import sys
 from typing import cast
 
+import uvloop
+
 import programs
 import servers
-import uvloop
 import wire
 from exchanges import RATE_COLUMNS, pinged
 from report import Case, Sample, Section
