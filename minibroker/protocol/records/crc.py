@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from importlib.machinery import ExtensionFileLoader, PathFinder
 
@@ -30,6 +31,10 @@ def _load() -> Crc32c:
     extension = _load_extension()
     if extension is not None:
         return extension
+    if sys.platform == "emscripten":  # a browser, for which the package has no wheel
+        from minibroker.protocol.records.crc_by_table import crc32c as by_table
+
+        return by_table
     import crc32c as package
 
     return package.crc32c
