@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "replay": "proxy.replay_command",
     "explain": "explain.explain_command",
     "explore": "explore_command",
+    "lab": "lab_command",
     "show": "show_command",
     "formats": "formats_command",
     "completion": "completion_command",

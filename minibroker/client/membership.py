@@ -113,7 +113,7 @@ class Membership:
     def _join(self) -> Any:
         """Return the answer to JoinGroup, which comes when all members have joined."""
         subscription = ConsumerProtocolSubscription(topics=self._topics)
-        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=ASSIGNOR, metadata=_encode_embedded(subscription))
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=ASSIGNOR, metadata=encode_embedded(subscription))
         while True:
             answer = self._ask(
                 JoinGroupRequest(
@@ -134,12 +134,12 @@ class Membership:
 
     def _assignments(self, members: Sequence[Any]) -> list[SyncGroupRequest.SyncGroupRequestAssignment]:
         """Return what this member, the group's leader, assigns to each member."""
-        topics = {each.member_id: _read_subscription(each.metadata) for each in members}
+        topics = {each.member_id: read_subscription(each.metadata) for each in members}
         found = self._client.metadata(sorted({topic for some in topics.values() for topic in some})).topics
         counts = {topic.name: len(topic.partitions) for topic in found}
         shares = range_assignment(topics, counts)
         return [
-            SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=_assignment(share))
+            SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=encode_assignment(share))
             for member, share in shares.items()
         ]
 
@@ -223,19 +223,22 @@ def _by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
     return found
 
 
-def _encode_embedded(message: Message) -> bytes:
+def encode_embedded(message: Message) -> bytes:
+    """Return a message of the embedded protocol, with its version before it."""
     return _VERSION.pack(EMBEDDED_VERSION) + message.encode(EMBEDDED_VERSION)
 
 
-def _read_subscription(data: bytes) -> list[str]:
+def read_subscription(data: bytes) -> list[str]:
+    """Return the topics to which a member subscribes."""
     found, _ = ConsumerProtocolSubscription.decode_from(data, EMBEDDED_VERSION, _VERSION.size)
     return list(found.topics)
 
 
-def _assignment(partitions: Iterable[Partition]) -> bytes:
+def encode_assignment(partitions: Iterable[Partition]) -> bytes:
+    """Return the assignment of a member."""
     of_topic = ConsumerProtocolAssignment.TopicPartition
     topics = [of_topic(topic=topic, partitions=some) for topic, some in _by_topic(partitions).items()]
-    return _encode_embedded(ConsumerProtocolAssignment(assigned_partitions=topics))
+    return encode_embedded(ConsumerProtocolAssignment(assigned_partitions=topics))
 
 
 def assigned_partitions(data: bytes) -> list[Partition]:

@@ -1,0 +1,80 @@
+"""The lab in Chromium: its page loads, and a broker with clients runs in it."""
+
+from __future__ import annotations
+
+import http.server
+import re
+import subprocess
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from conformance.explorer.browsing import WAIT_MS, Explorer, chromium, inaccessible
+from tests.test_readme import README, environment, steps_in
+
+DOCUMENT = README.parent / "docs" / "lab.md"
+MOST_BYTES = 12_000_000
+expect.set_options(timeout=WAIT_MS)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder that the document's command writes."""
+    ((_, command, output),) = steps_in(DOCUMENT.read_text())
+    directory = tmp_path_factory.mktemp("lab")
+    command = command.replace("build/lab", str(directory))
+    done = subprocess.run(command, shell=True, cwd=README.parent, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.replace(str(directory), "build/lab")
+    assert re.sub(r"[\d.]+", "N", said) == re.sub(r"[\d.]+", "N", output)
+    return directory
+
+
+class Handler(http.server.SimpleHTTPRequestHandler):
+    """A server of files, which does not compress and says nothing."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def url(folder: Path) -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=folder)) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        serving.join()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+def test_its_files_are_small(folder: Path) -> None:
+    assert sum(path.stat().st_size for path in folder.rglob("*")) < MOST_BYTES
+
+
+def test_clients_run_and_python_asks(browser: Browser, url: str) -> None:
+    lab = Explorer(browser, url)
+    page = lab.open()
+    expect(page.get_by_text("OffsetCommit").first).to_be_visible()
+    page.goto(f"{url}#/lab")
+    page.get_by_role("button", name="start", exact=True).click()
+    joined = page.locator("tr[data-client=consumer-3]")
+    expect(joined).to_contain_text("generation 2")
+    joined.get_by_role("button", name="kill").click()
+    expect(joined).to_contain_text("killed")
+    page.get_by_label("Code").fill("await broker.aproduce('from-python', 'tea')")
+    page.get_by_role("button", name="run", exact=True).click()
+    expect(page.get_by_role("log")).to_contain_text("0")
+    assert not inaccessible(page)
+    page.goto(f"{url}#/topics/from-python")
+    expect(page.get_by_text("1 partition, 1 offset")).to_be_visible()
+    lab.close()

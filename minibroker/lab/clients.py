@@ -1,0 +1,176 @@
+"""The clients inside: a row each, which the reader starts, stops and kills.
+
+A stop is what a client does when its program ends: it leaves its group, or aborts its transaction. A kill cuts its
+connections, as the death of its process does, and the broker finds out by its timeouts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from enum import StrEnum
+from typing import Any, ClassVar, Final, Literal, TypeVar
+
+from minibroker.client.asynchronous import AsyncClient
+from minibroker.client.client_connection import NEWEST
+from minibroker.client.client_errors import ClientError, Reaction, check, reaction
+from minibroker.client.cluster_client import Partition
+from minibroker.client.connection_settings import ClientSettings
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.response_errors import error_codes
+
+Result = TypeVar("Result")
+Coordinated = Literal["group", "transaction"]
+
+MOST_CLIENTS: Final = 50
+TURN_SECONDS: Final = 1.0  # between two batches
+
+
+class State(StrEnum):
+    """What a client does."""
+
+    RUNS = "runs"
+    STOPPED = "stopped"
+    KILLED = "killed"
+    FAILED = "failed"
+
+
+class LabClient:
+    """A client with a task of its own while it runs. `said` is what it did last, `count` how many records it had."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, number: int, servers: str, topic: str, name: str) -> None:
+        self.number, self.topic, self.name = number, topic, name
+        self.client_id = f"{self.kind}-{number}"
+        self.state, self.said, self.count = State.STOPPED, "", 0
+        self._servers = servers
+        self._stopping = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.client: AsyncClient
+
+    def row(self) -> dict[str, Any]:
+        """Return what the page shows."""
+        shown = ("number", "kind", "client_id", "topic", "name", "state", "said", "count")
+        return {name: getattr(self, name) for name in shown}
+
+    def start(self) -> None:
+        """Begin, if it does not run."""
+        if self._task is None or self._task.done():
+            self._stopping.clear()
+            self.state, self.said = State.RUNS, ""
+            self._task = asyncio.ensure_future(self._run())
+
+    async def stop(self) -> None:
+        """Let it end as a program does."""
+        if self._task is not None:
+            self._stopping.set()
+            await asyncio.wait([self._task])
+
+    def kill(self) -> None:
+        """Cut its connections; it says no goodbye."""
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            self.state = State.KILLED
+
+    async def _run(self) -> None:
+        settings = {"bootstrap.servers": self._servers, "client.id": self.client_id}
+        try:
+            async with AsyncClient(ClientSettings(settings)) as self.client:
+                await self.begin()
+                while not self._stopping.is_set():
+                    await self.turn()
+                await self.end()
+            self.state = State.STOPPED
+        except (ClientError, KafkaError, OSError) as error:
+            self.state, self.said = State.FAILED, str(error)
+
+    async def begin(self) -> None:
+        """Do what comes first."""
+
+    async def turn(self) -> None:
+        """Do a part of the work, for about a second."""
+        raise NotImplementedError
+
+    async def end(self) -> None:
+        """Say goodbye."""
+
+    # --- for those that are built on it
+
+    async def rest(self) -> None:
+        """Wait until the next turn, or until it is to stop."""
+        try:
+            async with asyncio.timeout(TURN_SECONDS):
+                await self._stopping.wait()
+        except TimeoutError:
+            return
+
+    async def partitions(self) -> list[Partition]:
+        """Return the partitions of the topic, which is created if there is none."""
+
+        async def found() -> list[Partition]:
+            (topic,) = (await self.client.metadata([self.topic], create=True)).topics
+            check(topic.error_code, f"topic {self.topic}")
+            return [(self.topic, each) for each in range(len(topic.partitions))]
+
+        return await self.retry(found)
+
+    async def retry(self, action: Callable[[], Awaitable[Result]]) -> Result:
+        """Call `action` until it succeeds."""
+        return await self.client.retry(action)
+
+    async def ask(self, kind: Coordinated, request: Message, highest: int = NEWEST) -> Any:
+        """Return the answer of the coordinator; it keeps errors that cannot be retried."""
+
+        async def ask() -> Any:
+            node = await self.client.coordinator(kind, self.name)
+            answer = await self.client.request(request, node, highest=highest)
+            for code in error_codes(answer):
+                if reaction(code) in (Reaction.RETRY, Reaction.FIND_COORDINATOR):
+                    check(code, f"{kind} {self.name}")
+            return answer
+
+        return await self.retry(ask)
+
+
+class Clients:
+    """All clients of a lab, by their numbers."""
+
+    def __init__(self, servers: Callable[[], str], kinds: Mapping[str, type[LabClient]]) -> None:
+        self._servers, self._kinds = servers, kinds
+        self._clients: dict[int, LabClient] = {}
+        self._made = 0
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return what the page shows, in the order in which they were made."""
+        return [each.row() for each in self._clients.values()]
+
+    def add(self, kind: str, topic: str, name: str = "") -> LabClient:
+        """Make a client and start it. Raises ValueError, LookupError."""
+        if kind not in self._kinds:
+            raise LookupError(f"there is no client of the kind {kind}, but {', '.join(self._kinds)}")
+        if not topic:
+            raise ValueError("a client needs a topic")
+        if len(self._clients) >= MOST_CLIENTS:
+            raise ValueError(f"the lab has {MOST_CLIENTS} clients at most: remove one")
+        self._made += 1
+        made = self._clients[self._made] = self._kinds[kind](self._made, self._servers(), topic, name)
+        made.start()
+        return made
+
+    def get(self, number: int) -> LabClient:
+        """Return a client. Raises LookupError."""
+        if number not in self._clients:
+            raise LookupError(f"there is no client {number} (any more)")
+        return self._clients[number]
+
+    def remove(self, number: int) -> None:
+        """Kill a client and forget it. Raises LookupError."""
+        self.get(number).kill()
+        del self._clients[number]
+
+    def remove_all(self) -> None:
+        """Kill and forget all clients."""
+        for number in list(self._clients):
+            self.remove(number)

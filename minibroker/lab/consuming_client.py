@@ -1,0 +1,207 @@
+"""The client that reads: a member of a classic consumer group, with heartbeats, commits and rebalances."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, Final
+
+from minibroker.client.client_errors import check
+from minibroker.client.cluster_client import Partition
+from minibroker.client.membership import (
+    ASSIGNOR,
+    NAMED_TOPICS_COMMIT,
+    NAMED_TOPICS_FETCH,
+    NO_MEMBER,
+    PROTOCOL_TYPE,
+    STALE,
+    assigned_partitions,
+    encode_assignment,
+    encode_embedded,
+    range_assignment,
+    read_subscription,
+)
+from minibroker.client.record_fetching import NEWEST_WITH_NAMES, READ_COMMITTED, Aborted
+from minibroker.lab.clients import LabClient
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.protocol.messages.groups import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+from minibroker.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
+from minibroker.protocol.records.formats import batches_in, records_in
+
+SESSION_TIMEOUT_MS: Final = 10_000
+REBALANCE_TIMEOUT_MS: Final = 20_000
+WAIT_MS: Final = 500
+MOST_BYTES: Final = 1 << 20
+TOPIC: Final = FetchRequest.FetchTopic
+OFFSETS_TOPIC: Final = OffsetFetchRequest.OffsetFetchRequestTopic
+COMMITTED_TOPIC: Final = OffsetCommitRequest.OffsetCommitRequestTopic
+
+
+class Consumer(LabClient):
+    """Reads what is committed of the partitions that its group gives it, and commits how far it is."""
+
+    kind = "consumer"
+
+    async def begin(self) -> None:
+        self._member, self._generation = NO_MEMBER, -1
+        self._positions: dict[Partition, int] = {}
+        await self.partitions()
+        await self._join()
+
+    async def turn(self) -> None:
+        heartbeat = HeartbeatRequest(group_id=self.name, generation_id=self._generation, member_id=self._member)
+        if await self._is_stale(await self.ask("group", heartbeat)):
+            return
+        before = dict(self._positions)
+        await self._read()
+        if self._positions != before and await self._is_stale_commit():
+            return
+        places = ", ".join(f"{index} at {offset}" for (_, index), offset in sorted(self._positions.items()))
+        self.said = f"generation {self._generation}: {places or 'no partition'}"
+        await self.rest()
+
+    async def end(self) -> None:
+        leaving = LeaveGroupRequest.MemberIdentity(member_id=self._member)
+        await self.ask("group", LeaveGroupRequest(group_id=self.name, member_id=self._member, members=[leaving]))
+
+    # --- membership
+
+    async def _is_stale(self, answer: Any) -> bool:
+        """Join again if the answer says that the group goes on without this member. Raises ClientError."""
+        if answer.error_code not in STALE:
+            check(answer.error_code, f"group {self.name}")
+            return False
+        if answer.error_code != ErrorCode.REBALANCE_IN_PROGRESS:
+            self._member = NO_MEMBER
+        await self._join()
+        return True
+
+    async def _join(self) -> None:
+        self.said = "joins the group"
+        subscription = encode_embedded(ConsumerProtocolSubscription(topics=[self.topic]))
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=ASSIGNOR, metadata=subscription)
+        joined = await self.ask(
+            "group",
+            JoinGroupRequest(
+                group_id=self.name,
+                session_timeout_ms=SESSION_TIMEOUT_MS,
+                rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+                member_id=self._member,
+                protocol_type=PROTOCOL_TYPE,
+                protocols=[protocol],
+            ),
+        )
+        if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self._member = joined.member_id
+            await self._join()
+        elif not await self._is_stale(joined):
+            self._member, self._generation = joined.member_id, joined.generation_id
+            await self._take_share(joined)
+
+    async def _take_share(self, joined: Any) -> None:
+        """Learn which partitions are ours; the leader says it to all."""
+        synced = await self.ask(
+            "group",
+            SyncGroupRequest(
+                group_id=self.name,
+                generation_id=self._generation,
+                member_id=self._member,
+                protocol_type=PROTOCOL_TYPE,
+                protocol_name=joined.protocol_name,
+                assignments=await self._shares(joined.members) if joined.leader == self._member else [],
+            ),
+        )
+        if not await self._is_stale(synced):
+            await self._begin_at(assigned_partitions(synced.assignment))
+
+    async def _shares(self, members: Sequence[Any]) -> list[Any]:
+        topics = {each.member_id: read_subscription(each.metadata) for each in members}
+        found = (await self.client.metadata(sorted({topic for some in topics.values() for topic in some}))).topics
+        shares = range_assignment(topics, {topic.name: len(topic.partitions) for topic in found})
+        return [
+            SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=encode_assignment(share))
+            for member, share in shares.items()
+        ]
+
+    # --- offsets
+
+    async def _begin_at(self, partitions: list[Partition]) -> None:
+        """Read from where the group is, or else from the beginning."""
+        self._positions = dict.fromkeys(partitions, 0)
+        if not partitions:
+            return
+        asked = OFFSETS_TOPIC(name=self.topic, partition_indexes=[index for _, index in partitions])
+        request = OffsetFetchRequest(group_id=self.name, topics=[asked])
+        answer = await self.ask("group", request, NAMED_TOPICS_FETCH[1])
+        for topic in answer.topics:
+            for each in topic.partitions:
+                self._positions[topic.name, each.partition_index] = max(0, each.committed_offset)
+
+    async def _is_stale_commit(self) -> bool:
+        """Commit; return whether the member had to join again instead."""
+        of_partition = COMMITTED_TOPIC.OffsetCommitRequestPartition
+        some = [
+            of_partition(partition_index=index, committed_offset=offset, committed_metadata="")
+            for (_, index), offset in self._positions.items()
+        ]
+        request = OffsetCommitRequest(
+            group_id=self.name,
+            generation_id_or_member_epoch=self._generation,
+            member_id=self._member,
+            topics=[COMMITTED_TOPIC(name=self.topic, partitions=some)],
+        )
+        answer = await self.ask("group", request, NAMED_TOPICS_COMMIT[1])
+        for topic in answer.topics:
+            for each in topic.partitions:
+                if await self._is_stale(each):
+                    return True
+        return False
+
+    # --- records
+
+    async def _read(self) -> None:
+        """Read what there is of our partitions, from each leader."""
+        by_leader: dict[int, list[Any]] = defaultdict(list)
+        for partition, offset in self._positions.items():
+            leader = await self.client.leader(partition)
+            by_leader[leader.node_id].append(
+                TOPIC.FetchPartition(
+                    partition=partition[1],
+                    current_leader_epoch=leader.epoch,
+                    fetch_offset=offset,
+                    partition_max_bytes=MOST_BYTES,
+                )
+            )
+        await asyncio.gather(*(self._fetch(node_id, some) for node_id, some in by_leader.items()))
+
+    async def _fetch(self, node_id: int, partitions: list[Any]) -> None:
+        request = FetchRequest(
+            max_wait_ms=WAIT_MS,
+            min_bytes=1,
+            max_bytes=MOST_BYTES,
+            isolation_level=READ_COMMITTED,
+            session_epoch=-1,  # no session
+            topics=[TOPIC(topic=self.topic, partitions=partitions)],
+        )
+        answer = await self.client.request(request, node_id, highest=NEWEST_WITH_NAMES)
+        check(answer.error_code, f"reading {self.topic}")
+        for topic in answer.responses:
+            for each in topic.partitions:
+                self._take(each)
+
+    def _take(self, answer: Any) -> None:
+        partition = self.topic, answer.partition_index
+        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._positions[partition] = max(0, answer.log_start_offset)
+        if answer.error_code:
+            self.client.refresh()  # the next turn asks who leads it now
+            return
+        data = answer.records or b""
+        aborted = Aborted(answer.aborted_transactions)
+        for position, header in batches_in(data):
+            if not aborted.drops(header, data, position):
+                self.count += sum(each.offset >= self._positions[partition] for each in records_in(data, position))
+            self._positions[partition] = max(self._positions[partition], header.next_offset)

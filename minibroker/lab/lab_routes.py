@@ -1,0 +1,61 @@
+"""The paths that the lab has beside the explorer's: its clients, and the cell of Python."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Final
+
+from minibroker.explorer.explorer_routes import API
+from minibroker.lab.cell import Cell
+from minibroker.lab.clients import Clients
+from minibroker.lab.consuming_client import Consumer
+from minibroker.lab.producing_clients import Producer, TransactionalProducer
+from minibroker.testing.broker import Broker
+from minibroker.web.routes import Routes
+
+KINDS: Final = {each.kind: each for each in (Producer, Consumer, TransactionalProducer)}
+
+
+class ClientVerb(StrEnum):
+    """What can be done to a client."""
+
+    START = "start"
+    STOP = "stop"
+    KILL = "kill"
+    REMOVE = "remove"
+
+
+def lab_routes(broker: Broker, clients: Clients) -> Routes:
+    """Return the paths of the lab, below those of the explorer."""
+    routes = Routes(f"{API}/lab")
+    cell = Cell(broker)
+
+    @routes.get("/clients")
+    async def list_clients() -> list[dict[str, Any]]:
+        """Return a row for each client."""
+        return clients.rows()
+
+    @routes.post("/clients")
+    async def add_client(kind: str, topic: str, name: str = "") -> dict[str, Any]:
+        """Start a client; `name` is its group, or its transactional id."""
+        return clients.add(kind, topic, name).row()
+
+    @routes.post("/clients/{number}/{verb}")
+    async def change_client(number: int, verb: ClientVerb) -> None:
+        """Start, stop, kill or remove a client."""
+        client = clients.get(number)
+        if verb == ClientVerb.START:
+            client.start()
+        elif verb == ClientVerb.STOP:
+            await client.stop()
+        elif verb == ClientVerb.KILL:
+            client.kill()
+        else:
+            clients.remove(number)
+
+    @routes.post("/run")
+    async def run_code(code: str) -> dict[str, str]:
+        """Run code of the reader; return what it says."""
+        return {"said": await cell.run(code)}
+
+    return routes

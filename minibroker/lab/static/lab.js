@@ -1,0 +1,73 @@
+// The lab's page: it starts the worker that has the broker, and lets the explorer's page ask it in the place of a server.
+
+const BASE = "http://lab/explorer/";
+const CONTROLLED_MS = 1500;
+const waiting = new Map();
+let last = 0;
+let worker = null;
+
+// What `fetch` does, answered by the worker.
+function ask(path, { method = "GET", headers = {}, body = null, signal = null } = {}) {
+  const id = (last += 1);
+  const { pathname, search } = new URL(path, BASE);
+  return new Promise((answered, failed) => {
+    waiting.set(id, { answered, failed });
+    signal?.addEventListener("abort", () => {
+      stop(id);
+      failed(new DOMException("stopped", "AbortError"));
+    });
+    const sent = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
+    worker.postMessage({ ask: id, method, target: pathname + search, headers: sent, body });
+  });
+}
+
+function stop(id) {
+  waiting.get(id)?.stream?.error(new DOMException("stopped", "AbortError"));
+  waiting.delete(id);
+  worker.postMessage({ stop: id });
+}
+
+function came({ id, status, headers, piece, end }) {
+  const one = waiting.get(id);
+  if (!one) return;
+  if (status) {
+    const body = new ReadableStream({ start(stream) { one.stream = stream; }, cancel: () => stop(id) });
+    one.answered(new Response([204, 304].includes(status) ? null : body, { status, headers }));
+  } else if (end) {
+    one.stream.close();
+    waiting.delete(id);
+  } else if (piece.length) {
+    one.stream.enqueue(piece);
+  }
+}
+
+// The service worker keeps the files, so that the lab also opens without a network. Not all servers are secure contexts.
+async function keepFiles() {
+  if (!navigator.serviceWorker) return;
+  try {
+    await navigator.serviceWorker.register("service.js");
+    if (navigator.serviceWorker.controller) return;
+    await new Promise((done) => {
+      navigator.serviceWorker.addEventListener("controllerchange", done, { once: true });
+      setTimeout(done, CONTROLLED_MS);
+    });
+  } catch { /* a private window may refuse it: then the browser's own cache must do */ }
+}
+
+function say(text) {
+  const place = document.getElementById("said");
+  if (place) place.textContent = text;
+}
+
+await keepFiles();
+worker = new Worker("worker.js", { type: "module" });
+worker.onerror = (event) => say(`The broker does not start: ${event.message}`);
+worker.onmessage = async ({ data }) => {
+  if (data.id) return came(data);
+  if (data.said) return say(data.said);
+  if (data.failed) return say(`The broker does not start: ${data.failed}`);
+  document.documentElement.dataset.figures = JSON.stringify({ ...data.ready, all: Math.round(performance.now()) });
+  globalThis.lab = { fetch: ask };
+  document.getElementById("loading").remove();
+  await import("./bundle.js");
+};

@@ -1,0 +1,25 @@
+// The service worker: it keeps each file of this version that the page has loaded, and nothing else.
+
+const KEPT = "minibroker-lab-VERSION";
+
+addEventListener("install", (event) => event.waitUntil(caches.open(KEPT)));
+
+addEventListener("activate", (event) => event.waitUntil((async () => {
+  const old = (await caches.keys()).filter((name) => name.startsWith("minibroker-lab-") && name !== KEPT);
+  await Promise.all(old.map((name) => caches.delete(name)));
+  await clients.claim();
+})()));
+
+addEventListener("fetch", (event) => {
+  const address = new URL(event.request.url);
+  if (event.request.method === "GET" && address.href.startsWith(registration.scope)) event.respondWith(answer(event.request));
+});
+
+async function answer(request) {
+  const kept = await caches.open(KEPT);
+  const found = await kept.match(request, { ignoreSearch: true });
+  if (found) return found;
+  const came = await fetch(request);
+  if (came.ok) await kept.put(request, came.clone());
+  return came;
+}

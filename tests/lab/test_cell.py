@@ -1,0 +1,70 @@
+"""The cell of Python says what a REPL would say."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from minibroker.lab.cell import MOST_CHARACTERS, Cell
+from minibroker.testing import Broker
+
+
+@pytest.fixture
+async def cell() -> AsyncIterator[Cell]:
+    async with Broker() as broker:
+        cell = Cell(broker)
+        yield cell
+        if "client" in cell.names:
+            cell.names["client"].close()
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("print('tea')\n1 + 1", "tea\n2\n"),
+        ("x = 3", ""),
+        ("None", ""),
+        ("", ""),
+        ("import asyncio\nawait asyncio.sleep(0, 'later')", "'later'\n"),
+        ("import asyncio\nfor _ in range(2):\n    await asyncio.sleep(0)\nprint('done')", "done\n"),
+    ],
+)
+async def test_it_prints_the_last_value(cell: Cell, code: str, said: str) -> None:
+    assert await cell.run(code) == said
+
+
+async def test_names_stay(cell: Cell) -> None:
+    await cell.run("def twice(x):\n    return 2 * x")
+    assert await cell.run("twice(4)") == "8\n"
+
+
+async def test_an_error_is_shown_with_the_lines_of_the_cell_and_no_others(cell: Cell) -> None:
+    await cell.run("def broken():\n    return 1 / 0")
+    lines = (await cell.run("broken()")).splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[1] == '  File "<cell 2>", line 1, in <module>'
+    assert "    return 1 / 0" in lines
+    assert lines[-1] == "ZeroDivisionError: division by zero"
+
+
+async def test_code_that_is_no_python_is_pointed_at(cell: Cell) -> None:
+    said = await cell.run("x =")
+    assert said.splitlines()[0] == '  File "<cell 1>", line 1'
+    assert said.splitlines()[-1] == "SyntaxError: invalid syntax"
+
+
+async def test_what_it_prints_is_bounded(cell: Cell) -> None:
+    said = await cell.run(f"print('x' * {MOST_CHARACTERS + 10})")
+    assert said.endswith("\n… and 11 more characters")
+    assert len(said) < MOST_CHARACTERS + 100
+
+
+async def test_its_client_asks_the_broker(cell: Cell) -> None:
+    await cell.run("await broker.acreate_topic('orders', 2)")
+    code = """
+from minibroker.protocol.messages.metadata import MetadataRequest
+answer = await client.request(MetadataRequest(topics=None))
+[(topic.name, len(topic.partitions)) for topic in answer.topics]
+"""
+    assert await cell.run(code) == "[('orders', 2)]\n"

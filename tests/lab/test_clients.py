@@ -1,0 +1,125 @@
+"""The clients of the lab do what their rows say, and the broker sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from minibroker.lab import clients as lab_clients
+from minibroker.lab.clients import MOST_CLIENTS, Clients, LabClient, State
+from minibroker.lab.lab_routes import KINDS
+from minibroker.testing import Broker
+
+
+@pytest.fixture(autouse=True)
+def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lab_clients, "TURN_SECONDS", 0.02)
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    async with Broker(nodes=2, settings={"group.initial.rebalance.delay.ms": 0}) as broker:
+        await broker.acreate_topic("orders", 2)
+        yield broker
+
+
+@pytest.fixture
+async def clients(broker: Broker) -> AsyncIterator[Clients]:
+    clients = Clients(lambda: broker.bootstrap_servers, KINDS)
+    yield clients
+    clients.remove_all()
+
+
+async def until(client: LabClient, is_so: Callable[[LabClient], bool]) -> None:
+    """Wait until something holds for a client; the test's own timeout bounds it."""
+    while not is_so(client):
+        await asyncio.sleep(0)
+
+
+async def test_a_producer_writes_to_one_partition_after_the_other(broker: Broker, clients: Clients) -> None:
+    producer = clients.add("producer", "orders")
+    records = await broker.aexpect("orders", 4)
+    assert {record.partition for record in records} == {0, 1}
+    await producer.stop()
+    assert producer.state is State.STOPPED
+    assert clients.rows()[0]["count"] == len(broker.records("orders"))
+
+
+async def test_a_topic_that_is_not_there_is_created(broker: Broker, clients: Clients) -> None:
+    clients.add("producer", "new")
+    await broker.aexpect("new", 1)
+
+
+async def test_consumers_share_partitions_and_commit(broker: Broker, clients: Clients) -> None:
+    clients.add("producer", "orders")
+    first = clients.add("consumer", "orders", "readers")
+    await until(first, lambda each: each.count >= 3)
+    second = clients.add("consumer", "orders", "readers")
+    await until(second, lambda each: each.said.startswith("generation 2: 1 at"))
+    await until(first, lambda each: each.said.startswith("generation 2: 0 at"))
+    await first.stop()
+    await until(second, lambda each: each.said.startswith("generation 3: 0 at"))
+    assert broker.committed("readers")
+
+
+async def test_a_killed_consumer_is_missed_only_after_its_session(broker: Broker, clients: Clients) -> None:
+    first = clients.add("consumer", "orders", "readers")
+    await until(first, lambda each: each.said.startswith("generation 1"))
+    first.kill()
+    second = clients.add("consumer", "orders", "readers")
+    await until(second, lambda each: each.said == "joins the group")
+    assert first.state is State.KILLED
+    await broker.clock.aadvance("11 s")
+    await until(second, lambda each: each.said.startswith("generation 2: 0 at"))
+
+
+async def test_transactions_are_committed_and_every_fourth_is_aborted(broker: Broker, clients: Clients) -> None:
+    producer = clients.add("transactional-producer", "orders", "payments")
+    await until(producer, lambda each: "transaction 4 is aborted" in each.said)
+    await producer.stop()
+    assert producer.state is State.STOPPED
+    assert broker.transaction_state("payments") in ("CompleteAbort", "CompleteCommit")
+
+
+async def test_a_second_producer_fences_the_first(broker: Broker, clients: Clients) -> None:
+    first = clients.add("transactional-producer", "orders", "payments")
+    await until(first, lambda each: each.count > 0)
+    second = clients.add("transactional-producer", "orders", "payments")
+    await until(first, lambda each: each.state is State.FAILED)
+    assert "INVALID_PRODUCER_EPOCH" in first.said or "PRODUCER_FENCED" in first.said
+    await until(second, lambda each: each.count > 0)
+
+
+async def test_clients_find_a_broker_that_comes_back(broker: Broker, clients: Clients) -> None:
+    producer = clients.add("producer", "orders")
+    consumer = clients.add("consumer", "orders", "readers")
+    await until(consumer, lambda each: each.count > 0)
+    await broker.arestart()
+    before = producer.count, consumer.count
+    await until(producer, lambda each: each.count > before[0])
+    await until(consumer, lambda each: each.count > before[1])
+
+
+async def test_a_stopped_client_starts_again(broker: Broker, clients: Clients) -> None:
+    producer = clients.add("producer", "orders")
+    await until(producer, lambda each: each.count > 0)
+    await producer.stop()
+    producer.start()
+    before = producer.count
+    await until(producer, lambda each: each.count > before)
+
+
+async def test_what_cannot_be_a_client_is_refused(clients: Clients) -> None:
+    with pytest.raises(LookupError, match="there is no client of the kind cat"):
+        clients.add("cat", "orders")
+    with pytest.raises(ValueError, match="needs a topic"):
+        clients.add("producer", "")
+    for _ in range(MOST_CLIENTS):
+        clients.add("producer", "orders").kill()
+    with pytest.raises(ValueError, match=f"{MOST_CLIENTS} clients at most"):
+        clients.add("producer", "orders")
+    clients.remove(1)
+    with pytest.raises(LookupError, match="there is no client 1"):
+        clients.get(1)

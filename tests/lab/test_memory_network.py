@@ -1,0 +1,121 @@
+"""Sockets in memory behave as a kernel's: for asyncio's streams, and for a broker with its client."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from minibroker.client.asynchronous import AsyncClient
+from minibroker.client.connection_settings import ClientSettings
+from minibroker.lab.memory_network import BUFFER_BYTES, MemoryNetwork, MemoryTransport
+from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.testing import Broker
+
+LARGE = bytes(4 * BUFFER_BYTES)
+
+
+@pytest.fixture
+async def network(monkeypatch: pytest.MonkeyPatch) -> MemoryNetwork:
+    for name in ("socket", "getaddrinfo", "getfqdn"):
+        monkeypatch.setattr(socket, name, getattr(socket, name))
+    network = MemoryNetwork(asyncio.get_running_loop())
+    network.install()
+    return network
+
+
+class Server:
+    """Keeps what it gets; a test says what it does."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.got = bytearray()
+        self.transport: MemoryTransport
+
+    def protocol(self) -> asyncio.Protocol:
+        server = self
+
+        class Protocol(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                assert isinstance(transport, MemoryTransport)
+                server.transport = transport
+
+            def data_received(self, data: bytes) -> None:
+                server.got += data
+
+            def pause_writing(self) -> None:
+                server.events.append("pause")
+
+            def resume_writing(self) -> None:
+                server.events.append("resume")
+
+            def connection_lost(self, error: Exception | None) -> None:
+                server.events.append("lost")
+
+        return Protocol()
+
+
+async def connected(network: MemoryNetwork, server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    bound = socket.socket()
+    bound.bind(("127.0.0.1", 0))
+    port = bound.getsockname()[1]
+    await asyncio.get_running_loop().create_server(server.protocol, sock=bound)
+    return await asyncio.open_connection("localhost", port)
+
+
+async def turns() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_what_is_written_arrives_also_if_the_end_follows_at_once(network: MemoryNetwork) -> None:
+    server = Server()
+    _, writer = await connected(network, server)
+    writer.write(b"first")
+    writer.write(LARGE)
+    writer.close()
+    await turns()
+    assert server.got == b"first" + LARGE
+    assert server.events == ["lost"]
+
+
+async def test_a_connection_that_is_cut_loses_what_has_not_arrived(network: MemoryNetwork) -> None:
+    server = Server()
+    reader, writer = await connected(network, server)
+    server.transport.write(b"never read")
+    server.transport.abort()
+    assert await reader.read() == b""
+    assert writer.is_closing()
+
+
+async def test_a_reader_that_does_not_read_makes_the_writer_pause(network: MemoryNetwork) -> None:
+    server = Server()
+    reader, writer = await connected(network, server)
+    writer.transport.pause_reading()
+    server.transport.set_write_buffer_limits(high=0)
+    server.transport.write(LARGE)
+    assert server.transport.get_write_buffer_size() == len(LARGE) - BUFFER_BYTES
+    assert server.events == ["pause"]
+    writer.transport.resume_reading()
+    assert await reader.readexactly(len(LARGE)) == LARGE
+    assert server.events == ["pause", "resume"]
+    writer.close()
+
+
+async def test_where_nobody_listens_a_connection_is_refused(network: MemoryNetwork) -> None:
+    with pytest.raises(ConnectionRefusedError, match="nobody listens on localhost:9092"):
+        await asyncio.open_connection("localhost", 9092)
+
+
+async def test_a_broker_and_its_client_need_no_other_sockets(network: MemoryNetwork) -> None:
+    async with Broker({"listeners": "PLAINTEXT://localhost:9092"}, nodes=2) as broker:
+        assert broker.bootstrap_servers == "localhost:9092,localhost:9093"
+        settings = ClientSettings({"bootstrap.servers": broker.bootstrap_servers})
+        async with AsyncClient(settings) as client:
+            answer = await client.request(MetadataRequest(topics=None))
+            assert [each.node_id for each in answer.brokers] == [1, 2]
+            broker.kill()
+            await turns()
+            await broker.arestart()
+            assert len((await client.request(MetadataRequest(topics=None))).brokers) == 2
