@@ -27,7 +27,7 @@ USER: Final = {"type": "record", "name": "User", "fields": [{"name": "name", "ty
 PARTS: Final = (
     *("header", "nav", "main", ".toolbar", ".timeline", ".columns", ".rows", ".sides > aside", ".sides > section"),
     *(".head", ".tabs", ".detail", ".bytes .hex", ".bytes .tree", ".compose", "section.outcome", ".versions", ".parts"),
-    *(".page", ".reading", ".hands section", ".segment"),
+    *(".page", ".reading", ".controls section", ".segment", ".lesson-panel"),
 )
 SHOWN: Final = {  # what is there once a view is complete
     "#/frames?filter=api%3DMetadata": "answered",
@@ -39,8 +39,9 @@ SHOWN: Final = {  # what is there once a view is complete
     "#/groups/transactions/billing": "CompleteCommit",
     "#/files/orders-0%2F00000000000000000000.log": "batch [0]",
     "#/try/Metadata/12": "RequestHeader version 2",
-    "#/hands": "take a snapshot",
-    "#/lessons/4": "Send Produce in version 9",
+    "#/controls": "take a snapshot",
+    "#/lessons/produce": "Send Produce to the topic lesson",
+    "#/try/Produce/9": "client_id",  # with the lesson beside it
 }
 BOXES: Final = """(parts) => Object.fromEntries(parts.map((part) => [part, [...document.querySelectorAll(part)]
     .map((element) => element.getBoundingClientRect()).filter((box) => box.width > 0 && box.height > 0)
@@ -113,11 +114,11 @@ def main() -> None:
     """Write the places of all parts."""
     found: dict[str, Any] = {}
     with filled() as given, chromium() as browser:
-        explorer = Explorer(browser, given.broker.explorer_url)
         for window in WINDOWS:
+            explorer = Explorer(browser, given.broker.explorer_url)
             for place in SHOWN:
                 found[f"{window} {place}"] = boxes(shown(explorer, given, place, window))
-        explorer.close()
+            explorer.close()
     lines = (f"{json.dumps(name)}: {json.dumps(each, separators=(',', ':'))}" for name, each in found.items())
     REFERENCE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 

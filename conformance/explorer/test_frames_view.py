@@ -173,8 +173,8 @@ PLACES = {
     "#/files/orders-0%2F00000000000000000000.log": "batch [0]",
     "#/groups/transactions/billing": "CompleteCommit",
     "#/try/Produce/9": "topic_data",
-    "#/hands": "take a snapshot",
-    "#/lessons/4": "Send Produce in version 9",
+    "#/controls": "take a snapshot",
+    "#/lessons/produce": "Send Produce to the topic lesson",
     "#/topics/orders/configs": "retention.ms",
     "#/topics/orders/0/0": "leader epoch",
 }
@@ -212,19 +212,19 @@ def test_a_lesson_detects_what_its_reader_did(explorer: Explorer, broker: Broker
     page = explorer.open("#/try/ApiVersions/3")
     page.get_by_role("button", name="send").click()
     expect(page.get_by_role("listbox", name="Fields of the answer")).to_contain_text("api_keys")
-    explorer.page.goto(f"{broker.explorer_url}#/lessons/1")
+    explorer.page.goto(f"{broker.explorer_url}#/lessons/framing")
     expect(page.locator("li.done")).to_have_count(1)
     answer = page.get_by_label("Your answer")
     answer.fill("1")
     page.get_by_role("button", name="check").click()
-    expect(page.get_by_text("Not yet")).to_be_visible()
+    expect(page.get_by_text("1 is not it.")).to_be_visible()
     answer.fill(str(len(broker.requests("ApiVersions", client_id="explorer")[-1].request_bytes)))
     page.get_by_role("button", name="check").click()
     expect(page.locator("li.done")).to_have_count(2)
 
 
 def test_the_clock_is_advanced_manually_and_drawn(explorer: Explorer, broker: Broker) -> None:
-    page = explorer.open("#/hands")
+    page = explorer.open("#/controls")
     before = broker.clock.now_ms()
     page.get_by_role("button", name="+ 1 hour").click()
     expect(page.get_by_text("done: clock/advance")).to_be_visible()

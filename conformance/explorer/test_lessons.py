@@ -13,6 +13,8 @@ from minibroker.testing import Broker
 from tests.explorer.asking import ask
 
 TOPIC = "lesson"
+LESSONS = 20
+TOPICS = ("once", "undecided", "old", "convert")  # that lessons work with, and which a button of theirs creates
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 expect.set_options(timeout=WAIT_MS)
 
@@ -23,11 +25,13 @@ class Reader:
     def __init__(self, broker: Broker, page: Page) -> None:
         self.broker = broker
         self.page = page
+        self.finished: set[str] = set()
 
     def composed(self, api: str, version: int, **fields: Any) -> str:
         values = ask(self.broker, f"try/form?api={api}&version={version}")["values"]
         body = {"api": api, "version": version, "fields": values | fields}
-        return ask(self.broker, "try/encode", "POST", body)["hex"]
+        encoded: str = ask(self.broker, "try/encode", "POST", body)["hex"]
+        return encoded
 
     def send(self, digits: str) -> dict[str, str]:
         """Send bytes; return the values in the answer by the names of their fields."""
@@ -38,10 +42,17 @@ class Reader:
     def does(self, api: str, version: int, **fields: Any) -> dict[str, str]:
         return self.send(self.composed(api, version, **fields))
 
-    def produces(self, records: str, topic: str = TOPIC, transactional_id: str | None = None) -> str:
-        partitions = [{"index": 0, "records": records}]
-        topics = [{"name": topic, "partition_data": partitions}]
-        return self.composed("Produce", 9, topic_data=topics, transactional_id=transactional_id)
+    def produces(self, records: str, topic: str = TOPIC, version: int = 9, **fields: Any) -> str:
+        topics = [{"name": topic, "partition_data": [{"index": 0, "records": records}]}]
+        return self.composed("Produce", version, topic_data=topics, **fields)
+
+    def fetches(self, version: int, topic: str, offset: str = "0", **fields: Any) -> dict[str, str]:
+        fetched = {"partition": 0, "fetch_offset": int(offset), "partition_max_bytes": 1 << 20}
+        return self.does("Fetch", version, topics=[{"topic": topic, "partitions": [fetched]}], **fields)
+
+    def asks_for(self, timestamp: int, topic: str = TOPIC, **fields: Any) -> dict[str, str]:
+        partition = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp}
+        return self.does("ListOffsets", 9, topics=[{"name": topic, "partitions": [partition]}], **fields)
 
     def writes(self, digits: str) -> None:
         """Write a request into the page, byte by byte, and send it."""
@@ -54,19 +65,21 @@ class Reader:
         self.page.get_by_role("button", name="send").click()
         expect(self.page.get_by_role("listbox", name="Fields of the answer")).to_contain_text("NONE")
 
-    def sees(self, lesson: int, steps: int) -> None:
+    def sees(self, lesson: str, steps: int) -> None:
         """Look at a lesson until so many of its steps are done."""
         self.page.goto(f"{self.broker.explorer_url}#/lessons/{lesson}")
         expect(self.page.locator("li.done")).to_have_count(steps)
 
-    def finishes(self, lesson: int, *answers: object) -> None:
+    def finishes(self, lesson: str, *answers: object) -> None:
         """Open a lesson, answer its questions in their order, and see that it is done."""
         self.page.goto(f"{self.broker.explorer_url}#/lessons/{lesson}")
-        for answer in answers:
-            question = self.page.locator("li.next form")
-            question.get_by_label("Your answer").fill(str(answer))
-            question.get_by_role("button").click()
+        questions = self.page.locator("li form")
+        for number, answer in enumerate(answers):
+            expect(questions).to_have_count(len(answers) - number)
+            questions.first.get_by_label("Your answer").fill(str(answer))
+            questions.first.get_by_role("button").click()
         expect(self.page.get_by_text("Done.")).to_be_visible()
+        self.finished.add(lesson)
 
 
 def test_the_lessons_can_be_completed() -> None:
@@ -74,9 +87,17 @@ def test_the_lessons_can_be_completed() -> None:
         explorer = Explorer(browser, broker.explorer_url)
         reader = Reader(broker, explorer.open())
         frames_and_topics(reader)
+        for topic in TOPICS:
+            broker.create_topic(topic)
         records(reader)
-        groups_and_transactions(reader)
         logs(reader)
+        groups(reader)
+        producers(reader)
+        transaction(reader)
+        control_batches(reader)
+        compaction(reader)
+        formats(reader)
+        assert len(reader.finished) == LESSONS
         explorer.close()
 
 
@@ -84,28 +105,47 @@ def frames_and_topics(reader: Reader) -> None:
     first = reader.composed("ApiVersions", 3)
     reader.send(first)
     reader.send(first[:16] + "0000002a" + first[24:])
-    reader.finishes(1, len(first) // 2 - 4)
+    reader.finishes("framing", len(first) // 2 - 4)
     reader.does("ApiVersions", 0)
-    reader.finishes(2, SERVED[ApiKey.FETCH].versions[-1])
-    reader.does("Metadata", 12, topics=[{"name": TOPIC, "topic_id": NO_ID}])
-    reader.finishes(3, 1)
+    reader.finishes("versions", SERVED[ApiKey.FETCH].versions[-1])
+    for _ in range(2):  # the first one creates the topic
+        reader.does("Metadata", 12, topics=[{"name": TOPIC, "topic_id": NO_ID}])
+    reader.finishes("metadata", 1)
 
 
 def records(reader: Reader) -> None:
+    says_what_differs(reader)
     offset = reader.send(reader.produces("by=hand"))["base_offset"]
-    reader.finishes(4, offset)
+    reader.finishes("produce", offset)
     spoilt = bytearray.fromhex(reader.produces("by=hand"))
     spoilt[-5] ^= 1
     reader.send(spoilt.hex())
-    reader.sees(5, 1)
+    reader.sees("checksum", 1)
     reader.writes(by_hand())
-    reader.finishes(5, 2)
-    for _ in range(2):
-        reader.send(reader.produces("by=hand"))
-    reader.does("ListOffsets", 9)
-    reader.finishes(6, reader.broker.records(TOPIC)[0].offset + first_batch_bytes(reader.broker))
-    session = reader.does("Fetch", 11, session_epoch=0)["session_id"]
-    reader.finishes(7, session)
+    reader.finishes("checksum", 2)
+    plain = reader.produces("k=v")
+    reader.send(plain)
+    marked = plain.replace("10000000026b027600", "10010000026b027600")
+    assert marked != plain
+    crc = next(
+        row
+        for row in ask(reader.broker, "try/explain", "POST", {"hex": marked})["tree"]["rows"]
+        if row["name"] == "crc"
+    )
+    right = crc["meaning"].rpartition(" ")[2]
+    reader.send(marked[: 2 * crc["start"]] + right + marked[2 * crc["end"] :])
+    reader.finishes("attributes", 9, 10)
+
+
+def says_what_differs(reader: Reader) -> None:
+    """The lesson is beside the work, and says what of a wrong try differs."""
+    page = reader.page
+    page.goto(f"{reader.broker.explorer_url}#/lessons/produce")
+    page.get_by_role("link", name="Open in Try it").click()
+    reader.broker.create_topic("other")
+    reader.send(reader.produces("by=me", "other"))
+    lesson = page.get_by_role("complementary", name="Lesson")
+    expect(lesson).to_contain_text("name is other; the lesson's is lesson. value is me; the lesson's is hand.")
 
 
 def by_hand() -> str:
@@ -117,54 +157,116 @@ def by_hand() -> str:
     return f"00000079 {header} {body} {batch} {'ff' * 14} 00000001 {record}"
 
 
-def first_batch_bytes(broker: Broker) -> int:
-    segment = ask(broker, f"files/segment?path={TOPIC}-0/00000000000000000000.log")
-    return segment["batches"][0]["size"]
+def logs(reader: Reader) -> None:
+    reader.asks_for(-1)
+    first = ask(reader.broker, f"files/segment?path={TOPIC}-0/00000000000000000000.log")["batches"][0]
+    reader.finishes("offsets", first["size"])
+    session = reader.fetches(11, TOPIC, session_epoch=0)["session_id"]
+    reader.does("Fetch", 11, topics=[], session_id=int(session), session_epoch=1)
+    reader.finishes("sessions", session)
+    reader.page.goto(f"{reader.broker.explorer_url}#/lessons/index")
+    reader.page.get_by_role("button", name="create it").click()
+    expect(reader.page.get_by_text("which is not there")).to_have_count(0)
+    for number in range(4):
+        reader.send(reader.produces(f"k={number}", "indexed"))
+    reader.sees("index", 1)
+    reader.broker.clock.advance("1 hour")
+    reader.send(reader.produces("k=later", "indexed"))
+    found = ask(reader.broker, "files/segment?path=indexed-0/00000000000000000000.log")
+    reader.finishes("index", dict(found["index"])[2], 8)
+    reader.sees("timeindex", 1)
+    reader.asks_for(found["timeindex"][1][0], "indexed")
+    offset = reader.asks_for(found["timeindex"][1][0] + 1, "indexed")["offset"]
+    reader.finishes("timeindex", 12, offset)
 
 
-def groups_and_transactions(reader: Reader) -> None:
+def groups(reader: Reader) -> None:
     reader.does("FindCoordinator", 4)
     joined = reader.does("JoinGroup", 3)
     member = {"member_id": joined["member_id"].strip('"')}
-    reader.does("SyncGroup", 3, generation_id=int(joined["generation_id"]), **member)
-    reader.sees(8, 4)
+    generation = int(joined["generation_id"])
+    reader.does("SyncGroup", 3, generation_id=generation, **member)
+    reader.sees("classic-group", 4)
+    partition = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": None}
+    committed = {"generation_id_or_member_epoch": generation, "topics": [{"name": TOPIC, "partitions": [partition]}]}
+    reader.does("OffsetCommit", 8, **committed, **member)
     reader.does("LeaveGroup", 2, **member)
-    reader.sees(8, 5)
+    reader.finishes("classic-group")
     subscription = {"subscribed_topic_names": [TOPIC], "topic_partitions": [], "rebalance_timeout_ms": 60_000}
-    reader.does("ConsumerGroupHeartbeat", 0, group_id="new-group", **subscription)
-    reader.finishes(8)
+    joined = reader.does("ConsumerGroupHeartbeat", 0, group_id="new-group", **subscription)
+    reader.sees("new-group", 2)
+    member = {"member_id": joined["member_id"].strip('"')}
+    reader.does("ConsumerGroupHeartbeat", 0, group_id="new-group", member_epoch=-1, **member)
+    reader.finishes("new-group")
+
+
+def producers(reader: Reader) -> None:
     producer_id = reader.does("InitProducerId", 4)["producer_id"]
-    reader.does("Metadata", 12, topics=[{"name": "once", "topic_id": NO_ID}])
     again = reader.produces(f"@producer {producer_id} 0 0\na=b", "once")
     reader.send(again)
     reader.send(again)
-    reader.finishes(9)
-    reader.does("FindCoordinator", 4, key_type=1, coordinator_keys=[TOPIC])
-    begun = reader.does("InitProducerId", 4, transactional_id=TOPIC)
+    reader.send(reader.produces(f"@producer {producer_id} 0 5\na=b", "once"))
+    reader.finishes("idempotence")
+    reader.broker.create_topic("numbered")
+    reader.send(reader.produces(f"@producer {producer_id} 0 0\na=1\nb=2\nc=3", "numbered"))
+    reader.finishes("once-a-batch", 2, 14, 42)
+
+
+def begin(reader: Reader, topic: str, record: str) -> dict[str, Any]:
+    """Write a record in a transaction; return the producer's id and epoch."""
+    reader.does("FindCoordinator", 4, key_type=1, coordinator_keys=[topic])
+    begun = reader.does("InitProducerId", 4, transactional_id=topic)
     own = {"producer_id": int(begun["producer_id"]), "producer_epoch": int(begun["producer_epoch"])}
-    added = {f"v3_and_below_{name}": value for name, value in own.items()}
-    added |= {"v3_and_below_transactional_id": TOPIC, "v3_and_below_topics": [{"name": TOPIC, "partitions": [0]}]}
+    added: dict[str, Any] = {f"v3_and_below_{name}": value for name, value in own.items()}
+    added |= {"v3_and_below_transactional_id": topic, "v3_and_below_topics": [{"name": topic, "partitions": [0]}]}
     reader.does("AddPartitionsToTxn", 3, **added)
-    batch = f"@producer {own['producer_id']} {own['producer_epoch']} 0\n@transactional\nin=it"
-    reader.send(reader.produces(batch, transactional_id=TOPIC))
+    batch = f"@producer {own['producer_id']} {own['producer_epoch']} 0\n@transactional\n{record}"
+    reader.send(reader.produces(batch, topic, transactional_id=topic))
+    return own
+
+
+def transaction(reader: Reader) -> None:
+    own = begin(reader, TOPIC, "in=it")
     reader.does("EndTxn", 3, transactional_id=TOPIC, committed=True, **own)
-    reader.finishes(10)
+    reader.finishes("transaction")
 
 
-def logs(reader: Reader) -> None:
-    configs = [{"name": "cleanup.policy", "value": "compact"}]
+def control_batches(reader: Reader) -> None:
+    own = begin(reader, "undecided", "x=y")
+    ends = [reader.asks_for(-1, "undecided", isolation_level=level)["offset"] for level in (0, 1)]
+    assert ends == ["1", "0"]
+    reader.does("EndTxn", 3, transactional_id="undecided", committed=False, **own)
+    reader.fetches(11, "undecided", isolation_level=1)
+    reader.finishes("control-batches", "ABORT", 1)
+
+
+def compaction(reader: Reader) -> None:
+    named = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
+    configs = [{"name": name, "value": value} for name, value in named.items()]
     topic = {"name": "compacted", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": configs}
     reader.does("CreateTopics", 5, topics=[topic])
-    for record in ("key=old", "key=new"):
+    for record in ("k=old", "k=new"):
         reader.send(reader.produces(record, "compacted"))
-    reader.page.goto(f"{reader.broker.explorer_url}#/lessons/11")
-    expect(reader.page.locator("li.done")).to_have_count(2)
-    reader.broker.clock.advance("7 days")
-    reader.send(reader.produces("other=key", "compacted"))
-    reader.broker.clock.advance("1 day")
-    reader.finishes(11)
-    offset = int(reader.send(reader.produces("still=here"))["base_offset"])
+    reader.sees("compaction", 2)
+    for done, record, then in ((3, "x=1", "@tombstone k"), (5, "x=2", ""), (6, "x=3", "")):
+        reader.broker.clock.advance("7 days")
+        reader.send(reader.produces(record, "compacted"))
+        reader.broker.clock.advance("1 day")
+        reader.sees("compaction", done)
+        if then:
+            reader.send(reader.produces(then, "compacted"))
+    reader.finishes("compaction")
+
+
+def formats(reader: Reader) -> None:
+    for version in (1, 2):
+        reader.send(reader.produces("a=b", "old", version))
+    reader.finishes("timestamps", 8, 61)
+    offset = reader.send(reader.produces("@compress gzip\na=1\nb=2\nc=3", "old"))["base_offset"]
+    reader.fetches(3, "old", offset)
+    reader.fetches(1, "old", offset)
+    reader.finishes("relative-offsets", 0, offset)
+    offset = reader.send(reader.produces("still=here", "convert"))["base_offset"]
     for version in (4, 3, 0):
-        fetched = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
-        reader.does("Fetch", version, topics=[{"topic": TOPIC, "partitions": [fetched]}])
-    reader.finishes(12, 61)
+        reader.fetches(version, "convert", offset)
+    reader.finishes("down-conversion", "timestamp")

@@ -26,7 +26,7 @@ from minibroker.web.guard import Guard
 from minibroker.web.routes import Route, Routes
 
 API: Final = f"{ROOT}/api"
-VIEWS: Final = ("frames", "topics", "groups", "files", "try", "hands", "lessons")
+VIEWS: Final = ("frames", "topics", "groups", "files", "try", "controls", "lessons")
 SCHEMAS: Final = "schemas"  # a view of brokers with a registry
 PAGES_BYTES: Final = 3 << 20  # of what a page sends: a frame of 1 MiB in hexadecimal digits, and more
 SERVER: Final = "127.0.0.1:9092"  # for which frames of a file are copied

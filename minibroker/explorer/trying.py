@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from struct import Struct as Packing
 from struct import error as PackingError
 from typing import Annotated, Any, Final
@@ -16,6 +17,7 @@ from msgspec import Meta, Struct
 
 from minibroker.broker.requests.served import SERVED
 from minibroker.explorer.answers_in_threads import made_aside
+from minibroker.explorer.composed_records import composed_records, format_of
 from minibroker.explorer.trees import tree
 from minibroker.protocol.apis import ApiKey, api_name, request_class
 from minibroker.protocol.describing import type_text, versions_text
@@ -26,8 +28,6 @@ from minibroker.protocol.headers import RequestHeader, request_header_version
 from minibroker.protocol.layout import Place, layout
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from minibroker.protocol.primitives import uuid_from_text, uuid_text
-from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.record import Record
 from minibroker.testing.broker import Broker
 from minibroker.testing.seen.exchange import api_key_of
 from minibroker.web.messages import Answer
@@ -77,10 +77,11 @@ SENSIBLE: Final[dict[str, Any]] = {
     "share_session_epoch": 0,
     "timeout_ms": 30_000,
     "timestamp": -1,
-    "transaction_timeout_ms": 60_000,
+    "transaction_timeout_ms": 900_000,  # the most that a broker allows by default
 }
 ONE_OF: Final = ("topics", "topic_data", "partitions", "partition_data", "partition_indexes", "groups", "group_ids")
 ALSO_ONE_OF: Final = ("coordinator_keys", "resources", "protocols", "groups_names", "topic_names", "transactional_ids")
+Written = Callable[[str], memoryview]  # records from their lines
 OF_TRANSACTION: Final = ("v3_and_below_topics",)
 KINDS: Final = {"?": "bool", "d": "float", "16s": "uuid", "string": "string", "bytes": "bytes", "records": "records"}
 
@@ -231,6 +232,7 @@ def encoded(asked: Composed, now_ms: int) -> bytes:
     key = api_key_of(asked.api)
     message = request_class(key)
     message.check_version(asked.version)
+    written = partial(composed_records, now_ms=now_ms, magic=format_of(asked.version))
     header = RequestHeader(
         request_api_key=key,
         request_api_version=asked.version,
@@ -238,67 +240,36 @@ def encoded(asked: Composed, now_ms: int) -> bytes:
         client_id=asked.client_id,
     )
     try:
-        body = _build_message(message, asked.fields, now_ms).encode(asked.version)
+        body = _build_message(message, asked.fields, written).encode(asked.version)
         frame = header.encode(request_header_version(key, asked.version)) + bytes(body)
     except (PackingError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"a value does not fit its field: {error}") from None
     return SIZE.pack(len(frame)) + frame
 
 
-def _build_message(struct: type, values: dict[str, Any], now_ms: int) -> Any:
+def _build_message(struct: type, values: dict[str, Any], written: Written) -> Any:
     """Return a message or a struct with values from JSON. Fields that are not given have their defaults."""
     known = {field.name: field for field in fields_of(struct)}
     strange = values.keys() - known.keys()
     if strange:
         raise ValueError(f"{struct.__name__} has no field {', '.join(sorted(strange))}")
     given = {name: value for name, value in values.items() if value is not None or known[name].optional}
-    return struct(**{name: _convert_value(known[name].kind, value, now_ms) for name, value in given.items()})
+    return struct(**{name: _convert_value(known[name].kind, value, written) for name, value in given.items()})
 
 
-def _convert_value(kind: Kind, value: Any, now_ms: int) -> Any:
+def _convert_value(kind: Kind, value: Any, written: Written) -> Any:
     if value is None:
         return None
     if kind.struct is not None:
-        return _build_message(kind.struct, value, now_ms)
+        return _build_message(kind.struct, value, written)
     if kind.item is not None:
-        return [_convert_value(kind.item, each, now_ms) for each in value]
+        return [_convert_value(kind.item, each, written) for each in value]
     convert: dict[str, Callable[[Any], Any]] = {
         "16s": uuid_from_text,
         "bytes": bytes.fromhex,
-        "records": lambda text: _records(text, now_ms),
+        "records": written,
     }
     return convert.get(kind.code, lambda same: same)(value)
-
-
-def _records(text: str, now_ms: int) -> memoryview:
-    """Return a batch of records: a line for each, as `key=value` or `value`; or the bytes of `hex:` and digits.
-
-    A line `@producer ID EPOCH SEQUENCE` says who writes, and `@transactional` that it is in a transaction.
-    """
-    if text.startswith("hex:"):
-        return memoryview(bytes.fromhex(text.removeprefix("hex:")))
-    lines = text.splitlines()
-    records = [_record(line, now_ms) for line in lines if not line.startswith("@")]
-    said = [line.split() for line in lines if line.startswith("@")]
-    numbers = next(([int(word) for word in words[1:]] for words in said if words[0] == "@producer"), [-1, -1, -1])
-    if len(numbers) != 3 or any(words[0] not in ("@producer", "@transactional") for words in said):
-        raise ValueError("what begins with @ is @producer ID EPOCH SEQUENCE or @transactional")
-    if not records:
-        return memoryview(b"")
-    producer_id, epoch, sequence = numbers
-    batch = build_batch(
-        records,
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        base_sequence=sequence,
-        transactional=["@transactional"] in said,
-    )
-    return memoryview(batch)
-
-
-def _record(line: str, now_ms: int) -> Record:
-    key, equals, value = line.partition("=")
-    return Record(-1, now_ms, key.encode() if equals else None, (value if equals else key).encode(), ())
 
 
 def _from_hex(digits: str) -> bytes:

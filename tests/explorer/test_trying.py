@@ -106,6 +106,7 @@ def test_invalid_request_bytes_get_no_response(explored: Broker) -> None:
         ({"api": "Produce", "version": 9, "fields": {"topic_data": 7}}, "does not fit"),
         (produced("@producer 7"), "@producer ID"),
         (produced("@nonsense"), "@producer ID"),
+        (produced("@compress zip\na"), "@compress CODEC"),
         (produced("hex:0"), "hexadecimal"),
         ({"api": "Nonsense", "version": 9, "fields": {}}, "not an API"),
     ],

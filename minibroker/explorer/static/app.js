@@ -5,6 +5,7 @@ import { place, address, go } from "./core/places.js";
 import { connected, get, needsToken, setToken } from "./core/server.js";
 import { state, watch } from "./core/frames.js";
 import { isDark, moment } from "./core/text.js";
+import { LessonPanel } from "./components/lesson.js";
 import { VIEWS } from "./views/all.js";
 
 const about = signal(null);
@@ -48,7 +49,8 @@ function App() {
   return html`<${Bar}/><nav aria-label="Views">${shown().map((view, at) => html`
       <a href=${address(view.id)} aria-current=${view.id === found.id ? "page" : undefined} title=${`${view.title} (${at + 1})`}>
         <span class="icon" aria-hidden="true">${view.icon}</span>${view.title}</a>`)}</nav>
-    <main id="view" aria-label=${found.title}><h1 class="hidden">${found.title}</h1><${found.View} key=${found.id} names=${place.value.names} query=${place.value.query} about=${about.value}/></main>`;
+    <main id="view" aria-label=${found.title}><h1 class="hidden">${found.title}</h1><${found.View} key=${found.id} names=${place.value.names} query=${place.value.query} about=${about.value}/></main>
+    ${found.id !== "lessons" && about.value.views.includes("lessons") ? html`<${LessonPanel}/>` : ""}`;
 }
 
 const shown = () => VIEWS.filter((view) => about.value.views.includes(view.needs || view.id));

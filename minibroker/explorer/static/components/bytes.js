@@ -1,10 +1,14 @@
 // Bytes beside the tree of what they are. Pointing at one side lights up the other; a click keeps it.
 
-import { html, useEffect, useMemo, useState } from "../core/lib.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../core/lib.js";
 import { Rows } from "./rows.js";
 import { bytes as sizeText, counted, fromBase64, hex2 } from "../core/text.js";
 
-const LINE = 16;
+const LINE = 16; // bytes
+const SHORT_LINE = 8; // where there is little room
+const SIDES_PX = 700; // from here on, bytes and fields are side by side
+const LONG_SIDES_PX = 1010; // with long lines
+const LONG_STACKED_PX = 600;
 const LINE_PX = 20;
 const ROW_PX = 24;
 const TINTS = 6;
@@ -18,7 +22,7 @@ function covered(tree, block, size) {
   return owner;
 }
 
-function readTree(tree) {
+function readTree(tree, length) {
   const blocks = tree.blocks.map((block, at) => {
     const data = fromBase64(block.base64);
     return { data, base: block.base || 0, size: block.size, owner: covered(tree, at, data.length) };
@@ -26,23 +30,32 @@ function readTree(tree) {
   const lines = [];
   blocks.forEach((block, at) => {
     if (at > 0) lines.push({ title: `decompressed, ${sizeText(block.size)}` });
-    for (let start = 0; start < block.data.length; start += LINE) lines.push({ block: at, start });
+    for (let start = 0; start < block.data.length; start += length) lines.push({ block: at, start });
     if (block.size > block.data.length) lines.push({ title: `${counted(block.size - block.data.length, "more byte")}` });
   });
   const lineOf = new Map();
   lines.forEach((line, at) => { if (line.start === 0) lineOf.set(line.block, at); });
-  return { blocks, lines, lineOf };
+  return { blocks, lines, lineOf, length };
 }
 
 export function Bytes({ tree, selected, select, name }) {
-  const read = useMemo(() => readTree(tree), [tree]);
+  const box = useRef();
+  const [width, setWidth] = useState(LONG_SIDES_PX);
+  useLayoutEffect(() => {
+    const observer = new ResizeObserver(() => setWidth(box.current?.clientWidth || LONG_SIDES_PX));
+    observer.observe(box.current);
+    setWidth(box.current.clientWidth || LONG_SIDES_PX);
+    return () => observer.disconnect();
+  }, []);
+  const isLong = width >= LONG_SIDES_PX || (width < SIDES_PX && width >= LONG_STACKED_PX);
+  const read = useMemo(() => readTree(tree, isLong ? LINE : SHORT_LINE), [tree, isLong]);
   const [pointed, point] = useState(-1);
   const lit = tree.rows[pointed >= 0 ? pointed : selected];
   const kept = tree.rows[selected];
   useEffect(() => point(-1), [tree]);
-  const line = kept && kept.end > kept.start ? (read.lineOf.get(kept.block) ?? 0) + Math.floor(kept.start / LINE) : -1;
+  const line = kept && kept.end > kept.start ? (read.lineOf.get(kept.block) ?? 0) + Math.floor(kept.start / read.length) : -1;
 
-  return html`<div class="bytes">
+  return html`<div ref=${box} class=${`bytes ${width < SIDES_PX ? "stacked" : ""} ${isLong ? "" : "short"}`}>
     <div class="hex">
       <${Rows} id=${`${name}-hex`} label=${`Bytes of the ${name}`} count=${read.lines.length} height=${LINE_PX} selected=${line}
         select=${(at) => picked(read, at, select)} className="mono quiet"
@@ -68,12 +81,12 @@ function Line({ line, read, tree, lit, point, select }) {
   const { data, owner, base } = read.blocks[line.block];
   const cells = [];
   let text = "";
-  for (let at = line.start; at < Math.min(line.start + LINE, data.length); at += 1) {
+  for (let at = line.start; at < Math.min(line.start + read.length, data.length); at += 1) {
     const row = tree.rows[owner[at]];
     const isLit = lit && lit.block === line.block && at >= lit.start && at < lit.end;
     const isPrefix = isLit && lit.prefix && at < lit.start + lit.prefix;
     const byte = data[at];
-    cells.push(html`<span data-p=${owner[at]} class=${`byte t${owner[at] % TINTS}${isLit ? " lit" : ""}${isPrefix ? " prefix" : ""}${at % 8 === 0 && at % LINE ? " half" : ""}`}>${
+    cells.push(html`<span data-p=${owner[at]} class=${`byte t${owner[at] % TINTS}${isLit ? " lit" : ""}${isPrefix ? " prefix" : ""}${at % 8 === 0 && at % read.length ? " half" : ""}`}>${
       row && row.secret ? "··" : hex2(byte)}</span>`);
     text += row && row.secret ? "·" : byte >= 0x20 && byte < 0x7f ? String.fromCharCode(byte) : "·";
   }
@@ -88,7 +101,7 @@ function Line({ line, read, tree, lit, point, select }) {
 }
 
 function Field({ row, lit, point, tint }) {
-  return html`<div class=${`field ${lit ? "lit" : ""}`} style=${{ paddingLeft: `${row.depth * 14 + 6}px` }} onMouseEnter=${point}>
+  return html`<div class=${`field ${lit ? "lit" : ""}`} style=${{ "--depth": row.depth }} onMouseEnter=${point}>
     <i class=${`tint t${tint}`}></i><span class="name">${row.name}</span>
     ${row.value !== undefined && html`<span class=${`value ${row.value[0] === '"' ? "string" : ""}`} title=${row.value}>${row.value}</span>`}
     ${row.meaning && html`<span class=${`meaning ${row.meaning.startsWith("WRONG") ? "bad" : ""}`} title=${row.meaning}>${row.meaning}</span>`}

@@ -6,7 +6,7 @@ import * as schemas from "./schemas.js";
 import * as groups from "./groups.js";
 import * as files from "./files.js";
 import * as trying from "./try.js";
-import * as hands from "./hands.js";
+import * as controls from "./controls.js";
 import * as lessons from "./lessons.js";
 
-export const VIEWS = [frames, topics, schemas, groups, files, trying, hands, lessons];
+export const VIEWS = [frames, topics, schemas, groups, files, trying, controls, lessons];

@@ -82,7 +82,7 @@ function Filter({ text, change, views }) {
     <label class="soft">lanes <select value=${by.value} onChange=${(event) => { by.value = event.target.value; }}>${Object.keys(LANES).map((each) => html`<option>${each}</option>`)}</select></label>
     <label class="soft">last <select value=${zoom.value} onChange=${(event) => { zoom.value = Number(event.target.value); }}>${ZOOMS.map(([name, ms]) => html`<option value=${ms}>${name}</option>`)}</select></label>
     <button class=${follows.value ? "on" : ""} aria-pressed=${follows.value} onClick=${() => { follows.value = !follows.value; }}>follow</button>
-    ${views.includes("hands") && html`<button onClick=${() => control("DELETE", "requests")}>clear</button>`}
+    ${views.includes("controls") && html`<button onClick=${() => control("DELETE", "requests")}>clear</button>`}
   </div>`;
 }
 

@@ -1,4 +1,4 @@
-// Hands: the verbs of the test kit: time, faults, nodes, snapshots.
+// Controls: the verbs of the test kit: time, faults, nodes, snapshots.
 
 import { html, useEffect, useState } from "../core/lib.js";
 import { state } from "../core/frames.js";
@@ -6,8 +6,8 @@ import { address } from "../core/places.js";
 import { control, get } from "../core/server.js";
 import { moment } from "../core/text.js";
 
-export const id = "hands";
-export const title = "Hands";
+export const id = "controls";
+export const title = "Controls";
 export const icon = "⚙";
 
 const SPANS = ["1 s", "1 minute", "1 hour", "1 day", "7 days"];
@@ -37,7 +37,7 @@ export function View({ about }) {
     }
   };
   const now = state.value;
-  return html`<div class="scroll page hands" tabindex="0" role="region" aria-label="Hands"><p class="soft" role="status">${said || "What tests do to a broker, by hand. Each is drawn into the timeline of the frames."}</p>
+  return html`<div class="scroll page controls" tabindex="0" role="region" aria-label="Controls"><p class="soft" role="status">${said || "What tests do to a broker, by hand. Each is drawn into the timeline of the frames."}</p>
     <section><h2>Time</h2><p class="mono">${now && moment(now.now_ms)} ${now?.frozen ? html`<b class="chip">frozen</b>` : ""}</p>
       <div class="verbs">${SPANS.map((by) => html`<button onClick=${() => run("POST", "clock/advance", { by })}>+ ${by}</button>`)}
         <button onClick=${() => run("POST", now?.frozen ? "clock/unfreeze" : "clock/freeze")}>${now?.frozen ? "unfreeze" : "freeze"}</button></div></section>

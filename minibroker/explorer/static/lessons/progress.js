@@ -1,0 +1,109 @@
+// Which lesson the reader is in, what of it is done, and what the steps say. The browser keeps it.
+
+import { effect, signal } from "../core/lib.js";
+import { changes, frames } from "../core/frames.js";
+import { ownFrames, topicNames } from "./checks.js";
+import { LESSONS } from "./all.js";
+
+const AGAIN_MS = 700;
+const DONE = "minibroker-lessons";
+const CURRENT = "minibroker-lesson";
+
+export const current = signal(localStorage.getItem(CURRENT) || ""); // the name of the lesson, or "" for none
+export const done = signal(JSON.parse(localStorage.getItem(DONE) || "{}")); // sentences by lesson and step
+export const hints = signal({}); // sentences by step, of the current lesson
+export const wanted = signal({}); // fields and values by step, of the current lesson
+export const missing = signal([]); // topics that the current lesson works with, and which are not there
+const since = {}; // the frame behind which a lesson began anew
+
+const nameOf = (lesson, step) => `${lesson.name}.${step}`;
+const newest = () => (frames.all.length ? frames.all[frames.all.length - 1].number : 0);
+
+export const lessonOf = (name) => LESSONS.find((each) => each.name === name);
+export const sentenceOf = (lesson, step) => done.value[nameOf(lesson, step)];
+export const isDone = (lesson) => lesson.steps.every((_, step) => sentenceOf(lesson, step) !== undefined);
+export const nextStep = (lesson) => lesson.steps.findIndex((_, step) => sentenceOf(lesson, step) === undefined && isOpen(lesson, step));
+export const isOpen = (lesson, step) => (lesson.steps[step].after ?? []).every((before) => sentenceOf(lesson, before) !== undefined);
+
+function keep(all) {
+  done.value = all;
+  localStorage.setItem(DONE, JSON.stringify(all));
+}
+
+// Open a lesson, or none.
+export function enter(name) {
+  if (name === current.value) return;
+  current.value = name;
+  hints.value = {};
+  wanted.value = {};
+  missing.value = [];
+  localStorage.setItem(CURRENT, name);
+  look();
+}
+
+// Forget what was done in a lesson; only what comes now counts.
+export function beginAgain(lesson) {
+  since[lesson.name] = newest();
+  hints.value = {};
+  keep(Object.fromEntries(Object.entries(done.value).filter(([name]) => !name.startsWith(`${lesson.name}.`))));
+}
+
+// Check an answer to a question.
+export async function answer(lesson, step, given) {
+  const found = await lesson.steps[step].check(given).catch(() => ({ hint: "The broker cannot tell at the moment." }));
+  if (found.done) keep({ ...done.value, [nameOf(lesson, step)]: found.done });
+  hints.value = { ...hints.value, [step]: found.done ? "" : found.hint };
+  look();
+}
+
+// A hint is about the reader's newest request, and is at the step that it comes closest to.
+function hintsOf(found, used, newestOwn) {
+  const said = Object.fromEntries(Object.entries(hints.value).filter(([step]) => found[step] === undefined));
+  const near = Object.entries(found).filter(([, each]) => each.hint && each.missing !== undefined && each.number === newestOwn && !used.has(each.number)).sort(([, one], [, other]) => one.missing - other.missing);
+  if (near.length) said[near[0][0]] = near[0][1].hint;
+  for (const [step, each] of Object.entries(found)) if (each.hint && each.missing === undefined) said[step] = each.hint;
+  return said;
+}
+
+let isLooking = false;
+let looksAgain = false;
+
+// Look which steps are done.
+export async function look() {
+  looksAgain = true;
+  if (isLooking) return;
+  isLooking = true;
+  while (looksAgain) {
+    looksAgain = false;
+    const lesson = lessonOf(current.value);
+    if (lesson) await lookAt(lesson).catch(() => null);
+  }
+  isLooking = false;
+}
+
+const used = {}; // the frames that have done a step, by lesson
+
+async function lookAt(lesson) {
+  const found = {};
+  const fields = {};
+  const needed = Object.keys(lesson.topics ?? {});
+  const names = needed.length ? await topicNames() : [];
+  missing.value = needed.filter((each) => !names.includes(each));
+  const helpful = (used[lesson.name] ||= new Set());
+  for (const [at, step] of lesson.steps.entries()) {
+    if (step.asks || sentenceOf(lesson, at) !== undefined || !isOpen(lesson, at)) continue;
+    if (step.wants) fields[at] = await step.wants().catch(() => ({}));
+    found[at] = await step.check(since[lesson.name] ?? 0).catch(() => ({}));
+    if (lesson.name !== current.value) return;
+    if (found[at].done) {
+      keep({ ...done.value, [nameOf(lesson, at)]: found[at].done });
+      if (found[at].number) helpful.add(found[at].number);
+      looksAgain = true; // a later step may have waited for it
+    }
+  }
+  wanted.value = fields;
+  hints.value = hintsOf(found, helpful, ownFrames(since[lesson.name] ?? 0)[0]?.number);
+}
+
+effect(() => { if (changes.value) look(); });
+setInterval(() => { if (current.value && !document.hidden) look(); }, AGAIN_MS);
