@@ -18,7 +18,8 @@ from minibroker.registry.formats.schema import InvalidSchema
 from minibroker.registry.state.registry_errors import RegistryError
 from minibroker.testing.broker import Broker
 
-SECONDS: Final = 1.0  # for all records of a page; the others are shown as they are
+SECONDS: Final = 1.0  # for all records of a page; the others are shown as they are, and say so
+STOPPED: Final = "those before it took too long; open it to decode it alone"
 
 
 class Data(NamedTuple):
@@ -78,8 +79,12 @@ def add_decoded(decoder: Decoder, records: list[Data], shown: list[dict[str, Any
     until = time.monotonic() + SECONDS
     for record, said in zip(records, shown, strict=True):
         for name, data in (("key", record.key), ("value", record.value)):
-            if data is not None and len(data) <= most_bytes and time.monotonic() < until:
+            if data is None or len(data) > most_bytes:
+                continue
+            if time.monotonic() < until:
                 said[name] |= _decode_record(decoder, record, data, is_key=name == "key", most=most_bytes)
+            elif read_schema_id(data, record.headers, key=name == "key") is not None:
+                said[name]["undecoded"] = STOPPED
 
 
 def _decode_record(decoder: Decoder, record: Data, data: bytes, *, is_key: bool, most: int) -> dict[str, str]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from minibroker.explorer import decoded_records
 from minibroker.testing import Broker
 from tests.explorer.asking import ask
 
 USER = {"type": "record", "name": "User", "fields": [{"name": "name", "type": "string"}]}
+SOON_SECONDS = 15
 AVRO = b"\0\0\0\0\1\6ann"
 
 
@@ -58,6 +61,13 @@ def test_a_decoding_failure_shows_the_reason(explored: Broker, value: bytes, rea
     assert record["value"]["undecoded"].startswith(reason) and "decoded" not in record["value"]
 
 
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decode all records of a page, however slow the machine is."""
+    monkeypatch.setattr(decoded_records, "SECONDS", 60.0)
+
+
+@pytest.mark.usefixtures("patience")
 def test_a_value_that_expands_excessively_is_cut(explored: Broker) -> None:
     explored.registry.register("users-value", {"type": "array", "items": "null"})
     explored.produce("users", AVRO[:5] + b"\xc0\x84\x3d\0")  # half a million nulls
@@ -67,6 +77,45 @@ def test_a_value_that_expands_excessively_is_cut(explored: Broker) -> None:
     explored.produce("users", AVRO[:5] + b"\x80\x92\xf4\1\0")  # two million
     record = listed(explored)[1]
     assert record["value"]["undecoded"].endswith("there are more than 1,000,000 values in it")
+
+
+def nested_empty_records(depth: int) -> Any:
+    """Return a schema whose data has no bytes, and 2 to the power of `depth` values."""
+    fields = [{"name": name, "type": f"R{depth - 1}"} for name in "ab"]
+    if depth == 0:
+        return {"type": "record", "name": "R0", "fields": []}
+    fields[0]["type"] = nested_empty_records(depth - 1)
+    return {"type": "record", "name": f"R{depth}", "fields": fields}
+
+
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 900_000}
+
+
+@pytest.mark.usefixtures("patience")
+def test_a_decimal_that_is_too_long_is_shown_as_its_bytes(explored: Broker) -> None:
+    """Python would write it for 20 s, and all threads would wait for that."""
+    explored.registry.register("users-value", DECIMAL)
+    explored.produce("users", AVRO[:5] + b"\x80\xea\x30" + b"\x7f" * 400_000)
+    began = time.monotonic()
+    value = ask(explored, "topics/users/0/records/0")["record"]["value"]
+    assert (value["size"], value["decoded"][:6]) == (400_008, '"\x7f\x7f\x7f\x7f\x7f')
+    assert time.monotonic() - began < SOON_SECONDS
+
+
+@pytest.mark.usefixtures("patience")
+def test_nested_records_without_bytes_are_not_decoded_to_their_end(explored: Broker) -> None:
+    explored.registry.register("users-value", nested_empty_records(40))
+    explored.produce("users", AVRO[:5])
+    (record,) = listed(explored)
+    assert record["value"]["undecoded"].endswith("there are more than 1,000,000 values in it")
+
+
+def test_records_that_there_was_no_time_to_decode_say_so(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    explored.registry.register("users-value", USER)
+    explored.produce("users", AVRO, b"names no schema")
+    monkeypatch.setattr(decoded_records, "SECONDS", -1.0)
+    first, second = (each["value"] for each in listed(explored))
+    assert first["undecoded"].startswith("those before it took too long") and "undecoded" not in second
 
 
 def test_values_are_not_decoded_if_there_is_no_registry() -> None:

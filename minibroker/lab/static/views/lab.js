@@ -25,7 +25,7 @@ for topic in answer.topics:
 export function View() {
   return html`<div class="scroll page lab" tabindex="0" role="region" aria-label="Lab">
     <p class="soft">A broker of three nodes runs in this tab: its clients, its network and its files are in the tab's memory. There are no threads, no TLS and no sockets to the outside.
-      Each request of these clients is one of the <a href=${address("frames")}>frames</a>; stop time, nodes and answers under <a href=${address("hands")}>the controls</a>.</p>
+      Each request of these clients is one of the <a href=${address("frames")}>frames</a>; stop time, nodes and answers under <a href=${address("controls")}>the controls</a>.</p>
     <${Clients}/><${Cell}/></div>`;
 }
 
