@@ -14,8 +14,7 @@ from minibroker.broker.groups.group_entries import EMPTY_STRING, offset_entries,
 from minibroker.broker.groups.offsets_of_group import NO_EXPIRY, CommittedOffset
 from minibroker.broker.metadata.partitions import COLLECTED_BYTES
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.records.batch import HEADER_BYTES
-from minibroker.protocol.records.building import finish_plain_batch
+from minibroker.protocol.records.batch import HEADER_BYTES, TIMESTAMPS_END, TIMESTAMPS_POSITION, seal
 from minibroker.protocol.steps import FEW_ITEMS, Steps
 
 if TYPE_CHECKING:
@@ -64,8 +63,9 @@ class CommitTemplate:
         pieces = batch.split(SAID.pack(MARK.offset, MARK.leader_epoch, EMPTY_STRING, MARK.commit_timestamp_ms))
         if len(pieces) != len(offsets) + 1 or len(batch) > COLLECTED_BYTES:
             raise ValueError(f"{len(pieces)} pieces, {len(batch)} bytes")
-        self._layout = Struct(">" + "qiBq".join(f"{len(piece)}s" for piece in pieces))
-        self._values: list[bytes | int] = [pieces[0]]
+        head, rest = pieces[0][:TIMESTAMPS_POSITION], pieces[0][TIMESTAMPS_END:]
+        self._layout = Struct(f">{len(head)}sqq" + "qiBq".join(f"{len(piece)}s" for piece in (rest, *pieces[1:])))
+        self._values: list[bytes | int] = [head, 0, 0, rest]
         for piece in pieces[1:]:
             self._values += (0, 0, EMPTY_STRING, 0, piece)
 
@@ -75,11 +75,15 @@ class CommitTemplate:
         """Record an offset and a leader epoch for each partition. Raises KafkaError with the code for the client."""
         now_ms, count = coordinator.cluster.clock.wall_ms(), len(self._where)
         values = self._values
-        values[1::5], values[2::5], values[4::5] = offsets, epochs, [now_ms] * count
-        batch = bytearray(self._layout.size)
-        self._layout.pack_into(batch, 0, *values)
-        finish_plain_batch(batch, count, now_ms)
+        values[1] = values[2] = now_ms
+        values[4::5], values[5::5], values[7::5] = offsets, epochs, [now_ms] * count
+        batch = bytearray(self._layout.pack(*values))
+        seal(batch, 0, len(batch))
         coordinator.append_batch(self._group_id, memoryview(batch))
+        if count == 1:
+            one = CommittedOffset(offsets[0], epochs[0], "", now_ms, NO_EXPIRY, self._topic_ids[0])
+            group.offsets.apply(*self._where[0], one)
+            return
         committed = zip(offsets, epochs, repeat(""), repeat(now_ms), repeat(NO_EXPIRY), self._topic_ids)
         group.offsets.apply_known(self._where, map(tuple.__new__, repeat(CommittedOffset), committed))
 

@@ -62,7 +62,9 @@ MAX_SEQUENCE = 0x7FFFFFFF  # 0 follows it
 
 MAGIC_POSITION = 16
 LOW_ATTRIBUTES_POSITION = 22
+TIMESTAMPS_POSITION = 27  # of the base timestamp; the largest one follows
 _MAX_TIMESTAMP_POSITION = 35
+TIMESTAMPS_END = 43
 _INT64 = Struct(">q")
 _INT32 = Struct(">i")
 _CRC = Struct(">I")
