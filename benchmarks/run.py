@@ -29,6 +29,7 @@ import floor
 import groups
 import growth
 import machine
+import parts
 import programs
 import proxying
 import registries
@@ -61,6 +62,7 @@ def all_sections(seconds: float) -> list[Section]:
         *groups.sections(seconds),
         *shares.sections(seconds),
         *transactions.sections(seconds),
+        *parts.sections(),
         *durability.sections(seconds),
         *compaction.sections(seconds),
         *conversion.sections(seconds),
