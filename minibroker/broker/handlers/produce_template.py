@@ -192,8 +192,8 @@ class ProduceTemplate(Template):
             return None
         try:
             first_offset = partition.append(cluster.turn, records, headers)
-        except KafkaError:
-            return None
+        except KafkaError as error:
+            return Refusal([self.refusal(correlation_id, error)])
         append_time_ms = now_ms if settings.message_timestamp_type == LOG_APPEND_TIME else -1
         values = (first_offset, append_time_ms, log.log_start_offset)[: self._values]
         if first_offset < log.log_end_offset:
