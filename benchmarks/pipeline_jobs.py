@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -135,7 +136,6 @@ def jobs(data: str, out: Path) -> dict[str, list[str]]:
         "archive": ["archive", "--path", data, "--out", str(out / "archive")],
         "verify": ["verify", "--path", data],
         "rewrite to lz4": ["rewrite", "--path", data, "--output", str(out / "rewritten"), "--compression", "lz4"],
-        "stats": ["stats", "--path", data],
     }
 
 
@@ -143,9 +143,10 @@ def jobs(data: str, out: Path) -> dict[str, list[str]]:
 @click.option(
     "--size-gb", "sizes", type=float, multiple=True, default=(2.1,), help="Of the directory. Can be repeated."
 )
+@click.option("--engine", "engines", multiple=True, default=("local", "spark"), help="Can be repeated.")
 @click.option("--only", multiple=True, metavar="JOB", help="Only this job. Can be repeated.")
-def main(sizes: tuple[float, ...], only: tuple[str, ...]) -> None:
-    """Archive, verify, rewrite and count a directory that is made for it, and print what that takes."""
+def main(sizes: tuple[float, ...], engines: tuple[str, ...], only: tuple[str, ...]) -> None:
+    """Archive, verify and rewrite a directory that is made for it, and print what that takes."""
     load_before = machine.load_average()
     table = Table(*HEAD, title="The pipeline's jobs; memory is the largest sum of PSS", title_justify="left")
     for size in sizes:
@@ -153,11 +154,17 @@ def main(sizes: tuple[float, ...], only: tuple[str, ...]) -> None:
             data = f"{folder}/data"
             generate(data, round(size * 1e9))
             stored = sum(file.stat().st_size for file in Path(data).glob(f"{TOPIC}-*/*.log"))
-            for name, words in jobs(data, Path(folder)).items():
+            there = {engine: jobs(data, Path(folder, engine)) for engine in engines}
+            for engine, name in product(engines, there[engines[0]]):
+                words = [*there[engine][name], "--engine", engine]
                 if only and name.split()[0] not in only:
                     continue
                 took = watch([*words, "--master", "local[2]"])
-                row = [f"{name}, {stored / 1e9:.2f} GB", f"{took.seconds:.0f}", f"{stored / MB / took.seconds:.0f}"]
+                row = [
+                    f"{name}, {engine}, {stored / 1e9:.2f} GB",
+                    f"{took.seconds:.0f}",
+                    f"{stored / MB / took.seconds:.0f}",
+                ]
                 memory = (took.jvm_bytes, took.python_bytes, took.all_bytes)
                 table.add_row(*row, f"{took.cpu_s:.0f}", *(f"{each / MIB:.0f}" for each in memory))
                 click.echo(f"{row[0]}: {row[1]} s", err=True)

@@ -203,22 +203,8 @@ def debezium() -> Path:
 
 
 @functools.cache
-def lake_jars() -> list[Path]:
-    """The jars of the Spark libraries of Iceberg and Delta."""
-    folder = HERE / "lake" / "libraries"
-    _build(folder, [*MAVEN, "dependency:copy-dependencies"], "jars")
-    return sorted((folder / "target" / "jars").glob("*.jar"))
-
-
-@functools.cache
-def lake_site() -> Path:
-    """The folder with the Spark that these are for, and with other readers of their tables."""
-    return _site(HERE / "lake" / "site")
-
-
-@functools.cache
 def spark_release(version: str) -> Path:
-    """The folder with another release of Spark, `4.0` or `4.2`."""
+    """The folder with another release of Spark: `4.0`, `4.1` or `4.2`."""
     return _site(HERE / "spark" / "releases" / version)
 
 
@@ -244,14 +230,6 @@ def hadoop(name: Literal["s3", "hadoop"]) -> list[Path]:
 def hdfs_client() -> Path:
     """The folder with the packages of a client of HDFS."""
     return _site(CLUSTER / "hadoop")
-
-
-@functools.cache
-def api_server() -> Path:
-    """The program of Kubernetes' API server, which takes many minutes to compile."""
-    folder = CLUSTER / "api_server"
-    _build(folder, ["go", "build", "-o", "target/api-server", "."], "api-server")
-    return folder / "target" / "api-server"
 
 
 @functools.cache

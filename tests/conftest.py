@@ -14,8 +14,8 @@ __all__ = ["leaves_sockets", "logging_stays"]
 
 HERE = Path(__file__).parent
 OF_PIPELINE = HERE / "pipeline", HERE / "cli" / "pipeline"
-HAS_PIPELINE = all(map(find_spec, ("pyspark", "pyarrow", "numpy", "pandas", "matplotlib")))
-WITHOUT_PIPELINE = "the pipeline's tests are skipped: they need python3 -m pip install -e '.[test,spark,plot]'"
+HAS_PIPELINE = all(map(find_spec, ("pyspark", "pyarrow", "numpy", "pandas", "pyiceberg", "deltalake")))
+WITHOUT_PIPELINE = "the pipeline's tests are skipped: they need python3 -m pip install -e '.[test,spark,lake]'"
 
 
 class SkippedModule(pytest.Module):

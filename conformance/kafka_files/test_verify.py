@@ -19,7 +19,7 @@ from conformance.kafka_files.conftest import KAFKA_PROPERTIES, Brokers, Written,
 from conformance.kafka_files.scenario import admin_of, append, done, wait_until, write
 from conformance.kafka_files.test_compaction import CHECKPOINT, CLEANER, COMPACT, write_keyed, write_transactions
 from conformance.kafka_reference import running_kafka
-from tests.pipeline.jobs.verify.support import judge
+from tests.pipeline.verifying.support import judge
 
 
 def verified(directory: Path) -> tuple[int, list[dict[str, Any]]]:

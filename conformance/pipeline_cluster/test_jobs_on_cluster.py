@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
@@ -60,9 +61,13 @@ def here(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.stdout
 
 
-def test_stats_on_a_cluster_equal_those_of_one_process(driver: RunningDriver, directory: Path) -> None:
-    arguments = ("stats", "--path", str(directory), "--topic", "prices", "--json")
-    assert (0, driver.run(*arguments)) == here(*arguments)
+def test_an_archive_has_the_rows_of_one_process(driver: RunningDriver, directory: Path, tmp_path: Path) -> None:
+    arguments = ("archive", "--path", str(directory), "--topic", "prices", "--json", "--out")
+    assert here(*arguments, str(tmp_path / "here"))[0] == 0
+    driver.run(*arguments, str(tmp_path / "there"))
+    order = [("partition", "ascending"), ("offset", "ascending")]
+    one, other = (pq.read_table(tmp_path / name).sort_by(order) for name in ("here", "there"))
+    assert one.num_rows == COUNT and one == other
 
 
 def test_verify_finds_the_same_as_one_process(driver: RunningDriver, directory: Path, tmp_path: Path) -> None:

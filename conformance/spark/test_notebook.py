@@ -33,7 +33,7 @@ from minibroker.pipeline.session import session
 print(session() is spark)
 """
 VERIFIED = """
-from minibroker.pipeline.jobs.verify.verify_job import verify
+from minibroker.pipeline.verifying.verify_job import verify
 print(verify(spark, "minibroker-data", topics=["orders"]).count())
 """
 

@@ -29,14 +29,6 @@ VECTORS: Final = "--add-modules=jdk.incubator.vector"
 # Spark passes this too. Newer JVMs no longer have the package, and warn about it.
 ACTIONS: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 ACTIONS_VERSION_MAX: Final = 23
-# Let the optimising compiler wait for code that runs a hundred times as often as it waits for by default: most jobs end
-# before it has paid. Three records then take 8 s of CPU less, and 1.2 GB at most a twentieth more.
-OPTIMISE_LATER: Final = (
-    "-XX:Tier4InvocationThreshold=500000",
-    "-XX:Tier4MinInvocationThreshold=60000",
-    "-XX:Tier4CompileThreshold=1500000",
-    "-XX:Tier4BackEdgeThreshold=4000000",
-)
 TO_STDERR: Final = "-XX:+DisplayVMOutputToStderr"  # why a JVM does not start is else partly on stdout
 
 

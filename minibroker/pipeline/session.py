@@ -20,8 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-import minibroker.pipeline.saved_classes as saved_classes
-from minibroker.pipeline.java import OPTIMISE_LATER, find_java, java_home, require_platform
+from minibroker.pipeline.java import find_java, java_home, require_platform
 from minibroker.pipeline.java_start import start_java
 from minibroker.pipeline.spark_errors import reason_of
 
@@ -95,7 +94,7 @@ def session(master: str | None = None, *, log_level: LogLevel = "error", **conf:
     builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with java_home(java, (*OPTIMISE_LATER, *saved_classes.java_options(java), *_log_options(log_level))):
+    with java_home(java, _log_options(log_level)):
         start_java(settings, is_quiet=log_level == "off")
         spark = _start_session(builder, master)
     _silence_query_loggers()

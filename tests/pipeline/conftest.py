@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner, Result
 
 from conftest import SPARK, unit_of
 from minibroker.cli.main import main
-from minibroker.cli.pipeline import (
-    pipeline_archive,
-    pipeline_lake,
-    pipeline_rewrite,
-    pipeline_stats,
-)
 from tests.spark_settings import settings_in
 
 if TYPE_CHECKING:
@@ -44,13 +37,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def job(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Run a command of `minibroker pipeline` in the session of all tests."""
-
-    @contextmanager
-    def session(*_: Any, **__: Any) -> Iterator[SparkSession]:
-        yield spark
-
-    for module in (pipeline_archive, pipeline_lake, pipeline_rewrite, pipeline_stats):
-        monkeypatch.setattr(module, "spark_session", session)
+def job() -> Callable[..., Result]:
+    """Run a command of `minibroker pipeline`. What these tests have is small, so that none starts Spark by itself."""
     return lambda *arguments: CliRunner().invoke(main, ["pipeline", *map(str, arguments)])

@@ -7,7 +7,7 @@ from pathlib import Path
 from minibroker.protocol.records.record import Record
 from minibroker.registry.formats.schema import Reference
 from minibroker.registry.state.schema_records import StoredSchema, schema_entry
-from tests.pipeline.jobs.logs import NOW_MS, write_log
+from tests.pipeline.logs import NOW_MS, write_log
 
 USER = StoredSchema("users-value", 1, 1, '{"type":"record","name":"User","fields":[{"name":"name","type":"string"}]}')
 PAGE = StoredSchema("pages-value", 1, 2, '{"type":"object"}', "JSON")

@@ -14,7 +14,7 @@ from minibroker.pipeline.schema_decoding import DOES_NOT_FIT, decoded
 from minibroker.pipeline.schema_sources import GivenSchema
 from minibroker.protocol.records.record import Record
 from minibroker.testing import Broker
-from tests.pipeline.jobs.logs import NOW_MS, write_log
+from tests.pipeline.logs import NOW_MS, write_log
 from tests.pipeline.schemas_topic import ANN, MONEY, PAGE, USER, write_schemas
 from tests.test_readme import FENCED
 

@@ -15,7 +15,7 @@ import pytest
 from minibroker import pipeline
 from minibroker.pipeline.log_source import OptionError, TopicPartition
 from minibroker.pipeline.opened_log import Place
-from tests.pipeline.jobs.logs import NOW_MS, records, write_log
+from tests.pipeline.logs import NOW_MS, records, write_log
 from tests.pipeline.sink.committed import create_topic
 from tests.running import running_broker
 

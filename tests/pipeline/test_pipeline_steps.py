@@ -38,14 +38,8 @@ VISITS = (b'{"user": "ada", "page": "/", "ms": 12}', b'{"user": "bob", "page": "
 
 def blocks() -> list[tuple[str, str]]:
     """(kind, text) of each block outside of the steps that another test runs."""
-    first, rest = without_tables(DOCUMENT).split("\n## In a minute\n")
+    first, rest = DOCUMENT.split("\n## In a minute\n")
     return [(found["kind"], found["text"]) for found in FENCED.finditer(first + rest.split("\n## ", 1)[1])]
-
-
-def without_tables(document: str) -> str:
-    """Leave out what needs the libraries of Iceberg and Delta, which conformance/lake runs."""
-    before, section = document.split("\n### archive to Iceberg and Delta\n")
-    return before + section[section.index("\n### ") :]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from minibroker.protocol.records.record import Record
 from minibroker.registry.decoding import WireSchema
 from minibroker.registry.registry_client import RegistryClient, RequestFailed
 from minibroker.testing import Broker
-from tests.pipeline.jobs.logs import NOW_MS, write_log
+from tests.pipeline.logs import NOW_MS, write_log
 from tests.pipeline.schemas_topic import MONEY, OWNED, USER, write_schemas
 
 

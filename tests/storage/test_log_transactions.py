@@ -293,7 +293,7 @@ def test_a_log_without_aborted_transactions_has_no_counts(tmp_path: Path) -> Non
 
 def test_a_recovery_counts_aborted_transactions(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     pytest.importorskip("numpy")  # the verifier is the pipeline's
-    from minibroker.pipeline.jobs.verify.checkpoint_checks import wrong_counts
+    from minibroker.pipeline.verifying.checkpoint_checks import wrong_counts
 
     settings = LogSettings(cleanup_policy=COMPACT)
     log = open_at(tmp_path, settings)

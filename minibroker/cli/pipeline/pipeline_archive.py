@@ -1,6 +1,6 @@
-"""`minibroker pipeline archive`: archives topics as Parquet, from the end of the last run, with progress and a report.
+"""`minibroker pipeline archive`: archives topics, from the end of the last run, with progress and a report.
 
-`minibroker.pipeline.jobs.archive_run` does the work; `pipeline_lake` archives to tables of Iceberg and Delta.
+`minibroker.pipeline.archiving` does the work.
 """
 
 from __future__ import annotations
@@ -8,32 +8,34 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from minibroker.cli.pipeline.pipeline_lake import (
-    FORMATS,
-    LakeRun,
-    archive_to_table,
-    format_option,
-    lake_session,
-    print_written,
+from minibroker.cli.pipeline.pipeline_archives import Format, archive_at, archive_options
+from minibroker.cli.pipeline.pipeline_shared import (
+    Engine,
+    Source,
+    cannot,
+    engine_for,
+    engine_option,
+    reads_locally,
+    source_options,
+    spark_options,
 )
-from minibroker.cli.pipeline.pipeline_shared import Source, cannot, source_options, spark_options, spark_session
-from minibroker.cli.shared import INTERRUPTED, assignments_option, json_option
+from minibroker.cli.shared import INTERRUPTED, assignments_option, json_option, print_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from minibroker.pipeline.jobs.archive_run import ArchiveRun
-    from minibroker.pipeline.jobs.stream_progress import StreamProgress
+    from minibroker.pipeline.archiving.archive_job import LogArchive
+    from minibroker.pipeline.archiving.archive_rows import Totals
+    from minibroker.pipeline.options import ReadOptions
 
 CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
-BATCH_OFFSETS: Final = 5_000_000
-INTERVAL: Final = "1 minute"
-POLL_S: Final = 0.3
+BATCH_OFFSETS: Final = 1_000_000
+INTERVAL: Final = "1m"
+HEAD: Final = ("topic", "partition", "records", "bytes", "first offset", "last offset")
 ISOLATION: Final = ("isolation.level", "kafka.isolation.level")
 UNCOMMITTED: Final = (
     "isolation.level=read_uncommitted: records of aborted and open transactions are archived, and cannot be told from"
@@ -43,20 +45,18 @@ UNCOMMITTED: Final = (
 
 @click.command()
 @source_options
-@click.option(
-    "--out", metavar="DIR", required=True, help="The archive: a directory, or any URL to which Spark can write."
-)
-@format_option("Plain Parquet files, or a table; Spark fetches the library of iceberg and delta from Maven Central.")
-@click.option("--compact", is_flag=True, help="Merge small files of a table after the run, or after each 16 batches.")
-@click.option("--checkpoint", metavar="DIR", help="Where to store the progress, if not in the archive itself.")
+@click.option("--out", metavar="PLACE", required=True, help="A directory, or a URL; of iceberg, NAMESPACE.TABLE.")
+@archive_options("Plain Parquet files, or a table, which needs the extra lake.")
+@click.option("--decode", metavar="REGISTRY", help="Add decoded values, by the schemas at this URL, or `log`: its own.")
+@click.option("--compact", is_flag=True, help="Merge small files of a table of delta after the run.")
 @click.option("--continuous", is_flag=True, help="Run until interrupted, instead of ending once all is archived.")
-@click.option("--trigger", metavar="TIME", help="How often --continuous looks for new records.  [default: 1 minute]")
+@click.option("--trigger", metavar="TIME", help="How often --continuous looks for new records.  [default: 1m]")
 @click.option(
     "--batch-offsets",
     type=click.IntRange(1),
     default=BATCH_OFFSETS,
     show_default=True,
-    help="How many offsets to archive at a time; after a kill, at most this many are repeated.",
+    help="How many offsets to archive by one commit.",
 )
 @click.option(
     "--compression",
@@ -66,19 +66,22 @@ UNCOMMITTED: Final = (
     help="The codec of the Parquet files.",
 )
 @assignments_option("--option", "options", "An option of the reader, such as failOnDataLoss=false.")
+@engine_option
 @spark_options
 @json_option("Print a JSON object of what was written.")
 def archive(
     source: Source,
     out: str,
-    table_format: Any,
+    table_format: Format,
+    catalog: tuple[tuple[str, str], ...],
+    decode: str | None,
     compact: bool,
-    checkpoint: str | None,
     continuous: bool,
     trigger: str | None,
     batch_offsets: int,
     compression: str,
     options: tuple[tuple[str, str], ...],
+    engine: Engine,
     master: str,
     conf: tuple[tuple[str, str], ...],
     as_json: bool,
@@ -92,43 +95,29 @@ def archive(
     Example:
         minibroker pipeline archive --path minibroker-data --topic orders --out archive
     """
+    from minibroker.pipeline.archiving.archive_job import LogArchive
+    from minibroker.pipeline.archiving.archived_topics import topic_configs, topic_ids
+    from minibroker.pipeline.option_values import duration_ms
+    from minibroker.pipeline.options import parse_options
+
     if trigger is not None and not continuous:
         raise click.UsageError("--trigger needs --continuous")
-    _require_fitting(table_format, checkpoint, compact)
-    reading = {
-        **source.options(),
-        "startingOffsets": "earliest",
-        "includeHeaders": "true",
-        **_committed_only(dict(options)),
-    }
-    interval = (trigger or INTERVAL) if continuous else None
-    progress, settings = _topics(reading)
-    settings["compression"] = compression
-    if table_format != FORMATS[0]:
-        lake = LakeRun(table_format, out, interval, compact, as_json)
-        with lake_session(table_format, master, conf, "archive") as spark:
-            return archive_to_table(spark, lake, reading, batch_offsets=batch_offsets, **settings)
-    from minibroker.pipeline.jobs.archive import READ
-    from minibroker.pipeline.jobs.archive_run import ArchiveRun
-
-    reading = {"maxOffsetsPerTrigger": str(batch_offsets), **reading}
-    with spark_session(master, conf, title="archive", progress=False) as spark:
-        records = spark.readStream.format("minibroker").options(**reading).schema(READ).load()
-        run = ArchiveRun(records, out, checkpoint=checkpoint, interval=interval, **settings)
-        try:
-            is_over = _show_until_over(spark, run, progress)
-        finally:
-            run.stop()
-        _print(run, out, as_json)
+    if table_format != "parquet" and engine == "spark":
+        raise click.UsageError(f"tables of {table_format} are written by one process: --engine local")
+    pause_s = duration_ms("--trigger", trigger or INTERVAL) / 1000 if continuous else None
+    table = archive_at(table_format, out, catalog, compression)
+    reading = {**source.options(), **_committed_only(dict(options))}
+    parsed = parse_options(reading, "records", "stream")
+    names = _topics(parsed)
+    settings: dict[str, Any] = {"topic_ids": topic_ids(parsed, names), "topic_configs": topic_configs(parsed, names)}
+    locally = table_format != "parquet" or reads_locally(source, parsed, engine)
+    with engine_for(locally, master, conf, "archive") as runs:
+        run = LogArchive(
+            table, reading, batch_offsets=batch_offsets, decoder=_decoder(source, decode), engine=runs, **settings
+        )
+        written, is_over = _run(run, pause_s, compact or table_format == "parquet")
+    _print(run, written, as_json)
     return 0 if is_over or continuous else INTERRUPTED
-
-
-def _require_fitting(table_format: str, checkpoint: str | None, compact: bool) -> None:
-    """Raise click.UsageError if an option has no meaning for this format."""
-    if checkpoint is not None and table_format != FORMATS[0]:
-        raise click.UsageError(f"--checkpoint is for parquet: the commits of {table_format} have the progress")
-    if compact and table_format == FORMATS[0]:
-        raise click.UsageError("--compact needs --format iceberg or delta; of parquet, small files are always merged")
 
 
 def _committed_only(options: dict[str, str]) -> dict[str, str]:
@@ -141,66 +130,69 @@ def _committed_only(options: dict[str, str]) -> dict[str, str]:
     return options
 
 
-def _topics(reading: Mapping[str, str]) -> tuple[StreamProgress, dict[str, Any]]:
-    """Find where the stream begins and the log ends, and identities and configs of the topics, before Spark starts.
+def _topics(options: ReadOptions) -> set[str]:
+    """Return the topics to archive. Raises click.ClickException if there is none, and the source's errors."""
+    from minibroker.pipeline.log_opening import select_partitions
 
-    Raises click.ClickException if there is no topic, and the source's errors.
-    """
-    from minibroker.pipeline.jobs.archived_topics import topic_configs, topic_ids
-    from minibroker.pipeline.jobs.stream_progress import StreamProgress
-    from minibroker.pipeline.options import parse_options
-
-    parsed = parse_options(reading, "records", "stream")
-    progress = StreamProgress(parsed)
-    names = {partition.topic for partition in progress.begin}
+    names = {partition.topic for partition in select_partitions(options)}
     if not names:
         raise cannot("there is no topic to archive")
-    return progress, {"topic_ids": topic_ids(parsed, names), "topic_configs": topic_configs(parsed, names)}
+    return names
 
 
-def _show_until_over(spark: SparkSession, run: ArchiveRun, progress: StreamProgress) -> bool:
-    """Wait until the stream ends; return False if it is interrupted. Show the progress on a terminal."""
+def _decoder(source: Source, registry: str | None) -> Any:
+    """Return what decodes values, by the schemas of a registry, or of the log's own topic `_schemas`."""
+    if registry is None:
+        return None
+    from minibroker.pipeline.archiving.archive_decoding import ValueDecoder
+
+    if registry != "log":
+        return ValueDecoder(registry)
+    return ValueDecoder(tuple(sorted(source.place().items())))
+
+
+def _run(run: LogArchive, pause_s: float | None, compact: bool) -> tuple[Totals, bool]:
+    """Run once, or again and again. Return what was written, and whether that is all."""
+    from minibroker.pipeline.archiving.archive_rows import Totals
+
+    written = Totals()
+    try:
+        while True:
+            with _progress(run) as advance:
+                for totals in run.run():
+                    written.add(totals)
+                    advance(written)
+            if compact:
+                run.table.compact()
+            if pause_s is None:
+                return written, True
+            time.sleep(pause_s)
+    except KeyboardInterrupt:
+        return written, False  # report what is archived; the next run continues from there
+
+
+@contextmanager
+def _progress(run: LogArchive) -> Iterator[Any]:
+    """Show the offsets that are archived on a terminal. Yield a function that is called after each commit."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress
 
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[state]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bars:
-        bar = bars.add_task("archive", total=None, state="")
-        try:
-            while run.query.isActive:
-                if console.is_terminal:
-                    bars.update(bar, **_run_with_progress(spark, run, progress))
-                time.sleep(POLL_S)
-        except KeyboardInterrupt:
-            return False  # report what is archived; the next run continues from there
-    error = run.query.exception()
-    if error is not None:
-        raise error
-    return True
+    total = run.left()
+    with Progress(console=Console(stderr=True), transient=True) as bars:
+        bar = bars.add_task("archive", total=total)
+        yield lambda written: bars.update(bar, completed=total - run.left(), description=f"{written.records:,} records")
 
 
-def _run_with_progress(spark: SparkSession, run: ArchiveRun, progress: StreamProgress) -> dict[str, Any]:
-    from minibroker.cli.pipeline.pipeline_progress import running
-
-    tasks = running(spark.sparkContext.statusTracker())
-    done, total = progress.now(run.checkpoint, tasks.done / tasks.tasks if tasks.tasks else 0.0)
-    state = f"{run.batches.written.records:,} records, {total - done:,} offsets left"
-    return {"completed": done, "total": total, "state": state}
-
-
-def _print(run: ArchiveRun, out: str, as_json: bool) -> None:
-    written, totals = run.batches.written, run.batches.totals
+def _print(run: LogArchive, written: Totals, as_json: bool) -> None:
+    in_all = run.table.count() if run.table.exists() else 0
     if as_json:
-        answer = {"archive": run.batches.files.root, "written": written.as_json(), "in_all": totals.as_json()}
+        answer: Mapping[str, Any] = {"archive": run.table.where, "written": written.as_json(), "in_all": in_all}
         click.echo(json.dumps(answer))
-    else:
-        files = f"{written.files:,} file{'' if written.files == 1 else 's'}"
-        print_written(written, f"{out} in {files}", totals.records)
+        return
+    if written.partitions:
+        print_table(HEAD, [(*partition, *counts) for partition, counts in sorted(written.partitions.items())])
+        click.echo()
+    click.echo(f"{written.records:,} records written to {run.table.where}; {in_all:,} records in all")

@@ -1,6 +1,6 @@
-"""`minibroker pipeline`: jobs on logs with Spark, each imported only when it is used.
+"""`minibroker pipeline`: jobs on logs, each imported only when it is used.
 
-A job's options and output are in `pipeline_<job>`, its work in `minibroker.pipeline.jobs`, and common parts in
+A job's options and output are in `pipeline_<job>`, its work in `minibroker.pipeline`, and common parts in
 `pipeline_shared`.
 """
 
@@ -14,7 +14,7 @@ from minibroker.cli.pipeline.pipeline_shared import explained
 from minibroker.cli.shared import OneLineGroup, help_if_alone
 
 # Each job's module is `pipeline_<job>`, which holds a click command of the job's name.
-JOBS: Final = ("archive", "replay", "verify", "stats", "rewrite", "package", "prepare")
+JOBS: Final = ("archive", "replay", "verify", "rewrite", "package")
 
 
 class Jobs(OneLineGroup):
@@ -37,10 +37,9 @@ class Jobs(OneLineGroup):
 )
 @click.pass_context
 def pipeline(context: click.Context) -> None:
-    """Read logs in parallel, with Spark: a log directory, or any running Kafka.
+    """Work on whole logs: a log directory, or any running Kafka.
 
-    Needs the extra `minibroker[spark]` and Java 17 or newer; with `--engine local` only
-    `minibroker[arrow]`.
+    Needs the extra `minibroker[arrow]`; for large logs, and on a cluster, `minibroker[spark]` and Java 17 or newer.
 
     \b
     Example:

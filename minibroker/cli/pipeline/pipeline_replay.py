@@ -1,6 +1,6 @@
 """`minibroker pipeline replay`: writes archived topics to a broker, with progress and a report per partition.
 
-`minibroker.pipeline.jobs.replay` does the work.
+`minibroker.pipeline.archiving.replay_job` does the work.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,16 +26,22 @@ from minibroker.cli.connecting import (
     server_option,
     timeout_option,
 )
-from minibroker.cli.pipeline.pipeline_lake import FORMATS, format_option, lake_session, table_at
-from minibroker.cli.pipeline.pipeline_shared import cannot, spark_options
+from minibroker.cli.pipeline.pipeline_archives import Format, archive_at, archive_options
+from minibroker.cli.pipeline.pipeline_shared import (
+    Engine,
+    cannot,
+    engine_for,
+    engine_option,
+    runs_locally,
+    spark_options,
+)
+from minibroker.cli.places import Where, where_of
 from minibroker.cli.shared import assignment_of, assignments_option, json_option, print_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from minibroker.pipeline.jobs.replay import Archived
-    from minibroker.pipeline.jobs.replay_targets import Prepared
-    from minibroker.pipeline.jobs.replay_task import ReplayTask
+    from minibroker.pipeline.archiving.archive_tables import Archived
+    from minibroker.pipeline.archiving.replay_targets import Prepared
+    from minibroker.pipeline.archiving.replay_task import ReplayTask
 
 COMMIT_RECORDS: Final = 100_000
 POLL_S: Final = 1.0
@@ -44,13 +51,15 @@ HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already
 
 @click.command()
 @click.option("--from", "archive", metavar="DIR", required=True, help="The archive: a directory, or a URL.")
-@format_option("What the archive is.")
+@archive_options("What the archive is.")
 @server_option(f"Any Kafka.  [env var: {variables.SERVER}]")
 @click.option(
     "--topic", "topics", metavar="NAME", multiple=True, help="An archived topic; by default all. Can be repeated."
 )
 @click.option("--to", metavar="NAME", help="The topic to write to, for one archived topic.")
 @click.option("--topic-map", metavar="OLD=NEW", type=assignment_of, multiple=True, help="Rename. Can be repeated.")
+@click.option("--start", metavar="WHERE", type=where_of, help="An archived offset or a time; by default all.")
+@click.option("--end", metavar="WHERE", type=where_of, help="End before this offset or time.")
 @click.option("--repartition", is_flag=True, help="Choose partitions by key, instead of keeping them.")
 @click.option(
     "--partitions", type=click.IntRange(1), help="With --repartition: the number of partitions of a new topic."
@@ -66,15 +75,19 @@ HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already
 )
 @client_setting_options
 @timeout_option
+@engine_option
 @spark_options
 @json_option("Print a JSON object of what was written.")
 def replay(
     archive: str,
-    table_format: Any,
+    table_format: Format,
+    catalog: tuple[tuple[str, str], ...],
     servers: str | None,
     topics: tuple[str, ...],
     to: str | None,
     topic_map: tuple[tuple[str, str], ...],
+    start: Where | None,
+    end: Where | None,
     repartition: bool,
     partitions: int | None,
     configs: tuple[tuple[str, str], ...],
@@ -82,6 +95,7 @@ def replay(
     commit_records: int,
     client: tuple[tuple[str, str], ...],
     connect_timeout_s: float | None,
+    engine: Engine,
     master: str,
     conf: tuple[tuple[str, str], ...],
     as_json: bool,
@@ -105,26 +119,31 @@ def replay(
         raise click.UsageError("name the broker with --bootstrap-server")
     require_connection(Bootstrap(servers, client, connect_timeout_s))
 
-    from minibroker.pipeline.jobs.archived_topics import for_replay
-    from minibroker.pipeline.jobs.replay import archived_partitions, replay_id_of, replay_settings
-    from minibroker.pipeline.jobs.replay_task import ReplayTask
+    from minibroker.pipeline.archiving.archive_job import newest_note
+    from minibroker.pipeline.archiving.archive_tables import archived_partitions
+    from minibroker.pipeline.archiving.archived_topics import for_replay
+    from minibroker.pipeline.archiving.replay_job import Part, replay_archive, replay_id_of, replay_settings
+    from minibroker.pipeline.archiving.replay_task import ReplayTask
 
     settings = replay_settings(servers, dict(client))
-    if "://" not in archive and not Path(archive).is_dir():
+    table = archive_at(table_format, archive, catalog)
+    if not table.exists():
         raise cannot(f"there is no archive {archive}")
-    with lake_session(table_format, master, conf) as spark:
-        rows, all_configs = _archive(spark, table_format, archive)
-        archived = _choose_topics(archived_partitions(rows), topics)
-        targets = _map_targets(archived, topic_map) if to is None else {_only_topic(archived): to}
-        whole = archive if "://" in archive else str(Path(archive).resolve())  # independent of the working directory
-        name = replay_id or replay_id_of(whole, targets, repartition)
-        task = ReplayTask(settings, name, targets, repartition, commit_records)
-        kept = for_replay(all_configs, targets, {each.partition.topic for each in archived})
-        prepared = _prepare(task, archived, dict(configs), partitions, kept)
-        for remark in prepared.remarks:
-            click.echo(remark, err=True)
-        written = _run(rows, task, archived)
-    report = [_row(task, each, written.get((each.partition.topic, each.partition.partition), 0)) for each in archived]
+    archived = _choose_topics(archived_partitions(table), topics)
+    targets = _map_targets(archived, topic_map) if to is None else {_only_topic(archived): to}
+    part = Part(edge_of(start), edge_of(end))
+    whole = archive if "://" in archive or catalog else str(Path(archive).resolve())  # wherever the command runs
+    name = replay_id or replay_id_of(whole, targets, repartition, part)
+    task = ReplayTask(settings, name, targets, repartition, commit_records)
+    kept = for_replay(newest_note(table).configs, targets, {each.partition.topic for each in archived})
+    prepared = _prepare(task, archived, dict(configs), partitions, kept)
+    for remark in prepared.remarks:
+        click.echo(remark, err=True)
+    locally = runs_locally(engine, records=sum(each.records for each in archived))
+    with engine_for(locally, master, conf, "") as runs, _progress(task, archived):
+        done = replay_archive(table, task, archived, part=part, engine=runs)
+    written = {each.partition: each.records for each in done}
+    report = [_row(task, each, written.get(each.partition, 0)) for each in archived]
     if as_json:
         partition_rows = [dict(zip(FIELDS, row, strict=True)) for row in report]
         click.echo(json.dumps({"id": name, "created": prepared.made, "partitions": partition_rows}))
@@ -132,20 +151,13 @@ def replay(
         print_table(HEAD, report)
 
 
-def _archive(spark: SparkSession, table_format: Any, path: str) -> tuple[DataFrame, dict[str, dict[str, str]]]:
-    """Return the rows of an archive, and the configs of its topics."""
-    if table_format == FORMATS[0]:
-        from minibroker.pipeline.jobs.archive import read_archive
-        from minibroker.pipeline.jobs.archived_topics import noted_configs
-        from minibroker.pipeline.jobs.hadoop_files import HadoopFiles
-
-        return read_archive(spark, path), noted_configs(HadoopFiles(spark, path))
-    from minibroker.pipeline.jobs.lake_archive import newest_note
-
-    table = table_at(spark, table_format, path)
-    if not table.exists():
-        raise cannot(f"{path} is not a table of {table_format}")
-    return table.read(), {topic: dict(configs) for topic, configs in newest_note(table).configs.items()}
+def edge_of(where: Where | None) -> int | datetime | None:
+    """Return an edge of what is replayed. Raises click.UsageError for what an archive does not know."""
+    if where is None:
+        return None
+    if where.partition is not None or where.kind not in ("offset", "time"):
+        raise click.UsageError("--start and --end are an offset or a time")
+    return where.number if where.kind == "offset" else datetime.fromtimestamp(where.number / 1000, UTC)
 
 
 def _choose_topics(archived: list[Archived], topics: tuple[str, ...]) -> list[Archived]:
@@ -184,8 +196,8 @@ def _prepare(
     partitions: int | None,
     kept: Mapping[str, Mapping[str, str]],
 ) -> Prepared:
-    from minibroker.pipeline.jobs.replay import needed_topics
-    from minibroker.pipeline.jobs.replay_targets import prepare_topics
+    from minibroker.pipeline.archiving.replay_job import needed_topics
+    from minibroker.pipeline.archiving.replay_targets import prepare_topics
     from minibroker.pipeline.sink.delivery import connected
 
     with connected(task.settings) as client:
@@ -193,14 +205,6 @@ def _prepare(
         if task.repartition:
             needed = {topic: need._replace(partitions=partitions or need.partitions) for topic, need in needed.items()}
         return prepare_topics(client, needed, configs, any_count=task.repartition, archived=kept)
-
-
-def _run(rows: DataFrame, task: ReplayTask, archived: list[Archived]) -> dict[tuple[str, int], int]:
-    """Replay; return the number of records written to each partition."""
-    from minibroker.pipeline.jobs.replay import replay_archive
-
-    with _progress(task, archived):
-        return {(row.topic, row.partition): row.records for row in replay_archive(rows, task, archived).collect()}
 
 
 @contextmanager
@@ -223,7 +227,7 @@ def _progress(task: ReplayTask, archived: list[Archived]) -> Iterator[None]:
 
 def _watch(task: ReplayTask, archived: list[Archived], bars: Any, over: threading.Event) -> None:
     from minibroker.client.client_errors import ClientError
-    from minibroker.pipeline.jobs.replay import next_offsets
+    from minibroker.pipeline.archiving.replay_job import next_offsets
     from minibroker.pipeline.sink.delivery import connected
     from minibroker.pipeline.sink.sink_errors import WriteFailed
 

@@ -1,6 +1,6 @@
 """`minibroker pipeline rewrite`: copies a log directory with another message format, codec or batch size.
 
-`minibroker.pipeline.jobs.rewrite` does the work.
+`minibroker.pipeline.rewriting` does the work.
 """
 
 from __future__ import annotations
@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minibroker.cli.pipeline.pipeline_shared import path_option, spark_options, spark_session
+from minibroker.cli.pipeline.pipeline_shared import (
+    Engine,
+    engine_for,
+    engine_option,
+    path_option,
+    runs_locally,
+    spark_options,
+)
 from minibroker.cli.shared import json_option, print_table
 
 if TYPE_CHECKING:
@@ -42,6 +49,7 @@ LARGEST_BATCH_BYTES = 1 << 20  # accepted and returned by every broker with defa
 @click.option("--committed-only", is_flag=True, help="Formats 0 and 1: keep only committed records of transactions.")
 @click.option("--drop-headers", is_flag=True, help="Formats 0 and 1: keep records without their headers.")
 @json_option("Print a JSON object.")
+@engine_option
 @spark_options
 def rewrite(
     path: str,
@@ -55,6 +63,7 @@ def rewrite(
     committed_only: bool,
     drop_headers: bool,
     as_json: bool,
+    engine: Engine,
     master: str,
     conf: tuple[tuple[str, str], ...],
 ) -> None:
@@ -68,8 +77,7 @@ def rewrite(
     Example:
         minibroker pipeline rewrite --path old-data --output new-data --format 2 --compression zstd
     """
-    from minibroker.pipeline.jobs.rewrite import run_begun
-    from minibroker.pipeline.rewriting.directory import Rewriting
+    from minibroker.pipeline.rewriting.directory import Rewriting, rewrite_begun
     from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
     from minibroker.protocol.records.compression import Compression
 
@@ -78,8 +86,9 @@ def rewrite(
     settings = RewriteSettings(format, codec, level, batch_bytes, elide, committed_only, drop_headers)
     with Rewriting(path, output, settings, topics) as rewriting:  # it refuses what cannot be, before Spark starts
         if rewriting.finished is None:
-            with spark_session(master, conf, title="Rewriting") as spark:
-                report = run_begun(spark, rewriting)
+            locally = runs_locally(engine, size_bytes=sum(task.size_bytes for task in rewriting.left()))
+            with engine_for(locally, master, conf, "Rewriting") as runs:
+                report = rewrite_begun(rewriting, runs)
         else:
             click.echo(f"{output} was complete already: nothing was done", err=True)
             report = rewriting.finished

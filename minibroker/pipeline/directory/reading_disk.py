@@ -61,7 +61,7 @@ class RemoteFile(File):
     def __init__(self, path: str) -> None:
         self.path = path
         self._fd = -1
-        system, name = _locate(path)
+        system, name = locate(path)
         self._remote = system.open_input_file(name)
 
     def read(self, position: int, size: int) -> bytes:
@@ -113,7 +113,7 @@ class ReadingDisk(Disk):
             }
         from pyarrow.fs import FileSelector
 
-        system, name = _locate(directory)
+        system, name = locate(directory)
         found = {info.base_name: _is_directory(info) for info in system.get_file_info(FileSelector(name))}
         return dict(sorted(found.items()))
 
@@ -152,11 +152,11 @@ def _is_directory(info: FileInfo) -> bool:
 
 
 def _info(path: str) -> FileInfo:
-    system, name = _locate(path)
+    system, name = locate(path)
     return system.get_file_info(name)
 
 
-def _locate(path: str) -> tuple[FileSystem, str]:
+def locate(path: str) -> tuple[FileSystem, str]:
     """Return the file system of a remote path, and the name in it."""
     scheme, _, place = path.partition(MARK)
     root = place.partition("/")[0]

@@ -1,12 +1,15 @@
-"""Rewrites a whole directory. Its segments are rewritten in one process, or by Spark in `jobs/rewrite.py`."""
+"""Rewrites a whole directory. An engine rewrites its segments beside each other."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from types import TracebackType
 
+from minibroker.pipeline.decode.aborted import AbortedRanges
+from minibroker.pipeline.engines import Engine, Here
 from minibroker.pipeline.rewriting.plan import Plan, plan_of
 from minibroker.pipeline.rewriting.report import Report, report_from, space_of
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
@@ -120,50 +123,77 @@ class Rewriting:
         self._locks.callback(lock.close)
 
 
-def survey_segment(task: SegmentTask, source: str) -> tuple[str, Survey]:
-    """Return a segment's log, and its transactions. Raises `CorruptBatch`, `OSError`."""
-    return task.log, survey(Disk(), f"{source}/{task.log}", task.base_offset, is_torn=task.is_torn)
+@dataclass(frozen=True, slots=True)
+class Surveying:
+    """Surveys the transactions of a segment. It is pickled."""
+
+    source: str
+
+    def __call__(self, task: SegmentTask) -> tuple[str, Survey]:
+        """Return a segment's log, and its transactions. Raises `CorruptBatch`, `OSError`."""
+        return task.log, survey(Disk(), f"{self.source}/{task.log}", task.base_offset, is_torn=task.is_torn)
 
 
-def rewrite_segment(
-    task: SegmentTask, source: str, target: str, settings: RewriteSettings, open: Mapping[int, int] | None = None
-) -> list[NewSegment]:
-    """Rewrite a segment unless that is done, and return the new ones. Several processes may do this at a time.
+@dataclass(frozen=True, slots=True)
+class SegmentRewriting:
+    """Rewrites a segment unless that is done. It is pickled; several processes may do this at a time.
 
-    `open` are the log's transactions without an end, if only committed records are kept. Raises `RewriteError`,
-    `CorruptData`, `OSError`.
+    `open` are the transactions without an end, by log, if only committed records are kept.
     """
-    workspace = Workspace(target)
-    done = workspace.done(task)
-    if done is not None:
-        return done
-    disk, work = Disk(), workspace.attempt()
-    try:
-        hidden = None
-        if open is not None:
-            directory = f"{source}/{task.log}"
-            hidden = read_aborted_ranges(disk, directory, offsets_with(disk.names(directory), LOG_SUFFIX), open)
-        written = SegmentRewriter(task, source, work, settings, hidden).run()
-        workspace.take(task, work, written)
-    except BaseException:
-        disk.remove_tree(work)
-        raise
-    return written
+
+    source: str
+    target: str
+    settings: RewriteSettings
+    open: Mapping[str, Mapping[int, int]] | None = None
+
+    def __call__(self, task: SegmentTask) -> list[NewSegment]:
+        """Return the new segments. Raises `RewriteError`, `CorruptData`, `OSError`."""
+        workspace = Workspace(self.target)
+        done = workspace.done(task)
+        if done is not None:
+            return done
+        disk, work = Disk(), workspace.attempt()
+        try:
+            written = SegmentRewriter(task, self.source, work, self.settings, self._hidden(disk, task)).run()
+            workspace.take(task, work, written)
+        except BaseException:
+            disk.remove_tree(work)
+            raise
+        return written
+
+    def _hidden(self, disk: Disk, task: SegmentTask) -> AbortedRanges | None:
+        """Return what is not committed, if that is to be left out."""
+        if self.open is None:
+            return None
+        directory = f"{self.source}/{task.log}"
+        bases = offsets_with(disk.names(directory), LOG_SUFFIX)
+        return read_aborted_ranges(disk, directory, bases, self.open.get(task.log, {}))
 
 
-def rewrite_directory(source: str, target: str, settings: RewriteSettings, topics: Collection[str] = ()) -> Report:
-    """Rewrite a log directory in this process, one segment after the other, without Spark.
+def rewrite_directory(
+    source: str,
+    target: str,
+    settings: RewriteSettings,
+    topics: Collection[str] = (),
+    engine: Engine | None = None,
+) -> Report:
+    """Rewrite a log directory that no broker uses: these topics, or all but the internal ones. All else is copied.
 
     A call after an interrupted one continues it, one after a finished one does nothing. Raises `RewriteError`,
     `CorruptData`, `CorruptBatch`, `OSError`.
     """
     with Rewriting(source, target, settings, topics) as rewriting:
-        if rewriting.finished is not None:
-            return rewriting.finished
-        open: dict[str, dict[int, int]] = {}
-        if settings.is_old:
-            surveys = [survey_segment(task, rewriting.source) for task in rewriting.plan.tasks]
-            open = rewriting.open_transactions(surveys)
-        for task in rewriting.left():
-            rewrite_segment(task, rewriting.source, rewriting.target, settings, open.get(task.log))
-        return rewriting.finish()
+        return rewriting.finished or rewrite_begun(rewriting, engine or Here())
+
+
+def rewrite_begun(rewriting: Rewriting, engine: Engine) -> Report:
+    """Do the rest of a rewriting whose directories are checked and locked. Raises what `rewrite_directory` raises."""
+    settings = rewriting.settings
+    open: Mapping[str, Mapping[int, int]] | None = None
+    if settings.is_old:
+        surveys = list(engine.run(Surveying(rewriting.source), rewriting.plan.tasks))
+        open = rewriting.open_transactions(surveys)
+    work = SegmentRewriting(rewriting.source, rewriting.target, settings, open if settings.committed_only else None)
+    for _ in engine.run(work, rewriting.left()):
+        pass  # what was written is in the directory, which may have more from an earlier run
+    return rewriting.finish()

@@ -12,9 +12,9 @@ import pytest
 from click.testing import Result
 
 from minibroker.cli.pipeline.pipeline_command import pipeline
-from minibroker.pipeline.jobs.verify import log_files, verify_local
-from minibroker.pipeline.jobs.verify.findings import CHECKS, Finding
-from minibroker.pipeline.jobs.verify.log_files import DirectoryPlan, plan_directory
+from minibroker.pipeline.verifying import log_files, verify_job
+from minibroker.pipeline.verifying.findings import CHECKS, Finding
+from minibroker.pipeline.verifying.log_files import DirectoryPlan, plan_directory
 from tests.cli.conftest import runner
 
 CRC = Finding("orders", 0, "orders-0/00000000000000000000.log", 7, 61, "crc", "error", "stored 1, computed 2")
@@ -35,7 +35,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
             return plan_directory(path, **options)
 
         monkeypatch.setattr(log_files, "plan_directory", plan)
-        monkeypatch.setattr(verify_local, "verify_locally", lambda _: list(findings))
+        monkeypatch.setattr(verify_job, "verify_plan", lambda *_: list(findings))
         return runner().invoke(pipeline, ["verify", "--path", str(tmp_path), "--engine", "local", *arguments])
 
     run.asked = asked  # type: ignore[attr-defined]

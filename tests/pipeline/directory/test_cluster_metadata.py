@@ -14,7 +14,7 @@ from minibroker.protocol.messages.metadata_records import (
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import control_record
 from minibroker.protocol.records.metadata_values import encode_metadata
-from tests.pipeline.jobs.verify.metadata_logs import config, metadata, topic
+from tests.pipeline.verifying.metadata_logs import config, metadata, topic
 
 ALWAYS = {"__consumer_offsets", "__transaction_state"}
 

@@ -9,15 +9,17 @@ from pathlib import Path
 import pyarrow.fs
 import pytest
 
+from minibroker.pipeline.archiving.archived_topics import topic_configs
 from minibroker.pipeline.directory import reading_disk
 from minibroker.pipeline.directory.finding import find_logs, paths_in
 from minibroker.pipeline.directory.reading_disk import DISK, internal_path, url_of
-from minibroker.pipeline.jobs.archived_topics import topic_configs
 from minibroker.pipeline.log_opening import read_here, select_partitions
 from minibroker.pipeline.log_source import OptionError, TopicPartition
 from minibroker.pipeline.options import ReadOptions, parse_options
-from tests.pipeline.jobs.verify.metadata_logs import config, metadata, topic
-from tests.pipeline.jobs.verify.support import Writer, written
+from minibroker.pipeline.verifying.verify_job import verify
+from tests.pipeline.verifying.metadata_logs import config, metadata, topic
+from tests.pipeline.verifying.planted import FAULTS
+from tests.pipeline.verifying.support import Writer, written
 
 
 @pytest.fixture
@@ -49,6 +51,14 @@ def test_a_log_directory_in_a_bucket_has_the_same_rows_as_a_local_one(bucket: Pa
     columns = ("offset", "key", "value", "timestamp")
     assert list(read_here(there, columns)) == list(read_here(here, columns)) != []
     assert topic_configs(there, ["orders"]) == {"orders": {"cleanup.policy": "compact"}}
+
+
+@pytest.mark.parametrize("kind", ["crc", "checkpoint", "txnindex-count", "snapshot-state", "hanging-transaction"])
+def test_a_log_directory_in_a_bucket_has_the_same_findings_as_a_local_one(bucket: Path, kind: str) -> None:
+    FAULTS[kind](bucket / "logs")
+    here, there = verify(str(bucket / "logs")), verify("s3://bucket/logs?region=x&scheme=http")
+    assert kind in here.column("kind").to_pylist()
+    assert there == here
 
 
 def test_a_partition_and_several_directories_are_found_by_url(bucket: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
+from minibroker.pipeline.engines import Here
 from minibroker.pipeline.rewriting import directory
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
 
@@ -25,7 +26,7 @@ def main(source: str, target: str, count: int) -> None:
         return written
 
     directory.SegmentRewriter.run = run  # type: ignore[assignment, method-assign]
-    directory.rewrite_directory(source, target, RewriteSettings(2, batch_bytes=300))
+    directory.rewrite_directory(source, target, RewriteSettings(2, batch_bytes=300), engine=Here(1))
 
 
 if __name__ == "__main__":

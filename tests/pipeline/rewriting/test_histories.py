@@ -11,9 +11,9 @@ from minibroker.pipeline.rewriting.directory import rewrite_directory
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
 from minibroker.protocol.records.batch import MAGIC
 from minibroker.protocol.records.compression import Compression
-from tests.pipeline.jobs.verify.support import faults, judge
-from tests.pipeline.jobs.verify.test_clean import SETTINGS, History
 from tests.pipeline.rewriting.directories import Seen, batches_of, produced, seen
+from tests.pipeline.verifying.support import faults, judge
+from tests.pipeline.verifying.test_clean import SETTINGS, History
 from tests.storage.support import open_at
 
 STEPS = 60

@@ -10,7 +10,7 @@ from minibroker.pipeline.directory.cluster_metadata import read_metadata
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
 from minibroker.pipeline.rewriting.topic_configs import CODEC, update_configs
 from minibroker.protocol.records.compression import Compression
-from tests.pipeline.jobs.verify.metadata_logs import config, metadata
+from tests.pipeline.verifying.metadata_logs import config, metadata
 
 GZIP = RewriteSettings(codec=Compression.GZIP)
 

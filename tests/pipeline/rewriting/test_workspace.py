@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.pipeline.rewriting import directory
-from minibroker.pipeline.rewriting.directory import Rewriting, rewrite_directory, rewrite_segment
+from minibroker.pipeline.rewriting.directory import Rewriting, SegmentRewriting, rewrite_directory
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
 from minibroker.protocol.records.compression import Compression
 from tests.pipeline.rewriting import killed
@@ -48,7 +48,7 @@ def test_a_killed_rewrite_continues_without_repeating_segments(
     with Rewriting(str(old), str(tmp_path / "new"), SETTINGS) as rewriting:
         assert len(rewriting.left()) == len(rewriting.plan.tasks) - 3
         for task in rewriting.plan.tasks:
-            rewrite_segment(task, rewriting.source, rewriting.target, SETTINGS)
+            SegmentRewriting(rewriting.source, rewriting.target, SETTINGS)(task)
         assert {path: path.stat().st_mtime_ns for path in done} == before
         rewriting.finish()
     assert all_files(tmp_path / "new") == all_files(tmp_path / "whole")
@@ -119,7 +119,7 @@ def test_nested_source_and_target_directories_are_rejected(old: Path, tmp_path: 
 
 def test_another_rewrite_is_not_continued(old: Path, tmp_path: Path) -> None:
     with Rewriting(str(old), str(tmp_path / "new"), SETTINGS) as rewriting:
-        rewrite_segment(rewriting.left()[0], rewriting.source, rewriting.target, SETTINGS)
+        SegmentRewriting(rewriting.source, rewriting.target, SETTINGS)(rewriting.left()[0])
     with pytest.raises(RewriteError, match="a rewriting with other settings"):
         rewrite_directory(str(old), str(tmp_path / "new"), RewriteSettings(1))
     with (old / "orders-0" / "00000000000000000000.log").open("ab") as file:

@@ -1,0 +1,1 @@
+"""Archives: the records of topics as Parquet files, or in tables of Iceberg and Delta, and back to a broker."""

@@ -1,0 +1,109 @@
+"""Adds decoded values to the rows of an archive: a column of structs, whose fields are those of the values' schemas.
+
+The types follow from what the decoder returns for a schema, so that a field has the same type in each run. A field that
+a later schema adds is added to the column; tables of Iceberg and Delta get it, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any, Final
+
+import pyarrow as pa
+
+from minibroker.pipeline.archiving.archive_tables import ArchiveError
+from minibroker.pipeline.schema_sources import Place, known_schemas
+from minibroker.registry.decoding import Decoder, DecodingError, GivenDecoder, json_text
+
+DECODED: Final = "value_decoded"
+ERROR: Final = "value_error"
+FIELDS_MAX: Final = 500  # of a struct: a map's keys would be as many fields
+EMPTY: Final = pa.struct([])
+
+
+@dataclass(frozen=True, slots=True)
+class ValueDecoder:
+    """Decodes the values of rows by the schemas of a place: a registry, or a log with `_schemas`. It is pickled."""
+
+    place: Place = field(repr=False)  # it may have a password
+
+    def __call__(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield rows with two columns more, of one type in all of them, which are kept in memory until it is known.
+
+        Raises `ArchiveError` for values of one field that have no common type.
+        """
+        decoder, begin_task = known_schemas(self.place)
+        begin_task()
+        decoded = [(batch, *_decode(decoder, batch)) for batch in rows]
+        if not decoded:
+            return
+        try:
+            schemas = [pa.schema([(DECODED, values.type)]) for _, values, _ in decoded]
+            whole = _writable(pa.unify_schemas(schemas, promote_options="permissive").field(0).type)
+        except pa.ArrowException as error:
+            raise ArchiveError(f"the decoded values have no common type: {error}") from None
+        for batch, values, reasons in decoded:
+            if len(whole):  # a file has no struct without a field
+                batch = batch.append_column(DECODED, fitted(values, whole))
+            yield batch.append_column(ERROR, reasons)
+
+
+def _decode(decoder: Decoder | GivenDecoder, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
+    """Return the values as structs, and why there are none; nothing for null."""
+    values: list[Any] = []
+    reasons: list[str | None] = []
+    for data, headers in zip(batch.column("value").to_pylist(), batch.column("headers").to_pylist(), strict=True):
+        value, reason = None, None
+        try:
+            value = decoder.decode(data, [(each["key"], each["value"]) for each in headers or ()])
+        except DecodingError as error:
+            reason = str(error)
+        values.append(value if value is None or isinstance(value, dict) else {"value": value})
+        reasons.append(reason)
+    return _structs(values), pa.array(reasons, pa.string())
+
+
+def _structs(values: list[Any]) -> pa.Array:
+    """Return values as an Arrow array of structs."""
+    try:
+        return pa.array([_plain(value) for value in values], None if any(values) else EMPTY)
+    except (pa.ArrowException, OverflowError) as error:
+        raise ArchiveError(f"the decoded values have no common type: {error}") from None
+
+
+def _plain(value: Any) -> Any:
+    """Return a value without what columns cannot have; numbers of JSON that are whole stay whole."""
+    if isinstance(value, dict):
+        if len(value) > FIELDS_MAX:
+            return {"json": json_text(value)}
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    is_plain = value is None or isinstance(value, bool | int | float | str | bytes | datetime | date)
+    return value if is_plain else str(value)
+
+
+def _writable(type: pa.DataType) -> pa.DataType:
+    """Return a type without what no file has: null types, of which a later value says more, and structs of nothing."""
+    if pa.types.is_struct(type):
+        fields = [pa.field(each.name, _writable(each.type)) for each in type]
+        return pa.struct([each for each in fields if each.type != EMPTY and not pa.types.is_null(each.type)])
+    if pa.types.is_list(type):
+        inner = _writable(type.value_type)
+        return pa.null() if inner == EMPTY or pa.types.is_null(inner) else pa.list_(inner)
+    return type
+
+
+def fitted(values: pa.Array, type: pa.DataType) -> pa.Array:
+    """Return values as another type, which may have more fields, and has none of those that are always null."""
+    if pa.types.is_struct(type) and pa.types.is_struct(values.type):
+        names = {each.name for each in values.type}
+        empty = pa.nulls(len(values))
+        children = [fitted(values.field(each.name) if each.name in names else empty, each.type) for each in type]
+        return pa.StructArray.from_arrays(children, fields=list(type), mask=values.is_null())
+    if pa.types.is_list(type) and pa.types.is_list(values.type):
+        inner = fitted(values.values, type.value_type)
+        return pa.ListArray.from_arrays(values.offsets, inner, mask=values.is_null())
+    return values.cast(type)

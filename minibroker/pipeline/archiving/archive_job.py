@@ -1,0 +1,113 @@
+"""A run of the archive: ranges of offsets, one after another, each appended by one commit.
+
+A run reads the newest note in the archive, which says where the last commit ended, and goes on there. A crash at any
+moment leaves a commit that is there with its note, or is not there at all: nothing is lost, and nothing is there twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
+from typing import Final
+
+from minibroker.pipeline.archiving.archive_rows import Decoder, Reading, Totals
+from minibroker.pipeline.archiving.archive_tables import ArchiveError, ArchiveNote, ArchiveTable, archived_partitions
+from minibroker.pipeline.engines import Engine, Here
+from minibroker.pipeline.log_opening import open_source
+from minibroker.pipeline.log_source import LogSource, OffsetRange
+from minibroker.pipeline.options import parse_options
+from minibroker.pipeline.planning import Offsets, splits
+from minibroker.pipeline.stream_planning import (
+    from_json,
+    initial_offsets,
+    limit_ends,
+    present_offsets,
+    sizes,
+    stream_ranges,
+    to_json,
+)
+
+BATCH_OFFSETS: Final = 1_000_000
+FROM_EARLIEST: Final = {"startingOffsets": "earliest", "isolation.level": "read_committed"}
+
+
+class LogArchive:
+    """An archive that goes on with a log. Only one run at a time may write to it. `note` is that of the newest commit.
+
+    `options` are those of a reader of the records table, `topic_ids` has for each topic its id, or another text that
+    identifies its log; `topic_configs` are kept for a replay. Raises `ArchiveError` if the archive is of other topics.
+    """
+
+    def __init__(
+        self,
+        table: ArchiveTable,
+        options: Mapping[str, str],
+        *,
+        topic_ids: Mapping[str, str],
+        topic_configs: Mapping[str, Mapping[str, str]] | None = None,
+        batch_offsets: int = BATCH_OFFSETS,
+        decoder: Decoder | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        self.table = table
+        self._options = parse_options({**FROM_EARLIEST, **options, "includeHeaders": "true"}, "records", "stream")
+        self._reading = Reading(self._options, decoder)
+        self._batch_offsets = batch_offsets
+        self._engine = engine or Here()
+        table.prepare()
+        note = newest_note(table)
+        require_same_topics(table.where, note.topics, topic_ids)
+        configs = {**note.configs, **(topic_configs or {})}
+        self.note = replace(note, topics=dict(topic_ids), configs=configs)
+
+    def run(self) -> Iterator[Totals]:
+        """Archive what there is at the start of this run. Yield what each commit has added.
+
+        Raises `ArchiveError`, and what the log's source raises.
+        """
+        with closing(open_source(self._options)) as source:
+            until = present_offsets(self._options, source)
+            begin = from_json(self.note.offsets) if self.note.offsets else initial_offsets(self._options, source)
+            while sizes(begin, until, source):
+                end = limit_ends(begin, until, self._batch_offsets, source)
+                yield self._put(source, stream_ranges(self._options, source, begin, end), {**begin, **end})
+                begin = from_json(self.note.offsets)
+
+    def left(self) -> int:
+        """Return how many offsets there are to archive now."""
+        with closing(open_source(self._options)) as source:
+            until = present_offsets(self._options, source)
+            begin = from_json(self.note.offsets) if self.note.offsets else initial_offsets(self._options, source)
+            return sum(sizes(begin, until, source).values())
+
+    def _put(self, source: LogSource, ranges: list[OffsetRange], end: Offsets) -> Totals:
+        """Append the records of these ranges by one commit."""
+        note = replace(self.note, number=self.note.number + 1, offsets=to_json(end))
+        if not ranges:  # all of these offsets are gone, and `failOnDataLoss` is off
+            self.note = replace(self.note, offsets=to_json(end))
+            return Totals()
+        options = replace(self._options, min_partitions=self._options.min_partitions or self._engine.workers)
+        totals = self.table.append(self._reading, splits(options, source, ranges), note, self._engine)
+        self.note = note
+        return totals
+
+
+def require_same_topics(where: str, known: Mapping[str, str], topic_ids: Mapping[str, str]) -> None:
+    """Raise `ArchiveError` unless these are the archived topics, and perhaps new ones. `known` are their ids."""
+    for topic, identity in known.items():
+        if topic not in topic_ids:
+            raise ArchiveError(f"{where} also has {topic}, which is not selected now")
+        if topic_ids[topic] != identity:
+            raise ArchiveError(f"{where} is of another source: its {topic} is {identity}, this one {topic_ids[topic]}")
+
+
+def newest_note(table: ArchiveTable) -> ArchiveNote:
+    """Return the newest note; if all have expired, what the rows say: each partition goes on behind its last one."""
+    if not table.exists():
+        return ArchiveNote()
+    note = table.note()
+    if note is not None:
+        return note
+    found = archived_partitions(table)
+    return ArchiveNote(offsets=to_json({each.partition: each.last + 1 for each in found}))

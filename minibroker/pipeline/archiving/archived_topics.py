@@ -1,0 +1,121 @@
+"""The identities and configs of archived topics: read from a log directory or a broker.
+
+A topic's identity is its id, so that a deleted topic or one of another cluster is not taken for one with the same name.
+Without ids (Kafka before 2.8), it is the directory's path or the cluster's id. Only configs that were set for a topic
+travel to a replay. Defaults are those of the brokers that get the topic.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+from minibroker.client.client_errors import ClientError
+from minibroker.pipeline.brokers.client import Client
+from minibroker.pipeline.directory.cluster_metadata import Configs, read_metadata
+from minibroker.pipeline.directory.finding import find_logs, paths_in
+from minibroker.pipeline.directory.reading_disk import DISK
+from minibroker.pipeline.log_source import OptionError
+from minibroker.pipeline.options import ReadOptions
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.configs import DescribeConfigsRequest
+from minibroker.protocol.messages.metadata_records import TOPIC_RESOURCE
+from minibroker.storage.checkpoints.checkpoint_texts import (
+    PARTITION_METADATA,
+    MalformedCheckpoint,
+    topic_id_from_text,
+)
+
+# A replay does not set these: they would delete or refuse archived records, or name replicas of the old cluster.
+LEFT_BEHIND: Final = frozenset(
+    (
+        *("retention.ms", "retention.bytes", "local.retention.ms", "local.retention.bytes", "remote.storage.enable"),
+        *("message.timestamp.type", "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"),
+        *("message.timestamp.difference.max.ms", "min.insync.replicas"),
+        *("leader.replication.throttled.replicas", "follower.replication.throttled.replicas"),
+    )
+)
+NO_ID: Final = bytes(16)
+_SET_FOR_THE_TOPIC: Final = 1  # the source of a config
+
+
+def topic_ids(options: ReadOptions, topics: Iterable[str]) -> dict[str, str]:
+    """Return the identity of each of a reader's topics. Raises `OptionError`, `OSError` and `ClientError`."""
+    wanted, found = sorted(set(topics)), {}
+    if options.path is None:
+        with _client(options) as client:
+            answer = client.metadata(wanted)
+            where = f"the one of cluster {answer.cluster_id or client.bootstrap_servers}"
+        return {topic.name: _topic_id_text(topic.topic_id, where) for topic in answer.topics}
+    for partition, log in sorted(find_logs(paths_in(options.path)).items()):
+        if partition.topic in wanted and partition.topic not in found:
+            found[partition.topic] = _topic_id_text(
+                _id_in(f"{log.path}/{PARTITION_METADATA}"), f"the one in {log.log_directory}"
+            )
+    return found
+
+
+def _id_in(path: str) -> bytes:
+    try:
+        return topic_id_from_text(DISK.read_whole(path))
+    except FileNotFoundError:
+        return NO_ID
+    except MalformedCheckpoint as error:
+        raise OptionError(f"{path} is malformed: {error}") from None
+
+
+def _topic_id_text(topic_id: bytes, otherwise: str) -> str:
+    """Return the id as Kafka writes it, or `otherwise` if there is none."""
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=") if topic_id != NO_ID else otherwise
+
+
+def _client(options: ReadOptions) -> Client:
+    return Client(options.bootstrap_servers or "", options.client_settings)
+
+
+def topic_configs(options: ReadOptions, topics: Iterable[str]) -> Configs:
+    """Return the configs that were set for each of a reader's topics. Raises `OptionError`, `OSError`, `ClientError`.
+
+    A log directory without a metadata log has none.
+    """
+    wanted = sorted(set(topics))
+    if options.path is None:
+        with _client(options) as client:
+            return {topic: configs for topic in wanted if (configs := described(client, topic, only_set=True))}
+    found: Configs = {}
+    for root in {log.log_directory for log in find_logs(paths_in(options.path)).values()}:
+        known = read_metadata(root).configs
+        found.update({topic: known[topic] for topic in wanted if known.get(topic)})
+    return found
+
+
+def described(client: Client, topic: str, *, only_set: bool = False) -> dict[str, str]:
+    """Return the visible configs of a topic, or only those set for it; none if the client may not describe them.
+
+    Raises `ClientError`.
+    """
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
+    )
+    answer: Any = client.request(DescribeConfigsRequest(resources=[resource]), lowest=1 if only_set else 0)
+    (result,) = answer.results
+    if result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return {}
+    if result.error_code != ErrorCode.NONE:
+        raise ClientError(f"{client.bootstrap_servers}: configs of topic {topic}: {result.error_message}")
+    rows = result.configs
+    if only_set:
+        rows = [row for row in rows if row.config_source == _SET_FOR_THE_TOPIC and row.value is not None]
+    return {row.name: row.value or "" for row in rows}
+
+
+def for_replay(
+    configs: Mapping[str, Mapping[str, str]], targets: Mapping[str, str], topics: Collection[str]
+) -> Configs:
+    """Return the archived configs that a replay should set for each target topic. The first of its origins counts."""
+    found: Configs = {}
+    for topic in sorted(topics):
+        kept = {name: value for name, value in configs.get(topic, {}).items() if name not in LEFT_BEHIND}
+        found.setdefault(targets.get(topic, topic), kept)
+    return found

@@ -1,0 +1,137 @@
+"""An archive in a table of Delta, by delta-rs. Notes are the commits' own metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+import pyarrow as pa
+
+from minibroker.pipeline.archiving.archive_rows import DIRECTORIES, SCHEMA, Reading, Totals
+from minibroker.pipeline.archiving.archive_tables import NOTE, ArchiveError, ArchiveNote, Scan, note_in, require_next
+from minibroker.pipeline.archiving.parquet_archive import scan_of
+from minibroker.pipeline.engines import Engine
+from minibroker.pipeline.log_source import Split
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+Codec = Literal["UNCOMPRESSED", "ZSTD", "SNAPPY", "GZIP", "LZ4_RAW"]
+
+CODECS: Final[Mapping[str, Codec]] = {
+    "none": "UNCOMPRESSED",
+    "zstd": "ZSTD",
+    "snappy": "SNAPPY",
+    "gzip": "GZIP",
+    "lz4": "LZ4_RAW",
+}
+RECENT_COMMITS: Final = 20
+
+
+@dataclass(frozen=True)
+class DeltaArchive:
+    """The table at a directory or URL. `storage` has delta-rs's options of the object store."""
+
+    where: str
+    storage: Mapping[str, str] = field(default_factory=dict)
+    compression: str = "zstd"
+
+    def _open(self) -> DeltaTable | None:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+
+        try:
+            return DeltaTable(self.where, storage_options=dict(self.storage))
+        except TableNotFoundError:
+            return None
+
+    def exists(self) -> bool:
+        """Return whether there are commits."""
+        return self._open() is not None
+
+    def prepare(self) -> None:
+        """Raise `ArchiveError` if the table is no archive."""
+        table = self._open()
+        missing = {"topic", "partition", "offset"} - {each.name for each in table.schema().fields} if table else set()
+        if missing:
+            raise ArchiveError(f"{self.where} is not an archive: it has no {', '.join(sorted(missing))}")
+
+    def note(self) -> ArchiveNote | None:
+        """Return the newest note, or None. Delta keeps a commit's metadata for 30 days by default."""
+        return self._note_of(self._open())
+
+    def _note_of(self, table: DeltaTable | None) -> ArchiveNote | None:
+        for limit in (RECENT_COMMITS, None):
+            for commit in table.history(limit) if table else ():
+                note = note_in(commit.get(NOTE), self.where)
+                if note is not None:
+                    return note
+        return None
+
+    def append(self, reading: Reading, splits: Sequence[Split], note: ArchiveNote, engine: Engine) -> Totals:
+        """Append the rows of these splits by one commit with this note. This process writes them, all in one stream.
+
+        A run that commits at the same time makes this one fail.
+        """
+        from deltalake import CommitProperties, Transaction, WriterProperties, write_deltalake
+        from deltalake.exceptions import CommitFailedError, DeltaError
+
+        table, totals = self._open(), Totals()
+        require_next(self._note_of(table), note, self.where)
+        rows = Rows(reading.rows(splits, totals))
+        try:
+            write_deltalake(
+                table or self.where,
+                pa.RecordBatchReader.from_batches(rows.schema, iter(rows)),
+                mode="append",
+                schema_mode="merge",
+                partition_by=list(DIRECTORIES),
+                storage_options=dict(self.storage),
+                writer_properties=WriterProperties(compression=CODECS[self.compression]),
+                commit_properties=CommitProperties(
+                    custom_metadata={NOTE: note.text()}, app_transactions=[Transaction(NOTE, note.number)]
+                ),
+            )
+        except CommitFailedError as error:
+            raise ArchiveError(f"{self.where}: another run writes to it at the same time: {error}") from None
+        except DeltaError as error:
+            raise rows.error or ArchiveError(f"{self.where}: {error}") from None
+        return totals
+
+    def count(self) -> int:
+        """Return the number of records, by the footers of its files."""
+        table = self._open()
+        return int(table.to_pyarrow_dataset().count_rows()) if table is not None else 0
+
+    def compact(self) -> None:
+        """Merge small files."""
+        table = self._open()
+        if table is not None:
+            table.optimize.compact()
+
+    def scanner(self) -> Scan:
+        """Open the table as it is now. Raises `ArchiveError` if there is none."""
+        table = self._open()
+        if table is None:
+            raise ArchiveError(f"there is no table {self.where}")
+        return scan_of(table.to_pyarrow_dataset())
+
+
+class Rows:
+    """Rows on their way through delta-rs, which would make a page of text of an error: `error` is what it was."""
+
+    def __init__(self, rows: Iterator[pa.RecordBatch]) -> None:
+        self._first = next(rows, None)
+        self._rest = rows
+        self.schema: pa.Schema = SCHEMA if self._first is None else self._first.schema
+        self.error: Exception | None = None
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        try:
+            if self._first is not None:
+                yield self._first
+                yield from self._rest
+        except Exception as error:
+            self.error = error
+            raise

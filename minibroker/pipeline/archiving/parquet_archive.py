@@ -1,0 +1,240 @@
+"""An archive of plain Parquet files, in a directory for each topic and date: each commit whole and once.
+
+A commit goes through these states, whatever kills it between them:
+
+    _archive/staging/<number>/topic=<topic>/date=<date>/<file>   being written; the next run deletes it
+    _archive/notes/<number>                                      the commit: what is staged now counts
+    topic=<topic>/date=<date>/<file>                             each file is moved to its place, also by the next run
+
+So the result is a directory of Parquet files and nothing else that a reader needs: any program can read it, and it can
+be moved and pruned by date.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from minibroker.pipeline.archiving.archive_files import ArchiveFiles, StoredFile
+from minibroker.pipeline.archiving.archive_rows import DIRECTORIES, SCHEMA, Reading, Totals
+from minibroker.pipeline.archiving.archive_tables import ArchiveError, ArchiveNote, Scan, Window, note_in, require_next
+from minibroker.pipeline.engines import Engine
+from minibroker.pipeline.log_source import Split
+
+HOME: Final = "_archive"
+STAGING: Final = f"{HOME}/staging"
+NOTES: Final = f"{HOME}/notes"
+MERGED: Final = f"{HOME}/merged.parquet"
+MERGING: Final = f"{HOME}/merging"
+DIGITS: Final = 12  # so that names sort like numbers
+NOTES_KEPT: Final = 2
+LAYOUT: Final = ds.partitioning(
+    pa.schema([SCHEMA.field(name) for name in DIRECTORIES]), flavor="hive"
+)  # a date that is null is in date=__HIVE_DEFAULT_PARTITION__
+ROWS_PER_GROUP: Final = 128 << 10
+ROWS_PER_GROUP_MIN: Final = 16 << 10
+OPEN_FILES_MAX: Final = 64
+FILES_MIN: Final = 16  # so many small files of a directory are merged
+SMALL_BYTES: Final = 16 << 20
+MERGED_BYTES_MAX: Final = 256 << 20
+
+
+@dataclass
+class ParquetArchive:
+    """The archive at a directory or URL. Only one run at a time may write to it."""
+
+    where: str
+    compression: str = "zstd"
+    _touched: set[str] = field(default_factory=set)  # the directories with new files
+
+    @property
+    def _files(self) -> ArchiveFiles:
+        return ArchiveFiles(self.where)
+
+    def exists(self) -> bool:
+        """Return whether there are commits."""
+        return bool(self._notes())
+
+    def prepare(self) -> None:
+        """Finish what a killed run has left. Raises `ArchiveError` if the path has something else than an archive."""
+        files = self._files
+        if files.is_file:
+            raise ArchiveError(f"{self.where} is a file")
+        strangers = [name for name in files.names() if not name.startswith((".", "_"))]
+        if strangers and not self.exists():
+            raise ArchiveError(f"{self.where} is not an archive, and not empty: it has {strangers[0]}")
+        note = self.note()
+        self._move(note.number if note else -1)
+        self._finish_merging()
+
+    def note(self) -> ArchiveNote | None:
+        """Return the newest note, or None if there is none."""
+        names = self._notes()
+        path = f"{NOTES}/{names[-1]}" if names else ""
+        return note_in(self._files.read(path), f"{self.where}/{path}") if names else None
+
+    def _notes(self) -> list[str]:
+        return [name for name in self._files.names(NOTES) if name.isdecimal()]
+
+    def append(self, reading: Reading, splits: Sequence[Split], note: ArchiveNote, engine: Engine) -> Totals:
+        """Append the rows of these splits by one commit with this note."""
+        require_next(self.note(), note, self.where)
+        staging = f"{STAGING}/{note.number:0{DIGITS}}"
+        parts = list(enumerate(shared(splits, engine.workers)))
+        totals = Totals()
+        for written in engine.run(StagedPart(reading, self.where, staging, self.compression), parts):
+            totals.add(written)
+        self._files.write(f"{NOTES}/{note.number:0{DIGITS}}", note.text())
+        for name in self._notes()[:-NOTES_KEPT]:
+            self._files.delete(f"{NOTES}/{name}")
+        self._move(note.number)
+        return totals
+
+    def _move(self, number: int) -> None:
+        """Move the files of a commit to their places, and delete what is staged of no commit."""
+        files = self._files
+        staging = f"{STAGING}/{number:0{DIGITS}}"
+        for file in files.files(staging):
+            place = file.path.removeprefix(f"{staging}/")
+            files.move(file.path, place)
+            self._touched.add(place.rpartition("/")[0])
+        files.delete(STAGING)
+
+    def count(self) -> int:
+        """Return the number of records, by the files' footers."""
+        count: int = self.dataset().count_rows()
+        return count
+
+    def compact(self) -> None:
+        """Merge small files, where there are many: a year of minutes would leave half a million."""
+        for directory in sorted(self._touched):
+            self._merge(directory)
+        self._touched.clear()
+
+    def _merge(self, directory: str) -> None:
+        """Merge small files into one. While it takes its place, a reader may miss their records for a moment."""
+        files = self._files
+        small = [each.path for each in self._small_files(directory)]
+        if len(small) < FILES_MIN:
+            return
+        whole = pa.concat_tables([pq.read_table(path, filesystem=files.system, partitioning=None) for path in small])
+        ordered = whole.sort_by([("partition", "ascending"), ("offset", "ascending")])
+        pq.write_table(ordered, MERGED, filesystem=files.system, compression=self.compression)
+        target = f"{directory}/merged-{small[-1].rpartition('/')[2].removeprefix('merged-')}"
+        files.write(MERGING, json.dumps({"small": small, "target": target}))
+        self._finish_merging()
+
+    def _finish_merging(self) -> None:
+        """Do the rest of a merging, whatever has interrupted it."""
+        files = self._files
+        if files.exists(MERGING):
+            plan = json.loads(files.read(MERGING))
+            for path in plan["small"] if files.exists(MERGED) else ():
+                files.delete(path)
+            if files.exists(MERGED):
+                files.move(MERGED, plan["target"])
+            files.delete(MERGING)
+        files.delete(MERGED)
+
+    def _small_files(self, directory: str) -> Iterator[StoredFile]:
+        """Yield the small files of a directory, up to the size of a merged one."""
+        size_bytes = 0
+        for file in self._files.files(directory):
+            if file.path.endswith(".parquet") and file.size_bytes < SMALL_BYTES:
+                size_bytes += file.size_bytes
+                if size_bytes > MERGED_BYTES_MAX:
+                    return
+                yield file
+
+    def scanner(self) -> Scan:
+        """Open the archive as it is now. Raises `ArchiveError` if there is none."""
+        if not self.exists():
+            raise ArchiveError(f"there is no archive {self.where}")
+        return scan_of(self.dataset())
+
+    def dataset(self) -> ds.Dataset:
+        """Return the archive as a dataset of pyarrow's, without decoded columns, which differ by file."""
+        paths = [each.path for each in self._files.files("") if is_of_archive(each.path)]
+        format = ds.ParquetFileFormat()
+        options = ds.FileSystemFactoryOptions(partitioning=LAYOUT)
+        found = ds.FileSystemDatasetFactory(self._files.system, paths, format, options)
+        return found.finish(SCHEMA)
+
+
+def is_of_archive(path: str) -> bool:
+    """Return whether a file is one of the archive's own, with records."""
+    return path.endswith(".parquet") and not path.startswith((".", "_"))
+
+
+def scan_of(dataset: ds.Dataset) -> Scan:
+    """Return what reads a dataset of pyarrow's."""
+
+    def scan(columns: Sequence[str], window: Window | None) -> Iterator[pa.RecordBatch]:
+        yield from dataset.to_batches(columns=list(columns), filter=filter_of(window))
+
+    return scan
+
+
+def filter_of(window: Window | None) -> pc.Expression | None:
+    """Return a window as a filter of pyarrow's."""
+    if window is None:
+        return None
+    (topic, partition), start, end = window
+    of_partition = (pc.field("topic") == topic) & (pc.field("partition") == partition)
+    return of_partition & (pc.field("offset") >= start) & (pc.field("offset") < end)
+
+
+def shared(splits: Sequence[Split], workers: int) -> list[list[Split]]:
+    """Return the splits in as many runs of neighbours as there are workers, or fewer."""
+    count = max(1, min(workers, len(splits)))
+    edges = [len(splits) * number // count for number in range(count + 1)]
+    return [list(splits[start:end]) for start, end in zip(edges, edges[1:], strict=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPart:
+    """Writes a part of a commit into staging files. It is pickled."""
+
+    reading: Reading
+    root: str
+    staging: str
+    compression: str
+
+    def __call__(self, part: tuple[int, Sequence[Split]]) -> Totals:
+        """Write the rows of these splits; return what was written."""
+        number, splits = part
+        totals = Totals()
+        paths: list[object] = []
+        rows = self.reading.rows(splits, totals)
+        first = next(rows, None)
+        if first is not None:
+            ds.write_dataset(
+                _with(first, rows),
+                self.staging,
+                schema=first.schema,
+                filesystem=ArchiveFiles(self.root).system,
+                basename_template=f"{self.staging.rpartition('/')[2]}-{number}-{{i}}.parquet",
+                format="parquet",
+                file_options=ds.ParquetFileFormat().make_write_options(compression=self.compression),
+                partitioning=LAYOUT,
+                use_threads=False,  # in the order of the offsets; other parts have the other cores
+                max_open_files=OPEN_FILES_MAX,
+                min_rows_per_group=ROWS_PER_GROUP_MIN,
+                max_rows_per_group=ROWS_PER_GROUP,
+                file_visitor=paths.append,
+                existing_data_behavior="overwrite_or_ignore",
+            )
+        totals.files = len(paths)
+        return totals
+
+
+def _with(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest

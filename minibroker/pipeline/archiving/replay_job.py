@@ -1,0 +1,135 @@
+"""The replay: writes archived records back to topics, each once, with order and timestamps kept in each partition.
+
+This file finds how far an earlier run came, and sorts the rows of a partition. `replay_task` writes them,
+`replay_targets` prepares the topics.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from minibroker.pipeline.archiving.archive_tables import Archived, ArchiveTable, Window, archived_partitions
+from minibroker.pipeline.archiving.replay_targets import Needed
+from minibroker.pipeline.archiving.replay_task import COLUMNS, Replayed, ReplayTask
+from minibroker.pipeline.brokers.client import Client
+from minibroker.pipeline.engines import Engine, Here
+from minibroker.pipeline.log_source import OptionError, TopicPartition
+from minibroker.pipeline.sink.delivery import connected
+from minibroker.pipeline.sink.sink_settings import SinkSettings, parse_settings
+
+Edge = int | datetime | None
+
+# Transactions of a replay are short, and one that a killed run has left open must not block readers for long.
+TRANSACTION_TIMEOUT_MS: Final = 120_000
+
+
+def replay_settings(servers: str, client: Mapping[str, str] | None = None) -> SinkSettings:
+    """Return the settings of a replay. `client` are Kafka's settings of producer and connection.
+
+    Raises `OptionError`.
+    """
+    kafka = {"transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS), **(client or {})}
+    options = {f"kafka.{name}": value for name, value in kafka.items()}
+    return parse_settings({"kafka.bootstrap.servers": servers, "delivery": "exactly-once", **options})
+
+
+def replay_id_of(path: str, targets: Mapping[str, str], repartition: bool = False, part: Part | None = None) -> str:
+    """Return the name of this replay of this archive.
+
+    It is always the same, so that a second run continues the first.
+    """
+    what = json.dumps([path, sorted(targets.items()), repartition, str(part or "")])
+    return hashlib.sha256(what.encode()).hexdigest()[:16]
+
+
+def needed_topics(partitions: list[Archived], task: ReplayTask) -> dict[str, Needed]:
+    """Return what the target topics must have. Raises `OptionError` if two partitions have the same target."""
+    needed: dict[str, Needed] = {}
+    origins: dict[tuple[str, int], str] = {}
+    for each in partitions:
+        topic, partition = each.partition
+        target = task.target(topic)
+        origin = origins.setdefault((target, partition), topic)
+        if origin != topic and not task.repartition:
+            raise OptionError(f"{origin} and {topic} both go to {target}, and both have a partition {partition}")
+        before = needed.get(target, Needed(0, None))
+        times = [time for time in (before.oldest_ms, each.oldest_ms) if time is not None]
+        needed[target] = Needed(max(before.partitions, partition + 1), min(times, default=None))
+    return needed
+
+
+def next_offsets(client: Client, task: ReplayTask, partitions: list[Archived]) -> dict[TopicPartition, int]:
+    """Return the next archived offset to replay in each partition. Raises `WriteFailed`."""
+    return {each.partition: task.next_offset(client, each.partition) for each in partitions}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The part of an archive to replay: offsets and times from `start` to before `end`, or all."""
+
+    start: Edge = None
+    end: Edge = None
+
+    def within(self, archived: Archived, next_offset: int) -> Window:
+        """Return which offsets of a partition are still to be read."""
+        start = max(archived.first, next_offset, self.start if isinstance(self.start, int) else 0)
+        end = min(archived.last + 1, self.end if isinstance(self.end, int) else archived.last + 1)
+        return Window(archived.partition, start, end)
+
+    def at_its_times(self, rows: pa.Table) -> pa.Table:
+        """Return the rows of its times."""
+        times = rows.column("timestamp")
+        if isinstance(self.start, datetime):
+            rows = rows.filter(pc.greater_equal(times, pa.scalar(self.start, times.type)))
+        if isinstance(self.end, datetime):
+            rows = rows.filter(pc.less(rows.column("timestamp"), pa.scalar(self.end, times.type)))
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReplay:
+    """Replays one partition of an archive. It is pickled. A repeated call continues where the last one ended."""
+
+    table: ArchiveTable
+    task: ReplayTask
+    part: Part = Part()
+
+    def __call__(self, archived: Archived) -> Replayed:
+        """Write the rows that were not written yet. Raises `WriteFailed` and what reading raises."""
+        with connected(self.task.settings) as client:
+            window = self.part.within(archived, self.task.next_offset(client, archived.partition))
+        done = list(self.task.run(self._rows(window)))
+        return done[0] if done else Replayed(archived.partition, self.task.target(archived.partition.topic))
+
+    def _rows(self, window: Window) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a window, sorted by offset: files overlap where times go back and forth over midnight."""
+        scan = self.table.scanner()
+        for start in range(window.start, window.end, self.task.commit_records):
+            piece = window._replace(start=start, end=min(start + self.task.commit_records, window.end))
+            batches = list(scan(COLUMNS, piece))
+            if batches:
+                yield from self.part.at_its_times(pa.Table.from_batches(batches)).sort_by("offset").to_batches()
+
+
+def replay_archive(
+    table: ArchiveTable,
+    task: ReplayTask,
+    partitions: list[Archived] | None = None,
+    *,
+    part: Part = Part(),  # noqa: B008 - it is frozen
+    engine: Engine | None = None,
+) -> list[Replayed]:
+    """Replay the partitions of an archive, by default all; return what was written of each.
+
+    The topics must exist. Raises `WriteFailed`, `ArchiveError`, and what reading raises.
+    """
+    found = archived_partitions(table) if partitions is None else partitions
+    return list((engine or Here()).run(PartitionReplay(table, task, part), found))

@@ -1,0 +1,298 @@
+"""The files of a log directory, and what must be known before one is checked: plans that are sent to tasks.
+
+Only checkpoints and the topics' cleanup policies are read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from minibroker.pipeline.directory.cluster_metadata import ClusterMetadata, read_metadata
+from minibroker.pipeline.directory.disk_path import DiskPath
+from minibroker.pipeline.log_source import OptionError
+from minibroker.pipeline.verifying.checkpoint_checks import (
+    OFFSET_CHECKPOINTS,
+    expected_ids,
+    read_offsets,
+    read_topic_id,
+    wrong_identity,
+)
+from minibroker.pipeline.verifying.findings import CHECKS, Finding, Findings, Problem
+from minibroker.protocol.messages.metadata_records import METADATA_TOPIC
+from minibroker.protocol.records.internal import TRANSACTIONS_TOPIC
+from minibroker.storage.checkpoints.checkpoint_texts import (
+    CLEANER_OFFSET_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+)
+from minibroker.storage.names import (
+    CLEAN_SHUTDOWN,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    offset_in,
+    offsets_with,
+    segment_name,
+    topic_partition_of,
+)
+
+TRIES = 5  # to list the files of a partition while a broker removes some
+IMAGE_SUFFIX = ".checkpoint"  # of a snapshot of the metadata log
+
+
+@dataclass(frozen=True)
+class PartitionPlan:
+    """The facts about a partition before its files are checked.
+
+    `directory` is below `root`, the log directory. The log was cleaned below `clean_offset`; `compacted` means that
+    gaps are normal. `checkpoints` has the partition's offset in each checkpoint file that lists it, `images` the names
+    of the metadata log's snapshots. `topic_id` is the right id in `partition.metadata`, if known. `stopped` means that
+    the last stop was clean, `in_use` that a broker is running. `has_coordinators` means that all transactions of the
+    cluster are known in this directory, `begins_elsewhere` that older segments are in remote storage, or were just
+    removed. `names`, `bases`, `snapshots` and `images` are those of the files in the directory.
+    """
+
+    root: str
+    directory: str
+    topic: str
+    partition: int
+    checks: frozenset[str]
+    compacted: bool
+    checkpoints: Mapping[str, int]
+    topic_id: bytes | None
+    stopped: bool
+    in_use: bool = False
+    has_coordinators: bool = False
+    begins_elsewhere: bool = False
+    names: frozenset[str] = frozenset()
+    bases: tuple[int, ...] = ()
+    snapshots: tuple[int, ...] = ()
+    images: tuple[str, ...] = ()
+
+    @property
+    def clean_offset(self) -> int:
+        """The offset up to which the log was cleaned."""
+        return self.checkpoints.get(CLEANER_OFFSET_CHECKPOINT, 0)
+
+    @property
+    def log_start(self) -> int:
+        """The log start offset, which may be within the first segment."""
+        return max(self.checkpoints.get(LOG_START_OFFSET_CHECKPOINT, 0), self.bases[0] if self.bases else 0)
+
+    def listed(self) -> PartitionPlan:
+        """Return the plan with the files that are in the directory now. Raises `FileNotFoundError`."""
+        names = frozenset(each.name for each in self.path("").files())
+        images = (name for name in names if name.endswith(IMAGE_SUFFIX) and offset_in(name) is not None)
+        return replace(
+            self,
+            names=names,
+            bases=tuple(offsets_with(names, LOG_SUFFIX)),
+            snapshots=tuple(offsets_with(names, SNAPSHOT_SUFFIX)),
+            images=tuple(sorted(images)),
+        )
+
+    def for_segment(self, base: int) -> PartitionPlan:
+        """Return the part of it that a segment's check needs, as each segment's plan is sent to a task."""
+        names = self.names & {segment_name(base) + suffix for suffix in SEGMENT_SUFFIXES}
+        return replace(self, bases=self.bases[:1], snapshots=(), images=(), names=names)
+
+    def path(self, name: str) -> DiskPath:
+        """Return the path of a file of the partition."""
+        return DiskPath(self.root) / self.directory / name
+
+    def findings(self) -> Findings:
+        """Return an empty collection for findings about its files."""
+        return Findings(self.topic, self.partition, self.directory, self.checks)
+
+    def knows(self, name: str) -> bool:
+        """Return whether the partition had a file of this name when the plan was made."""
+        return name in self.names
+
+
+@dataclass(frozen=True)
+class SegmentPlan:
+    """One segment of a partition. `next_base` is where the next one begins, None for the last."""
+
+    partition: PartitionPlan
+    base_offset: int
+    next_base: int | None
+    size_bytes: int
+
+    @property
+    def is_cleaned(self) -> bool:
+        """Whether its keys are compared: a part of it was cleaned, and the check is on."""
+        partition = self.partition
+        wanted = partition.compacted and "compaction" in partition.checks
+        return wanted and self.base_offset < partition.clean_offset and self.size_bytes > 0
+
+    def name(self, suffix: str) -> str:
+        """Return the name of one of its files."""
+        return segment_name(self.base_offset) + suffix
+
+
+@dataclass(frozen=True)
+class DirectoryPlan:
+    """The partitions and segments of a log directory to check, and the findings about its own files."""
+
+    partitions: tuple[PartitionPlan, ...]
+    segments: tuple[SegmentPlan, ...]
+    findings: tuple[Finding, ...]
+
+
+def plan_directory(
+    path: str,
+    *,
+    topics: Collection[str] = (),
+    checks: Iterable[str] = CHECKS,
+    compacted: Collection[str] = (),
+    in_use: bool = False,
+) -> DirectoryPlan:
+    """Return the plan for a log directory, or for one partition's directory. `topics` limits it.
+
+    `compacted` names compacted topics beside those in the directory's metadata; `in_use` is whether a broker is
+    running. Raises `OptionError`, `OSError`.
+    """
+    chosen = _known_checks(checks)
+    root, directories = _partition_directories(DiskPath.at(path))
+    of_directory = Findings("", -1, "", chosen)
+    offsets = {name: _offsets_of(root, name, of_directory) for name in OFFSET_CHECKPOINTS}
+    metadata = read_metadata(str(root))
+    policies = metadata.compacted | set(compacted) | {topic for topic, _ in offsets[CLEANER_OFFSET_CHECKPOINT]}
+    whole = root == DiskPath.at(path)
+    lost = _lost_partitions(directories, offsets, metadata, chosen) if whole else []
+    if whole:
+        of_directory.extend(META_PROPERTIES, wrong_identity(root, metadata))
+        lost += _unknown_partitions(root, directories, metadata, chosen)
+    unknown_topics = {*topics, *compacted} - {topic for topic, _ in directories} - {each.topic for each in lost}
+    if unknown_topics:
+        raise OptionError(f"{path} has no topic {', '.join(sorted(unknown_topics))}")
+    known = replace(
+        PartitionPlan(str(root), "", "", -1, chosen, False, {}, None, (root / CLEAN_SHUTDOWN).exists(), in_use),
+        has_coordinators=_has_coordinators(metadata, directories),
+    )
+    ids = expected_ids(root, directories, metadata.ids) if "checkpoints" in chosen else {}
+    partitions: list[PartitionPlan] = []
+    segments: list[SegmentPlan] = []
+    for (topic, partition), directory in sorted(directories.items()):
+        if topics and topic not in topics:
+            continue
+        of_partition = replace(
+            known,
+            directory=directory,
+            topic=topic,
+            partition=partition,
+            compacted=topic in policies,
+            checkpoints={name: rows[topic, partition] for name, rows in offsets.items() if (topic, partition) in rows},
+            topic_id=ids.get(topic),
+            begins_elsewhere=metadata.configs.get(topic, {}).get("remote.storage.enable") == "true",
+        )
+        plan = _with_segments(of_partition)
+        if plan is not None:
+            partitions.append(plan[0])
+            segments += plan[1]
+    lost = [each for each in lost if not topics or each.topic in topics]
+    return DirectoryPlan(tuple(partitions), tuple(segments), (*of_directory, *lost))
+
+
+def _known_checks(checks: Iterable[str]) -> frozenset[str]:
+    """Return the checks. Raises `OptionError` for unknown ones."""
+    chosen = frozenset(checks)
+    unknown = chosen - CHECKS.keys()
+    if unknown:
+        raise OptionError(f"unknown check {', '.join(sorted(unknown))}; the checks are {', '.join(CHECKS)}")
+    return chosen
+
+
+def _has_coordinators(metadata: ClusterMetadata, directories: Mapping[TopicPartition, str]) -> bool:
+    """Return whether all partitions of `__transaction_state` are here, by a metadata log that can be read."""
+    coordinators = {each for each in metadata.partitions if each[0] == TRANSACTIONS_TOPIC}
+    return bool(metadata.ids) and not metadata.unreadable and coordinators <= directories.keys()
+
+
+def _lost_partitions(
+    directories: Mapping[TopicPartition, str],
+    offsets: Mapping[str, Mapping[TopicPartition, int]],
+    metadata: ClusterMetadata,
+    checks: frozenset[str],
+) -> list[Finding]:
+    """Return a finding for each partition that the checkpoint names and the metadata log has, without a directory."""
+    found: list[Finding] = []
+    named = offsets[RECOVERY_POINT_CHECKPOINT]
+    for topic, partition in sorted(named.keys() - directories.keys()):
+        if metadata.ids and (topic, partition) not in metadata.partitions:
+            continue  # it was deleted just before a kill
+        findings = Findings(topic, partition, "", checks)
+        also = " and the metadata log has" if metadata.ids else ""
+        detail = f"it names{also} {topic}-{partition}, and there is no such directory"
+        findings.add(RECOVERY_POINT_CHECKPOINT, Problem("partition-missing", -1, named[topic, partition], detail))
+        found += findings
+    return found
+
+
+def _unknown_partitions(
+    root: DiskPath, directories: Mapping[TopicPartition, str], metadata: ClusterMetadata, checks: frozenset[str]
+) -> list[Finding]:
+    """Return a finding for each directory of a partition that the metadata log does not have, if all of it is there."""
+    found: list[Finding] = []
+    known = metadata.partitions | {(METADATA_TOPIC, 0)}
+    for topic, partition in sorted(directories.keys() - known if metadata.ids and not metadata.unreadable else ()):
+        directory = directories[topic, partition]
+        if read_topic_id(root / directory / PARTITION_METADATA)[0] in metadata.removed:
+            continue  # it was deleted just before a kill
+        findings = Findings(topic, partition, directory, checks)
+        which = "this partition" if topic in metadata.ids else "this topic"
+        detail = f"the metadata log does not have {which}: a start sets the directory aside"
+        findings.add(PARTITION_METADATA, Problem("partition-unknown", -1, -1, detail))
+        found += findings
+    return found
+
+
+def segments_of(partition: PartitionPlan) -> list[SegmentPlan]:
+    """Return the segments of a partition, the oldest first. Raises `FileNotFoundError` if one is gone meanwhile."""
+    nexts = (*partition.bases[1:], None) if partition.bases else ()
+    found = []
+    for base, after in zip(partition.bases, nexts, strict=True):
+        plan = partition.for_segment(base)
+        found.append(SegmentPlan(plan, base, after, plan.path(segment_name(base) + LOG_SUFFIX).size_bytes()))
+    return found
+
+
+def _partition_directories(path: DiskPath) -> tuple[DiskPath, dict[TopicPartition, str]]:
+    """Return the log directory, and the names of the partitions' directories; only one for a partition's directory."""
+    if not path.is_dir():
+        raise OptionError(f"{path} is not a directory")
+    itself = topic_partition_of(path.name)
+    if itself is not None and any(each.name.endswith(LOG_SUFFIX) for each in path.files()):
+        return path.parent, {itself: path.name}
+    named = ((topic_partition_of(each.name), each) for each in path.directories())
+    found = {partition: each.name for partition, each in named if partition is not None}
+    if not found:
+        raise OptionError(f"{path} has no partitions: directories with names like orders-0")
+    return path, found
+
+
+def _offsets_of(root: DiskPath, name: str, findings: Findings) -> dict[TopicPartition, int]:
+    try:
+        offsets, problems = read_offsets(root / name)
+    except FileNotFoundError:
+        return {}
+    findings.extend(name, problems)
+    return offsets
+
+
+def _with_segments(known: PartitionPlan) -> tuple[PartitionPlan, list[SegmentPlan]] | None:
+    """Return the plan of a partition and its segments, or None if it has just been deleted. Raises `OSError`."""
+    for tries_left in reversed(range(TRIES)):
+        try:
+            plan = known.listed()
+            return plan, segments_of(plan)
+        except FileNotFoundError:  # a broker is running, and retention or compaction has removed a segment
+            if not known.path("").exists():
+                return None
+            if not tries_left:
+                raise
+    return None

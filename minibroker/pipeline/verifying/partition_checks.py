@@ -1,0 +1,333 @@
+"""Checks what spans the segments of a partition: offsets between them, producers, transactions, checkpoints.
+
+It is a fold over the summaries of the segments, in order. It reads no batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from minibroker.pipeline.directory.cluster_metadata import METADATA
+from minibroker.pipeline.verifying.checkpoint_checks import read_epochs, wrong_counts, wrong_epochs, wrong_id
+from minibroker.pipeline.verifying.coordinator_state import read_coordinator_states
+from minibroker.pipeline.verifying.findings import Finding, Findings, Problem
+from minibroker.pipeline.verifying.log_files import PartitionPlan
+from minibroker.pipeline.verifying.offset_checks import EpochRun
+from minibroker.pipeline.verifying.producer_checks import State, carried_on, read_snapshot, wrong_states
+from minibroker.pipeline.verifying.segment_checks import SegmentSummary, Vanished, check_metadata_snapshot
+from minibroker.pipeline.verifying.transaction_checks import (
+    NO_RECORD,
+    Known,
+    Marker,
+    Opened,
+    missing_entries,
+    older_coordinator,
+    outside,
+    without_transaction,
+    wrong_entry,
+)
+from minibroker.storage.checkpoints.checkpoint_texts import (
+    ABORTED_TRANSACTIONS_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA,
+)
+from minibroker.storage.inspection.index_inspection import ProducerStateEntry
+from minibroker.storage.names import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    segment_name,
+)
+
+MAX_TRANSACTION_MS = 15 * 60 * 1000  # transaction.max.timeout.ms
+
+
+def findings_about(
+    plan: PartitionPlan, checked: Iterable[tuple[list[Finding], SegmentSummary | Vanished]]
+) -> list[Finding]:
+    """Return all findings about a partition, by what `check_segment` returns for its segments. Raises `OSError`."""
+    found: list[Finding] = []
+    summaries: list[SegmentSummary | Vanished] = []
+    for findings, summary in checked:
+        found += findings
+        summaries.append(summary)
+    known = set(found)
+    return found + [each for each in check_partition(plan, summaries) if each not in known]
+
+
+def check_partition(plan: PartitionPlan, summaries: Sequence[SegmentSummary | Vanished]) -> list[Finding]:
+    """Check what spans the segments of a partition, and its own files. Raises `OSError`."""
+    removed = [each.base_offset for each in summaries if isinstance(each, Vanished)]
+    findings: list[Finding] = []
+    if removed:
+        findings += _find_removed(plan, removed)
+        plan = _behind(plan, max(removed))
+        if not plan.bases:
+            return findings
+    there = [each for each in summaries if isinstance(each, SegmentSummary) and each.base_offset in plan.bases]
+    try:
+        fold = _Fold(plan)
+        for summary in sorted(there, key=lambda each: each.base_offset):
+            fold.take(summary)
+        fold.finish()
+    except FileNotFoundError:
+        if plan.path("").exists():
+            raise
+        return findings  # the partition was deleted during the check
+    return findings + list(fold.findings)
+
+
+def _find_removed(plan: PartitionPlan, bases: Sequence[int]) -> list[Finding]:
+    findings = plan.findings()
+    for base in bases:
+        detail = "it was removed during the check; what spans segments was checked behind it"
+        findings.add(segment_name(base) + LOG_SUFFIX, Problem("vanished", -1, base, detail))
+    return list(findings)
+
+
+def _behind(plan: PartitionPlan, base: int) -> PartitionPlan:
+    """Return the part of a partition behind a segment, as if its log began there."""
+    bases = tuple(each for each in plan.bases if each > base)
+    start = {LOG_START_OFFSET_CHECKPOINT: max(bases[0], plan.log_start)} if bases else {}
+    return replace(plan, bases=bases, checkpoints={**plan.checkpoints, **start}, begins_elsewhere=True)
+
+
+class _Fold:
+    """What is known of a partition up to a segment."""
+
+    def __init__(self, plan: PartitionPlan) -> None:
+        self._plan = plan
+        self.findings: Findings = plan.findings()
+        self._end: int | None = None  # the offset behind the segments so far
+        self._end_unsure = False
+        self._missing = 0
+        self._damages = 0
+        self._max_timestamp = -1
+        self._last_clock = 0  # the newest marker's time
+        self._runs: list[tuple[EpochRun, str]] = []
+        self._states: dict[int, State] = {}
+        self._open: dict[int, tuple[Opened, str]] = {}
+        self._coordinators: dict[int, int] = {}
+        self._first_offset = plan.bases[0] if plan.bases else 0
+        self._snapshots = self._read_snapshots()
+
+    def take(self, summary: SegmentSummary) -> None:
+        """Add one more segment."""
+        self._compare_snapshot(summary.base_offset)
+        self._take_offsets(summary)
+        self._take_epochs(summary)
+        self._take_transactions(summary)
+        wrong = carried_on(self._states, summary.producers, self._missing, self._plan.log_start)
+        self.findings.extend(summary.file, wrong)
+        self._missing += summary.damages + (summary.offsets.missing if self._plan.compacted else 0)
+        self._damages += summary.damages
+        self._max_timestamp = max(self._max_timestamp, summary.offsets.max_timestamp)
+
+    def finish(self) -> None:
+        """Check what can be checked only at the end of the log."""
+        end = self._end or 0
+        self._compare_snapshot(end, expected=self._plan.stopped)
+        self._check_open_transactions()
+        for offset in self._plan.snapshots:
+            if offset > end:
+                name = segment_name(offset) + SNAPSHOT_SUFFIX
+                self.findings.add(name, Problem("snapshot-beyond-log", -1, offset, f"the log ends at {end}"))
+        for name, offset in self._plan.checkpoints.items():
+            if offset > end:
+                detail = f"{name} has {offset}, the log ends at {end}"
+                self.findings.add(name, Problem("checkpoint-beyond-log", -1, offset, detail), of_directory=True)
+        self._check_log_start()
+        self._check_epoch_file(end)
+        self._check_side_files()
+        for image in self._plan.images:
+            check_metadata_snapshot(self._plan, image, self.findings)
+
+    # --- offsets and epochs -----------------------------------------------------------------------
+
+    def _take_offsets(self, summary: SegmentSummary) -> None:
+        offsets, base = summary.offsets, summary.base_offset
+        expected = base if self._end is None else self._end
+        begin = base if offsets.first < 0 else offsets.first
+        position = max(offsets.first_position, 0)
+        if self._end is not None and min(begin, base) < expected:
+            detail = f"the segment before it ends at {expected - 1}"
+            self.findings.add(summary.file, Problem("segment-overlap", position, begin, detail))
+        elif begin > expected:
+            if self._plan.compacted:
+                self._missing += begin - expected
+            elif not self._end_unsure and not offsets.unknown_before:
+                detail = f"expected {expected}, the segment begins at {begin}"
+                self.findings.add(summary.file, Problem("gap", position, begin, detail))
+        self._end = base if offsets.last < 0 else offsets.last + 1
+        self._end_unsure = summary.damages > offsets.damages
+
+    def _take_epochs(self, summary: SegmentSummary) -> None:
+        for run in summary.runs[:1]:
+            if self._runs and self._runs[-1][0].epoch > run.epoch:
+                detail = f"leader epoch {run.epoch}, {self._runs[-1][0].epoch} in the segment before"
+                problem = Problem("leader-epoch-regression", run.position, run.first_offset, detail)
+                self.findings.add(summary.file, problem)
+        self._runs += [(run, summary.file) for run in summary.runs]
+
+    def _check_epoch_file(self, end: int) -> None:
+        entries: list[tuple[int, int]] = []
+        problems: list[Problem] = []
+        if self._plan.knows(LEADER_EPOCH_CHECKPOINT):
+            entries, problems = read_epochs(self._plan.path(LEADER_EPOCH_CHECKPOINT))
+        runs = [run for run, _ in self._runs]
+        wrong = wrong_epochs(entries, runs, self._plan.log_start, end, stopped=self._plan.stopped)
+        self.findings.extend(LEADER_EPOCH_CHECKPOINT, problems or wrong)
+
+    def _check_log_start(self) -> None:
+        """Check that the first segment is there: neither the epochs nor the log start offset are before it.
+
+        After a kill, the epochs may still have segments that were just removed. The log start offset then tells, or
+        their files, which are kept for a minute.
+        """
+        plan = self._plan
+        if not plan.bases or plan.begins_elsewhere:
+            return
+        first, file = plan.bases[0], segment_name(plan.bases[0]) + LOG_SUFFIX
+        epochs = read_epochs(plan.path(LEADER_EPOCH_CHECKPOINT))[0] if plan.knows(LEADER_EPOCH_CHECKPOINT) else []
+        start = plan.checkpoints.get(LOG_START_OFFSET_CHECKPOINT, -1)
+        removed = start >= first or any(name.endswith(LOG_SUFFIX + DELETED_SUFFIX) for name in plan.names)
+        detail = ""
+        if epochs and epochs[0][1] < first and (plan.stopped or not removed):
+            detail = f"{LEADER_EPOCH_CHECKPOINT} begins at {epochs[0][1]}, the first segment at {first}"
+        elif 0 <= start < first and plan.stopped:
+            detail = f"{LOG_START_OFFSET_CHECKPOINT} has {start}, the first segment begins at {first}"
+        if detail:
+            self.findings.add(file, Problem("log-start", -1, first, detail))
+
+    def _check_side_files(self) -> None:
+        plan = self._plan
+        if plan.knows(PARTITION_METADATA):
+            self.findings.extend(PARTITION_METADATA, wrong_id(plan.path(PARTITION_METADATA), plan.topic_id))
+        elif plan.topic_id is not None and self._end and plan.directory != METADATA:
+            detail = "it is missing: Kafka takes a log without a topic id for a stray one, and moves it away"
+            self.findings.add(PARTITION_METADATA, Problem("partition-metadata", -1, -1, detail))
+        if plan.knows(ABORTED_TRANSACTIONS_CHECKPOINT):
+            self.findings.extend(ABORTED_TRANSACTIONS_CHECKPOINT, wrong_counts(plan.path(""), plan.bases))
+
+    # --- transactions -----------------------------------------------------------------------------
+
+    def _take_transactions(self, summary: SegmentSummary) -> None:
+        here = summary.transactions
+        for producer_id, (offset, position) in here.plain.items():
+            if producer_id in self._open:
+                opened, _ = self._open[producer_id]
+                self.findings.add(summary.file, outside(producer_id, opened.offset, offset, position))
+        for producer_id, (first, last) in here.epochs.items():
+            known = self._coordinators.get(producer_id, first)
+            if first < known:
+                problem = older_coordinator(here.first_markers[producer_id]._replace(coordinator_epoch=first), known)
+                self.findings.add(summary.file, problem)
+            self._coordinators[producer_id] = last
+        for marker in here.first_markers.values():
+            if marker.first_offset < 0 and marker.kind != NO_RECORD and self._ends_nothing(marker):
+                self.findings.add(summary.file, without_transaction(marker))
+        aborts = [self._carry_marker(marker, here.first_markers) for marker in here.aborts]
+        known_log = Known(self._first_offset, self._plan.compacted, bool(self._damages or summary.damages))
+        markers = {marker.offset: marker for marker in aborts}
+        index_name = segment_name(summary.base_offset) + TRANSACTION_INDEX_SUFFIX
+        self.findings.extend(summary.file, missing_entries(here.entries, aborts))
+        for place, entry in enumerate(here.entries):
+            wrong = wrong_entry(place, entry, markers.get(entry.last_offset), known_log)
+            self.findings.extend(index_name, wrong)
+        self._carry(summary)
+
+    def _ends_nothing(self, marker: Marker) -> bool:
+        """Return whether a marker ends no transaction, although no records before it were removed or compacted away."""
+        if marker.producer_id in self._open or self._plan.compacted or self._damages:
+            return False
+        return self._plan.log_start == 0 or marker.producer_id in self._states
+
+    def _carry_marker(self, marker: Marker, firsts: dict[int, Marker]) -> Marker:
+        """Return an abort marker with facts of earlier segments: its own first offset, and other open transactions."""
+        mine = self._open.get(marker.producer_id)
+        if mine is not None and firsts[marker.producer_id].offset == marker.offset:
+            marker = marker._replace(first_offset=mine[0].offset)
+        still_open = [
+            opened.offset
+            for producer_id, (opened, _) in self._open.items()
+            if producer_id != marker.producer_id
+            and (producer_id not in firsts or firsts[producer_id].offset > marker.offset)
+        ]
+        return marker._replace(stable_offset=min([marker.stable_offset, *still_open]))
+
+    def _carry(self, summary: SegmentSummary) -> None:
+        here = summary.transactions
+        for producer_id, (opened, file) in list(self._open.items()):
+            if producer_id in here.first_markers:
+                del self._open[producer_id]
+            else:
+                newest, since = here.newest.get(producer_id, opened.timestamp), opened.since or here.first_clock
+                self._open[producer_id] = opened._replace(timestamp=newest, since=since), file
+        for producer_id, opened in here.open.items():
+            self._open.setdefault(producer_id, (opened, summary.file))
+        self._last_clock = max(self._last_clock, here.last_clock)
+
+    def _check_open_transactions(self) -> None:
+        for producer_id, (opened, file) in self._open.items():
+            hangs, why = self._hangs(producer_id, opened)
+            kind = "hanging-transaction" if hangs else "open-transaction"
+            self.findings.add(file, Problem(kind, opened.position, opened.offset, f"producer {producer_id}; {why}"))
+
+    def _hangs(self, producer_id: int, opened: Opened) -> tuple[bool, str]:
+        """Return whether nothing will end an open transaction, and how that is known.
+
+        Its coordinator knows. Without one, the times of markers count: the broker wrote them.
+        """
+        plan = self._plan
+        if plan.in_use:
+            return False, "a broker uses the directory: --bootstrap-server asks it"
+        known = read_coordinator_states(plan.root).get(producer_id)
+        if known is not None and known.will_end(plan.topic, plan.partition):
+            said = f"it is {known.state}, with a timeout of {known.timeout_ms} ms"
+            return False, f"the coordinator of {known.transactional_id!r} will end it: {said}"
+        if known is not None:
+            return True, f"the coordinator of {known.transactional_id!r} will not end it: it is {known.state}"
+        if plan.has_coordinators:
+            return True, "no coordinator knows it"
+        open_ms = self._last_clock - opened.since if opened.since else 0
+        if open_ms > MAX_TRANSACTION_MS:
+            return True, f"by the markers of others, it has been open for {open_ms // 1000} s or longer"
+        behind_ms = max(self._max_timestamp - opened.timestamp, 0)
+        return False, f"by the records' times the log goes on for {behind_ms // 1000} s behind its last record"
+
+    # --- snapshots --------------------------------------------------------------------------------
+
+    def _read_snapshots(self) -> dict[int, list[ProducerStateEntry]]:
+        if "snapshots" not in self._plan.checks:
+            return {}
+        found = {}
+        for offset in self._plan.snapshots:
+            name = segment_name(offset) + SNAPSHOT_SUFFIX
+            with suppress(FileNotFoundError):  # a running broker removes the oldest ones
+                found[offset], problems = read_snapshot(self._plan.path(name))
+                self.findings.extend(name, problems)
+        return found
+
+    def _compare_snapshot(self, offset: int, *, expected: bool = True) -> None:
+        """Compare the snapshot at this offset with the log up to it. A missing one is a finding if `expected`."""
+        if expected and offset > self._first_offset and self._states and offset not in self._plan.snapshots:
+            detail = f"a start must read the log before {offset} to find its producers"
+            self.findings.add(segment_name(offset) + SNAPSHOT_SUFFIX, Problem("snapshot-missing", -1, offset, detail))
+        entries = self._snapshots.pop(offset, [])
+        if self._damages or self._plan.compacted and offset <= self._plan.clean_offset:
+            return
+        missing = max(offset - (self._end or 0), 0) if self._plan.compacted else 0
+        opened = {producer_id: each.offset for producer_id, (each, _) in self._open.items()}
+        problems = wrong_states(
+            entries,
+            self._states,
+            opened,
+            start=self._plan.log_start,
+            compacted=self._plan.compacted,
+            missing=self._missing + missing,
+        )
+        self.findings.extend(segment_name(offset) + SNAPSHOT_SUFFIX, problems)

@@ -1,0 +1,244 @@
+"""Compares the records in batches of format 2 with the headers: all batches of a block at once, with numpy.
+
+A batch with an error is read again, record by record, to describe the error. `message_checks.py` reads messages of
+formats 0 and 1. The decoder finds the records and their fields (`decode/record_starts.py`, `record_field_columns.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from minibroker.pipeline.array_types import Bools, Int64s
+from minibroker.pipeline.decode.arena import MAX_BATCH_BYTES
+from minibroker.pipeline.decode.batch_headers import Headers
+from minibroker.pipeline.decode.record_field_columns import read_fields
+from minibroker.pipeline.decode.record_starts import record_starts
+from minibroker.pipeline.verifying.findings import Problem
+from minibroker.pipeline.verifying.log_blocks import Block, Fault, first_faults
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.records.batch import (
+    ELIDED_BIT,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    MAGIC,
+    TIMESTAMP_TYPE_BIT,
+    BatchHeader,
+)
+from minibroker.protocol.records.compression import decompress
+from minibroker.protocol.records.record import Malformed, Record, read_record
+from minibroker.protocol.records.restarting import restore_attributes
+from minibroker.protocol.records.varints import Bytes, MalformedVarint
+
+CHUNK_BYTES = 8 << 20  # of decompressed records of many batches
+_PADDING = bytes(2)  # the decoder may read behind the last record
+
+
+class Unreadable(ValueError):
+    """Records that cannot be read. `kind` is the finding's, the message its detail."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(detail)
+        self.kind = kind
+
+
+def what_is_wrong(payload: Bytes, header: BatchHeader, *, compacted: bool) -> tuple[str, str] | None:
+    """Return (kind, detail) of the first error, or None."""
+    try:
+        records = list(read_records(payload, header))
+    except Unreadable as error:
+        return error.kind, str(error)
+    before, last_delta = -1, header.last_offset_delta
+    for place, record in enumerate(records):
+        expected = f"between {before + 1} and {last_delta}" if compacted else str(place)
+        delta = record.offset - header.base_offset
+        if not before < delta <= last_delta or not compacted and delta != place:
+            return "record-offset", f"record {place} has offset delta {delta}, expected {expected}"
+        before = delta
+    if not compacted and len(records) != last_delta + 1:
+        return "record-count", f"{len(records)} records, the last offset delta is {last_delta}"
+    largest = max((record.timestamp for record in records), default=header.max_timestamp)
+    if header.timestamp_type == LOG_APPEND_TIME or header.max_timestamp == largest:
+        return None
+    return "max-timestamp", f"{header.max_timestamp} in the header, {largest} in the records"
+
+
+def read_records(payload: Bytes, header: BatchHeader) -> Iterator[Record]:
+    """Yield the records of a payload with their own timestamps.
+
+    Raises `Unreadable` at the first malformed record, and for a wrong count.
+    """
+    if header.attributes & ELIDED_BIT:
+        try:
+            payload = restore_attributes(bytes(payload), header.record_count)
+        except KafkaError as error:
+            raise Unreadable("record", str(error)) from error
+    position = 0
+    for place in range(header.record_count):
+        if position == len(payload):
+            detail = f"{header.record_count} records in the header, {place} in the batch"
+            raise Unreadable("record-count", detail)
+        try:
+            record, position = read_record(payload, position, header, None)
+        except (MalformedVarint, Malformed) as error:
+            raise Unreadable("record", f"record {place}: {error}") from error
+        yield record
+    if position != len(payload):
+        left = len(payload) - position
+        raise Unreadable("record-count", f"{left} bytes are left behind the {header.record_count} records")
+
+
+class Payload(NamedTuple):
+    """The decompressed records of one batch. `row` is its index in the block."""
+
+    row: int
+    data: Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The records of some batches as columns. `batch` is the index of a record's batch in the block.
+
+    `key_start` and `key_size` are where the key is in `data`; a size of -1 is null.
+    """
+
+    data: bytes
+    batch: Int64s
+    offset: Int64s
+    key_start: Int64s
+    key_size: Int64s
+    has_value: Bools
+
+
+class Checked(NamedTuple):
+    """The result for a block: problems, and the records of the batches without one."""
+
+    problems: list[Problem]
+    records: list[Records]
+
+
+def check_records(block: Block, *, compacted: bool) -> Checked:
+    """Read the records of all sound batches of format 2 in the block. Do not check the meaning of control batches."""
+    problems: list[Problem] = []
+    found: list[Records] = []
+    for payloads in _chunks(block, problems, compacted=compacted):
+        records, wrong = _read(block, payloads, compacted=compacted)
+        found.append(records)
+        for payload in payloads:
+            if payload.row in wrong:
+                wrong_here = what_is_wrong(payload.data, block.headers.header(payload.row), compacted=compacted)
+                problems += [block.problem(wrong_here[0], payload.row, wrong_here[1])] if wrong_here else []
+    return Checked(problems, found)
+
+
+def payload_of(block: Block, index: int) -> Bytes:
+    """Return the decompressed records of a batch. Raises `Unreadable`."""
+    try:
+        return decompress(int(block.headers.codec[index]), block.batch(index)[HEADER_BYTES:], MAX_BATCH_BYTES)
+    except KafkaError as error:
+        raise describe_undecompressed(error) from error
+
+
+def describe_undecompressed(error: KafkaError) -> Unreadable:
+    """Return what to report of records that were not decompressed; those that are merely large are not wrong."""
+    return Unreadable("large" if error.code == ErrorCode.MESSAGE_TOO_LARGE else "codec", str(error))
+
+
+def _contradictions(headers: Headers) -> tuple[Fault, ...]:
+    """Return which fields in the headers of batches of format 2 contradict each other."""
+    base, delta, count = headers.base_offset, headers.last_offset - headers.base_offset, headers.record_count
+    producer_id, epoch, sequence = headers.producer_id, headers.producer_epoch, headers.base_sequence
+    is_odd = (producer_id < -1) | ((producer_id >= 0) != (epoch >= 0))
+    is_wrong_count = (delta < 0) | (count < 0) | (count > delta + 1)
+    return (
+        (is_wrong_count, "header", lambda at: f"last offset delta {delta[at]}, {count[at]} records"),
+        (is_odd, "header", lambda at: f"producer id {producer_id[at]} with epoch {epoch[at]}"),
+        (sequence < -1, "header", lambda at: f"sequence {sequence[at]}"),
+        (base < 0, "header", lambda at: f"base offset {base[at]}"),
+    )
+
+
+def _chunks(block: Block, problems: list[Problem], *, compacted: bool) -> Iterator[list[Payload]]:
+    """Yield the payloads of batches with records, in portions.
+
+    Add a problem for batches that cannot be decompressed.
+    """
+    readable = block.sound & (block.headers.magic == MAGIC)
+    rows = np.flatnonzero(readable)
+    for row, kind, detail in first_faults(_contradictions(block.headers.select(rows))):
+        problems.append(block.problem(kind, int(rows[row]), detail))
+        readable[rows[row]] = False
+    if not compacted:
+        for index in np.flatnonzero(readable & (block.headers.record_count == 0)).tolist():
+            problems.append(block.problem("record-count", index, "no records, in a log that is not compacted"))
+    chunk: list[Payload] = []
+    size = 0
+    for index in np.flatnonzero(readable & (block.headers.record_count > 0)).tolist():
+        try:
+            payload = payload_of(block, index)
+        except Unreadable as error:
+            problems.append(block.problem(error.kind, index, str(error)))
+            continue
+        chunk.append(Payload(index, payload))
+        size += len(payload)
+        if size >= CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _read(block: Block, payloads: Sequence[Payload], *, compacted: bool) -> tuple[Records, set[int]]:
+    """Return the records of the correct batches, and the indexes of the other ones in the block."""
+    data = b"".join([*(payload.data for payload in payloads), _PADDING])
+    bytes_ = np.frombuffer(data, np.uint8)
+    rows = np.array([payload.row for payload in payloads], np.int64)
+    sizes = np.array([len(payload.data) for payload in payloads], np.int64)
+    ends = np.cumsum(sizes)
+    starts, counts = ends - sizes, block.headers.record_count[rows]
+    positions, sound = record_starts(bytes_, starts, ends, counts)
+    index, counts = rows[sound], counts[sound]
+    batch = np.repeat(np.arange(len(index)), counts)
+    headers = block.headers.select(index)
+    has_attributes = (headers.attributes & ELIDED_BIT == 0).astype(np.int64)
+    fields = read_fields(bytes_, positions, has_attributes[batch], 5)
+    assert fields.offset_deltas is not None and fields.keys is not None and fields.values is not None
+    wrong = np.bincount(batch, fields.malformed, len(index)) > 0
+    wrong |= _wrong_deltas(fields.offset_deltas, batch, counts, headers.last_offset - headers.base_offset, compacted)
+    wrong |= _wrong_times(headers, fields.timestamp_deltas, np.cumsum(counts) - counts)
+    keep = ~wrong[batch]
+    keys, values = fields.keys, fields.values
+    records = Records(
+        data,
+        index[batch][keep],
+        (headers.base_offset[batch] + fields.offset_deltas)[keep],
+        keys.start[keep],
+        (keys.length if keys.is_null is None else np.where(keys.is_null, -1, keys.length))[keep],
+        (np.ones(len(batch), np.bool_) if values.is_null is None else ~values.is_null)[keep],
+    )
+    return records, {*rows[~sound].tolist(), *index[wrong].tolist()}
+
+
+def _wrong_deltas(delta: Int64s, batch: Int64s, counts: Int64s, last_delta: Int64s, compacted: bool) -> Bools:
+    """Return which batches have wrong offset deltas: they must be 0, 1, 2, ..., or rise in a compacted log."""
+    wrong = np.zeros(len(counts), np.bool_)
+    place = np.arange(len(delta)) - np.repeat(np.cumsum(counts) - counts, counts)
+    if compacted:
+        before = np.where(place == 0, -1, np.concatenate((delta[:1], delta[:-1])))
+        wrong[batch[(delta <= before) | (delta > last_delta[batch])]] = True
+    else:
+        wrong[batch[delta != place]] = True
+        wrong |= (counts > 0) & (last_delta != counts - 1)
+    return wrong
+
+
+def _wrong_times(headers: Headers, timestamp_deltas: Int64s, firsts: Int64s) -> Bools:
+    """Return which batches have a wrong largest timestamp. With log append time, it is the time of all records."""
+    if not len(firsts):
+        return np.zeros(0, np.bool_)
+    largest = headers.base_timestamp + np.maximum.reduceat(timestamp_deltas, firsts)
+    found: Bools = (largest != headers.max_timestamp) & (headers.attributes & TIMESTAMP_TYPE_BIT == 0)
+    return found

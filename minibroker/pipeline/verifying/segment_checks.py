@@ -1,0 +1,232 @@
+"""Checks one segment, in one task. Its batches are read once, in blocks, by all chosen checks.
+
+`partition_checks.py` checks what spans segments, from a small summary of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from minibroker.pipeline.array_types import Int64s
+from minibroker.pipeline.verifying.compaction_checks import KEYS, keys_in_cleaned, wrong_in_cleaned
+from minibroker.pipeline.verifying.findings import Finding, Findings, Problem
+from minibroker.pipeline.verifying.index_checks import OffsetIndexCheck, TimeIndexCheck
+from minibroker.pipeline.verifying.log_blocks import Block, LogFile
+from minibroker.pipeline.verifying.log_files import PartitionPlan, SegmentPlan
+from minibroker.pipeline.verifying.message_checks import check_messages
+from minibroker.pipeline.verifying.offset_checks import EpochRun, OffsetCheck, Offsets
+from minibroker.pipeline.verifying.producer_checks import Event, ProducerCheck
+from minibroker.pipeline.verifying.record_checks import Checked, Unreadable, check_records
+from minibroker.pipeline.verifying.transaction_checks import Transactions, read_control, read_index
+from minibroker.protocol.records.batch import MAX_SEQUENCE
+from minibroker.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+
+
+@dataclass
+class SegmentSummary:
+    """The part of a segment's check that is kept. Its size depends on the number of producers, not of batches."""
+
+    base_offset: int
+    offsets: Offsets
+    runs: list[EpochRun]
+    producers: ProducerCheck
+    transactions: Transactions
+    damages: int
+    file: str
+
+
+@dataclass(frozen=True)
+class Vanished:
+    """In place of the summary of a segment that a running broker has removed: nothing is known of it."""
+
+    base_offset: int
+
+
+CheckedSegment = tuple[list[Finding], SegmentSummary | Vanished]
+
+
+def check_segment(plan: SegmentPlan) -> CheckedSegment:
+    """Check a segment by itself. Return its findings and its summary. Raises `OSError`."""
+    try:
+        return _check_segment(plan)
+    except FileNotFoundError:
+        return [], Vanished(plan.base_offset)
+
+
+def _check_segment(plan: SegmentPlan) -> tuple[list[Finding], SegmentSummary]:
+    checks = _SegmentChecks(plan)
+    with closing(checks.file):
+        for block in checks.file.blocks():
+            checks.take(block)
+        checks.finish()
+    return list(checks.findings), checks.summary()
+
+
+def check_metadata_snapshot(plan: PartitionPlan, name: str, findings: Findings) -> None:
+    """Check a snapshot of the metadata log. It has batches like a `.log` file."""
+    with closing(LogFile(str(plan.path(name)), check_crc="crc" in plan.checks)) as file:
+        for block in file.blocks():
+            if "records" in plan.checks:
+                findings.extend(name, check_records(block, compacted=False).problems)
+    findings.extend(name, file.problems)
+
+
+def keys_of_segment(plan: SegmentPlan) -> Iterator[pa.RecordBatch]:
+    """Yield the keys in the cleaned part of a segment, as rows of `KEYS`; none if it is gone. Raises `OSError`."""
+    partition = plan.partition
+    try:
+        file = LogFile(str(partition.path(plan.name(LOG_SUFFIX))))
+    except FileNotFoundError:
+        return  # the keys of what replaces it would not fit those of the others
+    with closing(file):
+        for block in file.blocks():
+            for records in check_all_records(block, compacted=True).records:
+                keys, offsets, positions = keys_in_cleaned(block, records, partition.log_start, partition.clean_offset)
+                name = f"{partition.directory}/{plan.name(LOG_SUFFIX)}"
+                fixed = ([value] * len(keys) for value in (partition.topic, partition.partition, name))
+                topics, partitions, files = fixed
+                columns = topics, partitions, keys, offsets, files, positions
+                yield pa.RecordBatch.from_pydict(dict(zip(KEYS.names, columns, strict=True)), KEYS)
+
+
+def check_all_records(block: Block, *, compacted: bool) -> Checked:
+    """Read the records of all sound batches in the block, of all formats."""
+    checked, old = check_records(block, compacted=compacted), check_messages(block, compacted=compacted)
+    return Checked(checked.problems + old.problems, checked.records + old.records)
+
+
+class _SegmentChecks:
+    """All checks of one segment."""
+
+    def __init__(self, plan: SegmentPlan) -> None:
+        self._plan, self._partition = plan, plan.partition
+        self._checks = self._partition.checks
+        self._log_name = plan.name(LOG_SUFFIX)
+        self.findings: Findings = self._partition.findings()
+        is_last = plan.next_base is None
+        path = str(self._partition.path(self._log_name))
+        self.file = LogFile(path, check_crc="crc" in self._checks, is_last=is_last)
+        self._offsets = OffsetCheck(plan.base_offset, self._partition.compacted)
+        self._producers = ProducerCheck(self._partition.log_start)
+        self._transactions = Transactions()
+        self._index = self._time_index = None
+        if "index" in self._checks and self._has_file(INDEX_SUFFIX):
+            self._index = OffsetIndexCheck(self._partition.path(plan.name(INDEX_SUFFIX)), plan.base_offset)
+        if "timeindex" in self._checks and self._has_file(TIME_INDEX_SUFFIX):
+            self._time_index = TimeIndexCheck(self._partition.path(plan.name(TIME_INDEX_SUFFIX)), plan.base_offset)
+        self._reads_records = plan.is_cleaned or "records" in self._checks
+        self._follows_producers = not self._checks.isdisjoint(("producers", "transactions", "snapshots"))
+
+    def _has_file(self, suffix: str) -> bool:
+        return self._partition.knows(self._plan.name(suffix))
+
+    def take(self, block: Block) -> None:
+        """Run all checks on a block."""
+        if self._reads_records:
+            self._read_records(block)
+        self.findings.extend(self._log_name, self._offsets.take(block))
+        if self._index is not None:
+            self._index.take(block)
+        if self._time_index is not None:
+            self._time_index.take(block)
+        if self._follows_producers:
+            self._follow_producers(block, self._offsets.missing_before)
+
+    def _read_records(self, block: Block) -> None:
+        checked = check_all_records(block, compacted=self._partition.compacted)
+        self.findings.extend(self._log_name, checked.problems)
+        if self._plan.is_cleaned:
+            for each in checked.records:
+                found = wrong_in_cleaned(block, each, self._partition.log_start, self._partition.clean_offset)
+                self.findings.extend(self._log_name, found)
+
+    def _follow_producers(self, block: Block, missing: Int64s) -> None:
+        is_control = block.headers.is_control
+        rows = np.flatnonzero(block.sound & (is_control | (block.headers.producer_id >= 0)))
+        transactional = block.headers.is_transactional[rows].tolist()
+        # Batches that compaction has emptied are only kept for the sequence in the header.
+        holds_data = ~is_control[rows] & ((block.headers.record_count[rows] != 0) | (not self._partition.compacted))
+        each = zip(rows.tolist(), holds_data.tolist(), transactional, _events(block, rows, missing), strict=True)
+        for index, is_data, in_transaction, (producer_id, event) in each:
+            problem = other = None
+            if is_data:
+                problem = self._transactions.take_data(producer_id, in_transaction, event)
+            elif is_control[index]:
+                self._follow_marker(block, index)
+            if producer_id >= 0:
+                other = self._producers.take(producer_id, event)
+            if problem is not None or other is not None:
+                self.findings.extend(self._log_name, filter(None, (problem, other)))
+
+    def _follow_marker(self, block: Block, index: int) -> None:
+        try:
+            marker = read_control(block, index, compacted=self._partition.compacted)
+        except Unreadable as error:
+            self.findings.add(self._log_name, block.problem("control-batch", index, str(error)))
+            return
+        if marker is not None:
+            for problem in self._transactions.take_marker(marker):
+                if problem.kind != "marker-without-transaction" or not self._may_be_excused():
+                    self.findings.add(self._log_name, problem)
+
+    def _may_be_excused(self) -> bool:
+        """Return whether missing batches may have been compacted away, or may be in damaged parts."""
+        return self._partition.compacted or bool(self.file.problems)
+
+    def finish(self) -> None:
+        """Check what can be checked only after all batches."""
+        self.findings.extend(self._log_name, self.file.problems)
+        closed, damaged = self._plan.next_base is not None, bool(self.file.problems)
+        if self._index is not None:
+            problems = self._index.problems(self.file.end_position, damaged=damaged)
+            self.findings.extend(self._plan.name(INDEX_SUFFIX), problems)
+        if self._time_index is not None:
+            times = self._time_index.problems(self._offsets.offsets.last, closed=closed, damaged=damaged)
+            self.findings.extend(self._plan.name(TIME_INDEX_SUFFIX), times)
+        if closed and self._plan.size_bytes:
+            for suffix, kind in ((INDEX_SUFFIX, "index-missing"), (TIME_INDEX_SUFFIX, "timeindex-missing")):
+                if not self._has_file(suffix):
+                    self.findings.add(
+                        self._plan.name(suffix), Problem(kind, -1, -1, "the segment is closed and has none")
+                    )
+        if self._has_file(TRANSACTION_INDEX_SUFFIX):
+            path = self._partition.path(self._plan.name(TRANSACTION_INDEX_SUFFIX))
+            end = self._offsets.offsets.last + 1 if self._plan.next_base is None else self._plan.next_base
+            self._transactions.entries, wrong = read_index(path, self._plan.base_offset, end)
+            self.findings.extend(path.name, wrong)
+
+    def summary(self) -> SegmentSummary:
+        """Return the facts that are kept."""
+        return SegmentSummary(
+            self._plan.base_offset,
+            self._offsets.offsets,
+            self._offsets.runs,
+            self._producers,
+            self._transactions,
+            len(self.file.problems),
+            self._log_name,
+        )
+
+
+def _events(block: Block, rows: Int64s, missing: Int64s) -> Iterator[tuple[int, Event]]:
+    """Return (producer id, event) of some batches. Markers have no sequence."""
+    headers = block.headers
+    base, last = headers.base_offset[rows], headers.last_offset[rows]
+    first_sequence = np.where(headers.is_control[rows], -1, headers.base_sequence[rows])
+    last_sequence = np.where(first_sequence < 0, -1, (first_sequence + last - base) & MAX_SEQUENCE)
+    columns = (
+        headers.producer_epoch[rows],
+        first_sequence,
+        last_sequence,
+        base,
+        last,
+        headers.max_timestamp[rows],
+        block.positions[rows],
+        missing[rows],
+    )
+    return zip(headers.producer_id[rows].tolist(), map(Event, *(column.tolist() for column in columns)), strict=True)

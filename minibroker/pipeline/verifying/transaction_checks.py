@@ -1,0 +1,234 @@
+"""Checks transactions in one segment: where each begins, the markers that end them, and the `.txnindex` file.
+
+The entries are checked by themselves, and against the aborted transactions in the log. Only `partition_checks.py`
+knows which transactions began before the segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from minibroker.pipeline.directory.disk_path import DiskPath
+from minibroker.pipeline.verifying.findings import Problem
+from minibroker.pipeline.verifying.log_blocks import Block
+from minibroker.pipeline.verifying.producer_checks import Event
+from minibroker.pipeline.verifying.record_checks import Unreadable, payload_of, read_records
+from minibroker.protocol.errors import InvalidRecords
+from minibroker.protocol.messages.control_records import EndTxnMarker
+from minibroker.protocol.records.control import ControlType, control_message, control_type
+from minibroker.storage.producers.aborted_transactions import (
+    TRANSACTION_ENTRY,
+    TRANSACTION_INDEX_VERSION,
+    AbortedTransaction,
+)
+
+ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
+NO_RECORD = -1  # the type for a control batch that compaction has emptied
+
+
+class Marker(NamedTuple):
+    """The end of a transaction. `first_offset` is where it began in this segment, or -1."""
+
+    producer_id: int
+    kind: int
+    coordinator_epoch: int
+    offset: int
+    position: int
+    first_offset: int
+    stable_offset: int  # the last stable offset behind it, by transactions that began in this segment
+    timestamp: int  # by the clock of its broker
+
+
+class Opened(NamedTuple):
+    """An open transaction: its first offset and position, and the time of its newest batch.
+
+    `since` is the time of the first marker behind its first batch, 0 if there is none. Times of records are those of
+    the producers' clocks, or whatever they like; a marker has the time of its broker.
+    """
+
+    offset: int
+    position: int
+    timestamp: int
+    since: int = 0
+
+
+@dataclass
+class Transactions:
+    """Takes the transactional batches and the markers of one segment in order.
+
+    By producer: `open` has its open transaction that began here, `first_markers` its first marker here, `epochs` the
+    coordinator's first and last epoch, `plain` its first non-transactional batch before any of these, and `newest` the
+    time of its newest transactional batch before its first marker. `first_clock` and `last_clock` are the times of the
+    segment's first and last marker, 0 without one.
+    """
+
+    open: dict[int, Opened] = field(default_factory=dict)
+    first_markers: dict[int, Marker] = field(default_factory=dict)
+    aborts: list[Marker] = field(default_factory=list)
+    epochs: dict[int, tuple[int, int]] = field(default_factory=dict)
+    plain: dict[int, tuple[int, int]] = field(default_factory=dict)
+    newest: dict[int, int] = field(default_factory=dict)
+    entries: list[AbortedTransaction] = field(default_factory=list)
+    first_clock: int = 0
+    last_clock: int = 0
+
+    def take_data(self, producer_id: int, transactional: bool, event: Event) -> Problem | None:
+        """Add a batch of records of a producer with an id. Return a problem or None."""
+        opened = self.open.get(producer_id)
+        if transactional:
+            begin = opened or Opened(event.offset, event.position, event.timestamp)
+            self.open[producer_id] = begin._replace(timestamp=event.timestamp)
+            if producer_id not in self.first_markers:
+                self.newest[producer_id] = event.timestamp
+            return None
+        if opened is None:
+            if producer_id not in self.first_markers:
+                self.plain.setdefault(producer_id, (event.offset, event.position))
+            return None
+        return outside(producer_id, opened.offset, event.offset, event.position)
+
+    def take_marker(self, marker: Marker) -> list[Problem]:
+        """Add the end of a transaction; its first offset and stable offset are unknown yet. Return the problems."""
+        problems: list[Problem] = []
+        producer_id = marker.producer_id
+        opened = self.open.pop(producer_id, None)
+        self.first_clock, self.last_clock = self.first_clock or marker.timestamp, marker.timestamp
+        for other_id, other in self.open.items():
+            if not other.since:
+                self.open[other_id] = other._replace(since=marker.timestamp)
+        others = min((other.offset for other in self.open.values()), default=marker.offset + 1)
+        marker = marker._replace(first_offset=-1 if opened is None else opened.offset, stable_offset=others)
+        if producer_id not in self.first_markers:
+            self.first_markers[producer_id] = marker
+        elif opened is None and marker.kind != NO_RECORD:
+            problems.append(without_transaction(marker))
+        if marker.kind == ABORT:
+            self.aborts.append(marker)
+        if marker.kind in (ABORT, COMMIT):
+            first, last = self.epochs.get(producer_id, (marker.coordinator_epoch,) * 2)
+            if marker.coordinator_epoch < last:
+                problems.append(older_coordinator(marker, last))
+            self.epochs[producer_id] = first, marker.coordinator_epoch
+        return problems
+
+
+def without_transaction(marker: Marker) -> Problem:
+    """Return the problem of a marker that ends no transaction."""
+    what = "commits" if marker.kind == COMMIT else "aborts"
+    detail = f"it {what} a transaction of producer {marker.producer_id}, which has none open here"
+    return Problem("marker-without-transaction", marker.position, marker.offset, detail)
+
+
+def older_coordinator(marker: Marker, known: int) -> Problem:
+    """Return the problem of a marker that an old coordinator has written."""
+    detail = f"producer {marker.producer_id}: coordinator epoch {marker.coordinator_epoch}, {known} before"
+    return Problem("coordinator-epoch", marker.position, marker.offset, detail)
+
+
+def outside(producer_id: int, opened_at: int, offset: int, position: int) -> Problem:
+    """Return the problem of a batch outside its producer's transaction, which has been open since `opened_at`."""
+    detail = f"producer {producer_id} has had a transaction open since offset {opened_at}"
+    return Problem("outside-transaction", position, offset, detail)
+
+
+def read_control(block: Block, index: int, *, compacted: bool) -> Marker | None:
+    """Return the marker in a control batch, or None for one of the quorum. Raises `Unreadable` if it is malformed."""
+    header, position = block.headers.header(index), int(block.positions[index])
+    producer_id, offset, time = header.producer_id, header.base_offset, header.max_timestamp
+    if header.record_count == 0:
+        if not compacted:
+            raise Unreadable("control-batch", "it is empty, in a log that is not compacted")
+        return Marker(producer_id, NO_RECORD, -1, offset, position, -1, -1, time) if producer_id >= 0 else None
+    records = list(read_records(payload_of(block, index), header))
+    try:
+        kind, message = control_type(records[0].key), control_message(records[0])
+    except InvalidRecords as error:
+        raise Unreadable("control-batch", str(error)) from error
+    if not isinstance(message, EndTxnMarker):
+        if header.is_transactional:
+            raise Unreadable("control-batch", "a control record in a transaction that does not end it")
+        return None
+    if not header.is_transactional or producer_id < 0:
+        raise Unreadable("control-batch", f"a marker that is not transactional, producer id {producer_id}")
+    if len(records) != 1:
+        raise Unreadable("control-batch", f"a marker among {len(records)} records")
+    assert kind is not None
+    return Marker(producer_id, kind, message.coordinator_epoch, offset, position, -1, -1, time)
+
+
+def read_index(path: DiskPath, base_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], list[Problem]]:
+    """Return the entries of a `.txnindex` file, and the problems of the file by itself. Raises `OSError`.
+
+    The markers of the entries are in the segment, from `base_offset` to before `end_offset`.
+    """
+    data = path.read_bytes()
+    entries: list[AbortedTransaction] = []
+    problems: list[Problem] = []
+    last = base_offset - 1
+    for at in range(0, len(data), TRANSACTION_ENTRY.size):
+        if len(data) - at < TRANSACTION_ENTRY.size:
+            problems.append(Problem("txnindex-entry", at, -1, f"{len(data) - at} bytes behind the last entry"))
+            break
+        version, *fields = TRANSACTION_ENTRY.unpack_from(data, at)
+        entry = AbortedTransaction(*fields)
+        wrong = _impossible_or_misplaced(version, entry, last, end_offset)
+        if wrong:
+            problems.append(Problem("txnindex-entry", at, entry.last_offset, wrong))
+            continue
+        last = entry.last_offset
+        entries.append(entry)
+    return entries, problems
+
+
+def _impossible_or_misplaced(version: int, entry: AbortedTransaction, last: int, end_offset: int) -> str:
+    if version != TRANSACTION_INDEX_VERSION or min(entry) < 0 or entry.first_offset > entry.last_offset:
+        return f"an impossible entry of version {version}: {tuple(entry)}"
+    if entry.last_offset <= last:
+        return f"the marker at {entry.last_offset} must not follow {last}"
+    if entry.last_offset >= end_offset:
+        return f"the marker at {entry.last_offset} is not in this segment, which ends before {end_offset}"
+    return ""
+
+
+@dataclass(frozen=True)
+class Known:
+    """Other facts: where the log begins, whether it is compacted, and whether all of it could be read."""
+
+    start_offset: int
+    compacted: bool
+    damaged: bool
+
+
+def missing_entries(entries: Sequence[AbortedTransaction], aborts: Iterable[Marker]) -> Iterator[Problem]:
+    """Yield the abort markers of a segment without an entry. They have their first offsets from the log."""
+    indexed = {(entry.producer_id, entry.last_offset) for entry in entries}
+    for marker in aborts:
+        if marker.first_offset >= 0 and (marker.producer_id, marker.offset) not in indexed:
+            detail = f"producer {marker.producer_id} aborted {marker.first_offset} to {marker.offset}; it has no entry"
+            yield Problem("txnindex-missing", marker.position, marker.offset, detail)
+
+
+def wrong_entry(place: int, entry: AbortedTransaction, marker: Marker | None, known: Known) -> Iterator[Problem]:
+    """Yield what is wrong with an entry of the index. `marker` is the abort marker in the log at its last offset.
+
+    If records were removed by retention or compaction, an entry may have more than the log shows.
+    """
+    position = place * TRANSACTION_ENTRY.size
+    said = f"producer {entry.producer_id}, offsets {entry.first_offset} to {entry.last_offset}"
+    gone = known.compacted or entry.first_offset < known.start_offset
+    if marker is None or marker.producer_id != entry.producer_id or marker.first_offset < 0 and not gone:
+        if not known.damaged:
+            yield Problem("txnindex-extra", position, entry.last_offset, f"{said}: the log has no such transaction")
+        return
+    if marker.first_offset < 0 or known.damaged:
+        return
+    first = marker.first_offset
+    if entry.first_offset > first or entry.first_offset != first and not gone:
+        yield Problem("txnindex-first-offset", position, entry.last_offset, f"{said}: in the log it begins at {first}")
+    stable = marker.stable_offset
+    indexed = entry.last_stable_offset
+    if indexed != stable and not (known.compacted or indexed < known.start_offset):
+        detail = f"{said}: last stable offset {indexed}, by the log {stable}"
+        yield Problem("txnindex-stable-offset", position, entry.last_offset, detail)

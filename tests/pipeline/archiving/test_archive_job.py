@@ -1,0 +1,211 @@
+"""Archives of each format: every record once, whatever the batches, the commits and what was there before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from minibroker.pipeline.archiving import iceberg_archive
+from minibroker.pipeline.archiving.archive_decoding import ValueDecoder
+from minibroker.pipeline.archiving.archive_job import LogArchive, newest_note
+from minibroker.pipeline.archiving.archive_tables import ArchiveError, ArchiveNote, ArchiveTable, Window
+from minibroker.pipeline.archiving.delta_archive import DeltaArchive
+from minibroker.pipeline.archiving.iceberg_archive import IcebergArchive
+from minibroker.pipeline.archiving.parquet_archive import ParquetArchive
+from minibroker.pipeline.engines import OnSpark
+from minibroker.pipeline.log_source import CorruptData, TopicPartition
+from minibroker.pipeline.schema_sources import known_schemas
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.record import Record
+from minibroker.registry.state.schema_records import StoredSchema
+from tests.pipeline.logs import NOW_MS, records, write_log
+from tests.pipeline.schemas_topic import ANN, USER, write_schemas
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HOURS_MS = 3_600_000
+OLDER_USER = StoredSchema(
+    "users-value",
+    2,
+    6,
+    '{"type":"record","name":"User","fields":[{"name":"name","type":"string"},'
+    '{"name":"age","type":["null","int"],"default":null},{"name":"tags","type":{"type":"array","items":"string"}}]}',
+)
+BOB = b"\0\0\0\0\6\6bob\2\x54\2\2x\0"  # 42, with one tag
+
+
+@pytest.fixture
+def iceberg(tmp_path: Path) -> IcebergArchive:
+    (tmp_path / "warehouse").mkdir()
+    catalog = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
+    return IcebergArchive("lake.orders", catalog)
+
+
+@pytest.fixture(params=["parquet", "iceberg", "delta"])
+def table(request: pytest.FixtureRequest, tmp_path: Path, iceberg: IcebergArchive) -> ArchiveTable:
+    made: dict[str, Callable[[], ArchiveTable]] = {
+        "parquet": lambda: ParquetArchive(str(tmp_path / "table")),
+        "iceberg": lambda: iceberg,
+        "delta": lambda: DeltaArchive(str(tmp_path / "table")),
+    }
+    return made[request.param]()
+
+
+def run(table: ArchiveTable, log: Path, topics: str = "orders", **settings: Any) -> int:
+    """Archive what there is; the number of records that were written."""
+    ids = dict.fromkeys(topics.split(","), "one")
+    archive = LogArchive(table, {"path": str(log), "subscribe": topics}, **{"topic_ids": ids, **settings})
+    return sum(totals.records for totals in archive.run())
+
+
+def rows_in(table: ArchiveTable, *columns: str, window: Window | None = None) -> list[dict[str, Any]]:
+    found = pa.Table.from_batches(list(table.scanner()((*columns, "partition", "offset"), window)))
+    return found.sort_by([("partition", "ascending"), ("offset", "ascending")]).to_pylist()
+
+
+def expected(count: int, partition: int = 0, step_ms: int = 1000) -> list[tuple[Any, ...]]:
+    return [
+        (partition, each.offset, each.key, each.value, each.timestamp, list(each.headers))
+        for each in records(count, step_ms=step_ms)
+    ]
+
+
+def found_in(table: ArchiveTable) -> list[tuple[Any, ...]]:
+    return [
+        (
+            *(row[name] for name in ("partition", "offset", "key", "value")),
+            int(row["timestamp"].timestamp() * 1000),
+            [(each["key"], each["value"]) for each in row["headers"] or []],
+        )
+        for row in rows_in(table, "key", "value", "timestamp", "headers")
+    ]
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 1 << 20])
+def test_each_record_is_archived_once_by_runs_that_go_on(
+    table: ArchiveTable, tmp_path: Path, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(iceberg_archive, "CHUNK_BYTES", chunk_bytes)
+    log = tmp_path / "log"
+    write_log(log, "orders", 0, records(60, step_ms=HOURS_MS))
+    write_log(log, "orders", 1, records(20))
+    assert run(table, log, batch_offsets=30) == 80
+    write_log(log, "orders", 0, records(10, start=60, step_ms=HOURS_MS))
+    assert [run(table, log), run(table, log)] == [10, 0]
+    assert found_in(table) == expected(70, step_ms=HOURS_MS) + expected(20, partition=1)
+    assert table.count() == 90
+    of_window = Window(TopicPartition("orders", 0), 58, 62)
+    assert [row["offset"] for row in rows_in(table, window=of_window)] == [58, 59, 60, 61]
+    assert {str(row["date"]) for row in rows_in(table, "date", window=of_window)} == {"2026-09-24"}
+
+
+def test_a_commit_that_fails_leaves_nothing(table: ArchiveTable, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    write_log(log, "orders", 0, records(20))
+    path = write_log(log, "orders", 1, records(20)) / f"{0:020}.log"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + b"\xff")
+    with pytest.raises(CorruptData):
+        run(table, log)
+    path.write_bytes(whole)
+    assert run(table, log) == 40
+    assert found_in(table) == expected(20) + expected(20, partition=1)
+
+
+def test_timestamps_that_columns_cannot_have_are_kept_in_ms(table: ArchiveTable, tmp_path: Path) -> None:
+    far = 1_700_000_000_000_000_000  # nanoseconds
+    (tmp_path / "log" / "orders-0").mkdir(parents=True)
+    batch = build_batch([Record(each, time, b"k") for each, time in enumerate((far, -1, 7))])
+    (tmp_path / "log" / "orders-0" / f"{0:020d}.log").write_bytes(batch)
+    run(table, tmp_path / "log")
+    rows = rows_in(table, "timestamp", "timestampMs", "date")
+    assert [(row["timestampMs"], row["timestamp"] is None, row["date"] is None) for row in rows] == [
+        (far, True, True),
+        (None, True, True),
+        (None, False, False),
+    ]
+
+
+def test_an_archive_of_other_topics_is_refused(table: ArchiveTable, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    write_log(log, "orders", 0, records(2))
+    write_log(log, "prices", 0, records(2))
+    run(table, log)
+    with pytest.raises(ArchiveError, match="is of another source: its orders is one, this one two"):
+        run(table, log, topic_ids={"orders": "two"})
+    with pytest.raises(ArchiveError, match="also has orders, which is not selected now"):
+        run(table, log, "prices")
+    assert run(table, log, "orders,prices") == 2
+
+
+def test_without_a_note_a_run_goes_on_behind_the_last_rows(
+    table: ArchiveTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_log(tmp_path / "log", "orders", 0, records(4))
+    run(table, tmp_path / "log")
+    monkeypatch.setattr(type(table), "note", lambda _: None)
+    assert newest_note(table) == ArchiveNote(offsets={"orders": {"0": 4}})
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_of_two_runs_at_a_time_one_fails(kind: str, tmp_path: Path, iceberg: IcebergArchive) -> None:
+    log = tmp_path / "log"
+    write_log(log, "orders", 0, records(4))
+    table: Any = iceberg if kind == "iceberg" else DeltaArchive(str(tmp_path / "table"))
+    run(table, log)
+    write_log(log, "orders", 0, records(4, start=4))
+
+    class Interfering:
+        """Another run commits between this one's first look at the table and its own commit."""
+
+        def __call__(self, rows: Any) -> Any:
+            batches = list(rows)
+            run(table, log)
+            yield from batches
+
+    with pytest.raises(ArchiveError, match="another run writes to it at the same time"):
+        run(table, log, decoder=Interfering())
+    assert [row["offset"] for row in rows_in(table)] == [*range(8)]
+
+
+def test_decoded_values_follow_their_schemas(table: ArchiveTable, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    known_schemas.cache_clear()
+    write_schemas(log, USER)
+    decoder = ValueDecoder((("path", str(log)),))
+    write_log(log, "users", 0, [Record(each, NOW_MS, None, value) for each, value in enumerate((b"ann", None))])
+    run(table, log, "users", decoder=decoder)  # nothing that can be decoded: there is no column yet
+    write_log(log, "users", 0, [Record(2, NOW_MS, None, ANN)])
+    run(table, log, "users", decoder=decoder)
+    write_schemas(log, OLDER_USER, start=1)
+    write_log(log, "users", 0, [Record(3, NOW_MS, None, ANN), Record(4, NOW_MS, None, BOB)])
+    run(table, log, "users", decoder=decoder)
+    run(table, log, "users")  # a run without the decoder goes on, too
+    rows = decoded_in(table)
+    ann = {"name": "ann", "age": None, "tags": None}
+    bob = {"name": "bob", "age": 42, "tags": ["x"]}
+    assert [row["value_decoded"] for row in rows] == [None, None, ann, ann, bob]
+    assert ["names no schema" in (row["value_error"] or "") for row in rows] == [True, *[False] * 4]
+
+
+def decoded_in(table: ArchiveTable) -> list[dict[str, Any]]:
+    if not isinstance(table, ParquetArchive):
+        return rows_in(table, "value_decoded", "value_error")
+    found = [pq.ParquetFile(path).read() for path in Path(table.where).rglob("*.parquet")]
+    return pa.concat_tables(found, promote_options="permissive").sort_by("offset").to_pylist()
+
+
+def test_spark_writes_what_this_process_writes(spark: SparkSession, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    write_log(log, "orders", 0, records(60))
+    write_log(log, "orders", 1, records(20))
+    table = ParquetArchive(str(tmp_path / "table"))
+    assert run(table, log, batch_offsets=50, engine=OnSpark(spark)) == 80
+    assert found_in(replace(table)) == expected(60) + expected(20, partition=1)

@@ -1,0 +1,103 @@
+"""An archive of plain Parquet files: whatever interrupts a run, each record is there once after the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from minibroker.pipeline.archiving import parquet_archive
+from minibroker.pipeline.archiving.archive_files import ArchiveFiles
+from minibroker.pipeline.archiving.archive_tables import ArchiveError
+from minibroker.pipeline.archiving.parquet_archive import ParquetArchive
+from tests.pipeline.archiving.test_archive_job import expected, found_in, rows_in, run
+from tests.pipeline.logs import records, write_log
+
+CHANGES = ("write", "move", "delete")
+
+
+class Crash(BaseException):
+    """What ends a run as a kill would: nobody handles it."""
+
+
+@pytest.fixture
+def crash_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Return what makes the n-th change of a file crash, before or after it is made; 0: none."""
+    left = [0]
+
+    def failing(change: Any, *, after: bool) -> Any:
+        def run(*arguments: Any) -> Any:
+            left[0] -= 1
+            if left[0] == 0 and not after:
+                raise Crash
+            result = change(*arguments)
+            if left[0] == 0:
+                raise Crash
+            return result
+
+        return run
+
+    def set_crash(number: int, *, after: bool) -> None:
+        left[0] = number
+        for name, change in changes.items():
+            monkeypatch.setattr(ArchiveFiles, name, failing(change, after=after))
+
+    changes = {name: getattr(ArchiveFiles, name) for name in CHANGES}
+    yield set_crash
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_crash_at_any_change_of_a_file_loses_and_doubles_nothing(
+    tmp_path: Path, crash_at: Any, after: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_archive, "FILES_MIN", 2)
+    log = tmp_path / "log"
+    write_log(log, "orders", 0, records(30))
+    write_log(log, "orders", 1, records(10))
+    crashes = 0
+    for number in range(1, 200):
+        table = ParquetArchive(str(tmp_path / f"table-{number}"))
+        crash_at(number, after=after)
+        try:
+            run(table, log, batch_offsets=20)
+            table.compact()
+        except Crash:
+            crashes += 1
+        crash_at(0, after=after)
+        run(ParquetArchive(table.where), log)
+        assert found_in(table) == expected(30) + expected(10, partition=1), number
+        if crashes < number:
+            break
+    assert crashes > 10
+
+
+def test_small_files_are_merged_where_there_are_many(tmp_path: Path) -> None:
+    table = ParquetArchive(str(tmp_path / "table"))
+    for start in range(0, 40, 2):
+        write_log(tmp_path / "log", "orders", 0, records(2, start=start))
+        run(table, tmp_path / "log")
+    assert len(list((tmp_path / "table").rglob("*.parquet"))) == 20
+    table.compact()
+    (merged,) = (tmp_path / "table").rglob("*.parquet")
+    assert pq.ParquetFile(merged).read().column("offset").to_pylist() == [*range(40)]
+    assert found_in(table) == expected(40)
+
+
+def test_names_of_directories_are_no_numbers(tmp_path: Path) -> None:
+    write_log(tmp_path / "log", "007", 0, records(2))
+    table = ParquetArchive(str(tmp_path / "table"))
+    run(table, tmp_path / "log", "007")
+    assert {row["topic"] for row in rows_in(table, "topic")} == {"007"}
+
+
+def test_a_directory_that_is_no_archive_is_refused(tmp_path: Path) -> None:
+    write_log(tmp_path / "log", "orders", 0, records(2))
+    (tmp_path / "table").mkdir()
+    (tmp_path / "table" / "file").touch()
+    with pytest.raises(ArchiveError, match="is not an archive, and not empty: it has file"):
+        run(ParquetArchive(str(tmp_path / "table")), tmp_path / "log")
+    with pytest.raises(ArchiveError, match="is a file"):
+        run(ParquetArchive(str(tmp_path / "table" / "file")), tmp_path / "log")
