@@ -12,5 +12,5 @@ from minibroker.cli.main import main
 
 if "_sendfile" not in vars(SocketProtocol):
     sys.exit("SocketProtocol has no _sendfile any more: say here what sends a region")
-SocketProtocol._sendfile = SocketProtocol._copy  # type: ignore[method-assign]  # it is what this file is for
+SocketProtocol._send_file = SocketProtocol._send_copy  # type: ignore[method-assign]  # it is what this file is for
 main()

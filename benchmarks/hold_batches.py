@@ -11,35 +11,35 @@ from functools import cache
 from minibroker.protocol.records.batch import MAGIC, BatchHeader
 from minibroker.protocol.records.building import assemble
 from minibroker.protocol.records.compression import Compression, compress
-from minibroker.protocol.records.varints import zigzag_bytes
+from minibroker.protocol.records.varints import encode_zigzag
 from wire import now_ms
 
 MB = 1_000_000
-EMPTY_HEADER = zigzag_bytes(0) + zigzag_bytes(0)  # a key and a value of no bytes
-NULL = zigzag_bytes(-1)
+EMPTY_HEADER = encode_zigzag(0) + encode_zigzag(0)  # a key and a value of no bytes
+NULL = encode_zigzag(-1)
 
 
 @cache
 def headers_batch(count: int) -> bytes:
     """One record with a key and `count` empty headers, in zstd."""
-    body = b"\0\0\0" + zigzag_bytes(1) + b"k" + NULL + zigzag_bytes(count) + EMPTY_HEADER * count
-    return _batch(zigzag_bytes(len(body)) + body, 1, Compression.ZSTD)
+    body = b"\0\0\0" + encode_zigzag(1) + b"k" + NULL + encode_zigzag(count) + EMPTY_HEADER * count
+    return _batch(encode_zigzag(len(body)) + body, 1, Compression.ZSTD)
 
 
 @cache
 def tiny_records_batch(count: int, codec: int = Compression.ZSTD) -> bytes:
     """`count` records without key, value or headers."""
-    tail = NULL + NULL + zigzag_bytes(0)
-    bodies = (b"\0\0" + zigzag_bytes(delta) + tail for delta in range(count))
-    return _batch(b"".join([zigzag_bytes(len(body)) + body for body in bodies]), count, codec)
+    tail = NULL + NULL + encode_zigzag(0)
+    bodies = (b"\0\0" + encode_zigzag(delta) + tail for delta in range(count))
+    return _batch(b"".join([encode_zigzag(len(body)) + body for body in bodies]), count, codec)
 
 
 @cache
 def bomb(codec: int, size_mb: int, random_bytes: int = 0) -> bytes:
     """One record whose value is `size_mb` of zeros, and before them some bytes that do not compress."""
     value = os.urandom(random_bytes) + bytes(size_mb * MB)
-    body = b"\0\0\0" + NULL + zigzag_bytes(len(value)) + value + zigzag_bytes(0)
-    return _batch(zigzag_bytes(len(body)) + body, 1, codec)
+    body = b"\0\0\0" + NULL + encode_zigzag(len(value)) + value + encode_zigzag(0)
+    return _batch(encode_zigzag(len(body)) + body, 1, codec)
 
 
 def _batch(payload: bytes, count: int, codec: int) -> bytes:

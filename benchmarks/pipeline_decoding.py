@@ -22,7 +22,7 @@ from minibroker.pipeline.encode.encoder import BatchSettings, encode
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.schemas import BATCHES, HEADERS, MEASURED, RECORDS
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.formats import batches_in, records_in
+from minibroker.protocol.records.formats import iterate_batches_in, records_in
 from pipeline_rows import START_MS, cpu_seconds
 
 RUNS = 5
@@ -94,7 +94,7 @@ def scanned(log: bytes, verify_crc: bool) -> list[pa.RecordBatch]:
 def naive(log: bytes) -> pa.RecordBatch:
     """The rows by way of an object a record."""
     rows = []
-    for position, header in batches_in(log):
+    for position, header in iterate_batches_in(log):
         kind = header.timestamp_type if header.magic else -1
         for record in records_in(log, position):
             time_us = None if record.timestamp < 0 else record.timestamp * 1000
@@ -108,7 +108,7 @@ def naive(log: bytes) -> pa.RecordBatch:
 
 def start_of(log: bytes, size_bytes: int) -> bytes:
     """Whole batches from the start of a log: the first one, and more up to this size."""
-    ends = [position + header.size_bytes for position, header in batches_in(log)]
+    ends = [position + header.size_bytes for position, header in iterate_batches_in(log)]
     return log[: max(ends[0], *(end for end in ends if end <= size_bytes), 0)]
 
 

@@ -275,7 +275,7 @@ def commit_error_at(topic: str, partitions: int) -> int:
 
 
 def _sentinel_at(answer: Message, version: int) -> int:
-    header = headers.ResponseHeader().encode(headers.response_header_version(answer.api_key, version))
+    header = headers.ResponseHeader().encode(headers.get_response_header_version(answer.api_key, version))
     return 4 + len(header) + answer.encode(version).index(SENTINEL.to_bytes(2, "big"))
 
 
@@ -284,7 +284,7 @@ def frame(request: Message, version: int, *, client_id: str = CLIENT_ID) -> byte
     header = headers.RequestHeader(
         request_api_key=request.api_key, request_api_version=version, correlation_id=7, client_id=client_id
     )
-    body = header.encode(headers.request_header_version(request.api_key, version)) + request.encode(version)
+    body = header.encode(headers.get_request_header_version(request.api_key, version)) + request.encode(version)
     return len(body).to_bytes(4, "big") + body
 
 

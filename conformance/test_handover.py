@@ -19,9 +19,9 @@ from conformance.clients import PATIENCE_S
 from conformance.kafka_reference import running_kafka
 from conformance.kafka_tools import Tool
 from minibroker.broker.configs.valid_values import STANDARD_AUTHORIZER
-from minibroker.cli.administration import connected
+from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap
-from minibroker.cli.handover.handover_state import BROKER_RESOURCE, GROUP_RESOURCE, State, state_of
+from minibroker.cli.handover.handover_state import BROKER_RESOURCE, GROUP_RESOURCE, State, collect_state
 from minibroker.cli.main import main
 from minibroker.cli.topics.topics_config import SET
 from minibroker.client.client_errors import check
@@ -117,7 +117,7 @@ def configure(server: str, kind: int, name: str, key: str, value: str) -> None:
     request = IncrementalAlterConfigsRequest(
         resources=[of_resource(resource_type=kind, resource_name=name, configs=[config])]
     )
-    with connected(Bootstrap(server, ())) as client:
+    with connect_client(Bootstrap(server, ())) as client:
         (answer,) = client.request(request).responses
         check(answer.error_code, key, answer.error_message)
 
@@ -134,8 +134,8 @@ def produce(server: str) -> None:
 
 def state(server: str) -> State:
     """What is there, but for where it is, and the settings."""
-    with connected(Bootstrap(server, ())) as client:
-        return state_of(client, "")._replace(settings=[])
+    with connect_client(Bootstrap(server, ())) as client:
+        return collect_state(client, "")._replace(settings=[])
 
 
 @contextmanager

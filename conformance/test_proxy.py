@@ -24,7 +24,7 @@ from minibroker.client.blocking import Client
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.messages.topics import CreateTopicsRequest
-from minibroker.proxy.flows import exchanges_in
+from minibroker.proxy.flows import read_exchanges
 from tests.running import PATIENCE_S
 
 TRANSACTING = ("java-4", "franz-go")
@@ -63,7 +63,7 @@ def proxy(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     yield running
     summary = running.stop()
     assert re.search(r"^\s*Produce ", summary, re.MULTILINE)
-    for exchange in exchanges_in(running.flows):
+    for exchange in read_exchanges(running.flows):
         assert exchange.api_key in ApiKey.__members__.values() and exchange.request is not None
         assert exchange.answer is not None or exchange.outcome != "answered"
 

@@ -24,10 +24,10 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
 
 from minibroker.captures.explained_capture import CaptureExplainer, NumberedPair, number_pairs
-from minibroker.captures.kafka_streams import conversations_in
+from minibroker.captures.kafka_streams import find_conversations
 from minibroker.captures.packets import Capture
-from minibroker.captures.tcp_streams import connections_in
-from minibroker.captures.tshark_text import connections_of
+from minibroker.captures.tcp_streams import collect_connections
+from minibroker.captures.tshark_text import iterate_connections
 from minibroker.protocol.explaining.parts import Explained, Part
 from minibroker.protocol.records.varints import Bytes
 from minibroker.testing import Broker
@@ -179,7 +179,7 @@ def test_tshark_decodes_the_same_fields_in_frames_of_clients(release: str | None
         exchanges = [each for each in broker.requests() if each.answer_bytes]
     path = tmp_path / "session.pcap"
     path.write_bytes(captured(exchanges))
-    found = conversations_in(connections_in(Capture(path.read_bytes()).segments())).found
+    found = find_conversations(collect_connections(Capture(path.read_bytes()).segments())).found
     ours = sorted(explained(number_pairs(found)), key=lambda each: each[0])
     theirs = list(dissected(path))
     assert len(ours) == len(theirs) == 2 * len(exchanges)
@@ -241,8 +241,8 @@ def test_tls_decrypted_by_tshark_is_explained(tmp_path: Path) -> None:
         relay.close()
     path = tmp_path / "session.pcap"
     path.write_bytes(pcap(relay.wire.packets))
-    assert len(conversations_in(connections_in(Capture(path.read_bytes()).segments())).tls) == 1
+    assert len(find_conversations(collect_connections(Capture(path.read_bytes()).segments())).tls) == 1
     followed = tshark(path, "-o", f"tls.keylog_file:{keys}", "-d", "tcp.port==9092,tls", "-q", "-z", "follow,tls,raw,0")
-    (pair,) = number_pairs(conversations_in(list(connections_of(followed))).found)
+    (pair,) = number_pairs(find_conversations(list(iterate_connections(followed))).found)
     assert pair.name == "ApiVersions 3"
     assert [item.part.meaning for item in CaptureExplainer().explained(pair)] == ["ApiVersions version 3"] * 2

@@ -9,9 +9,9 @@ gc.disable()  # until a command is imported: nothing of that is garbage, and loo
 def main() -> None:
     """Run the command line of this process, and end it."""
     if sys.argv[1:2] == ["serve"]:
-        from minibroker.cli.plain_options import plain_options, serve_plainly
+        from minibroker.cli.plain_options import parse_plain_options, serve_plainly
 
-        options = plain_options(sys.argv[2:])
+        options = parse_plain_options(sys.argv[2:])
         if options is not None:
             serve_plainly(options)
     from minibroker.cli.main import main as commands

@@ -24,10 +24,10 @@ class HostPort(NamedTuple):
     port: int = 0
 
     def __str__(self) -> str:
-        return f"{bracketed(self.host)}:{self.port}"
+        return f"{format_host(self.host)}:{self.port}"
 
 
-def host_port(text: str) -> HostPort:
+def parse_host_port(text: str) -> HostPort:
     """Parse "HOST:PORT" or "PORT". Raises ValueError."""
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or int(port) > PORT_MAX:
@@ -45,7 +45,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def refusal_of(headers: Mapping[str, str], *, is_private: bool) -> str | None:
+def find_refusal(headers: Mapping[str, str], *, is_private: bool) -> str | None:
     """Return why a request with these headers, named in lower case, is not to be answered; None if it is.
 
     A browser lets the page of any site send requests. With `is_private`, a request must also be by a name of this
@@ -64,12 +64,12 @@ def refusal_of(headers: Mapping[str, str], *, is_private: bool) -> str | None:
     return f"{host} is not a name of this machine" if is_private and not is_loopback(name) else None
 
 
-def bracketed(host: str) -> str:
+def format_host(host: str) -> str:
     """Return a host as it is written before a port."""
     return f"[{host}]" if ":" in host else host
 
 
-def bound(address: HostPort, *, listens: bool = True, shared: bool = False) -> socket.socket:
+def bind_address(address: HostPort, *, listens: bool = True, shared: bool = False) -> socket.socket:
     """Return a socket with the address, which listens. Raises OSError with a line for people.
 
     With `shared`, another such socket that does not listen may have the same address.
@@ -82,12 +82,12 @@ def bound(address: HostPort, *, listens: bool = True, shared: bool = False) -> s
             found.listen()
     except OSError as error:
         found.close()
-        raise OSError(f"cannot listen on {address}: {why_not_bound(error)}") from None
+        raise OSError(f"cannot listen on {address}: {explain_bind_error(error)}") from None
     found.setblocking(False)
     return found
 
 
-def why_not_bound(error: OSError, where: str = "") -> str:
+def explain_bind_error(error: OSError, where: str = "") -> str:
     """Return why an address cannot be listened on, and what to do if it is taken; `where` names the setting."""
     reason = error.strerror or str(error)
     return f"{reason}; choose another port{where}, or 0 for any free one" if error.errno == errno.EADDRINUSE else reason

@@ -39,13 +39,13 @@ class LoginModule:
 
 def login_module(text: str) -> LoginModule:
     """Return the one login module of a configuration. Raises JaasError."""
-    modules = list(_modules(_Tokens(text)))
+    modules = list(_iterate_modules(_Tokens(text)))
     if len(modules) != 1:
         raise JaasError(f"JAAS config property contains {len(modules)} login modules, should be 1 module")
     return modules[0]
 
 
-def _modules(tokens: _Tokens) -> Iterator[LoginModule]:
+def _iterate_modules(tokens: _Tokens) -> Iterator[LoginModule]:
     while (name := tokens.take()) is not None:
         flag = tokens.take()
         if flag is None:
@@ -54,10 +54,10 @@ def _modules(tokens: _Tokens) -> Iterator[LoginModule]:
             raise JaasError("Invalid login module control flag in JAAS config")
         if name.kind is not WORD:
             raise JaasError("Login module not specified in JAAS config")
-        yield LoginModule(name.text, dict(_options(tokens)))
+        yield LoginModule(name.text, dict(_iterate_options(tokens)))
 
 
-def _options(tokens: _Tokens) -> Iterator[tuple[str, str]]:
+def _iterate_options(tokens: _Tokens) -> Iterator[tuple[str, str]]:
     while (key := tokens.take()) is not None:
         if key.kind == ";":
             return
@@ -88,7 +88,7 @@ class _Tokens:
 
     def take(self) -> _Token | None:
         """Return the next token, or None at the end."""
-        self._skip()
+        self._skip_blanks()
         if self._at >= len(self._text):
             return None
         found = WORDS.match(self._text, self._at) or NUMBERS.match(self._text, self._at)
@@ -99,7 +99,7 @@ class _Tokens:
         character = self._text[self._at - 1]
         return _Token(WORD, self._read_quoted(character)) if character in QUOTES else _Token(character)
 
-    def _skip(self) -> None:
+    def _skip_blanks(self) -> None:
         """Pass over blanks and comments."""
         while self._at < len(self._text):
             found = COMMENTS.match(self._text, self._at)

@@ -47,7 +47,7 @@ LOCKED: Final = (errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # what a lock fails
 # --- event loop and signals -------------------------------------------------------------------------------------------
 
 
-def new_event_loop() -> asyncio.AbstractEventLoop:
+def make_event_loop() -> asyncio.AbstractEventLoop:
     """Return a new loop of uvloop's, if it is installed, otherwise asyncio's."""
     try:
         import uvloop
@@ -134,29 +134,29 @@ class OpenFiles:
 
     def read_at(self, handle: int, size: int, position: int) -> bytes:
         """Return up to `size` bytes from `position` on."""
-        with self._descriptor(handle) as fd:
+        with self._open_descriptor(handle) as fd:
             os.lseek(fd, position, os.SEEK_SET)
             return os.read(fd, size)
 
     def write_at(self, handle: int, data: Bytes, position: int) -> int:
         """Write at `position`; return how many bytes were written."""
-        with self._descriptor(handle) as fd:
+        with self._open_descriptor(handle) as fd:
             os.lseek(fd, position, os.SEEK_SET)
             return os.write(fd, data)
 
     def truncate_file(self, handle: int, size: int) -> None:
         """Truncate a file, or extend it with zeros."""
-        with self._descriptor(handle) as fd:
+        with self._open_descriptor(handle) as fd:
             os.ftruncate(fd, size)
 
     def sync_file(self, handle: int) -> None:
         """Wait until all that was written is on the disk."""
-        with self._descriptor(handle) as fd:
+        with self._open_descriptor(handle) as fd:
             os.fsync(fd)
 
     def size_of_file(self, handle: int) -> int:
         """Return the size of a file in bytes."""
-        with self._descriptor(handle) as fd:
+        with self._open_descriptor(handle) as fd:
             return os.fstat(fd).st_size
 
     def rename(self, old: str, new: str) -> None:
@@ -202,7 +202,7 @@ class OpenFiles:
         return handle
 
     @contextlib.contextmanager
-    def _descriptor(self, handle: int) -> Iterator[int]:
+    def _open_descriptor(self, handle: int) -> Iterator[int]:
         """Yield the descriptor of a file, which no other thread uses meanwhile."""
         file = self._files.get(handle)
         if file is None:
@@ -299,7 +299,7 @@ def sync_directory(path: str) -> None:
         os.close(fd)
 
 
-def space_bytes(path: str) -> tuple[int, int]:
+def measure_space_bytes(path: str) -> tuple[int, int]:
     """Return (size, free for us) of a path's file system."""
     if not hasattr(os, "statvfs"):
         import shutil  # it is slow to import
@@ -323,7 +323,7 @@ def new_temporary_directory(prefix: str) -> str:
 
 
 @contextlib.contextmanager
-def secret_file(content: bytes) -> Iterator[str]:
+def make_secret_file(content: bytes) -> Iterator[str]:
     """Yield the path of a file with a secret, for functions that need one: in memory, or else readable by its owner."""
     if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
         descriptor = os.memfd_create("secret")
@@ -357,10 +357,10 @@ def reserve_memory(size_bytes: int) -> mmap:
 # --- limits of the process --------------------------------------------------------------------------------------------
 
 
-def usable_cpus(root: str = "/") -> float:
+def count_usable_cpus(root: str = "/") -> float:
     """Return how many CPUs this process may use: those of its affinity, or less by the quota of its control groups."""
     cpus: float = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quotas = [(f"{group}/cpu.max",) for group in _control_groups(root)]
+    quotas = [(f"{group}/cpu.max",) for group in _list_control_groups(root)]
     for names in (*quotas, ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):  # version 2, and the container's of 1
         with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
             texts = [_read_text(f"{root}sys/fs/cgroup/{name}") for name in names]
@@ -370,7 +370,7 @@ def usable_cpus(root: str = "/") -> float:
     return cpus
 
 
-def _control_groups(root: str) -> list[str]:
+def _list_control_groups(root: str) -> list[str]:
     """Return the paths of the process's control group (of version 2) and of all above it; none on another system."""
     try:
         lines = _read_text(f"{root}proc/self/cgroup").splitlines()
@@ -402,7 +402,7 @@ def raise_limit_of_files(wanted: int) -> int:
     return UNLIMITED if limit == resource.RLIM_INFINITY else limit
 
 
-def free_descriptors() -> int:
+def count_free_descriptors() -> int:
     """Return how many more files and sockets the process may open, at the least; `UNLIMITED` for any number."""
     try:
         import resource
@@ -431,7 +431,7 @@ def use_descriptor(number: int) -> None:
     os.close(descriptor)
 
 
-def thread_clock() -> Callable[[], float] | None:
+def find_thread_clock() -> Callable[[], float] | None:
     """Return a clock of the CPU time that the calling thread takes, in seconds, which any thread may read.
 
     None if the system has none. It raises OSError once the thread has ended.
@@ -441,7 +441,7 @@ def thread_clock() -> Callable[[], float] | None:
     return partial(time.clock_gettime, time.pthread_getcpuclockid(get_ident()))
 
 
-def c_function(name: str) -> Any:
+def find_c_function(name: str) -> Any:
     """Return a function of the C library, or None if it has none of this name."""
     import ctypes  # no start should wait for it
 

@@ -44,7 +44,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 SPAN_UNITS: Final = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1000, "second"))
 
 
-def milliseconds(duration: Duration) -> float:
+def parse_milliseconds(duration: Duration) -> float:
     """Return the span in ms; a bare number is one of ms.
 
     Raises ValueError for a negative span, one that is none, and one of more than a thousand years.
@@ -73,7 +73,7 @@ def _parse_span(text: str) -> float:
     return float(found["number"]) * unit_ms
 
 
-def moment_ms(text: str, now_ms: int, zone: tzinfo | None = None) -> int:
+def parse_moment_ms(text: str, now_ms: int, zone: tzinfo | None = None) -> int:
     """Return the time in ms since 1970, 0 for earlier ones.
 
     It is a date or a time by ISO 8601, a time of today, such as `12:30`, a span and `ago`, `now`, `today` or
@@ -85,16 +85,16 @@ def moment_ms(text: str, now_ms: int, zone: tzinfo | None = None) -> int:
         return int(since_1970["ms"])
     ago = _AGO.fullmatch(text)
     if ago is not None:
-        return max(0, round(now_ms - milliseconds(ago["span"])))
+        return max(0, round(now_ms - parse_milliseconds(ago["span"])))
     if text.lower() == "now":
         return now_ms
     try:
-        return max(0, round(_moment(text, datetime.fromtimestamp(now_ms / 1000, zone), zone).timestamp() * 1000))
+        return max(0, round(_parse_moment(text, datetime.fromtimestamp(now_ms / 1000, zone), zone).timestamp() * 1000))
     except (OverflowError, OSError) as error:  # a year that has no time stamp
         raise ValueError(str(error)) from None
 
 
-def _moment(text: str, now: datetime, zone: tzinfo | None) -> datetime:
+def _parse_moment(text: str, now: datetime, zone: tzinfo | None) -> datetime:
     day = now.date() - timedelta(days=_DAYS_BACK.get(text.lower(), 0))
     if text.lower() in _DAYS_BACK:
         return datetime.combine(day, time(), zone)
@@ -105,22 +105,22 @@ def _moment(text: str, now: datetime, zone: tzinfo | None) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """`1 record`, `2 records`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def count_text(number: float) -> str:
     """Three digits and a factor: `950`, `1.25 M`."""
-    return _scale(number, "").strip()
+    return _format_scaled(number, "").strip()
 
 
-def bytes_text(size_bytes: float) -> str:
+def format_bytes(size_bytes: float) -> str:
     """Three digits and a unit: `950 B`, `16.4 kB`."""
-    return _scale(size_bytes, "B")
+    return _format_scaled(size_bytes, "B")
 
 
-def _scale(number: float, unit: str) -> str:
+def _format_scaled(number: float, unit: str) -> str:
     index = 0
     while abs(number) >= 999.5 and index < len(UNITS) - 1:
         number, index = number / 1000, index + 1
@@ -128,7 +128,7 @@ def _scale(number: float, unit: str) -> str:
     return f"{digits} {UNITS[index]}{unit}"
 
 
-def binary_text(size_bytes: float) -> str:
+def format_binary_bytes(size_bytes: float) -> str:
     """Return a size in units of powers of two: `512 B`, `16 KiB`."""
     index = 0
     while size_bytes >= 1024 and index < len(UNITS) - 1:
@@ -136,7 +136,7 @@ def binary_text(size_bytes: float) -> str:
     return f"{size_bytes:.3g} {UNITS[index].upper()}iB" if index else f"{size_bytes:.3g} B"
 
 
-def time_of(time_ms: int) -> datetime | None:
+def make_utc_time(time_ms: int) -> datetime | None:
     """Return a time in UTC, None for one that a calendar does not have."""
     try:
         return EPOCH + timedelta(milliseconds=time_ms)
@@ -144,21 +144,21 @@ def time_of(time_ms: int) -> datetime | None:
         return None
 
 
-def time_text(time_ms: int | None) -> str:
+def format_time(time_ms: int | None) -> str:
     """`2026-11-21 22:49:12`, in UTC; nothing for no time."""
     if time_ms is None:
         return ""
-    time = time_of(time_ms)
+    time = make_utc_time(time_ms)
     return f"{time:%Y-%m-%d %H:%M:%S}" if time else f"{time_ms} ms"
 
 
-def instant_text(time_ms: int) -> str:
-    """`2026-11-21T22:49:12.500Z`, as `moment_ms` reads it; the number for a time that a calendar does not have."""
-    time = time_of(time_ms)
+def format_instant(time_ms: int) -> str:
+    """`2026-11-21T22:49:12.500Z`, as `parse_moment_ms` reads it; the number for a time that no calendar has."""
+    time = make_utc_time(time_ms)
     return str(time_ms) if time is None else f"{time:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03}Z"
 
 
-def span_text(span_ms: int) -> str:
+def format_span(span_ms: int) -> str:
     """`minute`, `15 seconds`."""
     for size, name in SPAN_UNITS:
         if span_ms % size == 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.addresses import LOOPBACK, HostPort, bound, host_port, is_loopback, refusal_of
+from minibroker.addresses import LOOPBACK, HostPort, bind_address, find_refusal, is_loopback, parse_host_port
 from tests.cases import for_each
 
 
@@ -18,14 +18,14 @@ from tests.cases import for_each
     ],
 )
 def test_an_address_is_parsed(text: str, address: HostPort) -> None:
-    assert host_port(text) == address
-    assert host_port(str(address)) == address
+    assert parse_host_port(text) == address
+    assert parse_host_port(str(address)) == address
 
 
 @for_each("text", ["", "localhost", "localhost:", "x:65536", "x:-1", "x:http"])
 def test_invalid_addresses_are_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="HOST:PORT or PORT is expected"):
-        host_port(text)
+        parse_host_port(text)
 
 
 def test_a_local_host_is_recognized_by_address_or_name() -> None:
@@ -34,34 +34,34 @@ def test_a_local_host_is_recognized_by_address_or_name() -> None:
 
 
 def test_a_port_in_use_is_reported_in_one_line() -> None:
-    with bound(HostPort()) as taken:
+    with bind_address(HostPort()) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match=rf"^cannot listen on 127\.0\.0\.1:{port}: "):
-            bound(HostPort(port=port))
+            bind_address(HostPort(port=port))
 
 
 def test_a_port_is_reserved_and_then_listened_on() -> None:
-    with bound(HostPort(), listens=False, shared=True) as reserved:
+    with bind_address(HostPort(), listens=False, shared=True) as reserved:
         address = HostPort(*reserved.getsockname())
-        with bound(address, shared=True) as listening:
+        with bind_address(address, shared=True) as listening:
             assert listening.getsockname() == address
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:80", "localhost", "[::1]:9", "a.localhost:1", None])
 def test_a_private_server_accepts_host_names_of_this_machine(host: str | None) -> None:
-    assert refusal_of({} if host is None else {"host": host}, is_private=True) is None
+    assert find_refusal({} if host is None else {"host": host}, is_private=True) is None
 
 
 @pytest.mark.parametrize("host", ["evil.example:80", "localhost.evil.example", "", "[", "10.0.0.1"])
 def test_a_private_server_rejects_other_host_names(host: str) -> None:
-    assert refusal_of({"host": host}, is_private=True) == f"{host} is not a name of this machine"
-    assert refusal_of({"host": host}, is_private=False) is None
+    assert find_refusal({"host": host}, is_private=True) == f"{host} is not a name of this machine"
+    assert find_refusal({"host": host}, is_private=False) is None
 
 
 @pytest.mark.parametrize("is_private", [False, True])
 def test_a_page_of_another_site_is_rejected(is_private: bool) -> None:
     headers = {"host": "localhost:80", "origin": "http://localhost:80"}
-    assert refusal_of(headers, is_private=is_private) is None
+    assert find_refusal(headers, is_private=is_private) is None
     for origin in ("http://evil.example", "http://localhost:81", "null"):
-        refusal = refusal_of({**headers, "origin": origin}, is_private=is_private)
+        refusal = find_refusal({**headers, "origin": origin}, is_private=is_private)
         assert refusal == f"a page of {origin} asks, and not one of this server"

@@ -23,14 +23,14 @@ ROOT = Path(__file__).parent.parent
 BARE = ROOT / "tests" / "bare"
 ENDED = """
 import asyncio, os, signal
-from minibroker.operating_system import new_event_loop, on_end_signals
+from minibroker.operating_system import make_event_loop, on_end_signals
 async def run():
     ended = asyncio.Event()
     on_end_signals(asyncio.get_running_loop(), ended.set)
     asyncio.get_running_loop().call_later(0.01, os.kill, os.getpid(), signal.{name})
     await ended.wait()
     print("ended", type(asyncio.get_running_loop()).__module__)
-with asyncio.Runner(loop_factory=new_event_loop) as runner:
+with asyncio.Runner(loop_factory=make_event_loop) as runner:
     runner.run(run())
 """
 SERVED = """
@@ -145,14 +145,14 @@ def test_a_reserved_port_can_be_listened_on() -> None:
 
 
 def test_a_secret_file_exists_only_while_it_is_needed() -> None:
-    with operating_system.secret_file(b"secret") as path:
+    with operating_system.make_secret_file(b"secret") as path:
         assert Path(path).read_bytes() == b"secret"
     assert not os.path.exists(path)
 
 
 def test_an_event_loop_is_available_without_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvloop", None)
-    loop = operating_system.new_event_loop()
+    loop = operating_system.make_event_loop()
     loop.close()
     assert isinstance(loop, asyncio.SelectorEventLoop)
 
@@ -199,19 +199,19 @@ def _write_files(root: Path, files: dict[str, str]) -> str:
 def test_the_quota_of_any_control_group_above_limits_the_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
     groups = {"proc/self/cgroup": "0::/pods/one\n"}
-    assert operating_system.usable_cpus(_write_files(tmp_path / "a", groups)) == 8
+    assert operating_system.count_usable_cpus(_write_files(tmp_path / "a", groups)) == 8
     own = groups | {"sys/fs/cgroup/pods/one/cpu.max": "150000 100000\n", "sys/fs/cgroup/pods/cpu.max": "max 100000\n"}
-    assert operating_system.usable_cpus(_write_files(tmp_path / "b", own)) == 1.5
+    assert operating_system.count_usable_cpus(_write_files(tmp_path / "b", own)) == 1.5
     above = groups | {"sys/fs/cgroup/pods/cpu.max": "50000 100000\n"}
-    assert operating_system.usable_cpus(_write_files(tmp_path / "c", above)) == 0.5
+    assert operating_system.count_usable_cpus(_write_files(tmp_path / "c", above)) == 0.5
     container = {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "100000 100000\n"}
-    assert operating_system.usable_cpus(_write_files(tmp_path / "d", container)) == 1
+    assert operating_system.count_usable_cpus(_write_files(tmp_path / "d", container)) == 1
 
 
 def test_the_quota_of_an_older_container_limits_the_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     folder = "sys/fs/cgroup/cpu"
     files = {f"{folder}/cpu.cfs_quota_us": "100000\n", f"{folder}/cpu.cfs_period_us": "100000\n"}
-    assert operating_system.usable_cpus(_write_files(tmp_path / "a", files)) == 1
+    assert operating_system.count_usable_cpus(_write_files(tmp_path / "a", files)) == 1
     files[f"{folder}/cpu.cfs_quota_us"] = "-1\n"
-    assert operating_system.usable_cpus(_write_files(tmp_path / "b", files)) == 2
+    assert operating_system.count_usable_cpus(_write_files(tmp_path / "b", files)) == 2

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from minibroker.testing.faults.rules import rule_from
+from minibroker.testing.faults.rules import parse_rule
 from tests.running import PATIENCE_S
 from tests.test_readme import FENCED, PORT, README, environment, first_lines, printed, serving
 
@@ -26,7 +26,7 @@ def test_the_steps_print_the_documented_output(tmp_path: Path) -> None:
     blocks = [(found["kind"], found["text"]) for found in FENCED.finditer(DOCUMENT.read_text())]
     (_, serve), (_, listens), (_, proxy), (_, proxies), (_, produce), (_, wrote), (_, lines) = blocks[:7]
     (_, replay), (_, differs), (_, faults), (_, program), (_, outcomes) = blocks[7:]
-    assert all(map(rule_from, yaml.safe_load(faults)))
+    assert all(map(parse_rule, yaml.safe_load(faults)))
     with serving(serve, tmp_path) as line:
         address = line.removeprefix("minibroker listens on ").strip()
         assert same(line) == same(listens)

@@ -8,15 +8,15 @@ import pytest
 
 from minibroker.quantities import (
     Duration,
-    binary_text,
-    bytes_text,
     count_text,
-    instant_text,
-    milliseconds,
-    moment_ms,
-    span_text,
-    time_of,
-    time_text,
+    format_binary_bytes,
+    format_bytes,
+    format_instant,
+    format_span,
+    format_time,
+    make_utc_time,
+    parse_milliseconds,
+    parse_moment_ms,
 )
 from tests.cases import for_each
 
@@ -26,7 +26,7 @@ from tests.cases import for_each
     [(0, "0 B"), (950, "950 B"), (999.6, "1 kB"), (16_384, "16.4 kB"), (2_000_000_000, "2 GB"), (10**22, "1e+04 EB")],
 )
 def test_sizes_have_three_digits_and_a_unit(size_bytes: float, text: str) -> None:
-    assert bytes_text(size_bytes) == text
+    assert format_bytes(size_bytes) == text
 
 
 def test_large_counts_have_a_unit_prefix() -> None:
@@ -34,18 +34,18 @@ def test_large_counts_have_a_unit_prefix() -> None:
 
 
 def test_powers_of_two_are_formatted_as_whole_numbers() -> None:
-    assert [binary_text(2**power) for power in (9, 10, 14, 21)] == ["512 B", "1 KiB", "16 KiB", "2 MiB"]
+    assert [format_binary_bytes(2**power) for power in (9, 10, 14, 21)] == ["512 B", "1 KiB", "16 KiB", "2 MiB"]
 
 
 def test_times_are_in_utc_and_numbers_beyond_the_calendar() -> None:
-    assert time_text(1_790_000_000_000) == "2026-09-21 14:13:20"
-    assert time_text(None) == ""
-    assert time_text(2**62) == f"{2**62} ms"
-    assert time_of(2**62) is None
+    assert format_time(1_790_000_000_000) == "2026-09-21 14:13:20"
+    assert format_time(None) == ""
+    assert format_time(2**62) == f"{2**62} ms"
+    assert make_utc_time(2**62) is None
 
 
 def test_a_duration_is_formatted_in_its_largest_unit() -> None:
-    texts = [span_text(span_ms) for span_ms in (1, 1000, 15_000, 60_000, 7_200_000, 86_400_000, 28 * 86_400_000)]
+    texts = [format_span(span_ms) for span_ms in (1, 1000, 15_000, 60_000, 7_200_000, 86_400_000, 28 * 86_400_000)]
     assert texts == ["1 ms", "second", "15 seconds", "minute", "2 hours", "day", "28 days"]
 
 
@@ -70,7 +70,7 @@ def test_a_duration_is_formatted_in_its_largest_unit() -> None:
     ],
 )
 def test_a_duration_is_parsed(written: Duration, span_ms: float) -> None:
-    assert milliseconds(written) == span_ms
+    assert parse_milliseconds(written) == span_ms
 
 
 @for_each(
@@ -97,7 +97,7 @@ def test_a_duration_is_parsed(written: Duration, span_ms: float) -> None:
 )
 def test_invalid_durations_are_rejected(written: Duration) -> None:
     with pytest.raises(ValueError):
-        milliseconds(written)
+        parse_milliseconds(written)
 
 
 NOW_MS = 1_769_857_200_500  # 2026-01-31T11:00:00.500Z
@@ -127,16 +127,16 @@ PARIS = timezone(timedelta(hours=1))
 def test_a_human_readable_time_is_parsed(text: str, moment: str | None) -> None:
     if moment is None:
         with pytest.raises(ValueError, match="is no duration"):
-            moment_ms(text, NOW_MS, PARIS)
+            parse_moment_ms(text, NOW_MS, PARIS)
     else:
-        assert instant_text(moment_ms(text, NOW_MS, PARIS)) == moment
+        assert format_instant(parse_moment_ms(text, NOW_MS, PARIS)) == moment
 
 
 @for_each("text", ["", "noon", "2026-13-01", "25:00", "ago", "-1 hours ago", "tomorrow", "1.5", "@-1"])
 def test_an_invalid_time_is_rejected(text: str) -> None:
     with pytest.raises(ValueError):
-        moment_ms(text, NOW_MS)
+        parse_moment_ms(text, NOW_MS)
 
 
 def test_a_time_beyond_the_calendar_is_a_number() -> None:
-    assert instant_text(1 << 62) == str(1 << 62)
+    assert format_instant(1 << 62) == str(1 << 62)

@@ -160,11 +160,11 @@ def test_every_method_is_documented() -> None:
 
 
 def test_the_documented_table_has_every_path() -> None:
-    from minibroker.testing.control.app import control_app
+    from minibroker.testing.control.app import make_control_app
 
     async def described() -> dict[str, set[str]]:
         async with Broker() as broker:
-            paths = control_app(broker).description["paths"]
+            paths = make_control_app(broker).description["paths"]
             return {path: {method.upper() for method in methods} for path, methods in paths.items()}
 
     table = {row["first"].strip("`"): set(row["second"].split(", ")) for row in ROW.finditer(page("testing-http"))}

@@ -13,7 +13,7 @@ from typing import Any
 from conformance.assignor.judge import answers, nested, partitions_of
 from minibroker.broker.groups.streams.streams_assignor import MemberSpecification, assign_tasks
 from minibroker.broker.groups.streams.tasks import TaskId, Tasks, list_tasks
-from minibroker.protocol.steps import at_once
+from minibroker.protocol.steps import run_all_steps
 
 GROUPS, CHANGES = 150, 3
 
@@ -40,7 +40,7 @@ class Case:
 
     def ours(self) -> dict[str, Tasks]:
         """Return our assignment."""
-        return at_once(assign_tasks(self.members, self.tasks(), self.tasks(stateful_only=True), self.standbys))
+        return run_all_steps(assign_tasks(self.members, self.tasks(), self.tasks(stateful_only=True), self.standbys))
 
     def question(self) -> dict[str, Any]:
         """Return the group as the judge reads it."""

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from conformance import builds
-from minibroker.broker.configs.valid_values import super_users
+from minibroker.broker.configs.valid_values import parse_super_users
 from minibroker.broker.security.acls import Acl, Acls, PatternType, Permission
 from minibroker.broker.security.authorizer import Authorizer
 from minibroker.broker.security.operations import Operation, ResourceType, Right
@@ -73,7 +73,7 @@ def ours(asked: dict[str, Any]) -> str:
     for number, acl in enumerate(asked["acls"]):
         acls.add(number.to_bytes(16, "big"), acl)
     without_acl = asked["withoutAcl"] == "true"
-    authorizer = Authorizer(acls, super_users(asked["superUsers"]), allow_without_acl=without_acl)
+    authorizer = Authorizer(acls, parse_super_users(asked["superUsers"]), allow_without_acl=without_acl)
     verdicts = [
         authorizer.allows(_principal(principal), host, Right(operation, kind), name)
         for principal, host, operation, kind, name in asked["questions"]

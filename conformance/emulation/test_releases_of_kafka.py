@@ -15,9 +15,9 @@ import pytest
 from conformance import builds
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS
 from minibroker.protocol.apis import ApiKey
-from minibroker.testing.emulation.emulation import levels_of
-from minibroker.testing.emulation.error_codes import last_code
-from minibroker.testing.emulation.releases import RELEASES, is_since, release_of, settings_of, versions_of
+from minibroker.testing.emulation.emulation import list_levels
+from minibroker.testing.emulation.error_codes import find_last_code
+from minibroker.testing.emulation.releases import RELEASES, is_since, list_settings, list_versions, release_of
 
 HERE = Path(__file__).parent
 FIRST_BY_LISTENER = "2.8"
@@ -65,27 +65,27 @@ def test_a_release_has_the_api_versions_of_its_jar(
 ) -> None:
     not_served = BETWEEN_BROKERS | DECLARED_ONLY.get(release, set())
     theirs = {key: versions for key, versions in tables[release, listener_of(release)].items() if key not in not_served}
-    assert {int(key): (versions[0], versions[-1]) for key, versions in versions_of(release).items()} == theirs
+    assert {int(key): (versions[0], versions[-1]) for key, versions in list_versions(release).items()} == theirs
 
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_release_has_the_features_of_its_jar(release: str, lines: list[list[str]]) -> None:
     levels = {name: int(level) for found, kind, _, name, _, level in lines if (found, kind) == (release, "FEATURES")}
     assert bool(levels) == is_since(release, FIRST_WITH_KRAFT)
-    assert levels_of(release) == {name: level for name, level in levels.items() if level}
+    assert list_levels(release) == {name: level for name, level in levels.items() if level}
 
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_release_has_the_error_codes_of_its_jar(release: str, lines: list[list[str]]) -> None:
     codes = [int(code) for found, kind, code, *_ in lines if (found, kind) == (release, "ERRORS")]
-    assert max(codes) == last_code(release)
+    assert max(codes) == find_last_code(release)
 
 
 @pytest.mark.parametrize("release", ["0.9", "0.10.0", "0.10.2", "0.11", "1.0", "2.0", "2.2", "2.3", "2.4", "2.5"])
 def test_a_release_has_the_defaults_of_its_server(release: str, lines: list[list[str]]) -> None:
     theirs = {name: value for found, kind, _, name, _, value in lines if (found, kind) == (release, "DEFAULTS")}
     assert len(theirs) == 4
-    ours = settings_of(release)
+    ours = list_settings(release)
     todays = {name: str(BROKER_SETTINGS[name].default).lower() for name in theirs}
     assert {name: ours.get(name, todays[name]) for name in theirs} == theirs
 
@@ -96,7 +96,7 @@ def test_a_release_has_the_versions_that_its_server_decoded(
 ) -> None:
     theirs = tables[release, "SERVER"]
     assert len(theirs) == 7  # Produce, Fetch, ListOffsets, Metadata, OffsetCommit, OffsetFetch, FindCoordinator
-    ours = versions_of(release)
+    ours = list_versions(release)
     assert {key: (ours[ApiKey(key)][0], ours[ApiKey(key)][-1]) for key in theirs} == theirs
 
 

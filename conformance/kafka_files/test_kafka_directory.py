@@ -17,7 +17,7 @@ from conformance.kafka_files.scenario import COMMITTED, append, committed_offset
 from conformance.spec import CODECS
 from minibroker.protocol.explaining.parts import MOST_PARTS, Part
 from minibroker.storage.inspection.explained_files import explain_file
-from minibroker.storage.inspection.inspected_files import inspected_file
+from minibroker.storage.inspection.inspected_files import identify_file
 
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint")
 TOO_MANY = f"there are more than {MOST_PARTS:,} parts"
@@ -97,7 +97,7 @@ def explained(kafka_written: dict[str, Written]) -> dict[Path, Part]:
     directory = kafka_written["stopped"].path
     found: dict[Path, Part] = {}
     for path in sorted(each for each in directory.glob("**/*") if each.is_file() and each.stat().st_size):
-        inspected = inspected_file(str(path))
+        inspected = identify_file(str(path))
         if inspected is not None:
             found[path.relative_to(directory)] = explain_file(path.read_bytes(), inspected)
     return found

@@ -18,7 +18,7 @@ from conformance.messages.interpreter import Interpreter
 from conformance.messages.structs import as_struct, snake_case
 from conformance.messages.test_round_trip import class_name
 from minibroker.protocol.declare import Message
-from minibroker.protocol.describing import all_messages
+from minibroker.protocol.describing import list_messages
 from minibroker.protocol.explaining.messages import explain_message
 from minibroker.protocol.explaining.parts import HIDDEN, Part
 from minibroker.protocol.primitives import uuid_text
@@ -38,7 +38,7 @@ class Sent(NamedTuple):
 
 def messages_of(release: str) -> Iterator[Sent]:
     """Yield random messages of all versions that are asked of a release."""
-    for message in all_messages():
+    for message in list_messages():
         for version in message.versions:
             definition = definition_of(message.__name__, version)
             if definition is not None and definition.release == release:

@@ -10,14 +10,14 @@ import pytest
 from conformance.messages.definitions import RELEASES, Spec, definition_of, definitions
 from conformance.messages.interpreter import Interpreter
 from conformance.messages.structs import as_struct, snake_case
-from minibroker.protocol.apis import ApiKey, request_class, response_class
+from minibroker.protocol.apis import ApiKey, get_request_class, get_response_class
 from minibroker.protocol.declare import Message
-from minibroker.protocol.describing import all_messages
+from minibroker.protocol.describing import list_messages
 from minibroker.protocol.fields import fields
 
 FIRST_TAG_OF_OURS = 10000  # such fields are not Kafka's
 CASES = 6  # random messages for each version
-MESSAGES = all_messages()
+MESSAGES = list_messages()
 VERSIONS = [
     pytest.param(each, version, id=f"{each.__name__}-{version}") for each in MESSAGES for version in each.versions
 ]
@@ -50,15 +50,15 @@ def test_field_defaults_are_those_of_the_definition(message: type[Message]) -> N
 def test_every_broker_api_is_declared_up_to_its_newest_version() -> None:
     specs = [definition for definition in definitions(RELEASES[0]).values() if definition.spec["type"] == "request"]
     expected = {each.spec["apiKey"]: each.versions[-1] for each in specs if "broker" in each.spec["listeners"]}
-    assert {int(key): request_class(key).versions for key in ApiKey} == {
+    assert {int(key): get_request_class(key).versions for key in ApiKey} == {
         key: range(0, newest + 1) for key, newest in expected.items()
     }
 
 
 def test_request_and_response_of_an_api_have_the_same_versions() -> None:
     for key in ApiKey:
-        assert request_class(key).versions == response_class(key).versions
-        assert request_class(key).api_key == response_class(key).api_key == key
+        assert get_request_class(key).versions == get_response_class(key).versions
+        assert get_request_class(key).api_key == get_response_class(key).api_key == key
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda each: each.__name__)

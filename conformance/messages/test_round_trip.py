@@ -18,7 +18,7 @@ from conformance.messages.definitions import HERE, RELEASES, Definition, definit
 from conformance.messages.interpreter import Interpreter
 from conformance.messages.structs import as_struct
 from minibroker.protocol.declare import Message
-from minibroker.protocol.describing import all_messages
+from minibroker.protocol.describing import list_messages
 
 CASES = 3  # random messages for each version
 PACKAGES = {
@@ -54,7 +54,7 @@ class Exchange(NamedTuple):
 def exchanges(release: str) -> list[Exchange]:
     """Random messages of all versions that are asked of a release."""
     found = []
-    for message in all_messages():
+    for message in list_messages():
         for version in message.versions:
             definition = definition_of(message.__name__, version)
             if definition is not None and definition.release == release:

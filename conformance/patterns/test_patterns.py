@@ -13,7 +13,7 @@ from pathlib import Path
 from conformance.kafka_reference import kafka_command
 from minibroker.patterns.program import Pattern
 from minibroker.patterns.syntax import InvalidPattern
-from minibroker.protocol.steps import at_once
+from minibroker.protocol.steps import run_all_steps
 
 PROGRAM = Path(__file__).parent / "Matches.java"
 COUNT = 20_000
@@ -71,7 +71,7 @@ def questions() -> list[tuple[str, list[str]]]:
 
 def ours(text: str, names: list[str]) -> list[str] | None:
     try:
-        matching = at_once(Pattern(text).matching(names))
+        matching = run_all_steps(Pattern(text).matching(names))
     except InvalidPattern:
         return None
     return [name for name in names if name in matching]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.kafka_reference import kafka_command
-from minibroker.broker.security.distinguished_names import KEYWORDS, name_text
+from minibroker.broker.security.distinguished_names import KEYWORDS, format_name
 from minibroker.broker.security.principal_mapping import InvalidRules, NoRuleApplies, PrincipalMapping
 
 PROGRAM = Path(__file__).parent / "JavaNames.java"
@@ -99,7 +99,7 @@ def test_names_of_certificates_are_formatted_as_by_java(tmp_path: Path) -> None:
     source = seeded()
     names = [name(source) for _ in range(COUNT)]
     answers = asked_of_java([f"name {each.hex()}" for each in names], tmp_path)
-    assert [written(name_text(each)) for each in names] == answers
+    assert [written(format_name(each)) for each in names] == answers
 
 
 def test_mapping_rules_give_the_principals_of_kafka(tmp_path: Path) -> None:

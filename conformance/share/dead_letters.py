@@ -11,7 +11,7 @@ from conformance.wire.requests import GROUP_RESOURCE, SET, asked, create_request
 from minibroker.protocol.messages.cluster import UpdateFeaturesRequest
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.records.batch import batches
-from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.payload import iterate_records
 
 FIRST_WITH_DEAD_LETTERS = 2  # of share.version
 CONFIGS = {"errors.deadletterqueue.group.enable": "true"}
@@ -47,7 +47,7 @@ def written(connection: Connection, queue: str, partitions: int) -> Iterator[Any
             (answer,) = connection.ask(fetch_request({queue: [asked(partition, offset)]}), 12).responses
             for position, header in batches(data := bytes(answer.partitions[0].records)):
                 offset = header.last_offset + 1
-                yield from records_of(data, position)
+                yield from iterate_records(data, position)
 
 
 def _letter(record: Any) -> Letter:

@@ -20,7 +20,7 @@ from minibroker.protocol.messages.share_fetch import ShareAcknowledgeRequest, Sh
 from minibroker.protocol.messages.share_groups import ShareGroupHeartbeatRequest
 from minibroker.protocol.primitives import uuid_text
 from minibroker.protocol.records.batch import batches
-from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.payload import iterate_records
 from tests.clients.share_requests import ACCEPT, GAP, REJECT, RELEASE, RENEW
 
 HEARTBEAT, FETCH = 1, 2  # versions
@@ -349,5 +349,5 @@ class Member:
 def values_in(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield offset and value of the records in whole batches, MARKER for those in control batches."""
     for position, header in batches(data):
-        for record in records_of(data, position):
+        for record in iterate_records(data, position):
             yield record.offset, MARKER if header.is_control else bytes(record.value or b"")

@@ -15,8 +15,8 @@ from conformance.share.torture import Torture
 from conformance.wire.connection import Connection
 from conformance.wire.requests import asked, fetch_request
 from minibroker.protocol.records.batch import batches
-from minibroker.protocol.records.control import ControlType, control_type
-from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.control import ControlType, decode_control_type
+from minibroker.protocol.records.payload import iterate_records
 
 PATIENCE_S = 60
 BURST = 40  # records, at most
@@ -111,9 +111,9 @@ def written(address: str, topic: str, partition: int, end: int) -> Written:
                 offset = header.last_offset + 1
                 offsets = range(header.base_offset, offset)
                 if header.is_control:
-                    (marker,) = records_of(data, position)
+                    (marker,) = iterate_records(data, position)
                     ended = open_.pop(header.producer_id, set())
-                    is_committed = control_type(marker.key) is ControlType.COMMIT
+                    is_committed = decode_control_type(marker.key) is ControlType.COMMIT
                     (found.due if is_committed else found.aborted).update(ended)
                 elif header.is_transactional:
                     open_.setdefault(header.producer_id, set()).update(offsets)

@@ -13,13 +13,13 @@ import struct
 from types import TracebackType
 from typing import Any
 
-from minibroker.protocol.apis import ApiKey, response_class
+from minibroker.protocol.apis import ApiKey, get_response_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.headers import (
     RequestHeader,
     ResponseHeader,
-    request_header_version,
-    response_header_version,
+    get_request_header_version,
+    get_response_header_version,
 )
 
 TIMEOUT_S = 20
@@ -57,7 +57,7 @@ class Connection:
 
     def send(self, request: Message, version: int) -> int:
         """Sends only; returns the correlation id."""
-        header_version = request_header_version(request.api_key, version)
+        header_version = get_request_header_version(request.api_key, version)
         return self.send_request(request.api_key, version, request.encode(version), header_version=header_version)
 
     def send_request(self, api_key: int, version: int, body: bytes, *, header_version: int = 1) -> int:
@@ -81,9 +81,9 @@ class Connection:
     def answer(self, api_key: int, version: int, correlation_id: int) -> Any:
         """The next answer, decoded to its very end. Raises ConnectionClosed."""
         frame = self.frame()
-        header, position = ResponseHeader.decode_from(frame, response_header_version(api_key, version))
+        header, position = ResponseHeader.decode_from(frame, get_response_header_version(api_key, version))
         assert header.correlation_id == correlation_id
-        return response_class(ApiKey(api_key)).decode(frame, version, position)
+        return get_response_class(ApiKey(api_key)).decode(frame, version, position)
 
     def frame(self) -> bytes:
         """The next answer with its header, as it came. Raises ConnectionClosed."""

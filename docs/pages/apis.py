@@ -10,7 +10,7 @@ from typing import Final
 
 from minibroker.broker.handlers.api_versions import OF_TELEMETRY, RELEASED
 from minibroker.broker.requests.served import FAMILIES
-from minibroker.protocol.apis import ApiKey, api_name
+from minibroker.protocol.apis import ApiKey, get_api_name
 
 PREAMBLE: Final = """\
 # APIs
@@ -47,7 +47,7 @@ def served_rows() -> Iterator[tuple[str, ...]]:
     """Yield the cells of each API that is served, under SERVED_HEAD."""
     families = {key: (family, versions) for family, keys in FAMILIES.items() for key, versions in keys.items()}
     for key, (family, versions) in sorted(families.items()):
-        yield str(int(key)), api_name(key), versions, f"`handlers/{family}.py`", _list_announced_versions(key)
+        yield str(int(key)), get_api_name(key), versions, f"`handlers/{family}.py`", _list_announced_versions(key)
 
 
 def markdown() -> str:

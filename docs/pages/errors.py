@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from minibroker.client.client_errors import Reaction, reaction
+from minibroker.client.client_errors import Reaction, choose_reaction
 from minibroker.protocol.errors import ErrorCode
 
 PREAMBLE: Final = """\
@@ -35,7 +35,9 @@ DONE_BY_CLIENTS: Final = {
 def markdown() -> str:
     """Return the text of the page."""
     errors = [code for code in ErrorCode if code is not ErrorCode.NONE]
-    return PREAMBLE + "".join(f"| {code} | {code.name} | {DONE_BY_CLIENTS[reaction(code)]} |\n" for code in errors)
+    return PREAMBLE + "".join(
+        f"| {code} | {code.name} | {DONE_BY_CLIENTS[choose_reaction(code)]} |\n" for code in errors
+    )
 
 
 if __name__ == "__main__":

@@ -10,14 +10,14 @@ from kits.generating.java import java_files
 from kits.generating.node import node_files
 from kits.generating.operations import Description
 from minibroker.testing import Broker
-from minibroker.testing.control.app import control_app
+from minibroker.testing.control.app import make_control_app
 
 KITS = Path(__file__).parents[1]
 
 
 def generated() -> dict[str, str]:
     """Return the files by their paths below `kits/`."""
-    description = Description(control_app(Broker(registry=True)).description)
+    description = Description(make_control_app(Broker(registry=True)).description)
     written = {"go": go_files, "java": java_files, "node": node_files}
     return {f"{kit}/{name}": text for kit, write in written.items() for name, text in write(description).items()}
 

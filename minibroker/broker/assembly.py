@@ -148,7 +148,7 @@ class Broker(Cluster):
                 )
 
     def _resume_moves(self) -> None:
-        for (name, index), directory in self.logs.interrupted_moves():
+        for (name, index), directory in self.logs.list_interrupted_moves():
             topic = self.image.topics.get(name)
             partition = None if topic is None else topic.partition(index)
             if partition is not None and partition.is_here:

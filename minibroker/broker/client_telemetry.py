@@ -17,8 +17,8 @@ from minibroker.broker.configs.client_metrics import (
     INTERVAL_MS,
     MATCH,
     METRICS,
-    illegal_pattern,
-    pattern_texts,
+    make_illegal_pattern_error,
+    parse_match_texts,
 )
 from minibroker.broker.configs.settings_values import parse_value
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -108,9 +108,9 @@ class ClientInstance:
             if subscription.matches(self.parameters):
                 wanted.update(dict.fromkeys(subscription.metrics))
                 self.interval_ms = min(self.interval_ms, subscription.interval_ms)
-        self.metrics = [ALL] if ALL in wanted else in_java_order(wanted)
+        self.metrics = [ALL] if ALL in wanted else sort_as_java_hash_set(wanted)
         text = f"[{', '.join(self.metrics)}]{self.interval_ms}"
-        self.subscription_id = as_int32(crc32c(text.encode()) ^ java_hash_of_uuid(self.instance_id))
+        self.subscription_id = wrap_to_int32(crc32c(text.encode()) ^ hash_uuid_as_java(self.instance_id))
         self.generation = generation
         self.terminating, self.last_error = False, ErrorCode.NONE
         self._got_ms = self._pushed_ms = 0
@@ -174,7 +174,9 @@ class ClientTelemetry:
 
     def get(self, connection: Connection, client_id: str | None, instance_id: bytes) -> ClientInstance:
         """Return the instance of a client that asks what to push. Raises KafkaError(THROTTLING_QUOTA_EXCEEDED)."""
-        instance = self._instance(connection, client_id, self._new_id() if instance_id == ZERO_UUID else instance_id)
+        instance = self._find_or_make_instance(
+            connection, client_id, self._make_instance_id() if instance_id == ZERO_UUID else instance_id
+        )
         again = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         if not instance.may_get(self._cluster.clock.wall_ms()) and instance.last_error not in again:
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
@@ -185,19 +187,19 @@ class ClientTelemetry:
         """Return the instance of a client that pushes. Raises KafkaError(INVALID_REQUEST)."""
         if instance_id in RESERVED:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "invalid client instance id")
-        return self._instance(connection, client_id, instance_id)
+        return self._find_or_make_instance(connection, client_id, instance_id)
 
     def keep(self, instance: ClientInstance, points: Iterable[DataPoint | None]) -> Iterator[None]:
         """Keep the numbers of a push, in steps. Raises what `points` raises."""
         for point in points:
             if point is not None:
                 # Looked up each time: others may have taken its place since the last step.
-                self._series += self._pushed_by(instance).add(point)
+                self._series += self.make_pushed(instance).add(point)
             yield
         while self._series > SERIES_KEPT:
             self._forget_oldest()
 
-    def _pushed_by(self, instance: ClientInstance) -> Pushed:
+    def make_pushed(self, instance: ClientInstance) -> Pushed:
         pushed = self._pushed.get(instance.instance_id)
         if pushed is None:
             if len(self._pushed) >= CLIENTS_KEPT:
@@ -228,23 +230,25 @@ class ClientTelemetry:
 
     # --- instances ------------------------------------------------------------------------------
 
-    def _new_id(self) -> bytes:
+    def _make_instance_id(self) -> bytes:
         from minibroker.protocol.primitives import new_uuid
 
         return new_uuid(self._cluster.random)
 
-    def _instance(self, connection: Connection, client_id: str | None, instance_id: bytes) -> ClientInstance:
-        self._refresh()
+    def _find_or_make_instance(
+        self, connection: Connection, client_id: str | None, instance_id: bytes
+    ) -> ClientInstance:
+        self._refresh_subscriptions()
         key = connection.node.node_id, instance_id
         instance = self._instances.get(key)
         if instance is not None and instance.connection.closed:
-            self._forget(key)
+            self._forget_instance(key)
             instance = None
         if instance is None:
             if len(self._instances) >= INSTANCES_MAX:
-                self._forget(next(iter(self._instances)))
+                self._forget_instance(next(iter(self._instances)))
             instance = self._instances[key] = ClientInstance(
-                instance_id, parameters_of(connection, client_id, instance_id), connection
+                instance_id, list_match_parameters(connection, client_id, instance_id), connection
             )
         if instance.generation != self._generation:
             instance.subscribe(self._subscriptions, self._generation)
@@ -256,14 +260,14 @@ class ClientTelemetry:
         if instance.timer is not None:
             instance.timer.cancel()
         silence_ms = max(SILENCE_MS, 3 * instance.interval_ms)
-        instance.timer = self._cluster.clock.call_later(silence_ms, lambda: self._forget(key))
+        instance.timer = self._cluster.clock.call_later(silence_ms, lambda: self._forget_instance(key))
 
-    def _forget(self, key: tuple[int, bytes]) -> None:
+    def _forget_instance(self, key: tuple[int, bytes]) -> None:
         instance = self._instances.pop(key)
         if instance.timer is not None:
             instance.timer.cancel()
 
-    def _refresh(self) -> None:
+    def _refresh_subscriptions(self) -> None:
         """Read the subscriptions again if their configs have changed."""
         if self._commits == self._cluster.commits:
             return
@@ -273,11 +277,11 @@ class ClientTelemetry:
         found = {name: texts for name, texts in found.items() if texts}
         if found != self._configs:
             self._configs = found
-            self._subscriptions = [_subscription(name, texts) for name, texts in found.items()]
+            self._subscriptions = [_parse_subscription(name, texts) for name, texts in found.items()]
             self._generation += 1
 
 
-def _subscription(name: str, texts: Texts) -> Subscription:
+def _parse_subscription(name: str, texts: Texts) -> Subscription:
     def value(setting: str) -> object:
         row = CLIENT_METRICS_SETTINGS[setting]
         return parse_value(row, setting, texts[setting]) if setting in texts else row.default
@@ -285,14 +289,14 @@ def _subscription(name: str, texts: Texts) -> Subscription:
     metrics, interval_ms = value(METRICS), value(INTERVAL_MS)
     assert isinstance(metrics, tuple) and isinstance(interval_ms, int)
     try:
-        patterns = compiled_patterns(texts.get(MATCH, ""))
+        patterns = compile_patterns(texts.get(MATCH, ""))
     except KafkaError as error:
         log.warning("the subscription %s to client metrics matches nobody: %s", name, error)
         patterns = None
     return Subscription(metrics, interval_ms, patterns)
 
 
-def compiled_patterns(text: str) -> dict[str, Pattern]:
+def compile_patterns(text: str) -> dict[str, Pattern]:
     """Compile the patterns of `match`, by their parameters. Raises KafkaError(INVALID_CONFIG).
 
     They are expressions of RE2: those of Java have more, and may take for ever.
@@ -301,15 +305,15 @@ def compiled_patterns(text: str) -> dict[str, Pattern]:
     from minibroker.patterns.syntax import InvalidPattern
 
     found = {}
-    for parameter, expression in pattern_texts(text).items():
+    for parameter, expression in parse_match_texts(text).items():
         try:
             found[parameter] = Pattern(expression)
         except InvalidPattern:
-            raise illegal_pattern(f"{parameter}={expression}") from None
+            raise make_illegal_pattern_error(f"{parameter}={expression}") from None
     return found
 
 
-def parameters_of(connection: Connection, client_id: str | None, instance_id: bytes) -> dict[str, str | None]:
+def list_match_parameters(connection: Connection, client_id: str | None, instance_id: bytes) -> dict[str, str | None]:
     """Return what the patterns of subscriptions are matched with; None for what is not known."""
     software, _, version = connection.software.partition(" ")
     _, _, port = connection.peer.rpartition(":")
@@ -326,20 +330,20 @@ def parameters_of(connection: Connection, client_id: str | None, instance_id: by
 # --- as Java does ---------------------------------------------------------------------------------
 
 
-def in_java_order(texts: Iterable[str]) -> list[str]:
+def sort_as_java_hash_set(texts: Iterable[str]) -> list[str]:
     """Return the texts in the order of a HashSet: the id of a subscription depends on it."""
     listed = list(texts)
     buckets = 16
     while len(listed) > buckets * 3 // 4:
         buckets *= 2
-    return sorted(listed, key=lambda text: _spread(java_hash(text)) & (buckets - 1))
+    return sorted(listed, key=lambda text: _spread_hash_bits(hash_as_java(text)) & (buckets - 1))
 
 
-def _spread(value: int) -> int:
+def _spread_hash_bits(value: int) -> int:
     return value ^ value >> 16
 
 
-def java_hash(text: str) -> int:
+def hash_as_java(text: str) -> int:
     """Return String.hashCode as a uint32."""
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")
@@ -348,7 +352,7 @@ def java_hash(text: str) -> int:
     return value
 
 
-def java_hash_of_uuid(raw: bytes) -> int:
+def hash_uuid_as_java(raw: bytes) -> int:
     """Return Uuid.hashCode as a uint32."""
     words = memoryview(raw).cast("B")
     value = 0
@@ -357,6 +361,6 @@ def java_hash_of_uuid(raw: bytes) -> int:
     return value
 
 
-def as_int32(value: int) -> int:
+def wrap_to_int32(value: int) -> int:
     """Return a uint32 as the int32 with the same bits."""
     return value - INT32 if value >= INT32 // 2 else value

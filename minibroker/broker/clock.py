@@ -85,7 +85,7 @@ class SystemClock:
             self._threads = ThreadPoolExecutor(self._aside_threads, "minibroker-aside")
         future = self._threads.submit(work)
         self._aside[future] = done
-        future.add_done_callback(self._ended)
+        future.add_done_callback(self._call_report_in_loop)
 
     def run_detached(self, work: Work, done: Done) -> None:
         import threading
@@ -106,12 +106,12 @@ class SystemClock:
         """Whether work in other threads runs, or its callback has not run yet."""
         return bool(self._aside)
 
-    def _ended(self, future: Future[None]) -> None:
+    def _call_report_in_loop(self, future: Future[None]) -> None:
         """Report to the loop; called in the thread that did the work."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: `wait_for_aside` has seen to it
-            self._loop.call_soon_threadsafe(self._report, future)
+            self._loop.call_soon_threadsafe(self._report_end, future)
 
-    def _report(self, future: Future[None]) -> None:
+    def _report_end(self, future: Future[None]) -> None:
         done = self._aside.pop(future, None)
         if done is None:
             return
@@ -125,7 +125,7 @@ class SystemClock:
         while self._aside:
             future = next(iter(self._aside))
             future.exception()
-            self._report(future)
+            self._report_end(future)
         if self._threads is not None:
             self._threads.shutdown()
             self._threads = None
@@ -137,7 +137,7 @@ class LifeClock:
     def __init__(self, clock: BusyClock) -> None:
         self._clock = clock
         self._timers: set[_LifeTimer] = set()
-        self._ended = False
+        self._call_report_in_loop = False
         self.wall_ms = clock.wall_ms
         self.monotonic_ms = clock.monotonic_ms
         self.run_aside = clock.run_aside
@@ -146,7 +146,7 @@ class LifeClock:
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         timer = _LifeTimer(self._timers, callback)
-        if self._ended:
+        if self._call_report_in_loop:
             return timer
         self._timers.add(timer)
         timer.timer = self._clock.call_later(delay_ms, timer.run)
@@ -154,7 +154,7 @@ class LifeClock:
 
     def end(self) -> None:
         """Cancel all timers, and run no later ones."""
-        self._ended = True
+        self._call_report_in_loop = True
         for timer in list(self._timers):
             timer.cancel()
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from minibroker.broker.clock import Clock
-from minibroker.broker.configs.listeners import settings_of_node
+from minibroker.broker.configs.listeners import shift_settings_to_node
 from minibroker.broker.configs.settings import Settings
-from minibroker.broker.configs.valid_values import super_users
+from minibroker.broker.configs.valid_values import parse_super_users
 from minibroker.broker.metadata import features
-from minibroker.broker.metadata.cordoning import CORDONED, cordoned_paths, paths_to_avoid
+from minibroker.broker.metadata.cordoning import CORDONED, find_cordoned_paths, find_paths_to_avoid
 from minibroker.broker.metadata.image import Image
 from minibroker.broker.metadata.leaders import NOT_HOSTED
 from minibroker.broker.metadata.metadata_log import METADATA_SETTINGS, MetadataError, MetadataLog
@@ -87,7 +87,7 @@ class Cluster:
         self.cluster_id = logs.cluster_id
         self.nodes: dict[int, Node] = {}
         self.image = Image(settings[SECRET_KEY])
-        self.authorizer = self._authorizer()
+        self.authorizer = self._make_authorizer()
         self.first_levels: Mapping[str, int] = features.INITIAL
         self.first_records: Sequence[Message] = ()
         self.metadata_log = MetadataLog(self._open_metadata(), logs.disk)
@@ -96,11 +96,11 @@ class Cluster:
         self.watchers: list[Watcher] = []
         self.configured: Callable[[], None] = lambda: None  # called when configs of brokers have changed
 
-    def _authorizer(self) -> Authorizer | None:
+    def _make_authorizer(self) -> Authorizer | None:
         settings = self.static_settings
         if not settings["authorizer.class.name"]:
             return None
-        privileged = super_users(settings["super.users"])
+        privileged = parse_super_users(settings["super.users"])
         allow_without_acl = settings["allow.everyone.if.no.acl.found"]
         return Authorizer(self.image.acls, privileged, allow_without_acl=allow_without_acl)
 
@@ -178,7 +178,7 @@ class Cluster:
                 return log
             named, known = uuid_text(log.topic_id), uuid_text(topic_id)
             self.set_aside(topic, partition, f", as its {PARTITION_METADATA} names topic {named} instead of {known}")
-        avoided = paths_to_avoid(replicas, self._log_paths, self.cordoned_log_dirs)
+        avoided = find_paths_to_avoid(replicas, self._log_paths, self.cordoned_log_dirs)
         return self.logs.create_log(topic, partition, topic_id, settings, avoid=avoided)
 
     def set_aside(self, topic: str, partition: int, why: str = "") -> None:
@@ -209,7 +209,7 @@ class Cluster:
         topic = beside.topics[name]
         for log in logs:
             topic.partitions[log.partition].log = log
-        batch = yield from self.metadata_log.batch_in_steps(decisions, self.clock.wall_ms(), self._metadata_level())
+        batch = yield from self.metadata_log.batch_in_steps(decisions, self.clock.wall_ms(), self._get_metadata_level())
         if known is not self.image.topics_by_id.get(topic_id):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED)
         self.metadata_log.append_batch(batch)
@@ -217,7 +217,7 @@ class Cluster:
         self.configure(self.image.topics[name])
         for log in logs:
             topic.partitions[log.partition].hold_watermark()
-        self._committed()
+        self._apply_committed_records()
 
     @property
     def _log_paths(self) -> list[str]:
@@ -225,7 +225,7 @@ class Cluster:
 
     def cordoned_log_dirs(self, node_id: int) -> list[str]:
         """Return the paths of the log directories in which a broker takes no new replicas."""
-        return cordoned_paths(self.image, node_id, self.static_settings[CORDONED], self._log_paths)
+        return find_cordoned_paths(self.image, node_id, self.static_settings[CORDONED], self._log_paths)
 
     def is_cordoned(self, node_id: int) -> bool:
         """Return whether a broker takes no new replicas at all."""
@@ -247,10 +247,10 @@ class Cluster:
         Their sync has begun then; answers that report them wait for it (`durable`).
         """
         decided = list(decisions)
-        self.metadata_log.append(decided, self.clock.wall_ms(), self._metadata_level())
+        self.metadata_log.append(decided, self.clock.wall_ms(), self._get_metadata_level())
         for record in decided:
             self.image.apply(record)
-        self._committed()
+        self._apply_committed_records()
 
     def commit_in_steps(self, decided: Sequence[Message]) -> Steps[None]:
         """Write many records, all or none, and fold them in, some in each step.
@@ -259,20 +259,20 @@ class Cluster:
         """
         if not decided:
             return
-        batch = yield from self.metadata_log.batch_in_steps(decided, self.clock.wall_ms(), self._metadata_level())
+        batch = yield from self.metadata_log.batch_in_steps(decided, self.clock.wall_ms(), self._get_metadata_level())
         self.metadata_log.append_batch(batch)
         yield from each(self.image.apply, decided)
-        self._committed()
+        self._apply_committed_records()
 
     @property
     def generation(self) -> tuple[int, int]:
         """What moves when anything changes on which answers about the cluster depend."""
         return self.commits, Log.failures
 
-    def _metadata_level(self) -> int:
+    def _get_metadata_level(self) -> int:
         return self.image.features.get(features.METADATA_VERSION, features.LOWEST_METADATA_VERSION)
 
-    def _committed(self) -> None:
+    def _apply_committed_records(self) -> None:
         self.commits += 1
         self.metadata_log.storage.flush_soon()
 
@@ -309,17 +309,17 @@ class Cluster:
         if node is None:
             return self.settings
         if node_id not in self._settings_of_nodes:
-            of_all, own = self.image.config(BROKER_RESOURCE, ""), self._own_configs(node_id)
-            static = settings_of_node(self.static_settings, node_id, node.rack)
+            of_all, own = self.image.config(BROKER_RESOURCE, ""), self._get_own_configs(node_id)
+            static = shift_settings_to_node(self.static_settings, node_id, node.rack)
             self._settings_of_nodes[node_id] = static.with_dynamic(cluster=of_all, broker=own)
         return self._settings_of_nodes[node_id]
 
-    def _own_configs(self, node_id: int) -> Mapping[str, str]:
+    def _get_own_configs(self, node_id: int) -> Mapping[str, str]:
         return self.image.configs.get((BROKER_RESOURCE, str(node_id)), {})
 
     @property
     def _nodes_differ(self) -> bool:
-        return len(self.nodes) > 1 and any(map(self._own_configs, self.nodes))
+        return len(self.nodes) > 1 and any(map(self._get_own_configs, self.nodes))
 
     def log_settings_of(self, partition: Partition) -> LogSettings:
         """Return the settings for the log of a partition, from its topic and from the node of its leader."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from os import PathLike
 
-from minibroker.broker.configs.listeners import Listener, broker_listeners, controller_listeners
+from minibroker.broker.configs.listeners import Listener, list_controller_listeners, make_broker_listeners
 from minibroker.broker.configs.settings import Settings, SettingsError, broker_setting
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS, LEADER_ONLY, RACK_AWARE, TOPIC_SETTINGS
 from minibroker.broker.configs.settings_values import InvalidValue, parse_value
@@ -72,15 +72,15 @@ def load_settings(
     inert = [name for name in sorted(given) if _is_inert(name, given[name].origin)]
     texts = {name: _check_value(name, *given[name]) for name in given}
     settings = Settings(texts)
-    listeners = broker_listeners(settings)
+    listeners = make_broker_listeners(settings)
     _check_security(listeners, settings)
     more = (
-        _listener_warnings(given, settings),
-        _controller_warnings(settings),
-        _state_topic_warnings(settings),
-        _selector_warnings(settings),
+        _iterate_listener_warnings(given, settings),
+        _list_controller_warnings(settings),
+        _iterate_state_topic_warnings(settings),
+        _iterate_selector_warnings(settings),
     )
-    warnings = (*unknown, *map(_warning, inert), *chain.from_iterable(more))
+    warnings = (*unknown, *map(_make_unknown_warning, inert), *chain.from_iterable(more))
     return Loaded(settings, warnings)
 
 
@@ -88,13 +88,13 @@ def _check_security(listeners: Iterable[Listener], settings: Settings) -> None:
     """Raise SettingsError for keys, certificates and SASL mechanisms with which a listener cannot be opened."""
     for listener in listeners:
         if listener.authenticates:
-            from minibroker.broker.security.mechanisms import enabled_mechanisms  # as below
+            from minibroker.broker.security.mechanisms import list_enabled_mechanisms  # as below
 
-            enabled_mechanisms(settings, listener.name)
+            list_enabled_mechanisms(settings, listener.name)
         if listener.has_tls:
-            from minibroker.broker.security.tls import tls_settings  # a plain start does without it
+            from minibroker.broker.security.tls import make_tls_settings  # a plain start does without it
 
-            tls_settings(listener.name, listener.security_protocol, settings)
+            make_tls_settings(listener.name, listener.security_protocol, settings)
 
 
 def _from_file(file: str | PathLike[str]) -> dict[str, _Given]:
@@ -119,11 +119,11 @@ def _from_environment(environment: Mapping[str, str], prefix: str) -> dict[str, 
     given = {}
     for variable, text in environment.items():
         if variable.startswith(prefix):
-            given[setting_of_variable(variable)] = _Given(text, f"environment variable {variable}")
+            given[find_setting_of_variable(variable)] = _Given(text, f"environment variable {variable}")
     return given
 
 
-def setting_of_variable(variable: str) -> str:
+def find_setting_of_variable(variable: str) -> str:
     """Return `log.retention.ms` for MINIBROKER_LOG_RETENTION_MS or KAFKA_LOG_RETENTION_MS.
 
     As in the image apache/kafka, two _ are a _, and three are a dash.
@@ -164,7 +164,7 @@ def _is_inert(name: str, origin: str) -> bool:
         return not broker_setting(name).acts
     from minibroker.broker.configs.settings_without_effect import KNOWN_WITHOUT_EFFECT
 
-    raise SettingsError(f"{origin}: unknown setting {name}{_suggestion(name, KNOWN_WITHOUT_EFFECT)}")
+    raise SettingsError(f"{origin}: unknown setting {name}{_suggest_name(name, KNOWN_WITHOUT_EFFECT)}")
 
 
 def _is_known(name: str) -> bool:
@@ -176,40 +176,40 @@ def _is_known(name: str) -> bool:
     return name in KNOWN_WITHOUT_EFFECT or name.startswith(LISTENER_PREFIX)
 
 
-def _suggestion(name: str, others: Iterable[str]) -> str:
+def _suggest_name(name: str, others: Iterable[str]) -> str:
     if name in TOPIC_SETTINGS:
         return f" (a topic's; the broker's is {TOPIC_SETTINGS[name].name})" if TOPIC_SETTINGS[name].name != name else ""
     if name in RENAMED:
         return f"; did you mean {RENAMED[name]}?"
-    from minibroker.suggestions import did_you_mean  # here: most names are known
+    from minibroker.suggestions import suggest_names  # here: most names are known
 
-    return did_you_mean(name, [*BROKER_SETTINGS, *others])
+    return suggest_names(name, [*BROKER_SETTINGS, *others])
 
 
-def _warning(name: str) -> str:
+def _make_unknown_warning(name: str) -> str:
     return f"{name} is accepted by Kafka but has no effect here: {broker_setting(name).inert}"
 
 
-def _listener_warnings(given: Iterable[str], settings: Settings) -> Iterator[str]:
+def _iterate_listener_warnings(given: Iterable[str], settings: Settings) -> Iterator[str]:
     """Warn of settings for listeners that do not exist."""
     if any(name.startswith("listener.name.") for name in given):
         from minibroker.broker.configs.settings_without_effect import listener_of
 
-        names = {listener.name.lower() for listener in broker_listeners(settings)}
-        names |= {name.lower() for name in controller_listeners(settings)}
+        names = {listener.name.lower() for listener in make_broker_listeners(settings)}
+        names |= {name.lower() for name in list_controller_listeners(settings)}
         for name in sorted(given):
             if listener_of(name) not in (None, *names):
                 yield f"{name} has no effect: listeners has no {(listener_of(name) or '').upper()}"
 
 
-def _controller_warnings(settings: Settings) -> list[str]:
+def _list_controller_warnings(settings: Settings) -> list[str]:
     return [
         f"listener {name} is not opened: it is a controller's, and the controller is part of this process"
-        for name in controller_listeners(settings)
+        for name in list_controller_listeners(settings)
     ]
 
 
-def _state_topic_warnings(settings: Settings) -> Iterator[str]:
+def _iterate_state_topic_warnings(settings: Settings) -> Iterator[str]:
     """Warn of settings with which no topic of the coordinators can be created. As in Kafka, existing ones are used."""
     row = TOPIC_SETTINGS["segment.bytes"]
     for name in ("offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"):
@@ -219,7 +219,7 @@ def _state_topic_warnings(settings: Settings) -> Iterator[str]:
             yield f"{name} is too small for its topic to be created: {error}"
 
 
-def _selector_warnings(settings: Settings) -> Iterator[str]:
+def _iterate_selector_warnings(settings: Settings) -> Iterator[str]:
     """Warn of a class of one's own that selects replicas, as there is no JVM to run it."""
     name = "replica.selector.class"
     if settings[name] not in (None, "", LEADER_ONLY, RACK_AWARE):

@@ -87,11 +87,11 @@ def pause() -> _Pause:
 
 def in_slices(steps: Steps[Result]) -> Coroutine[Any, Any, Result]:
     """Run a computation in steps, with a pause between any two: `await in_slices(steps)`."""
-    return _awaitable(steps)
+    return _await_steps(steps)
 
 
 @types.coroutine
-def _awaitable(steps: Steps[Result]) -> Generator[Any, Any, Result]:
+def _await_steps(steps: Steps[Result]) -> Generator[Any, Any, Result]:
     return (yield from steps)
 
 
@@ -112,11 +112,11 @@ class Begun:
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], awaits: Any) -> None:
         self.is_paused = awaits.__class__ is not Promise
-        self.rest: Awaitable[Any] = _rest_of(coroutine, awaits)  # type: ignore[assignment]  # by types.coroutine
+        self.rest: Awaitable[Any] = _drive_rest(coroutine, awaits)  # type: ignore[assignment]  # by types.coroutine
 
 
 @types.coroutine
-def _rest_of(coroutine: Coroutine[Any, Any, Result], awaits: Any) -> Generator[Any, Any, Result]:
+def _drive_rest(coroutine: Coroutine[Any, Any, Result], awaits: Any) -> Generator[Any, Any, Result]:
     try:
         yield awaits
     except GeneratorExit:
@@ -213,7 +213,7 @@ class DelayedOperation(Generic[Result]):
         With `is_paused` the slice is over at the first pause.
         """
         try:
-            self._run(None, until=-1.0 if is_paused else 0.0)
+            self._run_slice(None, until=-1.0 if is_paused else 0.0)
         except StopIteration as end:
             self.done = True
             result: Result = end.value
@@ -228,14 +228,14 @@ class DelayedOperation(Generic[Result]):
         if self.done:
             return
         try:
-            self._run(error, until=self._slicer.end_of_slice(in_turn=True) if in_turn else 0.0)
+            self._run_slice(error, until=self._slicer.end_of_slice(in_turn=True) if in_turn else 0.0)
         except StopIteration as end:
-            self._end(end.value)
+            self._end_with(end.value)
         except Exception as raised:
             self.done = True
             self._failed(raised)
 
-    def _end(self, result: Result) -> None:
+    def _end_with(self, result: Result) -> None:
         if self.done:
             return
         self.done = True
@@ -248,7 +248,7 @@ class DelayedOperation(Generic[Result]):
         except Exception as error:
             self._failed(error)
 
-    def _run(self, error: Exception | None, *, until: float) -> None:
+    def _run_slice(self, error: Exception | None, *, until: float) -> None:
         """Run until the coroutine awaits a promise, or its slice is over. Raises StopIteration with the result.
 
         It is over at `until`; with 0, that is found out at the first pause.
@@ -269,7 +269,7 @@ class DelayedOperation(Generic[Result]):
         if self.done:
             coroutine.close()  # which it could not do itself
         elif awaited.__class__ is not Promise:
-            self._pause()
+            self._queue_next_slice()
         elif self._answered is None:
             self.close()  # the client has gone
         else:
@@ -277,7 +277,7 @@ class DelayedOperation(Generic[Result]):
             if self._request is not None:
                 self._request.on_wait()
 
-    def _pause(self) -> None:
+    def _queue_next_slice(self) -> None:
         if self._request is not None:
             self._request.was_paused = True
         if self._answered is None and not self._changes:
@@ -427,7 +427,7 @@ class Slicer:
         """Have `work` run its next slice in its turn."""
         self._queue.append(work)
         if len(self._queue) == 1 and self._call_soon is not None:
-            self._call_soon(self._turn)
+            self._call_soon(self._run_queue)
 
     def drop_all(self) -> None:
         """Run nothing that is queued, when the broker stops or gets another cluster."""
@@ -436,7 +436,7 @@ class Slicer:
         for work in works:
             work.leave_queue()
 
-    def _turn(self) -> None:
+    def _run_queue(self) -> None:
         if not self._queue:
             return  # they were dropped
         work = self._queue.popleft()
@@ -446,4 +446,4 @@ class Slicer:
         except Exception:
             log.exception("work in slices failed")  # which must not affect what remains
         if left and self._call_soon is not None:  # else `queue` has asked for the next turn
-            self._call_soon(self._turn)
+            self._call_soon(self._run_queue)

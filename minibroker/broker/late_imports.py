@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Final
 
 from minibroker.broker.requests.served import FAMILIES
-from minibroker.operating_system import free_descriptors
+from minibroker.operating_system import count_free_descriptors
 from minibroker.storage.files import TOO_MANY_FILES
 
 PAUSE_SECONDS = 0.002
@@ -76,7 +76,7 @@ LATE: Final = (
 
 
 async def import_late(
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, free: Callable[[], int] = free_descriptors
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, free: Callable[[], int] = count_free_descriptors
 ) -> None:
     """Import all of them, with a pause before each unless few descriptors are `free`."""
     for name in LATE:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.assembly import Broker
 from minibroker.broker.clock import BusyClock, Clock, LifeClock, SystemClock
-from minibroker.broker.configs.listeners import broker_listeners, listeners_of_node
+from minibroker.broker.configs.listeners import make_broker_listeners, shift_listeners_to_node
 from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.control.elections import bring_up
 from minibroker.broker.control.registration import join, leave
@@ -99,28 +99,28 @@ class BrokerLifecycle:
         # Threads of its own: a cleaning takes minutes, and producers wait for the syncs in the other threads.
         self._cleaner_threads = SystemClock(asyncio.get_running_loop(), aside_threads=MAX_CLEANER_THREADS)
         self._cleaner_statistics = CleanerStatistics()
-        self._open(settings, seams, cluster_id=None)
+        self._open_cluster(settings, seams, cluster_id=None)
         self.server = Server(asyncio.get_running_loop(), self.cluster, seams.interceptors, seams.sockets_clock)
 
-    def _open(self, settings: Settings, seams: Seams, cluster_id: str | None) -> None:
+    def _open_cluster(self, settings: Settings, seams: Seams, cluster_id: str | None) -> None:
         self._clock = seams.clock
-        with _understood():
+        with _explain_errors():
             self.logs = _open_logs(settings, seams, cluster_id)
         try:
-            with _understood():
+            with _explain_errors():
                 self.cluster = Broker(settings, seams.clock, self.logs, seams.random)
                 self.cluster.first_levels = seams.first_levels
                 self.cluster.first_records = seams.first_records
-                self._load()
+                self._load_cluster()
         except BaseException:
             with contextlib.suppress(UncleanStop):  # the reason why it does not start matters more
                 self._close_logs()
             raise
 
-    def _load(self) -> None:
+    def _load_cluster(self) -> None:
         """Give the cluster its nodes, and load it from the directories."""
         cluster = self.cluster
-        racks = _racks(cluster.settings["broker.rack"], len(self._bound))
+        racks = _assign_racks(cluster.settings["broker.rack"], len(self._bound))
         for (node_id, listeners), rack in zip(self._bound.items(), racks, strict=True):
             slots = cluster.settings["max.incremental.fetch.session.cache.slots"]
             node = cluster.nodes[node_id] = self._nodes[node_id]
@@ -138,12 +138,12 @@ class BrokerLifecycle:
         """
         if measured is not None:
             self._cleaner_statistics, self.server.accepted = measured.cleaner, measured.accepted
-        await self._accept(self._bound)
+        await self._accept_clients(self._bound)
         self.server.sweep_idle()
         self.server.sweep_stalled()
         self._begin_chores()
 
-    async def _accept(self, bound: Bound) -> None:
+    async def _accept_clients(self, bound: Bound) -> None:
         """Accept clients on these listeners, and on those that were added to them."""
         for node_id, listeners in bound.items():
             for listener in listeners:
@@ -154,7 +154,7 @@ class BrokerLifecycle:
         Housekeeping(self.cluster).start()
         self._cleaner_statistics.begin_anew()
         self._cleaning = contextlib.ExitStack()
-        self._cleaning.enter_context(_compacting(self.cluster, self._cleaner_threads, self._cleaner_statistics))
+        self._cleaning.enter_context(_run_cleaner(self.cluster, self._cleaner_threads, self._cleaner_statistics))
 
     def let_go(self) -> None:
         """Leave the directories as a crash would: nothing more is written. `replace` or `crash` must follow at once."""
@@ -170,10 +170,10 @@ class BrokerLifecycle:
         run once more. Raises StartError; then only `crash` may be called.
         """
         self._bound = dict(sorted({**self._bound, **returning}.items()))
-        self._open(settings, seams, cluster_id)
+        self._open_cluster(settings, seams, cluster_id)
         self.server.go_on_with(self.cluster)
         if returning:
-            self._accepting.append(asyncio.ensure_future(self._accept(returning)))
+            self._accepting.append(asyncio.ensure_future(self._accept_clients(returning)))
         self._begin_chores()
 
     # --- nodes that come and go -------------------------------------------------------------------
@@ -197,7 +197,7 @@ class BrokerLifecycle:
         self._bound = dict(sorted({**self._bound, node_id: listeners}.items()))
         join(self.cluster, node)
         bring_up(self.cluster)
-        await self._accept({node_id: listeners})
+        await self._accept_clients({node_id: listeners})
 
     @property
     def node_ids(self) -> list[int]:
@@ -253,18 +253,18 @@ class BrokerLifecycle:
 
 
 @contextlib.contextmanager
-def bound_listeners(settings: Settings, nodes: int) -> Iterator[Bound]:
+def bind_listeners(settings: Settings, nodes: int) -> Iterator[Bound]:
     """Bind all addresses, by node id, and release them at the end; port 0 becomes a free one.
 
     Listeners whose sockets a supervisor has opened get these. Raises StartError.
     """
     bound: Bound = {}
     handed: list[socket.socket | None] = []
-    inherited = inherited_sockets()
+    inherited = take_inherited_sockets()
     try:
-        wanted = broker_listeners(settings)
+        wanted = make_broker_listeners(settings)
         first = settings["node.id"]
-        places = [(first + index, each) for index in range(nodes) for each in listeners_of_node(wanted, index)]
+        places = [(first + index, each) for index in range(nodes) for each in shift_listeners_to_node(wanted, index)]
         if inherited is not None:
             handed = inherited.share_out([listener for _, listener in places])
         for (node_id, listener), taken in zip_longest(places, handed):
@@ -284,7 +284,7 @@ def bound_listeners(settings: Settings, nodes: int) -> Iterator[Bound]:
             each.socket.close()
 
 
-def inherited_sockets() -> InheritedSockets | None:
+def take_inherited_sockets() -> InheritedSockets | None:
     """Take over the sockets that a supervisor has opened, if it has. Raises StartError."""
     if "LISTEN_FDS" not in os.environ:
         return None
@@ -308,14 +308,14 @@ def _open_logs(settings: Settings, seams: Seams, cluster_id: str | None) -> LogD
     )
 
 
-def _racks(given: str | None, nodes: int) -> list[str | None]:
+def _assign_racks(given: str | None, nodes: int) -> list[str | None]:
     """Return the rack of each node; several nodes get the given racks in turn."""
     racks: list[str | None] = [given] if given is None or nodes == 1 else [rack.strip() for rack in given.split(",")]
     return [racks[index % len(racks)] for index in range(nodes)]
 
 
 @contextlib.contextmanager
-def _understood() -> Iterator[None]:
+def _explain_errors() -> Iterator[None]:
     """Turn errors about the contents of the directories, which are not bugs of ours, into StartError with one line."""
     try:
         yield
@@ -324,7 +324,7 @@ def _understood() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _compacting(cluster: Broker, threads: SystemClock, statistics: CleanerStatistics) -> Iterator[None]:
+def _run_cleaner(cluster: Broker, threads: SystemClock, statistics: CleanerStatistics) -> Iterator[None]:
     """Compact logs inside the block, after a delay. At its end no thread compacts any more.
 
     If the cleaner cannot be imported because too many files are open, try again later.

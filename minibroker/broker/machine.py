@@ -45,7 +45,7 @@ GARBAGE_SHARE = 0.1  # of the objects that are alive
 
 def keep_freed_memory() -> bool:
     """Keep up to 16 MiB of freed memory for the next request; return False if the C library has no such switch."""
-    mallopt = system.c_function("mallopt")
+    mallopt = system.find_c_function("mallopt")
     if mallopt is None:
         return False
     # Setting either one alone has no effect here: it only stops glibc from adapting the other.
@@ -72,12 +72,12 @@ def make_room_for_descriptors(limit: int) -> None:
     system.use_descriptor((TABLE_DESCRIPTORS if limit == system.UNLIMITED else min(limit, TABLE_DESCRIPTORS)) - 1)
 
 
-def share_the_interpreter() -> None:
+def shorten_thread_switches() -> None:
     """Switch threads after a tenth of a millisecond, so that one that computes does not hold up the event loop."""
     sys.setswitchinterval(SWITCH_SECONDS)
 
 
-def spare_the_old() -> Freezing:
+def freeze_old_objects() -> Freezing:
     """Freeze all objects, and let the collector go through newer ones once there are `UNSEEN_OBJECTS` of them.
 
     Python 3.14.0 to 3.14.4 ignore that number: they go through old objects in small portions.
@@ -94,7 +94,7 @@ class Freezing:
     """Called by the collector: after it has gone through all that is not frozen, freeze what is alive.
 
     It does not while much of it is garbage, which more of it is about to become, unless it has become many objects: no
-    collection goes through more than twice `UNSEEN_OBJECTS`, but for `look_at_all`.
+    collection goes through more than twice `UNSEEN_OBJECTS`, but for `collect_all`.
     """
 
     def __call__(self, phase: str, info: dict[str, int]) -> None:
@@ -105,7 +105,7 @@ class Freezing:
         if info["collected"] <= GARBAGE_SHARE * alive or alive > UNSEEN_OBJECTS:
             gc.freeze()
 
-    def look_at_all(self) -> None:
+    def collect_all(self) -> None:
         """Collect the cycles among all objects, and freeze those that are alive."""
         gc.unfreeze()
         gc.collect()
@@ -120,19 +120,19 @@ async def collect_when_idle(
 
     Never return. `used` returns the CPU seconds that the process has used.
     """
-    freezing = spare_the_old()
-    seen = _new_objects()
+    freezing = freeze_old_objects()
+    seen = _count_new_objects()
     while True:
         await sleep(COLLECTION_SECONDS)
-        if _new_objects() - seen >= WORTH_IT_OBJECTS:
+        if _count_new_objects() - seen >= WORTH_IT_OBJECTS:
             used_before = used()
             await sleep(IDLE_SECONDS)
             if used() - used_before < IDLE_SHARE * IDLE_SECONDS:
-                freezing.look_at_all()
-                seen = _new_objects()
+                freezing.collect_all()
+                seen = _count_new_objects()
 
 
-def _new_objects() -> int:
+def _count_new_objects() -> int:
     """Return about how many objects have become old since the process began."""
     young, middle, _ = gc.get_threshold()
     collections: int = sum(generation["collections"] for generation in gc.get_stats()[1:])

@@ -17,18 +17,18 @@ from minibroker.broker.assembly import Broker
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.late_imports import import_late
-from minibroker.broker.lifecycle import Bound, BrokerLifecycle, Seams, UncleanStop, bound_listeners
+from minibroker.broker.lifecycle import Bound, BrokerLifecycle, Seams, UncleanStop, bind_listeners
 from minibroker.broker.machine import (
     collect_when_idle,
     fill_standard_streams,
     keep_freed_memory,
     make_room_for_descriptors,
     raise_descriptor_limit,
-    share_the_interpreter,
+    shorten_thread_switches,
 )
-from minibroker.broker.monitoring.line_limit import limited_lines
-from minibroker.broker.monitoring.measuring import bound_metrics, metrics_served
-from minibroker.operating_system import new_event_loop, on_end_signals
+from minibroker.broker.monitoring.line_limit import limit_lines
+from minibroker.broker.monitoring.measuring import bind_metrics, serve_metrics
+from minibroker.operating_system import make_event_loop, on_end_signals
 from minibroker.protocol.declare import Message
 from minibroker.storage.files import Disk
 
@@ -66,7 +66,7 @@ def run(
     """
     metrics = metrics_port, metrics_tls
     first = first_records, first_cluster_id
-    return run_until_done(_run(settings, nodes, announce, metrics, first, beside, until_stdin_closes))
+    return run_until_done(_run_brokers(settings, nodes, announce, metrics, first, beside, until_stdin_closes))
 
 
 def run_until_done(serving: Coroutine[Any, Any, None]) -> int:
@@ -76,10 +76,10 @@ def run_until_done(serving: Coroutine[Any, Any, None]) -> int:
     """
     fill_standard_streams()
     make_room_for_descriptors(raise_descriptor_limit())
-    share_the_interpreter()
+    shorten_thread_switches()
     try:
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(_as_a_process(serving))
+        with asyncio.Runner(loop_factory=make_event_loop) as runner:
+            runner.run(_run_as_process(serving))
     except UncleanStop as error:
         log.critical("the logs could not be closed, and the next start will recover them: %s", error)
         return 1
@@ -87,10 +87,10 @@ def run_until_done(serving: Coroutine[Any, Any, None]) -> int:
     return 0
 
 
-async def _as_a_process(serving: Coroutine[Any, Any, None]) -> None:
+async def _run_as_process(serving: Coroutine[Any, Any, None]) -> None:
     collecting = asyncio.create_task(collect_when_idle())
     try:
-        with limited_lines(SystemClock(asyncio.get_running_loop())):
+        with limit_lines(SystemClock(asyncio.get_running_loop())):
             await serving
     finally:
         collecting.cancel()
@@ -101,11 +101,11 @@ def stop_signal(until_stdin_closes: bool = False) -> asyncio.Event:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     on_end_signals(loop, stop.set)
     if until_stdin_closes:
-        Thread(target=_at_the_end_of_stdin, args=(loop, stop.set), daemon=True).start()
+        Thread(target=_call_at_end_of_stdin, args=(loop, stop.set), daemon=True).start()
     return stop
 
 
-def _at_the_end_of_stdin(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+def _call_at_end_of_stdin(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
     """Read stdin to its end, in a thread, as not every system can wait for it in a loop; then call back in the loop."""
     while os.read(0, 4096):
         pass
@@ -123,7 +123,7 @@ async def serve_until(stop: asyncio.Event, announced: str) -> None:
     events.info("minibroker stops", extra={"event": "stopping"})
 
 
-async def _run(
+async def _run_brokers(
     settings: Settings,
     nodes: int,
     announce: Announce,
@@ -135,8 +135,8 @@ async def _run(
     stop, clock = stop_signal(until_stdin_closes), SystemClock(asyncio.get_running_loop())
     (port, over_tls), wall_ms = metrics, clock.wall_ms
     with (
-        bound_listeners(settings, nodes) as bound,
-        bound_metrics(settings, port, wall_ms, over_tls=over_tls) as measured,
+        bind_listeners(settings, nodes) as bound,
+        bind_metrics(settings, port, wall_ms, over_tls=over_tls) as measured,
     ):
         if measured is None:
             seams = Seams(clock, disk=Disk())
@@ -149,8 +149,8 @@ async def _run(
         try:
             async with contextlib.AsyncExitStack() as serving:
                 await running.serve(measured)
-                await serving.enter_async_context(metrics_served(measured, lambda: running))
-                listens, others = "minibroker listens on " + ",".join(_addresses(bound)), {}
+                await serving.enter_async_context(serve_metrics(measured, lambda: running))
+                listens, others = "minibroker listens on " + ",".join(_iterate_addresses(bound)), {}
                 if beside is not None:
                     others["registry"] = await serving.enter_async_context(beside(lambda: running.cluster))
                 announce(listens, others)
@@ -159,7 +159,7 @@ async def _run(
             await running.close()
 
 
-def _addresses(bound: Bound) -> Iterator[str]:
+def _iterate_addresses(bound: Bound) -> Iterator[str]:
     for listeners in bound.values():
         for listener in listeners:
             yield str(listener.endpoint)

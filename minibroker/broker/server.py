@@ -12,21 +12,21 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from minibroker.addresses import why_not_bound
+from minibroker.addresses import explain_bind_error
 from minibroker.broker.assembly import Broker
 from minibroker.broker.clock import Clock, run_in_slices
-from minibroker.broker.configs.listeners import Listener, broker_listeners
+from minibroker.broker.configs.listeners import Listener, make_broker_listeners
 from minibroker.broker.configs.settings import SettingsError
 from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.metadata.nodes import Endpoint, Node
 from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
-from minibroker.broker.network.busy_polling import BusyPolling, busy_poll_us
+from minibroker.broker.network.busy_polling import BusyPolling, choose_busy_poll_us
 from minibroker.broker.network.connection import Connection, Outcome
 from minibroker.broker.network.connection_limits import ConnectionLimits
 from minibroker.broker.network.pipelines import Pipelines
-from minibroker.broker.network.sockets import Shared, SocketProtocol, host_name, peer_name
+from minibroker.broker.network.sockets import Shared, SocketProtocol, get_peer_name, host_name
 from minibroker.broker.network.unread import Reader
-from minibroker.broker.requests.dispatch import Dispatcher, client_id_in, log_fields, report
+from minibroker.broker.requests.dispatch import Dispatcher, log_failure, log_fields, read_client_id
 from minibroker.broker.security.principals import ANONYMOUS
 from minibroker.named_tuples import NamedTuple
 from minibroker.operating_system import reuse_address
@@ -72,7 +72,7 @@ def bind(listener: Listener, settings: Any, *, reserved: bool = False) -> BoundL
         host, bound = "0.0.0.0", socket.socket(socket.AF_INET, socket.SOCK_STREAM)  # a machine without IPv6
     try:
         reuse_address(bound, shared=reserved)
-        _configure(bound, settings)
+        _configure_socket(bound, settings)
         if not listener.host and bound.family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         bound.bind((host, listener.port))
@@ -80,7 +80,7 @@ def bind(listener: Listener, settings: Any, *, reserved: bool = False) -> BoundL
         bound.listen(settings["socket.listen.backlog.size"])
     except OSError as error:
         bound.close()
-        reason = why_not_bound(error, " in listeners")
+        reason = explain_bind_error(error, " in listeners")
         raise BindError(f"cannot listen on {Endpoint(host, listener.port)}: {reason}") from None
     return _with_endpoint(listener, bound)
 
@@ -88,7 +88,7 @@ def bind(listener: Listener, settings: Any, *, reserved: bool = False) -> BoundL
 def adopt(listener: Listener, inherited: socket.socket, settings: Any) -> BoundListener:
     """Listen on a socket that somebody else has opened. Raises BindError."""
     try:
-        _configure(inherited, settings)
+        _configure_socket(inherited, settings)
         inherited.listen(settings["socket.listen.backlog.size"])
     except OSError as error:
         inherited.close()
@@ -102,7 +102,7 @@ def _with_endpoint(listener: Listener, bound: socket.socket) -> BoundListener:
     return BoundListener(listener, bound, Endpoint(host_name, listener.advertised_port or port))
 
 
-def _configure(bound: socket.socket, settings: Any) -> None:
+def _configure_socket(bound: socket.socket, settings: Any) -> None:
     bound.setblocking(False)
     for option, name in (
         (socket.SO_RCVBUF, "socket.receive.buffer.bytes"),
@@ -131,7 +131,7 @@ class Server:
         self._dispatcher = Dispatcher(cluster, interceptors, self._slicer)
         self._shared = Shared(clock)
         self._pipelines = Pipelines(loop.call_soon)
-        duration_us = busy_poll_us(cluster.settings["socket.busy.poll.us"])
+        duration_us = choose_busy_poll_us(cluster.settings["socket.busy.poll.us"])
         if duration_us:
             self._shared.polling = BusyPolling(loop.call_soon, duration_us)
         if cluster.settings["queued.max.request.bytes"] > 0:
@@ -141,7 +141,7 @@ class Server:
         self.accepted: Counter[tuple[int, str]] = Counter()
         self.authentications: dict[tuple[int, str], AuthenticationStatistics] = {}
         self._limits: dict[int, ConnectionLimits] = {}  # by node
-        self._shared.lost = self._lost
+        self._shared.lost = self._forget_connection
         cluster.configured = self.follow_settings
 
     async def serve(self, node: Node, bound: BoundListener) -> None:
@@ -154,10 +154,10 @@ class Server:
         place = node.node_id, listener.name
         if listener.has_tls or listener.authenticates:
             self.authentications.setdefault(place, AuthenticationStatistics())
-        authenticate = self._authentication(listener, self.authentications.get(place))
+        authenticate = self._make_authenticator_factory(listener, self.authentications.get(place))
 
         def attach(outlet: SocketProtocol, transport: asyncio.BaseTransport) -> Connection:
-            connection = self._attach(node, listener.name, outlet, transport)
+            connection = self._attach_client(node, listener.name, outlet, transport)
             if not listener.has_tls:  # with TLS, connections are counted before the handshake
                 self._limits[node.node_id].came(connection, outlet.abort_soon)
             if authenticate is not None:
@@ -180,10 +180,10 @@ class Server:
         """Return the factory of protocols for TLS clients. Raises SettingsError."""
         # Needed only here; a plain start does without them and what they import.
         from minibroker.broker.network.tls_layer import TlsLayer
-        from minibroker.broker.security.tls import listener_tls
+        from minibroker.broker.security.tls import make_listener_tls
 
         static, settings = self._cluster.static_settings, self._cluster.settings_of(node.node_id)
-        tls = node.tls[listener.name] = listener_tls(listener.name, listener.security_protocol, static, settings)
+        tls = node.tls[listener.name] = make_listener_tls(listener.name, listener.security_protocol, static, settings)
 
         def with_tls() -> asyncio.BaseProtocol:
             limits, limit_ms = self._limits[node.node_id], self._cluster.settings["connections.max.stall.ms"]
@@ -193,7 +193,7 @@ class Server:
 
         return with_tls
 
-    def _authentication(
+    def _make_authenticator_factory(
         self, listener: Listener, statistics: AuthenticationStatistics | None
     ) -> Callable[[Connection], None] | None:
         """Return the factory of SASL authenticators for the listener's connections, or None."""
@@ -215,7 +215,7 @@ class Server:
             if of_node == node_id:
                 self._servers.pop((of_node, name)).close()
         self._cluster.nodes[node_id].open_listeners.clear()
-        for client in self._clients_of(node_id):
+        for client in self._list_clients(node_id):
             client.close() if cleanly else client.abort()
         for handshake in [one for one in self._shared.handshakes if one.node_id == node_id]:
             handshake.abort()
@@ -227,7 +227,7 @@ class Server:
                 continue
             settings = self._cluster.settings_of(node.node_id)
             try:
-                wanted = {listener.name: listener for listener in broker_listeners(settings, all_advertised=False)}
+                wanted = {listener.name: listener for listener in make_broker_listeners(settings, all_advertised=False)}
             except SettingsError as error:  # another program may have written this cluster
                 log.error("node %d opens and closes no listeners: %s", node.node_id, error)
                 continue
@@ -271,7 +271,7 @@ class Server:
         log.info("node %d closes the listener %s", *place)
         if place in self._servers:
             self._servers.pop(place).close()
-        for client in self._clients_of(node.node_id):
+        for client in self._list_clients(node.node_id):
             if client.connection.listener == name:
                 client.abort()
         for handshake in [one for one in self._shared.handshakes if (one.node_id, one.listener) == place]:
@@ -279,18 +279,18 @@ class Server:
 
     def hold(self, node_id: int) -> None:
         """Hold back output to this node's current clients until `let_go`."""
-        for client in self._clients_of(node_id):
+        for client in self._list_clients(node_id):
             client.hold()
 
     def let_go(self, node_id: int) -> None:
         """Send the output that was held back for this node's clients."""
-        for client in self._clients_of(node_id):
+        for client in self._list_clients(node_id):
             client.let_go()
 
-    def _clients_of(self, node_id: int) -> list[SocketProtocol]:
+    def _list_clients(self, node_id: int) -> list[SocketProtocol]:
         return [client for client in self._shared.sockets if client.connection.node.node_id == node_id]
 
-    def _attach(
+    def _attach_client(
         self, node: Node, listener: str, outlet: SocketProtocol, transport: asyncio.BaseTransport
     ) -> Connection:
         self.accepted[node.node_id, listener] += 1
@@ -298,29 +298,29 @@ class Server:
             node,
             listener,
             outlet,
-            self._execute,
-            self._listen,
+            self._execute_request,
+            self._listen_to_turn,
             self._shared.budget,
             self._cluster.settings["socket.request.max.bytes"],
-            peer_name(transport),
+            get_peer_name(transport),
             host_name(transport),
             transport.get_extra_info("principal", ANONYMOUS),
             self._pipelines,
         )
         return connection
 
-    def _lost(self, connection: Connection) -> None:
+    def _forget_connection(self, connection: Connection) -> None:
         self._limits[connection.node.node_id].gone(connection)
 
-    def _execute(self, connection: Connection, frame: memoryview) -> Outcome:
+    def _execute_request(self, connection: Connection, frame: memoryview) -> Outcome:
         try:
             return self._dispatcher.execute(connection, frame)
         except Exception as error:
-            report(connection, client_id_in(frame), log_fields(frame), error)
+            log_failure(connection, read_client_id(frame), log_fields(frame), error)
         connection.end()
         return None
 
-    def _listen(self, connection: Connection) -> None:
+    def _listen_to_turn(self, connection: Connection) -> None:
         self._cluster.turn.listen(connection)
 
     def connections(self) -> list[Connection]:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from minibroker.captures.kafka_streams import SIZE_BYTES, Conversation, Frame, Pair
 from minibroker.captures.tcp_streams import Connection
-from minibroker.protocol.apis import ApiKey, api_name, response_class
+from minibroker.protocol.apis import ApiKey, get_api_name, get_response_class
 from minibroker.protocol.explaining.embedded import explain_sasl
 from minibroker.protocol.explaining.messages import explain_request, explain_response
-from minibroker.protocol.explaining.parts import NO_TOPICS, Cursor, Explained, Part, topics_named_in
+from minibroker.protocol.explaining.parts import NO_TOPICS, Cursor, Explained, Part, iterate_named_topics
 
 
 class NumberedPair(NamedTuple):
@@ -30,7 +30,7 @@ class NumberedPair(NamedTuple):
         key, version = request.api
         if request.is_token:
             return "a token of SASL"
-        return f"{api_name(key)} {version}" if key in ApiKey._value2member_map_ else f"API {key} {version}"
+        return f"{get_api_name(key)} {version}" if key in ApiKey._value2member_map_ else f"API {key} {version}"
 
 
 def number_pairs(conversations: Iterable[Conversation]) -> list[NumberedPair]:
@@ -50,51 +50,55 @@ class CaptureExplainer:
         """Yield the explained request and the explained answer, as far as they are there."""
         request, answer = numbered.pair.request, numbered.pair.answer
         if request is not None:
-            yield Explained(self._request(request), request.data, _heading(numbered, request, is_request=True))
+            yield Explained(
+                self._explain_request(request), request.data, _make_heading(numbered, request, is_request=True)
+            )
         if answer is not None:
-            yield Explained(self._answer(numbered, answer), answer.data, _heading(numbered, answer, is_request=False))
+            yield Explained(
+                self._explain_answer(numbered, answer), answer.data, _make_heading(numbered, answer, is_request=False)
+            )
 
     def learn(self, numbered: NumberedPair) -> None:
         """Remember the ids of topics in a pair that is not shown."""
         for _ in self.explained(numbered):
             pass
 
-    def _request(self, request: Frame) -> Part:
-        return _token(request) if request.is_token else explain_request(request.data, topics=self._topics)
+    def _explain_request(self, request: Frame) -> Part:
+        return _explain_token(request) if request.is_token else explain_request(request.data, topics=self._topics)
 
-    def _answer(self, numbered: NumberedPair, answer: Frame) -> Part:
+    def _explain_answer(self, numbered: NumberedPair, answer: Frame) -> Part:
         if answer.is_token:
-            return _token(answer)
+            return _explain_token(answer)
         key, version = numbered.pair.request.api if numbered.pair.request else (-1, -1)
         if not _can_be_read(key, version):
-            return _unknown_answer(answer)
+            return _explain_unknown_answer(answer)
         part = explain_response(answer.data, key, version, topics=self._topics)
-        self._topics.update(topics_named_in(part))
+        self._topics.update(iterate_named_topics(part))
         return part
 
 
-def moment_text(time: float | None) -> str:
+def format_moment(time: float | None) -> str:
     """Return the time of day of a packet, in UTC, down to microseconds; empty if it is not known."""
     return "" if time is None else f"{datetime.fromtimestamp(time, UTC):%H:%M:%S.%f}Z"
 
 
-def _heading(numbered: NumberedPair, frame: Frame, *, is_request: bool) -> str:
+def _make_heading(numbered: NumberedPair, frame: Frame, *, is_request: bool) -> str:
     connection = numbered.connection
     ends = (connection.client, connection.server) if is_request else (connection.server, connection.client)
     took = numbered.pair.duration_ms
-    said = [f"#{numbered.number} {'request' if is_request else 'answer'}", moment_text(frame.time)]
+    said = [f"#{numbered.number} {'request' if is_request else 'answer'}", format_moment(frame.time)]
     said += [f"{ends[0]} > {ends[1]}"]
     said += [f"after {took:.1f} ms"] if took is not None and not is_request else []
     said += [f"{frame.missing_bytes:,} of its bytes are not there"] if frame.missing_bytes else []
     return ", ".join(each for each in said if each)
 
 
-def _token(frame: Frame) -> Part:
+def _explain_token(frame: Frame) -> Part:
     """Explain a token of SASL without a header, as after a SaslHandshake of version 0."""
     cursor = Cursor(frame.data)
     cursor.is_secret = True
     with cursor.part("token", "frame") as whole, cursor.contained(whole):
-        _number(cursor, "size")
+        _explain_number(cursor, "size")
         with cursor.part("token", "bytes") as part:
             explain_sasl(cursor, part, cursor.left_bytes)
     return whole
@@ -103,18 +107,18 @@ def _token(frame: Frame) -> Part:
 def _can_be_read(key: int, version: int) -> bool:
     if key == ApiKey.API_VERSIONS:
         return True  # brokers answer an unknown version in version 0
-    return key in ApiKey._value2member_map_ and version in response_class(key).versions
+    return key in ApiKey._value2member_map_ and version in get_response_class(key).versions
 
 
-def _unknown_answer(frame: Frame) -> Part:
+def _explain_unknown_answer(frame: Frame) -> Part:
     cursor = Cursor(frame.data)
     with cursor.part("response", "frame") as whole, cursor.contained(whole):
-        _number(cursor, "size")
-        _number(cursor, "correlation_id")
+        _explain_number(cursor, "size")
+        _explain_number(cursor, "correlation_id")
         whole.meaning = "its request is not in the capture"
     return whole
 
 
-def _number(cursor: Cursor, name: str) -> None:
+def _explain_number(cursor: Cursor, name: str) -> None:
     with cursor.part(name, "int32") as part:
         part.value = int.from_bytes(cursor.bytes(SIZE_BYTES), "big", signed=True)

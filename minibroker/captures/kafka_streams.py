@@ -18,8 +18,8 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from minibroker.captures.tcp_streams import Connection, Stream
-from minibroker.protocol.apis import ApiKey, request_class
-from minibroker.protocol.headers import RequestHeader, request_header_version
+from minibroker.protocol.apis import ApiKey, get_request_class
+from minibroker.protocol.headers import RequestHeader, get_request_header_version
 from minibroker.protocol.primitives import MalformedMessage
 
 MAX_FRAME_BYTES: Final = 100 << 20  # Kafka's default of socket.request.max.bytes
@@ -107,15 +107,15 @@ class Conversations(NamedTuple):
     others: int
 
 
-def conversations_in(connections: list[Connection], port: int | None = None) -> Conversations:
+def find_conversations(connections: list[Connection], port: int | None = None) -> Conversations:
     """Return the conversations of all connections with Kafka: those to a port, or those that have requests."""
-    found = [conversation_in(each, port) for each in connections]
+    found = [find_conversation(each, port) for each in connections]
     tls = [each for each, said in zip(connections, found, strict=True) if said is None and is_tls(each)]
     heard = [each for each in found if each is not None]
     return Conversations(heard, tls, len(connections) - len(heard) - len(tls))
 
 
-def conversation_in(connection: Connection, port: int | None = None) -> Conversation | None:
+def find_conversation(connection: Connection, port: int | None = None) -> Conversation | None:
     """Return the conversation of a connection, None if it is none with Kafka."""
     if port is not None and port not in (connection.client.port, connection.server.port):
         return None
@@ -131,7 +131,7 @@ def is_tls(connection: Connection) -> bool:
 
 
 def _has_requests(stream: Stream) -> bool:
-    frames = _frames(stream, looks_like_request, _REQUEST_PLACE)
+    frames = _iterate_frames(stream, looks_like_request, _REQUEST_PLACE)
     return any(isinstance(each, Frame) and looks_like_request(each.data, 0) for each in frames)
 
 
@@ -145,24 +145,24 @@ def looks_like_request(data: bytes, position: int) -> bool:
     size, key, version, _, length = _REQUEST.unpack_from(data, position)
     if not _NO_CLIENT_ID.size - SIZE_BYTES <= size <= MAX_FRAME_BYTES or key not in ApiKey._value2member_map_:
         return False
-    if version not in request_class(key).versions and key != ApiKey.API_VERSIONS:
+    if version not in get_request_class(key).versions and key != ApiKey.API_VERSIONS:
         return False
     end, start = position + SIZE_BYTES + size, position + _REQUEST.size
-    if end > len(data) or version not in request_class(key).versions:
+    if end > len(data) or version not in get_request_class(key).versions:
         return 0 < length <= size and data[start : start + length].decode(errors="replace").isprintable()
     return _can_be_read(data[position + SIZE_BYTES : end], ApiKey(key), version)
 
 
 def _can_be_read(frame: bytes, key: ApiKey, version: int) -> bool:
     try:
-        _, position = RequestHeader.decode_from(frame, request_header_version(key, version))
-        request_class(key).decode(frame, version, position)
+        _, position = RequestHeader.decode_from(frame, get_request_header_version(key, version))
+        get_request_class(key).decode(frame, version, position)
     except MalformedMessage:
         return False
     return True
 
 
-def _answers_one_of(awaited: set[int | None]) -> LooksRight:
+def _make_answer_test(awaited: set[int | None]) -> LooksRight:
     def looks_right(data: bytes, position: int) -> bool:
         if position + _ANSWER.size > len(data):
             return False
@@ -172,7 +172,7 @@ def _answers_one_of(awaited: set[int | None]) -> LooksRight:
     return looks_right
 
 
-def _frames(stream: Stream, looks_right: LooksRight, places: re.Pattern[bytes]) -> Iterator[Frame | Skipped]:
+def _iterate_frames(stream: Stream, looks_right: LooksRight, places: re.Pattern[bytes]) -> Iterator[Frame | Skipped]:
     """Yield all frames, and the bytes between them that are none."""
     next_position, in_step = 0, stream.has_begin
     for run in stream.runs:
@@ -210,12 +210,12 @@ def _next_place(data: bytes, at: int, looks_right: LooksRight, places: re.Patter
 
 
 def _pair_frames(connection: Connection) -> Conversation:
-    asked = list(_frames(connection.to_server, looks_like_request, _REQUEST_PLACE))
+    asked = list(_iterate_frames(connection.to_server, looks_like_request, _REQUEST_PLACE))
     requests = list(_with_tokens(each for each in asked if isinstance(each, Frame)))
     awaited = {each.correlation_id for each in requests}
-    answered = list(_frames(connection.to_client, _answers_one_of(awaited), _ANSWER_PLACE))
-    pairs = _pairs(requests, [each for each in answered if isinstance(each, Frame)])
-    return Conversation(connection, pairs, list(_notes(connection, asked, answered)))
+    answered = list(_iterate_frames(connection.to_client, _make_answer_test(awaited), _ANSWER_PLACE))
+    pairs = _match_answers(requests, [each for each in answered if isinstance(each, Frame)])
+    return Conversation(connection, pairs, list(_iterate_notes(connection, asked, answered)))
 
 
 def _with_tokens(requests: Iterator[Frame]) -> Iterator[Frame]:
@@ -227,7 +227,7 @@ def _with_tokens(requests: Iterator[Frame]) -> Iterator[Frame]:
         yield frame._replace(is_token=is_token)
 
 
-def _pairs(requests: list[Frame], answers: list[Frame]) -> list[Pair]:
+def _match_answers(requests: list[Frame], answers: list[Frame]) -> list[Pair]:
     """Return each request with its answer, then the answers without a request. Brokers answer in order."""
     waiting: dict[int | None, list[int]] = {}
     for index, request in reversed(list(enumerate(requests))):
@@ -248,7 +248,9 @@ def _pairs(requests: list[Frame], answers: list[Frame]) -> list[Pair]:
     return [Pair(request, found.get(index)) for index, request in enumerate(requests)] + alone
 
 
-def _notes(connection: Connection, asked: list[Frame | Skipped], answered: list[Frame | Skipped]) -> Iterator[str]:
+def _iterate_notes(
+    connection: Connection, asked: list[Frame | Skipped], answered: list[Frame | Skipped]
+) -> Iterator[str]:
     for stream, frames, side in (
         (connection.to_server, asked, "client"),
         (connection.to_client, answered, "server"),

@@ -51,16 +51,16 @@ class Capture:
 
     def segments(self) -> Iterator[Segment]:
         """Yield all segments in their order. Raises Malformed for a file that is no capture of a known link type."""
-        reader = _reader(self._data)
-        decode = _decoder(reader.datalink())
-        for time, packet in self._packets(reader):
-            segment = _segment(time, packet, decode)
+        reader = _make_reader(self._data)
+        decode = _find_decoder(reader.datalink())
+        for time, packet in self._iterate_packets(reader):
+            segment = _parse_segment(time, packet, decode)
             if segment is None:
                 self.others += 1
             else:
                 yield segment
 
-    def _packets(self, reader: Any) -> Iterator[tuple[float, bytes]]:
+    def _iterate_packets(self, reader: Any) -> Iterator[tuple[float, bytes]]:
         """Yield the time and the bytes of each packet, up to the place where the file is cut off or damaged."""
         from dpkt import Error
 
@@ -82,7 +82,7 @@ def is_capture(data: bytes) -> bool:
     return data[:4] in PCAP_MAGICS or data[:4] == PCAPNG_MAGIC
 
 
-def _reader(data: bytes) -> Any:
+def _make_reader(data: bytes) -> Any:
     """Return dpkt's reader. Raises Malformed, and ModuleNotFoundError without dpkt."""
     try:
         import dpkt
@@ -95,26 +95,26 @@ def _reader(data: bytes) -> Any:
         raise Malformed(f"the file is no capture: {str(error) or type(error).__name__}") from None
 
 
-def _decoder(link_type: int) -> Any:
+def _find_decoder(link_type: int) -> Any:
     """Return what decodes a packet of a link type down to its IP packet. Raises Malformed."""
     from dpkt import ethernet, loopback, sll, sll2
 
     by_type = {0: loopback.Loopback, 108: loopback.Loopback, 1: ethernet.Ethernet, 113: sll.SLL, 276: sll2.SLL2}
     if link_type in _RAW:
-        return _raw
+        return _decode_raw
     if link_type not in by_type:
         known = "Ethernet, loopback, Linux's any, and IP"
         raise Malformed(f"packets of link type {link_type} are not known, only those of {known}")
     return lambda packet: by_type[link_type](packet).data
 
 
-def _raw(packet: bytes) -> Any:
+def _decode_raw(packet: bytes) -> Any:
     from dpkt import ip, ip6
 
     return ip.IP(packet) if packet[:1] and packet[0] >> 4 == _VERSION_4 else ip6.IP6(packet)
 
 
-def _segment(time: float, packet: bytes, decode: Any) -> Segment | None:
+def _parse_segment(time: float, packet: bytes, decode: Any) -> Segment | None:
     """Return the TCP segment in a packet, None if there is none."""
     from dpkt import Error, ip, ip6, tcp
 
@@ -133,11 +133,11 @@ def _segment(time: float, packet: bytes, decode: Any) -> Segment | None:
         segment.seq,
         segment.flags,
         data,
-        max(0, _payload_bytes(inner, segment) - len(data)),
+        max(0, _count_payload_bytes(inner, segment) - len(data)),
     )
 
 
-def _payload_bytes(inner: Any, segment: Any) -> int:
+def _count_payload_bytes(inner: Any, segment: Any) -> int:
     """Return how many bytes of data the headers say; 0 if the packet was too large to say it (segmentation offload)."""
     header_bytes = segment.off * 4
     if hasattr(inner, "plen"):  # version 6

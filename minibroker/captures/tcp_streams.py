@@ -78,7 +78,7 @@ def stream_of(data: bytes) -> Stream:
     return Stream([Run(0, data, [])] if data else [], end=len(data))
 
 
-def connections_in(segments: Iterable[Segment]) -> list[Connection]:
+def collect_connections(segments: Iterable[Segment]) -> list[Connection]:
     """Return all connections in the order of their first segments. A port that is used again is a new one."""
     open_: dict[frozenset[Address], _Pair] = {}
     pairs: list[_Pair] = []
@@ -157,18 +157,18 @@ class _Half:
             if end <= position:
                 continue
             if start > position or not runs:
-                _close(runs, pieces)
+                _close_last_run(runs, pieces)
                 runs.append(Run(max(start, position) - base, b"", []))
                 position = max(start, position)
             runs[-1].times.append((position - base, segment.time))
             pieces.append(segment.data[position - start :])
             position = end
-        _close(runs, pieces)
+        _close_last_run(runs, pieces)
         last = max(start + len(segment.data) + segment.lost_bytes for start, _, segment in placed)
         return Stream(runs, self.first is not None, repeated, last - base)
 
 
-def _close(runs: list[Run], pieces: list[bytes]) -> None:
+def _close_last_run(runs: list[Run], pieces: list[bytes]) -> None:
     """Give the last run its bytes."""
     if pieces:
         runs[-1] = runs[-1]._replace(data=b"".join(pieces))

@@ -18,7 +18,7 @@ from typing import Final
 
 from minibroker.captures.packets import Address, Malformed
 from minibroker.captures.tcp_streams import Connection, stream_of
-from minibroker.protocol.legible import legible
+from minibroker.protocol.legible import make_legible
 
 _BEGIN: Final = re.compile(r"^Follow: \w+,raw\s*$", re.MULTILINE)
 _NODE: Final = re.compile(r"Node [01]: (.*):(\d+)\s*")
@@ -29,25 +29,25 @@ def is_tshark_text(text: str) -> bool:
     return _BEGIN.search(text) is not None
 
 
-def connections_of(text: str) -> Iterator[Connection]:
+def iterate_connections(text: str) -> Iterator[Connection]:
     """Yield the connections. Raises Malformed."""
     for part in _BEGIN.split(text)[1:]:
         nodes: list[Address] = []
         data = bytearray(), bytearray()
         for line in part.splitlines():
             if (node := _NODE.fullmatch(line)) is not None:
-                nodes.append(Address(legible(node[1].strip("[]")), int(node[2])))
+                nodes.append(Address(make_legible(node[1].strip("[]")), int(node[2])))
             elif line.startswith("==="):
                 break
             elif line.strip() and not line.startswith("Filter:"):
-                data[line.startswith("\t")].extend(_bytes(line))
+                data[line.startswith("\t")].extend(_parse_bytes(line))
         if len(nodes) != 2 or not any(node.host for node in nodes):  # of TLS, tshark 4.0 names only one
             raise Malformed("tshark found no such stream: -d tcp.port==9093,tls says that a port speaks TLS")
         client, server = nodes
         yield Connection(client, server, stream_of(bytes(data[0])), stream_of(bytes(data[1])), has_begin=False)
 
 
-def _bytes(line: str) -> bytes:
+def _parse_bytes(line: str) -> bytes:
     try:
         return bytes.fromhex(line)
     except ValueError:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from minibroker.cli.connecting import Bootstrap, client_of, unreachable
-from minibroker.cli.shared import failure, no_such
+from minibroker.cli.connecting import Bootstrap, make_client, make_unreachable_error
+from minibroker.cli.shared import make_failure, make_no_such_error
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -44,21 +44,21 @@ class Config(NamedTuple):
 
 
 @contextmanager
-def connected(bootstrap: Bootstrap) -> Iterator[Client]:
+def connect_client(bootstrap: Bootstrap) -> Iterator[Client]:
     """Connect a client to these servers, one of which must answer at once. Its errors become click's."""
     from minibroker.client.client_errors import ClientError, SettingError
 
     try:
-        with client_of(bootstrap) as client:
+        with make_client(bootstrap) as client:
             try:
                 client.reach()
             except ClientError as error:
-                raise unreachable(bootstrap, str(error)) from None
+                raise make_unreachable_error(bootstrap, str(error)) from None
             yield client
     except SettingError as error:
         raise click.UsageError(f"--client: {error}") from None
     except ClientError as error:
-        raise failure(str(error)) from None
+        raise make_failure(str(error)) from None
 
 
 def delete_each(names: Iterable[str], delete: Callable[[str], None], as_json: bool) -> None:
@@ -77,19 +77,19 @@ def delete_each(names: Iterable[str], delete: Callable[[str], None], as_json: bo
     elif deleted:
         click.echo(f"deleted {', '.join(deleted)}")
     if problems:
-        raise failure("; ".join(problems))
+        raise make_failure("; ".join(problems))
 
 
-def all_topics(client: Client) -> dict[str, Any]:
+def get_all_topics(client: Client) -> dict[str, Any]:
     """Return all topics by name, as Metadata describes them; a request for one could create it."""
     return {topic.name: topic for topic in client.retry(lambda: client.metadata(None)).topics}
 
 
-def existing_topic(client: Client, name: str) -> Any:
+def get_existing_topic(client: Client, name: str) -> Any:
     """Return the topic of this name, as Metadata describes it. Raises click.ClickException if there is none."""
-    topics = all_topics(client)
+    topics = get_all_topics(client)
     if name not in topics:
-        raise no_such("topic", name, topics)
+        raise make_no_such_error("topic", name, topics)
     return topics[name]
 
 
@@ -104,19 +104,19 @@ def check_configs(answer: Any, what: str, names: Iterable[str]) -> None:
         if error.code != ErrorCode.INVALID_CONFIG:
             raise
         from minibroker.broker.configs.settings_table import TOPIC_SETTINGS
-        from minibroker.suggestions import did_you_mean
+        from minibroker.suggestions import suggest_names
 
         unknown = [name for name in names if name not in TOPIC_SETTINGS]
-        guess = did_you_mean(unknown[0], TOPIC_SETTINGS) if unknown else ""
-        raise failure(f"{error}{guess}") from None
+        guess = suggest_names(unknown[0], TOPIC_SETTINGS) if unknown else ""
+        raise make_failure(f"{error}{guess}") from None
 
 
-def topic_configs(client: Client, name: str) -> list[Any]:
+def get_topic_configs(client: Client, name: str) -> list[Any]:
     """Return all configs of a topic by name, as DescribeConfigs describes them. Raises `ClientError`."""
-    return configs_of(client, TOPIC_RESOURCE, name)
+    return get_configs(client, TOPIC_RESOURCE, name)
 
 
-def configs_of(client: Client, resource_type: int, name: str, node: int | None = None) -> list[Any]:
+def get_configs(client: Client, resource_type: int, name: str, node: int | None = None) -> list[Any]:
     """Return all configs of a resource by name, as DescribeConfigs describes them; a broker tells its own.
 
     Raises `ClientError`.
@@ -133,7 +133,7 @@ def configs_of(client: Client, resource_type: int, name: str, node: int | None =
     return sorted(answer.configs, key=lambda entry: entry.name)
 
 
-def config_row(entry: Any) -> Config:
+def make_config_row(entry: Any) -> Config:
     """Return a config as a line of a table."""
     told = [(entry.config_source, entry.value), *((each.source, each.value) for each in entry.synonyms)]
     default = next((value for source, value in told if source == DEFAULT_CONFIG), None)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from minibroker.cli.administration import BROKER_RESOURCE, Config, config_row, configs_of, connected
-from minibroker.cli.connecting import Bootstrap, connection_options
-from minibroker.cli.shared import WholeHelpGroup, failure, help_if_alone, json_option, print_table
+from minibroker.cli.administration import BROKER_RESOURCE, Config, connect_client, get_configs, make_config_row
+from minibroker.cli.connecting import Bootstrap, add_connection_options
+from minibroker.cli.shared import WholeHelpGroup, help_if_alone, make_failure, make_json_option, print_table
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -50,8 +50,8 @@ def brokers(context: click.Context) -> None:
 
 
 @brokers.command("list")
-@connection_options
-@json_option("Print a JSON object.")
+@add_connection_options
+@make_json_option("Print a JSON object.")
 def list_brokers(bootstrap: Bootstrap, as_json: bool) -> None:
     """List the brokers, and the levels of the cluster's features.
 
@@ -61,10 +61,10 @@ def list_brokers(bootstrap: Bootstrap, as_json: bool) -> None:
     Example:
         minibroker brokers list --json
     """
-    with connected(bootstrap) as client:
+    with connect_client(bootstrap) as client:
         cluster = client.retry(client.metadata)
-        found = [_broker(client, each, cluster.controller_id) for each in cluster.brokers]
-        features = _features(client)
+        found = [_make_broker(client, each, cluster.controller_id) for each in cluster.brokers]
+        features = _get_features(client)
     found.sort()
     if as_json:
         brokers = [each._asdict() for each in found]
@@ -80,13 +80,13 @@ def list_brokers(bootstrap: Bootstrap, as_json: bool) -> None:
         click.echo(f"\ncluster id {cluster.cluster_id}")
 
 
-def _broker(client: Client, found: Any, controller: int) -> Broker:
+def _make_broker(client: Client, found: Any, controller: int) -> Broker:
     from minibroker.cli.doctor.checks import release_like
     from minibroker.client.client_errors import ClientError
     from minibroker.client.connection_settings import Address
 
     try:
-        served = _api_versions(client, found.node_id).api_keys
+        served = _get_api_versions(client, found.node_id).api_keys
         release = release_like({each.api_key: range(each.min_version, each.max_version + 1) for each in served})
     except ClientError as error:
         click.echo(f"minibroker: {error}", err=True)
@@ -94,8 +94,8 @@ def _broker(client: Client, found: Any, controller: int) -> Broker:
     return Broker(found.node_id, str(Address(found.host, found.port)), found.rack, found.node_id == controller, release)
 
 
-def _features(client: Client) -> list[FeatureLevel]:
-    answer = _api_versions(client, None)
+def _get_features(client: Client) -> list[FeatureLevel]:
+    answer = _get_api_versions(client, None)
     levels = {each.name: each.max_version_level for each in answer.finalized_features}
     return [
         FeatureLevel(each.name, levels.get(each.name, 0), each.min_version, each.max_version)
@@ -103,7 +103,7 @@ def _features(client: Client) -> list[FeatureLevel]:
     ]
 
 
-def _api_versions(client: Client, node: int | None) -> Any:
+def _get_api_versions(client: Client, node: int | None) -> Any:
     from minibroker.client.opening import VERSION
     from minibroker.protocol.messages.cluster import ApiVersionsRequest
 
@@ -116,8 +116,8 @@ def _api_versions(client: Client, node: int | None) -> Any:
 @brokers.command()
 @click.argument("broker", type=click.IntRange(0), required=False)
 @click.option("--all", "shows_all", is_flag=True, help="Show the configs that have their defaults, too.")
-@connection_options
-@json_option("Print a JSON array.")
+@add_connection_options
+@make_json_option("Print a JSON array.")
 def describe(broker: int | None, shows_all: bool, bootstrap: Bootstrap, as_json: bool) -> None:
     """Show the configs of a broker that differ from the defaults, of the first broker unless one is named.
 
@@ -127,12 +127,12 @@ def describe(broker: int | None, shows_all: bool, bootstrap: Bootstrap, as_json:
     Example:
         minibroker brokers describe 1
     """
-    with connected(bootstrap) as client:
+    with connect_client(bootstrap) as client:
         nodes = client.nodes()
         chosen = nodes[0] if broker is None else broker
         if chosen not in nodes:
-            raise failure(f"there is no broker {chosen}, only {', '.join(map(str, nodes))}")
-        rows = [config_row(entry) for entry in configs_of(client, BROKER_RESOURCE, str(chosen), chosen)]
+            raise make_failure(f"there is no broker {chosen}, only {', '.join(map(str, nodes))}")
+        rows = [make_config_row(entry) for entry in get_configs(client, BROKER_RESOURCE, str(chosen), chosen)]
     shown = [row for row in rows if shows_all or differs(row)]
     if as_json:
         click.echo(json.dumps([row._asdict() for row in shown]))

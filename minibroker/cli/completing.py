@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from minibroker.cli.connecting import bootstrap_of, client_of, given_settings
+from minibroker.cli.connecting import collect_settings, make_bootstrap, make_client
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -19,44 +19,44 @@ TIMEOUT_S: Final = 0.5
 NAMES_MAX: Final = 1_000  # more than a person reads
 
 
-def topics(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+def complete_topics(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the topics of the server; Kafka's own only after an underscore."""
-    from minibroker.cli.administration import all_topics
+    from minibroker.cli.administration import get_all_topics
 
-    found = _ask_for_names(context, all_topics)
-    return _beginning(incomplete, (name for name in found if not name.startswith("__") or incomplete))
+    found = _ask_for_names(context, get_all_topics)
+    return _keep_beginning(incomplete, (name for name in found if not name.startswith("__") or incomplete))
 
 
-def groups(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+def complete_groups(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the groups of the server."""
     from minibroker.cli.groups.groups_facts import group_names
 
-    return _beginning(incomplete, _ask_for_names(context, group_names))
+    return _keep_beginning(incomplete, _ask_for_names(context, group_names))
 
 
-def messages(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+def complete_messages(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of messages that `minibroker show` knows."""
-    from minibroker.protocol.describing import known_names
+    from minibroker.protocol.describing import list_known_names
 
-    return _beginning(incomplete, known_names())
+    return _keep_beginning(incomplete, list_known_names())
 
 
-def broker_settings(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+def complete_broker_settings(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of a broker's settings, as in NAME=VALUE."""
     from minibroker.broker.configs.settings_table import SETTINGS
 
-    return _beginning(incomplete, (f"{row.name}=" for row in SETTINGS if row.name and not row.internal))
+    return _keep_beginning(incomplete, (f"{row.name}=" for row in SETTINGS if row.name and not row.internal))
 
 
-def topic_settings(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+def complete_topic_settings(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of a topic's settings, as in NAME=VALUE where a value belongs to it."""
     from minibroker.broker.configs.settings_table import TOPIC_SETTINGS
 
     end = "" if parameter.name == "deleted" else "="
-    return _beginning(incomplete, (f"{name}{end}" for name in TOPIC_SETTINGS))
+    return _keep_beginning(incomplete, (f"{name}{end}" for name in TOPIC_SETTINGS))
 
 
-def _beginning(start: str, names: Iterable[str]) -> list[str]:
+def _keep_beginning(start: str, names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if name.startswith(start))[:NAMES_MAX]
 
 
@@ -66,8 +66,8 @@ def _ask_for_names(context: click.Context, ask: Callable[[Client], Iterable[str]
 
     given = context.params
     try:
-        settings = given_settings(given.get("config_files") or (), given.get("client") or ())
-        with client_of(bootstrap_of(given.get("servers"), settings, TIMEOUT_S, "info")) as client:
+        settings = collect_settings(given.get("config_files") or (), given.get("client") or ())
+        with make_client(make_bootstrap(given.get("servers"), settings, TIMEOUT_S, "info")) as client:
             client.reach()
             return ask(client)
     except (ClientError, SettingError, click.ClickException):

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from minibroker.cli import variables
-from minibroker.cli.shared import CLIENT_ID, Command, assignments_option, of_files
-from minibroker.protocol.legible import one_line
+from minibroker.cli.shared import CLIENT_ID, Command, make_assignments_option, suggest_file_commands
+from minibroker.protocol.legible import join_lines
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import BlockingNetwork, Client
@@ -71,33 +71,33 @@ def with_port(text: str) -> str:
     return ",".join(completed(server.strip()) for server in text.split(","))
 
 
-def servers_of(text: str) -> str:
+def parse_servers(text: str) -> str:
     """Parse HOST[:PORT], several separated by commas; return them with ports. Raises click.BadParameter."""
     from minibroker.client.client_errors import SettingError
-    from minibroker.client.connection_settings import addresses
+    from minibroker.client.connection_settings import parse_addresses
 
     servers = with_port(text)
     scheme, separator, rest = text.partition("://")
     if "/" in text and not separator:
-        raise click.BadParameter(f"{text!r} is not HOST:PORT; {of_files(text)}")
+        raise click.BadParameter(f"{text!r} is not HOST:PORT; {suggest_file_commands(text)}")
     try:
-        addresses(servers)
+        parse_addresses(servers)
     except SettingError:
         advice = f"; leave out {scheme}://" if separator and rest else ""
         raise click.BadParameter(f"{text!r} is not HOST:PORT{advice}") from None
     return servers
 
 
-def default_servers() -> str | None:
+def get_default_servers() -> str | None:
     """Return the servers of `MINIBROKER_BOOTSTRAP_SERVER`, None without it. Raises click.UsageError."""
     text = os.environ.get(variables.SERVER)
     try:
-        return servers_of(text) if text else None
+        return parse_servers(text) if text else None
     except click.BadParameter as error:
         raise click.UsageError(f"{variables.SERVER}: {error.message}") from None
 
 
-def client_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def add_client_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """`--bootstrap-server`, `--command-config`, `--client` and `--log-level`, as argument `bootstrap`."""
 
     @functools.wraps(command)
@@ -109,24 +109,24 @@ def client_options(command: Callable[..., Any]) -> Callable[..., Any]:
         connect_timeout_s: float | None = None,
         **kwargs: Any,
     ) -> Any:
-        bootstrap = bootstrap_of(servers, client, connect_timeout_s, log_level)
+        bootstrap = make_bootstrap(servers, client, connect_timeout_s, log_level)
         return command(*args, bootstrap=bootstrap, **kwargs)
 
-    server = server_option(f"A broker of any Kafka.  [env var: {variables.SERVER}; default: {DEFAULT_SERVER}]")
-    return server(client_setting_options(log_level_option(with_bootstrap)))
+    server = make_server_option(f"A broker of any Kafka.  [env var: {variables.SERVER}; default: {DEFAULT_SERVER}]")
+    return server(add_client_setting_options(log_level_option(with_bootstrap)))
 
 
-def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of `client_options`, and `--timeout`, as argument `bootstrap`."""
-    return timeout_option(client_options(command))
+def add_connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of `add_client_options`, and `--timeout`, as argument `bootstrap`."""
+    return add_timeout_option(add_client_options(command))
 
 
-def server_option(help: str) -> Callable[[Command], Command]:
+def make_server_option(help: str) -> Callable[[Command], Command]:
     """`--bootstrap-server`, as argument `servers`."""
-    return click.option("--bootstrap-server", "servers", metavar="HOST[:PORT]", type=servers_of, help=help)
+    return click.option("--bootstrap-server", "servers", metavar="HOST[:PORT]", type=parse_servers, help=help)
 
 
-def timeout_option(command: Command) -> Command:
+def add_timeout_option(command: Command) -> Command:
     """`--timeout`, as argument `connect_timeout_s`."""
     return click.option(
         "--timeout",
@@ -148,24 +148,24 @@ def log_level_option(command: Command) -> Command:
     )(command)
 
 
-def bootstrap_of(
+def make_bootstrap(
     servers: str | None, client: tuple[tuple[str, str], ...], timeout_s: float | None, log_level: str
 ) -> Bootstrap:
     """Return what the options name: servers of the option, else of the settings, the environment, or the default."""
     settings = dict(client)
     of_settings = settings.pop("bootstrap.servers", None)
-    chosen = servers or (servers_of(of_settings) if of_settings else default_servers()) or DEFAULT_SERVER
+    chosen = servers or (parse_servers(of_settings) if of_settings else get_default_servers()) or DEFAULT_SERVER
     return Bootstrap(chosen, tuple(settings.items()), timeout_s, log_level == "debug")
 
 
-def client_setting_options(command: Command) -> Callable[..., Any]:
+def add_client_setting_options(command: Command) -> Callable[..., Any]:
     """`--command-config` and `--client`, as argument `client`: pairs of a name and a value; later ones override."""
 
     @functools.wraps(command)
     def with_settings(
         *args: Any, config_files: tuple[str, ...], client: tuple[tuple[str, str], ...], **kwargs: Any
     ) -> Any:
-        return command(*args, client=given_settings(config_files, client), **kwargs)
+        return command(*args, client=collect_settings(config_files, client), **kwargs)
 
     file = click.option(
         "--command-config",
@@ -175,15 +175,15 @@ def client_setting_options(command: Command) -> Callable[..., Any]:
         multiple=True,
         help="Client settings, in a properties file.",
     )
-    return file(assignments_option("--client", "client", "One client setting.")(with_settings))
+    return file(make_assignments_option("--client", "client", "One client setting.")(with_settings))
 
 
-def given_settings(files: tuple[str, ...], client: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+def collect_settings(files: tuple[str, ...], client: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     """Return the settings of files, then those of `--client`. Raises click.UsageError."""
-    return (*(pair for file in files for pair in _settings_in(file)), *client)
+    return (*(pair for file in files for pair in _read_settings(file)), *client)
 
 
-def _settings_in(file: str) -> list[tuple[str, str]]:
+def _read_settings(file: str) -> list[tuple[str, str]]:
     from minibroker.broker.configs.properties import MalformedProperties, parse_properties
 
     try:
@@ -193,23 +193,23 @@ def _settings_in(file: str) -> list[tuple[str, str]]:
         raise click.UsageError(f"--command-config {file}: {error}") from None
 
 
-def client_of(bootstrap: Bootstrap) -> Client:
+def make_client(bootstrap: Bootstrap) -> Client:
     """Return a client for these servers, not connected yet. Raises `SettingError`."""
     from minibroker.client.blocking import Client
     from minibroker.client.connection_settings import ClientSettings
 
-    settings = ClientSettings({**defaults(bootstrap), **dict(bootstrap.settings)}, CLIENT_ID)
-    return Client(settings, network(bootstrap.is_traced), patience_s=bootstrap.connect_timeout_s)
+    settings = ClientSettings({**get_defaults(bootstrap), **dict(bootstrap.settings)}, CLIENT_ID)
+    return Client(settings, make_network(bootstrap.is_traced), patience_s=bootstrap.connect_timeout_s)
 
 
-def network(is_traced: bool) -> BlockingNetwork | None:
+def make_network(is_traced: bool) -> BlockingNetwork | None:
     """Return sockets that show each request on stderr, or None for plain ones."""
     if not is_traced:
         return None
-    from minibroker.cli.log_format import debug_line
+    from minibroker.cli.log_format import format_debug_line
     from minibroker.client.tracing import TracedNetwork
 
-    return TracedNetwork(lambda text: click.echo(debug_line("minibroker.client", text), err=True))
+    return TracedNetwork(lambda text: click.echo(format_debug_line("minibroker.client", text), err=True))
 
 
 def require_connection(bootstrap: Bootstrap) -> None:
@@ -222,7 +222,7 @@ def require_connection(bootstrap: Bootstrap) -> None:
 
     security = tuple(pair for pair in bootstrap.settings if pair[0].startswith(SECURITY))
     try:
-        client = client_of(bootstrap._replace(settings=security))
+        client = make_client(bootstrap._replace(settings=security))
     except SettingError:
         _require_listener(bootstrap)
         return
@@ -230,10 +230,10 @@ def require_connection(bootstrap: Bootstrap) -> None:
         with client:
             client.reach()
     except ClientError as error:
-        raise unreachable(bootstrap, str(error)) from None
+        raise make_unreachable_error(bootstrap, str(error)) from None
 
 
-def defaults(bootstrap: Bootstrap) -> dict[str, str]:
+def get_defaults(bootstrap: Bootstrap) -> dict[str, str]:
     """Return the settings of our own client that `--client` may override."""
     connect_ms, request_ms = (
         str(max(1, round(timeout_s * 1000))) for timeout_s in (bootstrap.connect_timeout_s, bootstrap.request_timeout_s)
@@ -246,24 +246,24 @@ def defaults(bootstrap: Bootstrap) -> dict[str, str]:
     }
 
 
-def unreachable(bootstrap: Bootstrap, message: str) -> click.ClickException:
+def make_unreachable_error(bootstrap: Bootstrap, message: str) -> click.ClickException:
     """Return the error of a connection that failed, as one line, with what to do."""
     if bootstrap.servers in (DEFAULT_SERVER, f"localhost:{DEFAULT_PORT}"):
         message += "; start a broker with 'minibroker serve', or name another with --bootstrap-server"
     elif "no answer" in message:
         message += f"; 'minibroker doctor {bootstrap.servers}' may say why"
-    return Unreachable(one_line(message))
+    return Unreachable(join_lines(message))
 
 
 def _require_listener(bootstrap: Bootstrap) -> None:
-    from minibroker.client.blocking import connected_socket
-    from minibroker.client.connection_settings import addresses
+    from minibroker.client.blocking import connect_socket
+    from minibroker.client.connection_settings import parse_addresses
 
     problems = []
-    for address in addresses(bootstrap.servers):
+    for address in parse_addresses(bootstrap.servers):
         try:
-            connected_socket(*address, bootstrap.connect_timeout_s).close()
+            connect_socket(*address, bootstrap.connect_timeout_s).close()
             return
         except (OSError, UnicodeError) as error:
             problems.append(f"{address}: {getattr(error, 'strerror', None) or error}")
-    raise unreachable(bootstrap, f"cannot connect to {'; '.join(problems)}")
+    raise make_unreachable_error(bootstrap, f"cannot connect to {'; '.join(problems)}")

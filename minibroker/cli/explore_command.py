@@ -31,27 +31,27 @@ def explore(path: Path, port: int) -> None:
     from minibroker.proxy.flows import FlowError
 
     try:
-        asyncio.run(_serve(path.resolve(), port))
+        asyncio.run(_serve_page(path.resolve(), port))
     except (StartError, FlowError) as error:
         raise click.UsageError(str(error)) from None
 
 
-async def _serve(path: Path, port: int) -> None:
+async def _serve_page(path: Path, port: int) -> None:
     from minibroker.addresses import LOOPBACK, HostPort
     from minibroker.broker.process import stop_signal
-    from minibroker.testing.control.control_server import served
+    from minibroker.testing.control.control_server import serve_application
 
     closing = asyncio.Event()
 
     def made() -> Application:
         from minibroker.explorer.explorer_routes import files_app
-        from minibroker.proxy.exploring import saved_app
-        from minibroker.storage.inspection.inspected_files import inspected_file
+        from minibroker.proxy.exploring import make_saved_app
+        from minibroker.storage.inspection.inspected_files import identify_file
 
-        is_of_log = path.is_dir() or inspected_file(str(path)) is not None
-        return files_app(path) if is_of_log else saved_app(path, closing)
+        is_of_log = path.is_dir() or identify_file(str(path)) is not None
+        return files_app(path) if is_of_log else make_saved_app(path, closing)
 
     stop = stop_signal()
-    async with served(made, HostPort(LOOPBACK, port), closing) as url:
+    async with serve_application(made, HostPort(LOOPBACK, port), closing) as url:
         click.echo(f"{path} is explored at {url}/explorer/")
         await stop.wait()

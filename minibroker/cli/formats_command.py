@@ -9,7 +9,7 @@ import json
 
 import click
 
-from minibroker.cli.shared import json_option, print_table
+from minibroker.cli.shared import make_json_option, print_table
 
 HEAD = ("records", "format 0", "format 1", "format 2", "without attributes", "expected before", "expected after")
 MAX_RECORDS = 100_000
@@ -27,7 +27,7 @@ record.attributes.elide (KIP-931, which was discarded): it saves the one unused 
 """
 
 
-def counts_of(text: str) -> tuple[int, ...]:
+def parse_counts(text: str) -> tuple[int, ...]:
     """Parse comma-separated numbers from 1 on. Raises click.BadParameter."""
     texts = text.split(",")
     if not all(each.isascii() and each.isdecimal() and len(each) < 10 for each in texts):
@@ -43,7 +43,7 @@ def counts_of(text: str) -> tuple[int, ...]:
     "--records",
     metavar="N,N,...",
     default="1,3,10,50,100",
-    type=counts_of,
+    type=parse_counts,
     show_default=True,
     help="Records in a batch.",
 )
@@ -53,7 +53,7 @@ def counts_of(text: str) -> tuple[int, ...]:
 @click.option(
     "--key-size", default=100, type=click.IntRange(0), show_default=True, help="The size of each key in bytes."
 )
-@json_option("Print a JSON array of the figures.")
+@make_json_option("Print a JSON array of the figures.")
 def formats(records: tuple[int, ...], value_size: int, key_size: int, as_json: bool) -> None:
     """Show how many bytes each message format adds to the keys and values of a batch, and why.
 
@@ -61,11 +61,11 @@ def formats(records: tuple[int, ...], value_size: int, key_size: int, as_json: b
     Example:
         minibroker formats --records 1,100 --value-size 20 --key-size 8
     """
-    from minibroker.protocol.records.sizes import overhead
+    from minibroker.protocol.records.sizes import measure_overhead
 
     if max(records) * (value_size + key_size) > MAX_BYTES:
         raise click.UsageError(f"keys and values of a batch are {MAX_BYTES} bytes at most")
-    figures = [overhead(count, key_size, value_size) for count in records]
+    figures = [measure_overhead(count, key_size, value_size) for count in records]
     if as_json:
         click.echo(json.dumps([each._asdict() for each in figures]))
         return

@@ -11,7 +11,7 @@ import logging
 import sys
 from typing import Any
 
-from minibroker.protocol.legible import MESSAGE_CHARACTERS, VALUE_CHARACTERS, cut, legible
+from minibroker.protocol.legible import MESSAGE_CHARACTERS, VALUE_CHARACTERS, make_legible, shorten
 
 TEXT_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 FORMATS = ("text", "json")
@@ -30,14 +30,14 @@ class TextFormatter(logging.Formatter):
         super().__init__(TEXT_FORMAT)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        record.message = message_of(record)
+        record.message = format_message(record)
         return super().formatMessage(record)
 
     def formatException(self, ei: Any) -> str:
-        return "\n".join(INDENT + line for line in lines_of(super().formatException(ei)))
+        return "\n".join(INDENT + line for line in split_lines(super().formatException(ei)))
 
     def formatStack(self, stack_info: str) -> str:
-        return "\n".join(INDENT + line for line in lines_of(stack_info))
+        return "\n".join(INDENT + line for line in split_lines(stack_info))
 
 
 class JsonFormatter(logging.Formatter):
@@ -54,38 +54,38 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
-            "message": message_of(record),
+            "message": format_message(record),
         }
         for name, value in vars(record).items():
             if name not in OWN:
-                line.setdefault(name, legible(value) if isinstance(value, str) else value)
+                line.setdefault(name, make_legible(value) if isinstance(value, str) else value)
         if record.exc_info:
-            line["exception"] = "\n".join(lines_of(self.formatException(record.exc_info)))
+            line["exception"] = "\n".join(split_lines(self.formatException(record.exc_info)))
         if record.stack_info:
-            line["stack"] = "\n".join(lines_of(self.formatStack(record.stack_info)))
-        return json.dumps(line, default=lambda value: legible(str(value), MESSAGE_CHARACTERS))
+            line["stack"] = "\n".join(split_lines(self.formatStack(record.stack_info)))
+        return json.dumps(line, default=lambda value: make_legible(str(value), MESSAGE_CHARACTERS))
 
 
-def message_of(record: logging.LogRecord) -> str:
+def format_message(record: logging.LogRecord) -> str:
     """Return the record's message in one line, with each argument shortened, and then the whole line."""
     arguments = record.args
     if isinstance(arguments, tuple):
-        arguments = tuple(cut(each, VALUE_CHARACTERS) if isinstance(each, str) else each for each in arguments)
+        arguments = tuple(shorten(each, VALUE_CHARACTERS) if isinstance(each, str) else each for each in arguments)
     message = str(record.msg)
-    return legible(message % arguments if arguments else message, LINE_CHARACTERS)
+    return make_legible(message % arguments if arguments else message, LINE_CHARACTERS)
 
 
-def lines_of(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """Return the lines of a traceback or a stack, each escaped."""
-    return [legible(line, MESSAGE_CHARACTERS) for line in cut(text, TRACEBACK_CHARACTERS).split("\n")]
+    return [make_legible(line, MESSAGE_CHARACTERS) for line in shorten(text, TRACEBACK_CHARACTERS).split("\n")]
 
 
-def debug_line(logger: str, text: str) -> str:
+def format_debug_line(logger: str, text: str) -> str:
     """Return a line for people, as `serve` writes it."""
     return TextFormatter().format(logging.LogRecord(logger, logging.DEBUG, "", 0, text, None, None))
 
 
-def formatter(name: str) -> logging.Formatter:
+def make_formatter(name: str) -> logging.Formatter:
     """Return the formatter of this name, one of `FORMATS`."""
     return JsonFormatter() if name == "json" else TextFormatter()
 
@@ -96,7 +96,7 @@ def log_to_stderr(level: str, form: str) -> None:
     Only collectors get the events: whoever reads text sees the lines on stdout, and has stopped the process himself.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter(form))
+    handler.setFormatter(make_formatter(form))
     logging.basicConfig(handlers=[handler], level=level.upper())
     if form != "json":  # by the level: libraries enable loggers that are disabled
         logging.getLogger("minibroker.events").setLevel(logging.CRITICAL)

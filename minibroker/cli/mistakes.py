@@ -10,8 +10,8 @@ from typing import Final
 
 import click
 
-from minibroker.protocol.legible import one_line
-from minibroker.suggestions import did_you_mean
+from minibroker.protocol.legible import join_lines
+from minibroker.suggestions import suggest_names
 
 SERVER: Final = "--bootstrap-server HOST:PORT"
 LISTENERS: Final = "--set listeners=PLAINTEXT://127.0.0.1:PORT"
@@ -78,30 +78,32 @@ COMMANDS: Final = {
 }
 
 
-def no_command(context: click.Context, name: str, known: list[str]) -> click.UsageError:
+def make_no_command_error(context: click.Context, name: str, known: list[str]) -> click.UsageError:
     """Return the error that a group of commands has no command of this name."""
     usual = COMMANDS.get(name)
     options = [option for each in context.command.get_params(context) for option in each.opts]
-    guess = f"; did you mean {usual}?" if usual in (*known, *options) else did_you_mean(name, known)
-    return click.UsageError(f"there is no command {_path(context)} {name}{guess or _help(context)}")
+    guess = f"; did you mean {usual}?" if usual in (*known, *options) else suggest_names(name, known)
+    return click.UsageError(
+        f"there is no command {_get_command_path(context)} {name}{guess or _get_help_hint(context)}"
+    )
 
 
-def message_of(error: click.ClickException) -> str:
+def format_error(error: click.ClickException) -> str:
     """Return the message of an error."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     if isinstance(error, click.NoSuchOption):
-        return f"there is no option {error.option_name}{_instead(error.option_name, context)}"
+        return f"there is no option {error.option_name}{_suggest_option(error.option_name, context)}"
     if isinstance(error, click.MissingParameter) and error.param is not None and context is not None:
-        return f"{_name(error.param)} is missing; {_usage(context)}"
+        return f"{_get_name(error.param)} is missing; {_get_usage(context)}"
     if isinstance(error, click.BadParameter) and (error.param is not None or error.param_hint is not None):
         text = _without_full_stop(error.message)
         ours = next((text.removesuffix(each) + NUMBERS[each] for each in NUMBERS if text.endswith(each)), text)
-        return f"{error.param_hint if error.param is None else _name(error.param)}: {ours}"
+        return f"{error.param_hint if error.param is None else _get_name(error.param)}: {ours}"
     message = _without_full_stop(error.format_message())
     if isinstance(error, click.BadOptionUsage) and message.endswith("requires an argument"):
         return f"{error.option_name} needs a value"
     if message.startswith(TOO_MANY) and context is not None:
-        return f"too many arguments: {message.partition('(')[2].removesuffix(')')}; {_usage(context)}"
+        return f"too many arguments: {message.partition('(')[2].removesuffix(')')}; {_get_usage(context)}"
     return message
 
 
@@ -109,34 +111,38 @@ def _without_full_stop(text: str) -> str:
     return text if text.endswith("..") else text.removesuffix(".")
 
 
-def _usage(context: click.Context) -> str:
-    return one_line(context.get_usage()).replace("Usage", "usage", 1)
+def _get_usage(context: click.Context) -> str:
+    return join_lines(context.get_usage()).replace("Usage", "usage", 1)
 
 
-def _name(parameter: click.Parameter) -> str:
+def _get_name(parameter: click.Parameter) -> str:
     """Return `--topic`, or the name of an argument as the usage shows it."""
     if isinstance(parameter, click.Option):
         return max(parameter.opts, key=len)
     return parameter.human_readable_name.strip("[]")
 
 
-def _instead(option: str, context: click.Context | None) -> str:
+def _suggest_option(option: str, context: click.Context | None) -> str:
     """Return what was probably meant by an option that a command does not have."""
     if context is None:
         return ""
     command = context.command
     options = [name for each in command.get_params(context) for name in each.opts if isinstance(each, click.Option)]
-    for meant in (*INSTEAD.get(option, ()), *_setting(option, command)):
+    for meant in (*INSTEAD.get(option, ()), *_suggest_setting(option, command)):
         if meant.split()[0] in (*options, "no"):
             return f"; did you mean {meant}?"
     if isinstance(command, click.Group):
         name = option.lstrip("-")
         is_command = name in command.list_commands(context)
-        return f"; did you mean {_path(context)} {name}?" if is_command else "; options follow the command's name"
-    return did_you_mean(option, options) or _help(context)
+        return (
+            f"; did you mean {_get_command_path(context)} {name}?"
+            if is_command
+            else "; options follow the command's name"
+        )
+    return suggest_names(option, options) or _get_help_hint(context)
 
 
-def _setting(option: str, command: click.Command) -> Iterator[str]:
+def _suggest_setting(option: str, command: click.Command) -> Iterator[str]:
     """Yield the setting of a broker that an option looks like, as in `--log-dirs`."""
     if command.name == "serve":
         from minibroker.broker.configs.settings_table import BROKER_SETTINGS
@@ -146,9 +152,9 @@ def _setting(option: str, command: click.Command) -> Iterator[str]:
             yield f"--set {name}=VALUE"
 
 
-def _path(context: click.Context) -> str:
+def _get_command_path(context: click.Context) -> str:
     return context.command_path
 
 
-def _help(context: click.Context) -> str:
-    return f"; see {_path(context)} --help"
+def _get_help_hint(context: click.Context) -> str:
+    return f"; see {_get_command_path(context)} --help"

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from minibroker.cli.administration import TopicPartition, all_topics, existing_topic
-from minibroker.cli.shared import failure, no_partition, of_files
-from minibroker.quantities import moment_ms
+from minibroker.cli.administration import TopicPartition, get_all_topics, get_existing_topic
+from minibroker.cli.shared import describe_missing_partition, make_failure, suggest_file_commands
+from minibroker.quantities import parse_moment_ms
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -55,7 +55,7 @@ class Where(NamedTuple):
 # --- parsing ----------------------------------------------------------------------------------------------
 
 
-def topics_of(text: str) -> Topics:
+def parse_topics(text: str) -> Topics:
     """Parse TOPIC, TOPIC:0,2 or a pattern. Raises click.BadParameter."""
     if text.startswith("^"):
         try:
@@ -64,24 +64,24 @@ def topics_of(text: str) -> Topics:
             raise click.BadParameter(f"{text!r} is no regular expression: {error}") from None
         return text, ()
     if "/" in text:
-        raise click.BadParameter(f"{text!r} is no topic; {of_files(text)}")
+        raise click.BadParameter(f"{text!r} is no topic; {suggest_file_commands(text)}")
     match = TOPICS.fullmatch(text)
     if match is None:
         raise click.BadParameter(f"{text!r} is not TOPIC or TOPIC:PARTITION,...")
     return match["topic"], tuple(map(int, match["indexes"].split(","))) if match["indexes"] else ()
 
 
-def where_of(text: str) -> Where:
+def parse_where(text: str) -> Where:
     """Parse [PARTITION=]WHERE. Raises click.BadParameter."""
     one = ONE_PARTITION.fullmatch(text)
     if one is not None:
-        return where_of(one["where"])._replace(partition=int(one["index"]))
+        return parse_where(one["where"])._replace(partition=int(one["index"]))
     if text in WORDS:
         return Where(WORDS[text])
     if NUMBER.fullmatch(text) and abs(int(text)) <= OFFSET_MAX:
         return Where("back", -int(text)) if text.startswith("-") else Where("offset", int(text))
     try:
-        return Where("time", moment_ms(text, time.time_ns() // 1_000_000))
+        return Where("time", parse_moment_ms(text, time.time_ns() // 1_000_000))
     except ValueError:
         raise click.BadParameter(
             f"{text!r} is not earliest, latest, an offset, -N for N before the end, or a time like"
@@ -92,18 +92,18 @@ def where_of(text: str) -> Where:
 # --- looking up -------------------------------------------------------------------------------------------
 
 
-def partitions_of(client: Client, asked: Sequence[Topics]) -> list[TopicPartition]:
+def list_partitions(client: Client, asked: Sequence[Topics]) -> list[TopicPartition]:
     """Return the partitions of these topics and patterns, in order.
 
     Raises click.ClickException for a topic or a partition that does not exist, and if nothing matches a pattern.
     """
     chosen: set[TopicPartition] = set()
     for name, indexes in asked:
-        for topic in _matching(client, name) if is_pattern(name) else [_topic(client, name)]:
+        for topic in _list_matching(client, name) if is_pattern(name) else [_find_topic(client, name)]:
             known = {each.partition_index for each in topic.partitions}
             missing = [index for index in indexes if index not in known]
             if missing:
-                raise failure(no_partition(topic.name, missing[0], len(known)))
+                raise make_failure(describe_missing_partition(topic.name, missing[0], len(known)))
             chosen |= {(topic.name, index) for index in indexes or known}
     return sorted(chosen)
 
@@ -113,33 +113,33 @@ def is_pattern(name: str) -> bool:
     return name.startswith("^") or GLOB.search(name) is not None
 
 
-def _matching(client: Client, pattern: str) -> list[Any]:
+def _list_matching(client: Client, pattern: str) -> list[Any]:
     matches = re.compile(pattern).search if pattern.startswith("^") else lambda name: fnmatchcase(name, pattern)
     is_for_all = pattern.removeprefix("^").startswith(INTERNAL)
     found = [
         topic
-        for name, topic in all_topics(client).items()
+        for name, topic in get_all_topics(client).items()
         if matches(name) and (is_for_all or not topic.is_internal) and topic.partitions
     ]
     if not found:
-        raise failure(f"no topic matches {pattern}")
+        raise make_failure(f"no topic matches {pattern}")
     return found
 
 
-def _topic(client: Client, name: str) -> Any:
+def _find_topic(client: Client, name: str) -> Any:
     from minibroker.protocol.errors import ErrorCode
 
     if name == METADATA_TOPIC:
-        raise failure(f"no broker lets clients read {name}: minibroker dump shows its files")
+        raise make_failure(f"no broker lets clients read {name}: minibroker dump shows its files")
     (found,) = client.metadata([name]).topics
     if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return existing_topic(client, name)  # raises the error
+        return get_existing_topic(client, name)  # raises the error
     if found.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
         client.check(found.error_code, f"cannot read {name}")
     return found
 
 
-def offsets_at(
+def find_offsets_at(
     client: Client, partitions: Iterable[TopicPartition], places: Sequence[Where], otherwise: str
 ) -> dict[TopicPartition, int]:
     """Return the offset of each partition: at the last place named for it, else for all, else of the kind `otherwise`.
@@ -153,7 +153,7 @@ def offsets_at(
     indexes = {index for _, index in chosen}
     stray = [each.partition for each in places if each.partition is not None and each.partition not in indexes]
     if stray:
-        raise failure(f"there is no partition {stray[0]} among those to read")
+        raise make_failure(f"there is no partition {stray[0]} among those to read")
     at_time = list_offsets(client, {each: where.number for each, where in chosen.items() if where.kind == "time"})
     found = {each: offset for each, offset in at_time.items() if offset >= 0}
     of_first = [each for each, where in chosen.items() if where.kind in ("earliest", "offset", "back")]
@@ -164,7 +164,7 @@ def offsets_at(
         if where.kind == "earliest":
             found[each] = first[each]
         elif where.kind == "offset":
-            found[each] = within(each, where.number, first[each], next_ones[each])
+            found[each] = limit_to_log(each, where.number, first[each], next_ones[each])
         elif where.kind == "back":
             found[each] = max(first[each], next_ones[each] - where.number)
         else:
@@ -178,7 +178,7 @@ def _choose_place(index: int, places: Sequence[Where], otherwise: str) -> Where:
     return [Where(otherwise), *of_all, *of_this][-1]
 
 
-def within(place: TopicPartition, wanted: int, earliest: int, latest: int) -> int:
+def limit_to_log(place: TopicPartition, wanted: int, earliest: int, latest: int) -> int:
     """Return the offset in the log that is nearest to the wanted one; if it is another, say so on stderr."""
     nearest = min(max(wanted, earliest), latest)
     if nearest != wanted:

@@ -30,17 +30,17 @@ FLAGS: Final = ("--metrics-tls", "--explorer", "--until-stdin-closes", "--tempor
 DEFAULTS: Final = {"nodes": 1, "log_level": "info", "log_format": "text"}
 
 
-def plain_options(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> dict[str, Any] | None:
+def parse_plain_options(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> dict[str, Any] | None:
     """Return the arguments of `serve` for words of a command line, or None if click has to read them."""
     if os.name != "posix" or sys.stdout is None or "_MINIBROKER_COMPLETE" in environment:
         return None
-    options: dict[str, Any] = {"properties": None} | {_argument(name): None for name in ONE} | DEFAULTS
-    options |= dict.fromkeys(MANY.values(), ()) | {_argument(name): False for name in FLAGS}
+    options: dict[str, Any] = {"properties": None} | {_get_argument_name(name): None for name in ONE} | DEFAULTS
+    options |= dict.fromkeys(MANY.values(), ()) | {_get_argument_name(name): False for name in FLAGS}
     rest = iter(words)
     for word in rest:
         name, equals, text = word.partition("=")
         if name in FLAGS and not equals:
-            options[_argument(name)] = True
+            options[_get_argument_name(name)] = True
             continue
         if not name.startswith("-") and options["properties"] is None:
             options["properties"] = word
@@ -50,7 +50,7 @@ def plain_options(words: Sequence[str], environment: Mapping[str, str] = os.envi
             return None
         if name in MANY:
             options[MANY[name]] += (value,)
-        elif name not in ONE or not _takes(options, name, value):
+        elif name not in ONE or not _set_option(options, name, value):
             return None
     if options["control_token"] is None:
         options["control_token"] = environment.get(variables.TOKEN) or None
@@ -59,19 +59,19 @@ def plain_options(words: Sequence[str], environment: Mapping[str, str] = os.envi
     return options
 
 
-def _takes(options: dict[str, Any], name: str, text: str) -> bool:
+def _set_option(options: dict[str, Any], name: str, text: str) -> bool:
     """Set an option with a value, and return whether it may have it."""
     known = ONE[name]
     if not isinstance(known, range):
-        options[_argument(name)] = text
+        options[_get_argument_name(name)] = text
         return known is None or text in known
     if not (text.isascii() and text.isdecimal()):
         return False
-    options[_argument(name)] = int(text)
+    options[_get_argument_name(name)] = int(text)
     return int(text) in known
 
 
-def _argument(name: str) -> str:
+def _get_argument_name(name: str) -> str:
     return name.removeprefix("--").replace("-", "_")
 
 

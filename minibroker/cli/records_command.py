@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from minibroker.cli.administration import TopicPartition, connected
-from minibroker.cli.connecting import Bootstrap, connection_options
-from minibroker.cli.places import Topics, Where, offsets_at, partitions_of, topics_of, where_of
-from minibroker.cli.shared import WholeHelpGroup, completed_by, failure, help_if_alone, json_option, print_table
-from minibroker.quantities import counted
+from minibroker.cli.administration import TopicPartition, connect_client
+from minibroker.cli.connecting import Bootstrap, add_connection_options
+from minibroker.cli.places import Topics, Where, find_offsets_at, list_partitions, parse_topics, parse_where
+from minibroker.cli.shared import (
+    WholeHelpGroup,
+    help_if_alone,
+    make_completer,
+    make_failure,
+    make_json_option,
+    print_table,
+)
+from minibroker.quantities import format_count
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -42,13 +49,13 @@ def records(context: click.Context) -> None:
 
 
 @records.command()
-@click.argument("topics", metavar="TOPIC[:P,...]...", nargs=-1, required=True, type=topics_of,
-                shell_complete=completed_by("topics"))  # fmt: skip
-@click.option("--before", "places", metavar="WHERE", type=where_of, multiple=True, required=True,
+@click.argument("topics", metavar="TOPIC[:P,...]...", nargs=-1, required=True, type=parse_topics,
+                shell_complete=make_completer("topics"))  # fmt: skip
+@click.option("--before", "places", metavar="WHERE", type=parse_where, multiple=True, required=True,
               help="An offset, a time, latest for all, or for one partition, as in 0=42.")  # fmt: skip
 @click.option("--execute", is_flag=True, help="Do it; without this, only show what would be done.")
-@connection_options
-@json_option("Print a JSON object.")
+@add_connection_options
+@make_json_option("Print a JSON object.")
 def delete(
     topics: tuple[Topics, ...], places: tuple[Where, ...], execute: bool, bootstrap: Bootstrap, as_json: bool
 ) -> None:
@@ -61,31 +68,31 @@ def delete(
         minibroker records delete orders:0,1 --before 42 --execute
         minibroker records delete orders --before '7 days ago'
     """
-    with connected(bootstrap) as client:
-        cuts = _cuts(client, partitions_of(client, topics), places)
+    with connect_client(bootstrap) as client:
+        cuts = _plan_cuts(client, list_partitions(client, topics), places)
         if execute:
-            _delete(client, [cut for cut in cuts if cut.records])
+            _delete_records(client, [cut for cut in cuts if cut.records])
     if as_json:
         click.echo(json.dumps({"executed": execute, "partitions": [cut._asdict() for cut in cuts]}))
         return
     print_table(Cut._fields, cuts)
     click.echo()
-    deleted = f"{counted(sum(cut.records for cut in cuts), 'record')} deleted"
+    deleted = f"{format_count(sum(cut.records for cut in cuts), 'record')} deleted"
     click.echo(deleted if execute else "nothing was changed; add --execute to do it")
 
 
-def _cuts(client: Client, partitions: Sequence[TopicPartition], places: Sequence[Where]) -> list[Cut]:
+def _plan_cuts(client: Client, partitions: Sequence[TopicPartition], places: Sequence[Where]) -> list[Cut]:
     from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 
     earliest, latest = (list_offsets(client, dict.fromkeys(partitions, where)) for where in (EARLIEST, LATEST))
-    before = offsets_at(client, partitions, places, "earliest")
+    before = find_offsets_at(client, partitions, places, "earliest")
     return [
         Cut(*each, earliest[each], latest[each], before[each], max(0, before[each] - earliest[each]))
         for each in partitions
     ]
 
 
-def _delete(client: Client, cuts: Sequence[Cut]) -> None:
+def _delete_records(client: Client, cuts: Sequence[Cut]) -> None:
     """Delete records at each leader. Raises click.ClickException with the partitions that keep theirs."""
     from minibroker.client.client_errors import ClientError
 
@@ -96,7 +103,7 @@ def _delete(client: Client, cuts: Sequence[Cut]) -> None:
         except ClientError as error:
             refused.append(str(error))
     if refused:
-        raise failure("; ".join(refused))
+        raise make_failure("; ".join(refused))
 
 
 def _delete_once(client: Client, cut: Cut) -> None:

@@ -9,7 +9,7 @@ import time
 
 import click
 
-from minibroker.cli.shared import failure
+from minibroker.cli.shared import make_failure
 
 
 @click.command()
@@ -45,6 +45,6 @@ def repair(directories: tuple[str, ...], yes: bool) -> None:
             click.echo(step)
         click.echo("done" if yes else "nothing was changed; add --yes to do this")
     except (OSError, LogDirectoryError, KafkaError) as error:
-        raise failure(str(error)) from None
+        raise make_failure(str(error)) from None
     finally:
         found.close()

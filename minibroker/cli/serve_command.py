@@ -14,16 +14,16 @@ from minibroker.cli import variables
 from minibroker.cli.log_format import FORMATS
 from minibroker.cli.serving import LEVELS, NODES_MAX, PROTOCOLS, InvalidOptions
 from minibroker.cli.serving import serve as serve_until_signal
-from minibroker.cli.shared import completed_by, is_on_the_command_line
+from minibroker.cli.shared import is_on_the_command_line, make_completer
 
 
 def _print_settings(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     """Print the settings and exit, if `--help-settings` was given."""
     if not wanted:
         return
-    from minibroker.cli.settings_help import help_text
+    from minibroker.cli.settings_help import write_help
 
-    click.echo(help_text(), nl=False)
+    click.echo(write_help(), nl=False)
     context.exit()
 
 
@@ -35,7 +35,7 @@ def _print_settings(context: click.Context, _: click.Parameter, wanted: bool) ->
     metavar="KEY=VALUE",
     multiple=True,
     help="One setting; can be repeated.",
-    shell_complete=completed_by("broker_settings"),
+    shell_complete=make_completer("broker_settings"),
 )
 @click.option(
     "--nodes",

@@ -1,6 +1,6 @@
 """What `minibroker serve` does, once its options are read: from settings to a broker that runs until a signal.
 
-This file needs no click, which takes 10 ms to import: `plain_options` reads the options of most starts without it.
+This file needs no click, which takes 10 ms to import: `parse_plain_options` reads most options without it.
 """
 
 from __future__ import annotations
@@ -77,23 +77,23 @@ def serve(
     try:
         with ExitStack() as stack:
             environment = {name: text for name, text in os.environ.items() if name not in variables.ALL}
-            given = [*assignments, *_temporary_directory(temporary, stack)]
+            given = [*assignments, *_make_temporary_directory(temporary, stack)]
             settings, warnings = load_settings(properties, environment, given, kafka_variables=container)
             for warning in warnings:
                 LOG.warning(warning)
             if not (security or settings["test.security"] or "").startswith("SASL"):
                 _warn_of_strangers(settings)
             announce = Announcement(settings, container, ready_file)
-            first: dict[str, Any] = {"first_records": _credentials(scram), "first_cluster_id": cluster_id}
+            first: dict[str, Any] = {"first_records": _make_credentials(scram), "first_cluster_id": cluster_id}
             first |= {"metrics_port": metrics_port, "metrics_tls": metrics_tls}
             first["until_stdin_closes"] = until_stdin_closes
             if metrics_tls:
                 _check_tls(settings, metrics_port, security or settings["test.security"])
             asked: dict[str, Any] = {"control": control, "faults": faults, "emulate": emulate, "security": security}
-            asked |= {"explorer": explorer, "users": _passwords(logins)}
+            asked |= {"explorer": explorer, "users": _parse_passwords(logins)}
             if any(asked.values()) or any(name.startswith("test.") for name in settings.given):
                 return _run_kit(settings, nodes, announce, token=control_token, registry=registry, **asked, **first)
-            return run(settings, nodes=nodes, announce=announce, beside=_beside(registry), **first)
+            return run(settings, nodes=nodes, announce=announce, beside=_make_beside(registry), **first)
     except (SettingsError, StartError, InvalidOptions) as error:
         if log_format == "json":
             LOG.critical(str(error), extra={"event": "failed"})
@@ -101,7 +101,7 @@ def serve(
         raise InvalidOptions(str(error)) from None
 
 
-def _temporary_directory(wanted: bool, stack: ExitStack) -> Iterator[str]:
+def _make_temporary_directory(wanted: bool, stack: ExitStack) -> Iterator[str]:
     """Yield the setting of a new directory, which is removed when `stack` ends, if it is wanted."""
     if not wanted:
         return
@@ -116,13 +116,13 @@ def _remove(directory: str) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _beside(registry: str | None) -> Beside | None:
+def _make_beside(registry: str | None) -> Beside | None:
     """Return what serves beside the broker: a schema registry at this address, or nothing."""
     if registry is None:
         return None
-    from minibroker.registry.api.running_registry import registry_beside
+    from minibroker.registry.api.running_registry import serve_registry_beside
 
-    return partial(registry_beside, address=registry)
+    return partial(serve_registry_beside, address=registry)
 
 
 def _warn_of_strangers(settings: Settings) -> None:
@@ -135,27 +135,29 @@ def _warn_of_strangers(settings: Settings) -> None:
 
 def _check_tls(settings: Settings, metrics_port: int | None, security: str | None) -> None:
     """Raise InvalidOptions if there are no metrics, or no TLS for them."""
-    from minibroker.broker.configs.listeners import broker_listeners
+    from minibroker.broker.configs.listeners import make_broker_listeners
 
     if metrics_port is None:
         raise InvalidOptions("--metrics-tls needs --metrics-port")
-    if not (security or "").endswith("SSL") and not any(listener.has_tls for listener in broker_listeners(settings)):
+    if not (security or "").endswith("SSL") and not any(
+        listener.has_tls for listener in make_broker_listeners(settings)
+    ):
         raise InvalidOptions("--metrics-tls needs a listener with TLS")
 
 
-def _credentials(arguments: tuple[str, ...]) -> list[Message]:
+def _make_credentials(arguments: tuple[str, ...]) -> list[Message]:
     """Return the records of the users of a new cluster. Raise InvalidOptions."""
     if not arguments:
         return []
-    from minibroker.broker.security.scram_arguments import ScramArgumentError, scram_credential
+    from minibroker.broker.security.scram_arguments import ScramArgumentError, parse_scram_credential
 
     try:
-        return [scram_credential(argument) for argument in arguments]
+        return [parse_scram_credential(argument) for argument in arguments]
     except ScramArgumentError as error:
         raise InvalidOptions(f"--add-scram: {error}") from None
 
 
-def _passwords(logins: tuple[str, ...]) -> dict[str, str]:
+def _parse_passwords(logins: tuple[str, ...]) -> dict[str, str]:
     """Return the passwords by name. Raise InvalidOptions."""
     if not all(name and colon for name, colon, _ in (login.partition(":") for login in logins)):
         raise InvalidOptions("--user is NAME:PASSWORD")

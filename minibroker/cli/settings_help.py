@@ -25,7 +25,7 @@ from minibroker.broker.configs.valid_values import (
 HEAD = ("setting", "of a topic", "type", "default", "values", "changes", "meaning")
 
 
-def rows() -> Iterator[list[str]]:
+def iterate_rows() -> Iterator[list[str]]:
     """Yield the cells of each setting, under HEAD, in the order of the table."""
     for row in SETTINGS:
         if not row.internal:
@@ -33,16 +33,16 @@ def rows() -> Iterator[list[str]]:
                 "" if row.scope is Scope.TOPIC else row.name,
                 row.topic or "",
                 row.type.name.lower(),
-                _default(row),
-                _values(row),
+                _format_default(row),
+                _format_values(row),
                 "yes" if row.dynamic or row.scope is Scope.TOPIC else "",
                 row.described,
             ]
 
 
-def help_text() -> str:
+def write_help() -> str:
     """Return two lines for each setting: its facts and its meaning."""
-    return "".join(f"{', '.join(filter(None, _label_cells(cells)))}\n    {cells[-1]}\n" for cells in rows())
+    return "".join(f"{', '.join(filter(None, _label_cells(cells)))}\n    {cells[-1]}\n" for cells in iterate_rows())
 
 
 def _label_cells(cells: list[str]) -> list[str]:
@@ -56,7 +56,7 @@ def _label_cells(cells: list[str]) -> list[str]:
     ]
 
 
-def _default(row: Setting) -> str:
+def _format_default(row: Setting) -> str:
     """Return the default, or the fallback if there is none, and Kafka's default where it differs."""
     text = format_value(row.default)
     if not row.in_kafka:
@@ -69,7 +69,7 @@ def _default(row: Setting) -> str:
     return f"{text} (Kafka: {theirs})".lstrip()
 
 
-def _values(row: Setting) -> str:
+def _format_values(row: Setting) -> str:
     valid = row.valid
     if isinstance(valid, OneOf | AnyCaseOf):
         return ", ".join(valid.choices)
@@ -85,9 +85,9 @@ def _values(row: Setting) -> str:
         return STANDARD_AUTHORIZER
     if isinstance(valid, Principals):
         return "type:name, with semicolons between them"
-    return _range(valid) if isinstance(valid, Range) else ""
+    return _format_range(valid) if isinstance(valid, Range) else ""
 
 
-def _range(valid: Range) -> str:
+def _format_range(valid: Range) -> str:
     text = f"from {valid.minimum}" if valid.maximum is None else f"{valid.minimum} to {valid.maximum}"
     return text if valid.or_equal_to is None else f"{text}, or {valid.or_equal_to}"

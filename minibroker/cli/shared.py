@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
 
-from minibroker.protocol.legible import one_line, readable
+from minibroker.protocol.legible import format_readable, join_lines
 
 if TYPE_CHECKING:
     from rich.table import Column
@@ -54,9 +54,9 @@ class NamedCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments into the context."""
-        return super().parse_args(ctx, list(self._positional(args)))
+        return super().parse_args(ctx, list(self._iterate_positional(args)))
 
-    def _positional(self, args: list[str]) -> Iterator[str]:
+    def _iterate_positional(self, args: list[str]) -> Iterator[str]:
         """Yield the arguments, but `orders` for `--topic orders` if this command has no such option."""
         options = [each for each in self.params if isinstance(each, click.Option)]
         with_value = {name for each in options if not each.is_flag and not each.count for name in each.opts}
@@ -94,9 +94,9 @@ class WholeHelpGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that the arguments begin with, and its arguments. Raises click.UsageError."""
         if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
-            from minibroker.cli.mistakes import no_command
+            from minibroker.cli.mistakes import make_no_command_error
 
-            raise no_command(ctx, args[0], self.list_commands(ctx))
+            raise make_no_command_error(ctx, args[0], self.list_commands(ctx))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -152,30 +152,30 @@ def end_with(error: BaseException) -> NoReturn:
     if isinstance(error, InvalidOptions):
         error = click.UsageError(str(error))
     if isinstance(error, click.ClickException):
-        from minibroker.cli.mistakes import message_of
+        from minibroker.cli.mistakes import format_error
 
-        _end(error.exit_code, message_of(error))
+        _exit_with(error.exit_code, format_error(error))
     if isinstance(error, click.Abort | KeyboardInterrupt):
         exec("")  # where the interrupt cut an exec of text, as of a dataclass, `python -m` would end by the signal
-        _end(INTERRUPTED)
+        _exit_with(INTERRUPTED)
     if isinstance(error, BrokenPipeError):
-        _end(1)  # the reader of the output has ended, as `head` does
+        _exit_with(1)  # the reader of the output has ended, as `head` does
     if not isinstance(error, OSError):
         raise error
     reason = error.strerror or str(error)
     if error.errno in OUTPUT_ERRORS and error.filename is None:
-        _end(1, f"cannot write the output: {reason}")
-    _end(1, reason if error.filename is None else f"{error.filename}: {reason}")
+        _exit_with(1, f"cannot write the output: {reason}")
+    _exit_with(1, reason if error.filename is None else f"{error.filename}: {reason}")
 
 
-def _end(status: int, message: str | None = None) -> NoReturn:
+def _exit_with(status: int, message: str | None = None) -> NoReturn:
     """Say what is wrong, and exit. What is left of the output is dropped if it cannot be written."""
     try:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at exit
     if message is not None:
-        click.echo(f"minibroker: {one_line(message)}", err=True)
+        click.echo(f"minibroker: {join_lines(message)}", err=True)
     sys.exit(status)
 
 
@@ -195,41 +195,41 @@ def help_if_alone(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-def failure(message: str) -> click.ClickException:
+def make_failure(message: str) -> click.ClickException:
     """Return the error of a failed operation, with status 1."""
-    return click.ClickException(one_line(message))
+    return click.ClickException(join_lines(message))
 
 
-def no_such(kind: str, name: str, known: Iterable[str]) -> click.ClickException:
+def make_no_such_error(kind: str, name: str, known: Iterable[str]) -> click.ClickException:
     """Return the error that the cluster has no topic, group or the like of this name. `known` are those it has."""
-    from minibroker.suggestions import did_you_mean
+    from minibroker.suggestions import suggest_names
 
-    advice = f"; {of_files(name)}" if "/" in name else did_you_mean(name, known)
-    return failure(f"there is no {kind} {name}{advice}")
+    advice = f"; {suggest_file_commands(name)}" if "/" in name else suggest_names(name, known)
+    return make_failure(f"there is no {kind} {name}{advice}")
 
 
-def of_files(path: str) -> str:
+def suggest_file_commands(path: str) -> str:
     """Return what to use for a path, which a topic or a server cannot be, as part of a message."""
     return f"of files, 'minibroker dump {path}' shows the records, without a broker"
 
 
-def no_partition(topic: str, index: int, count: int) -> str:
+def describe_missing_partition(topic: str, index: int, count: int) -> str:
     """Return the sentence that a topic, which has `count` partitions, does not have this one."""
     return f"{topic} has no partition {index}, only {'0' if count == 1 else f'0 to {count - 1}'}"
 
 
-def completed_by(names: str) -> Complete:
+def make_completer(names: str) -> Complete:
     """Return what completes a parameter in a shell: a function of `completing`, which is imported only then."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
         completing = import_module("minibroker.cli.completing")
-        found: list[str] = getattr(completing, names)(context, parameter, incomplete)
+        found: list[str] = getattr(completing, f"complete_{names}")(context, parameter, incomplete)
         return found
 
     return complete
 
 
-def assignment_of(text: str) -> tuple[str, str]:
+def parse_assignment(text: str) -> tuple[str, str]:
     """Parse NAME=VALUE to a pair. Raises click.BadParameter."""
     name, separator, value = text.partition("=")
     if not separator or not name:
@@ -237,17 +237,17 @@ def assignment_of(text: str) -> tuple[str, str]:
     return name, value
 
 
-def duration_of(text: str) -> int:
+def parse_duration(text: str) -> int:
     """Parse an ISO 8601 period, or one like `2 hours`, to ms. Raises click.BadParameter."""
-    from minibroker.quantities import milliseconds
+    from minibroker.quantities import parse_milliseconds
 
     try:
-        return round(milliseconds(text))
+        return round(parse_milliseconds(text))
     except ValueError:
         raise click.BadParameter(f"{text!r} is no period like P1DT12H, PT30M or '30 min'") from None
 
 
-def assignments_option(
+def make_assignments_option(
     flag: str, argument: str, help: str, complete: Complete | None = None
 ) -> Callable[[Command], Command]:
     """Return an option NAME=VALUE that can be repeated, as a tuple of pairs. `complete` completes names in a shell."""
@@ -255,14 +255,14 @@ def assignments_option(
         flag,
         argument,
         metavar="NAME=VALUE",
-        type=assignment_of,
+        type=parse_assignment,
         multiple=True,
         help=f"{help} Can be repeated.",
         shell_complete=complete,
     )
 
 
-def json_option(help: str) -> Callable[[Command], Command]:
+def make_json_option(help: str) -> Callable[[Command], Command]:
     """`--json`, as argument `as_json`."""
     return click.option("--json", "as_json", is_flag=True, help=help)
 
@@ -277,7 +277,7 @@ def print_table(head: Iterable[str | Column], rows: Iterable[Iterable[object]]) 
     for column in table.columns:
         column.overflow = "fold"
     for row in rows:
-        table.add_row(*(_cell(value) for value in row))
+        table.add_row(*(_format_cell(value) for value in row))
     width = None if sys.stdout.isatty() else TABLE_WIDTH
     Console(width=width, markup=False, highlight=False, emoji=False).print(table)
 
@@ -287,33 +287,33 @@ def print_rows(rows: Sequence[Mapping[str, object]], names: Iterable[str] = ()) 
 
     Moments, which are named like `start_ms`, become times that people read.
     """
-    head = [_title(name) for name in (rows[0] if rows else names)]
-    print_table(head, [[_moment(name, value) for name, value in row.items()] for row in rows])
+    head = [_make_title(name) for name in (rows[0] if rows else names)]
+    print_table(head, [[_format_moment(name, value) for name, value in row.items()] for row in rows])
 
 
 def _is_moment(name: str) -> bool:
     return name.endswith("_ms") and name not in SPANS
 
 
-def _title(name: str) -> str:
+def _make_title(name: str) -> str:
     return f"{name.removesuffix('_ms')} (UTC)" if _is_moment(name) else name
 
 
-def _moment(name: str, value: object) -> object:
+def _format_moment(name: str, value: object) -> object:
     if not _is_moment(name) or not isinstance(value, int):
         return value
-    from minibroker.quantities import time_text
+    from minibroker.quantities import format_time
 
-    return time_text(value)
+    return format_time(value)
 
 
-def _cell(value: object) -> str:
+def _format_cell(value: object) -> str:
     if isinstance(value, list):
         return ",".join(map(str, value))
-    return "" if value is None else readable(str(value).encode("utf-8", "surrogateescape"))
+    return "" if value is None else format_readable(str(value).encode("utf-8", "surrogateescape"))
 
 
-def bytes_field(name: str, data: bytes | None) -> dict[str, str | None]:
+def make_bytes_field(name: str, data: bytes | None) -> dict[str, str | None]:
     """Return a field for JSON: UTF-8 as text, other bytes as base64 under another name."""
     try:
         return {name: None if data is None else data.decode("utf-8")}

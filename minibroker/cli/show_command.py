@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minibroker.cli.shared import TABLE_WIDTH, completed_by, json_option, print_table
-from minibroker.suggestions import did_you_mean
+from minibroker.cli.shared import TABLE_WIDTH, make_completer, make_json_option, print_table
+from minibroker.suggestions import suggest_names
 
 if TYPE_CHECKING:
     from minibroker.protocol.declare import Message
@@ -26,10 +26,10 @@ LEAST_WIDTH = 40  # of the text, however narrow the terminal is
 
 
 @click.command()
-@click.argument("name", required=False, shell_complete=completed_by("messages"))
+@click.argument("name", required=False, shell_complete=make_completer("messages"))
 @click.argument("version", required=False, type=int)
 @click.option("--write", is_flag=True, help="Also show the code that writes it.")
-@json_option("Print a JSON array of the messages, without code.")
+@make_json_option("Print a JSON array of the messages, without code.")
 def show(name: str | None, version: int | None, write: bool, as_json: bool) -> None:
     """Show the fields of a protocol message: NAME is Metadata, MetadataRequest, TopicRecord or RecordBatch.
 
@@ -39,38 +39,38 @@ def show(name: str | None, version: int | None, write: bool, as_json: bool) -> N
     Example:
         minibroker show Metadata 12
     """
-    from minibroker.protocol.describing import known_names, messages_named, record_structs_named
+    from minibroker.protocol.describing import find_messages, list_known_names, record_structs_named
 
     if name is None:
-        _list(as_json)
+        _print_list(as_json)
         return
-    messages, structs = messages_named(name), record_structs_named(name)
+    messages, structs = find_messages(name), record_structs_named(name)
     if not messages and not structs:
-        raise click.UsageError(f"there is no message {name}{did_you_mean(name, known_names())}")
+        raise click.UsageError(f"there is no message {name}{suggest_names(name, list_known_names())}")
     if structs and version is not None:
         raise click.UsageError(f"{name} has no versions of its own: its formats are {structs[0].versions}")
-    shown = [(message, _version(message, version)) for message in messages]
+    shown = [(message, _choose_version(message, version)) for message in messages]
     if as_json:
-        documents = [*map(_record_document, structs), *(_document(message, number) for message, number in shown)]
+        documents = [*map(_record_document, structs), *(_make_document(message, number) for message, number in shown)]
         click.echo(json.dumps(documents))
         return
     for struct in structs:
         _print_records(struct)
     for message, number in shown:
-        _print(message, number, write)
+        _print_message(message, number, write)
 
 
-def _version(message: type[Message], version: int | None) -> int:
+def _choose_version(message: type[Message], version: int | None) -> int:
     """Return the version to show. Raises click.UsageError if the message does not have it."""
     newest = message.versions[-1]
     if version is None:
         return newest
     if version not in message.versions:
-        raise click.UsageError(f"{message.__name__} has no version {version}, only {_span(message.versions)}")
+        raise click.UsageError(f"{message.__name__} has no version {version}, only {_format_span(message.versions)}")
     return version
 
 
-def _span(versions: range) -> str:
+def _format_span(versions: range) -> str:
     first, last = versions[0], versions[-1]
     return str(first) if first == last else f"{first} to {last}"
 
@@ -78,13 +78,13 @@ def _span(versions: range) -> str:
 # --- the list ---
 
 
-def _list(as_json: bool) -> None:
-    from minibroker.protocol.describing import all_messages
+def _print_list(as_json: bool) -> None:
+    from minibroker.protocol.describing import list_messages
     from minibroker.protocol.record_fields import STRUCTS
 
-    messages = sorted(all_messages(), key=lambda message: (not _is_api(message), _is_api(message) and message.api_key))
+    messages = sorted(list_messages(), key=lambda message: (not _is_api(message), _is_api(message) and message.api_key))
     if as_json:
-        click.echo(json.dumps([*map(_record_facts, STRUCTS), *map(_facts, messages)]))
+        click.echo(json.dumps([*map(_record_facts, STRUCTS), *map(_collect_facts, messages)]))
         return
     apis = [_make_row(message) for message in messages if message.__name__.endswith("Request")]
     records = [(None, struct.names[0], struct.versions.replace("-", " to "), struct.about) for struct in STRUCTS]
@@ -100,10 +100,10 @@ def _make_row(message: type[Message]) -> tuple[object, ...]:
     from minibroker.protocol.describing import summary
 
     key = message.api_key if _is_api(message) else None
-    return key, message.__name__.removesuffix("Request"), _span(message.versions), summary(message)
+    return key, message.__name__.removesuffix("Request"), _format_span(message.versions), summary(message)
 
 
-def _facts(message: type[Message]) -> dict[str, object]:
+def _collect_facts(message: type[Message]) -> dict[str, object]:
     from minibroker.protocol.describing import summary
 
     versions = [message.versions[0], message.versions[-1]]
@@ -120,11 +120,11 @@ def _record_facts(struct: RecordStruct) -> dict[str, object]:
 # --- one message ---
 
 
-def _document(message: type[Message], version: int) -> dict[str, object]:
-    from minibroker.protocol.describing import field_rows
+def _make_document(message: type[Message], version: int) -> dict[str, object]:
+    from minibroker.protocol.describing import list_field_rows
 
     own = {"version": version, "flexible": version in message.flexible}
-    return {**_facts(message), **own, "fields": [row._asdict() for row in field_rows(message, version)]}
+    return {**_collect_facts(message), **own, "fields": [row._asdict() for row in list_field_rows(message, version)]}
 
 
 def _record_document(struct: RecordStruct) -> dict[str, object]:
@@ -133,18 +133,18 @@ def _record_document(struct: RecordStruct) -> dict[str, object]:
     return {**_record_facts(struct), "fields": [row._asdict() for row in record_rows(struct)]}
 
 
-def _print(message: type[Message], version: int, write: bool) -> None:
-    from minibroker.protocol.describing import field_rows, reader_text, summary, writer_text
+def _print_message(message: type[Message], version: int, write: bool) -> None:
+    from minibroker.protocol.describing import list_field_rows, summary, write_reader_text, write_writer_text
 
     key = "" if message.api_key < 0 else f", key {message.api_key}"
     flexible = ", flexible" if version in message.flexible else ""
-    click.echo(f"{message.__name__} version {version} of {_span(message.versions)}{key}{flexible}")
+    click.echo(f"{message.__name__} version {version} of {_format_span(message.versions)}{key}{flexible}")
     kips = [f"KIP-{kip} ({number})" for number, kip in sorted(message.kips.items())]
     changes = f" KIPs by version: {', '.join(kips)}." if kips else ""
-    _print_fields(summary(message) + changes, field_rows(message, version), "0+")
-    click.echo(f"{reader_text(message, version)}\n")
+    _print_fields(summary(message) + changes, list_field_rows(message, version), "0+")
+    click.echo(f"{write_reader_text(message, version)}\n")
     if write:
-        click.echo(f"{writer_text(message, version)}\n")
+        click.echo(f"{write_writer_text(message, version)}\n")
 
 
 def _print_records(struct: RecordStruct) -> None:
@@ -156,18 +156,18 @@ def _print_records(struct: RecordStruct) -> None:
 
 def _print_fields(about: str, rows: list[FieldRow], usual_versions: str) -> None:
     width = max(shutil.get_terminal_size().columns, LEAST_WIDTH) if sys.stdout.isatty() else TABLE_WIDTH
-    for line in (*wrap(about, width), "", *field_lines(rows, usual_versions, width), ""):
+    for line in (*wrap(about, width), "", *iterate_field_lines(rows, usual_versions, width), ""):
         click.echo(line)
 
 
-def field_lines(rows: list[FieldRow], usual_versions: str, width: int) -> Iterator[str]:
+def iterate_field_lines(rows: list[FieldRow], usual_versions: str, width: int) -> Iterator[str]:
     """Yield a line for each field, and below it what it is for. Lines are at most `width` long."""
     names = max((2 * row.depth + len(row.name) for row in rows), default=0)
     types = max((len(row.type) for row in rows), default=0)
     around = {0: usual_versions}  # the versions of what a field is in, by depth
     for row in rows:
         indent = "  " * row.depth
-        marks = ", ".join(_marks(row, around[row.depth]))
+        marks = ", ".join(_iterate_marks(row, around[row.depth]))
         around[row.depth + 1] = row.versions
         line = f"{indent + row.name:<{names}}  {row.type:<{types}}  {marks}".rstrip()
         if len(line) > width:
@@ -176,7 +176,7 @@ def field_lines(rows: list[FieldRow], usual_versions: str, width: int) -> Iterat
         yield from wrap(row.about, width, initial_indent=f"{indent}    ", subsequent_indent=f"{indent}    ")
 
 
-def _marks(row: FieldRow, usual: str) -> Iterator[str]:
+def _iterate_marks(row: FieldRow, usual: str) -> Iterator[str]:
     """Yield what else there is to say. The default is that of versions without the field, and of an unsent tag."""
     if row.nullable:
         yield "nullable"

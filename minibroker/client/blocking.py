@@ -45,7 +45,7 @@ class Client:
 
     def reach(self) -> None:
         """Ask each bootstrap server once, until one answers."""
-        run(self._cluster.reach())
+        run_coroutine(self._cluster.reach())
 
     def request(
         self,
@@ -57,15 +57,17 @@ class Client:
         timeout_ms: int | None = None,
     ) -> Any:
         """Send a request and return its answer."""
-        return run(self._cluster.request(message, node_id, lowest=lowest, highest=highest, timeout_ms=timeout_ms))
+        return run_coroutine(
+            self._cluster.request(message, node_id, lowest=lowest, highest=highest, timeout_ms=timeout_ms)
+        )
 
     def send(self, message: Message, node_id: int, *, lowest: int = 0, highest: int = NEWEST) -> Sent:
         """Send a request without waiting for its answer."""
-        return run(self._cluster.send(message, node_id, lowest=lowest, highest=highest))
+        return run_coroutine(self._cluster.send(message, node_id, lowest=lowest, highest=highest))
 
     def wait(self, sent: Sent, timeout_ms: int | None = None) -> Any:
         """Return the answer to a request that `send` has sent."""
-        return run(self._cluster.wait(sent, timeout_ms))
+        return run_coroutine(self._cluster.wait(sent, timeout_ms))
 
     def retry(self, action: Callable[[], Result], timeout_ms: int | None = None) -> Result:
         """Call `action` until it succeeds or raises an error that is not retriable."""
@@ -73,30 +75,30 @@ class Client:
         async def act() -> Result:
             return action()
 
-        return run(self._cluster.retry(act, timeout_ms))
+        return run_coroutine(self._cluster.retry(act, timeout_ms))
 
     def metadata(self, topics: Iterable[str] | None = (), *, create: bool = False) -> Any:
         """Return the answer to a Metadata request."""
-        return run(self._cluster.metadata(topics, create=create))
+        return run_coroutine(self._cluster.metadata(topics, create=create))
 
     def nodes(self) -> list[int]:
         """Return the ids of all nodes."""
-        return run(self._cluster.nodes())
+        return run_coroutine(self._cluster.nodes())
 
     def controller(self) -> int | None:
         """Return the id of the controller, to which cluster-wide changes go; None if any node takes them."""
-        return run(self._cluster.controller())
+        return run_coroutine(self._cluster.controller())
 
     def leader(self, partition: Partition) -> Leader:
         """Return the leader of a partition."""
-        return run(self._cluster.leader(partition))
+        return run_coroutine(self._cluster.leader(partition))
 
     def coordinator(self, kind: Literal["group", "transaction"], key: str) -> int:
         """Return the id of the coordinator of a group or a transactional id."""
-        return run(self._cluster.coordinator(kind, key))
+        return run_coroutine(self._cluster.coordinator(kind, key))
 
 
-def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
+def run_coroutine(coroutine: Coroutine[Any, Any, Result]) -> Result:
     """Run a coroutine that never waits for an event loop."""
     try:
         coroutine.send(None)
@@ -178,7 +180,7 @@ class BlockingNetwork:
     async def connect(self, host: str, port: int, settings: ClientSettings, timeout_s: float) -> SocketLink:
         """Connect, with TLS if the settings say so. Raises OSError."""
         deadline_s = time.monotonic() + timeout_s
-        connected = connected_socket(host, port, timeout_s)
+        connected = connect_socket(host, port, timeout_s)
         try:
             set_options(connected, settings)
             if settings.tls is not None:
@@ -194,10 +196,10 @@ class BlockingNetwork:
         return Connection(settings.client_id, settings.max_frame_bytes)
 
 
-def connected_socket(host: str, port: int, timeout_s: float) -> socket.socket:
+def connect_socket(host: str, port: int, timeout_s: float) -> socket.socket:
     """Connect to the first address of a host that accepts; those that are left share the time. Raises OSError."""
     deadline_s = time.monotonic() + timeout_s
-    infos = looked_up(host, port, timeout_s)
+    infos = look_up_host(host, port, timeout_s)
     for left, (family, kind, protocol, _, address) in zip(range(len(infos), 0, -1), infos, strict=True):
         attempt = socket.socket(family, kind, protocol)
         try:
@@ -211,7 +213,7 @@ def connected_socket(host: str, port: int, timeout_s: float) -> socket.socket:
     raise AssertionError("a name has an address")
 
 
-def looked_up(host: str, port: int, timeout_s: float) -> list[Any]:
+def look_up_host(host: str, port: int, timeout_s: float) -> list[Any]:
     """Return the addresses of a host, as `socket.getaddrinfo` does. Raises OSError and UnicodeError.
 
     Neither Ctrl-C nor a timeout ends the system's resolver, so it runs in a thread that may be abandoned.

@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from minibroker.client.client_errors import ForeignServer, ProtocolError, UnsupportedVersion
-from minibroker.protocol.apis import ApiKey, api_name, response_class
+from minibroker.protocol.apis import ApiKey, get_api_name, get_response_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.headers import (
     RequestHeader,
     ResponseHeader,
     answer_version,
-    request_header_version,
-    response_header_version,
+    get_request_header_version,
+    get_response_header_version,
 )
 from minibroker.protocol.primitives import MalformedMessage
 
@@ -67,11 +67,11 @@ class Connection:
         theirs = self.versions.get(request.api_key, range(0))
         versions = range(max(lowest, request.versions[0], *theirs[:1]), min(highest, request.versions[-1]) + 1)
         if not theirs:
-            raise UnsupportedVersion(f"the broker does not support {api_name(request.api_key)}")
+            raise UnsupportedVersion(f"the broker does not support {get_api_name(request.api_key)}")
         if not versions or theirs[-1] < versions[0]:
             supported = f"versions {theirs[0]} to {theirs[-1]}"
             raise UnsupportedVersion(
-                f"the broker supports {supported} of {api_name(request.api_key)}, but we need {lowest} or newer"
+                f"the broker supports {supported} of {get_api_name(request.api_key)}, but we need {lowest} or newer"
             )
         return min(theirs[-1], versions[-1])
 
@@ -86,7 +86,7 @@ class Connection:
         header = RequestHeader(
             request_api_key=key, request_api_version=version, correlation_id=correlation_id, client_id=self._client_id
         )
-        frame = header.encode(request_header_version(key, version)) + request.encode(version)
+        frame = header.encode(get_request_header_version(key, version)) + request.encode(version)
         if is_answered:
             self.pending.append(Pending(correlation_id, key, version))
         return correlation_id, _SIZE.pack(len(frame)) + frame
@@ -102,7 +102,7 @@ class Connection:
         while self._filled - position >= _SIZE.size:
             (size,) = _SIZE.unpack_from(self._data, position)
             if not 0 < size <= self._max_frame_bytes:
-                raise _not_an_answer(bytes(self._data[position : min(self._filled, position + START_BYTES)]))
+                raise _make_not_an_answer_error(bytes(self._data[position : min(self._filled, position + START_BYTES)]))
             frame_bytes = _SIZE.size + size
             if self._filled - position < frame_bytes:
                 break
@@ -121,23 +121,23 @@ class Connection:
         request = self.pending.popleft()
         try:
             header, position = ResponseHeader.decode_from(
-                frame, response_header_version(request.api_key, request.version)
+                frame, get_response_header_version(request.api_key, request.version)
             )
             if header.correlation_id != request.correlation_id:
                 raise ProtocolError(f"an answer to request {header.correlation_id}, not to {request.correlation_id}")
             version = answer_version(request.api_key, request.version, frame, position)
-            answer = response_class(request.api_key).decode(frame, version, position)
+            answer = get_response_class(request.api_key).decode(frame, version, position)
         except MalformedMessage as error:
             raise ProtocolError(str(error)) from None
         self.answers[request.correlation_id] = answer
 
 
-def _not_an_answer(start: bytes) -> ProtocolError:
+def _make_not_an_answer_error(start: bytes) -> ProtocolError:
     """Return the error for a frame whose size is no size."""
-    foreign = foreign_protocol(start)
+    foreign = guess_foreign_protocol(start)
     return ForeignServer(foreign) if foreign else ProtocolError(f"a frame of {_SIZE.unpack_from(start)[0]} bytes")
 
 
-def foreign_protocol(start: bytes) -> str | None:
+def guess_foreign_protocol(start: bytes) -> str | None:
     """Return the name of the protocol of which these are the first bytes, or None if it is not known."""
     return next((name for beginning, name in STARTS.items() if start.startswith(beginning)), None)

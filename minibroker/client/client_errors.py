@@ -19,7 +19,7 @@ from enum import Enum, auto
 from typing import Final
 
 from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.legible import MESSAGE_CHARACTERS, legible, one_line
+from minibroker.protocol.legible import MESSAGE_CHARACTERS, join_lines, make_legible
 
 
 class Reaction(Enum):
@@ -77,17 +77,17 @@ _REASONS: Final[dict[int, str]] = {
 }
 
 
-def reaction(code: int) -> Reaction:
+def choose_reaction(code: int) -> Reaction:
     """Return the reaction to an error code of an answer. Unknown codes are fatal."""
     return _REACTIONS.get(code, Reaction.FATAL)  # type: ignore[call-overload, no-any-return]
 
 
 def may_pass(code: int) -> bool:
     """Return whether a retry may succeed after this error code of an answer."""
-    return reaction(code) is not Reaction.FATAL
+    return choose_reaction(code) is not Reaction.FATAL
 
 
-def error_name(code: int) -> str:
+def get_error_name(code: int) -> str:
     """Return the name of an error code in Kafka's documentation."""
     return ErrorCode(code).name if code in set(ErrorCode) else f"error {code}"
 
@@ -97,7 +97,7 @@ def check(code: int, what: str, message: str | None = None) -> None:
     if code != ErrorCode.NONE:
         message = message or _REASONS.get(code)
         detail = f" ({message})" if message else ""
-        raise ClientError(f"{what}: {error_name(code)}{detail}", reaction(code), code)
+        raise ClientError(f"{what}: {get_error_name(code)}{detail}", choose_reaction(code), code)
 
 
 class SettingError(ValueError):
@@ -109,7 +109,7 @@ class ClientError(Exception):
 
     def __init__(self, message: str, reaction: Reaction = Reaction.FATAL, code: int | None = None) -> None:
         # The message may contain a broker's text, of any length and with control characters.
-        super().__init__(legible(one_line(message), MESSAGE_CHARACTERS))
+        super().__init__(make_legible(join_lines(message), MESSAGE_CHARACTERS))
         self.reaction = reaction
         self.code = code
 

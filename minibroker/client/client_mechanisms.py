@@ -29,12 +29,12 @@ GS2_HEADER: Final = "n,,"  # no channel binding, no authorization id
 NONCE_BYTES: Final = 24
 
 
-def plain(username: str, password: str) -> Exchange:
+def send_password(username: str, password: str) -> Exchange:
     """Send name and password. The broker's answer is empty."""
     yield f"\0{username}\0{password}".encode()
 
 
-def oauthbearer(token: str, extensions: Mapping[str, str]) -> Exchange:
+def send_token(token: str, extensions: Mapping[str, str]) -> Exchange:
     """Send a bearer token and Kafka's extensions (KIP-342). A broker that refuses them answers with a reason."""
     said = "".join(f"{name}={value}\x01" for name, value in extensions.items())
     refusal = yield f"{GS2_HEADER}\x01auth=Bearer {token}\x01{said}\x01".encode()
@@ -43,7 +43,7 @@ def oauthbearer(token: str, extensions: Mapping[str, str]) -> Exchange:
         raise AuthenticationFailed("OAUTHBEARER: the broker refuses the token")
 
 
-def scram(
+def prove_password(
     hash_name: str, username: str, password: str, nonce: str | None = None, *, is_token: bool = False
 ) -> Exchange:
     """Prove that we know the password, and check the broker's proof that it knows it, too.
@@ -53,8 +53,8 @@ def scram(
     nonce = nonce or base64.b64encode(os.urandom(NONCE_BYTES)).decode()
     name = username.replace("=", "=3D").replace(",", "=2C")
     first = f"n={name},r={nonce}" + (",tokenauth=true" if is_token else "")
-    server_first = _text((yield (GS2_HEADER + first).encode()))
-    server_nonce, salt, iterations = _challenge(_attributes(server_first), nonce)
+    server_first = _decode_text((yield (GS2_HEADER + first).encode()))
+    server_nonce, salt, iterations = _parse_challenge(_parse_attributes(server_first), nonce)
     salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
     binding = base64.b64encode(GS2_HEADER.encode()).decode()
     final = f"c={binding},r={server_nonce}"
@@ -62,7 +62,7 @@ def scram(
     client_key = hmac.digest(salted, b"Client Key", hash_name)
     signature = hmac.digest(hashlib.new(hash_name, client_key).digest(), said, hash_name)
     proof = bytes(key ^ part for key, part in zip(client_key, signature, strict=True))
-    answer = _attributes(_text((yield f"{final},p={base64.b64encode(proof).decode()}".encode())))
+    answer = _parse_attributes(_decode_text((yield f"{final},p={base64.b64encode(proof).decode()}".encode())))
     if "e" in answer:
         raise AuthenticationFailed(f"SCRAM: the broker answers {answer['e'][:100]!r}")
     expected = hmac.digest(hmac.digest(salted, b"Server Key", hash_name), said, hash_name)
@@ -70,7 +70,7 @@ def scram(
         raise AuthenticationFailed("SCRAM: the broker does not prove that it knows the password")
 
 
-def _challenge(said: Mapping[str, str], nonce: str) -> tuple[str, bytes, int]:
+def _parse_challenge(said: Mapping[str, str], nonce: str) -> tuple[str, bytes, int]:
     """Return the combined nonce, the salt and the number of iterations from the broker's first message."""
     if "m" in said:
         raise AuthenticationFailed("SCRAM: the broker demands an unknown extension")
@@ -89,14 +89,14 @@ def _challenge(said: Mapping[str, str], nonce: str) -> tuple[str, bytes, int]:
     return said["r"], salt, int(iterations)
 
 
-def _text(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     try:
         return bytes(data).decode()
     except UnicodeDecodeError:
         raise AuthenticationFailed("SCRAM: the broker's message is not UTF-8") from None
 
 
-def _attributes(message: str) -> dict[str, str]:
+def _parse_attributes(message: str) -> dict[str, str]:
     """Parse `r=...,s=...,i=...` into a dict by letter. If a letter comes twice, the first value counts."""
     found: dict[str, str] = {}
     for part in message.split(","):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from minibroker.client.client_errors import SettingError
-from minibroker.operating_system import secret_file
+from minibroker.operating_system import make_secret_file
 
 ReadStore = Callable[[str, str], str]
 
@@ -51,7 +51,9 @@ NAMES: Final = (
 )
 
 
-def tls_context(settings: dict[str, str], wanted: bool, read_store: ReadStore | None = None) -> ssl.SSLContext | None:
+def make_tls_context(
+    settings: dict[str, str], wanted: bool, read_store: ReadStore | None = None
+) -> ssl.SSLContext | None:
     """Take the settings of TLS out, and return a context, None if TLS is not `wanted`. Raises `SettingError`.
 
     `read_store(path, password)` returns the certificates of a Java trust store in PEM, or raises OSError.
@@ -71,7 +73,7 @@ def tls_context(settings: dict[str, str], wanted: bool, read_store: ReadStore | 
     return context
 
 
-def tls_problem(error: Exception) -> str | None:
+def describe_tls_problem(error: Exception) -> str | None:
     """Return the message for an error of TLS, None for other errors."""
     if not isinstance(error, ssl.SSLError):
         return None
@@ -97,13 +99,13 @@ def _set_versions(context: ssl.SSLContext, found: dict[str, str]) -> None:
 def _set_trust(context: ssl.SSLContext, found: dict[str, str], read_store: ReadStore | None) -> None:
     _check_type("ssl.truststore", found, is_pem="ssl.truststore.certificates" in found or None)
     if "ssl.truststore.certificates" in found:
-        _load(context, "ssl.truststore.certificates", found["ssl.truststore.certificates"])
+        _load_key(context, "ssl.truststore.certificates", found["ssl.truststore.certificates"])
     if "ssl.truststore.location" in found:
         path = found["ssl.truststore.location"]
         if os.path.isdir(path):
             context.load_verify_locations(capath=path)
         else:
-            _load(context, "ssl.truststore.location", _trusted_pem(path, found, read_store))
+            _load_key(context, "ssl.truststore.location", _read_trusted_pem(path, found, read_store))
     if "ssl.crl.location" in found:
         try:
             context.load_verify_locations(found["ssl.crl.location"])
@@ -112,7 +114,7 @@ def _set_trust(context: ssl.SSLContext, found: dict[str, str], read_store: ReadS
         context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
 
 
-def _load(context: ssl.SSLContext, name: str, pem: str) -> None:
+def _load_key(context: ssl.SSLContext, name: str, pem: str) -> None:
     try:
         context.load_verify_locations(cadata=pem)
     except ssl.SSLError as error:
@@ -132,8 +134,8 @@ def _check_type(store: str, found: dict[str, str], is_pem: bool | None) -> None:
         raise SettingError(f"{store}.password cannot be given for PEM; the password of a key is ssl.key.password")
 
 
-def _trusted_pem(path: str, found: dict[str, str], read_store: ReadStore | None) -> str:
-    data = _content("ssl.truststore.location", path)
+def _read_trusted_pem(path: str, found: dict[str, str], read_store: ReadStore | None) -> str:
+    data = _read_file("ssl.truststore.location", path)
     _check_type("ssl.truststore", found, is_pem=PEM in data)
     if PEM in data:
         return data.decode(errors="replace")
@@ -153,7 +155,7 @@ def _set_identity(context: ssl.SSLContext, found: dict[str, str]) -> None:
     _check_type("ssl.keystore", found, is_pem="ssl.keystore.certificate.chain" in found or None)
     if "ssl.keystore.location" in found:
         path = found["ssl.keystore.location"]
-        if PEM not in _content("ssl.keystore.location", path):
+        if PEM not in _read_file("ssl.keystore.location", path):
             raise SettingError(
                 f"ssl.keystore.location: {path} is not PEM; convert it: openssl pkcs12 -in STORE.p12 -out STORE.pem "
                 "(convert a JKS store to PKCS12 first, by keytool -importkeystore)"
@@ -165,7 +167,7 @@ def _set_identity(context: ssl.SSLContext, found: dict[str, str]) -> None:
         _load_chain(context, "ssl.certificate.location", found["ssl.certificate.location"], key, password)
     if "ssl.keystore.certificate.chain" in found:
         text = f"{found.get('ssl.keystore.key', '')}\n{found['ssl.keystore.certificate.chain']}\n"
-        with secret_file(text.encode()) as path:
+        with make_secret_file(text.encode()) as path:
             _load_chain(context, "ssl.keystore.certificate.chain", path, None, password)
 
 
@@ -177,7 +179,7 @@ def _load_chain(context: ssl.SSLContext, name: str, certificate: str, key: str |
         raise SettingError(f"{name}: the certificate or the key cannot be used: {error}") from None
 
 
-def _content(name: str, path: str) -> bytes:
+def _read_file(name: str, path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:

@@ -20,12 +20,12 @@ from minibroker.client.client_errors import (
     Reaction,
     UnsupportedVersion,
     check,
-    reaction,
+    choose_reaction,
 )
 from minibroker.client.connection_settings import Address, ClientSettings
 from minibroker.client.network import Link, Network
 from minibroker.client.opening import open_link
-from minibroker.protocol.apis import api_name
+from minibroker.protocol.apis import get_api_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.groups import FindCoordinatorRequest
@@ -119,11 +119,13 @@ class Cluster:
         """
         timeout_ms = timeout_ms or self.settings.request_timeout_ms
         deadline_s = min(self._network.now() + timeout_ms / 1000, _DEADLINE_S.get())
-        for backoff_s in self._backoffs():
-            sent = await self._send(message, self._node(node_id), lowest, highest, min(timeout_ms, self._left_ms()))
+        for backoff_s in self._iterate_backoffs():
+            sent = await self._send_to_node(
+                message, self._choose_node(node_id), lowest, highest, min(timeout_ms, self._count_left_ms())
+            )
             if sent.link is not None:
                 return await self.wait(sent, timeout_ms)
-            failure = self._failure(sent)
+            failure = self._make_client_error(sent)
             if not failure.retriable or self._network.now() + backoff_s > deadline_s:
                 raise failure from None
             await self._network.sleep(backoff_s)
@@ -134,18 +136,18 @@ class Cluster:
 
         A Produce request with acks=0 has no answer: do not `wait` for it unless the result has an `error`.
         """
-        return await self._send(message, node_id, lowest, highest, self.settings.request_timeout_ms)
+        return await self._send_to_node(message, node_id, lowest, highest, self.settings.request_timeout_ms)
 
     async def wait(self, sent: Sent, timeout_ms: int | None = None) -> Any:
         """Return the answer to a request that `send` has sent. Raises `ClientError`."""
-        timeout_ms = min(timeout_ms or self.settings.request_timeout_ms, self._left_ms())
+        timeout_ms = min(timeout_ms or self.settings.request_timeout_ms, self._count_left_ms())
         if sent.link is None or sent.error is not None:
-            raise self._failure(sent) from None
+            raise self._make_client_error(sent) from None
         try:
             answer = await sent.link.answer(sent.correlation_id, timeout_ms / 1000)
         except FAILURES as error:
-            self._drop(sent.node, sent.link)
-            raise self._failure(sent._replace(error=_tell_time(error, timeout_ms / 1000))) from None
+            self._drop_link(sent.node, sent.link)
+            raise self._make_client_error(sent._replace(error=_tell_time(error, timeout_ms / 1000))) from None
         sent.link.used_s = self._network.now()
         return answer
 
@@ -158,7 +160,7 @@ class Cluster:
         deadline_s = min(outer_s, self._network.now() + (timeout_ms or self.settings.api_timeout_ms) / 1000)
         mark = _DEADLINE_S.set(deadline_s)
         try:
-            for backoff_s in self._backoffs():
+            for backoff_s in self._iterate_backoffs():
                 try:
                     return await action()
                 except ClientError as error:
@@ -188,7 +190,7 @@ class Cluster:
                 await self._ask_once(address, timeout_s)
                 return
             except FAILURES as error:
-                reasons.append(f"{address}: {reason_of(_tell_time(error, timeout_s))}")
+                reasons.append(f"{address}: {format_reason(_tell_time(error, timeout_s))}")
         raise ClientError(f"cannot connect to {'; '.join(reasons)}")
 
     # Nodes, leaders and coordinators
@@ -248,29 +250,29 @@ class Cluster:
 
     # Links
 
-    def _backoffs(self) -> Iterator[float]:
+    def _iterate_backoffs(self) -> Iterator[float]:
         """Yield the seconds to wait between attempts, without end. They double up to `retry.backoff.max.ms`."""
         backoff_ms = self.settings.retry_backoff_ms
         while True:
             yield backoff_ms / 1000
             backoff_ms = min(2 * backoff_ms, self.settings.retry_backoff_max_ms)
 
-    def _left_ms(self) -> int:
+    def _count_left_ms(self) -> int:
         """Return the ms that are left until the deadline of `retry`, but enough for one attempt."""
         left_ms = (_DEADLINE_S.get() - self._network.now()) * 1000
         return int(min(max(left_ms, LEAST_ATTEMPT_MS), NEVER_MS))
 
-    def _node(self, node_id: int | None) -> Node:
+    def _choose_node(self, node_id: int | None) -> Node:
         """Return the given node, else a connected one, else the one that may be connected to first."""
         if node_id is not None:
             return node_id
         known: list[Node] = [*self._nodes, *self._bootstrap]
         return min(known, key=lambda node: (node not in self._links, self._failed.get(node, NOT_FAILED).until_s))
 
-    async def _send(self, message: Message, node: Node, lowest: int, highest: int, timeout_ms: int) -> Sent:
-        api = api_name(message.api_key)
+    async def _send_to_node(self, message: Message, node: Node, lowest: int, highest: int, timeout_ms: int) -> Sent:
+        api = get_api_name(message.api_key)
         try:
-            link = await self._link(node, timeout_ms / 1000)
+            link = await self._open_link(node, timeout_ms / 1000)
             version = link.connection.version(type(message), lowest, highest)
         except FAILURES as error:
             return Sent(node, api, None, -1, error)
@@ -279,18 +281,18 @@ class Cluster:
         try:
             await link.write(data, timeout_ms / 1000)
         except OSError as error:
-            self._drop(node, link)
+            self._drop_link(node, link)
             return Sent(node, api, link, correlation_id, _tell_time(error, timeout_ms / 1000))
         return Sent(node, api, link, correlation_id)
 
-    async def _link(self, node: Node, timeout_s: float) -> Link:
+    async def _open_link(self, node: Node, timeout_s: float) -> Link:
         """Return a connection that is ready for requests. Raises one of `FAILURES`."""
         async with self._locks.setdefault(node, self._network.lock()):
             link = self._links.get(node)
             if link is not None and self._is_usable(link):
                 return link
             if link is not None:
-                self._drop(node, link)
+                self._drop_link(node, link)
             address = self._nodes.get(node) if isinstance(node, int) else node
             if address is None:
                 raise ConnectionError(f"the cluster has no node {node}")
@@ -302,7 +304,7 @@ class Cluster:
             settings = self.settings
             setup_ms = min(settings.setup_timeout_ms << min(failed.times, 16), settings.setup_timeout_max_ms)
             try:
-                self._links[node] = link = await self._connect(address, min(timeout_s, setup_ms / 1000))
+                self._links[node] = link = await self._connect_link(address, min(timeout_s, setup_ms / 1000))
             except FAILURES:
                 backoff_ms = settings.reconnect_backoff_ms << min(failed.times, 16)
                 backoff_s = min(backoff_ms, settings.reconnect_backoff_max_ms) / 1000
@@ -312,7 +314,7 @@ class Cluster:
             self._reached.add(address)
             return link
 
-    async def _connect(self, address: Address, timeout_s: float) -> Link:
+    async def _connect_link(self, address: Address, timeout_s: float) -> Link:
         deadline_s = self._network.now() + timeout_s
         try:
             link = await self._network.connect(address.host, address.port, self.settings, timeout_s)
@@ -335,7 +337,7 @@ class Cluster:
         idle_ms = (now_s - link.used_s) * 1000
         return now_s < link.expires_s and idle_ms < self.settings.idle_max_ms and link.is_open()
 
-    def _drop(self, node: Node, link: Link) -> None:
+    def _drop_link(self, node: Node, link: Link) -> None:
         link.close()
         if self._links.get(node) is link:
             del self._links[node]
@@ -344,32 +346,32 @@ class Cluster:
         """Remember the nodes of an answer, and close connections to nodes whose address has changed."""
         for node, link in list(self._links.items()):
             if isinstance(node, int) and nodes.get(node) != self._nodes.get(node):
-                self._drop(node, link)
+                self._drop_link(node, link)
         self._nodes = nodes
 
     async def _ask_once(self, address: Address, timeout_s: float) -> None:
         """Send a Metadata request without topics, which needs no rights. Raises one of `FAILURES`."""
         deadline_s = self._network.now() + timeout_s
-        link = await self._link(address, timeout_s)
+        link = await self._open_link(address, timeout_s)
         version = link.connection.version(MetadataRequest, 1, NEWEST)
         correlation_id, data = link.connection.send(MetadataRequest(topics=[]), version)
         try:
             await link.write(data, max(LEAST_S, deadline_s - self._network.now()))
             await link.answer(correlation_id, max(LEAST_S, deadline_s - self._network.now()))
         except FAILURES as error:
-            self._drop(address, link)
+            self._drop_link(address, link)
             if isinstance(error, ConnectionError) and self.settings.credentials is None:
                 raise ConnectionResetError(f"{error.strerror or error}{NEEDS_SASL}") from None
             raise
 
-    def _failure(self, sent: Sent) -> ClientError:
+    def _make_client_error(self, sent: Sent) -> ClientError:
         """Return the error of a request as a `ClientError`."""
         import ssl  # here: it is slow to import, and most commands have no errors
 
         error, code = sent.error, None
         assert error is not None
         is_retriable = isinstance(error, OSError) and not isinstance(error, ssl.SSLError)
-        text = reason_of(error)
+        text = format_reason(error)
         if is_retriable and not isinstance(error, TimeoutError):
             text = f"no connection: {text}"
         elif isinstance(error, UnsupportedVersion):
@@ -395,7 +397,7 @@ class Cluster:
                 raise ClientError(f"{self.address(None)}: {topic}-{partition} does not exist", code=code)
         if (topic, partition) not in self._leaders:
             code = ErrorCode.LEADER_NOT_AVAILABLE
-            raise ClientError(f"{self.address(None)}: {topic}-{partition} has no leader", reaction(code), code)
+            raise ClientError(f"{self.address(None)}: {topic}-{partition} has no leader", choose_reaction(code), code)
         return self._leaders[topic, partition]
 
     async def _find_coordinator(self, kind: Literal["group", "transaction"], key: str) -> int:
@@ -408,13 +410,13 @@ class Cluster:
         return int(answer.node_id)
 
 
-def reason_of(error: Exception) -> str:
+def format_reason(error: Exception) -> str:
     """Return the reason of a failure, for a message."""
-    from minibroker.client.client_tls import tls_problem
+    from minibroker.client.client_tls import describe_tls_problem
 
     if isinstance(error, ProtocolError):
         return str(error) if isinstance(error, ForeignServer) else f"the answer is malformed: {error}"
-    return tls_problem(error) or str((isinstance(error, OSError) and error.strerror) or error)
+    return describe_tls_problem(error) or str((isinstance(error, OSError) and error.strerror) or error)
 
 
 def _tell_time(error: Exception, timeout_s: float) -> Exception:

@@ -58,10 +58,10 @@ class Settings(dict[str, str]):
     def refuse_rest(self) -> None:
         """Raise `SettingError` if settings are left that no user has taken out."""
         if self:
-            from minibroker.suggestions import did_you_mean  # here: most names are known
+            from minibroker.suggestions import suggest_names  # here: most names are known
 
             name = min(self)
-            raise SettingError(f"{name} is not known{did_you_mean(name, sorted(self.known))}")
+            raise SettingError(f"{name} is not known{suggest_names(name, sorted(self.known))}")
 
 
 class ClientSettings:
@@ -76,7 +76,7 @@ class ClientSettings:
     ) -> None:
         rest = Settings(settings)
         self.bootstrap_servers: str = rest.pop("bootstrap.servers", "")
-        self.bootstrap = addresses(self.bootstrap_servers)
+        self.bootstrap = parse_addresses(self.bootstrap_servers)
         self.client_id: str = rest.pop("client.id", client_id)
         socket_timeout_ms = take_number(rest, "socket.timeout.ms", 30_000, 1)  # librdkafka's name
         self.request_timeout_ms = take_number(rest, "request.timeout.ms", socket_timeout_ms, 1)
@@ -89,11 +89,11 @@ class ClientSettings:
         self.setup_timeout_ms = take_number(rest, "socket.connection.setup.timeout.ms", 10_000)
         self.setup_timeout_max_ms = take_number(rest, "socket.connection.setup.timeout.max.ms", 30_000)
         self.max_frame_bytes = take_number(rest, "receive.message.max.bytes", 100_000_000, 1_000)
-        self.canonical_names = one_of(rest, "client.dns.lookup", DNS_LOOKUPS) == DNS_LOOKUPS[1]
+        self.canonical_names = take_one_of(rest, "client.dns.lookup", DNS_LOOKUPS) == DNS_LOOKUPS[1]
         self.socket_buffers = {
             option: size for name, option in SOCKET_BUFFERS.items() if (size := take_number(rest, name, -1, -1)) > 0
         }  # -1, and 0 in librdkafka, stand for the system's default
-        self.tls, self.credentials = _security(rest, read_store)
+        self.tls, self.credentials = _take_security(rest, read_store)
         rest.refuse_rest()
 
 
@@ -109,7 +109,7 @@ def take_number(settings: dict[str, str], name: str, default: int, minimum: int 
     return number
 
 
-def one_of(settings: dict[str, str], name: str, values: tuple[str, ...]) -> str:
+def take_one_of(settings: dict[str, str], name: str, values: tuple[str, ...]) -> str:
     """Take out a setting that has one of these values, of which the first is the default. Raises `SettingError`."""
     value = settings.pop(name, values[0])
     if value not in values:
@@ -117,7 +117,7 @@ def one_of(settings: dict[str, str], name: str, values: tuple[str, ...]) -> str:
     return value
 
 
-def addresses(servers: str) -> list[Address]:
+def parse_addresses(servers: str) -> list[Address]:
     """Parse `host:port`, separated by commas. Raises `SettingError`."""
     found = []
     for server in filter(None, map(str.strip, servers.split(","))):
@@ -130,15 +130,15 @@ def addresses(servers: str) -> list[Address]:
     return found
 
 
-def _security(rest: Settings, read_store: ReadStore | None) -> tuple[ssl.SSLContext | None, Credentials | None]:
+def _take_security(rest: Settings, read_store: ReadStore | None) -> tuple[ssl.SSLContext | None, Credentials | None]:
     protocol = rest.pop("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in PROTOCOLS:
         raise SettingError(f"security.protocol must be one of {', '.join(PROTOCOLS)}, not {protocol!r}")
     if protocol == "PLAINTEXT" and not rest:
         return None, None  # saves the imports
-    from minibroker.client.client_tls import tls_context
-    from minibroker.client.credentials import credentials_of
+    from minibroker.client.client_tls import make_tls_context
+    from minibroker.client.credentials import take_credentials
 
     # Read both for every protocol: users keep their credentials when they change the protocol.
-    tls = tls_context(rest, protocol.endswith("SSL"), read_store)
-    return tls, credentials_of(rest, protocol.startswith("SASL"))
+    tls = make_tls_context(rest, protocol.endswith("SSL"), read_store)
+    return tls, take_credentials(rest, protocol.startswith("SASL"))

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from minibroker.client.blocking import Client
 from minibroker.client.client_connection import NEWEST
-from minibroker.client.client_errors import Reaction, check, reaction
+from minibroker.client.client_errors import Reaction, check, choose_reaction
 from minibroker.protocol.declare import Message
-from minibroker.protocol.response_errors import error_codes
+from minibroker.protocol.response_errors import collect_error_codes
 
 
 def ask_coordinator(
@@ -30,8 +30,8 @@ def ask_coordinator(
     def ask() -> Any:
         node = client.coordinator(kind, key)
         answer = client.request(request, node, lowest=lowest, highest=highest, timeout_ms=wait_ms)
-        for code in error_codes(answer):
-            if reaction(code) in (Reaction.RETRY, Reaction.FIND_COORDINATOR):
+        for code in collect_error_codes(answer):
+            if choose_reaction(code) in (Reaction.RETRY, Reaction.FIND_COORDINATOR):
                 check(code, f"{client.address(node)}: {kind} {key}")
         return answer
 

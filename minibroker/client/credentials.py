@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from minibroker import jaas
 from minibroker.client.client_errors import SettingError
-from minibroker.client.client_mechanisms import SCRAM_HASHES, Exchange, oauthbearer, plain, scram
-from minibroker.client.tokens import HTTPS, UNSECURED, UNSECURED_CONFIG, token_provider
+from minibroker.client.client_mechanisms import SCRAM_HASHES, Exchange, prove_password, send_password, send_token
+from minibroker.client.tokens import HTTPS, UNSECURED, UNSECURED_CONFIG, make_token_source
 from minibroker.jaas import JaasError, LoginModule
 
 JAAS: Final = "sasl.jaas.config"
@@ -50,7 +50,7 @@ class Credentials(NamedTuple):
     exchange: Callable[[], Exchange]
 
 
-def credentials_of(settings: dict[str, str], wanted: bool) -> Credentials | None:
+def take_credentials(settings: dict[str, str], wanted: bool) -> Credentials | None:
     """Take out the settings of SASL. Return the credentials, None unless `wanted`. Raises `SettingError`."""
     mechanism = settings.pop("sasl.mechanism", None) or settings.pop("sasl.mechanisms", None)
     settings.pop("sasl.mechanisms", None)
@@ -63,17 +63,19 @@ def credentials_of(settings: dict[str, str], wanted: bool) -> Credentials | None
     module = None if text is None else login_module(text)
     if not wanted:
         return None
-    mechanism = _mechanism(mechanism, module)
+    mechanism = _check_mechanism(mechanism, module)
     if mechanism == "OAUTHBEARER":
-        tokens = token_provider({} if module is None else module.options, oauth)
-        return Credentials(mechanism, lambda: oauthbearer(tokens.token(), tokens.extensions()))
-    username, password, is_token = _user(mechanism, module, given)
+        tokens = make_token_source({} if module is None else module.options, oauth)
+        return Credentials(mechanism, lambda: send_token(tokens.token(), tokens.extensions()))
+    username, password, is_token = _take_user(mechanism, module, given)
     if mechanism == "PLAIN":
-        return Credentials(mechanism, lambda: plain(username, password))
-    return Credentials(mechanism, lambda: scram(SCRAM_HASHES[mechanism], username, password, is_token=is_token))
+        return Credentials(mechanism, lambda: send_password(username, password))
+    return Credentials(
+        mechanism, lambda: prove_password(SCRAM_HASHES[mechanism], username, password, is_token=is_token)
+    )
 
 
-def _mechanism(mechanism: str | None, module: LoginModule | None) -> str:
+def _check_mechanism(mechanism: str | None, module: LoginModule | None) -> str:
     """Return the checked mechanism. There is no default: Java's is GSSAPI, which is not supported."""
     if mechanism is None:
         raise SettingError(f"sasl.mechanism must be one of {', '.join(MECHANISMS)}")
@@ -85,7 +87,7 @@ def _mechanism(mechanism: str | None, module: LoginModule | None) -> str:
     return mechanism
 
 
-def _user(mechanism: str, module: LoginModule | None, given: Mapping[str, str | None]) -> tuple[str, str, bool]:
+def _take_user(mechanism: str, module: LoginModule | None, given: Mapping[str, str | None]) -> tuple[str, str, bool]:
     """Return name and password, and whether they are a delegation token's, which only SCRAM supports."""
     options = {} if module is None else dict(module.options)
     username = options.pop("username", given["username"])

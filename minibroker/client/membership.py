@@ -71,35 +71,37 @@ class Membership:
     def join(self) -> list[Partition]:
         """Join the group, or join it again. Return the partitions that this member is to read."""
         while True:
-            joined = self._join()
+            joined = self._join_group()
             self._identity = Identity(joined.generation_id, joined.member_id)
             is_leader = joined.leader == joined.member_id
-            synced = self._ask(
+            synced = self._ask_coordinator(
                 SyncGroupRequest(
                     group_id=self._group,
                     generation_id=joined.generation_id,
                     member_id=joined.member_id,
                     protocol_type=PROTOCOL_TYPE,
                     protocol_name=joined.protocol_name,
-                    assignments=self._assignments(joined.members) if is_leader else [],
+                    assignments=self._make_assignments(joined.members) if is_leader else [],
                 ),
                 REBALANCE_TIMEOUT_MS,
             )
             self._beat_s = time.monotonic()
             if not self._is_stale(synced.error_code):
-                self._check(synced.error_code)
-                return assigned_partitions(synced.assignment)
+                self._check_code(synced.error_code)
+                return decode_assignment(synced.assignment)
 
     def is_current(self) -> bool:
         """Return whether the member still has its partitions; send a heartbeat if it is time for one."""
         if time.monotonic() - self._beat_s < HEARTBEAT_S:
             return True
         generation, member = self._identity
-        answer = self._ask(HeartbeatRequest(group_id=self._group, generation_id=generation, member_id=member))
+        answer = self._ask_coordinator(
+            HeartbeatRequest(group_id=self._group, generation_id=generation, member_id=member)
+        )
         self._beat_s = time.monotonic()
         if self._is_stale(answer.error_code):
             return False
-        self._check(answer.error_code)
+        self._check_code(answer.error_code)
         return True
 
     def leave(self) -> None:
@@ -107,15 +109,15 @@ class Membership:
         member = self._identity.member
         if member != NO_MEMBER:
             identity = LeaveGroupRequest.MemberIdentity(member_id=member)
-            self._ask(LeaveGroupRequest(group_id=self._group, member_id=member, members=[identity]))
+            self._ask_coordinator(LeaveGroupRequest(group_id=self._group, member_id=member, members=[identity]))
             self._identity = NOBODY
 
-    def _join(self) -> Any:
+    def _join_group(self) -> Any:
         """Return the answer to JoinGroup, which comes when all members have joined."""
         subscription = ConsumerProtocolSubscription(topics=self._topics)
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=ASSIGNOR, metadata=encode_embedded(subscription))
         while True:
-            answer = self._ask(
+            answer = self._ask_coordinator(
                 JoinGroupRequest(
                     group_id=self._group,
                     session_timeout_ms=SESSION_TIMEOUT_MS,
@@ -129,15 +131,15 @@ class Membership:
             if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
                 self._identity = Identity(NO_GENERATION, answer.member_id)
             elif not self._is_stale(answer.error_code):
-                self._check(answer.error_code)
+                self._check_code(answer.error_code)
                 return answer
 
-    def _assignments(self, members: Sequence[Any]) -> list[SyncGroupRequest.SyncGroupRequestAssignment]:
+    def _make_assignments(self, members: Sequence[Any]) -> list[SyncGroupRequest.SyncGroupRequestAssignment]:
         """Return what this member, the group's leader, assigns to each member."""
         topics = {each.member_id: read_subscription(each.metadata) for each in members}
         found = self._client.metadata(sorted({topic for some in topics.values() for topic in some})).topics
         counts = {topic.name: len(topic.partitions) for topic in found}
-        shares = range_assignment(topics, counts)
+        shares = assign_ranges(topics, counts)
         return [
             SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=encode_assignment(share))
             for member, share in shares.items()
@@ -149,12 +151,14 @@ class Membership:
         """Return the committed offsets of these partitions, without those that have none."""
         of_topic = OffsetFetchRequest.OffsetFetchRequestTopic
         asked = [of_topic(name=topic, partition_indexes=some) for topic, some in _by_topic(partitions).items()]
-        answer = self._ask(OffsetFetchRequest(group_id=self._group, topics=asked), versions=NAMED_TOPICS_FETCH)
-        self._check(answer.error_code)
+        answer = self._ask_coordinator(
+            OffsetFetchRequest(group_id=self._group, topics=asked), versions=NAMED_TOPICS_FETCH
+        )
+        self._check_code(answer.error_code)
         found = {}
         for topic in answer.topics:
             for each in topic.partitions:
-                self._check(each.error_code)
+                self._check_code(each.error_code)
                 if each.committed_offset >= 0:
                     found[topic.name, each.partition_index] = each.committed_offset
         return found
@@ -179,14 +183,14 @@ class Membership:
         request = OffsetCommitRequest(
             group_id=self._group, generation_id_or_member_epoch=generation, member_id=member, topics=topics
         )
-        for topic in self._ask(request, versions=NAMED_TOPICS_COMMIT).topics:
+        for topic in self._ask_coordinator(request, versions=NAMED_TOPICS_COMMIT).topics:
             for each in topic.partitions:
                 if each.error_code not in STALE:
-                    self._check(each.error_code)
+                    self._check_code(each.error_code)
 
     # --- requests ---------------------------------------------------------------------------------
 
-    def _ask(self, request: Message, more_ms: int = 0, versions: tuple[int, int] = (0, NEWEST)) -> Any:
+    def _ask_coordinator(self, request: Message, more_ms: int = 0, versions: tuple[int, int] = (0, NEWEST)) -> Any:
         return ask_coordinator(self._client, "group", self._group, request, *versions, more_ms=more_ms)
 
     def _is_stale(self, code: int) -> bool:
@@ -195,11 +199,11 @@ class Membership:
             self._identity = NOBODY
         return code in STALE
 
-    def _check(self, code: int) -> None:
+    def _check_code(self, code: int) -> None:
         check(code, f"group {self._group}")
 
 
-def range_assignment(topics: Mapping[str, Sequence[str]], counts: Mapping[str, int]) -> dict[str, list[Partition]]:
+def assign_ranges(topics: Mapping[str, Sequence[str]], counts: Mapping[str, int]) -> dict[str, list[Partition]]:
     """Return the partitions of each member, as the assignor `range` does: a range of each topic's, in order of ids.
 
     `topics` are those of each member, `counts` the numbers of partitions.
@@ -241,7 +245,7 @@ def encode_assignment(partitions: Iterable[Partition]) -> bytes:
     return encode_embedded(ConsumerProtocolAssignment(assigned_partitions=topics))
 
 
-def assigned_partitions(data: bytes) -> list[Partition]:
+def decode_assignment(data: bytes) -> list[Partition]:
     """Return the partitions of an assignment, which is empty for a member that gets none."""
     if not data:
         return []

@@ -9,7 +9,7 @@ MULTIPLIER: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
 
 
-def murmur2(key: bytes) -> int:
+def compute_murmur2(key: bytes) -> int:
     """Return the hash of one key, an unsigned 32-bit number."""
     value = (SEED ^ len(key)) & _MASK
     whole = len(key) & ~3
@@ -23,6 +23,6 @@ def murmur2(key: bytes) -> int:
     return value ^ value >> 15
 
 
-def partition_of(key: bytes, partitions: int) -> int:
+def choose_partition(key: bytes, partitions: int) -> int:
     """Return the partition of a key, as Kafka's Java producer chooses it."""
-    return (murmur2(key) & 0x7FFFFFFF) % partitions
+    return (compute_murmur2(key) & 0x7FFFFFFF) % partitions

@@ -11,11 +11,11 @@ from minibroker.client.client_errors import (
     ForeignServer,
     ProtocolError,
     UnsupportedVersion,
-    error_name,
+    get_error_name,
 )
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.client.network import Link, Network
-from minibroker.protocol.apis import ApiKey, api_name
+from minibroker.protocol.apis import ApiKey, get_api_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
@@ -34,24 +34,24 @@ RENEW_AT = 0.85  # of the session's lifetime; Kafka's clients re-authenticate af
 
 async def open_link(link: Link, settings: ClientSettings, network: Network, timeout_s: float) -> None:
     """Negotiate versions and authenticate. Raises one of `FAILURES`."""
-    ask = _asking(link, settings, network, timeout_s)
+    ask = _make_ask(link, settings, network, timeout_s)
     request = ApiVersionsRequest(client_software_name="minibroker", client_software_version=VERSION)
     answer = await ask(request, ApiVersionsRequest.versions[-1])
     if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
         known = [each.max_version for each in answer.api_keys if each.api_key == ApiVersionsRequest.api_key]
         answer = await ask(request, min([*known, ApiVersionsRequest.versions[-1]]) if known else 0)
     if answer.error_code:
-        raise UnsupportedVersion(f"ApiVersions: {error_name(answer.error_code)}")
+        raise UnsupportedVersion(f"ApiVersions: {get_error_name(answer.error_code)}")
     link.connection.versions = {each.api_key: range(each.min_version, each.max_version + 1) for each in answer.api_keys}
     await _log_in(ask, link, settings, network)
 
 
 async def log_in_again(link: Link, settings: ClientSettings, network: Network, timeout_s: float) -> None:
     """Authenticate again on an open connection, whose answers are all for `link`. Raises as `open_link` does."""
-    await _log_in(_asking(link, settings, network, timeout_s), link, settings, network)
+    await _log_in(_make_ask(link, settings, network, timeout_s), link, settings, network)
 
 
-def _asking(link: Link, settings: ClientSettings, network: Network, timeout_s: float) -> Ask:
+def _make_ask(link: Link, settings: ClientSettings, network: Network, timeout_s: float) -> Ask:
     """Return a function that sends a request and waits for its answer, until all time is used up."""
     deadline_s = network.now() + timeout_s
 
@@ -66,7 +66,7 @@ def _asking(link: Link, settings: ClientSettings, network: Network, timeout_s: f
         except ForeignServer:
             raise
         except (ConnectionError, ProtocolError) as error:
-            api = api_name(request.api_key)
+            api = get_api_name(request.api_key)
             needs_tls = NEEDS_TLS if settings.tls is None and request.api_key == ApiKey.API_VERSIONS else ""
             if isinstance(error, ConnectionError):
                 raise type(error)(f"the broker closed the connection on {api}{needs_tls}") from None
@@ -79,23 +79,23 @@ async def _log_in(ask: Ask, link: Link, settings: ClientSettings, network: Netwo
     """Authenticate, if there are credentials, and note when to do so again."""
     if settings.credentials is not None:
         exchange = await network.call(settings.credentials.exchange)
-        lifetime_ms = await _authenticate(ask, link, settings.credentials.mechanism, exchange)
+        lifetime_ms = await _authenticate_link(ask, link, settings.credentials.mechanism, exchange)
         link.expires_s = network.now() + lifetime_ms / 1000 * RENEW_AT if lifetime_ms else float("inf")
 
 
-async def _authenticate(ask: Ask, link: Link, mechanism: str, exchange: Exchange) -> int:
+async def _authenticate_link(ask: Ask, link: Link, mechanism: str, exchange: Exchange) -> int:
     """Authenticate. Return for how many ms the authentication is valid, 0: for ever."""
     versions = link.connection.version
     hello = await ask(SaslHandshakeRequest(mechanism=mechanism), versions(SaslHandshakeRequest, 1))
     if hello.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         raise AuthenticationFailed(f"{mechanism} is not enabled at the broker, but {', '.join(hello.mechanisms)}")
     if hello.error_code:
-        raise AuthenticationFailed(f"{mechanism}: {error_name(hello.error_code)}")
+        raise AuthenticationFailed(f"{mechanism}: {get_error_name(hello.error_code)}")
     token = next(exchange)
     while True:
         answer = await ask(SaslAuthenticateRequest(auth_bytes=token), versions(SaslAuthenticateRequest))
         if answer.error_code:
-            why = answer.error_message or error_name(answer.error_code)
+            why = answer.error_message or get_error_name(answer.error_code)
             raise AuthenticationFailed(f"authentication by {mechanism} failed: {' '.join(why.split())}")
         try:
             token = exchange.send(bytes(answer.auth_bytes))

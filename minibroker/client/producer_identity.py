@@ -35,7 +35,11 @@ class ProducerIdentity:
         self._sequences: dict[Partition, int] = {}
         self._added: set[Partition] = set()
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=TIMEOUT_MS)
-        answer = client.retry(lambda: self._new_id(request)) if transactional_id is None else self._ask(request)
+        answer = (
+            client.retry(lambda: self._init_producer_id(request))
+            if transactional_id is None
+            else self._ask_coordinator(request)
+        )
         self.producer_id: int = answer.producer_id
         self.epoch: int = answer.producer_epoch
 
@@ -59,7 +63,7 @@ class ProducerIdentity:
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=[of_topic(name=topic, partitions=[index])],
         )
-        answer = self._ask(request, ADD_PARTITIONS_VERSION)
+        answer = self._ask_coordinator(request, ADD_PARTITIONS_VERSION)
         for each in answer.results_by_topic_v3_and_below[0].results_by_partition:
             check(each.partition_error_code, f"adding {topic}-{index} to transaction {self.transactional_id}")
         self._added.add(partition)
@@ -74,16 +78,16 @@ class ProducerIdentity:
             producer_epoch=self.epoch,
             committed=commits,
         )
-        self._ask(request, END_VERSION)
+        self._ask_coordinator(request, END_VERSION)
         self._added.clear()
 
-    def _ask(self, request: Any, highest: int = InitProducerIdRequest.versions[-1]) -> Any:
+    def _ask_coordinator(self, request: Any, highest: int = InitProducerIdRequest.versions[-1]) -> Any:
         assert self.transactional_id is not None
         answer = ask_coordinator(self._client, "transaction", self.transactional_id, request, highest=highest)
         check(getattr(answer, "error_code", 0), f"transaction {self.transactional_id}")
         return answer
 
-    def _new_id(self, request: InitProducerIdRequest) -> Any:
+    def _init_producer_id(self, request: InitProducerIdRequest) -> Any:
         answer = self._client.request(request)
         self._client.check(answer.error_code, "asking for a producer id")
         return answer

@@ -13,8 +13,8 @@ from minibroker.client.cluster_client import Partition, Sent
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.records.batch import MAGIC, MAX_RECORD_BYTES, BatchHeader
-from minibroker.protocol.records.control import ControlType, control_type
-from minibroker.protocol.records.formats import batches_in, check_any, records_in
+from minibroker.protocol.records.control import ControlType, decode_control_type
+from minibroker.protocol.records.formats import check_any, iterate_batches_in, records_in
 from minibroker.protocol.records.record import Record
 
 PARTITION_BYTES: Final = 1 << 20
@@ -82,11 +82,11 @@ class Reader:
         is_empty = not any(answer.records for answer in answers.values())
         for partition, answer in answers.items():
             before = self._offsets[partition]
-            limit = self._limit(partition, answer)
+            limit = self._find_limit(partition, answer)
             try:
-                yield from self._records(partition, answer)
+                yield from self._iterate_records(partition, answer)
             except KafkaError as error:
-                raise ClientError(f"{_place(partition)} at {self._offsets[partition]}: {error}") from None
+                raise ClientError(f"{_format_place(partition)} at {self._offsets[partition]}: {error}") from None
             if self._offsets[partition] >= limit or is_empty:
                 self._at_end.add(partition)
             else:
@@ -94,7 +94,7 @@ class Reader:
             if answer.records and self._offsets[partition] == before:  # brokers before 0.10.1 cut a large batch
                 self._fetch_bytes = min(2 * self._fetch_bytes, LARGEST_FETCH_BYTES)
 
-    def _limit(self, partition: Partition, answer: Any) -> int:
+    def _find_limit(self, partition: Partition, answer: Any) -> int:
         """Return the offset where a partition ends."""
         stable = answer.last_stable_offset  # -1 from brokers that know no transactions
         limit = int(stable if self._read_committed and stable >= 0 else answer.high_watermark)
@@ -112,7 +112,7 @@ class Reader:
             if self._is_bounded and partition in self._at_end:
                 continue
             by_leader[self._client.leader(partition).node_id].append(partition)
-        sent = [self._send(node_id, partitions, wait_ms) for node_id, partitions in by_leader.items()]
+        sent = [self._send_fetch(node_id, partitions, wait_ms) for node_id, partitions in by_leader.items()]
         found = {}
         for request in sent:
             answer = self._client.wait(request)
@@ -124,12 +124,12 @@ class Reader:
             for topic in answer.responses:
                 for each in topic.partitions:
                     partition = topic.topic, each.partition_index
-                    what = f"reading {_place(partition)} at {self._offsets[partition]}"
+                    what = f"reading {_format_place(partition)} at {self._offsets[partition]}"
                     self._client.check(each.error_code, what, request.node)
                     found[partition] = each
         return found
 
-    def _send(self, node_id: int, partitions: list[Partition], wait_ms: int) -> Sent:
+    def _send_fetch(self, node_id: int, partitions: list[Partition], wait_ms: int) -> Sent:
         by_topic: dict[str, list[Any]] = defaultdict(list)
         for topic, index in partitions:
             by_topic[topic].append(
@@ -150,11 +150,11 @@ class Reader:
         )
         return self._client.send(request, node_id, highest=NEWEST_WITH_NAMES)
 
-    def _records(self, partition: Partition, answer: Any) -> Iterator[Found]:
+    def _iterate_records(self, partition: Partition, answer: Any) -> Iterator[Found]:
         """Yield the records of whole batches, and move the partition's position behind each."""
         data = answer.records or b""
         aborted = Aborted(answer.aborted_transactions if self._read_committed else None)
-        for position, header in batches_in(data):
+        for position, header in iterate_batches_in(data):
             check_any(data, position)
             if not aborted.drops(header, data, position):
                 start, end = self._offsets[partition], self._ends.get(partition, NEVER)
@@ -164,7 +164,7 @@ class Reader:
             self._offsets[partition] = max(self._offsets[partition], header.next_offset)
 
 
-def last_records(
+def read_last_records(
     client: Client,
     starts: Mapping[Partition, int],
     ends: Mapping[Partition, int],
@@ -207,11 +207,11 @@ class Aborted:
             return False
         if header.is_control:
             marker = next(iter(records_in(data, position)), None)
-            if marker is not None and control_type(marker.key) is ControlType.ABORT:
+            if marker is not None and decode_control_type(marker.key) is ControlType.ABORT:
                 self._producers.discard(header.producer_id)
             return True
         return header.is_transactional and header.producer_id in self._producers
 
 
-def _place(partition: Partition) -> str:
+def _format_place(partition: Partition) -> str:
     return f"{partition[0]}-{partition[1]}"

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from minibroker.client.blocking import Client
-from minibroker.client.client_errors import ClientError, UnsupportedVersion, error_name, reaction
+from minibroker.client.client_errors import ClientError, UnsupportedVersion, choose_reaction, get_error_name
 from minibroker.client.cluster_client import Sent
-from minibroker.client.murmur2 import partition_of
+from minibroker.client.murmur2 import choose_partition
 from minibroker.client.producer_identity import PRODUCE_VERSION, ProducerIdentity
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest
@@ -105,7 +105,7 @@ class Writer:
     def add(self, record: Record, partition: int | None = None) -> None:
         """Add a record to a partition, by default to that of its key. Flushes if there is enough for a batch."""
         if partition is None:
-            partition = self._for_no_key if record.key is None else partition_of(record.key, self.partitions)
+            partition = self._for_no_key if record.key is None else choose_partition(record.key, self.partitions)
         queue = self._waiting.setdefault(partition, deque(([],)))
         queue[-1].append(record)
         self._records += 1
@@ -118,7 +118,7 @@ class Writer:
         deadline_s = time.monotonic() + self._timeout_ms / 1000
         while self._waiting:
             outgoing = [self._send_batch(partition, queue[0]) for partition, queue in self._waiting.items()]
-            again = [self._settle(each, deadline_s) for each in outgoing]
+            again = [self._settle_batch(each, deadline_s) for each in outgoing]
             self._waiting = {partition: queue for partition, queue in self._waiting.items() if queue}
             if any(again):
                 time.sleep(RETRY_S)
@@ -136,14 +136,14 @@ class Writer:
     def _send_batch(self, partition: int, records: list[Record]) -> Outgoing:
         """Send a batch to the partition's leader, in the newest format that it knows."""
         while True:
-            sent = self._try(partition, records)
+            sent = self._try_batch(partition, records)
             is_unknown = isinstance(sent.error, UnsupportedVersion)
             needs_newest = self._codec is Compression.ZSTD or any(record.headers for record in records)
             if not is_unknown or len(self._formats) == 1 or needs_newest:
                 return Outgoing(partition, records, sent)
             self._formats = self._formats[1:]
 
-    def _try(self, partition: int, records: list[Record]) -> Sent:
+    def _try_batch(self, partition: int, records: list[Record]) -> Sent:
         magic, lowest, highest = self._formats[0]
         if self._codec is Compression.ZSTD:
             lowest = ZSTD_VERSION
@@ -153,7 +153,7 @@ class Writer:
                 self._identity.add((self._topic, partition))
         except ClientError as error:
             return Sent(-1, "Produce", None, -1, error)
-        wanted = _TOPIC.PartitionProduceData(index=partition, records=self._batch(partition, records, magic))
+        wanted = _TOPIC.PartitionProduceData(index=partition, records=self._make_batch(partition, records, magic))
         request = ProduceRequest(
             transactional_id=None if self._identity is None else self._identity.transactional_id,
             acks=self._acks,
@@ -162,7 +162,7 @@ class Writer:
         )
         return self._client.send(request, leader, lowest=lowest, highest=highest)
 
-    def _batch(self, partition: int, records: list[Record], magic: int) -> memoryview:
+    def _make_batch(self, partition: int, records: list[Record], magic: int) -> memoryview:
         if self._identity is None:
             numbered = (record._replace(offset=number) for number, record in enumerate(records))
             return memoryview(build(numbered, magic, compression=self._codec))
@@ -176,7 +176,7 @@ class Writer:
         )
         return memoryview(batch)
 
-    def _settle(self, batch: Outgoing, deadline_s: float) -> bool:
+    def _settle_batch(self, batch: Outgoing, deadline_s: float) -> bool:
         """Wait for what becomes of a batch. Report it, or return that it is to be sent again."""
         queue = self._waiting[batch.partition]
         try:
@@ -210,6 +210,6 @@ class Writer:
         if answer.error_code:
             told = [each.batch_index_error_message for each in answer.record_errors or ()]
             reason = answer.error_message or next(filter(None, told), None)
-            text = error_name(answer.error_code) + (f" ({reason})" if reason else "")
-            raise ClientError(text, reaction(answer.error_code), answer.error_code)
+            text = get_error_name(answer.error_code) + (f" ({reason})" if reason else "")
+            raise ClientError(text, choose_reaction(answer.error_code), answer.error_code)
         return int(answer.base_offset) if answer.base_offset >= 0 else None

@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlencode, urlsplit
 
 from minibroker.client.client_errors import SettingError, TokenError
-from minibroker.client.client_tls import tls_context
+from minibroker.client.client_tls import make_tls_context
 
 URL: Final = "sasl.oauthbearer.token.endpoint.url"
 TIMEOUT_S: Final = 10
@@ -55,7 +55,7 @@ class Tokens:
         return self._extensions
 
 
-def token_provider(module: Mapping[str, str], settings: Mapping[str, str]) -> Tokens:
+def make_token_source(module: Mapping[str, str], settings: Mapping[str, str]) -> Tokens:
     """Return the source of tokens for a login module's options and `sasl.oauthbearer.*`. Raises `SettingError`."""
     if settings.get("sasl.oauthbearer.method", "oidc").lower() not in ("oidc", "default"):
         raise SettingError("sasl.oauthbearer.method must be oidc or default")
@@ -66,10 +66,10 @@ def token_provider(module: Mapping[str, str], settings: Mapping[str, str]) -> To
     if url is not None and is_unsecured:
         raise SettingError(f"{UNSECURED} is for unsecured tokens, which do not come from {URL}")
     if url is None:
-        return _make_unsecured_source({**module, **_librdkafka_claims(settings)})
+        return _make_unsecured_source({**module, **_parse_librdkafka_claims(settings)})
     if url.startswith("file:"):
         path = Path(unquote(urlsplit(url).path))
-        return Tokens(lambda: _from_file(path), _extensions(module, settings, EXTENSION))
+        return Tokens(lambda: _from_file(path), _collect_extensions(module, settings, EXTENSION))
     return _from_endpoint(url, module, settings)
 
 
@@ -91,19 +91,23 @@ def _from_endpoint(url: str, module: Mapping[str, str], settings: Mapping[str, s
     if client_id is None or secret is None:
         raise SettingError("sasl.jaas.config must give clientId and clientSecret for a token endpoint")
     scope = given("scope", "sasl.oauthbearer.scope")
-    context = _trusting(tls)
-    return Tokens(lambda: _ask(url, client_id, secret, scope, context), _extensions(module, settings, EXTENSION))
+    context = _make_tls_context(tls)
+    return Tokens(
+        lambda: _ask_for_token(url, client_id, secret, scope, context), _collect_extensions(module, settings, EXTENSION)
+    )
 
 
-def _trusting(tls: dict[str, str]) -> ssl.SSLContext | None:
+def _make_tls_context(tls: dict[str, str]) -> ssl.SSLContext | None:
     """Return the TLS context of these settings, None for the machine's own. Raises `SettingError`."""
-    context = tls_context(tls, bool(tls))
+    context = make_tls_context(tls, bool(tls))
     for name in tls:
         raise SettingError(f"sasl.jaas.config: unknown option {name}")
     return context
 
 
-def _ask(url: str, client_id: str, secret: str, scope: str | None, context: ssl.SSLContext | None) -> tuple[str, float]:
+def _ask_for_token(
+    url: str, client_id: str, secret: str, scope: str | None, context: ssl.SSLContext | None
+) -> tuple[str, float]:
     """Ask for a token by client credentials (RFC 6749, 4.4). The secret is in the header, as in Kafka's clients."""
     import urllib.error  # here: importing it takes longer than importing the rest of the client
     import urllib.request
@@ -137,18 +141,20 @@ def _make_unsecured_source(module: Mapping[str, str]) -> Tokens:
         if name.startswith(STRING_CLAIM):
             claims[name.removeprefix(STRING_CLAIM)] = value
         elif name.startswith(NUMBER_CLAIM):
-            claims[name.removeprefix(NUMBER_CLAIM)] = _number(name, value)
+            claims[name.removeprefix(NUMBER_CLAIM)] = _parse_number(name, value)
         elif not name.startswith(UNSECURED_EXTENSION) and name != LIFETIME:
             raise SettingError(f"sasl.jaas.config: unknown option {name} (and there is no {URL})")
     if "sub" not in claims:
         raise SettingError(
             f"{URL} is missing: OAUTHBEARER needs it, or {STRING_CLAIM}sub in sasl.jaas.config for tests"
         )
-    life_s = _number(LIFETIME, module.get(LIFETIME, "3600"))
-    return Tokens(lambda: (_make_unsigned_token(claims, life_s), life_s), _extensions(module, {}, UNSECURED_EXTENSION))
+    life_s = _parse_number(LIFETIME, module.get(LIFETIME, "3600"))
+    return Tokens(
+        lambda: (_make_unsigned_token(claims, life_s), life_s), _collect_extensions(module, {}, UNSECURED_EXTENSION)
+    )
 
 
-def _librdkafka_claims(settings: Mapping[str, str]) -> dict[str, str]:
+def _parse_librdkafka_claims(settings: Mapping[str, str]) -> dict[str, str]:
     """Parse `principal=alice lifeSeconds=60 extension_a=b`, and return it by the names of Java's login module."""
     claims = {}
     for pair in settings.get(UNSECURED_CONFIG, "").split():
@@ -169,7 +175,7 @@ def _make_unsigned_token(claims: Mapping[str, Any], life_s: float) -> str:
     return ".".join(encoded) + "."
 
 
-def _extensions(module: Mapping[str, str], settings: Mapping[str, str], prefix: str) -> dict[str, str]:
+def _collect_extensions(module: Mapping[str, str], settings: Mapping[str, str], prefix: str) -> dict[str, str]:
     """Return the extensions of the login module and of librdkafka's setting: `name=value`, separated by commas."""
     found = {name.removeprefix(prefix): value for name, value in module.items() if name.startswith(prefix)}
     for pair in filter(None, settings.get("sasl.oauthbearer.extensions", "").split(",")):
@@ -180,7 +186,7 @@ def _extensions(module: Mapping[str, str], settings: Mapping[str, str], prefix: 
     return found
 
 
-def _number(name: str, value: str) -> float:
+def _parse_number(name: str, value: str) -> float:
     try:
         return float(value)
     except ValueError:

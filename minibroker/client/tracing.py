@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 from minibroker.client.blocking import BlockingNetwork, SocketLink
 from minibroker.client.client_connection import Connection
-from minibroker.client.client_errors import ProtocolError, error_name
+from minibroker.client.client_errors import ProtocolError, get_error_name
 from minibroker.client.connection_settings import Address, ClientSettings
-from minibroker.protocol.apis import api_name
+from minibroker.protocol.apis import get_api_name
 from minibroker.protocol.declare import Message
-from minibroker.protocol.legible import legible
-from minibroker.protocol.response_errors import error_codes
+from minibroker.protocol.legible import make_legible
+from minibroker.protocol.response_errors import collect_error_codes
 
 Report = Callable[[str], None]
 
@@ -23,8 +23,8 @@ class TracedNetwork(BlockingNetwork):
     def __init__(self, report: Report) -> None:
         self._trace = report
 
-    def _report(self, text: str) -> None:
-        self._trace(legible(text))  # it may have a host that a broker named
+    def _print_report(self, text: str) -> None:
+        self._trace(make_legible(text))  # it may have a host that a broker named
 
     async def connect(self, host: str, port: int, settings: ClientSettings, timeout_s: float) -> SocketLink:
         """Connect, and report the address and how long it took. Raises OSError."""
@@ -33,14 +33,14 @@ class TracedNetwork(BlockingNetwork):
             link = await super().connect(host, port, settings, timeout_s)
         except (OSError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or error
-            self._report(f"{address}: no connection after {_since(start_s)}: {reason}")
+            self._print_report(f"{address}: no connection after {_format_since(start_s)}: {reason}")
             raise
-        self._report(f"{address}: connected in {_since(start_s)}{', with TLS' if settings.tls else ''}")
+        self._print_report(f"{address}: connected in {_format_since(start_s)}{', with TLS' if settings.tls else ''}")
         return link
 
     def connection(self, address: Address, settings: ClientSettings) -> Connection:
         """Return the state of a new connection."""
-        return TracedConnection(address, settings, self._report)
+        return TracedConnection(address, settings, self._print_report)
 
 
 class TracedConnection(Connection):
@@ -49,14 +49,14 @@ class TracedConnection(Connection):
     def __init__(self, address: Address, settings: ClientSettings, report: Report) -> None:
         super().__init__(settings.client_id, settings.max_frame_bytes)
         self._address = address
-        self._report = report
+        self._print_report = report
         self._sent_s: dict[int, float] = {}  # by correlation id
 
     def send(self, request: Message, version: int, *, is_answered: bool = True) -> tuple[int, bytes]:
         """Report a request, and return its correlation id and bytes."""
         correlation_id, data = super().send(request, version, is_answered=is_answered)
-        name = f"{api_name(request.api_key)} {version}"
-        self._report(f"{self._address}: request {correlation_id}: {name}, {len(data)} bytes")
+        name = f"{get_api_name(request.api_key)} {version}"
+        self._print_report(f"{self._address}: request {correlation_id}: {name}, {len(data)} bytes")
         if is_answered:
             self._sent_s[correlation_id] = time.monotonic()
         return correlation_id, data
@@ -66,17 +66,17 @@ class TracedConnection(Connection):
         try:
             super()._decode_answer(frame)
         except ProtocolError as error:
-            self._report(f"{self._address}: malformed answer, {len(frame)} bytes: {error}")
+            self._print_report(f"{self._address}: malformed answer, {len(frame)} bytes: {error}")
             raise
         assert request is not None
-        name = f"{api_name(request.api_key)} {request.version}"
-        codes = dict.fromkeys(error_codes(self.answers[request.correlation_id]))
-        errors = "".join(f", {error_name(code)}" for code in codes)
-        took = _since(self._sent_s.pop(request.correlation_id))
-        self._report(
+        name = f"{get_api_name(request.api_key)} {request.version}"
+        codes = dict.fromkeys(collect_error_codes(self.answers[request.correlation_id]))
+        errors = "".join(f", {get_error_name(code)}" for code in codes)
+        took = _format_since(self._sent_s.pop(request.correlation_id))
+        self._print_report(
             f"{self._address}: answer {request.correlation_id}: {name}, {len(frame)} bytes after {took}{errors}"
         )
 
 
-def _since(start_s: float) -> str:
+def _format_since(start_s: float) -> str:
     return f"{(time.monotonic() - start_s) * 1000:.1f} ms"

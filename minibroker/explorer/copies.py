@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
-from minibroker.protocol.records.formats import batches_in, records_in
+from minibroker.protocol.records.formats import iterate_batches_in, records_in
 from minibroker.testing.seen.exchange import Exchange
-from minibroker.testing.seen.subjects import NameOf, topic_of
+from minibroker.testing.seen.subjects import NameOf, find_topic
 
 SIZE: Final = Struct(">i")
 MOST_BYTES: Final = 1 << 16  # of a request: nobody pastes more
@@ -75,13 +75,13 @@ def _python(exchange: Exchange, frame: bytes, servers: str) -> str:
 
 
 def _metadata(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
-    names = [name for topic in request.topics or () if (name := topic_of(topic, name_of))]
+    names = [name for topic in request.topics or () if (name := find_topic(topic, name_of))]
     yield from [f"{kcat} -L -t {quote(name)}" for name in names[:MOST_COMMANDS]] or [f"{kcat} -L"]
 
 
 def _fetch(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
     for topic in request.topics[:MOST_COMMANDS]:
-        name = topic_of(topic, name_of) or ""
+        name = find_topic(topic, name_of) or ""
         for each in topic.partitions[:MOST_COMMANDS] if name else ():
             yield f"{kcat} -C -t {quote(name)} -p {each.partition} -o {each.fetch_offset} -e"
 
@@ -94,11 +94,11 @@ def _list_offsets(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
 
 def _produce(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
     for topic in request.topic_data[:MOST_COMMANDS]:
-        name = topic_of(topic, name_of) or ""
+        name = find_topic(topic, name_of) or ""
         for each in topic.partition_data[:MOST_COMMANDS] if name and not request.transactional_id else ():
             target, data = f"{kcat} -P -t {quote(name)} -p {each.index}", bytes(each.records or b"")
             with suppress(KafkaError):  # what is damaged cannot be written, and nobody pastes what is large
-                for position, _ in batches_in(data):
+                for position, _ in iterate_batches_in(data):
                     records = records_in(data, position, limit_bytes=MOST_BYTES)
                     yield from (_make_produce_command(each, target) for each in islice(records, MOST_COMMANDS))
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from minibroker.protocol.legible import legible
-from minibroker.registry.decoding import Decoder, DecodingError, SchemaSource, WireSchema, json_text
+from minibroker.protocol.legible import make_legible
+from minibroker.registry.decoding import Decoder, DecodingError, SchemaSource, WireSchema, format_json
 from minibroker.registry.formats.format_decoding import read_schema_id
 from minibroker.registry.formats.schema import InvalidSchema
 from minibroker.registry.state.registry_errors import RegistryError
@@ -93,7 +93,7 @@ def _decode_record(decoder: Decoder, record: Data, data: bytes, *, is_key: bool,
         return {}
     try:
         value = decoder.decode(data, record.headers, is_key=is_key)
-        text = json_text(value, indent=2, most=most)
+        text = format_json(value, indent=2, most=most)
     except (DecodingError, TypeError, ValueError) as error:
-        return {"undecoded": legible(str(error))}
+        return {"undecoded": make_legible(str(error))}
     return {"decoded": text, "schema": str(named.schema)}

@@ -13,11 +13,11 @@ from urllib.parse import quote
 
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
-from minibroker.protocol.legible import legible
-from minibroker.protocol.records.formats import batches_in
-from minibroker.quantities import counted
+from minibroker.protocol.legible import make_legible
+from minibroker.protocol.records.formats import iterate_batches_in
+from minibroker.quantities import format_count
 from minibroker.testing.seen.exchange import Exchange
-from minibroker.testing.seen.subjects import NameOf, topic_of
+from minibroker.testing.seen.subjects import NameOf, find_topic
 
 MOST: Final = 20
 
@@ -36,7 +36,7 @@ def effects_of(exchange: Exchange, name_of: NameOf) -> list[Effect]:
 
 def _effect(text: str, view: str = "", *names: str) -> Effect:
     place = "/".join(["", view, *(quote(name, safe="") for name in names)])
-    return {"text": legible(text), "place": place if view else ""}
+    return {"text": make_legible(text), "place": place if view else ""}
 
 
 def _on_topic(text: str, topic: str, partition: int) -> Effect:
@@ -48,20 +48,22 @@ def _on_topic(text: str, topic: str, partition: int) -> Effect:
 
 def _effects_of_produce(request: Any, answer: Any, name_of: NameOf) -> Effects:
     sent = {
-        (topic_of(topic, name_of), each.index): each for topic in request.topic_data for each in topic.partition_data
+        (find_topic(topic, name_of), each.index): each for topic in request.topic_data for each in topic.partition_data
     }
     for topic in answer.responses:
-        name = topic_of(topic, name_of)
+        name = find_topic(topic, name_of)
         for each in topic.partition_responses:
             if name is not None and not each.error_code and (name, each.index) in sent:
                 count = _count(sent[name, each.index].records)
-                text = f"appended {counted(count, 'record')} to {name}-{each.index} from offset {each.base_offset} on"
+                text = (
+                    f"appended {format_count(count, 'record')} to {name}-{each.index} from offset {each.base_offset} on"
+                )
                 yield _on_topic(text, name, each.index)
 
 
 def _count(records: Any) -> int:
     with suppress(KafkaError):
-        return sum(header.last_offset - header.base_offset + 1 for _, header in batches_in(records or b""))
+        return sum(header.last_offset - header.base_offset + 1 for _, header in iterate_batches_in(records or b""))
     return 0
 
 
@@ -70,7 +72,7 @@ def _created_topics(request: Any, answer: Any, name_of: NameOf) -> Effects:
     for topic in answer.topics:
         if not topic.error_code and not request.validate_only:
             partitions = topic.num_partitions if topic.num_partitions > 0 else asked[topic.name].num_partitions
-            said = f" with {counted(partitions, 'partition')}" if partitions > 0 else ""
+            said = f" with {format_count(partitions, 'partition')}" if partitions > 0 else ""
             yield _effect(f"created topic {topic.name}{said}", "topics", topic.name)
 
 
@@ -82,7 +84,7 @@ def _added_partitions(request: Any, answer: Any, name_of: NameOf) -> Effects:
     done = {topic.name for topic in answer.results if not topic.error_code and not request.validate_only}
     for topic in request.topics:
         if topic.name in done:
-            yield _effect(f"topic {topic.name} has {counted(topic.count, 'partition')} now", "topics", topic.name)
+            yield _effect(f"topic {topic.name} has {format_count(topic.count, 'partition')} now", "topics", topic.name)
 
 
 def _deleted_records(request: Any, answer: Any, name_of: NameOf) -> Effects:
@@ -116,7 +118,7 @@ def _effects_of_join(request: Any, answer: Any, name_of: NameOf) -> Effects:
 
 def _effects_of_sync(request: Any, answer: Any, name_of: NameOf) -> Effects:
     if not answer.error_code and request.assignments:
-        text = f"assigned {counted(len(request.assignments), 'member')} of {request.group_id}"
+        text = f"assigned {format_count(len(request.assignments), 'member')} of {request.group_id}"
         yield _effect(text, "groups", request.group_id)
 
 
@@ -135,21 +137,21 @@ def _beat(request: Any, answer: Any, name_of: NameOf) -> Effects:
     elif answer.member_epoch != request.member_epoch:
         yield _effect(f"{request.member_id or answer.member_id} is in epoch {answer.member_epoch}", "groups", group)
     if answer.assignment is not None:
-        assigned = [(topic_of(each, name_of) or "?", each.partitions) for each in answer.assignment.topic_partitions]
+        assigned = [(find_topic(each, name_of) or "?", each.partitions) for each in answer.assignment.topic_partitions]
         said = ", ".join(f"{name} {sorted(partitions)}" for name, partitions in assigned) or "nothing"
         yield _effect(f"is assigned {said}", "groups", group)
 
 
 def _effects_of_commit(request: Any, answer: Any, name_of: NameOf) -> Effects:
     done = {
-        (topic_of(topic, name_of), each.partition_index)
+        (find_topic(topic, name_of), each.partition_index)
         for topic in answer.topics
         for each in topic.partitions
         if not each.error_code
     }
     pending = " once the transaction commits" if getattr(request, "transactional_id", None) else ""
     for topic in request.topics:
-        name = topic_of(topic, name_of)
+        name = find_topic(topic, name_of)
         for each in topic.partitions:
             if (name, each.partition_index) in done:
                 text = f"{request.group_id} has committed offset {each.committed_offset} of {name}-"

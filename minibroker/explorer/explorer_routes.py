@@ -16,9 +16,9 @@ from minibroker.explorer.saved_frames import MOST_BYTES, MOST_FRAMES, SavedFrame
 from minibroker.explorer.schemas_view import schema_routes
 from minibroker.explorer.topics_view import topic_routes
 from minibroker.explorer.trying import trying_routes
-from minibroker.protocol.legible import legible
+from minibroker.protocol.legible import make_legible
 from minibroker.testing.broker import Broker
-from minibroker.testing.control.http_errors import mistake
+from minibroker.testing.control.http_errors import describe_mistake
 from minibroker.testing.loops import NotRunning
 from minibroker.testing.seen.subjects import NameOf
 from minibroker.web.application import Application
@@ -81,12 +81,12 @@ def frames_app(host: Watched, closing: asyncio.Event) -> Application:
 def saved_frames_app(saved: SavedFrames, path: Path, name_of: NameOf, closing: asyncio.Event) -> Application:
     """Return an application that shows the frames of a file. Its streams end once `closing` is set."""
     routes = frame_routes(saved, name_of, closing, lambda: SERVER)
-    return _app_of_one_view("frames", {"path": legible(str(path))}, routes)
+    return _app_of_one_view("frames", {"path": make_legible(str(path))}, routes)
 
 
 def files_app(path: Path) -> Application:
     """Return an application that shows the files of a log directory, or one file, without a broker."""
-    return _app_of_one_view("files", {"path": legible(str(path))}, file_routes(lambda: path))
+    return _app_of_one_view("files", {"path": make_legible(str(path))}, file_routes(lambda: path))
 
 
 def _app_of_one_view(view: str, about: dict[str, Any], part: Routes) -> Application:
@@ -99,7 +99,7 @@ def _app_of_one_view(view: str, about: dict[str, Any], part: Routes) -> Applicat
         return {"version": __version__, "views": [view], **about}
 
     routes += part
-    return Application([*page(), *_limited(routes)], Guard(), mistake)
+    return Application([*page(), *_limited(routes)], Guard(), describe_mistake)
 
 
 def _limited(routes: Routes) -> Routes:

@@ -16,10 +16,10 @@ from typing import Any, Final
 from minibroker.explorer.answers_in_threads import read_aside
 from minibroker.explorer.saved_frames import Frames
 from minibroker.protocol.apis import ApiKey
-from minibroker.protocol.legible import legible
+from minibroker.protocol.legible import make_legible
 from minibroker.testing.seen.exchange import Exchange
 from minibroker.testing.seen.journal import Mark
-from minibroker.testing.seen.subjects import NameOf, subjects_of
+from minibroker.testing.seen.subjects import NameOf, find_subjects
 
 TICK_SECONDS: Final = 0.1
 STATE_SECONDS: Final = 1.0
@@ -100,21 +100,21 @@ def row_of(exchange: Exchange, name_of: NameOf) -> list[Any]:
         exchange.number,
         exchange.api,
         exchange.version,
-        None if exchange.client_id is None else legible(exchange.client_id, ID_CHARACTERS),
+        None if exchange.client_id is None else make_legible(exchange.client_id, ID_CHARACTERS),
         exchange.node_id,
         exchange.connection,
         exchange.started_ms,
         exchange.duration_ms,
         exchange.outcome,
         exchange.errors,
-        [legible(fault) for fault in exchange.faults],
+        [make_legible(fault) for fault in exchange.faults],
         len(exchange.request_bytes),
         len(exchange.answer_bytes),
         topics,
         groups,
         transactional_ids,
         exchange.software,
-        None if exchange.user is None else legible(exchange.user, ID_CHARACTERS),
+        None if exchange.user is None else make_legible(exchange.user, ID_CHARACTERS),
         exchange.mechanism,
     ]
 
@@ -126,19 +126,19 @@ def _subjects(exchange: Exchange, name_of: NameOf) -> tuple[dict[str, list[int]]
     request = exchange.request
     if request is None:
         return {}, [], []  # a proxy passes requests that cannot be read here
-    found = subjects_of(request, name_of)
+    found = find_subjects(request, name_of)
     topics = found.topics
     answer = exchange.answer if exchange.api_key is ApiKey.FETCH and not topics else None
     if answer is not None:
-        topics = subjects_of(answer, name_of).topics  # a fetch session names only what changes
+        topics = find_subjects(answer, name_of).topics  # a fetch session names only what changes
     named = sorted(topics.items())[:MOST_SUBJECTS]
     return (
-        {legible(topic): sorted(partitions)[:MOST_SUBJECTS] for topic, partitions in named},
-        [legible(each, ID_CHARACTERS) for each in sorted(found.groups)[:MOST_SUBJECTS]],
-        [legible(each, ID_CHARACTERS) for each in sorted(found.transactional_ids)[:MOST_SUBJECTS]],
+        {make_legible(topic): sorted(partitions)[:MOST_SUBJECTS] for topic, partitions in named},
+        [make_legible(each, ID_CHARACTERS) for each in sorted(found.groups)[:MOST_SUBJECTS]],
+        [make_legible(each, ID_CHARACTERS) for each in sorted(found.transactional_ids)[:MOST_SUBJECTS]],
     )
 
 
 def mark_of(mark: Mark) -> dict[str, Any]:
     """Return a mark for JSON."""
-    return mark._asdict() | {"text": legible(mark.text)}
+    return mark._asdict() | {"text": make_legible(mark.text)}

@@ -20,22 +20,22 @@ from minibroker.explorer.answers_in_threads import made_aside
 from minibroker.explorer.trees import tree
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.explaining.parts import MOST_DECOMPRESSED_BYTES
-from minibroker.protocol.legible import legible
+from minibroker.protocol.legible import make_legible
 from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES
 from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.compaction.batch_reading import Uncleanable
 from minibroker.storage.compaction.cleaning import plan_of
-from minibroker.storage.compaction.dirtiness import dirtiness, is_due
+from minibroker.storage.compaction.dirtiness import is_due, measure_dirtiness
 from minibroker.storage.compaction.foreseeing import foresee_cleaning
 from minibroker.storage.files import Disk
 from minibroker.storage.inspection.explained_files import ENTRY_BYTES, explain_file
 from minibroker.storage.inspection.index_inspection import OffsetEntry, TimeEntry, TransactionEntry
-from minibroker.storage.inspection.inspected_files import InspectedFile, Kind, Options, contents, inspected_file
+from minibroker.storage.inspection.inspected_files import InspectedFile, Kind, Options, identify_file, iterate_contents
 from minibroker.storage.inspection.log_inspection import Damage
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import COMPACT
 from minibroker.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
-from minibroker.storage.retention import Extent, expired
+from minibroker.storage.retention import Extent, list_expired
 from minibroker.testing.broker import Broker
 from minibroker.web.messages import Answer
 from minibroker.web.routes import Routes
@@ -101,10 +101,10 @@ def file_routes(root: Root, broker: Broker | None = None) -> Routes:
 def listed(root: Path) -> dict[str, Any]:
     """Return the files below a directory, or the file, by their paths relative to it."""
     if root.is_file():
-        found = inspected_file(str(root))
+        found = identify_file(str(root))
         files = [] if found is None else [_describe_file(root, root.parent)]
         return {"files": files, "more": 0}
-    walked = (path for path in _walk_folder(root, MOST_DEPTH) if inspected_file(str(path)) is not None)
+    walked = (path for path in _walk_folder(root, MOST_DEPTH) if identify_file(str(path)) is not None)
     files = [_describe_file(path, root) for path in islice(walked, MOST_FILES)]
     return {"files": sorted(files, key=_place), "more": sum(1 for _ in walked)}
 
@@ -124,7 +124,7 @@ def _walk_folder(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _describe_file(path: Path, root: Path) -> dict[str, Any]:
-    found = inspected_file(str(path))
+    found = identify_file(str(path))
     size = 0
     with suppress(OSError):
         size = path.stat().st_size
@@ -137,9 +137,9 @@ def inspected_below(root: Path, name: str) -> InspectedFile:
     """Return a file below the root. Raises LookupError for any other, however its path is written."""
     base = root.parent if root.is_file() else root
     path = (base / name).resolve()
-    found = inspected_file(str(path)) if path.is_relative_to(base.resolve()) and path.is_file() else None
+    found = identify_file(str(path)) if path.is_relative_to(base.resolve()) and path.is_file() else None
     if found is None or (root.is_file() and path != root.resolve() and path.stem != root.stem):
-        raise LookupError(f"there is no file {legible(name)} here that can be shown")
+        raise LookupError(f"there is no file {make_legible(name)} here that can be shown")
     return found
 
 
@@ -194,18 +194,18 @@ def _batch_with(inspected: InspectedFile, at: int) -> tuple[int, int]:
 
 
 def _entries_of(inspected: InspectedFile, suffix: str, kind: type[Any]) -> list[Any]:
-    found = inspected_file(inspected.beside(suffix))
+    found = identify_file(inspected.beside(suffix))
     if found is None or not os.path.exists(found.path):
         return []
-    return [each for each in islice(contents(Disk(), found, Options()), MOST_ENTRIES) if isinstance(each, kind)]
+    return [each for each in islice(iterate_contents(Disk(), found, Options()), MOST_ENTRIES) if isinstance(each, kind)]
 
 
 def segment_of(inspected: InspectedFile) -> dict[str, Any]:
     """Return what a drawing of a segment needs: batches, and entries of the indexes that point at them."""
-    log = inspected_file(inspected.beside(LOG_SUFFIX))
+    log = identify_file(inspected.beside(LOG_SUFFIX))
     if log is None or not os.path.exists(log.path):
         return {"size": 0, "batches": [], "index": [], "timeindex": [], "aborted": []}
-    walked = contents(Disk(), log, Options(records=False))
+    walked = iterate_contents(Disk(), log, Options(records=False))
     batches = [each for each in islice(walked, MOST_BATCHES) if isinstance(each, FoundBatch)]
     aborted = _entries_of(log, TRANSACTION_INDEX_SUFFIX, TransactionEntry)
     return {
@@ -234,7 +234,7 @@ def damage_of(inspected: InspectedFile) -> list[dict[str, Any]]:
     """Return the damage of a file, `MOST_DAMAGE` at most."""
     if Disk().size_bytes(inspected.path) > MOST_INSPECTED_BYTES:
         return []
-    found = contents(Disk(), inspected, Options(records=True, verify=True, most_bytes=MOST_DECOMPRESSED_BYTES))
+    found = iterate_contents(Disk(), inspected, Options(records=True, verify=True, most_bytes=MOST_DECOMPRESSED_BYTES))
     damage = deque((each for each in found if isinstance(each, Damage)), maxlen=MOST_DAMAGE)
     return [each._asdict() | {"path": os.path.basename(each.path)} for each in damage]
 
@@ -246,7 +246,7 @@ def retained(broker: Broker, inspected: InspectedFile) -> list[str]:
         return []
     log = partition.log
     extent = Extent(log.log_start_offset, log.high_watermark, log.log_end_offset)
-    reasons = expired(log.segments, extent, log.settings, broker.moving_clock.wall_ms())
+    reasons = list_expired(log.segments, extent, log.settings, broker.moving_clock.wall_ms())
     return [
         f"{os.path.basename(segment.path)}: {reason.value}"
         for segment, reason in zip(log.segments, reasons, strict=False)
@@ -256,7 +256,7 @@ def retained(broker: Broker, inspected: InspectedFile) -> list[str]:
 async def compacted(broker: Broker, log: Log, inspected: InspectedFile) -> dict[str, Any]:
     """Return what a cleaning of a log would take now of each segment, and of this file's segment which records."""
     now_ms = broker.moving_clock.wall_ms()
-    dirt = dirtiness(log, now_ms)
+    dirt = measure_dirtiness(log, now_ms)
     plan = plan_of(log, dirt, cleaning_limits(broker.running.cluster.settings), now_ms)
     said: dict[str, Any] = {"ratio": dirt.ratio, "is_due": is_due(log, dirt), "segments": [], "offsets": []}
     if sum(source.size_bytes for source in plan.sources) > MOST_COMPACTED_BYTES:
@@ -265,7 +265,7 @@ async def compacted(broker: Broker, log: Log, inspected: InspectedFile) -> dict[
     try:
         found = await asyncio.to_thread(lambda: list(foresee_cleaning(plan, shown, MOST_OFFSETS)))
     except (Uncleanable, KafkaError, OSError) as error:  # it is damaged, or was compacted meanwhile
-        return said | {"why": legible(str(error))}
+        return said | {"why": make_legible(str(error))}
     said["segments"] = [
         each._replace(path=os.path.basename(each.path), offsets=[])._asdict() for each in found if each.taken_records
     ]

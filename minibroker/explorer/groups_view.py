@@ -16,12 +16,12 @@ from typing import Any, Final
 from minibroker.broker.groups.classic.classic_states import FOLLOWING
 from minibroker.broker.groups.group import Group
 from minibroker.broker.transactions.transaction import REACHED_FROM, State
-from minibroker.client.membership import assigned_partitions
+from minibroker.client.membership import decode_assignment
 from minibroker.explorer.answers_in_threads import read_aside
 from minibroker.explorer.effects import effects_of
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.legible import legible
+from minibroker.protocol.legible import make_legible
 from minibroker.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest
 from minibroker.protocol.messages.groups import DescribeGroupsRequest
 from minibroker.protocol.messages.share_groups import ShareGroupDescribeRequest
@@ -29,9 +29,9 @@ from minibroker.protocol.messages.streams_groups import StreamsGroupDescribeRequ
 from minibroker.protocol.primitives import MalformedMessage
 from minibroker.testing.broker import Broker
 from minibroker.testing.seen.exchange import Exchange
-from minibroker.testing.seen.subjects import NameOf, subjects_of
-from minibroker.testing.verbs.own_requests import any_node, ask
-from minibroker.testing.verbs.wait_verbs import member_ids
+from minibroker.testing.seen.subjects import NameOf, find_subjects
+from minibroker.testing.verbs.own_requests import ask, get_any_node
+from minibroker.testing.verbs.wait_verbs import list_member_ids
 from minibroker.web.routes import Routes
 
 MOST_LISTED: Final = 2_000
@@ -142,7 +142,7 @@ def _summarize_group(group: Group) -> dict[str, Any]:
         "type": group.type,
         "state": group.state_name,
         "protocol": group.protocol_type,
-        "count": len(member_ids(group)),
+        "count": len(list_member_ids(group)),
         **{name: getattr(group, name) for name in names if hasattr(group, name)},
     }
 
@@ -173,7 +173,7 @@ def _partition(broker: Broker, topic: str, index: int) -> Any:
 async def _describe_group(broker: Broker, group: Group, node_id: int | None) -> dict[str, Any]:
     """Return the members, as the group's coordinator describes them to clients."""
     cluster = broker.running.cluster
-    node = any_node(cluster) if node_id is None else cluster.nodes[node_id]
+    node = get_any_node(cluster) if node_id is None else cluster.nodes[node_id]
     answer = (await ask(cluster, node, DESCRIBE[group.type.capitalize()](group.group_id))).groups[0]
     if answer.error_code:
         return {"members": [], "problem": ErrorCode(answer.error_code).name}
@@ -182,9 +182,9 @@ async def _describe_group(broker: Broker, group: Group, node_id: int | None) -> 
 
 def _member(member: Any) -> dict[str, Any]:
     said = {
-        "id": legible(member.member_id),
+        "id": make_legible(member.member_id),
         "instance": getattr(member, "group_instance_id", None) or getattr(member, "instance_id", None),
-        "client_id": legible(member.client_id),
+        "client_id": make_legible(member.client_id),
         "host": member.client_host,
         "epoch": getattr(member, "member_epoch", None),
         "assigned": _list_assignment(member),
@@ -198,7 +198,7 @@ def _member(member: Any) -> dict[str, Any]:
 def _list_assignment(member: Any) -> list[str]:
     if hasattr(member, "member_assignment"):
         with suppress(MalformedMessage, ValueError, IndexError):
-            return [f"{topic}-{index}" for topic, index in sorted(assigned_partitions(member.member_assignment))]
+            return [f"{topic}-{index}" for topic, index in sorted(decode_assignment(member.member_assignment))]
         return [f"{len(member.member_assignment)} bytes"]
     if hasattr(member.assignment, "topic_partitions"):
         return _of_topics(member.assignment)
@@ -248,12 +248,12 @@ def _moment(
 ) -> list[dict[str, Any]]:
     """Return what a frame changed of a group or a transaction, as one moment; nothing if nothing, and none refused."""
     request = exchange.request
-    named = None if request is None else subjects_of(request, name_of)
+    named = None if request is None else find_subjects(request, name_of)
     if named is None or not (group in named.groups or transactional_id in named.transactional_ids):
         return []
     effects = [effect["text"] for effect in effects_of(exchange, name_of)]
     if not effects and not exchange.errors:
         return []
-    who = None if exchange.client_id is None else legible(exchange.client_id)
+    who = None if exchange.client_id is None else make_legible(exchange.client_id)
     said = {"number": exchange.number, "api": exchange.api, "at_ms": exchange.started_ms, "client_id": who}
     return [said | {"effects": effects, "errors": exchange.errors}]

@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
-from minibroker.protocol.legible import legible
+from minibroker.protocol.legible import make_legible
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader
-from minibroker.protocol.records.formats import batches_in, is_old, records_in
-from minibroker.protocol.records.payload import payload_chunks
+from minibroker.protocol.records.formats import is_old, iterate_batches_in, records_in
+from minibroker.protocol.records.payload import iterate_payload_chunks
 from minibroker.protocol.records.record import Malformed, Record, read_record
 from minibroker.protocol.records.varints import (
     MAX_VARLONG_BYTES,
@@ -28,7 +28,7 @@ from minibroker.protocol.records.varints import (
     wrap_to_64_bits,
 )
 from minibroker.testing.seen.log_reading import Record as SeenRecord
-from minibroker.testing.seen.log_reading import seen_record
+from minibroker.testing.seen.log_reading import make_record
 
 BATCH_BYTES: Final = 16 << 20  # of a batch that are decompressed
 MOST: Final = f"{BATCH_BYTES >> 20} MiB"
@@ -82,7 +82,7 @@ async def found_records(partition: Partition, wanted: Wanted) -> Found:
             break
         data, left = region.read(), wanted._replace(first=following, most=wanted.most - len(records))
         part = await asyncio.to_thread(_found_in, data, left, ends)
-        records += [seen_record(partition, header, record) for header, record in part.records]
+        records += [make_record(partition, header, record) for header, record in part.records]
         stopped += part.stopped[: MOST_STOPS - len(stopped)]
         following = max(part.following, following + 1)
     return Found(records, following, stopped)
@@ -92,12 +92,12 @@ async def record_at(partition: Partition, offset: int, batch: bytes) -> Found:
     """Return the record with an offset, of the batch that has it, or none."""
     part = await asyncio.to_thread(_found_in, batch, Wanted(offset, 1), math.inf)
     found = [each for each in part.records if each[1].offset == offset]
-    return Found([seen_record(partition, *each) for each in found], part.following, part.stopped)
+    return Found([make_record(partition, *each) for each in found], part.following, part.stopped)
 
 
 def _found_in(data: bytes, wanted: Wanted, ends: float) -> _Part:
     found = _Part([], wanted.first, [])
-    for position, header in batches_in(data):
+    for position, header in iterate_batches_in(data):
         for record in () if header.is_control else _beginning_of(data, position, header, found.stopped):
             if record.offset >= wanted.first:
                 found = found._replace(following=record.offset + 1)
@@ -142,14 +142,14 @@ def _beginning_of(data: bytes, position: int, header: BatchHeader, stopped: list
             )
         yield from _records_of(payload, header, is_whole=is_whole)
     except (KafkaError, Malformed, MalformedVarint) as error:
-        stopped.append(f"offset {header.base_offset}: the batch cannot be read to its end: {legible(str(error))}")
+        stopped.append(f"offset {header.base_offset}: the batch cannot be read to its end: {make_legible(str(error))}")
 
 
 def _payload(data: bytes, position: int, header: BatchHeader) -> tuple[bytes, bool]:
     """Return the decompressed records of a batch, or the first `BATCH_BYTES` or so of them, and whether that is all."""
     pieces: list[Bytes] = []
     try:
-        pieces.extend(payload_chunks(data, position, header, BATCH_BYTES))
+        pieces.extend(iterate_payload_chunks(data, position, header, BATCH_BYTES))
     except KafkaError as error:
         if error.code != ErrorCode.MESSAGE_TOO_LARGE:
             raise
@@ -202,14 +202,14 @@ async def whole_part(partition: Partition, offset: int, *, is_key: bool) -> list
 
 
 def _pieces_of(data: bytes, offset: int, *, is_key: bool) -> list[Bytes] | None:
-    for position, header in batches_in(data):
+    for position, header in iterate_batches_in(data):
         if not header.base_offset <= offset <= header.last_offset or header.is_control:
             continue
         if is_old(data, position):
             found = next((each for each in records_in(data, position) if each.offset == offset), None)
             whole = None if found is None else found.key if is_key else found.value
             return None if whole is None else [whole]
-        stream = _Stream(payload_chunks(data, position, header))
+        stream = _Stream(iterate_payload_chunks(data, position, header))
         return stream.part(header.record_count, offset - header.base_offset, is_key=is_key)
     return None
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from minibroker.explorer.bundling import bundle
-from minibroker.web.messages import Answer, Refused, Request, redirection
+from minibroker.web.messages import Answer, Refused, Request, make_redirection
 from minibroker.web.routes import Routes
 
 ROOT: Final = "/explorer"
@@ -44,7 +44,7 @@ HEADERS: Final = {
 def page() -> Routes:
     """Return the paths of the page, at `/explorer/`."""
     routes = Routes(ROOT, is_guarded=False, is_raw=True)
-    routes.on("GET", "", lambda _: redirection(f"{ROOT}/"), "page")
+    routes.on("GET", "", lambda _: make_redirection(f"{ROOT}/"), "page")
     routes.on("GET", "/", _serve_file, "page")
     routes.on("GET", "/{name}", _serve_file, "file")
     return routes

@@ -27,15 +27,15 @@ from minibroker.explorer.topics_view import partition_of
 from minibroker.explorer.trees import tree
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.explaining.messages import explain_records
-from minibroker.protocol.legible import legible
+from minibroker.protocol.legible import make_legible
 from minibroker.protocol.messages.log_offsets import ListOffsetsRequest
-from minibroker.protocol.records.formats import batches_in
+from minibroker.protocol.records.formats import iterate_batches_in
 from minibroker.protocol.records.record import Record as StoredRecord
 from minibroker.protocol.records.varints import Bytes
-from minibroker.registry.formats.java_json import json_decoder
+from minibroker.registry.formats.java_json import make_json_decoder
 from minibroker.testing.broker import Broker
 from minibroker.testing.seen.log_reading import Record
-from minibroker.testing.verbs.own_requests import any_node, ask, check
+from minibroker.testing.verbs.own_requests import ask, check, get_any_node
 from minibroker.web.messages import Answer
 from minibroker.web.routes import Routes
 
@@ -98,7 +98,7 @@ def _offsets(broker: Broker, routes: Routes) -> None:
         partition, cluster = partition_of(broker, name, index), broker.running.cluster
         each = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(partition_index=index, timestamp=time_ms)
         topic = ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=[each])
-        node = cluster.nodes.get(partition.leader_id, any_node(cluster))
+        node = cluster.nodes.get(partition.leader_id, get_any_node(cluster))
         answer = (await ask(cluster, node, ListOffsetsRequest(topics=[topic]))).topics[0].partitions[0]
         check(answer.error_code, f"{name}-{index}")
         return {"offset": partition.log.log_end_offset if answer.offset == NOT_FOUND else answer.offset}
@@ -161,7 +161,7 @@ def batch_at(partition: Partition, offset: int) -> bytes:
     if region is None:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition} ends before offset {offset}")
     data = region.read()
-    for position, header in batches_in(data):
+    for position, header in iterate_batches_in(data):
         if offset <= header.last_offset:
             return bytes(data[position : position + header.size_bytes])
     return bytes(data)
@@ -178,7 +178,7 @@ def shown(record: Record, content: Content) -> dict[str, Any]:
         "timestamp_type": record.timestamp_type,
         "key": content(record.key),
         "value": content(record.value),
-        "headers": [[legible(name), content(value)] for name, value in record.headers],
+        "headers": [[make_legible(name), content(value)] for name, value in record.headers],
         "transaction": record.transaction,
         "producer_id": record.producer_id,
         "producer_epoch": record.producer_epoch,
@@ -211,7 +211,7 @@ def indented(text: str) -> str:
     """Return JSON with indentation. Raises ValueError if that is many times larger, as deep nesting makes it."""
     pieces: list[str] = []
     left = INDENTED_TIMES * len(text)
-    for piece in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(json_decoder(text).decode(text)):
+    for piece in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(make_json_decoder(text).decode(text)):
         pieces.append(piece)
         left -= len(piece)
         if left < 0:

@@ -11,8 +11,8 @@ from uuid import UUID
 from minibroker.explorer.answers_in_threads import made_aside
 from minibroker.explorer.records_view import indented
 from minibroker.registry.state.coroutine_slices import Slices
-from minibroker.registry.state.qualified_subjects import within
-from minibroker.registry.state.registry_configs import config_of, level_of, mode_of
+from minibroker.registry.state.qualified_subjects import qualify_within
+from minibroker.registry.state.registry_configs import find_config, find_mode, get_level
 from minibroker.registry.state.registry_errors import RegistryError
 from minibroker.registry.state.schema_records import StoredSchema
 from minibroker.registry.state.schema_state import SchemaState
@@ -43,7 +43,9 @@ def schema_routes(broker: Broker) -> Routes:
             if name in state.versions:  # still
                 found.append(_summarize_subject(state, name))
         more = len(state.versions) - len(subjects)
-        return {"subjects": found, "more": max(more, 0), "level": level_of(config_of(state, None))} | _mode(state, None)
+        return {"subjects": found, "more": max(more, 0), "level": get_level(find_config(state, None))} | _mode(
+            state, None
+        )
 
     @routes.get("/subject")
     async def get_subject(name: str) -> dict[str, Any]:
@@ -54,7 +56,7 @@ def schema_routes(broker: Broker) -> Routes:
         own = state.configs.get(name, {})
         return {
             "name": name,
-            "level": level_of(config_of(state, name)),
+            "level": get_level(find_config(state, name)),
             "has_own_level": "compatibilityLevel" in own,
             "config": {each: value for each, value in own.items() if each != "compatibilityLevel"},
             "topic": topic if topic in broker.running.cluster.image.topics else None,
@@ -75,7 +77,9 @@ def _versions_and_names(broker: Broker, routes: Routes) -> None:
         if found is None:
             raise LookupError(f"the registry has no version {version} of {subject}")
         said = _describe_schema(state, found) | {
-            "references": [[each.name, within(subject, each.subject), each.version] for each in found.references],
+            "references": [
+                [each.name, qualify_within(subject, each.subject), each.version] for each in found.references
+            ],
             "referrers": list(islice(_referrers(state, found), MOST_REFERRERS)),
             "metadata": found.metadata,
             "rules": found.rule_set,
@@ -118,12 +122,12 @@ def _summarize_subject(state: SchemaState, subject: str) -> dict[str, Any]:
         "kind": versions[-1].kind,
         "count": len(state.schemas(subject)),
         "latest": None if latest is None else latest.version,
-        "level": level_of(config_of(state, subject)),
+        "level": get_level(find_config(state, subject)),
     }
 
 
 def _mode(state: SchemaState, subject: str | None) -> dict[str, str]:
-    return {"mode": mode_of(state, subject)}
+    return {"mode": find_mode(state, subject)}
 
 
 def _describe_schema(state: SchemaState, schema: StoredSchema) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from minibroker.protocol.messages.configs import DescribeConfigsRequest
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from minibroker.protocol.primitives import uuid_text
 from minibroker.testing.broker import Broker
-from minibroker.testing.verbs.own_requests import any_node, ask, check
+from minibroker.testing.verbs.own_requests import ask, check, get_any_node
 from minibroker.web.routes import Routes
 
 MOST_TOPICS: Final = 5_000
@@ -51,7 +51,7 @@ def topic_routes(broker: Broker) -> Routes:
         """Delete a topic, as a client would."""
         cluster = broker.running.cluster
         asked = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)], timeout_ms=30_000)
-        answer = await ask(cluster, any_node(cluster), asked)
+        answer = await ask(cluster, get_any_node(cluster), asked)
         check(answer.responses[0].error_code, answer.responses[0].error_message or name)
 
     return routes
@@ -116,7 +116,7 @@ async def _configs(broker: Broker, name: str) -> list[dict[str, Any]]:
         resource_type=TOPIC_RESOURCE, resource_name=topic_of(broker, name).name, configuration_keys=None
     )
     asked = DescribeConfigsRequest(resources=[resource], include_documentation=True)
-    answer = await ask(cluster, any_node(cluster), asked)
+    answer = await ask(cluster, get_any_node(cluster), asked)
     check(answer.results[0].error_code, answer.results[0].error_message or name)
     return [
         {

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from minibroker.protocol.explaining.parts import Part
-from minibroker.protocol.legible import cut, escaped
+from minibroker.protocol.legible import escape_unprintable, shorten
 from minibroker.protocol.primitives import uuid_text
 
 MOST_ROWS: Final = 20_000  # the rest is counted: a page with more is slow to load, and nobody reads it
@@ -44,16 +44,22 @@ def _rows(part: Part, depth: int, block: int, blocks: list[bytes]) -> Iterator[d
         blocks.append(part.payload)
     said = {
         "value": _show_value(part),
-        "meaning": escaped(part.meaning),
+        "meaning": escape_unprintable(part.meaning),
         "versions": part.versions,
         "about": part.about,
         "kip": part.kip,
-        "problem": escaped(part.problem),
+        "problem": escape_unprintable(part.problem),
         "prefix": part.prefix_bytes,
         "payload": inner if inner != block else None,
         "secret": part.is_secret,
     }
-    row = {"depth": depth, "name": escaped(part.name), "type": part.type, "start": part.start, "end": part.end}
+    row = {
+        "depth": depth,
+        "name": escape_unprintable(part.name),
+        "type": part.type,
+        "start": part.start,
+        "end": part.end,
+    }
     yield row | {"block": block} | {name: value for name, value in said.items() if value not in (None, "", 0, False)}
     for each in part.parts:
         yield from _rows(each, depth + 1, inner, blocks)
@@ -70,10 +76,10 @@ def _show_value(part: Part) -> str | None:
         size = f"  ({len(value):,} bytes)" if len(value) > VALUE_CHARACTERS else ""
         return quoted(value[:VALUE_CHARACTERS]) + size
     if isinstance(value, str):
-        return f'"{escaped(cut(value, VALUE_CHARACTERS))}"'
+        return f'"{escape_unprintable(shorten(value, VALUE_CHARACTERS))}"'
     return str(value)
 
 
 def quoted(data: bytes) -> str:
     """Return bytes as text in quotes; what is no UTF-8 or not printable is escaped."""
-    return f'"{escaped(data.decode("utf-8", errors="backslashreplace"))}"'
+    return f'"{escape_unprintable(data.decode("utf-8", errors="backslashreplace"))}"'

@@ -19,17 +19,17 @@ from minibroker.broker.requests.served import SERVED
 from minibroker.explorer.answers_in_threads import made_aside
 from minibroker.explorer.composed_records import composed_records, format_of
 from minibroker.explorer.trees import tree
-from minibroker.protocol.apis import ApiKey, api_name, request_class
-from minibroker.protocol.describing import type_text, versions_text
+from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class
+from minibroker.protocol.describing import format_type, format_versions
 from minibroker.protocol.explaining.messages import explain_request, explain_response
 from minibroker.protocol.fields import Kind
 from minibroker.protocol.fields import fields as fields_of
-from minibroker.protocol.headers import RequestHeader, request_header_version
+from minibroker.protocol.headers import RequestHeader, get_request_header_version
 from minibroker.protocol.layout import Place, layout
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from minibroker.protocol.primitives import uuid_from_text, uuid_text
 from minibroker.testing.broker import Broker
-from minibroker.testing.seen.exchange import api_key_of
+from minibroker.testing.seen.exchange import find_api_key
 from minibroker.web.messages import Answer
 from minibroker.web.routes import Routes
 
@@ -110,13 +110,13 @@ def trying_routes(broker: Broker) -> Routes:
     @routes.get("/apis")
     async def list_apis() -> list[dict[str, Any]]:
         """Return all APIs of the broker with their versions."""
-        return [{"api": api_name(key), "key": key, "versions": list(each.versions)} for key, each in SERVED.items()]
+        return [{"api": get_api_name(key), "key": key, "versions": list(each.versions)} for key, each in SERVED.items()]
 
     @routes.get("/form")
     async def get_form(api: str, version: int | None = None) -> dict[str, Any]:
         """Return the fields of a request, and values to begin with."""
-        key = api_key_of(api)
-        message = request_class(key)
+        key = find_api_key(api)
+        message = get_request_class(key)
         number = message.versions[-1] if version is None else version
         message.check_version(number)
         form = _Form(number, number in message.flexible, message.versions[-1], *_topic(broker))
@@ -168,10 +168,10 @@ class _Form:
     def _field(self, place: Place) -> dict[str, Any]:
         facts = place.field.facts
         said = {"name": place.name, "nullable": place.nullable, "about": facts.about, "tagged": place.tagged}
-        return said | {"versions": versions_text(facts.present, self._newest)} | self._kind(place.kind)
+        return said | {"versions": format_versions(facts.present, self._newest)} | self._kind(place.kind)
 
     def _kind(self, kind: Kind) -> dict[str, Any]:
-        said: dict[str, Any] = {"type": type_text(kind), "kind": KINDS.get(kind.code, kind.code)}
+        said: dict[str, Any] = {"type": format_type(kind), "kind": KINDS.get(kind.code, kind.code)}
         if kind.struct is not None:
             return said | {"fields": self.fields(kind.struct), "blank": self.values(kind.struct)}
         if kind.item is not None:
@@ -229,8 +229,8 @@ class _Form:
 
 def encoded(asked: Composed, now_ms: int) -> bytes:
     """Return the frame of a request, with its size. Raises ValueError for values that do not fit."""
-    key = api_key_of(asked.api)
-    message = request_class(key)
+    key = find_api_key(asked.api)
+    message = get_request_class(key)
     message.check_version(asked.version)
     written = partial(composed_records, now_ms=now_ms, magic=format_of(asked.version))
     header = RequestHeader(
@@ -241,7 +241,7 @@ def encoded(asked: Composed, now_ms: int) -> bytes:
     )
     try:
         body = _build_message(message, asked.fields, written).encode(asked.version)
-        frame = header.encode(request_header_version(key, asked.version)) + bytes(body)
+        frame = header.encode(get_request_header_version(key, asked.version)) + bytes(body)
     except (PackingError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"a value does not fit its field: {error}") from None
     return SIZE.pack(len(frame)) + frame

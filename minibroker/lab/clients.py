@@ -13,12 +13,12 @@ from typing import Any, ClassVar, Final, Literal, TypeVar
 
 from minibroker.client.asynchronous import AsyncClient
 from minibroker.client.client_connection import NEWEST
-from minibroker.client.client_errors import ClientError, Reaction, check, reaction
+from minibroker.client.client_errors import ClientError, Reaction, check, choose_reaction
 from minibroker.client.cluster_client import Partition
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import KafkaError
-from minibroker.protocol.response_errors import error_codes
+from minibroker.protocol.response_errors import collect_error_codes
 
 Result = TypeVar("Result")
 Coordinated = Literal["group", "transaction"]
@@ -126,8 +126,8 @@ class LabClient:
         async def ask() -> Any:
             node = await self.client.coordinator(kind, self.name)
             answer = await self.client.request(request, node, highest=highest)
-            for code in error_codes(answer):
-                if reaction(code) in (Reaction.RETRY, Reaction.FIND_COORDINATOR):
+            for code in collect_error_codes(answer):
+                if choose_reaction(code) in (Reaction.RETRY, Reaction.FIND_COORDINATOR):
                     check(code, f"{kind} {self.name}")
             return answer
 

@@ -16,10 +16,10 @@ from minibroker.client.membership import (
     NO_MEMBER,
     PROTOCOL_TYPE,
     STALE,
-    assigned_partitions,
+    assign_ranges,
+    decode_assignment,
     encode_assignment,
     encode_embedded,
-    range_assignment,
     read_subscription,
 )
 from minibroker.client.record_fetching import NEWEST_WITH_NAMES, READ_COMMITTED, Aborted
@@ -29,7 +29,7 @@ from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolSubsc
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.groups import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 from minibroker.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
-from minibroker.protocol.records.formats import batches_in, records_in
+from minibroker.protocol.records.formats import iterate_batches_in, records_in
 
 SESSION_TIMEOUT_MS: Final = 10_000
 REBALANCE_TIMEOUT_MS: Final = 20_000
@@ -115,12 +115,12 @@ class Consumer(LabClient):
             ),
         )
         if not await self._is_stale(synced):
-            await self._begin_at(assigned_partitions(synced.assignment))
+            await self._begin_at(decode_assignment(synced.assignment))
 
     async def _shares(self, members: Sequence[Any]) -> list[Any]:
         topics = {each.member_id: read_subscription(each.metadata) for each in members}
         found = (await self.client.metadata(sorted({topic for some in topics.values() for topic in some}))).topics
-        shares = range_assignment(topics, {topic.name: len(topic.partitions) for topic in found})
+        shares = assign_ranges(topics, {topic.name: len(topic.partitions) for topic in found})
         return [
             SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=encode_assignment(share))
             for member, share in shares.items()
@@ -201,7 +201,7 @@ class Consumer(LabClient):
             return
         data = answer.records or b""
         aborted = Aborted(answer.aborted_transactions)
-        for position, header in batches_in(data):
+        for position, header in iterate_batches_in(data):
             if not aborted.drops(header, data, position):
                 self.count += sum(each.offset >= self._positions[partition] for each in records_in(data, position))
             self._positions[partition] = max(self._positions[partition], header.next_offset)

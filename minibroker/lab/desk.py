@@ -17,7 +17,7 @@ from minibroker.lab.lab_routes import KINDS, lab_routes
 from minibroker.lab.memory_network import MemoryNetwork
 from minibroker.lab.producing_clients import Producer
 from minibroker.testing.broker import Broker
-from minibroker.testing.control.app import Control, control_app
+from minibroker.testing.control.app import Control, make_control_app
 from minibroker.web.messages import Request
 
 NODES: Final = 3
@@ -49,7 +49,7 @@ class Desk:
     async def start(self) -> None:
         """Start the broker, with a topic and a client that writes to it."""
         await self.broker.astart()
-        self.app = control_app(self.broker, closing=self._closing)
+        self.app = make_control_app(self.broker, closing=self._closing)
         self.app.add(lab_routes(self.broker, self.clients))
         await self.broker.acreate_topic(FIRST_TOPIC, PARTITIONS)
         self.clients.add(Producer.kind, FIRST_TOPIC)

@@ -12,7 +12,7 @@ ALL = (1 << SIZE) - 1
 NO_NEWLINE = ALL & ~(1 << ord("\n"))
 
 
-def bits_of(characters: Iterable[str]) -> int:
+def make_set(characters: Iterable[str]) -> int:
     """Return the set of these characters."""
     bits = 0
     for character in characters:
@@ -20,39 +20,39 @@ def bits_of(characters: Iterable[str]) -> int:
     return bits
 
 
-def _where(belongs: Callable[[str], bool]) -> int:
-    return bits_of(character for character in map(chr, range(SIZE)) if belongs(character))
+def _make_set_where(belongs: Callable[[str], bool]) -> int:
+    return make_set(character for character in map(chr, range(SIZE)) if belongs(character))
 
 
-def both_cases(bits: int) -> int:
+def add_other_cases(bits: int) -> int:
     """Return the set with each letter in both cases."""
     upper = bits & UPPER
     lower = bits & LOWER
     return bits | upper << 32 | lower >> 32
 
 
-LOWER = bits_of(string.ascii_lowercase)
-UPPER = bits_of(string.ascii_uppercase)
-DIGITS = bits_of(string.digits)
-WORD = LOWER | UPPER | DIGITS | bits_of("_")
-PUNCTUATION = bits_of(string.punctuation)
+LOWER = make_set(string.ascii_lowercase)
+UPPER = make_set(string.ascii_uppercase)
+DIGITS = make_set(string.digits)
+WORD = LOWER | UPPER | DIGITS | make_set("_")
+PUNCTUATION = make_set(string.punctuation)
 
-PERL_CLASSES = {"d": DIGITS, "s": bits_of("\t\n\f\r "), "w": WORD}
+PERL_CLASSES = {"d": DIGITS, "s": make_set("\t\n\f\r "), "w": WORD}
 POSIX_CLASSES = {
     "alnum": LOWER | UPPER | DIGITS,
     "alpha": LOWER | UPPER,
     "ascii": ALL,
-    "blank": bits_of("\t "),
-    "cntrl": _where(lambda character: ord(character) < 32 or ord(character) == 127),
+    "blank": make_set("\t "),
+    "cntrl": _make_set_where(lambda character: ord(character) < 32 or ord(character) == 127),
     "digit": DIGITS,
     "graph": LOWER | UPPER | DIGITS | PUNCTUATION,
     "lower": LOWER,
-    "print": LOWER | UPPER | DIGITS | PUNCTUATION | bits_of(" "),
+    "print": LOWER | UPPER | DIGITS | PUNCTUATION | make_set(" "),
     "punct": PUNCTUATION,
-    "space": bits_of("\t\n\v\f\r "),
+    "space": make_set("\t\n\v\f\r "),
     "upper": UPPER,
     "word": WORD,
-    "xdigit": DIGITS | bits_of("abcdefABCDEF"),
+    "xdigit": DIGITS | make_set("abcdefABCDEF"),
 }
 
 _CATEGORIES = "C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp Zs"
@@ -65,12 +65,12 @@ SCRIPTS_OUTSIDE_ASCII = frozenset(_SCRIPTS_OUTSIDE_ASCII.split())
 
 
 @cache
-def unicode_class(name: str) -> int | None:
+def find_unicode_class(name: str) -> int | None:
     """Return the ASCII characters of a general category or a script; None for an unknown name."""
     if name == "Any":
         return ALL
     if name in CATEGORIES:
-        return _where(lambda character: unicodedata.category(character).startswith(name))
+        return _make_set_where(lambda character: unicodedata.category(character).startswith(name))
     if name == "Latin":
         return LOWER | UPPER
     if name == "Common":

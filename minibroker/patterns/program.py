@@ -22,7 +22,7 @@ from minibroker.patterns.syntax import (
     Repeat,
     Sequence,
 )
-from minibroker.protocol.steps import Steps, at_once
+from minibroker.protocol.steps import Steps, run_all_steps
 
 MAXIMUM_LENGTH = 10_000  # of a pattern, in characters
 MAXIMUM_SIZE = 5000  # of a program, in instructions
@@ -72,8 +72,8 @@ class Pattern:
         self._kinds: list[Kind] = []
         self._arguments: list[int] = []
         self._places: list[Assertion] = list(Assertion)
-        self._emit(Reader(text).read())
-        self._add(Kind.MATCH)
+        self._emit_node(Reader(text).read())
+        self._add_instruction(Kind.MATCH)
         self._following: dict[Before, dict[str, State]] = {}  # by character: what is reached after it
         self._ends: dict[Before, bool] = {}  # whether the name may end there
 
@@ -82,22 +82,22 @@ class Pattern:
         self.effort = 0
         found = []
         for name in names:
-            if (yield from self._matches(name)):
+            if (yield from self._matches_name(name)):
                 found.append(name)
             yield
         return frozenset(found)
 
     def matches(self, name: str) -> bool:
         """Return whether the whole name matches. Raises InvalidPattern if finding out takes too long."""
-        return at_once(self._matches(name))
+        return run_all_steps(self._matches_name(name))
 
-    def _matches(self, name: str) -> Steps[bool]:
+    def _matches_name(self, name: str) -> Steps[bool]:
         before = Before(frozenset((0,)), True, False)
         for character in name:
             following = self._following.setdefault(before, {})
             state = following.get(character)
             if state is None:
-                state = following[character] = self._step(before, character)
+                state = following[character] = self._step_over(before, character)
                 yield
             if not state:
                 return False
@@ -107,7 +107,7 @@ class Pattern:
             self._ends[before] = any(self._kinds[index] is Kind.MATCH for index in closed)
         return self._ends[before]
 
-    def _step(self, before: Before, character: str) -> State:
+    def _step_over(self, before: Before, character: str) -> State:
         bit = ord(character)
         return frozenset(
             index + 1
@@ -140,21 +140,21 @@ class Pattern:
 
     # --- compiling ------------------------------------------------------------------------------
 
-    def _add(self, kind: Kind, argument: int = 0) -> int:
+    def _add_instruction(self, kind: Kind, argument: int = 0) -> int:
         if len(self._kinds) >= MAXIMUM_SIZE:
             raise InvalidPattern("expression is too large")
         self._kinds.append(kind)
         self._arguments.append(argument)
         return len(self._kinds) - 1
 
-    def _emit(self, node: Node) -> None:
+    def _emit_node(self, node: Node) -> None:
         if isinstance(node, Characters):
-            self._add(Kind.CHARACTERS, node.bits)
+            self._add_instruction(Kind.CHARACTERS, node.bits)
         elif isinstance(node, Place):
-            self._add(Kind.PLACE, self._places.index(node.assertion))
+            self._add_instruction(Kind.PLACE, self._places.index(node.assertion))
         elif isinstance(node, Sequence):
             for part in node.parts:
-                self._emit(part)
+                self._emit_node(part)
         elif isinstance(node, Choice):
             self._emit_choice(node)
         else:
@@ -163,27 +163,27 @@ class Pattern:
     def _emit_choice(self, node: Choice) -> None:
         jumps = []
         for part in node.parts[:-1]:
-            split = self._add(Kind.SPLIT)
-            self._emit(part)
-            jumps.append(self._add(Kind.JUMP))
+            split = self._add_instruction(Kind.SPLIT)
+            self._emit_node(part)
+            jumps.append(self._add_instruction(Kind.JUMP))
             self._arguments[split] = len(self._kinds)
-        self._emit(node.parts[-1])
+        self._emit_node(node.parts[-1])
         for jump in jumps:
             self._arguments[jump] = len(self._kinds)
 
     def _emit_repeat(self, node: Repeat) -> None:
         for _ in range(node.least):
-            self._emit(node.part)
+            self._emit_node(node.part)
         if node.most is None:
-            split = self._add(Kind.SPLIT)
-            self._emit(node.part)
-            self._add(Kind.JUMP, split)
+            split = self._add_instruction(Kind.SPLIT)
+            self._emit_node(node.part)
+            self._add_instruction(Kind.JUMP, split)
             self._arguments[split] = len(self._kinds)
             return
         splits = []
         for _ in range(node.most - node.least):
-            splits.append(self._add(Kind.SPLIT))
-            self._emit(node.part)
+            splits.append(self._add_instruction(Kind.SPLIT))
+            self._emit_node(node.part)
         for split in splits:
             self._arguments[split] = len(self._kinds)
 

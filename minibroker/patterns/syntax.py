@@ -13,8 +13,8 @@ from minibroker.patterns.characters import (
     NO_NEWLINE,
     PERL_CLASSES,
     POSIX_CLASSES,
-    both_cases,
-    unicode_class,
+    add_other_cases,
+    find_unicode_class,
 )
 
 MAXIMUM_REPEATS = 1000  # RE2's own limit, of {n,m} within {n,m} too
@@ -100,81 +100,81 @@ class Reader:
 
     def read(self) -> Node:
         """Return the tree of the whole pattern. Raises InvalidPattern."""
-        node = self._choice(0)
+        node = self._read_choice(0)
         if self._position < len(self._text):
             raise InvalidPattern("unexpected )")
         return node
 
     # --- structure ------------------------------------------------------------------------------
 
-    def _choice(self, depth: int) -> Node:
+    def _read_choice(self, depth: int) -> Node:
         if depth > MAXIMUM_DEPTH:
             raise InvalidPattern("expression nests too deeply")
-        parts = [self._sequence(depth)]
-        while self._takes("|"):
-            parts.append(self._sequence(depth))
+        parts = [self._read_sequence(depth)]
+        while self._take_text("|"):
+            parts.append(self._read_sequence(depth))
         return parts[0] if len(parts) == 1 else Choice(tuple(parts))
 
-    def _sequence(self, depth: int) -> Node:
+    def _read_sequence(self, depth: int) -> Node:
         parts: list[Node] = []
         while self._position < len(self._text) and self._text[self._position] not in "|)":
             self._check_no_operator()
-            if self._takes("\\Q"):
+            if self._take_text("\\Q"):
                 parts += self._read_quoted()
             else:
-                part = self._atom(depth)
+                part = self._read_atom(depth)
                 if part is not None:
                     parts.append(part)
             if parts:  # after what only sets flags, an operator is for what stands before
                 parts.append(self._read_operator(parts.pop()))
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
-    def _atom(self, depth: int) -> Node | None:
+    def _read_atom(self, depth: int) -> Node | None:
         """Read one character, set, place or group; None if it only sets flags."""
         character = self._next()
         if character == "(":
-            return self._group(depth)
+            return self._read_group(depth)
         if character == "[":
-            return Characters(self._set())
+            return Characters(self._read_set())
         if character == ".":
             return Characters(self._dot)
         if character in "^$":
             return Place(Assertion.START if character == "^" else Assertion.END)
         if character == "\\":
-            return self._escape()
+            return self._read_escape()
         if character == "{" and self._is_operator():
             raise InvalidPattern("invalid nested repetition operator", "{")
-        return self._literal(ord(character))
+        return self._make_literal(ord(character))
 
     def _is_operator(self) -> bool:
         """Return whether an operator comes next. None may follow a brace: RE2 in Java takes that for one, too."""
         start = self._position
-        is_operator = self._counts() is not None
+        is_operator = self._read_counts() is not None
         self._position = start
         return is_operator
 
     def _check_no_operator(self) -> None:
         start = self._position
-        if self._counts() is not None:
+        if self._read_counts() is not None:
             operator = self._text[start : self._position]
             raise InvalidPattern("missing argument to repetition operator", operator)
 
     def _read_operator(self, part: Node) -> Node:
         """Read the operator after `part`, if there is one. RE2 refuses two in a row."""
         start = self._position
-        counts = self._counts()
+        counts = self._read_counts()
         if counts is None:
             return part
-        self._takes("?")  # not greedy: the same names match
-        if self._counts() is not None:
+        self._take_text("?")  # not greedy: the same names match
+        if self._read_counts() is not None:
             raise InvalidPattern("invalid nested repetition operator", self._text[start : self._position])
         least, most = counts
-        largest = _largest(part) * max(least, most or 0, 1)
+        largest = _find_largest_count(part) * max(least, most or 0, 1)
         if largest > MAXIMUM_REPEATS and (most or least) > 1:
             raise InvalidPattern("invalid repeat count", self._text[start : self._position])
         return Repeat(part, least, most, largest)
 
-    def _counts(self) -> tuple[int, int | None] | None:
+    def _read_counts(self) -> tuple[int, int | None] | None:
         if self._peek() in OPERATORS:
             return OPERATORS[self._next()]
         if self._peek() != "{":
@@ -190,20 +190,20 @@ class Reader:
         self._position = end + 1
         return low, high
 
-    def _group(self, depth: int) -> Node | None:
+    def _read_group(self, depth: int) -> Node | None:
         flags = self._ignores_case, self._dot
-        if self._takes("?"):
-            if self._takes("P<") or self._takes("<"):
-                self._name()
-            elif not self._flags():
+        if self._take_text("?"):
+            if self._take_text("P<") or self._take_text("<"):
+                self._read_name()
+            elif not self._read_flags():
                 return None
-        node = self._choice(depth + 1)
-        if not self._takes(")"):
+        node = self._read_choice(depth + 1)
+        if not self._take_text(")"):
             raise InvalidPattern("missing closing )")
         self._ignores_case, self._dot = flags
         return node
 
-    def _name(self) -> None:
+    def _read_name(self) -> None:
         end = self._text.find(">", self._position)
         name = self._text[self._position : max(end, 0)]
         if end < 0 or not name or not all(each.isascii() and (each.isalnum() or each == "_") for each in name):
@@ -213,7 +213,7 @@ class Reader:
         self._names.add(name)
         self._position = end + 1
 
-    def _flags(self) -> bool:
+    def _read_flags(self) -> bool:
         """Set the flags of `(?flags)` or `(?flags:`; return whether a group follows."""
         start = self._position
         value, seen = True, False
@@ -234,27 +234,27 @@ class Reader:
 
     # --- characters -----------------------------------------------------------------------------
 
-    def _literal(self, code: int) -> Node:
+    def _make_literal(self, code: int) -> Node:
         bits = 1 << code if code < 128 else 0  # no topic's name has any other
-        return Characters(both_cases(bits) if self._ignores_case else bits)
+        return Characters(add_other_cases(bits) if self._ignores_case else bits)
 
-    def _escape(self) -> Node:
+    def _read_escape(self) -> Node:
         letter = self._next(TRAILING)
         if letter in PLACES:
             return Place(PLACES[letter])
-        bits = self._class_escape(letter)
+        bits = self._read_class_escape(letter)
         if bits is not None:
             return Characters(bits)
-        return self._literal(self._code(letter))
+        return self._make_literal(self._read_code(letter))
 
     def _read_quoted(self) -> list[Node]:
         """Read the text between \\Q and \\E, or the end; an operator after it applies to its last character."""
         end = self._text.find("\\E", self._position)
         text = self._text[self._position :] if end < 0 else self._text[self._position : end]
         self._position = len(self._text) if end < 0 else end + 2
-        return [self._literal(ord(each)) for each in text] or [Sequence(())]
+        return [self._make_literal(ord(each)) for each in text] or [Sequence(())]
 
-    def _class_escape(self, letter: str) -> int | None:
+    def _read_class_escape(self, letter: str) -> int | None:
         """Read \\d, \\s, \\w, \\pL, \\p{Greek} or one of their opposites."""
         if letter.lower() in PERL_CLASSES:
             bits = PERL_CLASSES[letter.lower()]
@@ -268,27 +268,27 @@ class Reader:
                 raise InvalidPattern("invalid character class range", "\\p{")
             name, self._position = self._text[self._position : end], end + 1
         negated = (letter == "P") != name.startswith("^")
-        known = unicode_class(name.removeprefix("^"))
+        known = find_unicode_class(name.removeprefix("^"))
         if known is None:
             raise InvalidPattern("invalid character class range", f"\\{letter}{{{name}}}")
         if self._ignores_case:
-            known = both_cases(known)
+            known = add_other_cases(known)
         return ALL & ~known if negated else known
 
-    def _code(self, letter: str) -> int:
+    def _read_code(self, letter: str) -> int:
         """Read the character of an escape."""
         if letter in ESCAPES:
             return ESCAPES[letter]
         if letter == "x":
-            return self._hexadecimal()
+            return self._read_hexadecimal()
         if letter in "01234567":
-            return self._octal(letter)
+            return self._read_octal(letter)
         if not (letter.isascii() and letter.isalnum()):
             return ord(letter)
         raise InvalidPattern("invalid escape sequence", f"\\{letter}")
 
-    def _hexadecimal(self) -> int:
-        if self._takes("{"):
+    def _read_hexadecimal(self) -> int:
+        if self._take_text("{"):
             end = self._text.find("}", self._position)
             digits, self._position = self._text[self._position : max(end, 0)], end + 1
         else:
@@ -301,7 +301,7 @@ class Reader:
             raise InvalidPattern("invalid escape sequence", "\\x")
         return int(digits, 16)
 
-    def _octal(self, first: str) -> int:
+    def _read_octal(self, first: str) -> int:
         """Read octal digits; a single one other than 0 would be a backreference, which RE2 does not have."""
         digits = first
         while len(digits) < 3 and self._peek() in tuple("01234567"):
@@ -312,21 +312,21 @@ class Reader:
 
     # --- sets -----------------------------------------------------------------------------------
 
-    def _set(self) -> int:
+    def _read_set(self) -> int:
         start = self._position - 1
-        negated = self._takes("^")
+        negated = self._take_text("^")
         bits, first = 0, True
         while first or self._peek() != "]":
             if self._position >= len(self._text):
                 raise InvalidPattern("missing closing ]", self._text[start:])
-            bits |= self._member()
+            bits |= self._read_member()
             first = False
         self._position += 1
         if self._ignores_case:
-            bits = both_cases(bits)
+            bits = add_other_cases(bits)
         return ALL & ~bits if negated else bits
 
-    def _member(self) -> int:
+    def _read_member(self) -> int:
         """Read one class, character or range of a set."""
         if self._text.startswith("[:", self._position) and (end := self._text.find(":]", self._position)) >= 0:
             name = self._text[self._position + 2 : end]
@@ -338,21 +338,21 @@ class Reader:
         character = self._next()
         if character == "\\":
             letter = self._next(TRAILING)
-            known = self._class_escape(letter)
+            known = self._read_class_escape(letter)
             if known is not None:
                 return known
-            low = self._code(letter)
+            low = self._read_code(letter)
         else:
             low = ord(character)
-        return self._range(low)
+        return self._read_range(low)
 
-    def _range(self, low: int) -> int:
+    def _read_range(self, low: int) -> int:
         """Read the end of a range that begins with `low`; return its characters, or `low` alone."""
         high = low
         if self._peek() == "-" and self._text[self._position + 1 : self._position + 2] not in ("]", ""):
             self._position += 1
             character = self._next()
-            high = self._code(self._next(TRAILING)) if character == "\\" else ord(character)
+            high = self._read_code(self._next(TRAILING)) if character == "\\" else ord(character)
             if high < low:
                 raise InvalidPattern("invalid character class range", f"{chr(low)}-{chr(high)}")
         return ALL & ((1 << high + 1) - (1 << low)) if low < 128 else 0
@@ -368,7 +368,7 @@ class Reader:
         self._position += 1
         return self._text[self._position - 1]
 
-    def _takes(self, text: str) -> bool:
+    def _take_text(self, text: str) -> bool:
         if not self._text.startswith(text, self._position):
             return False
         self._position += len(text)
@@ -380,10 +380,10 @@ def _is_number(text: str) -> bool:
     return 0 < len(text) <= 9 and text.isascii() and text.isdecimal() and (text == "0" or text[0] != "0")
 
 
-def _largest(node: Node) -> int:
+def _find_largest_count(node: Node) -> int:
     """Return how often the leaves of `node` repeat by counts, at most."""
     if isinstance(node, Repeat):
         return node.largest
     if isinstance(node, Sequence | Choice):
-        return max(map(_largest, node.parts), default=1)
+        return max(map(_find_largest_count, node.parts), default=1)
     return 1

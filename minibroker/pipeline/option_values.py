@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from minibroker.pipeline.log_source import OptionError, TopicPartition
-from minibroker.quantities import milliseconds
+from minibroker.quantities import parse_milliseconds
 
 Value = TypeVar("Value", bound=str)
 
@@ -45,7 +45,7 @@ def duration_ms(option: str, text: str) -> int:
     """Return a time in ms, as Spark writes it: `500ms`, `30s`, `15m`, `2h`, `1d`; in ms without a unit."""
     stripped = text.strip().lower()
     try:
-        return round(milliseconds(int(stripped) if re.fullmatch("[0-9]{1,15}", stripped) else stripped))
+        return round(parse_milliseconds(int(stripped) if re.fullmatch("[0-9]{1,15}", stripped) else stripped))
     except ValueError:
         raise OptionError(f"{option}: {text!r} is not a time like 500ms, 30s, 15m, 2h or 1d") from None
 

@@ -15,7 +15,7 @@ from minibroker.pipeline.foreign_options import meaningless, without
 from minibroker.pipeline.log_source import Mode, OptionError, Table, TopicPartition
 from minibroker.pipeline.option_values import Value
 from minibroker.pipeline.selection import TopicSelection
-from minibroker.suggestions import did_you_mean
+from minibroker.suggestions import suggest_names
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -192,7 +192,7 @@ def _refuse_unknown(given: Given, table: Table, query: Query | None) -> None:
         if elsewhere:
             where = {"batch": "a batch query of ", "stream": "a stream of ", None: ""}[query]
             raise OptionError(f"{', '.join(elsewhere)}: not an option of {where}{table}")
-        guess = did_you_mean(unknown[0], allowed) or f"; there are {', '.join(allowed)}, and kafka.*"
+        guess = suggest_names(unknown[0], allowed) or f"; there are {', '.join(allowed)}, and kafka.*"
         raise OptionError(f"unknown option {', '.join(unknown)}{guess}")
 
 

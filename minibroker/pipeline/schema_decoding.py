@@ -15,7 +15,7 @@ import pyarrow as pa
 from minibroker.pipeline.log_source import OptionError, PipelineError
 from minibroker.pipeline.plain_errors import rows_with_plain_errors
 from minibroker.pipeline.schema_sources import GivenSchema, Place, known_schemas, topic_options
-from minibroker.registry.decoding import Decoder, DecodingError, GivenDecoder, MissingLibrary, NoSchema, json_text
+from minibroker.registry.decoding import Decoder, DecodingError, GivenDecoder, MissingLibrary, NoSchema, format_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -140,7 +140,7 @@ class DecodingTask:
             return None, None
         named = [(each["key"], each["value"]) for each in headers or ()]
         try:
-            return json_text(decoder.decode(data, named, is_key=self.column == "key")), None
+            return format_json(decoder.decode(data, named, is_key=self.column == "key")), None
         except MissingLibrary as error:
             raise CannotDecode(str(error)) from None
         except NoSchema as error:

@@ -196,24 +196,24 @@ _FILES: dict[str, tuple[ApiKey, ...]] = {
 _FILE_OF = {key: file for file, keys in _FILES.items() for key in keys}
 
 
-def api_name(api_key: int) -> str:
+def get_api_name(api_key: int) -> str:
     """Return an API's name as Kafka spells it: 23 is "OffsetForLeaderEpoch". Raises ValueError for an unknown key."""
     return ApiKey(api_key).name.title().replace("_", "")
 
 
 @cache
-def request_class(api_key: int) -> type[Message]:
+def get_request_class(api_key: int) -> type[Message]:
     """Return the class of an API's requests. Raises ValueError for an unknown key."""
-    return _message_class(ApiKey(api_key), "Request")
+    return _get_message_class(ApiKey(api_key), "Request")
 
 
 @cache
-def response_class(api_key: int) -> type[Message]:
+def get_response_class(api_key: int) -> type[Message]:
     """Return the class of an API's responses. Raises ValueError for an unknown key."""
-    return _message_class(ApiKey(api_key), "Response")
+    return _get_message_class(ApiKey(api_key), "Response")
 
 
-def _message_class(key: ApiKey, role: str) -> type[Message]:
+def _get_message_class(key: ApiKey, role: str) -> type[Message]:
     module = import_module(f"minibroker.protocol.messages.{_FILE_OF[key]}")
-    found: type[Message] = getattr(module, api_name(key) + role)
+    found: type[Message] = getattr(module, get_api_name(key) + role)
     return found

@@ -17,11 +17,11 @@ from minibroker.protocol.fields import (
     Records,
     RecordsOrRegion,
     Uuid,
-    default_maker,
     default_value,
     field,
     fields,
     float64,
+    get_default_maker,
     int8,
     int16,
     int32,
@@ -275,7 +275,7 @@ def constructing(struct: type) -> Source:
     source = Source({"MISSING": _MISSING})
     arguments, lines = [], []
     for each in fields(struct):
-        maker = default_maker(each)
+        maker = get_default_maker(each)
         if maker is None:
             default, value = source.constant(default_value(each)), each.name
         else:

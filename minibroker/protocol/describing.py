@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from minibroker.protocol import headers, messages
 from minibroker.protocol.declare import Message
-from minibroker.protocol.fields import Field, Kind, default_maker, default_value, fields
+from minibroker.protocol.fields import Field, Kind, default_value, fields, get_default_maker
 from minibroker.protocol.generated_readers import reading
 from minibroker.protocol.generated_writers import writing
 from minibroker.protocol.layout import Place, layout
@@ -43,25 +43,25 @@ class FieldRow(NamedTuple):
     kip: int | None
 
 
-def messages_named(name: str) -> list[type[Message]]:
+def find_messages(name: str) -> list[type[Message]]:
     """Return the messages of a name: "Metadata" is a request and a response, "TopicRecord" is a record.
 
     Case does not matter. The list may be empty.
     """
     wanted = {name.lower(), f"{name}request".lower(), f"{name}response".lower()}
-    return [message for message in all_messages() if message.__name__.lower() in wanted]
+    return [message for message in list_messages() if message.__name__.lower() in wanted]
 
 
-def all_messages() -> list[type[Message]]:
+def list_messages() -> list[type[Message]]:
     """Return all messages, by file name, and in the order of each file."""
     modules = [import_module(f"{messages.__name__}.{each.name}") for each in iter_modules(messages.__path__)]
     found = [each for module in [*modules, headers] for each in vars(module).values()]
     return [each for each in found if isclass(each) and issubclass(each, Message) and each is not Message]
 
 
-def known_names() -> list[str]:
+def list_known_names() -> list[str]:
     """Return all names that may be asked for: messages, APIs, and the parts of records."""
-    names = {message.__name__ for message in all_messages()}
+    names = {message.__name__ for message in list_messages()}
     names |= {name.removesuffix("Request") for name in names}
     return sorted(names.union(*(struct.names for struct in STRUCTS)))
 
@@ -71,13 +71,13 @@ def summary(message: type[Message]) -> str:
     return (message.__doc__ or "").partition("\n")[0]
 
 
-def field_rows(message: type[Message], version: int) -> list[FieldRow]:
+def list_field_rows(message: type[Message], version: int) -> list[FieldRow]:
     """Return the fields of a version in wire order. Nested fields follow the field that contains them.
 
     Raises ValueError for a version that the message does not have.
     """
     message.check_version(version)
-    return _rows(message, message, version, 0)
+    return _list_rows(message, message, version, 0)
 
 
 def record_structs_named(name: str) -> list[RecordStruct]:
@@ -97,19 +97,19 @@ def record_rows(struct: RecordStruct, depth: int = 0) -> list[FieldRow]:
     return rows
 
 
-def reader_text(message: type[Message], version: int) -> str:
+def write_reader_text(message: type[Message], version: int) -> str:
     """Return the Python that reads a version. Raises ValueError for a version that the message does not have."""
     message.check_version(version)
     return "\n".join(reading(message, version, version in message.flexible).lines)
 
 
-def writer_text(message: type[Message], version: int) -> str:
+def write_writer_text(message: type[Message], version: int) -> str:
     """Return the Python that writes a version. Raises ValueError for a version that the message does not have."""
     message.check_version(version)
     return "\n".join(writing(message, version, version in message.flexible).lines)
 
 
-def versions_text(versions: range, newest: int) -> str:
+def format_versions(versions: range, newest: int) -> str:
     """Return a range of versions in Kafka's notation: "3+", "0-8", "none". `newest` is the message's newest version."""
     if not versions or versions.start > newest:
         return "none"
@@ -118,29 +118,29 @@ def versions_text(versions: range, newest: int) -> str:
     return str(versions.start) if len(versions) == 1 else f"{versions.start}-{versions[-1]}"
 
 
-def _rows(struct: type, message: type[Message], version: int, depth: int) -> list[FieldRow]:
+def _list_rows(struct: type, message: type[Message], version: int, depth: int) -> list[FieldRow]:
     shape = layout(struct, version, version in message.flexible)
     rows: list[FieldRow] = []
     for place in shape.body + shape.tagged:
-        rows.append(_row(place, struct, message, version, depth))
+        rows.append(_make_row(place, struct, message, version, depth))
         nested = (place.kind.item or place.kind).struct
         if nested is not None:
-            rows += _rows(nested, message, version, depth + 1)
+            rows += _list_rows(nested, message, version, depth + 1)
     return rows
 
 
-def _row(place: Place, struct: type, message: type[Message], version: int, depth: int) -> FieldRow:
+def _make_row(place: Place, struct: type, message: type[Message], version: int, depth: int) -> FieldRow:
     field = place.field
-    told = background(field.name, struct, message)
+    told = find_background(field.name, struct, message)
     return FieldRow(
         depth=depth,
         name=place.name,
-        type=type_text(place.kind),
+        type=format_type(place.kind),
         versions=told.versions,
         nullable=place.nullable,
         compact=place.compact and not place.kind.is_fixed and place.kind.struct is None,
         tag=place.tag if version in field.facts.tagged else None,
-        default=_default_text(field),
+        default=_format_default(field),
         about=told.about,
         kip=told.kip,
     )
@@ -155,21 +155,21 @@ class Background(NamedTuple):
 
 
 @cache
-def background(name: str, struct: type, message: type[Message]) -> Background:
+def find_background(name: str, struct: type, message: type[Message]) -> Background:
     """Return what is known of a field of `struct`, which is the message, or a part of it."""
     (field,) = (each for each in fields(struct) if each.name == name)
-    present, (first, kip) = field.facts.present, _origins(message)[struct]
+    present, (first, kip) = field.facts.present, _find_first_versions(message)[struct]
     if present.start > first:
         first, kip = present.start, None
     return Background(
-        versions_text(range(first, present.stop), message.versions[-1]),
+        format_versions(range(first, present.stop), message.versions[-1]),
         field.facts.about or ABOUT.get(name, ""),
         (field.facts.kip if field.facts.kip is not None else kip or message.kips.get(first)) or None,
     )
 
 
 @cache
-def _origins(message: type[Message]) -> Mapping[type, tuple[int, int | None]]:
+def _find_first_versions(message: type[Message]) -> Mapping[type, tuple[int, int | None]]:
     """Return the first version that has each struct of a message, and the KIP of the field it came with, if it has one.
 
     The fields of the struct may be declared as if they had been there before.
@@ -190,15 +190,15 @@ def _origins(message: type[Message]) -> Mapping[type, tuple[int, int | None]]:
     return found
 
 
-def _default_text(field: Field) -> str:
-    maker = default_maker(field)
+def _format_default(field: Field) -> str:
+    maker = get_default_maker(field)
     if maker is not None:
         return "[]" if maker is list else f"{maker.__name__}()"
     value = default_value(field)
     return "ZERO_UUID" if value == ZERO_UUID else repr(value)
 
 
-def type_text(kind: Kind) -> str:
+def format_type(kind: Kind) -> str:
     if kind.item is not None:
-        return f"[]{type_text(kind.item)}"
+        return f"[]{format_type(kind.item)}"
     return kind.struct.__name__ if kind.struct is not None else _TYPES.get(kind.code, kind.code)

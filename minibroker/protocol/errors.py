@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntEnum
 
-from minibroker.protocol.legible import MESSAGE_CHARACTERS, cut
+from minibroker.protocol.legible import MESSAGE_CHARACTERS, shorten
 
 
 class ErrorCode(IntEnum):
@@ -164,7 +164,7 @@ class KafkaError(Exception):
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         if message is not None:
-            message = cut(message, MESSAGE_CHARACTERS)
+            message = shorten(message, MESSAGE_CHARACTERS)
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message

@@ -126,15 +126,15 @@ def _without_null(annotation: Any) -> tuple[Kind, bool]:
     """Return the kind of a type without None, and whether None was in it."""
     if get_origin(annotation) in (Union, UnionType):
         (inner,) = (each for each in get_args(annotation) if each is not NoneType)
-        return _kind(inner), True
-    return _kind(annotation), False
+        return _parse_kind(inner), True
+    return _parse_kind(annotation), False
 
 
-def _kind(annotation: Any) -> Kind:
+def _parse_kind(annotation: Any) -> Kind:
     if get_origin(annotation) is Annotated:
         return Kind(get_args(annotation)[1])
     if get_origin(annotation) is list:
-        return Kind("array", item=_kind(get_args(annotation)[0]))
+        return Kind("array", item=_parse_kind(get_args(annotation)[0]))
     if annotation in _LETTERS:
         return Kind(_LETTERS[annotation])
     if "__fields__" in annotation.__dict__:
@@ -142,21 +142,21 @@ def _kind(annotation: Any) -> Kind:
     raise TypeError(f"{annotation!r} is not a type of the Kafka protocol")
 
 
-def default_maker(field: Field) -> Callable[[], Any] | None:
+def get_default_maker(field: Field) -> Callable[[], Any] | None:
     """Return the factory of a field's default if each instance needs its own (a list, a struct), else None."""
     if field.facts.default is not ... or field.kind.code not in ("array", "struct"):
         return None
     if field.kind.code == "array":
         return list
-    return None if _absent_is_none(field) else field.kind.struct
+    return None if _is_none_if_absent(field) else field.kind.struct
 
 
 def default_value(field: Field) -> Any:
     """Return a field's default if all instances can share it."""
     if field.facts.default is not ...:
         return field.facts.default
-    return None if _absent_is_none(field) else _EMPTY.get(field.kind.code, 0)
+    return None if _is_none_if_absent(field) else _EMPTY.get(field.kind.code, 0)
 
 
-def _absent_is_none(field: Field) -> bool:
+def _is_none_if_absent(field: Field) -> bool:
     return field.kind.code == "struct" and field.facts.tag >= 0 and field.optional and not field.facts.nullable

@@ -17,10 +17,10 @@ from struct import unpack_from
 from typing import Any
 
 from minibroker.protocol import primitives
-from minibroker.protocol.fields import Kind, default_maker, default_value
-from minibroker.protocol.layout import Layout, Place, item_cost_bytes, layout, least_item_bytes
+from minibroker.protocol.fields import Kind, default_value, get_default_maker
+from minibroker.protocol.layout import Layout, Place, estimate_item_bytes, layout, measure_least_item_bytes
 from minibroker.protocol.primitives import MAX_TAGS
-from minibroker.protocol.source import FEW, READ_ITEMS, UNKNOWN_TAGS, Source, free_name, snake_case
+from minibroker.protocol.source import FEW, READ_ITEMS, UNKNOWN_TAGS, Source, choose_free_name, convert_to_snake_case
 
 MAX_ITEMS = 1_000_000  # in one array, as in Kafka 4.4
 
@@ -81,7 +81,7 @@ class _Reading:
     def struct(self, struct: type, scope: tuple[str, ...]) -> str:
         """Add the lines that read a struct into a new variable. Return its name."""
         waiting = tuple(target.partition(".")[0] for target, *_ in self._run)
-        name = free_name(snake_case(struct.__name__), (*scope, *waiting))
+        name = choose_free_name(convert_to_snake_case(struct.__name__), (*scope, *waiting))
         self.source.add(f"{name} = new({self.source.named(struct.__name__, struct)})")
         shape = layout(struct, self.version, self.flexible)
         self._defaults(name, shape)
@@ -94,7 +94,7 @@ class _Reading:
 
     def _defaults(self, name: str, shape: Layout) -> None:
         for field in [*shape.absent, *(place.field for place in shape.tagged)]:
-            maker = default_maker(field)
+            maker = get_default_maker(field)
             if maker is None:
                 value = self.source.constant(default_value(field))
             else:
@@ -112,7 +112,7 @@ class _Reading:
                 else:
                     add("pos = skip_tags(data, pos, end, n)")
             return
-        tag, stop = free_name("tag", scope), free_name("tag_end", scope)
+        tag, stop = choose_free_name("tag", scope), choose_free_name("tag_end", scope)
         with block("if n:"):
             self._tag_count()
             with block(f"if n > {MAX_TAGS}:"):
@@ -217,7 +217,7 @@ class _Reading:
 
     def _array(self, item: Kind, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
         add = self.source.add
-        least = least_item_bytes(item, self.version, compact)
+        least = measure_least_item_bytes(item, self.version, compact)
         most = "end - pos" if least == 1 else f"(end - pos) // {least}"
         with self.source.block(f"if n > {most}:" if nullable else f"if not 0 <= n <= {most}:"):
             add("raise bad_length(n, end - pos)")
@@ -227,7 +227,7 @@ class _Reading:
             add(f"{target} = {self._fixed_items(item.code)}")
             add(f"pos += n * {item.size_bytes}" if item.size_bytes > 1 else "pos += n")
             return
-        items = free_name(target.rpartition(".")[2], scope)
+        items = choose_free_name(target.rpartition(".")[2], scope)
         add(f"{items} = {target} = []")
         if self.in_steps:
             with self.source.block(f"if n > {READ_ITEMS}:"):
@@ -244,7 +244,7 @@ class _Reading:
         """Add the lines that subtract the memory of `n` items from the allowance, and refuse too many."""
         with self.source.block(f"if n > {MAX_ITEMS}:"):
             self.source.add(f"raise too_many(n, {MAX_ITEMS})")
-        self.source.add(f"allowance -= n * {item_cost_bytes(item, self.version, self.flexible)}")
+        self.source.add(f"allowance -= n * {estimate_item_bytes(item, self.version, self.flexible)}")
         with self.source.block("if allowance < 0:"):
             self.source.add("raise too_costly(n)")
 
@@ -259,6 +259,6 @@ class _Reading:
             name = self.struct(item.struct, scope)
             self.flush()
         else:
-            name = free_name("item", scope)
+            name = choose_free_name("item", scope)
             self._add_counted(item, name, compact, False, scope)
         self.source.add(f"{items}.append({name})")

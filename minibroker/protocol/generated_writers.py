@@ -16,9 +16,9 @@ from struct import pack
 from typing import Any
 
 from minibroker.protocol import primitives
-from minibroker.protocol.fields import Field, Kind, default_maker, default_value
+from minibroker.protocol.fields import Field, Kind, default_value, get_default_maker
 from minibroker.protocol.layout import Place, layout
-from minibroker.protocol.source import FEW, UNKNOWN_TAGS, WRITTEN_ITEMS, Source, free_name, snake_case
+from minibroker.protocol.source import FEW, UNKNOWN_TAGS, WRITTEN_ITEMS, Source, choose_free_name, convert_to_snake_case
 
 TAGS_END = 1 << 35  # no varint is as large
 
@@ -83,7 +83,7 @@ class _Writing:
     def _tags(self, tagged: tuple[Place, ...], name: str, scope: tuple[str, ...]) -> None:
         tests = {place: self._differs(place.field, f"{name}.{place.name}") for place in tagged}
         counts = [f"({test})" for test in tests.values()]
-        unknown = free_name("unknown", scope)
+        unknown = choose_free_name("unknown", scope)
         if self.keeps_tags:
             self.source.add(f"{unknown} = getattr({name}, {UNKNOWN_TAGS!r}, ())")
             counts.append(f"len({unknown})")
@@ -107,7 +107,7 @@ class _Writing:
             self.source.add(f"{self.out} += unknown_tags_between({unknown}, {after}, {before})")
 
     def _tag(self, place: Place, value: str, scope: tuple[str, ...]) -> None:
-        outer, self.out = self.out, free_name("section", (*scope, self.out))
+        outer, self.out = self.out, choose_free_name("section", (*scope, self.out))
         self.source.add(f"{self.out} = bytearray()")
         self._place(place, value, (*scope, self.out))
         self.flush()
@@ -117,7 +117,7 @@ class _Writing:
 
     def _differs(self, field: Field, value: str) -> str:
         """Return the condition under which a tagged field is written: it does not have its default."""
-        maker = default_maker(field)
+        maker = get_default_maker(field)
         if maker is list:
             return f"{value} != []"
         if maker is not None:
@@ -130,7 +130,7 @@ class _Writing:
         return f"{value} is not None"
 
     def _default_struct(self, struct: Any) -> str:
-        return self.source.named(f"default_{snake_case(struct.__name__)}", struct())
+        return self.source.named(f"default_{convert_to_snake_case(struct.__name__)}", struct())
 
     # --- runs of fixed size ---
 
@@ -171,7 +171,7 @@ class _Writing:
 
     def _add_nested(self, struct: type, value: str, place: Place, scope: tuple[str, ...]) -> None:
         waiting = tuple(value.partition(".")[0] for value, _ in self._run)
-        name = free_name(snake_case(struct.__name__), (*scope, *waiting))
+        name = choose_free_name(convert_to_snake_case(struct.__name__), (*scope, *waiting))
         self.source.add(f"{name} = {value}")
         if not place.nullable:
             self.struct(struct, name, scope)
@@ -228,7 +228,7 @@ class _Writing:
 
     def _array(self, item: Kind, value: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
         add = self.source.add
-        items = free_name(value.rpartition(".")[2], scope)
+        items = choose_free_name(value.rpartition(".")[2], scope)
         add(f"{items} = {value}")
         one = " + 1" if compact else ""
         if nullable:
@@ -242,7 +242,7 @@ class _Writing:
         if item.is_fixed:
             add(f"{self.out} += {self._fixed_items(item.code, items)}")
             return
-        name = free_name(snake_case(item.struct.__name__) if item.struct else "item", (*scope, items))
+        name = choose_free_name(convert_to_snake_case(item.struct.__name__) if item.struct else "item", (*scope, items))
         if self.in_steps:
             with self.source.block(f"if n > {WRITTEN_ITEMS}:"):
                 add(f"long_arrays.append({items})")

@@ -6,7 +6,7 @@ from functools import cache
 from struct import Struct
 from typing import Final
 
-from minibroker.protocol.apis import ApiKey, request_class, response_class
+from minibroker.protocol.apis import ApiKey, get_request_class, get_response_class
 from minibroker.protocol.declare import Message, field, int16, int32
 from minibroker.protocol.errors import ErrorCode
 
@@ -42,15 +42,15 @@ class ResponseHeader(Message, versions="0-1", flexible="1+", kips={1: 482}):
 
 
 @cache
-def request_header_version(api_key: int, version: int) -> int:
+def get_request_header_version(api_key: int, version: int) -> int:
     """Return the RequestHeader version for a version of a request. Raises ValueError for an unknown key."""
-    return 2 if version in request_class(api_key).flexible_header else 1
+    return 2 if version in get_request_class(api_key).flexible_header else 1
 
 
 @cache
-def response_header_version(api_key: int, version: int) -> int:
+def get_response_header_version(api_key: int, version: int) -> int:
     """Return the ResponseHeader version for a version of a response. Raises ValueError for an unknown key."""
-    return 1 if version in response_class(api_key).flexible_header else 0
+    return 1 if version in get_response_class(api_key).flexible_header else 0
 
 
 def answer_version(api_key: int, version: int, frame: bytes | bytearray | memoryview, position: int) -> int:

@@ -14,7 +14,7 @@ MESSAGE_CHARACTERS = 600  # the most of a sentence with names
 FEW = 3  # the names of a list that are shown
 
 
-def cut(text: str, limit: int) -> str:
+def shorten(text: str, limit: int) -> str:
     """Shorten the text to `limit` characters: keep its beginning, and its end, which often says why."""
     if len(text) <= limit:
         return text
@@ -22,32 +22,32 @@ def cut(text: str, limit: int) -> str:
     return f"{text[: limit - tail - 1]}…{text[-tail:]}"
 
 
-def escaped(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """Return the text with all unprintable characters escaped as in Python (\\n)."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
-def readable(data: bytes) -> str:
+def format_readable(data: bytes) -> str:
     """Return bytes as one line of text that is safe for a terminal.
 
     UTF-8 is kept; other bytes, and control characters except tabs, are escaped, such as \\x1b.
     """
-    return "\t".join(map(escaped, data.decode("utf-8", errors="backslashreplace").split("\t")))
+    return "\t".join(map(escape_unprintable, data.decode("utf-8", errors="backslashreplace").split("\t")))
 
 
-def one_line(text: str) -> str:
+def join_lines(text: str) -> str:
     """Return the text without line breaks and repeated blanks."""
     return " ".join(text.split())
 
 
-def few(names: Collection[str]) -> str:
+def list_few(names: Collection[str]) -> str:
     """Return the first names, shortened, and the number of others."""
-    shown = ", ".join(cut(name, VALUE_CHARACTERS) for name in islice(names, FEW))
+    shown = ", ".join(shorten(name, VALUE_CHARACTERS) for name in islice(names, FEW))
     return shown if len(names) <= FEW else f"{shown} and {len(names) - FEW} more"
 
 
-def legible(text: str, limit: int = VALUE_CHARACTERS) -> str:
+def make_legible(text: str, limit: int = VALUE_CHARACTERS) -> str:
     """Return the text shortened, then escaped."""
-    return escaped(cut(text, limit))
+    return escape_unprintable(shorten(text, limit))

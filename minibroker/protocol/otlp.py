@@ -42,7 +42,7 @@ class DataPoint(NamedTuple):
     is_delta: bool
 
 
-def data_points(data: bytes | memoryview) -> Iterator[DataPoint | None]:
+def iterate_data_points(data: bytes | memoryview) -> Iterator[DataPoint | None]:
     """Yield the numbers in a MetricsData; None is a pause. Raises MalformedMetrics."""
     for resource in _iterate_nested(memoryview(data), 1):
         yield None
@@ -50,29 +50,29 @@ def data_points(data: bytes | memoryview) -> Iterator[DataPoint | None]:
             yield None
             for metric in _iterate_nested(scope, 2):
                 yield None
-                yield from _of_metric(metric)
+                yield from _iterate_metric(metric)
 
 
-def _of_metric(metric: memoryview) -> Iterator[DataPoint | None]:
-    found = dict(_few(metric))
-    name = _text(found.get(1, memoryview(b"")))
+def _iterate_metric(metric: memoryview) -> Iterator[DataPoint | None]:
+    found = dict(_list_fields_of_small(metric))
+    name = _decode_text(found.get(1, memoryview(b"")))
     for number in GAUGE, SUM:
         if number in found:
-            points = _view(found[number])
+            points = _check_bytes(found[number])
             is_delta = number == SUM and (yield from _is_delta(points))
             for point in _iterate_nested(points, 1):
-                yield _point(name, point, is_delta=is_delta)
+                yield _parse_point(name, point, is_delta=is_delta)
     for number, attributes in ATTRIBUTES_OF_TOTALS.items():
         if number in found:
-            points = _view(found[number])
+            points = _check_bytes(found[number])
             is_delta = yield from _is_delta(points)
             for point in _iterate_nested(points, 1):
-                yield from _totals(name, point, attributes, is_delta=is_delta)
+                yield from _iterate_totals(name, point, attributes, is_delta=is_delta)
 
 
 def _is_delta(points: memoryview) -> Steps[bool]:
     """Return whether a sum or histogram has delta temporality; the field follows the points."""
-    for index, field in enumerate(_fields(points)):
+    for index, field in enumerate(_iterate_fields(points)):
         if field == (2, DELTA):
             return True
         if index % 500 == 0:
@@ -80,100 +80,102 @@ def _is_delta(points: memoryview) -> Steps[bool]:
     return False
 
 
-def _point(name: str, point: memoryview, *, is_delta: bool) -> DataPoint:
+def _parse_point(name: str, point: memoryview, *, is_delta: bool) -> DataPoint:
     value, attributes = 0.0, []
-    for number, field in _few(point):
+    for number, field in _list_fields_of_small(point):
         if number == 4:
-            value = _number(_DOUBLE, field)
+            value = _check_number(_DOUBLE, field)
         elif number == 6:
-            value = _number(_INT64, field)
+            value = _check_number(_INT64, field)
         elif number == 7:
-            attributes.append(_attribute(_view(field)))
+            attributes.append(_parse_attribute(_check_bytes(field)))
     return DataPoint(name, tuple(sorted(attributes)), value, is_delta)
 
 
-def _totals(name: str, point: memoryview, attributes_field: int, *, is_delta: bool) -> Iterator[DataPoint | None]:
+def _iterate_totals(
+    name: str, point: memoryview, attributes_field: int, *, is_delta: bool
+) -> Iterator[DataPoint | None]:
     """Yield the count and the sum of a histogram's or summary's point. The sum is optional in a histogram."""
     totals: dict[str, float] = {}
     attributes = []
-    for index, (number, field) in enumerate(_fields(point)):
+    for index, (number, field) in enumerate(_iterate_fields(point)):
         if number == attributes_field:
-            attributes.append(_attribute(_view(field)))
-            _count(len(attributes))
+            attributes.append(_parse_attribute(_check_bytes(field)))
+            _check_count(len(attributes))
         elif number == 4:
-            totals[".count"] = _number(_UINT64, field)
+            totals[".count"] = _check_number(_UINT64, field)
         elif number == 5:
-            totals[".sum"] = _number(_DOUBLE, field)
+            totals[".sum"] = _check_number(_DOUBLE, field)
         if index % 500 == 499:
             yield None  # buckets may stand one by one
     for suffix, value in totals.items():
         yield DataPoint(name + suffix, tuple(sorted(attributes)), value, is_delta)
 
 
-def _attribute(pair: memoryview) -> tuple[str, str]:
-    found = dict(_few(pair))
-    return _text(found.get(1, memoryview(b""))), _any_value(_view(found.get(2, memoryview(b""))))
+def _parse_attribute(pair: memoryview) -> tuple[str, str]:
+    found = dict(_list_fields_of_small(pair))
+    return _decode_text(found.get(1, memoryview(b""))), _parse_any_value(_check_bytes(found.get(2, memoryview(b""))))
 
 
-def _any_value(data: memoryview) -> str:
+def _parse_any_value(data: memoryview) -> str:
     """Return a string, bool, int or double as text; arrays and the like have none."""
-    for number, field in _few(data):
+    for number, field in _list_fields_of_small(data):
         if number == 1:
-            return _text(field)
+            return _decode_text(field)
         if number == 2:
             return "true" if field else "false"
         if number == 3 and isinstance(field, int):
             return str(field - (1 << 64) if field >= 1 << 63 else field)
         if number == 4:
-            return repr(_number(_DOUBLE, field))
+            return repr(_check_number(_DOUBLE, field))
     return ""
 
 
 def _iterate_nested(data: memoryview, wanted: int) -> Iterator[memoryview]:
     """Yield the messages in the field `wanted`, of which there may be many."""
     others = 0
-    for number, value in _fields(data):
+    for number, value in _iterate_fields(data):
         if number == wanted:
-            yield _view(value)
+            yield _check_bytes(value)
         else:
-            others = _count(others)
+            others = _check_count(others)
 
 
-def _few(data: memoryview) -> Iterator[Field]:
+def _list_fields_of_small(data: memoryview) -> Iterator[Field]:
     """Yield the fields of a message that has few."""
     count = 0
-    for field in _fields(data):
-        count = _count(count)
+    for field in _iterate_fields(data):
+        count = _check_count(count)
         yield field
 
 
-def _count(count: int) -> int:
+def _check_count(count: int) -> int:
     if count >= FEW_FIELDS:
         raise MalformedMetrics(f"a message of OTLP has more than {FEW_FIELDS} fields")
     return count + 1
 
 
-def _number(form: Struct, value: Any) -> float:
-    if len(_view(value)) != form.size:
+def _check_number(form: Struct, value: Any) -> float:
+    if len(_check_bytes(value)) != form.size:
         raise MalformedMetrics(f"a number of OTLP has {len(value)} bytes")
     number: float = form.unpack(value)[0]
     return number
 
 
-def _view(value: Any) -> memoryview:
+def _check_bytes(value: Any) -> memoryview:
     if not isinstance(value, memoryview):
         raise MalformedMetrics("a field of OTLP has another type")
     return value
 
 
-def _text(value: Any) -> str:
+def _decode_text(value: Any) -> str:
     try:
-        return bytes(_view(value)).decode()
+        return bytes(_check_bytes(value)).decode()
     except UnicodeDecodeError as error:
         raise MalformedMetrics(f"a text of OTLP is not UTF-8: {error}") from error
 
 
-def _fields(data: memoryview) -> Iterator[Field]:
+def _iterate_fields(data: memoryview) -> Iterator[Field]:
     """Yield the fields of a message. Raises MalformedMetrics."""
     position = 0
     while position < len(data):

@@ -13,10 +13,10 @@ ERROR_FIELDS = ("error_code", "partition_error_code")  # AddPartitionsToTxn has 
 COUNTED_FIELDS = (*ERROR_FIELDS, "acknowledge_error_code")  # ShareFetch has it besides the first
 
 
-def error_codes(response: Message) -> list[int]:
+def collect_error_codes(response: Message) -> list[int]:
     """Return all error codes in the response except 0, with repetitions."""
     codes: list[int] = []
-    _collect(response, _places(type(response)), codes)
+    _collect_codes(response, _find_places(type(response)), codes)
     return codes
 
 
@@ -28,19 +28,19 @@ class _Places(NamedTuple):
 
 
 @cache
-def _places(struct: type) -> _Places:
+def _find_places(struct: type) -> _Places:
     below = []
     here = []
     for field in fields(struct):
         inner = (field.kind.item or field.kind).struct
         if field.name in COUNTED_FIELDS:
             here.append(field.name)
-        if inner is not None and any(places := _places(inner)):
+        if inner is not None and any(places := _find_places(inner)):
             below.append((field.name, places))
     return _Places(tuple(here), tuple(below))
 
 
-def _collect(struct: Any, places: _Places, codes: list[int]) -> None:
+def _collect_codes(struct: Any, places: _Places, codes: list[int]) -> None:
     for name in places.here:
         if code := getattr(struct, name):
             codes.append(code)
@@ -48,6 +48,6 @@ def _collect(struct: Any, places: _Places, codes: list[int]) -> None:
         value = getattr(struct, name)
         if value.__class__ is list:
             for each in value:
-                _collect(each, inner, codes)
+                _collect_codes(each, inner, codes)
         elif value is not None:
-            _collect(value, inner, codes)
+            _collect_codes(value, inner, codes)

@@ -85,29 +85,29 @@ class Source:
         """Return the name of a precompiled codec's method `verb`: "pack" or "unpack_from"."""
         name = f"{verb.removesuffix('_from')}_{letters.replace('?', 't')}"
         if name not in self.names:
-            self.names[name] = getattr(_codec(letters), verb)
+            self.names[name] = getattr(_make_codec(letters), verb)
         return name
 
     def few(self, verb: str, letter: str) -> str:
         """Return the name of a tuple of such methods, of which the n-th is for n items of the letter."""
         name = f"{verb.removesuffix('_from')}_few_{letter.replace('?', 't')}"
         if name not in self.names:
-            self.names[name] = tuple(getattr(_codec(letter * count), verb) for count in range(FEW))
+            self.names[name] = tuple(getattr(_make_codec(letter * count), verb) for count in range(FEW))
         return name
 
 
-def _codec(letters: str) -> Codec:
+def _make_codec(letters: str) -> Codec:
     return Codec(">" + letters)
 
 
-def free_name(name: str, taken: tuple[str, ...]) -> str:
+def choose_free_name(name: str, taken: tuple[str, ...]) -> str:
     """Return a name for a variable, changed if the generated code or an enclosing loop already uses it."""
     while name in _RESERVED or name in taken or iskeyword(name):
         name += "_"
     return name
 
 
-def snake_case(name: str) -> str:
+def convert_to_snake_case(name: str) -> str:
     """Convert TopicProduceData to topic_produce_data."""
     return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).lstrip("_")
 
@@ -129,12 +129,12 @@ def describe_malformed(message: str, version: int, problem: Exception) -> Malfor
     trace = problem.__traceback__
     while trace is not None and trace.tb_frame.f_code not in _PLACES:
         trace = trace.tb_next
-    field = "" if trace is None else _field(trace)
+    field = "" if trace is None else _find_failed_field(trace)
     reason = str(problem) if isinstance(problem, ValueError) else "the data ends too early"
     return MalformedMessage(message, version, field, reason)
 
 
-def _field(trace: TracebackType) -> str:
+def _find_failed_field(trace: TracebackType) -> str:
     """Return the field of the failing line. If one struct call reads several, it is the first incomplete one."""
     places = _PLACES[trace.tb_frame.f_code][trace.tb_lineno - 1]
     local = trace.tb_frame.f_locals

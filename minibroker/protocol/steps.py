@@ -1,6 +1,6 @@
 """Work in steps: a generator that yields where other work may run, and returns its result at the end.
 
-A step takes a millisecond at most, and state is consistent at each yield. `at_once` runs all steps without a pause; the
+A step takes a millisecond at most, and state is consistent at each yield. `run_all_steps` runs all without a pause; the
 broker runs them in slices of time (`in_slices`). `yield WAITING` says that there is nothing to do until other work has
 run.
 """
@@ -27,7 +27,7 @@ WAITING = True
 Steps = Generator[Any, None, Result]
 
 
-def at_once(steps: Steps[Result]) -> Result:
+def run_all_steps(steps: Steps[Result]) -> Result:
     """Run all steps without a pause and return their result. Raises what they raise.
 
     Raises RuntimeError for steps that wait for other work.

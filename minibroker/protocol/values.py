@@ -11,26 +11,26 @@ from minibroker.protocol.layout import layout
 from minibroker.protocol.primitives import uuid_text
 
 
-def plain(message: Message, version: int) -> dict[str, Any]:
+def make_plain(message: Message, version: int) -> dict[str, Any]:
     """Return the fields of a version in wire order. Bytes are base64, UUIDs as Kafka prints them."""
-    return _struct(message, version, version in message.flexible)
+    return _make_plain_struct(message, version, version in message.flexible)
 
 
-def _struct(struct: Struct, version: int, flexible: bool) -> dict[str, Any]:
+def _make_plain_struct(struct: Struct, version: int, flexible: bool) -> dict[str, Any]:
     shape = layout(type(struct), version, flexible)
     return {
-        place.name: _value(getattr(struct, place.name), place.kind, version, flexible)
+        place.name: _make_plain_value(getattr(struct, place.name), place.kind, version, flexible)
         for place in shape.body + shape.tagged
     }
 
 
-def _value(value: Any, kind: Kind, version: int, flexible: bool) -> Any:
+def _make_plain_value(value: Any, kind: Kind, version: int, flexible: bool) -> Any:
     if value is None:
         return None
     if kind.item is not None:
-        return [_value(each, kind.item, version, flexible) for each in value]
+        return [_make_plain_value(each, kind.item, version, flexible) for each in value]
     if kind.struct is not None:
-        return _struct(value, version, flexible)
+        return _make_plain_struct(value, version, flexible)
     if kind.code == "16s":
         return uuid_text(value)
     return b64encode(value).decode("ascii") if kind.code in ("bytes", "records") else value

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from minibroker.protocol.apis import request_class
+from minibroker.protocol.apis import get_request_class
 from minibroker.protocol.declare import Struct
 from minibroker.protocol.fields import Field, fields
-from minibroker.protocol.headers import RequestHeader, request_header_version
-from minibroker.protocol.legible import legible
+from minibroker.protocol.headers import RequestHeader, get_request_header_version
+from minibroker.protocol.legible import make_legible
 from minibroker.protocol.primitives import MalformedMessage, uuid_text
 from minibroker.protocol.records.batch import MAGIC, seal
-from minibroker.protocol.records.formats import batches_in
+from minibroker.protocol.records.formats import iterate_batches_in
 from minibroker.proxy.requests import is_understood
-from minibroker.quantities import counted
-from minibroker.testing.seen.exchange import Exchange, decoded_answer
+from minibroker.quantities import format_count
+from minibroker.testing.seen.exchange import Exchange, decode_answer
 
 # Which ids are of one kind, under all names that messages have for them.
 IDENTITIES: Final = {
@@ -61,27 +61,27 @@ class Identities:
         if not self._known or not is_understood(key, version):
             return frame
         try:
-            _, position = RequestHeader.decode_from(frame, request_header_version(key, version))
-            request, _ = request_class(key).decode_from(frame, version, position)
+            _, position = RequestHeader.decode_from(frame, get_request_header_version(key, version))
+            request, _ = get_request_class(key).decode_from(frame, version, position)
         except MalformedMessage:
             return frame
-        return frame[:position] + request.encode(version) if self._translate(request) else frame
+        return frame[:position] + request.encode(version) if self._translate_struct(request) else frame
 
-    def _translate(self, struct: Any) -> bool:
+    def _translate_struct(self, struct: Any) -> bool:
         """Replace ids in a struct and in those below it. Return whether there were any."""
         is_translated = False
-        for field in _fields(struct):
+        for field in _list_fields(struct):
             value = getattr(struct, field.name)
-            new = self._new(field.name, value)
+            new = self._find_new_value(field.name, value)
             if new is not None:
                 setattr(struct, field.name, new)
                 is_translated = True
             for each in value if isinstance(value, list) else (value,):
                 if isinstance(each, Struct):
-                    is_translated = self._translate(each) or is_translated
+                    is_translated = self._translate_struct(each) or is_translated
         return is_translated
 
-    def _new(self, name: str, value: Any) -> Any:
+    def _find_new_value(self, name: str, value: Any) -> Any:
         """Return what stands for a value of the recorded cluster, or None."""
         if name == "records" and value:
             return self._with_producers(bytes(value))
@@ -90,7 +90,7 @@ class Identities:
     def _with_producers(self, data: bytes) -> bytes | None:
         """Return batches with the new ids of their producers, or None if there are none."""
         changed, is_changed = bytearray(data), False
-        for position, header in batches_in(data):
+        for position, header in iterate_batches_in(data):
             if header.magic == MAGIC:
                 at = slice(position + PRODUCER_POSITION.start, position + PRODUCER_POSITION.stop)
                 new = self._known.get(("producer", int.from_bytes(data[at], signed=True)))
@@ -101,7 +101,7 @@ class Identities:
         return bytes(changed) if is_changed else None
 
 
-def differences(exchange: Exchange, answer: bytes, identities: Identities) -> list[str]:
+def list_differences(exchange: Exchange, answer: bytes, identities: Identities) -> list[str]:
     """Return a line for each field of an answer that is not as it was recorded, and learn ids."""
     if answer == exchange.answer_bytes:
         return []
@@ -109,15 +109,15 @@ def differences(exchange: Exchange, answer: bytes, identities: Identities) -> li
         return [f"other bytes: {len(answer)} in the place of {len(exchange.answer_bytes)}"]
     before = exchange.answer
     try:
-        after = decoded_answer(exchange.api_key, exchange.version, answer)
+        after = decode_answer(exchange.api_key, exchange.version, answer)
     except MalformedMessage as error:
         return [f"an answer that cannot be read: {error}"]
     if before is None:
         return ["the recorded answer cannot be read"]
-    return list(_compare(before, after, "", identities.learn))[:MOST_DIFFERENCES]
+    return list(_compare_values(before, after, "", identities.learn))[:MOST_DIFFERENCES]
 
 
-def _fields(struct: Struct) -> tuple[Field, ...]:
+def _list_fields(struct: Struct) -> tuple[Field, ...]:
     kind: type = type(struct)
     return tuple(fields(kind))
 
@@ -125,21 +125,21 @@ def _fields(struct: Struct) -> tuple[Field, ...]:
 Learn = Callable[[str, Any, Any], bool]
 
 
-def _compare(before: Any, after: Any, path: str, learn: Learn) -> Iterator[str]:
-    for field in _fields(before):
+def _compare_values(before: Any, after: Any, path: str, learn: Learn) -> Iterator[str]:
+    for field in _list_fields(before):
         old, new = getattr(before, field.name), getattr(after, field.name)
         if field.name not in VOLATILE:
-            yield from _values(old, new, f"{path}.{field.name}" if path else field.name, field.name, learn)
+            yield from _compare_leaves(old, new, f"{path}.{field.name}" if path else field.name, field.name, learn)
 
 
-def _values(old: Any, new: Any, path: str, name: str, learn: Learn) -> Iterator[str]:
+def _compare_leaves(old: Any, new: Any, path: str, name: str, learn: Learn) -> Iterator[str]:
     if isinstance(old, Struct) and isinstance(new, Struct):
-        yield from _compare(old, new, path, learn)
+        yield from _compare_values(old, new, path, learn)
     elif isinstance(old, list) and isinstance(new, list):
         for index, (one, other) in enumerate(zip(old, new, strict=False)):
-            yield from _values(one, other, f"{path}[{index}]", name, learn)
+            yield from _compare_leaves(one, other, f"{path}[{index}]", name, learn)
         if len(old) != len(new):
-            yield f"{path}: {counted(len(new), 'item')} in the place of {len(old)}"
+            yield f"{path}: {format_count(len(new), 'item')} in the place of {len(old)}"
     elif old != new and not learn(name, old, new):
         yield f"{path}: {_show_value(new)} in the place of {_show_value(old)}"
 
@@ -147,4 +147,4 @@ def _values(old: Any, new: Any, path: str, name: str, learn: Learn) -> Iterator[
 def _show_value(value: Any) -> str:
     if isinstance(value, bytes | bytearray | memoryview):
         return f"{len(value)} bytes" if len(value) != 16 else uuid_text(bytes(value))
-    return legible(str(value), SHOWN_CHARACTERS)
+    return make_legible(str(value), SHOWN_CHARACTERS)

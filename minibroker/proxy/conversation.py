@@ -19,27 +19,27 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from minibroker.broker.delayed_operations import DelayedOperation, Promise, Slicer
 from minibroker.broker.network.output_items import CLOSE
-from minibroker.broker.network.sockets import peer_name
+from minibroker.broker.network.sockets import get_peer_name
 from minibroker.broker.requests.interceptors import Call
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.server import BindError
 from minibroker.client.connection_settings import Address
-from minibroker.protocol.apis import ApiKey, request_class, response_class
+from minibroker.protocol.apis import ApiKey, get_request_class, get_response_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.headers import (
     RequestHeader,
     ResponseHeader,
     answer_version,
-    request_header_version,
-    response_header_version,
+    get_request_header_version,
+    get_response_header_version,
 )
 from minibroker.protocol.primitives import MalformedMessage
 from minibroker.proxy.directions import FromClient, FromNode
 from minibroker.proxy.frame_splitting import SIZE, Splitter
 from minibroker.proxy.learning import NAMING
 from minibroker.proxy.passing_requests import Known, Pending, Stranger
-from minibroker.proxy.requests import START, api_key_of, client_id_of, is_answered, is_request, is_understood
-from minibroker.proxy.rewritten_addresses import endpoints_in, has_addresses, limit_versions, rewrite
+from minibroker.proxy.requests import START, find_api_key, is_answered, is_request, is_understood, read_client_id
+from minibroker.proxy.rewritten_addresses import has_addresses, limit_versions, list_endpoints, rewrite_endpoints
 from minibroker.proxy.sides import Side
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Conversation:
     def connected(self, side: Side) -> None:
         """Connect to the node for a new client, and let both talk once that is done."""
         if side is self.client:
-            self.peer = peer_name(side.transport)
+            self.peer = get_peer_name(side.transport)
             self.local_host = side.transport.get_extra_info("sockname")[0].removeprefix(IPV4_IN_IPV6)
             self._proxy.came(self)
         else:
@@ -103,7 +103,7 @@ class Conversation:
                 return
             name = side.transport.get_extra_info("peername")
             self.server = str(Address(name[0], name[1]))
-            self._resume()
+            self._resume_reading()
 
     def ended(self, side: Side) -> None:
         """Tell the other side that this one sends nothing more, once it has got everything before."""
@@ -153,15 +153,15 @@ class Conversation:
         self._read_request(pending, frame)
         interceptors = self._proxy.interceptors
         if not interceptors:
-            self._forward(pending)
+            self._forward_request(pending)
             return
         if not pending.is_known:
             interceptors = [each for each in interceptors if isinstance(each, self._proxy.witnesses_of_bytes)]
         context = route = cast(Any, pending)
         request = Stranger() if pending.request is None else pending.request
-        ask = partial(self._ask, pending)
+        ask = partial(self._ask_node, pending)
         pending.call = Call(context, route, pending.correlation_id, request, frame.toreadonly(), ask, interceptors)
-        self._run(pending, pending.call)
+        self._run_hooks(pending, pending.call)
 
     def request_begins(self, head: memoryview, size_bytes: int) -> None:
         """Forward a request whose pieces follow."""
@@ -170,7 +170,7 @@ class Conversation:
             return
         if self._proxy.interceptors:
             log.warning("a request of %d bytes of %s passes without the journal and faults", size_bytes, self.peer)
-        self._sending(self._begin_pending(frame, size_bytes), frame)
+        self._note_sending(self._begin_pending(frame, size_bytes), frame)
 
     def _is_token(self, frame: memoryview) -> bool:
         """Return whether a frame is no request, as raw SASL tokens are none."""
@@ -181,12 +181,12 @@ class Conversation:
 
     def _begin_pending(self, frame: memoryview, size_bytes: int) -> Pending:
         key, version, correlation_id = START.unpack_from(frame)
-        pending = Pending(self, api_key_of(key), version, correlation_id, size_bytes)
+        pending = Pending(self, find_api_key(key), version, correlation_id, size_bytes)
         self.counts.before(cast(Call, pending))
         pending.is_known = is_understood(key, version)
         if not pending.is_known and has_addresses(key, version):
             log.warning("%s asks in version %d of API %d, which is not known: addresses pass", self.peer, version, key)
-        pending.client_id = client_id_of(frame)
+        pending.client_id = read_client_id(frame)
         self._pending.append(pending)
         if len(self._pending) >= MOST_PENDING:
             self.client.stop(TOO_MANY)
@@ -198,8 +198,8 @@ class Conversation:
             return
         key, version = pending.api_key, pending.version
         try:
-            _, position = RequestHeader.decode_from(frame, request_header_version(key, version))
-            pending.request, _ = request_class(key).decode_with_unknown_tags(frame, version, position)
+            _, position = RequestHeader.decode_from(frame, get_request_header_version(key, version))
+            pending.request, _ = get_request_class(key).decode_with_unknown_tags(frame, version, position)
         except MalformedMessage as error:
             log.warning("%s sends a request that cannot be read: %s", self.peer, error)
             pending.is_known = False
@@ -208,7 +208,7 @@ class Conversation:
             said = pending.request
             self.software = f"{said.client_software_name} {said.client_software_version}".strip()
 
-    def _run(self, pending: Pending, call: Call) -> None:
+    def _run_hooks(self, pending: Pending, call: Call) -> None:
         """Run the hooks of a request, and the handler behind them."""
         delayed = DelayedOperation(
             call.run(), Slicer(), partial(self._finish_call, pending), partial(self._fail_client, pending)
@@ -236,24 +236,24 @@ class Conversation:
         self._is_ending = self.client.splitter.held = True  # nothing behind it runs
         pending.fail()
 
-    async def _ask(self, pending: Pending, request: Any) -> Any:
+    async def _ask_node(self, pending: Pending, request: Any) -> Any:
         """Forward a request that has passed the hooks; return the node's answer, None for no answer."""
         if pending.request is not None and self._proxy.has_struck(pending.call):
             pending.set_body(request)
-        self._forward(pending)
+        self._forward_request(pending)
         if self._held is pending:
-            self._release()
+            self._go_on_behind_held()
         return None if pending.answer is None else await pending.answer
 
-    def _forward(self, pending: Pending) -> None:
+    def _forward_request(self, pending: Pending) -> None:
         data, pending.data = pending.data, b""
-        self._sending(pending, memoryview(data)[SIZE.size :])
+        self._note_sending(pending, memoryview(data)[SIZE.size :])
         if self._is_paused.is_set():
             self._delayed.append(data)
         else:
             self.upstream.write(data)
 
-    def _sending(self, pending: Pending, frame: memoryview) -> None:
+    def _note_sending(self, pending: Pending, frame: memoryview) -> None:
         """Note that a request goes to the node now."""
         pending.is_forwarded = True
         if pending.api_key == ApiKey.PRODUCE and not is_answered(frame, pending.version):
@@ -265,10 +265,10 @@ class Conversation:
         if pending.api_key == ApiKey.SASL_HANDSHAKE and pending.version == 0:
             self._has_tokens = True
 
-    def _release(self) -> None:
+    def _go_on_behind_held(self) -> None:
         """Go on with the requests behind one that was held."""
         self._held = None
-        self._proxy.call_soon(self._resume)
+        self._proxy.call_soon(self._resume_reading)
 
     # --- while the proxy logs in again ------------------------------------------------------------
 
@@ -292,9 +292,9 @@ class Conversation:
         delayed, self._delayed = self._delayed, []
         for data in delayed:
             self.upstream.write(data)
-        self._resume()
+        self._resume_reading()
 
-    def _resume(self) -> None:
+    def _resume_reading(self) -> None:
         if self._login is None and self._held is None and self.client.splitter.held and not self._is_ending:
             self.client.resume()
             if self.client.has_ended:
@@ -314,7 +314,7 @@ class Conversation:
     def _answers_login(self) -> bool:
         return self._is_paused.is_set() and self._earlier_answers <= 0
 
-    def _answered_request(self) -> Pending:
+    def _find_answered_request(self) -> Pending:
         self._earlier_answers -= 1
         return self._sent.popleft()
 
@@ -326,14 +326,14 @@ class Conversation:
         if not self._sent:
             self.client.write(data)  # to a token
             return
-        pending = self._answered_request()
+        pending = self._find_answered_request()
         pending.raw = data
         if pending.is_known:
             self._read_answer(pending, memoryview(data)[SIZE.size :])
         if pending.call is None:
             if pending.message is not None:
                 self.counts.answer(cast(Call, pending), pending.message)
-            self.ready(pending, self._items(pending))
+            self.ready(pending, self._make_items(pending))
         elif pending.answer is not None:
             pending.answer.resolve(AS_IT_CAME if pending.message is None else pending.message)
 
@@ -341,7 +341,7 @@ class Conversation:
         """Expect the pieces of an answer, which pass as they are."""
         if not self._sent:
             return
-        self._passing = pending = self._answered_request()
+        self._passing = pending = self._find_answered_request()
         pending.passing_bytes = size_bytes
         if self.wants_answer(pending):
             log.warning("an answer of %d bytes for %s passes unread", size_bytes, self.peer)
@@ -367,47 +367,47 @@ class Conversation:
         """Decode an answer, learn from it, and put the proxy's addresses in."""
         key, version = pending.api_key, pending.version
         try:
-            header, position = ResponseHeader.decode_from(frame, response_header_version(key, version))
+            header, position = ResponseHeader.decode_from(frame, get_response_header_version(key, version))
             if header.correlation_id != pending.correlation_id:
                 log.warning("%s gets an answer to request %d, not %d", self.peer, header.correlation_id,
                             pending.correlation_id)  # fmt: skip
                 return
             pending.version = version = answer_version(key, version, frame, position)
-            pending.message, _ = response_class(key).decode_with_unknown_tags(frame, version, position)
+            pending.message, _ = get_response_class(key).decode_with_unknown_tags(frame, version, position)
             pending.head = bytes(frame[:position])
         except (MalformedMessage, ValueError) as error:
             log.warning("%s gets an answer that cannot be read: %s", self.peer, error)
             return
-        self._learn(pending, pending.message)
-        self._rewrite(pending, pending.message)
+        self._learn_from_answer(pending, pending.message)
+        self._rewrite_addresses(pending, pending.message)
 
-    def _learn(self, pending: Pending, answer: Any) -> None:
+    def _learn_from_answer(self, pending: Pending, answer: Any) -> None:
         if pending.api_key in NAMING:
             self.known.image.learn(answer)
         elif pending.api_key == ApiKey.FETCH and pending.version >= 7 and pending.request is not None:
             self.node.sessions.learn(pending.request, pending.version, answer.session_id)
 
-    def _rewrite(self, pending: Pending, message: Message) -> None:
+    def _rewrite_addresses(self, pending: Pending, message: Message) -> None:
         """Replace addresses; close the client if there is no port for a node."""
         if pending.api_key == ApiKey.API_VERSIONS:
             pending.is_changed = limit_versions(message)
         elif has_addresses(pending.api_key, pending.version):
-            endpoints = endpoints_in(message)
+            endpoints = list_endpoints(message)
             pending.is_changed = bool(endpoints)
             try:
-                rewrite(endpoints, self._proxy.show_at(self.local_host))
+                rewrite_endpoints(endpoints, self._proxy.show_at(self.local_host))
             except BindError as error:
                 log.error("closing %s: %s", self.peer, error)
                 self.close()
 
-    def _items(self, pending: Pending) -> list[Any]:
+    def _make_items(self, pending: Pending) -> list[Any]:
         """Return the answer for the client: the bytes that came, unless something has changed it."""
         if not pending.is_changed or pending.message is None:
             return [pending.raw]
         return self._encode_answer(pending, pending.message)
 
     def _encode_answer(self, pending: Pending, response: Message) -> list[Any]:
-        header = response_header_version(pending.api_key, pending.version)
+        header = get_response_header_version(pending.api_key, pending.version)
         head = pending.head or ResponseHeader(correlation_id=pending.correlation_id).encode(header)
         body = response.encode_with_unknown_tags(pending.version)
         return [SIZE.pack(len(head) + len(body)) + head + body]
@@ -417,7 +417,7 @@ class Conversation:
         call = pending.call
         assert call is not None
         if self._held is pending:
-            self._release()
+            self._go_on_behind_held()
         pending.delayed = None
         if response is None:
             self.ready(pending, [])
@@ -440,30 +440,30 @@ class Conversation:
         if pending.items is None:
             pending.items = items
             self._ready_bytes += sum(len(item) for item in items if item is not CLOSE)
-        self._flush()
+        self._send_ready_answers()
         if self._ready_bytes > MOST_READY_BYTES:
             self.upstream.stop(HELD_BACK)
 
-    def _flush(self) -> None:
+    def _send_ready_answers(self) -> None:
         while self._pending and self._pending[0].items is not None:
             pending = self._pending[0]
             if self._passing is pending:  # its other pieces follow
-                self._write(pending.items or [])
+                self._write_items(pending.items or [])
                 pending.items = None
                 break
             self._pending.popleft()
-            if self._send(pending, pending.items or []):
-                self._end()
+            if self._send_answer(pending, pending.items or []):
+                self._close_both_sides()
                 return
         if self._ready_bytes <= MOST_READY_BYTES:
             self.upstream.go(HELD_BACK)
         if len(self._pending) < MOST_PENDING:
             self.client.go(TOO_MANY)
 
-    def _send(self, pending: Pending, items: list[Any]) -> bool:
+    def _send_answer(self, pending: Pending, items: list[Any]) -> bool:
         """Write an answer; return whether the connection ends behind it."""
         ends = CLOSE in items
-        written_bytes = self._write(items[: items.index(CLOSE)] if ends else items)
+        written_bytes = self._write_items(items[: items.index(CLOSE)] if ends else items)
         if ends and not written_bytes:
             pending.drop()
             return True
@@ -473,14 +473,14 @@ class Conversation:
             pending.call.sent(sent_bytes)
         return ends
 
-    def _write(self, items: list[bytes]) -> int:
+    def _write_items(self, items: list[bytes]) -> int:
         size_bytes = sum(map(len, items))
         self._ready_bytes -= size_bytes
         for item in items:
             self.client.write(item)
         return size_bytes
 
-    def _end(self) -> None:
+    def _close_both_sides(self) -> None:
         """Close both sides once the client has got what was written, and drop the requests behind."""
         self._is_ending = self.client.splitter.held = True
         dropped = [*self._pending]

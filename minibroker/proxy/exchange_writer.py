@@ -47,7 +47,7 @@ class Recording:
         self._is_enough = threading.Event()
         self.left_out = 0
         self.failure: Exception | None = None
-        self._thread = threading.Thread(target=self._write, name="minibroker-recording", daemon=True)
+        self._thread = threading.Thread(target=self._write_exchanges, name="minibroker-recording", daemon=True)
         self._thread.start()
 
     def add(self, exchange: Exchange, server: str) -> None:
@@ -75,7 +75,7 @@ class Recording:
         if self.failure is not None:
             raise self.failure
 
-    def _write(self) -> None:
+    def _write_exchanges(self) -> None:
         is_last = False
         while not is_last:
             waiting = [self._queue.get()]

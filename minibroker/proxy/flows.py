@@ -16,8 +16,8 @@ from typing import Any, Final, cast
 
 from minibroker import __version__
 from minibroker.protocol.apis import ApiKey
-from minibroker.protocol.legible import legible
-from minibroker.proxy.requests import START, api_key_of, client_id_of
+from minibroker.protocol.legible import make_legible
+from minibroker.proxy.requests import START, find_api_key, read_client_id
 from minibroker.testing.seen.exchange import Exchange
 
 KIND: Final = "minibroker flows"
@@ -31,19 +31,19 @@ class FlowError(ValueError):
     """A file that has no exchanges, or a line that is none; the message is one line."""
 
 
-def first_line(upstream: str) -> bytes:
+def make_first_line(upstream: str) -> bytes:
     """Return the first line of a file."""
-    return b"{" + _inner({"kind": KIND, "format": FORMAT, "minibroker": __version__, "upstream": upstream}) + END
+    return b"{" + _format_inner({"kind": KIND, "format": FORMAT, "minibroker": __version__, "upstream": upstream}) + END
 
 
-def line_of(exchange: Exchange, server: str) -> bytes:
+def make_line(exchange: Exchange, server: str) -> bytes:
     """Return the line of an exchange with the node at this address."""
-    return b"".join(pieces_of_line(exchange, server))
+    return b"".join(iterate_pieces_of_line(exchange, server))
 
 
-def pieces_of_line(exchange: Exchange, server: str) -> Iterator[bytes]:
+def iterate_pieces_of_line(exchange: Exchange, server: str) -> Iterator[bytes]:
     """Yield the line of an exchange in pieces, as its frames may be large."""
-    yield _head_of(exchange, server)
+    yield _make_head(exchange, server)
     for name, frame in (("request_hex", exchange.request_bytes), ("answer_hex", exchange.answer_bytes)):
         if frame:
             yield f',"{name}":"'.encode()
@@ -52,7 +52,7 @@ def pieces_of_line(exchange: Exchange, server: str) -> Iterator[bytes]:
     yield END
 
 
-def _head_of(exchange: Exchange, server: str) -> bytes:
+def _make_head(exchange: Exchange, server: str) -> bytes:
     """Return the beginning of a line: all but the frames."""
     # Not by `json`, which is slow for many small values, and would look at each character of frames.
     origin = (exchange.api, exchange.version, exchange.client_id, exchange.node_id, exchange.connection)
@@ -64,7 +64,7 @@ def _head_of(exchange: Exchange, server: str) -> bytes:
         parts.append(b',"ended_before":%d' % exchange.ended_before)
     for name, words in (("errors", exchange.errors), ("faults", exchange.faults)):
         if words:
-            parts.append(b"," + _inner({name: words}))
+            parts.append(b"," + _format_inner({name: words}))
     return b"".join(parts)
 
 
@@ -75,17 +75,17 @@ def _encode_origin(
     """Return what the requests of an API on a connection have in common."""
     names = {"client_id": client_id, "connection": connection, "server": server, "software": software}
     values = {"api": api, "version": version, "node": node}
-    return _inner(values | {name: value for name, value in names.items() if value})
+    return _format_inner(values | {name: value for name, value in names.items() if value})
 
 
-def exchanges_in(path: Path) -> Iterator[Exchange]:
+def read_exchanges(path: Path) -> Iterator[Exchange]:
     """Yield the exchanges of a file, in its order. Raises FlowError, OSError."""
     with open(path, "rb") as file:
         lines = iter(lambda: file.readline(LONGEST_LINE_BYTES), b"")
-        yield from (exchange for exchange, _ in exchanges_of(lines, str(path)))
+        yield from (exchange for exchange, _ in parse_exchanges(lines, str(path)))
 
 
-def exchanges_of(lines: Iterable[bytes], name: str) -> Iterator[tuple[Exchange, str]]:
+def parse_exchanges(lines: Iterable[bytes], name: str) -> Iterator[tuple[Exchange, str]]:
     """Yield the exchanges of a file's lines, each with the address of the node, if it is known. Raises FlowError."""
     for number, line in enumerate(lines, 1):
         try:
@@ -93,11 +93,11 @@ def exchanges_of(lines: Iterable[bytes], name: str) -> Iterator[tuple[Exchange, 
             if not isinstance(values, dict):
                 raise ValueError("it is no object")
             if values.get("kind") != KIND:
-                yield exchange_of(values), legible(str(values.get("server", "")))
+                yield exchange_of(values), make_legible(str(values.get("server", "")))
             elif values.get("format") != FORMAT:
                 raise ValueError(f"its format is {values.get('format')}, and only {FORMAT} is known")
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-            raise FlowError(f"{name}, line {number}: {_reason(error)}") from None
+            raise FlowError(f"{name}, line {number}: {_format_reason(error)}") from None
 
 
 def exchange_of(values: dict[str, Any]) -> Exchange:
@@ -106,37 +106,37 @@ def exchange_of(values: dict[str, Any]) -> Exchange:
     if len(frame) < START.size:
         raise ValueError("its request has no header")
     key, version, correlation_id = START.unpack_from(frame)
-    exchange = Exchange(int(values["number"]), cast(ApiKey, api_key_of(key)), version, correlation_id, frame)
+    exchange = Exchange(int(values["number"]), cast(ApiKey, find_api_key(key)), version, correlation_id, frame)
     exchange.answer_bytes = answer
-    exchange.client_id = client_id_of(memoryview(frame))
+    exchange.client_id = read_client_id(memoryview(frame))
     exchange.node_id = int(values.get("node", -1))
-    exchange.connection = legible(str(values.get("connection", "")))
-    exchange.software = legible(str(values.get("software", "")))
-    exchange.user, exchange.mechanism = (_text(values.get(name)) for name in ("user", "mechanism"))
+    exchange.connection = make_legible(str(values.get("connection", "")))
+    exchange.software = make_legible(str(values.get("software", "")))
+    exchange.user, exchange.mechanism = (_check_text(values.get(name)) for name in ("user", "mechanism"))
     exchange.started_ms = int(values.get("started_ms", 0))
-    exchange.duration_ms = None if values.get("duration_ms") is None else _finite(values["duration_ms"])
+    exchange.duration_ms = None if values.get("duration_ms") is None else _check_finite(values["duration_ms"])
     exchange.ended_before = None if values.get("ended_before") is None else int(values["ended_before"])
-    exchange.outcome = legible(str(values.get("outcome", "answered")))
+    exchange.outcome = make_legible(str(values.get("outcome", "answered")))
     exchange.errors, exchange.refusals, exchange.faults = (
-        tuple(legible(str(each)) for each in values.get(name, ())) for name in ("errors", "refusals", "faults")
+        tuple(make_legible(str(each)) for each in values.get(name, ())) for name in ("errors", "refusals", "faults")
     )
     return exchange
 
 
-def _text(value: Any) -> str | None:
-    return None if value is None else legible(str(value))
+def _check_text(value: Any) -> str | None:
+    return None if value is None else make_legible(str(value))
 
 
-def _finite(number: Any) -> float:
+def _check_finite(number: Any) -> float:
     if not isfinite(number):
         raise ValueError(f"it took {number} ms")
     return float(number)
 
 
-def _inner(values: dict[str, Any]) -> bytes:
+def _format_inner(values: dict[str, Any]) -> bytes:
     """Return an object without its braces."""
     return json.dumps(values, separators=(",", ":")).encode()[1:-1]
 
 
-def _reason(error: Exception) -> str:
+def _format_reason(error: Exception) -> str:
     return f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)

@@ -121,7 +121,7 @@ class Splitter:
                 return
             data = memoryview(bytes(self._backlog))
             self._backlog.clear()
-        position = self._run(data)
+        position = self._pass_on(data)
         if position < len(data):
             self._backlog += data[position:]
 
@@ -144,7 +144,7 @@ class Splitter:
         self._memory.give_back(len(self._whole))
         self._collected, self._whole = None, memoryview(b"")
 
-    def _run(self, data: memoryview) -> int:
+    def _pass_on(self, data: memoryview) -> int:
         """Pass on what can be passed on; return how many bytes were taken."""
         position, end = 0, len(data)
         while position < end and not self.held:
@@ -162,15 +162,15 @@ class Splitter:
                 self._note_filled(stop - position)
                 position = stop
             elif self._collected is not None:
-                position = self._collect(self._collected, data, position)
+                position = self._collect_bytes(self._collected, data, position)
             else:
-                position = self._begin(data, position)
+                position = self._begin_frame(data, position)
         return position
 
-    def _begin(self, data: memoryview, position: int) -> int:
+    def _begin_frame(self, data: memoryview, position: int) -> int:
         """Pass on a frame that is here whole, or begin to collect one. Return the position after it."""
         if len(data) - position >= SIZE.size:
-            size = _size(data, position)
+            size = _read_size(data, position)
             stop = position + SIZE.size + size
             if size < 0:
                 self.is_plain = True
@@ -181,22 +181,22 @@ class Splitter:
         self._collected = bytearray()
         return position
 
-    def _collect(self, collected: bytearray, data: memoryview, position: int) -> int:
+    def _collect_bytes(self, collected: bytearray, data: memoryview, position: int) -> int:
         """Add bytes to the frame that is being collected. Return the position after them."""
-        wanted = self._wanted_bytes(collected)
+        wanted = self._count_wanted_bytes(collected)
         stop = min(position + wanted - len(collected), len(data))
         collected += data[position:stop]
         if len(collected) < wanted:
             return stop
-        if len(collected) > SIZE.size or _size(collected) <= 0:
-            self._decide(collected)
+        if len(collected) > SIZE.size or _read_size(collected) <= 0:
+            self._decide_on_pieces(collected)
         return stop
 
-    def _wanted_bytes(self, collected: bytearray) -> int:
+    def _count_wanted_bytes(self, collected: bytearray) -> int:
         """Return the number of bytes after which there is something to decide."""
         if len(collected) < SIZE.size:
             return SIZE.size
-        return min(SIZE.size + max(_size(collected), 0), HEAD_BYTES)
+        return min(SIZE.size + max(_read_size(collected), 0), HEAD_BYTES)
 
     def _note_filled(self, count: int) -> None:
         """Note that bytes were put into the memory of a wanted frame; pass it on once it is whole."""
@@ -206,9 +206,9 @@ class Splitter:
             self.close()
             self._receiver.frame(frame)
 
-    def _decide(self, collected: bytearray) -> None:
+    def _decide_on_pieces(self, collected: bytearray) -> None:
         """Decide whether a frame passes in pieces, as its head is here."""
-        size = _size(collected)
+        size = _read_size(collected)
         size_bytes = SIZE.size + size
         head = bytes(collected)
         if size < 0:
@@ -229,6 +229,6 @@ class Splitter:
             self._receiver.piece(head, is_last=False)
 
 
-def _size(data: bytearray | memoryview, position: int = 0) -> int:
+def _read_size(data: bytearray | memoryview, position: int = 0) -> int:
     size: int = SIZE.unpack_from(data, position)[0]
     return size

@@ -14,7 +14,7 @@ from minibroker.broker.network.output_items import CLOSE
 from minibroker.broker.requests.interceptors import Call
 from minibroker.broker.security.principals import ANONYMOUS
 from minibroker.protocol.declare import Message
-from minibroker.protocol.headers import RequestHeader, request_header_version
+from minibroker.protocol.headers import RequestHeader, get_request_header_version
 from minibroker.proxy.frame_splitting import SIZE
 from minibroker.proxy.learning import Image, ShareSessions
 from minibroker.proxy.upstream_nodes import Node
@@ -135,7 +135,7 @@ class Pending:
     def set_body(self, request: Message) -> None:
         """Replace what follows the header of the request's frame."""
         frame = memoryview(self.data)[SIZE.size :]
-        _, position = RequestHeader.decode_from(frame, request_header_version(self.api_key, self.version))
+        _, position = RequestHeader.decode_from(frame, get_request_header_version(self.api_key, self.version))
         body = bytes(frame[:position]) + request.encode_with_unknown_tags(self.version)
         self.data = SIZE.pack(len(body)) + body
 

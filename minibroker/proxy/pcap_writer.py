@@ -32,7 +32,7 @@ _SIZE: Final = Struct(">i")
 Address = IPv4Address | IPv6Address
 
 
-def file_head() -> bytes:
+def make_file_head() -> bytes:
     """Return the head of a pcap file."""
     return pack("<IHHiIII", MICROSECONDS, 2, 4, 0, 0, SNAPSHOT_BYTES, RAW_IP)
 
@@ -68,17 +68,17 @@ class Packets:
         stream = self._streams.pop((exchange.connection, server), None)
         handshake: list[bytes] = []
         if stream is None:
-            stream = Stream(_end(exchange.connection), _end(server))
-            handshake += _handshake(stream, begin_us)
+            stream = Stream(_parse_end(exchange.connection), _parse_end(server))
+            handshake += _write_handshake(stream, begin_us)
         self._streams[exchange.connection, server] = stream
         if len(self._streams) > MOST_STREAMS:
             self._streams.popitem(last=False)
-        request = _segments(stream, 0, exchange.request_bytes, begin_us)
-        answer = _segments(stream, 1, exchange.answer_bytes, end_us) if exchange.answer_bytes else ()
+        request = _write_segments(stream, 0, exchange.request_bytes, begin_us)
+        answer = _write_segments(stream, 1, exchange.answer_bytes, end_us) if exchange.answer_bytes else ()
         return chain(handshake, request, answer)
 
 
-def _end(text: str) -> End:
+def _parse_end(text: str) -> End:
     """Return the end with the address HOST:PORT; one that is no IP address becomes 0.0.0.0."""
     host, _, port = text.rpartition(":")
     try:
@@ -87,61 +87,61 @@ def _end(text: str) -> End:
         return End(ip_address(NOWHERE[0]), int(port) if port.isdecimal() else NOWHERE[1])
 
 
-def _handshake(stream: Stream, at_us: int) -> Iterator[bytes]:
+def _write_handshake(stream: Stream, at_us: int) -> Iterator[bytes]:
     for sender, flags in ((0, SYN), (1, SYN | ACK), (0, ACK)):
-        yield _packet(stream.ends, sender, flags, b"", at_us, tuple(stream.sent_bytes))
+        yield _make_packet(stream.ends, sender, flags, b"", at_us, tuple(stream.sent_bytes))
         if flags & SYN:
             stream.sent_bytes[sender] += 1
 
 
-def _segments(stream: Stream, sender: int, frame: bytes, at_us: int) -> Iterator[bytes]:
+def _write_segments(stream: Stream, sender: int, frame: bytes, at_us: int) -> Iterator[bytes]:
     """Return the packets of a frame. What the stream has sent is known at once, so that others may follow."""
     before = list(stream.sent_bytes)
     stream.sent_bytes[sender] += _SIZE.size + len(frame)
-    return _packets(stream.ends, sender, frame, at_us, before)
+    return _write_packets(stream.ends, sender, frame, at_us, before)
 
 
-def _packets(ends: Ends, sender: int, frame: bytes, at_us: int, sent_bytes: list[int]) -> Iterator[bytes]:
+def _write_packets(ends: Ends, sender: int, frame: bytes, at_us: int, sent_bytes: list[int]) -> Iterator[bytes]:
     head = _SIZE.pack(len(frame))
     for start in range(-len(head), len(frame), SEGMENT_BYTES):
         piece = head + frame[: start + SEGMENT_BYTES] if start < 0 else bytes(frame[start : start + SEGMENT_BYTES])
-        yield _packet(ends, sender, ACK | PUSH, piece, at_us, tuple(sent_bytes))
+        yield _make_packet(ends, sender, ACK | PUSH, piece, at_us, tuple(sent_bytes))
         sent_bytes[sender] += len(piece)
 
 
-def _packet(ends: Ends, sender: int, flags: int, data: bytes, at_us: int, sent_bytes: tuple[int, ...]) -> bytes:
+def _make_packet(ends: Ends, sender: int, flags: int, data: bytes, at_us: int, sent_bytes: tuple[int, ...]) -> bytes:
     """Return a packet with its pcap header. `sent_bytes` are those that each end has sent before."""
     source, target = ends[sender], ends[1 - sender]
     sequence = sent_bytes[sender] & 0xFFFFFFFF
     acknowledged = sent_bytes[1 - sender] & 0xFFFFFFFF if flags & ACK else 0
     head = _TCP.pack(source.port, target.port, sequence, acknowledged, _TCP.size // 4 << 4, flags, WINDOW, 0, 0)
-    addresses = _same_kind(source.address, target.address)
+    addresses = _make_same_kind(source.address, target.address)
     pseudo = b"".join(each.packed for each in addresses) + pack(">II", len(head) + len(data), TCP)
-    checksum = _checksum(pseudo + head + data)
-    packet = _ip(addresses, head[:16] + pack(">H", checksum) + head[18:] + data)
+    checksum = _compute_checksum(pseudo + head + data)
+    packet = _make_ip_packet(addresses, head[:16] + pack(">H", checksum) + head[18:] + data)
     return _PACKET.pack(at_us // 1_000_000, at_us % 1_000_000, len(packet), len(packet)) + packet
 
 
-def _same_kind(source: Address, target: Address) -> tuple[Address, Address]:
+def _make_same_kind(source: Address, target: Address) -> tuple[Address, Address]:
     """Return both as IPv4 or both as IPv6, as a packet has only one kind."""
     if source.version == target.version:
         return source, target
-    return _as_ipv6(source), _as_ipv6(target)
+    return _convert_to_ipv6(source), _convert_to_ipv6(target)
 
 
-def _as_ipv6(address: Address) -> IPv6Address:
+def _convert_to_ipv6(address: Address) -> IPv6Address:
     return address if isinstance(address, IPv6Address) else IPv6Address(f"::ffff:{address}")
 
 
-def _ip(addresses: tuple[Address, Address], payload: bytes) -> bytes:
+def _make_ip_packet(addresses: tuple[Address, Address], payload: bytes) -> bytes:
     source, target = addresses
     if source.version == 6:
         return pack(">IHBB", 6 << 28, len(payload), TCP, 64) + source.packed + target.packed + payload
     head = pack(">BBHHHBBH", 0x45, 0, 20 + len(payload), 0, 0x4000, 64, TCP, 0) + source.packed + target.packed
-    return head[:10] + pack(">H", _checksum(head)) + head[12:] + payload
+    return head[:10] + pack(">H", _compute_checksum(head)) + head[12:] + payload
 
 
-def _checksum(data: bytes) -> int:
+def _compute_checksum(data: bytes) -> int:
     """Return the checksum of RFC 1071: the complement of the sum of all 16-bit words."""
     if len(data) % 2:
         data += b"\0"

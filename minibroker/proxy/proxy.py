@@ -24,7 +24,7 @@ from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.server import BindError
 from minibroker.client.asynchronous import LoopLink, LoopNetwork
 from minibroker.client.client_errors import FAILURES, SettingError
-from minibroker.client.connection_settings import Address, ClientSettings, addresses
+from minibroker.client.connection_settings import Address, ClientSettings, parse_addresses
 from minibroker.client.opening import log_in_again, open_link
 from minibroker.proxy.conversation import Conversation
 from minibroker.proxy.frame_splitting import Memory
@@ -35,12 +35,12 @@ from minibroker.quantities import Duration
 from minibroker.testing.completion import hides
 from minibroker.testing.faults.engine import Fault, Faults
 from minibroker.testing.faults.rules import FaultError, Rule
-from minibroker.testing.loops import Loop, NotRunning, Result, Served, await_blocking, blocking, brief
+from minibroker.testing.loops import Loop, NotRunning, Result, Served, await_blocking, blocking, shorten_tracebacks
 from minibroker.testing.moving_clock import MovingClock
 from minibroker.testing.seen.exchange import Exchange
 from minibroker.testing.seen.journal import Journal, Which
 from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, Watch
-from minibroker.testing.verbs.wait_verbs import requests_there
+from minibroker.testing.verbs.wait_verbs import wait_for_requests
 
 log = logging.getLogger("minibroker.proxy")
 
@@ -52,11 +52,11 @@ OF_LOGINS: Final = ("authentication", "user", "mechanism")
 class ProxyFaults(Faults):
     """The faults of a proxy, which sees no logins."""
 
-    def _add(self, rule: Rule) -> Fault:
+    def _add_fault(self, rule: Rule) -> Fault:
         for word in OF_LOGINS:
             if getattr(rule, word) is not None:
                 raise FaultError(f"a proxy has no faults with {word}: it does not see who logs in")
-        return super()._add(rule)
+        return super()._add_fault(rule)
 
 
 @hides(
@@ -79,7 +79,7 @@ class ProxyFaults(Faults):
 class Proxy(Served):
     """A proxy for `with` (a thread of its own) or `async with` (the caller's event loop)."""
 
-    @brief
+    @shorten_tracebacks
     def __init__(
         self,
         upstream: str,
@@ -98,10 +98,10 @@ class Proxy(Served):
         `listener_config` has a broker's settings that begin with `ssl.`; with them, clients must use TLS.
         `advertised_host` is what clients get as its host. Raises SettingError, SettingsError.
         """
-        self.upstream: Final = _only(addresses(upstream))
+        self.upstream: Final = _take_only(parse_addresses(upstream))
         settings = {**(upstream_config or {}), "bootstrap.servers": str(self.upstream)}
         self.client_settings: Final = ClientSettings(settings, CLIENT_ID)
-        self._listening = Listening(_address(listen), advertised_host, listener_config or {})
+        self._listening = Listening(_parse_address(listen), advertised_host, listener_config or {})
         self.interceptors: Final[list[Interceptor]] = []
         self.when_reset: Final[list[Callable[[], None]]] = []
         self.witnesses: Final[list[Callable[[str, str], None]]] = []
@@ -123,7 +123,7 @@ class Proxy(Served):
 
     # --- life -------------------------------------------------------------------------------------
 
-    def _begin(self, loop: Loop) -> None:
+    def _begin_on(self, loop: Loop) -> None:
         if self._loop is not None:
             loop.close()
             raise RuntimeError("the proxy has been started already")
@@ -156,7 +156,7 @@ class Proxy(Served):
             conversation.upstream.cut()
         await asyncio.sleep(0)
 
-    def _end(self) -> None:
+    def _end_loop(self) -> None:
         loop, self._loop = self._loop, None
         if loop is not None:
             loop.close()
@@ -169,7 +169,7 @@ class Proxy(Served):
         self, api: str | None = None, count: int = 1, timeout: Duration = DEFAULT_TIMEOUT, **which: Unpack[Which]
     ) -> list[Exchange]:
         """Wait until the journal has `count` such requests; return all of them. Raises RuntimeError if it is off."""
-        return await requests_there(self.journal, self.watch, api, count, timeout, which)
+        return await wait_for_requests(self.journal, self.watch, api, count, timeout, which)
 
     await_for_requests = await_blocking(wait_for_requests)
 
@@ -272,7 +272,7 @@ class Proxy(Served):
             return
         self._conversations.add(conversation)
         self._by_peer[conversation.peer] = conversation
-        task = asyncio.get_running_loop().create_task(self._connect(conversation))
+        task = asyncio.get_running_loop().create_task(self._connect_to_node(conversation))
         self._upstream_tasks[conversation] = task
         task.add_done_callback(lambda _: self._upstream_tasks.pop(conversation, None))
 
@@ -288,7 +288,7 @@ class Proxy(Served):
         """Forget a client whose node has gone, too."""
         self._conversations.discard(conversation)
 
-    async def _connect(self, conversation: Conversation) -> None:
+    async def _connect_to_node(self, conversation: Conversation) -> None:
         """Connect to a client's node, and log in if the proxy has credentials; close the client if that fails."""
         address, settings, network = conversation.node.address, self.client_settings, LoopNetwork()
         timeout_s = settings.setup_timeout_ms / 1000
@@ -322,14 +322,14 @@ class Proxy(Served):
             conversation.close()
 
 
-def _only(upstreams: list[Address]) -> Address:
+def _take_only(upstreams: list[Address]) -> Address:
     """Return the only address of a list. Raises SettingError."""
     if len(upstreams) > 1:
         raise SettingError("a proxy has one bootstrap server, which tells it the others")
     return upstreams[0]
 
 
-def _address(text: str) -> Address:
+def _parse_address(text: str) -> Address:
     """Parse HOST:PORT; the host may be empty, and the port 0. Raises ValueError."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or int(port) >= 1 << 16:

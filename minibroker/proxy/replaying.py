@@ -17,7 +17,7 @@ from minibroker.client.client_errors import FAILURES
 from minibroker.client.connection_settings import Address, ClientSettings
 from minibroker.client.opening import open_link
 from minibroker.protocol.apis import ApiKey
-from minibroker.proxy.comparing import Identities, differences
+from minibroker.proxy.comparing import Identities, list_differences
 from minibroker.proxy.requests import is_answered
 from minibroker.testing.seen.exchange import Exchange
 
@@ -46,14 +46,14 @@ class Replay:
 
     async def run(self, exchanges: Iterable[Exchange]) -> AsyncIterator[Replayed]:
         """Send all requests, and yield what came of each, in their order. Raises ClientError, OSError."""
-        self._nodes = await _nodes_of(self._settings)
+        self._nodes = await _find_nodes(self._settings)
         running: list[tuple[float, asyncio.Task[Replayed]]] = []  # by the number of the request that waits for it
         try:
             for exchange in sorted(exchanges, key=lambda each: each.number):
                 while running and (before := min(running, key=lambda each: each[0]))[0] <= exchange.number:
                     running.remove(before)
                     yield await before[1]
-                running.append((_ended_before(exchange), asyncio.create_task(self._again(exchange))))
+                running.append((_find_end_time(exchange), asyncio.create_task(self._replay_exchange(exchange))))
                 await asyncio.sleep(0)  # so that its bytes are written before those of the next one
             for _, task in sorted(running, key=lambda each: each[0]):
                 yield await task
@@ -63,7 +63,7 @@ class Replay:
             for line in self._lines.values():
                 line.close()
 
-    async def _again(self, exchange: Exchange) -> Replayed:
+    async def _replay_exchange(self, exchange: Exchange) -> Replayed:
         """Send a request again, and compare its answer."""
         if exchange.api_key in LOGIN:
             return Replayed(exchange, [], is_skipped=True)
@@ -83,7 +83,7 @@ class Replay:
             return Replayed(exchange, [], str(error) or "the connection was closed")
         if not expects or not exchange.answer_bytes:
             return Replayed(exchange, [])
-        return Replayed(exchange, differences(exchange, answer, self._identities))
+        return Replayed(exchange, list_differences(exchange, answer, self._identities))
 
 
 class Line:
@@ -98,14 +98,14 @@ class Line:
     async def ask(self, frame: bytes, expects_answer: bool) -> bytes:
         """Send a frame; return the next answer, or nothing. Raises EOFError, or one of `FAILURES`."""
         try:
-            return await self._ask(frame, expects_answer)
+            return await self._send_frame(frame, expects_answer)
         except TimeoutError:
             self.close()  # or the next request would get the answer that comes late
             raise
 
-    async def _ask(self, frame: bytes, expects_answer: bool) -> bytes:
+    async def _send_frame(self, frame: bytes, expects_answer: bool) -> bytes:
         if self._opening is None:
-            self._opening = asyncio.create_task(self._open())
+            self._opening = asyncio.create_task(self._open_connection())
         async with asyncio.timeout(self._settings.request_timeout_ms / 1000):
             async with self._writing:  # in the order of the calls
                 reader, writer = await asyncio.shield(self._opening)
@@ -119,7 +119,7 @@ class Line:
                     raise ConnectionError(f"an answer of {size} bytes")
                 return await reader.readexactly(size)
 
-    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _open_connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         settings, network, timeout_s = self._settings, LoopNetwork(), self._settings.setup_timeout_ms / 1000
         link = await network.connect(self._address.host, self._address.port, settings, timeout_s)
         try:
@@ -142,7 +142,7 @@ class Line:
             opening.cancel()
 
 
-async def _nodes_of(settings: ClientSettings) -> Mapping[int, Address]:
+async def _find_nodes(settings: ClientSettings) -> Mapping[int, Address]:
     """Return the addresses of all nodes. Raises ClientError."""
     async with AsyncClient(settings) as client:
         await client.reach()  # which does not try again for long
@@ -150,5 +150,5 @@ async def _nodes_of(settings: ClientSettings) -> Mapping[int, Address]:
         return {each.node_id: Address(each.host, each.port) for each in answer.brokers}
 
 
-def _ended_before(exchange: Exchange) -> float:
+def _find_end_time(exchange: Exchange) -> float:
     return float("inf") if exchange.ended_before is None else exchange.ended_before

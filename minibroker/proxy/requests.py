@@ -5,8 +5,8 @@ from __future__ import annotations
 from struct import Struct, error
 from typing import Final
 
-from minibroker.protocol.apis import ApiKey, request_class
-from minibroker.protocol.headers import request_header_version
+from minibroker.protocol.apis import ApiKey, get_request_class
+from minibroker.protocol.headers import get_request_header_version
 from minibroker.protocol.primitives import read_varint, skip_tags
 
 START: Final = Struct(">hhi")  # API key, API version, correlation id: the same in every request header
@@ -26,17 +26,17 @@ def is_request(frame: memoryview, *, strictly: bool) -> bool:
     return not strictly or (key in range(HIGHEST_KEY + 1) and version in range(HIGHEST_VERSION + 1))
 
 
-def api_key_of(number: int) -> int:
+def find_api_key(number: int) -> int:
     """Return the API of a number, or the number if there is none."""
     return ApiKey(number) if number in _KNOWN else number
 
 
 def is_understood(api_key: int, version: int) -> bool:
     """Return whether the messages of an API and version are declared."""
-    return api_key in _KNOWN and version in request_class(api_key).versions
+    return api_key in _KNOWN and version in get_request_class(api_key).versions
 
 
-def client_id_of(frame: memoryview) -> str | None:
+def read_client_id(frame: memoryview) -> str | None:
     """Return the client id, which is in the same place in all versions, if the frame is so long."""
     try:
         (length,) = LENGTH.unpack_from(frame, START.size)
@@ -49,17 +49,17 @@ def client_id_of(frame: memoryview) -> str | None:
 def is_answered(frame: memoryview, version: int) -> bool:
     """Return whether a Produce, of which at least the first bytes are here, has another `acks` than 0."""
     try:
-        acks: int = LENGTH.unpack_from(frame, _position_of_acks(frame, version))[0]
+        acks: int = LENGTH.unpack_from(frame, _find_position_of_acks(frame, version))[0]
     except (error, IndexError, ValueError):
         return True  # of a version that is not known
     return acks != 0
 
 
-def _position_of_acks(frame: memoryview, version: int) -> int:
+def _find_position_of_acks(frame: memoryview, version: int) -> int:
     length: int = LENGTH.unpack_from(frame, START.size)[0]
     position = START.size + LENGTH.size + max(length, 0)
-    known = request_class(ApiKey.PRODUCE).versions
-    if request_header_version(ApiKey.PRODUCE, min(version, known[-1])) > 1:
+    known = get_request_class(ApiKey.PRODUCE).versions
+    if get_request_header_version(ApiKey.PRODUCE, min(version, known[-1])) > 1:
         count, position = read_varint(frame, position)
         position = skip_tags(frame, position, len(frame), count)
     if version >= FIRST_FLEXIBLE_PRODUCE:

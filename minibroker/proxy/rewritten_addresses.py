@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from minibroker.protocol.apis import ApiKey, response_class
+from minibroker.protocol.apis import ApiKey, get_response_class
 from minibroker.protocol.declare import Message
 
 FIRST_VERSIONS: Final[dict[int, int]] = {
@@ -52,12 +52,12 @@ class Endpoint(NamedTuple):
     node_id: int
 
 
-def endpoints_in(response: Message) -> list[Endpoint]:
+def list_endpoints(response: Message) -> list[Endpoint]:
     """Return the addresses of nodes in an answer."""
-    return [each for each in _endpoints(response) if each.struct.host and each.struct.port > 0]
+    return [each for each in _iterate_endpoints(response) if each.struct.host and each.struct.port > 0]
 
 
-def rewrite(endpoints: list[Endpoint], show: Show) -> None:
+def rewrite_endpoints(endpoints: list[Endpoint], show: Show) -> None:
     """Replace the addresses."""
     for struct, node_id in endpoints:
         struct.host, struct.port = show(struct.host, struct.port, node_id)
@@ -71,13 +71,13 @@ def limit_versions(response: Any) -> bool:
     found = False
     for each in response.api_keys:
         if each.api_key in FIRST_VERSIONS:
-            newest = response_class(each.api_key).versions[-1]
+            newest = get_response_class(each.api_key).versions[-1]
             if each.max_version > newest >= each.min_version:
                 each.max_version, found = newest, True
     return found
 
 
-def _endpoints(response: Any) -> Iterator[Endpoint]:
+def _iterate_endpoints(response: Any) -> Iterator[Endpoint]:
     """Yield the addresses in an answer, also empty ones."""
     if hasattr(response, "host"):
         yield Endpoint(response, response.node_id)

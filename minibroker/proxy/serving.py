@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from minibroker.addresses import HostPort
 from minibroker.broker.process import run_until_done, serve_until, stop_signal
 from minibroker.proxy.exchange_writer import GATHERED_BYTES, Recording
-from minibroker.proxy.flows import first_line, pieces_of_line
-from minibroker.proxy.pcap_writer import Packets, file_head
+from minibroker.proxy.flows import iterate_pieces_of_line, make_first_line
+from minibroker.proxy.pcap_writer import Packets, make_file_head
 from minibroker.proxy.proxy import Proxy
 from minibroker.testing.seen.exchange import Exchange
 
@@ -34,12 +34,12 @@ class Wishes(NamedTuple):
     token: str | None = None
 
 
-def run(proxy: Proxy, wishes: Wishes) -> None:
+def run_proxy(proxy: Proxy, wishes: Wishes) -> None:
     """Serve until SIGTERM or SIGINT. Raises StartError, SettingsError, FaultError, OSError."""
     if wishes.faults is not None:
         proxy.faults.load(wishes.faults)
     with contextlib.ExitStack() as files:
-        recordings = _recordings(proxy, wishes, files)
+        recordings = _open_recordings(proxy, wishes, files)
         printing = None if wishes.shows is None else Recording(sys.stdout.buffer, b"", _print_exchange)
         if printing is not None:
             files.callback(printing.close)
@@ -48,14 +48,14 @@ def run(proxy: Proxy, wishes: Wishes) -> None:
         if recordings or printing is not None or wishes.control is not None:
             proxy.journal.on()
         if recordings or printing is not None:
-            proxy.journal.when_ended.append(_teller(proxy, recordings, printing, wishes.shows))
-        run_until_done(_serve(proxy, wishes))
+            proxy.journal.when_ended.append(_make_teller(proxy, recordings, printing, wishes.shows))
+        run_until_done(_serve_proxy(proxy, wishes))
         left_out = sum(each.left_out for each in recordings)
         if left_out:
             log.warning("%d exchanges are not in the files, which could not be written as fast", left_out)
 
 
-async def _serve(proxy: Proxy, wishes: Wishes) -> None:
+async def _serve_proxy(proxy: Proxy, wishes: Wishes) -> None:
     stop = stop_signal()
     async with proxy, contextlib.AsyncExitStack() as serving:
         proxies = f"minibroker proxies {proxy.upstream} on {proxy.bootstrap_servers}"
@@ -71,7 +71,7 @@ async def _serve(proxy: Proxy, wishes: Wishes) -> None:
 
 def _serve_explorer(proxy: Proxy, address: HostPort) -> contextlib.AbstractAsyncContextManager[str]:
     """Return the context in which the explorer is served; it is the URL."""
-    from minibroker.testing.control.control_server import served
+    from minibroker.testing.control.control_server import serve_application
 
     closing = asyncio.Event()
 
@@ -80,27 +80,27 @@ def _serve_explorer(proxy: Proxy, address: HostPort) -> contextlib.AbstractAsync
 
         return frames_app(proxy, closing)
 
-    return served(made, address, closing)
+    return serve_application(made, address, closing)
 
 
 def _serve_control(proxy: Proxy, address: HostPort, token: str | None) -> contextlib.AbstractAsyncContextManager[str]:
     """Return the context in which the control is served; it is the URL."""
-    from minibroker.testing.control.control_server import served
+    from minibroker.testing.control.control_server import serve_application
 
     def made() -> Any:
-        from minibroker.testing.control.app import proxy_control_app
+        from minibroker.testing.control.app import make_proxy_control_app
 
-        return proxy_control_app(proxy, token)
+        return make_proxy_control_app(proxy, token)
 
-    return served(made, address, asyncio.Event())
+    return serve_application(made, address, asyncio.Event())
 
 
-def _recordings(proxy: Proxy, wishes: Wishes, files: contextlib.ExitStack) -> list[Recording]:
+def _open_recordings(proxy: Proxy, wishes: Wishes, files: contextlib.ExitStack) -> list[Recording]:
     """Return the files to write, created. Raises OSError."""
     recordings = []
     for path, head, format in (
-        (wishes.flows, first_line(str(proxy.upstream)), pieces_of_line),
-        (wishes.packets, file_head(), Packets().format),
+        (wishes.flows, make_first_line(str(proxy.upstream)), iterate_pieces_of_line),
+        (wishes.packets, make_file_head(), Packets().format),
     ):
         if path is not None:
             file = files.enter_context(path.open("wb", buffering=GATHERED_BYTES))
@@ -110,7 +110,7 @@ def _recordings(proxy: Proxy, wishes: Wishes, files: contextlib.ExitStack) -> li
     return recordings
 
 
-def _teller(
+def _make_teller(
     proxy: Proxy,
     recordings: list[Recording],
     printing: Recording | None,

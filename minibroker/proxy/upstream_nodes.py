@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from minibroker.addresses import is_loopback
 from minibroker.broker.clock import Clock
-from minibroker.broker.configs.listener_settings import listener_setting
+from minibroker.broker.configs.listener_settings import get_listener_setting
 from minibroker.broker.configs.listeners import Listener
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
@@ -58,7 +58,7 @@ class Listening:
     @property
     def is_open_to_all(self) -> bool:
         """Return whether other machines can connect without a certificate."""
-        asks = self.has_tls and listener_setting(self.settings, "ssl.client.auth", NAME) == "required"
+        asks = self.has_tls and get_listener_setting(self.settings, "ssl.client.auth", NAME) == "required"
         return not (asks or is_loopback(self.host))
 
     def bind(self, port: int) -> BoundListener:
@@ -91,9 +91,9 @@ class Nodes:
         self._tls: Any = None
         self._statistics = AuthenticationStatistics()
         if listening.has_tls:
-            from minibroker.broker.security.tls import tls_settings  # which most proxies do not need
+            from minibroker.broker.security.tls import make_tls_settings  # which most proxies do not need
 
-            self._tls = tls_settings(NAME, "SSL", listening.settings)
+            self._tls = make_tls_settings(NAME, "SSL", listening.settings)
         self.first = self._make_node(upstream, self._listening.bind(listening.port))
 
     def __iter__(self) -> Any:
@@ -142,15 +142,15 @@ class Nodes:
 
     def _make_node(self, address: Address, bound: BoundListener) -> Node:
         node = self._nodes[address] = Node(address, bound.socket.getsockname()[1])
-        starting = self._loop.create_task(self._serve(node, bound))
+        starting = self._loop.create_task(self._serve_node(node, bound))
         self._starting.add(starting)
         starting.add_done_callback(self._starting.discard)
         return node
 
-    async def _serve(self, node: Node, bound: BoundListener) -> None:
-        self._servers.append(await self._loop.create_server(lambda: self._protocol(node), sock=bound.socket))
+    async def _serve_node(self, node: Node, bound: BoundListener) -> None:
+        self._servers.append(await self._loop.create_server(lambda: self._make_protocol(node), sock=bound.socket))
 
-    def _protocol(self, node: Node) -> asyncio.BaseProtocol:
+    def _make_protocol(self, node: Node) -> asyncio.BaseProtocol:
         if self._tls is None:
             return self._accept(node)
         from minibroker.broker.network.tls_layer import TlsLayer

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from minibroker.registry.formats.format_decoding import Framed, Headers, decode, read_schema_id
 from minibroker.registry.formats.schema import InvalidData, InvalidSchema, ParsedSchema
-from minibroker.registry.state.schema_formats import FORMATS, parsed_schema, resolved_references
+from minibroker.registry.state.schema_formats import FORMATS, parse_schema, resolve_references
 from minibroker.registry.state.schema_state import SchemaState
 
 REMEDY: Final = "the extra registry: python3 -m pip install protobuf googleapis-common-protos"
@@ -60,7 +60,7 @@ class StateSource:
         found = self._state.by_id(id, "")
         if found is None:
             raise LookupError(named)
-        references = resolved_references(self._state, found.references, found.subject)
+        references = resolve_references(self._state, found.references, found.subject)
         return WireSchema(found.kind, found.text, references)
 
 
@@ -119,14 +119,14 @@ def _parse_schema(found: WireSchema) -> ParsedSchema:
     if found.kind not in FORMATS:
         raise NoSchema(f"there is no format {found.kind}, but {', '.join(FORMATS)}")
     try:
-        return parsed_schema(found.kind, found.text, found.references)
+        return parse_schema(found.kind, found.text, found.references)
     except InvalidSchema as error:
         raise NoSchema(f"{INVALID}: {error}") from None
     except ImportError:
         raise MissingLibrary(f"{found.kind} needs {REMEDY}") from None
 
 
-def json_text(value: Any, indent: int | None = None, most: int | None = None) -> str:
+def format_json(value: Any, indent: int | None = None, most: int | None = None) -> str:
     """Return a decoded value as JSON, up to `most` characters; what JSON does not have is a text.
 
     Bytes are as Avro's JSON has them, a character each; times and decimals are as they print. Raises DecodingError for
@@ -134,13 +134,13 @@ def json_text(value: Any, indent: int | None = None, most: int | None = None) ->
     """
     encoder = json.JSONEncoder(indent=indent, default=_show_value, ensure_ascii=False)
     try:
-        text = encoder.encode(value) if most is None else _beginning(encoder.iterencode(value), most)
+        text = encoder.encode(value) if most is None else _join_beginning(encoder.iterencode(value), most)
     except RecursionError:
         raise DecodingError("it is nested too deep to be shown") from None
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _beginning(pieces: Iterator[str], most: int) -> str:
+def _join_beginning(pieces: Iterator[str], most: int) -> str:
     """Return joined pieces; of more than `most` characters the beginning, and a line that says so."""
     found: list[str] = []
     left = most

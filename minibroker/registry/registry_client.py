@@ -16,7 +16,7 @@ from minibroker.registry.api.http_messages import V1
 from minibroker.registry.decoding import WireSchema
 from minibroker.registry.formats.schema import Reference
 from minibroker.registry.state.schema_formats import DEPTH_MAX
-from minibroker.registry.state.schema_records import references_of
+from minibroker.registry.state.schema_records import parse_references
 
 TIMEOUT_S: Final = 30.0
 ANSWER_BYTES_MAX: Final = 64 << 20
@@ -64,7 +64,7 @@ class RegistryClient:
                 return json.loads(answer.read(ANSWER_BYTES_MAX) or b"null")
         except urllib.error.HTTPError as error:
             with error:
-                raise _failure(error) from None
+                raise _make_failure(error) from None
         except ValueError:
             raise RequestFailed(f"{self._base} is no schema registry: its answer is not JSON") from None
         except (OSError, HTTPException) as error:
@@ -99,21 +99,23 @@ class RegistryClient:
             if error.code == 40403:
                 raise LookupError(named) from None
             raise
-        text, referenced = _schema_in(answer)
+        text, referenced = _parse_schema(answer)
         references: dict[str, str] = {}
-        self._resolve(referenced, references, set(), 0)
+        self._resolve_references(referenced, references, set(), 0)
         return WireSchema(str(answer.get("schemaType") or "AVRO"), text, references)
 
-    def _resolve(self, references: tuple[Reference, ...], found: dict[str, str], visited: set[str], depth: int) -> None:
+    def _resolve_references(
+        self, references: tuple[Reference, ...], found: dict[str, str], visited: set[str], depth: int
+    ) -> None:
         if depth > DEPTH_MAX:
             raise RequestFailed(f"references are more than {DEPTH_MAX} deep")
         for name, subject, version in references:
             if name not in visited:
                 visited.add(name)
-                text, referenced = _schema_in(
+                text, referenced = _parse_schema(
                     self.ask("GET", "subjects", subject, "versions", str(version), query=IN_CONTEXT)
                 )
-                self._resolve(referenced, found, visited, depth + 1)
+                self._resolve_references(referenced, found, visited, depth + 1)
                 found[name] = text
 
 
@@ -129,18 +131,18 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         return followed
 
 
-def _schema_in(answer: Any) -> tuple[str, tuple[Reference, ...]]:
+def _parse_schema(answer: Any) -> tuple[str, tuple[Reference, ...]]:
     """Return the text and the references of a schema in an answer. Raises RequestFailed."""
     text = answer.get("schema") if isinstance(answer, dict) else None
     if not isinstance(text, str):
         raise RequestFailed("the registry's answer is no schema")
     try:
-        return text, references_of(answer.get("references"))
+        return text, parse_references(answer.get("references"))
     except ValueError as error:
         raise RequestFailed(f"the registry's answer is no schema: {error}") from None
 
 
-def _failure(error: urllib.error.HTTPError) -> RequestFailed:
+def _make_failure(error: urllib.error.HTTPError) -> RequestFailed:
     try:
         said = json.loads(error.read(ANSWER_BYTES_MAX))
         return RequestFailed(f"{said['message']} ({said['error_code']})", int(said["error_code"]))

@@ -22,8 +22,8 @@ from minibroker.protocol.records.batch import (
 )
 from minibroker.protocol.records.crc import crc32c
 from minibroker.protocol.records.formats import check_any, is_old
-from minibroker.protocol.records.message import MAGIC_POSITION, MIN_MESSAGE_BYTES, message_header
-from minibroker.protocol.steps import Steps, at_once
+from minibroker.protocol.records.message import MAGIC_POSITION, MIN_MESSAGE_BYTES, read_message_header
+from minibroker.protocol.steps import Steps, run_all_steps
 from minibroker.storage.files import File
 
 SCAN_BLOCK_BYTES = 8 << 10
@@ -34,7 +34,7 @@ HEADERS_AT_ONCE = 512  # batches in one step
 _SPAN = Struct(">qi4xb6xi")
 
 
-def headers(
+def iterate_headers(
     file: File, position: int, end: int, block_bytes: int = SCAN_BLOCK_BYTES
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Yield (position, header) of each batch from `position` to `end`. Checksums are not verified.
@@ -47,31 +47,31 @@ def headers(
         if at + HEADER_BYTES > len(block):
             # If batches are larger than blocks, the next one probably is too: read only its header.
             size = block_bytes if length < block_bytes else HEADER_BYTES
-            block, start, at = _block(file, position, end, size), position, 0
+            block, start, at = _read_block(file, position, end, size), position, 0
         header = BatchHeader._make(HEADER.unpack_from(block, at))
         length = header.batch_length
-        _check(file, length, header.magic, position, end)
-        yield position, header if header.magic == MAGIC else message_header(block, at)
+        _check_batch(file, length, header.magic, position, end)
+        yield position, header if header.magic == MAGIC else read_message_header(block, at)
         position += length + LOG_OVERHEAD_BYTES
 
 
-def spans(file: File, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield (position, size, base offset, last offset) of each batch from `position` to `end`: a cheaper `headers`."""
+def iterate_spans(file: File, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """Yield (position, size, base offset, last offset) of the batches there: a cheaper `iterate_headers`."""
     block, start, length = b"", position, 0
     while position < end:
         at = position - start
         if at + HEADER_BYTES > len(block):
             size = SCAN_BLOCK_BYTES if length < SCAN_BLOCK_BYTES else HEADER_BYTES
-            block, start, at = _block(file, position, end, size), position, 0
+            block, start, at = _read_block(file, position, end, size), position, 0
         base_offset, length, magic, last_offset_delta = _SPAN.unpack_from(block, at)
-        _check(file, length, magic, position, end)
+        _check_batch(file, length, magic, position, end)
         if magic != MAGIC:
             last_offset_delta = 0
         yield position, length + LOG_OVERHEAD_BYTES, base_offset, base_offset + last_offset_delta
         position += length + LOG_OVERHEAD_BYTES
 
 
-def sound_batches(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+def iterate_sound_batches(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
     """Yield (position, header) of each batch from `position` to `end`, once its checksum is verified.
 
     Raises `CorruptBatch`, with its position in the file, at the first batch that is incomplete or corrupt.
@@ -80,7 +80,7 @@ def sound_batches(file: File, position: int, end: int) -> Iterator[tuple[int, Ba
     while position < end:
         at = position - start
         if at + HEADER_BYTES > len(block):
-            block, start, at = memoryview(_block(file, position, end, RECOVERY_BLOCK_BYTES)), position, 0
+            block, start, at = memoryview(_read_block(file, position, end, RECOVERY_BLOCK_BYTES)), position, 0
         header = BatchHeader._make(HEADER.unpack_from(block, at))
         size = header.batch_length + LOG_OVERHEAD_BYTES
         if at and at + size > len(block):
@@ -102,9 +102,9 @@ def _check_large_or_old(
     `place` is (block, position, end).
     """
     block, position, end = place
-    _check(file, header.batch_length, header.magic, position, end)
+    _check_batch(file, header.batch_length, header.magic, position, end)
     if header.magic != MAGIC:
-        header = message_header(block)
+        header = read_message_header(block)
         body = block[MAGIC_POSITION : header.size_bytes]
         _check_crc(file, header, position, (crc32, crc32(body), position + MAGIC_POSITION + len(body)))
     else:
@@ -112,16 +112,16 @@ def _check_large_or_old(
     return header
 
 
-def stored_batch(file: File, position: int, header: BatchHeader) -> bytes | bytearray:
+def read_stored_batch(file: File, position: int, header: BatchHeader) -> bytes | bytearray:
     """Return the bytes of the batch at `position`, whose header was read before.
 
     Raises `CorruptBatch`, which says where, if its checksum is wrong.
     """
-    return at_once(stored_batch_in_steps(file, position, header))
+    return run_all_steps(read_stored_batch_in_steps(file, position, header))
 
 
-def stored_batch_in_steps(file: File, position: int, header: BatchHeader) -> Steps[bytes | bytearray]:
-    """Return the batch as `stored_batch` does, in steps if it is large."""
+def read_stored_batch_in_steps(file: File, position: int, header: BatchHeader) -> Steps[bytes | bytearray]:
+    """Return the batch as `read_stored_batch` does, in steps if it is large."""
     try:
         if header.size_bytes <= RECOVERY_BLOCK_BYTES:
             data: bytes | bytearray = file.read(position, header.size_bytes)
@@ -175,7 +175,7 @@ def _check_crc(
         raise CorruptBatch(f"{file.path}: the batch at {position} has the checksum {crc}, not {header.crc}", position)
 
 
-def _block(file: File, position: int, end: int, block_bytes: int) -> bytes:
+def _read_block(file: File, position: int, end: int, block_bytes: int) -> bytes:
     """Read a block that contains the header at `position`. A message shorter than a header is padded with zeros."""
     block = file.read(position, min(block_bytes, end - position))
     if len(block) < HEADER_BYTES:
@@ -185,7 +185,7 @@ def _block(file: File, position: int, end: int, block_bytes: int) -> bytes:
     return block
 
 
-def _check(file: File, length: int, magic: int, position: int, end: int) -> None:
+def _check_batch(file: File, length: int, magic: int, position: int, end: int) -> None:
     size = length + LOG_OVERHEAD_BYTES
     if magic != MAGIC or size < HEADER_BYTES or position + size > end:
         if 0 <= magic < MAGIC and MIN_MESSAGE_BYTES[magic] <= size <= end - position:

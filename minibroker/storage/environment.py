@@ -15,10 +15,10 @@ RunAside = Callable[[Callable[[], None], Done], None]
 
 def run_at_once(work: Callable[[], None], done: Done) -> None:
     """Run the work here and now, where there is no other thread, and no event loop to block."""
-    done(attempt(work))
+    done(run_and_catch(work))
 
 
-def attempt(work: Callable[[], None]) -> Exception | None:
+def run_and_catch(work: Callable[[], None]) -> Exception | None:
     """Run the work, and return what it raised, or None."""
     try:
         work()

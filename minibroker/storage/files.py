@@ -129,7 +129,7 @@ class Disk:
 
     def space_bytes(self, path: str) -> tuple[int, int]:
         """Return (size, free for us) of the path's file system."""
-        return system.space_bytes(path)
+        return system.measure_space_bytes(path)
 
     def names(self, directory: str) -> list[str]:
         """Return the names in a directory, sorted."""

@@ -83,11 +83,11 @@ class Flusher:
             return
         flush = self._on_its_way
         log = self._log
-        covered = flush is not None and log is not None and _covers(flush, log)
+        covered = flush is not None and log is not None and _covers_log(flush, log)
         if waiter is not None:
             (self._waiters if covered else self._next_waiters).append(waiter)
         if flush is None and not self._held:
-            self._begin()
+            self._begin_flush()
         elif not covered:
             self._again = True
 
@@ -100,7 +100,7 @@ class Flusher:
         """Allow flushes again, and begin the one that was requested since `hold`."""
         self._held = False
         if self._again and self._on_its_way is None:
-            self._begin()
+            self._begin_flush()
 
     def hand_over(self, successor: Flusher) -> None:
         """Pass all requests since `hold`, and all later ones, to another log's flusher. This one must be held."""
@@ -114,7 +114,7 @@ class Flusher:
         """Begin no flush any more."""
         self._log = None
 
-    def _begin(self) -> None:
+    def _begin_flush(self) -> None:
         self._again = False
         waiters, self._next_waiters = self._next_waiters, []
         log = self._log
@@ -127,18 +127,18 @@ class Flusher:
             call_each(waiters, None)
             return
         self._on_its_way, self._waiters = flush, waiters
-        self._run_aside(flush.sync, partial(self._finish, log, flush))
+        self._run_aside(flush.sync, partial(self._finish_flush, log, flush))
 
-    def _finish(self, log: Log, flush: Flush, error: Exception | None) -> None:
+    def _finish_flush(self, log: Log, flush: Flush, error: Exception | None) -> None:
         self._on_its_way = None
         waiters = self._waiters
         failure = log.finish_flush(flush, error)
         if self._again and not self._held:
-            self._begin()  # before calling the waiters, for which the disk need not wait
+            self._begin_flush()  # before calling the waiters, for which the disk need not wait
         call_each(waiters, failure)
 
 
-def _covers(flush: Flush, log: Log) -> bool:
+def _covers_log(flush: Flush, log: Log) -> bool:
     """Return whether the log has not changed since the flush began."""
     begun = flush.end_offset, flush.active_base_offset, flush.truncation_generation
     return begun == (log.log_end_offset, log.segments[-1].base_offset, log.truncation_generation)

@@ -26,28 +26,28 @@ from minibroker.protocol.records.batch import (
 )
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.conversion import build_in_steps
-from minibroker.protocol.records.formats import batches_in
+from minibroker.protocol.records.formats import iterate_batches_in
 from minibroker.protocol.records.message import (
     NO_TIMESTAMP,
     Message,
     check_message,
-    message_header,
     read_message,
+    read_message_header,
     set_message_offset,
     set_message_time,
 )
-from minibroker.protocol.records.message_set import headers_of_set, messages_in_steps
+from minibroker.protocol.records.message_set import iterate_headers_of_set, iterate_messages_in_steps
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.records.streaming import streamed_records
+from minibroker.protocol.records.streaming import stream_records
 from minibroker.protocol.records.validation import (
     NO_KEY_MESSAGE,
     STAMPED_MESSAGE,
     RecordErrors,
     Rules,
     check_records_in_steps,
-    stamped_by_producer,
+    refuse_stamped_by_producer,
 )
-from minibroker.protocol.steps import Steps, at_once
+from minibroker.protocol.steps import Steps, run_all_steps
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import CODECS, LogSettings
 
@@ -85,7 +85,7 @@ def validate_formats(
     log's format has no field for it.
     """
     if len(records) > MAGIC_POSITION and records[MAGIC_POSITION] == MAGIC:
-        source = yield from _batch(records, settings, api_version, now_ms)
+        source = yield from _check_batch(records, settings, api_version, now_ms)
     else:
         if api_version >= FIRST_VERSION_WITH_FORMAT_2:
             check_message(records)
@@ -93,14 +93,14 @@ def validate_formats(
                 f"Produce requests with version {api_version} are only allowed to contain record batches with "
                 f"magic version {MAGIC}"
             )
-        source = yield from _messages(records, settings, now_ms)
+        source = yield from _check_messages(records, settings, now_ms)
     for _ in range(_ATTEMPTS):
         offset = log.next_offset
         validated = yield from _make_batches(records, source, offset, settings, now_ms)
         if log.next_offset == offset:
             break
     else:  # there were other appends each time, so do it without a pause
-        validated = at_once(_make_batches(records, source, log.next_offset, settings, now_ms))
+        validated = run_all_steps(_make_batches(records, source, log.next_offset, settings, now_ms))
     if len(validated[0]) > settings.segment_bytes:
         raise list_too_large(len(validated[0]), settings)
     return validated
@@ -113,7 +113,7 @@ def _make_batches(
     codec = CODECS.get(settings.compression_type, source.codec)
     same = source.magic == settings.message_format_version and codec == source.codec
     if same and source.codec == 0:
-        return (yield from _number_in_place(records, source, offset, settings, now_ms))
+        return (yield from _renumber_in_place(records, source, offset, settings, now_ms))
     if same and source.magic == 1 and source.counts_from_0:
         return _move_wrapper(records, source, offset, settings, now_ms)
     return (yield from _rewrite_records(source, codec, offset, settings, now_ms))
@@ -122,7 +122,7 @@ def _make_batches(
 # --- reading the produced records ---------------------------------------------------------------
 
 
-def _batch(records: memoryview, settings: LogSettings, api_version: int, now_ms: int) -> Steps[Source]:
+def _check_batch(records: memoryview, settings: LogSettings, api_version: int, now_ms: int) -> Steps[Source]:
     """Check a batch of format 2 for a log of format 0 or 1."""
     header = yield from check_batch_in_steps(records)
     if header.size_bytes != len(records):
@@ -131,7 +131,7 @@ def _batch(records: memoryview, settings: LogSettings, api_version: int, now_ms:
         raise InvalidRecords(f"The baseOffset of the record batch should be 0, but it is {header.base_offset}")
     _check_size(header, settings)
     if header.compression == ZSTD and api_version < FIRST_VERSION_WITH_ZSTD:
-        raise zstd_too_early(api_version)
+        raise make_zstd_error(api_version)
     kind = "Transactional" if header.is_transactional else "Idempotent"
     if header.is_transactional or header.producer_id >= 0:
         raise KafkaError(
@@ -139,8 +139,8 @@ def _batch(records: memoryview, settings: LogSettings, api_version: int, now_ms:
             f"{kind} records cannot be used with magic version {settings.message_format_version}",
         )
     if settings.message_timestamp_type == LOG_APPEND_TIME and header.timestamp_type == LOG_APPEND_TIME:
-        raise stamped_by_producer(range(header.record_count))
-    largest = yield from check_records_in_steps(records, 0, header, rules_of(settings, now_ms, any_offsets=True))
+        raise refuse_stamped_by_producer(range(header.record_count))
+    largest = yield from check_records_in_steps(records, 0, header, make_rules(settings, now_ms, any_offsets=True))
     return Source(MAGIC, header.compression, header.record_count, _Replayed(records), False, largest)
 
 
@@ -151,13 +151,13 @@ class _Replayed:
         self._batch = batch
 
     def __iter__(self) -> Iterator[Record | None]:
-        return streamed_records(self._batch)
+        return stream_records(self._batch)
 
 
-def _messages(records: memoryview, settings: LogSettings, now_ms: int) -> Steps[Source]:
+def _check_messages(records: memoryview, settings: LogSettings, now_ms: int) -> Steps[Source]:
     """Check each message of a set of format 0 or 1."""
     places = []
-    for place in headers_of_set(records):
+    for place in iterate_headers_of_set(records):
         places.append(place)
         if len(places) % _MESSAGES_AT_ONCE == 0:
             yield
@@ -196,12 +196,12 @@ class _Messages:
             self.timestamp_type = self._wrapper.timestamp_type
 
     def messages(self) -> Iterator[Message | None]:
-        """Yield the messages, and None where other work may run. Raises as `read_message` and `messages_in` do."""
+        """Yield the messages, None where other work may run. Raises as `read_message` and `iterate_messages_in`."""
         if self._wrapper is not None:
-            return messages_in_steps(self._wrapper)
-        return self._plain_messages()
+            return iterate_messages_in_steps(self._wrapper)
+        return self._iterate_plain_messages()
 
-    def _plain_messages(self) -> Iterator[Message | None]:
+    def _iterate_plain_messages(self) -> Iterator[Message | None]:
         position = count = 0
         while position < len(self._data):
             message, position = read_message(self._data, position, is_checked=True)
@@ -225,7 +225,7 @@ class _Checking:
         self.count = 0
         self.counts_from_0 = True
         self.largest_timestamp = NO_TIMESTAMP
-        self._rules = rules_of(settings, now_ms)
+        self._rules = make_rules(settings, now_ms)
         self._has_create_time = settings.message_timestamp_type == CREATE_TIME
         self._wrapper_timestamp_type = wrapper_timestamp_type
         self._errors = RecordErrors()
@@ -255,7 +255,7 @@ class _Checking:
                 raise errors.refusal()
 
 
-def rules_of(settings: LogSettings, now_ms: int, *, any_offsets: bool = False) -> Rules:
+def make_rules(settings: LogSettings, now_ms: int, *, any_offsets: bool = False) -> Rules:
     """Return the rules that the records must follow."""
     keys_required = "compact" in settings.cleanup_policy
     if settings.message_timestamp_type == LOG_APPEND_TIME:
@@ -266,10 +266,10 @@ def rules_of(settings: LogSettings, now_ms: int, *, any_offsets: bool = False) -
 
 def _check_size(header: BatchHeader, settings: LogSettings) -> None:
     if header.size_bytes > settings.max_message_bytes:
-        raise message_too_large(header.size_bytes, settings)
+        raise make_too_large_error(header.size_bytes, settings)
 
 
-def message_too_large(size_bytes: int, settings: LogSettings) -> KafkaError:
+def make_too_large_error(size_bytes: int, settings: LogSettings) -> KafkaError:
     """Return the error for a batch or message above `max.message.bytes`."""
     return KafkaError(
         ErrorCode.MESSAGE_TOO_LARGE,
@@ -286,7 +286,7 @@ def list_too_large(size_bytes: int, settings: LogSettings) -> KafkaError:
     )
 
 
-def zstd_too_early(api_version: int) -> KafkaError:
+def make_zstd_error(api_version: int) -> KafkaError:
     """Return the error for zstd in a request whose version is older than zstd."""
     return KafkaError(
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -297,7 +297,7 @@ def zstd_too_early(api_version: int) -> KafkaError:
 # --- making the bytes to append -----------------------------------------------------------------
 
 
-def _number_in_place(
+def _renumber_in_place(
     records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int
 ) -> Steps[Validated]:
     """Set offsets and times of plain messages in place."""
@@ -308,7 +308,7 @@ def _number_in_place(
         if header.magic and (stamped or header.timestamp_type == LOG_APPEND_TIME):
             time = (LOG_APPEND_TIME, now_ms) if stamped else (CREATE_TIME, header.max_timestamp)
             set_message_time(records, position, *time)
-            headers.append(message_header(records, position))
+            headers.append(read_message_header(records, position))
         else:
             headers.append(tuple.__new__(BatchHeader, (offset, *header[1:])))
         offset += 1
@@ -325,7 +325,7 @@ def _move_wrapper(records: memoryview, source: Source, offset: int, settings: Lo
         set_message_time(records, 0, LOG_APPEND_TIME, now_ms)
     else:
         set_message_time(records, 0, CREATE_TIME, source.largest_timestamp)
-    header = message_header(records)
+    header = read_message_header(records)
     return records[: header.size_bytes], (_count_messages(header, source.record_count),)
 
 
@@ -339,14 +339,14 @@ def _rewrite_records(source: Source, codec: int, offset: int, settings: LogSetti
     """Write the records anew in the log's format and codec."""
     stamp_ms = now_ms if settings.message_timestamp_type == LOG_APPEND_TIME else None
     data = yield from build_in_steps(
-        _renumber(source.records, offset, stamp_ms),
+        _renumber_records(source.records, offset, stamp_ms),
         settings.message_format_version,
         compression=codec,
         level=settings.compression_level(codec) if settings.compression_type != "producer" else None,
         timestamp_type=settings.message_timestamp_type,
     )
     headers = []
-    for _, header in batches_in(data):
+    for _, header in iterate_batches_in(data):
         _check_size(header, settings)
         headers.append(header)
         if len(headers) % _MESSAGES_AT_ONCE == 0:
@@ -356,7 +356,7 @@ def _rewrite_records(source: Source, codec: int, offset: int, settings: LogSetti
     return memoryview(data), tuple(headers)
 
 
-def _renumber(records: Iterable[Record | None], offset: int, stamp_ms: int | None) -> Iterator[Record | None]:
+def _renumber_records(records: Iterable[Record | None], offset: int, stamp_ms: int | None) -> Iterator[Record | None]:
     for record in records:
         if record is None:
             yield None

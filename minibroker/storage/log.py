@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.storage.environment import Environment as Environment
-from minibroker.storage.environment import attempt
+from minibroker.storage.environment import run_and_catch
 from minibroker.storage.files import TOO_MANY_FILES
 from minibroker.storage.flushing import Flush, Flusher, Waiter
 from minibroker.storage.log_end import LogEnd
@@ -16,7 +16,7 @@ from minibroker.storage.names import CLEANED_SUFFIX, SWAP_SUFFIX
 from minibroker.storage.pending import Pending
 from minibroker.storage.producers.aborted_transactions import AbortedTransaction
 from minibroker.storage.removal import unlink_later
-from minibroker.storage.retention import Extent, expired
+from minibroker.storage.retention import Extent, list_expired
 from minibroker.storage.segment import Finding, Region, Segment
 from minibroker.storage.side_files import LogContents
 
@@ -73,7 +73,7 @@ class Log(LogEnd):
         end_offset = self.log_end_offset
         if offset >= end_offset or offset < self.log_start_offset:
             if offset != end_offset:
-                raise self._out_of_range(offset)
+                raise self._make_out_of_range_error(offset)
             self._active.remember(offset, self._active.size_bytes)
             return None
         limit = end_offset if limit_offset is None or limit_offset > end_offset else limit_offset
@@ -84,24 +84,26 @@ class Log(LogEnd):
                 return self._active.read(offset, max_bytes, (self._active.size_bytes, end_offset), minimum_one)
             return self._segments.read(offset, max_bytes, (limit, end_offset), minimum_one, self.clean_offset)
         except (OSError, CorruptBatch) as error:
-            raise self._failure(f"read offset {offset}", error) from error
+            raise self._make_storage_error(f"read offset {offset}", error) from error
 
-    def offset_for_timestamp_in_steps(self, timestamp: int) -> Finding:
+    def find_offset_for_timestamp_in_steps(self, timestamp: int) -> Finding:
         """Find the first record whose timestamp is at least `timestamp`, in ms. The log may change between steps."""
-        return self._found(f"find timestamp {timestamp}", lambda start: self._segments.first_at(timestamp, start))
+        return self._find_in_steps(
+            f"find timestamp {timestamp}", lambda start: self._segments.first_at(timestamp, start)
+        )
 
-    def offset_of_max_timestamp_in_steps(self) -> Finding:
+    def find_offset_of_max_timestamp_in_steps(self) -> Finding:
         """Find the first record with the largest timestamp (KIP-734), or None. The log may change between the steps."""
-        return self._found("find the largest timestamp", self._segments.first_of_largest_timestamp)
+        return self._find_in_steps("find the largest timestamp", self._segments.find_first_of_largest_timestamp)
 
-    def _found(self, what: str, find: Callable[[int], Finding]) -> Finding:
+    def _find_in_steps(self, what: str, find: Callable[[int], Finding]) -> Finding:
         while True:  # search again if the error is only due to a change of the log
             generation, segments = self.truncation_generation, list(self.segments)
             try:
                 return (yield from find(self.log_start_offset))
             except (OSError, CorruptBatch) as error:
                 if self._closed or (generation, segments) == (self.truncation_generation, self.segments):
-                    raise self._failure(what, error) from error
+                    raise self._make_storage_error(what, error) from error
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Return (the largest epoch at or below `epoch`, its end offset), or (-1, -1) if that is unknown (KIP-101)."""
@@ -117,14 +119,14 @@ class Log(LogEnd):
 
     def flush(self) -> None:
         """Sync everything, with all indexes. Slow: not for the event loop's thread."""
-        self._settle()
+        self._settle_pending()
         self._flush_now(name=True)
 
     def _flush_now(self, *, name: bool) -> None:
         flush = None if self._synced_to == self.log_end_offset else self.begin_flush(whole=True)
         if flush is not None and not name:
             flush = flush._replace(directories=[path for path in flush.directories if path == self.directory])
-        if flush is not None and (failure := self.finish_flush(flush, attempt(flush.sync))):
+        if flush is not None and (failure := self.finish_flush(flush, run_and_catch(flush.sync))):
             raise failure
 
     def begin_flush(self, *, whole: bool = False) -> Flush | None:
@@ -136,11 +138,11 @@ class Log(LogEnd):
             self.write_pending()  # a failure goes to those who wait for this write, not for the flush
         if self._closed or (self.recovery_point == self.log_end_offset and not whole):
             return None
-        with self._disk_work("flush"):
-            self._trim()
+        with self._translate_disk_errors("flush"):
+            self._trim_file()
             files, directories = self._beside.collect()
             for segment in self._segments.since(self.recovery_point):
-                files += segment.files_to_sync(indexes=whole or segment is not self._active)
+                files += segment.write_and_list_files(indexes=whole or segment is not self._active)
         self._beside.mark_synced()
         self.flush_at = self.log_end_offset + self.settings.flush_messages
         self.flushed_ms = self._environment.now_ms()
@@ -158,7 +160,7 @@ class Log(LogEnd):
         if isinstance(error, OSError) and error.errno in TOO_MANY_FILES:
             self._beside.names_change()
             self.flush_at = self.recovery_point + self.settings.flush_messages
-            return self._failure("flush", error)
+            return self._make_storage_error("flush", error)
         if error is not None:
             return self._go_offline("flush", error)
         if flush.truncation_generation == self.truncation_generation:
@@ -184,9 +186,9 @@ class Log(LogEnd):
         the next start can rebuild after a power cut are not synced, either.
         """
         self.write_pending()  # a failure goes to those who wait for this write
-        with self._disk_work("close"):
+        with self._translate_disk_errors("close"):
             self._check_online()
-            self._trim()
+            self._trim_file()
             for segment in self._segments.all:
                 segment.finish()
             self._beside.finish_segment(self._segments.base_offsets, last=True)
@@ -209,10 +211,10 @@ class Log(LogEnd):
         Before this call, write a recovery point below that batch's offset into the checkpoint: a start after a crash
         reads only from the segment of the recovery point on.
         """
-        self._settle()
+        self._settle_pending()
         if offset < self.log_end_offset:
             try:
-                self._truncate(max(offset, self._segments.base_offsets[0]))
+                self._truncate_to(max(offset, self._segments.base_offsets[0]))
             except OSError as error:  # it may be half done
                 raise self._go_offline("truncate", error) from error
 
@@ -223,24 +225,24 @@ class Log(LogEnd):
         watermark.
         """
         if offset > self.high_watermark:
-            raise self._out_of_range(offset)
+            raise self._make_out_of_range_error(offset)
         if offset > self.log_start_offset:
-            self._settle()
-            with self._disk_work("delete"):
+            self._settle_pending()
+            with self._translate_disk_errors("delete"):
                 self._begin_at(offset)
 
     def delete_old_segments(self) -> int:
         """Remove the segments that retention expires (`retention.py`), and return how many."""
-        self._settle()
-        with self._disk_work("delete old segments"):
+        self._settle_pending()
+        with self._translate_disk_errors("delete old segments"):
             extent = Extent(self.log_start_offset, self.high_watermark, self.log_end_offset)
-            reasons = expired(self.segments, extent, self.settings, self._environment.now_ms())
+            reasons = list_expired(self.segments, extent, self.settings, self._environment.now_ms())
             for segment, reason in zip(self.segments, reasons, strict=False):
                 logger.info("%s: the segment is deleted, as %s", segment.path, reason.value)
             if reasons:
                 if len(reasons) == len(self.segments):
-                    self._trim()
-                    self._roll()
+                    self._trim_file()
+                    self._roll_segment()
                 self._begin_at(max(self.log_start_offset, self._segments.base_offsets[len(reasons)]))
         return len(reasons)
 
@@ -262,7 +264,7 @@ class Log(LogEnd):
         if self._active in old:
             raise ValueError(f"{self} is still written to in a segment that is to be replaced")
         place = self._segments.place_of(old)
-        with self._disk_work("replace segments"):
+        with self._translate_disk_errors("replace segments"):
             new.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
         self._segments.replace(place, new)
         self._aborted.renew(new.base_offset, self._segments.base_offsets[place.start + 1], aborted)
@@ -275,7 +277,7 @@ class Log(LogEnd):
             self._beside.remove_strays(self._segments.base_offsets)
         except OSError as error:
             new.rebuild_indexes(f"the files may be those of another segment: {error}")
-            raise self._failure("replace segments", error) from error
+            raise self._make_storage_error("replace segments", error) from error
 
     def update_settings(self, settings: LogSettings) -> None:
         """Use new settings from now on."""
@@ -284,8 +286,8 @@ class Log(LogEnd):
         for segment in self.segments:
             segment.update_settings(settings)
 
-    def _truncate(self, offset: int) -> None:
-        self._trim()
+    def _truncate_to(self, offset: int) -> None:
+        self._trim_file()
         segment, *_ = self._segments.since(offset)
         position, offset = segment.batch_of(offset)  # a batch is removed whole
         _, *later = self._segments.since(offset)
@@ -313,7 +315,7 @@ class Log(LogEnd):
             segment.close()
             unlink_later(self._environment, paths, self.settings.file_delete_delay_ms)
 
-    def _out_of_range(self, offset: int) -> KafkaError:
+    def _make_out_of_range_error(self, offset: int) -> KafkaError:
         return KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"{self.topic}-{self.partition} reaches from {self.log_start_offset} to {self.log_end_offset}: no {offset}",

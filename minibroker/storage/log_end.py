@@ -13,7 +13,7 @@ from minibroker.storage.environment import Environment as Environment
 from minibroker.storage.files import Bytes
 from minibroker.storage.flushing import Flusher
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.names import LOG_SUFFIX, segment_name
+from minibroker.storage.names import LOG_SUFFIX, make_segment_name
 from minibroker.storage.pending import MAX_PENDING_BYTES, Pending
 from minibroker.storage.producers.transaction_markers import read_marker
 from minibroker.storage.recovery import failed_sync
@@ -91,7 +91,7 @@ class LogEnd:
         self._environment = environment
         self._disk = environment.disk
         self._segments = Segments(contents.segments)
-        self._activate(contents.segments[-1])
+        self._activate_segment(contents.segments[-1])
         self._beside = SideFiles(self._disk, directory, contents)
         self._aborted = contents.aborted
         self.pending = Pending()
@@ -139,7 +139,7 @@ class LogEnd:
         Messages of formats 0 and 1 already have their offsets, from `log_end_offset` on; a wrapper's header covers the
         messages in it. Pending batches are written first.
         """
-        self._settle()
+        self._settle_pending()
         first_offset = next_offset = self.log_end_offset
         max_timestamp = -1
         position = 0
@@ -152,9 +152,9 @@ class LogEnd:
                 max_timestamp = header.max_timestamp
         try:
             self._make_room(position, next_offset - 1, max_timestamp)
-            self._write(records, first_offset, batches)
+            self._write_batches(records, first_offset, batches)
         except OSError as error:
-            raise self._failure("append", error) from error
+            raise self._make_storage_error("append", error) from error
         if leader_epoch != self.epochs.latest and batches[0].magic == MAGIC:
             self._beside.epoch_file.assign(leader_epoch, first_offset)
         position, offset = 0, first_offset
@@ -196,7 +196,7 @@ class LogEnd:
         """
         size_bytes = len(records)
         if len(self.pending.data) + size_bytes > MAX_PENDING_BYTES:
-            self._settle()
+            self._settle_pending()
         pending = self.pending
         if pending.headers:
             first_offset = pending.next_offset
@@ -232,33 +232,33 @@ class LogEnd:
         self.pending = Pending()
         failure = self._try_to_write(pending)
         if failure is not None:
-            self._lose(pending)
+            self._lose_pending(pending)
         pending.end(failure)
         return failure
 
     def _try_to_write(self, pending: Pending) -> KafkaError | None:
         try:
             self._check_online()  # a sync may have failed since they were appended
-            self._write(pending.data, self.log_end_offset, pending.headers)
+            self._write_batches(pending.data, self.log_end_offset, pending.headers)
         except OSError as error:
-            return self._failure("append", error)
+            return self._make_storage_error("append", error)
         except KafkaError as offline:
             return offline
         self._end_at(pending.next_offset)
         return None
 
-    def _write(self, data: Bytes, first_offset: int, batches: Sequence[BatchHeader]) -> None:
+    def _write_batches(self, data: Bytes, first_offset: int, batches: Sequence[BatchHeader]) -> None:
         """Write batches to the active segment. Raises `OSError`; then it removes what was written, if it can."""
         self._torn = True
         try:
             self._active.append(data, first_offset, batches)
         except OSError:
             with suppress(OSError):
-                self._trim()  # at once: a start after a crash would accept whole batches that are left
+                self._trim_file()  # at once: a start after a crash would accept whole batches that are left
             raise
         self._torn = False
 
-    def _lose(self, pending: Pending) -> None:
+    def _lose_pending(self, pending: Pending) -> None:
         """Forget batches, and read the producer states from the log again, as they included these batches."""
         self.producers.end_offset = self.log_end_offset
         if pending.has_producers:
@@ -268,7 +268,7 @@ class LogEnd:
                 self._go_offline("read its producers again", error)
         self._end_at(self.log_end_offset)
 
-    def _settle(self) -> None:
+    def _settle_pending(self) -> None:
         """Write pending batches before another change of the log. Raises `KafkaError` if it fails."""
         failure = self.write_pending()
         if failure is not None:
@@ -281,15 +281,15 @@ class LogEnd:
 
     def roll(self) -> None:
         """Begin a new segment, unless the active one is empty."""
-        self._settle()
-        with self._disk_work("roll"):
-            self._trim()
+        self._settle_pending()
+        with self._translate_disk_errors("roll"):
+            self._trim_file()
             if self._active.size_bytes:
-                self._roll()
+                self._roll_segment()
 
     def _go_offline(self, what: str, error: Exception) -> KafkaError:
-        failure = self._failure(what, error)
-        failed_sync.remember(self._disk, self.directory)
+        failure = self._make_storage_error(what, error)
+        failed_sync.mark_failed_sync(self._disk, self.directory)
         self.take_offline(f"it could not {what}: {error}")
         self._torn = True  # so that the next append checks `offline`
         return failure
@@ -303,18 +303,18 @@ class LogEnd:
     def _make_room(self, size_bytes: int, last_offset: int, max_timestamp: int) -> None:
         """Begin a new segment unless batches of this size, last offset and timestamp fit into the active one."""
         if self._torn:
-            self._trim()
+            self._trim_file()
         active = self._active
         now_ms = 0 if active.first_timestamp >= 0 else self._environment.now_ms()
         if not active.accepts(size_bytes, last_offset, max_timestamp, now_ms):
-            self._roll()
+            self._roll_segment()
 
-    def _trim(self) -> None:
+    def _trim_file(self) -> None:
         """Remove what a failed append or roll has left, which the next start would take for damage."""
         if self._torn:
             self._check_online()
             if self._active.base_offset != self.log_end_offset:
-                self._disk.remove(f"{self.directory}/{segment_name(self.log_end_offset)}{LOG_SUFFIX}")
+                self._disk.remove(f"{self.directory}/{make_segment_name(self.log_end_offset)}{LOG_SUFFIX}")
             self._active.close()  # it may have been opened while the file system was read-only
             self._active.file.truncate(self._active.size_bytes)
             self._torn = False
@@ -323,7 +323,7 @@ class LogEnd:
         if self.offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
 
-    def _roll(self) -> None:
+    def _roll_segment(self) -> None:
         """Begin a new segment, and sync the old one, as Kafka does."""
         self._active.finish()
         self._beside.finish_segment(self._segments.base_offsets)
@@ -333,27 +333,27 @@ class LogEnd:
         segment = Segment.create(self._disk, self.directory, base_offset, self.settings, self._environment.now_ms())
         self._torn = False
         self._segments.add(segment)
-        self._activate(segment)
+        self._activate_segment(segment)
         # Until the old segment's indexes are synced, a start after a crash must read it.
         self.recovery_point = min(self.recovery_point, base_offset - 1)
         self.flusher.request()
         self._check_online()
 
-    def _activate(self, segment: Segment) -> None:
+    def _activate_segment(self, segment: Segment) -> None:
         """Append to this segment from now on. It rolls earlier by a random part of `segment.jitter.ms`."""
         self._active = segment
         jitter_ms = min(self.settings.segment_jitter_ms, self.settings.max_segment_ms)
         segment.jitter_ms = self._environment.random.randrange(jitter_ms) if jitter_ms else 0
 
     @contextmanager
-    def _disk_work(self, what: str) -> Iterator[None]:
+    def _translate_disk_errors(self, what: str) -> Iterator[None]:
         """Log errors of the disk, and raise them as `KafkaError`. Fast paths do the same by hand."""
         try:
             yield
         except (OSError, CorruptBatch) as error:
-            raise self._failure(what, error) from error
+            raise self._make_storage_error(what, error) from error
 
-    def _failure(self, what: str, error: Exception) -> KafkaError:
+    def _make_storage_error(self, what: str, error: Exception) -> KafkaError:
         code = error.code if isinstance(error, CorruptBatch) else ErrorCode.KAFKA_STORAGE_ERROR
         reason = error.message if isinstance(error, CorruptBatch) else error
         logger.error("%s-%d: cannot %s: %s", self.topic, self.partition, what, reason)

@@ -41,20 +41,20 @@ _DELETED_LOG_NAME = r".+\.[0-9a-f]{32}-delete"
 _FUTURE_LOG_NAME = r"(?P<log>.+)\.[0-9a-f]{32}-future"
 
 
-def segment_name(base_offset: int) -> str:
+def make_segment_name(base_offset: int) -> str:
     """Return the name, without suffix, of a segment's files and of a snapshot at that offset."""
     return f"{base_offset:0{OFFSET_DIGITS}d}"
 
 
-def offset_in(name: str) -> int | None:
+def parse_offset_in(name: str) -> int | None:
     """Return the offset in a file's name, None if there is none."""
     digits = name[:OFFSET_DIGITS]
     return int(digits) if len(digits) == OFFSET_DIGITS and digits.isascii() and digits.isdigit() else None
 
 
-def offsets_with(names: Iterable[str], suffix: str) -> list[int]:
+def list_offsets_with(names: Iterable[str], suffix: str) -> list[int]:
     """Return the offsets in the names with exactly this suffix, ascending."""
-    found = (offset_in(name) for name in names if name[OFFSET_DIGITS:] == suffix)
+    found = (parse_offset_in(name) for name in names if name[OFFSET_DIGITS:] == suffix)
     return sorted(offset for offset in found if offset is not None)
 
 
@@ -63,13 +63,13 @@ def log_name(topic: str, partition: int) -> str:
     return f"{topic}-{partition}"
 
 
-def topic_partition_of(name: str) -> tuple[str, int] | None:
+def parse_topic_partition(name: str) -> tuple[str, int] | None:
     """Return the (topic, partition) in the name of a log's directory, None for another name."""
     match = re.fullmatch(_LOG_NAME, name)
     return (match["topic"], int(match["partition"])) if match else None
 
 
-def unlisted_log_name(topic: str, partition: int, unique: str, suffix: str) -> str:
+def make_unlisted_log_name(topic: str, partition: int, unique: str, suffix: str) -> str:
     """Return a new name for a log's directory, which a start does not take for a log. `unique` is 32 hex digits.
 
     The topic is shortened if the name would be too long for a file system.
@@ -83,12 +83,12 @@ def is_deleted_log(name: str) -> bool:
     return re.fullmatch(_DELETED_LOG_NAME, name) is not None
 
 
-def future_log_name(topic: str, partition: int, unique: str) -> str:
+def make_future_log_name(topic: str, partition: int, unique: str) -> str:
     """Return the directory name of an incomplete copy of a log. `unique` is 32 hexadecimal digits."""
     return f"{log_name(topic, partition)}.{unique}{FUTURE_LOG_SUFFIX}"
 
 
-def topic_partition_of_future(name: str) -> tuple[str, int] | None:
+def parse_topic_partition_of_future(name: str) -> tuple[str, int] | None:
     """Return the (topic, partition) in the directory name of an incomplete copy, None for another name."""
     match = re.fullmatch(_FUTURE_LOG_NAME, name)
-    return topic_partition_of(match["log"]) if match else None
+    return parse_topic_partition(match["log"]) if match else None

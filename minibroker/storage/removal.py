@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
-from minibroker.storage.environment import Environment, attempt
+from minibroker.storage.environment import Environment, run_and_catch
 from minibroker.storage.files import Disk
 
 logger = logging.getLogger(__name__)
@@ -16,10 +16,10 @@ logger = logging.getLogger(__name__)
 def unlink_later(environment: Environment, paths: Sequence[str], delay_ms: int) -> None:
     """Remove files after a delay. Readers that have one of them open can go on."""
     if paths:
-        environment.schedule(delay_ms, partial(_unlink, environment.disk, paths))
+        environment.schedule(delay_ms, partial(_unlink_files, environment.disk, paths))
 
 
-def _unlink(disk: Disk, paths: Sequence[str]) -> None:
+def _unlink_files(disk: Disk, paths: Sequence[str]) -> None:
     for path in paths:
         try:
             disk.remove(path)
@@ -39,25 +39,25 @@ class TreeRemoval:
 
     def later(self, path: str, delay_ms: int) -> None:
         """Remove the directory after a delay."""
-        self._environment.schedule(delay_ms, partial(self._add, path))
+        self._environment.schedule(delay_ms, partial(self._add_tree, path))
 
     def now(self, path: str) -> None:
         """Remove the directory in this thread, if it exists."""
-        self._report(path, attempt(partial(self._environment.disk.remove_tree, path)))
+        self._log_result(path, run_and_catch(partial(self._environment.disk.remove_tree, path)))
 
-    def _add(self, path: str) -> None:
+    def _add_tree(self, path: str) -> None:
         self._due.append(path)
         if len(self._due) == 1:
             self._remove_next()
 
     def _remove_next(self) -> None:
-        self._environment.run_aside(partial(self._environment.disk.remove_tree, self._due[0]), self._removed)
+        self._environment.run_aside(partial(self._environment.disk.remove_tree, self._due[0]), self._report_end)
 
-    def _removed(self, error: Exception | None) -> None:
-        self._report(self._due.popleft(), error)
+    def _report_end(self, error: Exception | None) -> None:
+        self._log_result(self._due.popleft(), error)
         if self._due:
             self._remove_next()
 
-    def _report(self, path: str, error: Exception | None) -> None:
+    def _log_result(self, path: str, error: Exception | None) -> None:
         if error is not None:
             logger.warning("%s stays until the next start: %s", path, error)

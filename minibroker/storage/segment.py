@@ -12,9 +12,9 @@ from minibroker.protocol.steps import Steps
 from minibroker.storage.batch_scanning import (
     HEADERS_AT_ONCE,
     describe_misplaced,
-    headers,
-    spans,
-    stored_batch_in_steps,
+    iterate_headers,
+    iterate_spans,
+    read_stored_batch_in_steps,
 )
 from minibroker.storage.files import Bytes, Disk, File
 from minibroker.storage.log_settings import LogSettings
@@ -24,7 +24,7 @@ from minibroker.storage.names import (
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     TIME_INDEX_SUFFIX,
-    segment_name,
+    make_segment_name,
 )
 from minibroker.storage.segment_indexes import NO_TIMESTAMP, CorruptIndex, OffsetIndex, SegmentIndexes, TimeIndex
 
@@ -90,7 +90,7 @@ class Segment:
     )
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, settings: LogSettings, now_ms: int) -> None:
-        self.path = f"{directory}/{segment_name(base_offset)}"
+        self.path = f"{directory}/{make_segment_name(base_offset)}"
         self.base_offset = base_offset
         self.size_bytes = 0
         self.first_timestamp = NO_TIMESTAMP
@@ -142,7 +142,7 @@ class Segment:
         """Read the first batch's header and the last index entries. Rebuild damaged indexes."""
         if self._loaded:
             return
-        for _, header in headers(self.file, 0, self.size_bytes):
+        for _, header in iterate_headers(self.file, 0, self.size_bytes):
             self.first_timestamp = header.max_timestamp
             break
         try:
@@ -211,9 +211,9 @@ class Segment:
         end_position, end_offset = end
         start = self._remembered.get(offset, -1)
         if start < 0:
-            start = self.position_of(offset)
+            start = self.find_position_of(offset)
         if end_position - start > max_bytes:
-            end_position, end_offset = self._cut(start, end_position, max_bytes, minimum_one)
+            end_position, end_offset = self._find_cut(start, end_position, max_bytes, minimum_one)
         if end_position <= start:
             return None
         self.remember(end_offset, end_position)
@@ -226,8 +226,8 @@ class Segment:
         is checked once, from the last index entry on. `gaps` says that compaction may have removed its last records.
         """
         if self._readable is None:
-            known = self.noted_last_offset() if self._has_own_indexes else -1
-            position, end_offset, problem = self._sound_end(next_base_offset)
+            known = self.read_noted_last_offset() if self._has_own_indexes else -1
+            position, end_offset, problem = self._find_sound_end(next_base_offset)
             if end_offset <= known:
                 problem = problem or f"its time index has offset {known}"
             elif end_offset != next_base_offset and not gaps:
@@ -243,7 +243,7 @@ class Segment:
                 )
         return self._readable
 
-    def noted_last_offset(self) -> int:
+    def read_noted_last_offset(self) -> int:
         """Return the last offset in the time index's file; -1 if it is empty, missing or damaged."""
         times = TimeIndex(self._disk, self.path + TIME_INDEX_SUFFIX, self.base_offset)
         try:
@@ -261,21 +261,21 @@ class Segment:
         size, entry = file.size_bytes(), OffsetIndex.ENTRY.size
         return size >= entry and not any(file.read(size - entry, entry))
 
-    def _sound_end(self, next_base_offset: int) -> tuple[int, int, str]:
+    def _find_sound_end(self, next_base_offset: int) -> tuple[int, int, str]:
         """Return where the sound batches end: position, offset, and what is wrong behind them ("": nothing)."""
         end, problem = self.size_bytes, ""
         try:
-            self._loaded_indexes()
+            self._load_indexes()
         except CorruptBatch as error:  # the rebuilt indexes have what lies before
             end, problem = error.position, str(error.message)
         position, end_offset, other = self._walk_to_sound_end(self.indexes.offsets.last_position, end, next_base_offset)
         return position, end_offset, problem or other
 
     def _walk_to_sound_end(self, start: int, end: int, next_base_offset: int) -> tuple[int, int, str]:
-        """Find the sound end between two positions, as `_sound_end`. Begin at 0 if there is no batch at `start`."""
+        """Find the sound end as `_find_sound_end` does. Begin at 0 if there is no batch at `start`."""
         position, end_offset = start, self.base_offset
         try:
-            for at, size, base_offset, last_offset in spans(self.file, start, end):
+            for at, size, base_offset, last_offset in iterate_spans(self.file, start, end):
                 if not end_offset <= base_offset <= last_offset < next_base_offset:
                     raise CorruptBatch(f"the batch at {at} has the offsets {base_offset} to {last_offset}", at)
                 position, end_offset = at + size, last_offset + 1
@@ -300,7 +300,7 @@ class Segment:
         known_from, known_to = known.get(magic, (position, position))
         if not known_from <= position <= known_to:
             known_from = known_to = position
-        for passed, (at, header) in enumerate(headers(self.file, known_to, max(end, known_to)), 1):
+        for passed, (at, header) in enumerate(iterate_headers(self.file, known_to, max(end, known_to)), 1):
             if header.magic > magic or header.attributes & ELIDED_BIT:
                 known[magic] = known_from, at
                 return True
@@ -309,23 +309,23 @@ class Segment:
         known[magic] = known_from, max(end, known_to)
         return False
 
-    def position_of(self, offset: int) -> int:
+    def find_position_of(self, offset: int) -> int:
         """Return the position of the first batch that ends at or after `offset`, `size_bytes` if there is none."""
         if offset <= self.base_offset:
             return 0
         found = self._remembered.get(offset, -1)
         if found >= 0:
             return found
-        start = self._loaded_indexes().offsets.floor(offset)
-        batches = spans(self.file, start, self.size_bytes)
+        start = self._load_indexes().offsets.floor(offset)
+        batches = iterate_spans(self.file, start, self.size_bytes)
         found = next((position for position, _, _, last in batches if last >= offset), self.size_bytes)
         self.remember(offset, found)
         return found
 
     def batch_of(self, offset: int) -> tuple[int, int]:
         """Return (position, base offset) of the first batch that ends at or after `offset`, or of the end."""
-        position = self.position_of(offset)
-        for _, _, base_offset, _ in spans(self.file, position, self.size_bytes):
+        position = self.find_position_of(offset)
+        for _, _, base_offset, _ in iterate_spans(self.file, position, self.size_bytes):
             return position, min(base_offset, offset)
         return position, offset
 
@@ -333,7 +333,7 @@ class Segment:
         """Return the offset after the last batch. It is searched from the last index entry on."""
         self.load()
         end_offset = self.base_offset
-        for _, _, _, last_offset in spans(self.file, self.indexes.offsets.last_position, self.size_bytes):
+        for _, _, _, last_offset in iterate_spans(self.file, self.indexes.offsets.last_position, self.size_bytes):
             end_offset = last_offset + 1
         return end_offset
 
@@ -342,39 +342,41 @@ class Segment:
 
         Batches that are appended or removed meanwhile are ignored.
         """
-        from minibroker.protocol.records.streaming import check_sizes, streamed_records  # no start needs it
+        from minibroker.protocol.records.streaming import check_sizes, stream_records  # no start needs it
 
-        indexes = self._loaded_indexes()
+        indexes = self._load_indexes()
         file = self.file
         start = indexes.offsets.floor(max(indexes.times.floor(timestamp), start_offset))
-        for passed, (position, header) in enumerate(headers(file, start, self.size_bytes), 1):
+        for passed, (position, header) in enumerate(iterate_headers(file, start, self.size_bytes), 1):
             if passed % HEADERS_AT_ONCE == 0:
                 yield
             if header.max_timestamp < timestamp or header.last_offset < start_offset:
                 continue
-            batch = yield from stored_batch_in_steps(file, position, header)
+            batch = yield from read_stored_batch_in_steps(file, position, header)
             yield from check_sizes(batch, header, self._settings.max_decompressed_message_bytes)
-            for record in streamed_records(batch, with_values=False):
+            for record in stream_records(batch, with_values=False):
                 if record is None:
                     yield
                 elif record.timestamp >= timestamp and record.offset >= start_offset:
                     return TimestampOffset(record.offset, record.timestamp, header.partition_leader_epoch)
         return None
 
-    def largest_timestamp_since(self, start_offset: int) -> Steps[int]:
+    def find_largest_timestamp_since(self, start_offset: int) -> Steps[int]:
         """Return, in steps, the largest timestamp of the records from `start_offset` on, or -1."""
-        from minibroker.protocol.records.streaming import check_sizes, streamed_records  # no start needs it
+        from minibroker.protocol.records.streaming import check_sizes, stream_records  # no start needs it
 
         file, largest = self.file, NO_TIMESTAMP
-        for passed, (position, header) in enumerate(headers(file, self.position_of(start_offset), self.size_bytes)):
+        for passed, (position, header) in enumerate(
+            iterate_headers(file, self.find_position_of(start_offset), self.size_bytes)
+        ):
             if passed:
                 largest = max(largest, header.max_timestamp)
                 if passed % HEADERS_AT_ONCE == 0:
                     yield
                 continue
-            batch = yield from stored_batch_in_steps(file, position, header)  # its first records may lie below
+            batch = yield from read_stored_batch_in_steps(file, position, header)  # its first records may lie below
             yield from check_sizes(batch, header, self._settings.max_decompressed_message_bytes)
-            for record in streamed_records(batch, with_values=False):
+            for record in stream_records(batch, with_values=False):
                 if record is None:
                     yield
                 elif record.offset >= start_offset:
@@ -383,13 +385,13 @@ class Segment:
 
     def truncate(self, position: int, end_offset: int) -> None:
         """Truncate the segment to `position`, where the batch of `end_offset` begins."""
-        uncertain = self._loaded_indexes().truncate(position, end_offset)
+        uncertain = self._load_indexes().truncate(position, end_offset)
         self._remembered.clear()
         self._not_newer = {}  # a new one, see `forget`
         self._readable = None
         self.file.truncate(position)
         self.size_bytes = position
-        for at, header in headers(self.file, uncertain, position):
+        for at, header in iterate_headers(self.file, uncertain, position):
             self.note(at, header.last_offset, header.max_timestamp)
         if position == 0:
             self.forget()
@@ -402,11 +404,11 @@ class Segment:
         if self._loaded:
             self.indexes.finish(self.size_bytes)
 
-    def files_to_sync(self, *, indexes: bool) -> list[File]:
+    def write_and_list_files(self, *, indexes: bool) -> list[File]:
         """Write the indexes, and return the files to sync. Indexes that were not loaded are left out."""
         if not indexes or not self._loaded:
             return [self.file]
-        return [self.file, *self.indexes.files_to_sync(self._disk, self.first_timestamp)]
+        return [self.file, *self.indexes.write_and_list_files(self._disk, self.first_timestamp)]
 
     def update_settings(self, settings: LogSettings) -> None:
         """Use new settings from now on."""
@@ -450,24 +452,24 @@ class Segment:
         """Return the file's modification time, in ms, which retention uses for records without timestamps (KIP-33)."""
         return self._disk.modified_ms(self.path + LOG_SUFFIX)
 
-    def _cut(self, start: int, end: int, max_bytes: int, minimum_one: bool) -> tuple[int, int]:
+    def _find_cut(self, start: int, end: int, max_bytes: int, minimum_one: bool) -> tuple[int, int]:
         """Return the (position, offset) of the end of the whole batches that fit into `max_bytes`.
 
         If the index has a batch in the second half, the region ends before that one, as reading headers would only gain
         a few batches.
         """
         limit = start + max_bytes
-        at = self._loaded_indexes().offsets.position_floor(limit)
+        at = self._load_indexes().offsets.find_position_floor(limit)
         if at - start > max_bytes // 2:
             return at, int.from_bytes(self.file.read(at, 8), "big")
         stop = start, 0
-        for position, size, base_offset, last_offset in spans(self.file, max(at, start), end):
+        for position, size, base_offset, last_offset in iterate_spans(self.file, max(at, start), end):
             if position + size > limit and (position > start or not minimum_one):
                 return position, base_offset  # this may be the batch that the index has found
             stop = position + size, last_offset + 1
         return stop
 
-    def _loaded_indexes(self) -> SegmentIndexes:
+    def _load_indexes(self) -> SegmentIndexes:
         """Return the indexes with all entries in memory, rebuilt if they are damaged."""
         self.load()
         try:
@@ -485,7 +487,7 @@ class Segment:
         logger.info("%s: the indexes are rebuilt: %s", self.path, problem)
         self.forget()
         next_offset = self.base_offset
-        for position, header in headers(self.file, 0, self.size_bytes):
+        for position, header in iterate_headers(self.file, 0, self.size_bytes):
             if header.base_offset < next_offset or not self.indexes.can_name(header.last_offset):
                 raise describe_misplaced(self.file, position, header, next_offset)
             self.note(position, header.last_offset, header.max_timestamp)

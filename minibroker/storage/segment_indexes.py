@@ -81,7 +81,7 @@ class SparseIndex(ABC):
         if size % entry:
             raise CorruptIndex(f"its size is {size}, not a multiple of {entry}")
         if size:
-            last: tuple[int, int] = self.ENTRY.unpack(_exactly(file, size - entry, entry))
+            last: tuple[int, int] = self.ENTRY.unpack(_read_exactly(file, size - entry, entry))
             if min(last) < 0:
                 raise CorruptIndex("its last entry is negative")
             self._set_last(last)
@@ -95,9 +95,9 @@ class SparseIndex(ABC):
         """Load all entries into memory, as look-ups need them. Raises `CorruptIndex`."""
         if not self._unread:
             return
-        data = _exactly(self._disk.open(self.path), 0, self._unread * self.ENTRY.size)
-        first, second = self._columns(data)
-        if first[0] < 0 or second[0] < 0 or not self._increasing(memoryview(first), memoryview(second)):
+        data = _read_exactly(self._disk.open(self.path), 0, self._unread * self.ENTRY.size)
+        first, second = self._unpack_columns(data)
+        if first[0] < 0 or second[0] < 0 or not self._are_increasing(memoryview(first), memoryview(second)):
             raise CorruptIndex("its entries do not increase")
         self._first, self._second = first + self._first, second + self._second
         self._unread = 0
@@ -119,7 +119,7 @@ class SparseIndex(ABC):
         if sync:
             file.sync()
 
-    def _keep(self, count: int) -> None:
+    def _keep_entries(self, count: int) -> None:
         """Remove all entries after the first `count`. The index must be loaded."""
         del self._first[count:], self._second[count:]
         self.count = count
@@ -129,7 +129,7 @@ class SparseIndex(ABC):
             self._written = count
         self._set_last((self._first[-1], self._second[-1]) if count else None)
 
-    def _columns(self, data: bytes) -> tuple[array[int], array[int]]:
+    def _unpack_columns(self, data: bytes) -> tuple[array[int], array[int]]:
         first, second = array(self.FIRST_TYPE), array(self.SECOND_TYPE)
         for one, other in self.ENTRY.iter_unpack(data):
             first.append(one)
@@ -140,7 +140,7 @@ class SparseIndex(ABC):
         return b"".join(map(self.ENTRY.pack, self._first[start:], self._second[start:]))
 
     @abstractmethod
-    def _increasing(self, first: memoryview, second: memoryview) -> bool:
+    def _are_increasing(self, first: memoryview, second: memoryview) -> bool:
         """Return whether the columns increase as they must."""
 
     @abstractmethod
@@ -148,7 +148,7 @@ class SparseIndex(ABC):
         """Set the attributes that come from the last entry, None if there is none."""
 
 
-def _exactly(file: File, position: int, size: int) -> bytes:
+def _read_exactly(file: File, position: int, size: int) -> bytes:
     data = file.read(position, size)
     if len(data) != size:
         raise CorruptIndex("it has become shorter")
@@ -187,13 +187,13 @@ class TimeIndex(SparseIndex):
 
     def truncate(self, offset: int) -> None:
         """Remove the entries for `offset` and later ones."""
-        self._keep(bisect_left(self._second, offset - self.base_offset))
+        self._keep_entries(bisect_left(self._second, offset - self.base_offset))
 
     def entries(self) -> list[tuple[int, int]]:
         """Return (timestamp, offset) of all entries."""
         return [(t, self.base_offset + o) for t, o in zip(self._first, self._second, strict=True)]
 
-    def _increasing(self, first: memoryview, second: memoryview) -> bool:
+    def _are_increasing(self, first: memoryview, second: memoryview) -> bool:
         return all(map(lt, first, first[1:])) and all(map(le, second, second[1:]))
 
     def _set_last(self, last: tuple[int, int] | None) -> None:
@@ -205,7 +205,7 @@ class TimeIndex(SparseIndex):
 class OffsetIndex(SparseIndex):
     """The entries of one segment's offset index. `last_position` is that of the last one, 0 if there is none.
 
-    Call `load()` before `floor`, `position_floor`, `entries` and `truncate`.
+    Call `load()` before `floor`, `find_position_floor`, `entries` and `truncate`.
     """
 
     __slots__ = ("last_position",)
@@ -227,27 +227,27 @@ class OffsetIndex(SparseIndex):
         at = bisect_right(self._first, offset - self.base_offset)
         return self._second[at - 1] if at else 0
 
-    def position_floor(self, position: int) -> int:
+    def find_position_floor(self, position: int) -> int:
         """Return the largest known start of a batch at or before `position`, 0 if there is none."""
         at = bisect_right(self._second, position)
         return self._second[at - 1] if at else 0
 
     def truncate(self, position: int) -> None:
         """Remove the entries of batches that start at or after `position`."""
-        self._keep(bisect_right(self._second, position - 1))
+        self._keep_entries(bisect_right(self._second, position - 1))
 
     def entries(self) -> list[tuple[int, int]]:
         """Return (offset, position) of all entries."""
         return [(self.base_offset + o, p) for o, p in zip(self._first, self._second, strict=True)]
 
-    def _columns(self, data: bytes) -> tuple[array[int], array[int]]:
+    def _unpack_columns(self, data: bytes) -> tuple[array[int], array[int]]:
         """Unpack all entries at once in C, as a full index has more than a million."""
         both = array("i", data)
         if sys.byteorder == "little":
             both.byteswap()
         return both[0::2], both[1::2]
 
-    def _increasing(self, first: memoryview, second: memoryview) -> bool:
+    def _are_increasing(self, first: memoryview, second: memoryview) -> bool:
         return all(map(lt, first, first[1:])) and all(map(lt, second, second[1:]))
 
     def _set_last(self, last: tuple[int, int] | None) -> None:
@@ -341,7 +341,7 @@ class SegmentIndexes:
         for index in (self.offsets, self.times):
             index.is_changed, index.is_short = True, False
 
-    def files_to_sync(self, disk: Disk, first_timestamp: int) -> list[File]:
+    def write_and_list_files(self, disk: Disk, first_timestamp: int) -> list[File]:
         """Write the files, and return those that need a sync. Raises `OSError`.
 
         A file with one entry needs none if the first batch has a timestamp: after a power cut it is either right, or

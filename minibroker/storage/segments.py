@@ -84,9 +84,9 @@ class Segments:
                 if end[1] <= offset < end_offset:
                     raise _make_loss_error(segment, end, end_offset)
             if limit < end[1]:
-                end = segment.position_of(limit), limit
+                end = segment.find_position_of(limit), limit
             region = segment.read(offset, max_bytes, end, minimum_one)
-            if region or limit <= end_offset or segment.position_of(offset) < segment.size_bytes:
+            if region or limit <= end_offset or segment.find_position_of(offset) < segment.size_bytes:
                 return region
             offset = end_offset
         return None
@@ -111,7 +111,7 @@ class Segments:
             offset = next_offsets[0]
             yield
 
-    def first_of_largest_timestamp(self, start_offset: int) -> Finding:
+    def find_first_of_largest_timestamp(self, start_offset: int) -> Finding:
         """Find, in steps, the first record with the largest timestamp at or after `start_offset`; None if none has one.
 
         The largest timestamp of the segment of `start_offset` may be that of a record before it.
@@ -127,7 +127,7 @@ class Segments:
             found = yield from first.find_timestamp(first.indexes.max_timestamp, start_offset)
             if found:
                 return found
-            largest = max(largest, (yield from first.largest_timestamp_since(start_offset)))
+            largest = max(largest, (yield from first.find_largest_timestamp_since(start_offset)))
         if largest < 0:
             return None
         return (yield from self.first_at(largest, start_offset))

@@ -39,11 +39,11 @@ class LogContents(NamedTuple):
 class SyncedFiles(Protocol):
     """Files whose owner keeps track of which may not be synced."""
 
-    def unsynced_paths(self) -> Sequence[str]:
+    def list_unsynced_paths(self) -> Sequence[str]:
         """Write what is out of date, and return the paths of the files that may not be synced. Raises `OSError`."""
 
     def mark_synced(self) -> None:
-        """Mark them as synced. The caller syncs what `unsynced_paths` has returned."""
+        """Mark them as synced. The caller syncs what `list_unsynced_paths` has returned."""
 
 
 class Unsynced:
@@ -69,7 +69,7 @@ class Unsynced:
 
     def collect(self) -> tuple[list[File], list[str]]:
         """Return the files and the directories to sync, in this order. Raises `OSError`."""
-        paths = [path for owner in self._owners for path in owner.unsynced_paths()]
+        paths = [path for owner in self._owners for path in owner.list_unsynced_paths()]
         files = [self._disk.open(path) for path in paths]
         if self._names_synced and not paths:
             return files, []

@@ -37,19 +37,19 @@ from minibroker.protocol.records.validation import (
     MisnumberedRecords,
     check_plain_records,
     check_records_in_steps,
-    stamped_by_producer,
+    refuse_stamped_by_producer,
 )
 from minibroker.protocol.records.varints import Bytes
-from minibroker.protocol.steps import Steps, at_once
+from minibroker.protocol.steps import Steps, run_all_steps
 from minibroker.storage.format_validation import (
     FIRST_VERSION_WITH_ZSTD,
     ZSTD,
     Validated,
     list_too_large,
-    message_too_large,
-    rules_of,
+    make_rules,
+    make_too_large_error,
+    make_zstd_error,
     validate_formats,
-    zstd_too_early,
 )
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import CODECS, LogSettings
@@ -84,10 +84,10 @@ def validate_plain(log: Log, records: memoryview, now_ms: int) -> Validated | No
         return None
     header = check_batch(records)
     if header.batch_length + LOG_OVERHEAD_BYTES != len(records):
-        records = _only_batch(records, header)
+        records = _take_only_batch(records, header)
     if header.base_offset or len(records) > settings.max_message_bytes or len(records) > settings.segment_bytes:
         _check_header(header, len(records), settings, FIRST_VERSION_WITH_ZSTD)
-    largest = check_plain_records(records, header, rules_of(settings, now_ms, any_offsets=True))
+    largest = check_plain_records(records, header, make_rules(settings, now_ms, any_offsets=True))
     return records, (_with_times(records, header, settings, largest, now_ms),)
 
 
@@ -100,7 +100,7 @@ def validate(log: Log, records: memoryview, *, api_version: int, now_ms: int) ->
     MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE.
     """
     validated = validate_plain(log, records, now_ms) if is_plain(records) else None
-    return validated or at_once(validate_in_steps(log, records, api_version=api_version, now_ms=now_ms))
+    return validated or run_all_steps(validate_in_steps(log, records, api_version=api_version, now_ms=now_ms))
 
 
 def validate_in_steps(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> Steps[Validated]:
@@ -118,15 +118,15 @@ def validate_in_steps(log: Log, records: memoryview, *, api_version: int, now_ms
             return (yield from validate_formats(log, records, settings, api_version=api_version, now_ms=now_ms))
         raise
     if header.batch_length + LOG_OVERHEAD_BYTES != len(records):
-        records = _only_batch(records, header)
+        records = _take_only_batch(records, header)
     if header.attributes & ELIDED_BIT:
-        records, header = yield from _as_produced(records, header, settings)
+        records, header = yield from _restore_attributes(records, header, settings)
     _check_header(header, len(records), settings, api_version)
     codec = header.compression
     new_codec = codec if settings.compression_type == _PRODUCER else CODECS[settings.compression_type]
     if codec and settings.max_decompressed_message_bytes < MAX_RECORD_BYTES:
         yield from check_sizes(records, header, settings.max_decompressed_message_bytes)
-    rules = rules_of(settings, now_ms, any_offsets=codec == new_codec == 0)
+    rules = make_rules(settings, now_ms, any_offsets=codec == new_codec == 0)
     try:
         largest = yield from check_records_in_steps(records, 0, header, rules)
     except MisnumberedRecords:
@@ -148,9 +148,9 @@ def _check_header(header: BatchHeader, size_bytes: int, settings: LogSettings, a
     if header.base_offset:
         raise InvalidRecords(f"The baseOffset of the record batch should be 0, but it is {header.base_offset}")
     if size_bytes > settings.max_message_bytes or size_bytes > settings.segment_bytes:
-        raise _too_large(size_bytes, settings)
+        raise _make_too_large_error(size_bytes, settings)
     if header.attributes & COMPRESSION_MASK == ZSTD and api_version < FIRST_VERSION_WITH_ZSTD:
-        raise zstd_too_early(api_version)
+        raise make_zstd_error(api_version)
 
 
 def _with_times(
@@ -164,7 +164,7 @@ def _with_times(
     return header
 
 
-def _as_produced(
+def _restore_attributes(
     records: memoryview, header: BatchHeader, settings: LogSettings
 ) -> Steps[tuple[memoryview, BatchHeader]]:
     """Return a batch with bit 7 set, with the attributes of its records put in again.
@@ -189,7 +189,7 @@ def _without_attributes(
     return (records, header) if batch is None else (memoryview(batch), read_header(batch))
 
 
-def _only_batch(records: memoryview, header: BatchHeader) -> memoryview:
+def _take_only_batch(records: memoryview, header: BatchHeader) -> memoryview:
     """Return the first batch, if no other follows. As in Kafka, an incomplete one behind it is silently dropped."""
     rest = records[header.size_bytes :]
     try:
@@ -202,15 +202,15 @@ def _only_batch(records: memoryview, header: BatchHeader) -> memoryview:
     raise KafkaError(ErrorCode.INVALID_RECORD, message)
 
 
-def _too_large(size_bytes: int, settings: LogSettings) -> KafkaError:
-    error = message_too_large if size_bytes > settings.max_message_bytes else list_too_large
+def _make_too_large_error(size_bytes: int, settings: LogSettings) -> KafkaError:
+    error = make_too_large_error if size_bytes > settings.max_message_bytes else list_too_large
     return error(size_bytes, settings)
 
 
 def _stamp_batch(records: memoryview, header: BatchHeader, now_ms: int) -> BatchHeader:
     """Set LogAppendTime in the batch and return its header. Raises `InvalidRecords` if the producer has set it."""
     if header.timestamp_type == LOG_APPEND_TIME:
-        raise stamped_by_producer(range(header.record_count))
+        raise refuse_stamped_by_producer(range(header.record_count))
     set_log_append_time(records, 0, now_ms)
     return read_header(records)
 
@@ -218,7 +218,7 @@ def _stamp_batch(records: memoryview, header: BatchHeader, now_ms: int) -> Batch
 def _time_batch(records: memoryview, header: BatchHeader, largest: int) -> BatchHeader:
     """Set CreateTime and the largest timestamp in the batch, and return its header. Raises `InvalidRecords`."""
     if header.timestamp_type == LOG_APPEND_TIME and largest < 0:
-        raise stamped_by_producer(range(header.record_count))
+        raise refuse_stamped_by_producer(range(header.record_count))
     set_max_timestamp(records, 0, CREATE_TIME, largest)
     return read_header(records)
 
@@ -235,6 +235,6 @@ def _recompress_batch(
         settings.compression_level(codec),
         renumbers=renumbers,
         max_bytes=min(settings.max_message_bytes, settings.segment_bytes),
-        too_large=lambda size_bytes: _too_large(size_bytes, settings),
+        too_large=lambda size_bytes: _make_too_large_error(size_bytes, settings),
     )
     return memoryview(batch), read_header(batch)

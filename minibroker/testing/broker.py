@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.configs.client_metrics import validate_client_metrics
 from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE
-from minibroker.quantities import Duration, milliseconds, span_text
+from minibroker.quantities import Duration, format_span, parse_milliseconds
 from minibroker.testing.completion import hides
 from minibroker.testing.embedded.embedded_broker import EmbeddedBroker
-from minibroker.testing.loops import Loop, await_blocking, blocking, brief, immediate
+from minibroker.testing.loops import Loop, await_blocking, blocking, immediate, shorten_tracebacks
 from minibroker.testing.moving_clock import JUMPS, MovingClock
 from minibroker.testing.verbs.group_verbs import GroupVerbs
 from minibroker.testing.verbs.node_verbs import NodeVerbs
 from minibroker.testing.verbs.record_verbs import RecordVerbs
-from minibroker.testing.verbs.security_verbs import AclVerbs, QuotaVerbs, Users, config_for
-from minibroker.testing.verbs.token_verbs import Token, TokenVerbs, config_with_token
+from minibroker.testing.verbs.security_verbs import AclVerbs, QuotaVerbs, Users, make_client_config
+from minibroker.testing.verbs.token_verbs import Token, TokenVerbs, make_config_with_token
 
 if TYPE_CHECKING:
     from minibroker.broker.client_telemetry import ClientMetric
@@ -64,17 +64,17 @@ class TestClock:
 
         Raises ValueError for what is no duration.
         """
-        clock, by_ms = self._broker.moving_clock, milliseconds(by)
-        span = span_text(round(by_ms))
+        clock, by_ms = self._broker.moving_clock, parse_milliseconds(by)
+        span = format_span(round(by_ms))
         self._broker.tell("clock", f"advance {span if span[0].isdigit() else f'1 {span}'}")
         for _ in range(JUMPS):
             clock.jump(by_ms / JUMPS)
             await asyncio.sleep(0)
-        await self._settle(clock)
+        await self._wait_for_threads(clock)
 
     aadvance = await_blocking(advance)
 
-    async def _settle(self, clock: MovingClock) -> None:
+    async def _wait_for_threads(self, clock: MovingClock) -> None:
         """Wait until no other thread works for the broker."""
         until = time.monotonic() + SETTLE_SECONDS
         while time.monotonic() < until:
@@ -163,7 +163,7 @@ class Broker(RecordVerbs, GroupVerbs, NodeVerbs):
         _ = self.security
         return TokenVerbs(self)
 
-    @brief
+    @shorten_tracebacks
     def client_config(
         self, library: str, *, user: str | None = None, mechanism: str | None = None, token: Token | None = None
     ) -> Any:
@@ -174,8 +174,8 @@ class Broker(RecordVerbs, GroupVerbs, NodeVerbs):
         the client logs in as its owner; only "java" and "franz-go" can. Raises ValueError.
         """
         if token is not None:
-            return config_with_token(self, library, token, mechanism)
-        return config_for(self, library, user, mechanism)
+            return make_config_with_token(self, library, token, mechanism)
+        return make_client_config(self, library, user, mechanism)
 
     def share_group(self, group: str) -> ShareGroupVerbs:
         """Return the methods for a share group (KIP-932), which need not exist yet."""
@@ -189,7 +189,7 @@ class Broker(RecordVerbs, GroupVerbs, NodeVerbs):
 
         `interval` is how often they push. It is from 100 ms to an hour. Raises KafkaError.
         """
-        texts = {"metrics": ",".join(names or ("*",)), "interval.ms": str(round(milliseconds(interval)))}
+        texts = {"metrics": ",".join(names or ("*",)), "interval.ms": str(round(parse_milliseconds(interval)))}
         controller = self.running.cluster.controller
         controller.change_config(CLIENT_METRICS_RESOURCE, "testing", dict(validate_client_metrics(texts)))
         controller.change_config(BROKER_RESOURCE, "", {"client.telemetry.enable": "true"})
@@ -208,8 +208,8 @@ class Broker(RecordVerbs, GroupVerbs, NodeVerbs):
 
         `kind` is "good", "expired", "other host" or "unknown authority". Raises ValueError.
         """
-        from minibroker.testing.embedded.broker_security import certificate_for
+        from minibroker.testing.embedded.broker_security import make_certificate_settings
 
-        changes = certificate_for(self.security, kind)
+        changes = make_certificate_settings(self.security, kind)
         for node_id in self.running.node_ids:
             self.running.cluster.controller.change_config(BROKER_RESOURCE, str(node_id), changes)

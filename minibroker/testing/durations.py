@@ -14,7 +14,7 @@ Arguments = tuple[Any, ...]
 Words = dict[str, Any]
 
 
-def span_of(duration: Duration) -> str | timedelta:
+def parse_span(duration: Duration) -> str | timedelta:
     """Return a duration with its unit: a number is one of seconds. Raises ValueError for what is no duration."""
     if isinstance(duration, str | timedelta):
         return duration
@@ -25,29 +25,29 @@ def span_of(duration: Duration) -> str | timedelta:
     return timedelta(seconds=duration)
 
 
-def spans_read(verb: Callable[..., Any]) -> Callable[[Arguments, Words], tuple[Arguments, Words]]:
+def make_span_reader(verb: Callable[..., Any]) -> Callable[[Arguments, Words], tuple[Arguments, Words]]:
     """Return a function that gives the durations among the arguments of a method their units.
 
     Durations are annotated as such, also in the TypedDict of further keyword arguments. The arguments begin after the
     method's owner.
     """
-    names = [name for name, hint in _hints(verb).items() if hint in SPANS]
+    names = [name for name, hint in _get_annotations(verb).items() if hint in SPANS]
     positional = verb.__code__.co_varnames[1 : verb.__code__.co_argcount]
     places = [positional.index(name) for name in names if name in positional]
 
     def read(arguments: Arguments, words: Words) -> tuple[Arguments, Words]:
-        spans = {name: span_of(words[name]) for name in names if words.get(name) is not None}
-        placed = [span_of(each) if at in places and each is not None else each for at, each in enumerate(arguments)]
+        spans = {name: parse_span(words[name]) for name in names if words.get(name) is not None}
+        placed = [parse_span(each) if at in places and each is not None else each for at, each in enumerate(arguments)]
         return tuple(placed), words | spans
 
-    return read if names else _unread
+    return read if names else _leave_unread
 
 
-def _unread(arguments: Arguments, words: Words) -> tuple[Arguments, Words]:
+def _leave_unread(arguments: Arguments, words: Words) -> tuple[Arguments, Words]:
     return arguments, words
 
 
-def _hints(verb: Callable[..., Any]) -> dict[str, str]:
+def _get_annotations(verb: Callable[..., Any]) -> dict[str, str]:
     """Return the annotations of a method's arguments as they are written."""
     hints: dict[str, str] = dict(verb.__annotations__)
     for hint in list(hints.values()):

@@ -26,10 +26,10 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, Self, TypeVa
 
 from minibroker.broker.configs.settings import SettingsError
 from minibroker.broker.lifecycle import StartError
-from minibroker.operating_system import new_event_loop
+from minibroker.operating_system import make_event_loop
 from minibroker.protocol.errors import KafkaError
 from minibroker.testing.callers import PACKAGE, without_our_frames
-from minibroker.testing.durations import spans_read
+from minibroker.testing.durations import make_span_reader
 
 Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
@@ -79,7 +79,7 @@ class Loop:
         if self._is_here:
             return function()
         done: Future[Result] = Future()
-        self._loop.call_soon_threadsafe(_settle, done, function)
+        self._loop.call_soon_threadsafe(_settle_future, done, function)
         return done.result()
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
@@ -102,7 +102,7 @@ class Loop:
 
     def check_may_block(self, verb: str) -> None:
         """Raise RuntimeError in a coroutine, as a method that blocks would stop its event loop."""
-        if _in_task() and not (self._is_here and isinstance(self, LoopThread)):
+        if _is_in_task() and not (self._is_here and isinstance(self, LoopThread)):
             raise RuntimeError(f"{verb}() blocks, and this is a coroutine in an event loop: await a{verb}() instead")
 
     async def arun(self, work: Coroutine[Any, Any, Result]) -> Result:
@@ -110,8 +110,8 @@ class Loop:
         if self.is_elsewhere:
             work.close()
             self._check_process()
-        if _in_trio():
-            return await _awaited_in_trio(asyncio.run_coroutine_threadsafe(work, self._loop))
+        if _is_in_trio():
+            return await _await_in_trio(asyncio.run_coroutine_threadsafe(work, self._loop))
         if asyncio.get_running_loop() is self._loop:
             return await work
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
@@ -126,10 +126,10 @@ class LoopThread(Loop):
     REASON = "the broker's own thread cannot wait for the broker"
 
     def __init__(self) -> None:
-        super().__init__(new_event_loop(), threading.Thread(target=self._serve, name="minibroker", daemon=True))
+        super().__init__(make_event_loop(), threading.Thread(target=self._run_loop, name="minibroker", daemon=True))
         self._thread.start()
 
-    def _serve(self) -> None:
+    def _run_loop(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:  # its end cancels what still waits
             runner.get_loop().run_forever()
 
@@ -145,7 +145,7 @@ class CallersLoop(Loop):
 
     def __init__(self) -> None:
         """Take the running loop. Raises RuntimeError in trio, which has no asyncio loop."""
-        if _in_trio():
+        if _is_in_trio():
             raise RuntimeError("a broker does not run in trio: use `with Broker()`, and await its verbs")
         super().__init__(asyncio.get_running_loop(), threading.current_thread())
 
@@ -171,7 +171,7 @@ class Runs:
         return self._loop
 
 
-def brief(verb: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+def shorten_tracebacks(verb: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Make `verb` raise expected errors without the frames of the test kit. Ctrl-C shows where the test waited."""
 
     @wraps(verb)
@@ -202,24 +202,24 @@ class Served(Runs):
     ) -> None:
         await self.astop()
 
-    @brief
+    @shorten_tracebacks
     def start(self) -> Self:
         """Serve in a thread of its own. Raises StartError, SettingsError."""
-        self._begin(LoopThread())
+        self._begin_on(LoopThread())
         try:
             self.loop.run(self._serve_first())
         except BaseException:
-            self._end()
+            self._end_loop()
             raise
         return self
 
     async def astart(self) -> Self:
         """Serve in the running event loop. Raises StartError, SettingsError."""
-        self._begin(CallersLoop())
+        self._begin_on(CallersLoop())
         try:
             await self._serve_first()
         except BaseException:
-            self._end()
+            self._end_loop()
             raise
         return self
 
@@ -229,7 +229,7 @@ class Served(Runs):
             try:
                 self.loop.run(self._close_last())
             finally:
-                self._end()
+                self._end_loop()
 
     async def astop(self) -> None:
         """Stop as `stop` does."""
@@ -237,9 +237,9 @@ class Served(Runs):
             try:
                 await self.loop.arun(self._close_last())
             finally:
-                self._end()
+                self._end_loop()
 
-    def _begin(self, loop: Loop) -> None:
+    def _begin_on(self, loop: Loop) -> None:
         """Take the loop. Raises RuntimeError if there is one."""
         raise NotImplementedError
 
@@ -249,17 +249,17 @@ class Served(Runs):
     async def _close_last(self) -> None:
         raise NotImplementedError
 
-    def _end(self) -> None:
+    def _end_loop(self) -> None:
         """Close the loop."""
         raise NotImplementedError
 
 
 def immediate(verb: Callable[Concatenate[Owner, Arguments], Result]) -> Callable[Concatenate[Owner, Arguments], Result]:
     """Make `verb` run on the loop of its object. It does not wait for anything but its turn there."""
-    read = spans_read(verb)
+    read = make_span_reader(verb)
 
     @wraps(verb)
-    @brief
+    @shorten_tracebacks
     def call(owner: Owner, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         args, kwargs = read(args, kwargs)  # type: ignore[assignment]
         return owner.loop.call(lambda: verb(owner, *args, **kwargs))
@@ -274,10 +274,10 @@ def blocking(
 
     In a coroutine it raises RuntimeError, which names the method to be awaited.
     """
-    read = spans_read(verb)
+    read = make_span_reader(verb)
 
     @wraps(verb)
-    @brief
+    @shorten_tracebacks
     def call(owner: Owner, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         loop = owner.loop
         loop.check_may_block(verb.__name__)
@@ -292,7 +292,7 @@ def await_blocking(
 ) -> Callable[Concatenate[Owner, Arguments], Coroutine[Any, Any, Result]]:
     """Return the coroutine function of a `blocking` method, which runs it on the loop of its object."""
     verb: Callable[Concatenate[Owner, Arguments], Coroutine[Any, Any, Result]] = blocked.__wrapped__  # type: ignore[attr-defined]
-    read = spans_read(verb)
+    read = make_span_reader(verb)
 
     @wraps(verb)
     async def call(owner: Owner, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
@@ -307,15 +307,15 @@ def await_blocking(
     return call
 
 
-def _in_trio() -> bool:
+def _is_in_trio() -> bool:
     """Return whether trio runs in this thread, without importing trio."""
     trio = sys.modules.get("trio")
     return trio is not None and bool(trio.lowlevel.in_trio_run())
 
 
-def _in_task() -> bool:
+def _is_in_task() -> bool:
     """Return whether this is code of a coroutine. Libraries that hide a running loop (Playwright's) have no task."""
-    if _in_trio():
+    if _is_in_trio():
         return True
     try:
         return asyncio.current_task() is not None
@@ -323,7 +323,7 @@ def _in_task() -> bool:
         return False
 
 
-async def _awaited_in_trio(future: Future[Result]) -> Result:
+async def _await_in_trio(future: Future[Result]) -> Result:
     """Await the result of work on another loop. Cancelling the task that waits cancels the work."""
     import trio
 
@@ -341,7 +341,7 @@ async def _awaited_in_trio(future: Future[Result]) -> Result:
     return future.result()
 
 
-def _settle(done: Future[Result], function: Callable[[], Result]) -> None:
+def _settle_future(done: Future[Result], function: Callable[[], Result]) -> None:
     try:
         done.set_result(function())
     except BaseException as error:

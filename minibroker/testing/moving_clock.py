@@ -148,8 +148,8 @@ class MovingClock:
             self._alarm.cancel()
         self._alarm, self._alarm_ms = None, wake_ms
         if wake_ms < float("inf"):
-            self._alarm = self._system.call_later(max(wake_ms - self._system.monotonic_ms(), 0.0), self._rung)
+            self._alarm = self._system.call_later(max(wake_ms - self._system.monotonic_ms(), 0.0), self._run_timers)
 
-    def _rung(self) -> None:
+    def _run_timers(self) -> None:
         self._alarm, self._alarm_ms = None, float("inf")
         self._run_due()

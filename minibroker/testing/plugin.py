@@ -80,7 +80,7 @@ def _kafka_start(request: pytest.FixtureRequest, kafka_settings: Mapping[str, ob
         broker = Broker({**kafka_settings, **(settings or {})}, **more).start()
         request.session.stash.setdefault(OWN, []).append(broker)
         broker.journal.on()
-        _watch(request.node, broker)
+        _watch_broker(request.node, broker)
         return broker
 
     return start
@@ -97,8 +97,8 @@ def kafka(request: pytest.FixtureRequest, _kafka_start: Start) -> Broker:
     if "kafka_registry" in request.fixturenames:
         words.setdefault("registry", True)
     if "kafka_broker" in request.fixturenames and not words:
-        broker = _empty_broker(request.getfixturevalue("kafka_broker"))
-        _watch(request.node, broker)
+        broker = _reset_broker(request.getfixturevalue("kafka_broker"))
+        _watch_broker(request.node, broker)
     else:
         broker = _from_marker(lambda: _kafka_start(**words))
     if fill is not None:
@@ -117,7 +117,7 @@ def _from_marker(work: Callable[[], Made]) -> Made:
     pytest.fail(f"the fixture kafka: {said}", pytrace=False)  # here, as pytest would print the error above, too
 
 
-def _empty_broker(broker: Broker) -> Broker:
+def _reset_broker(broker: Broker) -> Broker:
     """Reset the session's broker, which a test may have stopped."""
     if broker.is_stopped:
         broker.start()
@@ -165,7 +165,7 @@ def _read_markers(node: Any) -> dict[str, Any]:
     return words
 
 
-def _watch(node: Any, broker: Broker) -> None:
+def _watch_broker(node: Any, broker: Broker) -> None:
     """Register a broker whose state is reported if the test fails."""
     node.stash.setdefault(SEEN, []).append(broker)
 
@@ -186,7 +186,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:
-        _add_brokers(report, list(_seen_in(item)), item.config.getoption(REPORT, None))
+        _add_brokers(report, list(_iterate_brokers(item)), item.config.getoption(REPORT, None))
     if call.when == "teardown":  # after all fixtures, which may need it
         item.stash[SEEN] = []
         _end_brokers(item.session)
@@ -197,15 +197,15 @@ def _add_brokers(report: pytest.TestReport, brokers: list[tuple[Broker, int]], p
     """Add what the brokers of a failed test have seen to its report, and its section for the page at `path`."""
     if not brokers:
         return
-    from minibroker.testing.reports.failure_report import seen_by
-    from minibroker.testing.reports.html_report import anchor, section
+    from minibroker.testing.reports.failure_report import write_report
+    from minibroker.testing.reports.html_report import make_anchor, write_section
 
-    link = None if path is None else f"{path}#{anchor(report.nodeid, report.when)}"
+    link = None if path is None else f"{path}#{make_anchor(report.nodeid, report.when)}"
     for broker, before in brokers:
-        report.sections.append((f"minibroker at {_address(broker)}", seen_by(broker, before, link)))
+        report.sections.append((f"minibroker at {_format_address(broker)}", write_report(broker, before, link)))
     if path is not None:
         # pytest-xdist sends a report's attributes to the process that writes the page.
-        vars(report)[SECTION] = section(report.nodeid, report.when, report.longreprtext, brokers)
+        vars(report)[SECTION] = write_section(report.nodeid, report.when, report.longreprtext, brokers)
 
 
 @pytest.hookimpl(trylast=True)  # after the fixtures of a test that Ctrl-C has ended
@@ -231,7 +231,7 @@ def _end_brokers(session: pytest.Session) -> None:
         left.popleft().close()
 
 
-def _seen_in(item: pytest.Item) -> Iterator[tuple[Broker, int]]:
+def _iterate_brokers(item: pytest.Item) -> Iterator[tuple[Broker, int]]:
     """Yield the brokers of a test, each with the number of requests that it saw before the test."""
     own = item.stash.get(SEEN, [])
     for broker in own:
@@ -241,5 +241,5 @@ def _seen_in(item: pytest.Item) -> Iterator[tuple[Broker, int]]:
         yield shared, item.stash.get(BEFORE, 0)
 
 
-def _address(broker: Broker) -> str:
+def _format_address(broker: Broker) -> str:
     return broker.bootstrap_servers if broker.is_running else "no address: the broker is down"

@@ -13,13 +13,13 @@ from typing import Any
 
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.configs.settings import Settings
-from minibroker.broker.lifecycle import StartError, inherited_sockets
-from minibroker.broker.monitoring.measuring import bound_metrics, metrics_served
+from minibroker.broker.lifecycle import StartError, take_inherited_sockets
+from minibroker.broker.monitoring.measuring import bind_metrics, serve_metrics
 from minibroker.broker.process import Announce, run_until_done, serve_until, stop_signal
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.declare import Message
 from minibroker.testing.broker import Broker
-from minibroker.testing.embedded.given_settings import warned_of
+from minibroker.testing.embedded.given_settings import check_without_warnings
 
 ANY_PORT = "0"
 
@@ -44,40 +44,42 @@ class Wishes(NamedTuple):
 
 def run(settings: Settings, *, nodes: int, announce: Announce, wishes: Wishes) -> int:
     """Serve until SIGTERM or SIGINT; return the exit status. Raises StartError, FaultError, OSError."""
-    return run_until_done(_run(settings, nodes, announce, wishes))
+    return run_until_done(_run_broker(settings, nodes, announce, wishes))
 
 
-async def _run(settings: Settings, nodes: int, announce: Announce, wishes: Wishes) -> None:
-    inherited = inherited_sockets()
+async def _run_broker(settings: Settings, nodes: int, announce: Announce, wishes: Wishes) -> None:
+    inherited = take_inherited_sockets()
     if inherited is not None and inherited.addresses:
         raise StartError("LISTEN_FDS: only a broker without the test kit takes over sockets, as the kit closes its own")
     stop = stop_signal(wishes.until_stdin_closes)
     address = None
     if wishes.control is not None or wishes.explorer:
-        from minibroker.testing.control.control_server import address_of, controlled
+        from minibroker.testing.control.control_server import parse_address, serve_control
 
-        address = address_of(wishes.control or ANY_PORT, wishes.token)
-    broker = _broker(settings, nodes, wishes)
+        address = parse_address(wishes.control or ANY_PORT, wishes.token)
+    broker = _make_broker(settings, nodes, wishes)
     async with contextlib.AsyncExitStack() as serving:
         clock = SystemClock(asyncio.get_running_loop())  # the machine's time, which the control cannot move
         measured = serving.enter_context(
-            bound_metrics(settings, wishes.metrics_port, clock.wall_ms, over_tls=wishes.metrics_tls)
+            bind_metrics(settings, wishes.metrics_port, clock.wall_ms, over_tls=wishes.metrics_tls)
         )
         if measured is not None:
             broker.count_into(measured)
         await serving.enter_async_context(broker)
         await serving.enter_async_context(
-            metrics_served(measured, lambda: broker.running if broker.is_running else None)
+            serve_metrics(measured, lambda: broker.running if broker.is_running else None)
         )
         url = None
         if address is not None:
             broker.journal.on()
-            url = await serving.enter_async_context(controlled(broker, address, wishes.token, explorer=wishes.explorer))
+            url = await serving.enter_async_context(
+                serve_control(broker, address, wishes.token, explorer=wishes.explorer)
+            )
         listens, others = f"minibroker listens on {broker.bootstrap_servers}", {}
         if wishes.registry is not None:
-            from minibroker.registry.api.running_registry import registry_line
+            from minibroker.registry.api.running_registry import make_registry_line
 
-            others["registry"] = registry_line(broker.registry_url)
+            others["registry"] = make_registry_line(broker.registry_url)
         if wishes.control is not None:
             others["control"] = f"minibroker is controlled at {url}"
         if wishes.explorer:
@@ -86,14 +88,14 @@ async def _run(settings: Settings, nodes: int, announce: Announce, wishes: Wishe
         await serve_until(stop, listens)
 
 
-def _broker(settings: Settings, nodes: int, wishes: Wishes) -> Broker:
+def _make_broker(settings: Settings, nodes: int, wishes: Wishes) -> Broker:
     """Return the broker, not started yet. Raises StartError, ValueError."""
     if len(settings.log_directories) > 1:
         raise StartError("--control, --explorer and --faults need a single log directory, and log.dirs names several")
     texts: dict[str, Any] = dict(settings.given)
     if wishes.security or settings["test.security"]:
         texts.setdefault("listeners", settings["listeners"])  # whose protocol changes
-    with warned_of():
+    with check_without_warnings():
         broker = Broker(
             texts,
             nodes=nodes,
@@ -106,9 +108,9 @@ def _broker(settings: Settings, nodes: int, wishes: Wishes) -> Broker:
     # Those of a plain process: what tests want is not what its user has given.
     broker.defaults = {}
     if broker.emulated is not None:
-        from minibroker.testing.emulation.releases import settings_of
+        from minibroker.testing.emulation.releases import list_settings
 
-        broker.defaults = settings_of(broker.emulated)
+        broker.defaults = list_settings(broker.emulated)
     broker.first_records, broker.first_cluster_id = wishes.first_records, wishes.first_cluster_id
     if wishes.faults is not None:
         broker.faults.load(wishes.faults)

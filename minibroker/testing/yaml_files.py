@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 
-def yaml_of(content: bytes) -> Any:
+def parse_yaml(content: bytes) -> Any:
     """Return the content of a YAML document. Raises ValueError with one line, also if PyYAML is not installed."""
     try:
         import yaml

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from minibroker.web.guard import Guard
-from minibroker.web.messages import Answer, Refused, Request, json_answer, redirection
+from minibroker.web.messages import Answer, Refused, Request, make_json_answer, make_redirection
 from minibroker.web.routes import Route
 
 log = logging.getLogger("minibroker.web")
@@ -36,22 +36,24 @@ class Application:
     async def answer(self, request: Request) -> Answer:
         """Return the answer to a request, which may be an error."""
         try:
-            route = self._route(request)
+            route = self._find_route(request)
             if route is None:
-                return redirection(other_path(request))
+                return make_redirection(find_other_path(request))
             if route.is_guarded:
                 self._guard(request)
             return await route(request)
         except Refused as error:
-            return error_answer(error.status, error.name, error.message, error.headers)
+            return make_error_answer(error.status, error.name, error.message, error.headers)
         except Exception as error:
             found = self._mistake(error)
             if found is not None:
-                return error_answer(*found)
+                return make_error_answer(*found)
             log.exception("%s %r failed", request.method, request.path)
-            return error_answer(500, "INTERNAL_SERVER_ERROR", "an internal error; the log of the process says more")
+            return make_error_answer(
+                500, "INTERNAL_SERVER_ERROR", "an internal error; the log of the process says more"
+            )
 
-    def _route(self, request: Request) -> Route | None:
+    def _find_route(self, request: Request) -> Route | None:
         """Return the route of a request, None if its path has one with or without a slash. Raises Refused."""
         found = self._with_path(request.segments)
         if not found:
@@ -61,27 +63,27 @@ class Application:
         method = "GET" if request.method == "HEAD" else request.method
         for each in found:
             if each.method == method:
-                request.variables = _variables(each, request.segments)
+                request.variables = _get_variables(each, request.segments)
                 return each
         allowed = dict.fromkeys(each.method for each in found) | ({"HEAD": None} if found[0].method == "GET" else {})
         raise Refused(405, "Method Not Allowed", {"allow": ", ".join(allowed)})
 
     def _with_path(self, segments: list[str]) -> list[Route]:
         """Return the routes whose paths match: the first, and those of other methods with the same path."""
-        matching = [each for each in self._by_length[len(segments)] if _matches(each, segments)]
+        matching = [each for each in self._by_length[len(segments)] if _matches_segments(each, segments)]
         return [each for each in matching if each.path == matching[0].path]
 
 
-def error_answer(status: int, name: str, message: str, headers: Any = None) -> Answer:
+def make_error_answer(status: int, name: str, message: str, headers: Any = None) -> Answer:
     """Return the answer for an error: its name is for programs, its message for people."""
-    return json_answer({"error": name, "message": message}, status, headers)
+    return make_json_answer({"error": name, "message": message}, status, headers)
 
 
-def _matches(route: Route, segments: list[str]) -> bool:
+def _matches_segments(route: Route, segments: list[str]) -> bool:
     return all(part == each or (part[:1] == "{" and each) for part, each in zip(route.parts, segments, strict=True))
 
 
-def _variables(route: Route, segments: list[str]) -> dict[str, str]:
+def _get_variables(route: Route, segments: list[str]) -> dict[str, str]:
     return {part[1:-1]: each for part, each in zip(route.parts, segments, strict=True) if part[:1] == "{"}
 
 
@@ -89,7 +91,7 @@ def _with_or_without_slash(segments: list[str]) -> list[str]:
     return segments[:-1] if segments[-1:] == [""] else [*segments, ""]
 
 
-def other_path(request: Request) -> str:
+def find_other_path(request: Request) -> str:
     """Return the path of a request with a slash if it has none, and without if it has one."""
     path = "/" + "/".join(quote(each, safe="") for each in _with_or_without_slash(request.segments))
     return f"{path}?{request.query_string}" if request.query_string else path

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Mutable
 from contextlib import suppress
 from typing import Any, Final
 
-from minibroker.web.messages import Answer, Refused, Request, segments_of, too_large
+from minibroker.web.messages import Answer, Refused, Request, make_too_large_error, split_path
 
 BODY_SECONDS: Final = 30.0  # until the whole body of a request is there
 STRANGERS_BYTES: Final = 64 << 10  # what is read of a body that nobody wants
@@ -29,13 +29,13 @@ class Incoming:
         """Return the body. Raises Refused if it is too large, or not whole in time."""
         try:
             async with asyncio.timeout(self._seconds):
-                return await self._all(most_bytes)
+                return await self._read_all(most_bytes)
         except TimeoutError:
             raise Refused(408, f"the body of the request did not arrive in {self._seconds:g} s") from None
         finally:
             self._is_given_up = not self._is_whole
 
-    async def _all(self, most_bytes: int) -> bytes:
+    async def _read_all(self, most_bytes: int) -> bytes:
         parts: list[bytes] = []
         size_bytes = 0
         while True:
@@ -45,7 +45,7 @@ class Incoming:
             parts.append(message.get("body", b""))
             size_bytes += len(parts[-1])
             if size_bytes > most_bytes:
-                raise too_large(most_bytes)
+                raise make_too_large_error(most_bytes)
             if not message.get("more_body", False):
                 self._is_whole = True
                 return b"".join(parts)
@@ -55,7 +55,7 @@ class Incoming:
         if not self._is_whole and not self._is_given_up:
             with suppress(Refused, TimeoutError):
                 async with asyncio.timeout(STRANGERS_SECONDS):
-                    await self._all(STRANGERS_BYTES)
+                    await self._read_all(STRANGERS_BYTES)
         return self._is_whole
 
     async def left(self) -> None:
@@ -72,12 +72,12 @@ class Asgi:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http"
-        request = request_of(scope)
+        request = make_request(scope)
         incoming = Incoming(receive, self._body_seconds)
         request.rest, request.left = incoming.read, incoming.left
         answer = await self._answer(request)
         is_over = not _has_body(request.headers) or await incoming.is_over()
-        headers = _headers(answer) | ({} if is_over else {"connection": "close"})
+        headers = _make_headers(answer) | ({} if is_over else {"connection": "close"})
         pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": answer.status, "headers": pairs})
         if isinstance(answer.body, bytes) or request.method == "HEAD":
@@ -87,19 +87,19 @@ class Asgi:
             await _send_pieces(answer.body, incoming, send)
 
 
-def request_of(scope: Mapping[str, Any]) -> Request:
+def make_request(scope: Mapping[str, Any]) -> Request:
     """Return the request of an ASGI scope, without its body."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
     path = raw.partition(b"?")[0].decode("latin-1")
-    return Request(scope["method"], segments_of(path), scope["query_string"].decode("latin-1"), headers)
+    return Request(scope["method"], split_path(path), scope["query_string"].decode("latin-1"), headers)
 
 
 def _has_body(headers: Mapping[str, str]) -> bool:
     return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
 
 
-def _headers(answer: Answer) -> dict[str, str]:
+def _make_headers(answer: Answer) -> dict[str, str]:
     """Return the headers of an answer, with its type and its length. An answer of some statuses has no body."""
     found = {"content-type": answer.kind} if answer.kind else {}
     if isinstance(answer.body, bytes) and answer.status not in (204, 304):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from minibroker.addresses import refusal_of
+from minibroker.addresses import find_refusal
 from minibroker.web.messages import Refused, Request
 
 
@@ -24,7 +24,7 @@ class Guard:
 
     def __call__(self, request: Request) -> None:
         """Raise Refused unless the request is to be answered."""
-        refusal = refusal_of(request.headers, is_private=self._wanted is None)
+        refusal = find_refusal(request.headers, is_private=self._wanted is None)
         if refusal is not None:
             raise Refused(403, f"{refusal}; --control-token lets others in")
         if self._wanted is None:

@@ -23,7 +23,7 @@ HEAD_BYTES: Final = 64 << 10  # of the line and the headers of a request
 UNREAD_BYTES: Final = 64 << 10  # of a body: then no more is read until somebody asks for it
 
 
-def _head(status: int, headers: list[tuple[bytes, bytes]]) -> h11.Response:
+def _make_head(status: int, headers: list[tuple[bytes, bytes]]) -> h11.Response:
     return h11.Response(status_code=status, reason=HTTPStatus(status).phrase.encode(), headers=headers)
 
 
@@ -98,7 +98,7 @@ class HttpConnection(asyncio.Protocol):
             if event is h11.PAUSED:
                 return self.transport.pause_reading()
             if isinstance(event, h11.Request):
-                self._begin(event)
+                self._begin_request(event)
             elif isinstance(event, h11.Data) and self.cycle is not None:
                 self.cycle.add(bytes(event.data))
             elif isinstance(event, h11.EndOfMessage) and self.cycle is not None:
@@ -108,7 +108,7 @@ class HttpConnection(asyncio.Protocol):
             else:  # more is needed, or the client is gone
                 return
 
-    def _begin(self, request: h11.Request) -> None:
+    def _begin_request(self, request: h11.Request) -> None:
         if self._is_one_too_many:
             return self.refuse(503)
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in request.headers}:
@@ -122,7 +122,7 @@ class HttpConnection(asyncio.Protocol):
         """Answer a request in the application's place, unless it has begun to, and close the connection."""
         if self.parser.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             headers = [(b"content-length", b"0"), (b"connection", b"close")]  # an answer to HEAD has no body, either
-            self.write([_head(status, headers), h11.EndOfMessage()])
+            self.write([_make_head(status, headers), h11.EndOfMessage()])
         self.transport.close()
 
     def write(self, events: Iterable[Any]) -> None:
@@ -223,7 +223,7 @@ class Cycle:
         events: list[Any] = []
         if self._start is not None:
             closing = [] if self.stays else [(b"connection", b"close")]
-            events.append(_head(self._start["status"], [*self._start["headers"], *closing]))
+            events.append(_make_head(self._start["status"], [*self._start["headers"], *closing]))
             self._start = None
         if message.get("body"):
             events.append(h11.Data(data=message["body"]))

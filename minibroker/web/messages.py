@@ -56,7 +56,7 @@ class Request:
     def of(cls, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Self:
         """Return a request of a path with its query, as a client writes it."""
         path, _, query = target.partition("?")
-        return cls(method, segments_of(path), query, headers or {}, body)
+        return cls(method, split_path(path), query, headers or {}, body)
 
     @property
     def path(self) -> str:
@@ -73,7 +73,7 @@ class Request:
         if self.rest is not None:
             self.body, self.rest = await self.rest(most_bytes), None
         elif len(self.body) > most_bytes:
-            raise too_large(most_bytes)
+            raise make_too_large_error(most_bytes)
         return self.body
 
 
@@ -87,30 +87,30 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def segments_of(path: str) -> list[str]:
+def split_path(path: str) -> list[str]:
     """Return the decoded parts of a path; the last one is empty after a slash."""
     return [unquote(part) for part in path.split("/")[1:]]
 
 
-def text_answer(
+def make_text_answer(
     text: str, status: int = 200, kind: str = "text/plain", headers: Mapping[str, str] | None = None
 ) -> Answer:
     """Return an answer with a text."""
     return Answer(text.encode(), status, f"{kind}; charset=utf-8", headers or {})
 
 
-def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+def make_json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
     """Return an answer with a value in JSON."""
     import msgspec  # which the registry does without
 
     return Answer(msgspec.json.encode(value), status, JSON, headers or {})
 
 
-def redirection(path: str) -> Answer:
+def make_redirection(path: str) -> Answer:
     """Return the answer that it is elsewhere."""
     return Answer(status=307, headers={"location": path})
 
 
-def too_large(most_bytes: int) -> Refused:
+def make_too_large_error(most_bytes: int) -> Refused:
     """Return the error for a body of more bytes than these."""
     return Refused(413, f"a request has no more than {most_bytes:,} bytes")

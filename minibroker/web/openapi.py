@@ -25,18 +25,18 @@ class ErrorAnswer(msgspec.Struct):
     message: str
 
 
-def described(
+def describe_routes(
     routes: Iterable[Route], errors: Mapping[int, str], schemas: Mapping[str, Any], *, needs_token: bool, **info: str
 ) -> dict[str, Any]:
     """Return the description. `errors` are those of every route, and `schemas` those that no type has."""
     found = [each for each in routes if each.tag]
-    kinds = dict.fromkeys(kind for route in found for kind in _kinds(route))
-    parts, named = msgspec.json.schema_components(list(kinds), schema_hook=_own_schema, ref_template=REF)
-    of_kind = dict(zip(kinds, map(_plain, parts), strict=True))
+    kinds = dict.fromkeys(kind for route in found for kind in _iterate_kinds(route))
+    parts, named = msgspec.json.schema_components(list(kinds), schema_hook=_get_own_schema, ref_template=REF)
+    of_kind = dict(zip(kinds, map(_simplify_schema, parts), strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in found:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, of_kind, errors)
-    components = {name: _plain(each) for name, each in named.items()} | dict(schemas)
+        paths.setdefault(route.path, {})[route.method.lower()] = _describe_operation(route, of_kind, errors)
+    components = {name: _simplify_schema(each) for name, each in named.items()} | dict(schemas)
     return {
         "openapi": "3.1.0",
         "info": info,
@@ -47,11 +47,11 @@ def described(
     }
 
 
-def _own_schema(kind: Any) -> Any:
+def _get_own_schema(kind: Any) -> Any:
     return kind.schema
 
 
-def _kinds(route: Route) -> Iterable[Any]:
+def _iterate_kinds(route: Route) -> Iterable[Any]:
     """Yield the types of a route that are described."""
     yield ErrorAnswer
     if route.returned is not None:
@@ -63,36 +63,36 @@ def _kinds(route: Route) -> Iterable[Any]:
         yield route.given_kind
 
 
-def _operation(route: Route, of_kind: Mapping[Any, Any], errors: Mapping[int, str]) -> dict[str, Any]:
+def _describe_operation(route: Route, of_kind: Mapping[Any, Any], errors: Mapping[int, str]) -> dict[str, Any]:
     queried = route.elsewhere if route.method in QUERIED else []
     said: dict[str, Any] = {
         "tags": [route.tag],
         "summary": route.name.replace("_", " ").title(),
-        "description": description_of(route),
+        "description": get_description(route),
         "operationId": route.name,
         "parameters": [
-            *(_parameter(each, "path", of_kind) for each in route.in_path),
-            *(_parameter(each, "query", of_kind) for each in queried),
+            *(_describe_parameter(each, "path", of_kind) for each in route.in_path),
+            *(_describe_parameter(each, "query", of_kind) for each in queried),
         ],
-        "responses": _responses(route, of_kind, errors),
+        "responses": _describe_responses(route, of_kind, errors),
     }
     if not said["parameters"]:
         del said["parameters"]
     if route.method not in QUERIED and route.given_kind is not None:
-        schema = _titled(of_kind[route.given_kind], route.elsewhere[0].name)
+        schema = _add_title(of_kind[route.given_kind], route.elsewhere[0].name)
         said["requestBody"] = {"content": {JSON: {"schema": schema}}, "required": True}
         if not route.needs_body:
             said["requestBody"] = {"content": {JSON: {"schema": {"anyOf": [schema, {"type": "null"}]}}}}
     return said
 
 
-def description_of(route: Route) -> str:
+def get_description(route: Route) -> str:
     """Return what a route does: the first paragraph of its function's documentation, without what is of Python."""
     text = inspect.cleandoc(inspect.unwrap(route.function).__doc__ or "").partition("\n\n")[0]
     return route.about or re.sub(r"\bNone\b", "null", OF_PYTHON.sub("", " ".join(text.split()))).strip()
 
 
-def _parameter(parameter: Parameter, source: str, of_kind: Mapping[Any, Any]) -> dict[str, Any]:
+def _describe_parameter(parameter: Parameter, source: str, of_kind: Mapping[Any, Any]) -> dict[str, Any]:
     schema = dict(of_kind[parameter.kind])
     is_required = source == "path" or parameter.is_required
     if not is_required and parameter.default not in (None, ""):
@@ -100,10 +100,10 @@ def _parameter(parameter: Parameter, source: str, of_kind: Mapping[Any, Any]) ->
     return {"name": parameter.name, "in": source, "required": is_required, "schema": schema}
 
 
-def _responses(route: Route, of_kind: Mapping[Any, Any], errors: Mapping[int, str]) -> dict[str, Any]:
+def _describe_responses(route: Route, of_kind: Mapping[Any, Any], errors: Mapping[int, str]) -> dict[str, Any]:
     good: dict[str, Any] = {"description": "Successful Response"}
     if route.returned is not None:
-        good["content"] = {JSON: {"schema": _titled(of_kind[route.returned], f"response {route.name}")}}
+        good["content"] = {JSON: {"schema": _add_title(of_kind[route.returned], f"response {route.name}")}}
     bad = {
         str(status): {"description": meaning, "content": {JSON: {"schema": of_kind[ErrorAnswer]}}}
         for status, meaning in sorted({**errors, **route.errors}.items())
@@ -111,18 +111,18 @@ def _responses(route: Route, of_kind: Mapping[Any, Any], errors: Mapping[int, st
     return {str(route.good_status): good, **bad}
 
 
-def _titled(schema: Any, name: str) -> Any:
+def _add_title(schema: Any, name: str) -> Any:
     """Return a schema with a title, from which generators make the name of a class, if it has no name."""
     return schema if "$ref" in schema else schema | {"title": name.replace("_", " ").title()}
 
 
-def _plain(schema: Any) -> Any:
+def _simplify_schema(schema: Any) -> Any:
     """Return a schema as generators of clients know it: without empty defaults, enumerations with their type."""
     if isinstance(schema, list):
-        return [_plain(each) for each in schema]
+        return [_simplify_schema(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {name: _plain(each) for name, each in schema.items()}
+    found = {name: _simplify_schema(each) for name, each in schema.items()}
     if found.get("default", 0) in (None, [], {}):
         del found["default"]
     if found.get("required") == []:

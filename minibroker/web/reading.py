@@ -47,7 +47,7 @@ class Span(str):
         return cls(value if isinstance(value, str) else f"{value} ms")
 
 
-def hook(kind: Any, value: Any) -> Any:
+def convert_value(kind: Any, value: Any) -> Any:
     """Return a value of JSON as a type of ours, which reads it itself."""
     return kind.read(value)
 
@@ -55,24 +55,24 @@ def hook(kind: Any, value: Any) -> Any:
 def read_json(data: bytes, kind: Any) -> Any:
     """Return a body as a type. Raises NotUnderstood."""
     try:
-        return msgspec.json.decode(data, type=kind, dec_hook=hook)
+        return msgspec.json.decode(data, type=kind, dec_hook=convert_value)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         try:
             plain = msgspec.json.decode(data)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as malformed:
             raise NotUnderstood(f"body: not JSON: {str(malformed).removeprefix(MALFORMED)}") from None
-        raise NotUnderstood(_line("body", str(error), kind, plain)) from None
+        raise NotUnderstood(_make_line("body", str(error), kind, plain)) from None
 
 
 def read_texts(source: str, texts: Mapping[str, str], kind: Any) -> Any:
     """Return the variables of a path, or the parameters of a query, as a struct. Raises NotUnderstood."""
     try:
-        return msgspec.convert(texts, kind, strict=False, dec_hook=hook)
+        return msgspec.convert(texts, kind, strict=False, dec_hook=convert_value)
     except msgspec.ValidationError as error:
-        raise NotUnderstood(_line(source, str(error), kind, texts)) from None
+        raise NotUnderstood(_make_line(source, str(error), kind, texts)) from None
 
 
-def _line(source: str, error: str, kind: Any, value: Any) -> str:
+def _make_line(source: str, error: str, kind: Any, value: Any) -> str:
     """Return what is wrong with a value, and where it is."""
     found = AT.fullmatch(error)
     assert found is not None
@@ -83,13 +83,13 @@ def _line(source: str, error: str, kind: Any, value: Any) -> str:
             name = " ".join(what.removeprefix(mistake).strip("`").split())
             return f"{'.'.join([source, *filter(None, steps), name])}: {said}"
     where = ".".join([source, *filter(None, steps)])
-    shown = f", not {_at(value, steps)!r:.{MOST_SHOWN}}"
-    if not isinstance(_at(value, steps), str | int | float) or SECRET.search(where):
+    shown = f", not {_find_value(value, steps)!r:.{MOST_SHOWN}}"
+    if not isinstance(_find_value(value, steps), str | int | float) or SECRET.search(where):
         shown = ""
-    return f"{where}: {_said(what, kind, steps)}{shown}"
+    return f"{where}: {_explain_mistake(what, kind, steps)}{shown}"
 
 
-def _at(value: Any, steps: list[str]) -> Any:
+def _find_value(value: Any, steps: list[str]) -> Any:
     for step in steps:
         with suppress(LookupError, ValueError, TypeError):
             value = value[int(step) if isinstance(value, list) else step]
@@ -98,32 +98,32 @@ def _at(value: Any, steps: list[str]) -> Any:
     return value
 
 
-def _said(what: str, kind: Any, steps: list[str]) -> str:
+def _explain_mistake(what: str, kind: Any, steps: list[str]) -> str:
     """Return what is wrong as people say it."""
     if found := WRONG_TYPE.fullmatch(what):
-        return f"must be {_kinds(found[1])}"
+        return f"must be {_translate_kinds(found[1])}"
     if found := WRONG_SIZE.fullmatch(what):
-        return f"must be {_kinds(found[1])} {found[2]}"
+        return f"must be {_translate_kinds(found[1])} {found[2]}"
     if what.startswith(WRONG_VALUE):
-        return f"must be {_choices(kind, steps)}"
+        return f"must be {_list_choices(kind, steps)}"
     return what
 
 
-def _kinds(text: str) -> str:
+def _translate_kinds(text: str) -> str:
     return " or ".join(WORDS.get(each, each) for each in text.split(" | ") if each != "null")
 
 
-def _choices(kind: Any, steps: list[str]) -> str:
+def _list_choices(kind: Any, steps: list[str]) -> str:
     """Return the values that a field may have."""
     found = next((each.type for each in msgspec.structs.fields(kind) if each.name in steps[:1]), None)
-    values = list(map(repr, choices_of(found)))
+    values = list(map(repr, list_choices_of_type(found)))
     return " or ".join([", ".join(values[:-1]), *values[-1:]]).removeprefix(" or ")
 
 
-def choices_of(kind: Any) -> list[Any]:
+def list_choices_of_type(kind: Any) -> list[Any]:
     """Return the values of an enumeration, or of a union with one."""
     if isinstance(kind, type) and issubclass(kind, Enum):
         return [each.value for each in kind]
     if get_origin(kind) is Literal:
         return list(get_args(kind))
-    return [value for each in get_args(kind) for value in choices_of(each)]
+    return [value for each in get_args(kind) for value in list_choices_of_type(each)]

@@ -14,9 +14,16 @@ from typing import Any, Final, TypeVar, get_args
 
 from msgspec import Meta
 
-from minibroker.web.messages import Answer, NotUnderstood, Request, json_answer
+from minibroker.web.messages import Answer, NotUnderstood, Request, make_json_answer
 from minibroker.web.reading import MISSING, read_json, read_texts
-from minibroker.web.signatures import Parameter, parameters_of, returned_by, struct_of, with_meta, without_null
+from minibroker.web.signatures import (
+    Parameter,
+    get_return_type,
+    iterate_parameters,
+    make_struct,
+    with_meta,
+    without_null,
+)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -55,12 +62,12 @@ class Route:
     @cached_property
     def parameters(self) -> list[Parameter]:
         """What the function takes, and its owner."""
-        found = list(parameters_of(self.function))
+        found = list(iterate_parameters(self.function))
         if self.owner is not None:
-            found = [*parameters_of(self.owner), *found[1:]]
-        return [self._changed(each) for each in found if each.name not in self.without]
+            found = [*iterate_parameters(self.owner), *found[1:]]
+        return [self._change_parameter(each) for each in found if each.name not in self.without]
 
-    def _changed(self, parameter: Parameter) -> Parameter:
+    def _change_parameter(self, parameter: Parameter) -> Parameter:
         name, kind = parameter.name, parameter.kind
         if name in self.variables:
             kind = without_null(kind)
@@ -87,17 +94,17 @@ class Route:
     @cached_property
     def path_kind(self) -> Any:
         """The type of the path's variables."""
-        return struct_of("Path", self.in_path)
+        return make_struct("Path", self.in_path)
 
     @cached_property
     def given_kind(self) -> Any:
         """The type of the query or the body, None without either."""
         if self.method in QUERIED:
-            return struct_of("Query", self.elsewhere)
+            return make_struct("Query", self.elsewhere)
         if not self.elsewhere:
             return None
         whole = self.elsewhere[0]
-        return whole.kind if whole.is_whole else struct_of(self.body or self.name, self.elsewhere)
+        return whole.kind if whole.is_whole else make_struct(self.body or self.name, self.elsewhere)
 
     @cached_property
     def needs_body(self) -> bool:
@@ -111,11 +118,11 @@ class Route:
             return None
         if self.answer is not None and not isinstance(self.answer, str):
             return self.answer
-        kind = returned_by(self.function)
+        kind = get_return_type(self.function)
         if self.answer is None:
             return Any if kind is Answer else kind
         name, _, field_name = self.answer.partition(".")
-        return struct_of(name, [Parameter(field_name, kind)], strict=False)
+        return make_struct(name, [Parameter(field_name, kind)], strict=False)
 
     @cached_property
     def good_status(self) -> int:
@@ -127,22 +134,24 @@ class Route:
         if self.is_raw:
             result = self.function(request)
         else:
-            given = await self._given(request)
-            owners = [] if self.owner is None else [self._owned(given)]
+            given = await self._read_arguments(request)
+            owners = [] if self.owner is None else [self._find_owner(given)]
             result = self.function(*owners, **given)
         if inspect.isawaitable(result):
             result = await result
-        return self._answered(result)
+        return self._make_answer(result)
 
-    def _owned(self, given: dict[str, Any]) -> Any:
+    def _find_owner(self, given: dict[str, Any]) -> Any:
         assert self.owner is not None
-        return self.owner(**{each.name: given.pop(each.name) for each in parameters_of(self.owner)})
+        return self.owner(**{each.name: given.pop(each.name) for each in iterate_parameters(self.owner)})
 
-    async def _given(self, request: Request) -> dict[str, Any]:
+    async def _read_arguments(self, request: Request) -> dict[str, Any]:
         """Return the arguments of the function."""
-        given = _fields(read_texts("path", {name: request.variables[name] for name in self.variables}, self.path_kind))
+        given = _list_fields(
+            read_texts("path", {name: request.variables[name] for name in self.variables}, self.path_kind)
+        )
         if self.method in QUERIED:
-            return given | self._entries(read_texts("query", _last(request.query), self.given_kind))
+            return given | self._list_entries(read_texts("query", _take_last(request.query), self.given_kind))
         return given if self.given_kind is None else given | await self._read_body(request)
 
     async def _read_body(self, request: Request) -> dict[str, Any]:
@@ -155,22 +164,22 @@ class Route:
             raise NotUnderstood("body: must be JSON, which its Content-Type says: application/json")
         found, first = read_json(data, self.given_kind), self.elsewhere[0]
         if not first.is_whole:
-            return self._entries(found)
+            return self._list_entries(found)
         return found if first.kind == dict[str, Any] and not self.whole else {first.name: found}
 
-    def _entries(self, struct: Any) -> dict[str, Any]:
+    def _list_entries(self, struct: Any) -> dict[str, Any]:
         """Return arguments, without entries of a TypedDict that are not given."""
         absent = {each.name for each in self.elsewhere if each.of_many and getattr(struct, each.name) is None}
-        return {name: value for name, value in _fields(struct).items() if name not in absent}
+        return {name: value for name, value in _list_fields(struct).items() if name not in absent}
 
-    def _answered(self, result: Any) -> Answer:
+    def _make_answer(self, result: Any) -> Answer:
         if isinstance(result, Answer):
             return result
         if self.good_status == 204:
             return Answer(status=204)
-        return json_answer(self._shown(result), self.good_status)
+        return make_json_answer(self._show_result(result), self.good_status)
 
-    def _shown(self, result: Any) -> Any:
+    def _show_result(self, result: Any) -> Any:
         """Return what the answer's type has of a result."""
         if isinstance(self.answer, str):
             return {self.answer.partition(".")[2]: result}
@@ -201,17 +210,17 @@ class Routes(list[Route]):
 
     def get(self, path: str, **given: Any) -> Callable[[Function], Function]:
         """Let the decorated function answer GET, and HEAD."""
-        return self._decorator("GET", path, given)
+        return self._make_decorator("GET", path, given)
 
     def post(self, path: str, **given: Any) -> Callable[[Function], Function]:
         """Let the decorated function answer POST."""
-        return self._decorator("POST", path, given)
+        return self._make_decorator("POST", path, given)
 
     def delete(self, path: str, **given: Any) -> Callable[[Function], Function]:
         """Let the decorated function answer DELETE."""
-        return self._decorator("DELETE", path, given)
+        return self._make_decorator("DELETE", path, given)
 
-    def _decorator(self, method: str, path: str, given: dict[str, Any]) -> Callable[[Function], Function]:
+    def _make_decorator(self, method: str, path: str, given: dict[str, Any]) -> Callable[[Function], Function]:
         def add(function: Function) -> Function:
             self.on(method, path, function, function.__name__, **given)
             return function
@@ -219,11 +228,11 @@ class Routes(list[Route]):
         return add
 
 
-def _fields(struct: Any) -> dict[str, Any]:
+def _list_fields(struct: Any) -> dict[str, Any]:
     return {name: getattr(struct, name) for name in struct.__struct_fields__}
 
 
-def _last(query: Mapping[str, list[str]]) -> dict[str, str]:
+def _take_last(query: Mapping[str, list[str]]) -> dict[str, str]:
     return {name: values[-1] for name, values in query.items()}
 
 

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from minibroker.addresses import LOOPBACK, HostPort, bound, bracketed
+from minibroker.addresses import LOOPBACK, HostPort, bind_address, format_host
 from minibroker.web.stalled_connections import StalledConnections
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Server:
         """Choose the port. A connection whose client does nothing for a time is cut. Raises OSError."""
         self._idle_seconds = idle_seconds
         self._host = address.host
-        self._reserved = bound(address, listens=False, shared=True)
+        self._reserved = bind_address(address, listens=False, shared=True)
         self.port: int = self._reserved.getsockname()[1]
         self._connections: Connections | None = None
         self._server: asyncio.Server | None = None
@@ -47,13 +47,13 @@ class Server:
         """The address for clients."""
         name = "localhost" if self._tls and self._host == LOOPBACK else self._host  # as certificates have it
         name = "localhost" if name in ("0.0.0.0", "::", "") else name
-        return f"{'https' if self._tls else 'http'}://{bracketed(name)}:{self.port}"
+        return f"{'https' if self._tls else 'http'}://{format_host(name)}:{self.port}"
 
     async def start(self, application: Asgi, tls: ssl.SSLContext | None = None) -> None:
         """Serve from now on. Raises OSError, and ImportError without h11."""
         if is_missing("h11"):
             raise ImportError("h11")
-        listening = bound(HostPort(self._host, self.port), shared=True)
+        listening = bind_address(HostPort(self._host, self.port), shared=True)
         self._tls = tls is not None
         self._connections = connections = Connections(application)
         loop = asyncio.get_running_loop()

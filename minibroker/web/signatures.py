@@ -29,14 +29,14 @@ class Parameter(NamedTuple):
         return self.default is NODEFAULT
 
 
-def parameters_of(function: Callable[..., Any]) -> Iterator[Parameter]:
+def iterate_parameters(function: Callable[..., Any]) -> Iterator[Parameter]:
     """Yield the parameters of a function. Keyword arguments of any name are the body of a request."""
     names = inspect.unwrap(function).__globals__
     for each in inspect.signature(function).parameters.values():
-        kind = _evaluated(each.annotation, names)
+        kind = _evaluate_hint(each.annotation, names)
         if each.kind is inspect.Parameter.VAR_KEYWORD:
             if str(each.annotation).startswith("Unpack["):
-                yield from _entries(get_args(kind)[0])
+                yield from _iterate_entries(get_args(kind)[0])
             else:
                 yield Parameter(each.name, dict[str, Any], is_whole=True)
         else:
@@ -44,21 +44,21 @@ def parameters_of(function: Callable[..., Any]) -> Iterator[Parameter]:
             yield Parameter(each.name, kind, default, is_struct(kind))
 
 
-def _entries(many: Any) -> Iterator[Parameter]:
+def _iterate_entries(many: Any) -> Iterator[Parameter]:
     """Yield the entries of a TypedDict."""
     names = vars(sys.modules[many.__module__])
     for name, hint in many.__annotations__.items():
-        kind = _evaluated(getattr(hint, "__forward_arg__", hint), names)
-        yield Parameter(name, or_null(kind), None, of_many=True)
+        kind = _evaluate_hint(getattr(hint, "__forward_arg__", hint), names)
+        yield Parameter(name, add_null(kind), None, of_many=True)
 
 
-def returned_by(function: Callable[..., Any]) -> Any:
+def get_return_type(function: Callable[..., Any]) -> Any:
     """Return the type of what a function returns, None for nothing."""
     found = inspect.unwrap(function)
-    return _evaluated(found.__annotations__.get("return"), found.__globals__)
+    return _evaluate_hint(found.__annotations__.get("return"), found.__globals__)
 
 
-def _evaluated(hint: Any, names: Mapping[str, Any]) -> Any:
+def _evaluate_hint(hint: Any, names: Mapping[str, Any]) -> Any:
     """Return the type of an annotation, which is a text; durations are as HTTP has them."""
     return eval(hint, {**names, "Duration": Span}) if isinstance(hint, str) else hint
 
@@ -66,7 +66,7 @@ def _evaluated(hint: Any, names: Mapping[str, Any]) -> Any:
 def with_meta(kind: Any, meta: Meta) -> Any:
     """Return a type with limits or a description; null needs none."""
     limited: Any = Annotated[without_null(kind), meta]
-    return or_null(limited) if NoneType in get_args(kind) else limited
+    return add_null(limited) if NoneType in get_args(kind) else limited
 
 
 def is_struct(kind: Any) -> bool:
@@ -74,7 +74,7 @@ def is_struct(kind: Any) -> bool:
     return hasattr(without_null(kind), "__struct_fields__")
 
 
-def or_null(kind: Any) -> Any:
+def add_null(kind: Any) -> Any:
     """Return a type with null."""
     return Union[(kind, NoneType)]  # noqa: UP007 - made at run time
 
@@ -88,10 +88,10 @@ def without_null(kind: Any) -> Any:
 _STRUCTS: dict[str, Any] = {}
 
 
-def struct_of(name: str, parameters: Collection[Parameter], *, strict: bool = True) -> Any:
+def make_struct(name: str, parameters: Collection[Parameter], *, strict: bool = True) -> Any:
     """Return the type of an object that has these parameters, and if `strict` no others. There is one of a kind."""
     fields = [
-        (each.name, each.kind) if each.is_required else (each.name, each.kind, _default(each.default))
+        (each.name, each.kind) if each.is_required else (each.name, each.kind, _make_default(each.default))
         for each in parameters
     ]
     key = repr((name, fields, strict))
@@ -99,5 +99,5 @@ def struct_of(name: str, parameters: Collection[Parameter], *, strict: bool = Tr
     return _STRUCTS.setdefault(key, made)
 
 
-def _default(value: Any) -> Any:
+def _make_default(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value

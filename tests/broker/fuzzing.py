@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from minibroker.broker.requests.served import SERVED
 from minibroker.protocol import headers
-from minibroker.protocol.apis import ApiKey, api_name, response_class
+from minibroker.protocol.apis import ApiKey, get_api_name, get_response_class
 from minibroker.protocol.messages.topics import CreateTopicsRequest
 from minibroker.protocol.primitives import MalformedMessage
 from tests.broker.fuzz_neighbours import Neighbour, neighbours
@@ -241,12 +241,12 @@ class _Talk:
         self.done = True
 
     def _decode(self, key: int, version: int, mutations: int, body: bytes) -> None:
-        header_version = headers.response_header_version(key, version)
+        header_version = headers.get_response_header_version(key, version)
         _, position = headers.ResponseHeader.decode_from(body, header_version)
         try:
-            answer = response_class(key).decode(body, version, position)
+            answer = get_response_class(key).decode(body, version, position)
         except MalformedMessage as error:
-            self._fuzzer.found(f"an answer to {api_name(key)} {version} that cannot be read: {error}", self.name)
+            self._fuzzer.found(f"an answer to {get_api_name(key)} {version} that cannot be read: {error}", self.name)
         else:
             self._fuzzer.learn(answer)
 

@@ -29,14 +29,14 @@ from minibroker.broker.requests.served import SERVED, Served
 from minibroker.broker.security.acls import PatternType, Permission
 from minibroker.broker.security.operations import Right
 from minibroker.broker.security.principals import Principal
-from minibroker.protocol.apis import response_class
+from minibroker.protocol.apis import get_response_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.headers import (
     RequestHeader,
     ResponseHeader,
-    request_header_version,
-    response_header_version,
+    get_request_header_version,
+    get_response_header_version,
 )
 from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from minibroker.protocol.messages.produce import ProduceRequest
@@ -82,7 +82,7 @@ def frame_of(request: Message, version: int, correlation_id: int = 7, client_id:
         correlation_id=correlation_id,
         client_id=client_id,
     )
-    header.encode_into(out, request_header_version(request.api_key, version))
+    header.encode_into(out, get_request_header_version(request.api_key, version))
     request.encode_into(out, version)
     return PREFIX.pack(len(out)) + out
 
@@ -90,9 +90,9 @@ def frame_of(request: Message, version: int, correlation_id: int = 7, client_id:
 def answer_in(frame: bytes, api_key: int, version: int) -> tuple[int, Any]:
     """The correlation id and the response in a frame that a client receives; it must be whole, and nothing more."""
     assert PREFIX.unpack_from(frame)[0] == len(frame) - PREFIX.size
-    header_version = response_header_version(api_key, version)
+    header_version = get_response_header_version(api_key, version)
     header, position = ResponseHeader.decode_from(frame, header_version, PREFIX.size)
-    return header.correlation_id, response_class(api_key).decode(frame, version, position)
+    return header.correlation_id, get_response_class(api_key).decode(frame, version, position)
 
 
 def joined(items: Sequence[Any]) -> bytes:

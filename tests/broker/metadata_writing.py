@@ -8,13 +8,13 @@ from pathlib import Path
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages.control_records import SnapshotFooterRecord, SnapshotHeaderRecord
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.control import control_record
+from minibroker.protocol.records.control import make_control_record
 from minibroker.protocol.records.metadata_values import encode_metadata
 from minibroker.protocol.records.record import Record
 
 LEVEL = 30  # of metadata.version
 HEADER, FOOTER = (
-    bytes(build_batch([control_record(kind, timestamp=0)], control=True))
+    bytes(build_batch([make_control_record(kind, timestamp=0)], control=True))
     for kind in (SnapshotHeaderRecord(), SnapshotFooterRecord())
 )
 

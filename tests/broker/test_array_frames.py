@@ -19,11 +19,11 @@ from minibroker.broker.network.framing import FrameBudget
 from minibroker.broker.requests.dispatch import Dispatcher
 from minibroker.broker.requests.routes import LARGE_FRAME_BYTES, Unanswerable
 from minibroker.protocol import errors
-from minibroker.protocol.apis import ApiKey, request_class, response_class
-from minibroker.protocol.headers import RequestHeader, request_header_version
+from minibroker.protocol.apis import ApiKey, get_request_class, get_response_class
+from minibroker.protocol.headers import RequestHeader, get_request_header_version
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.primitives import Output
-from minibroker.protocol.steps import at_once
+from minibroker.protocol.steps import run_all_steps
 from tests.broker import harness as in_process
 from tests.broker.harness import Harness, KeptOutlet
 from tests.cases import for_each
@@ -70,13 +70,13 @@ NEWEST = newest(ARRAYS)
 
 def compile_all_of(array: Array) -> None:
     """Compile what reads and writes this version: that is done once, however many requests follow."""
-    request, response = request_class(array.key), response_class(array.key)
+    request, response = get_request_class(array.key), get_response_class(array.key)
     frame = memoryview(bytearray(array_frame(array, 0)))
-    _, position = RequestHeader.decode_from(frame, request_header_version(array.key, array.version), 4)
+    _, position = RequestHeader.decode_from(frame, get_request_header_version(array.key, array.version), 4)
     request.decode_from(frame, array.version, position)
-    at_once(request.decode_in_steps(frame, array.version, position, 1 << 20))
+    run_all_steps(request.decode_in_steps(frame, array.version, position, 1 << 20))
     response().encode_into(Output(), array.version)
-    at_once(response().encode_in_steps(Output(), array.version, 1 << 20))
+    run_all_steps(response().encode_in_steps(Output(), array.version, 1 << 20))
 
 
 def frame_of(array: Array, distinct: bool) -> bytes:
@@ -185,9 +185,9 @@ class Asked:
 @by_array
 def test_generated_array_frames_decode_as_intended(array: Array) -> None:
     frame = array_frame(array, 3_000)
-    _, position = RequestHeader.decode_from(frame, request_header_version(array.key, array.version), 4)
+    _, position = RequestHeader.decode_from(frame, get_request_header_version(array.key, array.version), 4)
     message: Any
-    message, end = request_class(array.key).decode_from(frame, array.version, position)
+    message, end = get_request_class(array.key).decode_from(frame, array.version, position)
     assert end == len(frame) == int.from_bytes(frame[:4], "big") + 4
     for name in array.path[:-1]:
         field = getattr(message, name)

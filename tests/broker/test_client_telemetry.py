@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from minibroker.broker import client_telemetry
-from minibroker.broker.client_telemetry import in_java_order, java_hash
+from minibroker.broker.client_telemetry import hash_as_java, sort_as_java_hash_set
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
@@ -123,9 +123,9 @@ def test_metrics_of_subscriptions_are_combined_and_a_star_means_all(harness: Har
 
 
 def test_metric_names_are_in_the_order_of_javas_hash_sets() -> None:
-    assert (java_hash("hello"), java_hash("polygenelubricants")) == (99162322, 1 << 31)
-    assert in_java_order(["c", "b", "a"]) == ["a", "b", "c"]
-    assert in_java_order(["\U0001f600"]) == ["\U0001f600"]
+    assert (hash_as_java("hello"), hash_as_java("polygenelubricants")) == (99162322, 1 << 31)
+    assert sort_as_java_hash_set(["c", "b", "a"]) == ["a", "b", "c"]
+    assert sort_as_java_hash_set(["\U0001f600"]) == ["\U0001f600"]
 
 
 # --- when -----------------------------------------------------------------------------------------

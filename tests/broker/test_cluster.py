@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.metadata.leaders import led_partition
+from minibroker.broker.metadata.leaders import get_led_partition
 from minibroker.broker.metadata.metadata_log import MetadataError
 from minibroker.broker.metadata.nodes import Endpoint
 from minibroker.broker.metadata.partitions import NO_LEADER
@@ -403,10 +403,10 @@ def test_only_the_leader_serves_a_partition(tmp_path: Path) -> None:
         for partition in topic.partitions:
             for node in cluster.nodes.values():
                 if node.node_id == partition.leader_id:
-                    assert led_partition(node.node_id, topic, partition.index) is partition
+                    assert get_led_partition(node.node_id, topic, partition.index) is partition
                     continue
                 with pytest.raises(KafkaError) as raised:
-                    led_partition(node.node_id, topic, partition.index)
+                    get_led_partition(node.node_id, topic, partition.index)
                 assert raised.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
                 assert f"{partition} is led by node {partition.leader_id}, not by node" in str(raised.value)
 
@@ -415,7 +415,7 @@ def test_only_the_leader_serves_a_partition(tmp_path: Path) -> None:
 def test_an_unknown_partition_is_rejected(harness: Harness, name: str, index: int) -> None:
     harness.create_topic("t")
     with pytest.raises(KafkaError) as raised:
-        led_partition(1, harness.cluster.image.topics.get(name), index)
+        get_led_partition(1, harness.cluster.image.topics.get(name), index)
     assert raised.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -425,7 +425,7 @@ def test_a_partition_whose_replicas_are_offline_has_no_leader(tmp_path: Path) ->
         away = harness.partition("t").leader_id
         harness.restart(nodes=[3 - away])
         with pytest.raises(KafkaError, match="t-0 is led by nobody") as raised:
-            led_partition(3 - away, harness.cluster.image.topics["t"], 0)
+            get_led_partition(3 - away, harness.cluster.image.topics["t"], 0)
         assert raised.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 

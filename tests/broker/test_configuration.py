@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.configs.listener_settings import listener_setting
+from minibroker.broker.configs.listener_settings import get_listener_setting
 from minibroker.broker.configs.settings import SettingsError
 from minibroker.broker.configs.settings_table import RACK_AWARE
-from minibroker.broker.configuration import FILE_SIZE_MAX, load_settings, setting_of_variable
+from minibroker.broker.configuration import FILE_SIZE_MAX, find_setting_of_variable, load_settings
 from tests.cases import for_each
 
 SHIPPED_WITH_KAFKA = """\
@@ -70,8 +70,8 @@ def test_a_listeners_own_value_overrides_the_general_one() -> None:
     given = ["ssl.client.auth=required", "listener.name.plaintext.ssl.client.auth=none"]
     settings, warnings = load_settings(None, {}, given)
     assert warnings == ()
-    assert listener_setting(settings, "ssl.client.auth", "PLAINTEXT") == "none"
-    assert listener_setting(settings, "ssl.client.auth", "OTHER") == "required"
+    assert get_listener_setting(settings, "ssl.client.auth", "PLAINTEXT") == "none"
+    assert get_listener_setting(settings, "ssl.client.auth", "OTHER") == "required"
 
 
 def test_a_setting_of_an_unknown_listener_is_reported() -> None:
@@ -100,7 +100,7 @@ def test_segments_too_small_for_a_coordinator_topic_are_reported(name: str) -> N
     ],
 )
 def test_an_environment_variable_names_a_setting_as_in_kafkas_image(variable: str, name: str) -> None:
-    assert setting_of_variable(variable) == name
+    assert find_setting_of_variable(variable) == name
 
 
 def test_variables_of_kafkas_image_are_settings_if_enabled() -> None:

@@ -19,8 +19,8 @@ from minibroker.broker.lifecycle import (
     CLEANER_RETRY_MS,
     BrokerLifecycle,
     Seams,
-    _compacting,
-    bound_listeners,
+    _run_cleaner,
+    bind_listeners,
 )
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
 from minibroker.storage.files import Disk
@@ -42,7 +42,7 @@ class GatedDisk(Disk):
 async def test_the_event_loop_continues_while_a_broker_closes_its_logs(tmp_path: Path) -> None:
     loop, disk = asyncio.get_running_loop(), GatedDisk()
     settings = Settings({"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"})
-    with bound_listeners(settings, 1) as bound:
+    with bind_listeners(settings, 1) as bound:
         running = BrokerLifecycle(settings, bound, Seams(LifeClock(SystemClock(loop)), disk=disk))
         await running.serve()
         ending = asyncio.ensure_future(running.close())
@@ -70,7 +70,7 @@ def test_compaction_starts_later_if_its_code_cannot_be_imported_immediately(
         return really_import(name, *more)
 
     loop = asyncio.new_event_loop()
-    with closing(loop), harness, _compacting(harness.cluster, SystemClock(loop), statistics):
+    with closing(loop), harness, _run_cleaner(harness.cluster, SystemClock(loop), statistics):
         with monkeypatch.context() as patched:
             patched.setattr(builtins, "__import__", fail)
             harness.clock.advance(CLEANER_DELAY_MS)

@@ -13,8 +13,8 @@ from minibroker.broker.machine import UNSEEN_OBJECTS, keep_freed_memory
 
 SHARED = """
 import sys
-from minibroker.broker.machine import share_the_interpreter
-share_the_interpreter()
+from minibroker.broker.machine import shorten_thread_switches
+shorten_thread_switches()
 print(sys.getswitchinterval())
 """
 KNOTS = """
@@ -43,7 +43,7 @@ async def look(*used):
         pass
 """
 BUSY = """
-machine.spare_the_old()
+machine.freeze_old_objects()
 alive, most = collections.deque(maxlen=5_000), 0
 for _ in range(1_000_000):
     alive.append(Knot())
@@ -56,7 +56,7 @@ def note(phase, info):
     if phase == "start" and info["generation"] == 2:
         looked_at.append(len(gc.get_objects(2)))
 gc.callbacks.append(note)
-machine.spare_the_old()
+machine.freeze_old_objects()
 alive = [[number] for number in range(1_000_000)]
 print(max(looked_at), len(looked_at))
 """

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from minibroker.protocol.declare import Message
-from minibroker.protocol.headers import RequestHeader, ResponseHeader, request_header_version, response_header_version
+from minibroker.protocol.headers import (
+    RequestHeader,
+    ResponseHeader,
+    get_request_header_version,
+    get_response_header_version,
+)
 from minibroker.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
 from minibroker.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
 
@@ -17,12 +22,12 @@ def request(message: Message, version: int, correlation_id: int, client_id: str 
         correlation_id=correlation_id,
         client_id=client_id,
     )
-    return sized(header.encode(request_header_version(message.api_key, version)) + message.encode(version))
+    return sized(header.encode(get_request_header_version(message.api_key, version)) + message.encode(version))
 
 
 def answer(message: Message, version: int, correlation_id: int) -> bytes:
     header = ResponseHeader(correlation_id=correlation_id)
-    return sized(header.encode(response_header_version(message.api_key, version)) + message.encode(version))
+    return sized(header.encode(get_response_header_version(message.api_key, version)) + message.encode(version))
 
 
 def sized(body: bytes) -> bytes:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from minibroker.captures.explained_capture import CaptureExplainer, number_pairs
-from minibroker.captures.kafka_streams import conversations_in
+from minibroker.captures.kafka_streams import find_conversations
 from minibroker.captures.packets import Capture
-from minibroker.captures.tcp_streams import connections_in
+from minibroker.captures.tcp_streams import collect_connections
 from minibroker.protocol.apis import ApiKey
-from minibroker.proxy.pcap_writer import Packets, file_head
+from minibroker.proxy.pcap_writer import Packets, make_file_head
 from minibroker.testing.seen.exchange import Exchange
 from tests.captures.frames import heartbeat, heartbeat_answer
 
@@ -25,8 +25,8 @@ def exchange(number: int, group: str) -> Exchange:
 def test_exchanges_of_a_proxy_capture_are_found_with_their_times(server: str) -> None:
     packets = Packets()
     exchanges = [exchange(1, "g"), exchange(2, "g" * 32_767), exchange(3, "g")]
-    data = file_head() + b"".join(piece for each in exchanges for piece in packets.format(each, server))
-    found = conversations_in(connections_in(Capture(data).segments()))
+    data = make_file_head() + b"".join(piece for each in exchanges for piece in packets.format(each, server))
+    found = find_conversations(collect_connections(Capture(data).segments()))
     assert [each.notes for each in found.found] == [[]]
     pairs = number_pairs(found.found)
     assert [(each.name, each.pair.duration_ms) for each in pairs] == [("Heartbeat 4", pytest.approx(4.5, abs=0.01))] * 3

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.captures.explained_capture import CaptureExplainer, number_pairs
-from minibroker.captures.kafka_streams import Conversation, Pair, conversation_in, conversations_in
+from minibroker.captures.kafka_streams import Conversation, Pair, find_conversation, find_conversations
 from minibroker.captures.packets import Address, Capture
-from minibroker.captures.tcp_streams import Connection, Run, Stream, connections_in, stream_of
+from minibroker.captures.tcp_streams import Connection, Run, Stream, collect_connections, stream_of
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minibroker.protocol.messages.produce import ProduceRequest
@@ -27,7 +27,7 @@ def streams(asked: bytes | Stream, answered: bytes | Stream) -> Connection:
 
 
 def conversation(asked: bytes | Stream, answered: bytes | Stream) -> Conversation:
-    found = conversation_in(streams(asked, answered))
+    found = find_conversation(streams(asked, answered))
     assert found is not None
     return found
 
@@ -143,17 +143,17 @@ def test_tokens_of_the_oldest_sasl_are_hidden() -> None:
 def test_the_client_is_identified_by_the_requests_or_the_port() -> None:
     answered, asked = WELCOME + heartbeat_answer(1), HELLO + heartbeat(1)
     turned = Connection(ENDS[1], ENDS[0], stream_of(answered), stream_of(asked), has_begin=False)
-    for found in (conversation_in(turned), conversation_in(turned, ENDS[1].port)):
+    for found in (find_conversation(turned), find_conversation(turned, ENDS[1].port)):
         assert found is not None
         assert found.connection.client == ENDS[0]
         assert ids(found.pairs) == [(0, 0), (1, 1)]
-    assert conversation_in(turned, 1234) is None
+    assert find_conversation(turned, 1234) is None
 
 
 def test_other_connections_and_tls_are_counted() -> None:
     web = streams(b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n" + bytes(200))
     tls = streams(bytes.fromhex("16030100a5") + bytes(165), b"")
-    found = conversations_in([web, streams(HELLO, WELCOME), tls])
+    found = find_conversations([web, streams(HELLO, WELCOME), tls])
     assert len(found.found) == 1
     assert (found.tls, found.others) == ([tls], 1)
 
@@ -166,7 +166,7 @@ def test_pairs_of_several_connections_are_numbered_by_time() -> None:
     late = [(time + 0.0005, packet) for time, packet in second.packets]
     first.answers(WELCOME).asks(heartbeat(2))
     packets = sorted([*first.packets, *late])
-    found = conversations_in(connections_in(Capture(pcap(packets)).segments())).found
+    found = find_conversations(collect_connections(Capture(pcap(packets)).segments())).found
     pairs = number_pairs(found)
     assert [(each.number, each.connection.client.port, each.name) for each in pairs] == [
         (1, 50_000, "ApiVersions 3"),
@@ -180,7 +180,7 @@ def test_pairs_of_several_connections_are_numbered_by_time() -> None:
 
 def check(connection: Connection) -> None:
     explainer = CaptureExplainer()
-    found = conversations_in([connection]).found
+    found = find_conversations([connection]).found
     for each in number_pairs(found):
         for item in explainer.explained(each):
             check_that_each_byte_has_one_part(item.part, 0, len(item.data))

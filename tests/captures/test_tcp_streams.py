@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.captures.packets import Capture, Malformed, Segment
-from minibroker.captures.tcp_streams import Connection, Stream, connections_in
+from minibroker.captures.tcp_streams import Connection, Stream, collect_connections
 from tests.captures.capturing import (
     CLIENT,
     FIRST_TIME,
@@ -29,7 +29,7 @@ SAID = bytes(range(256)) * 20
 
 
 def captured(data: bytes) -> list[Connection]:
-    return connections_in(Capture(data).segments())
+    return collect_connections(Capture(data).segments())
 
 
 def only(packets: list[Packet]) -> Connection:
@@ -129,7 +129,7 @@ def test_a_truncated_file_is_read_up_to_its_end(write: type) -> None:
     data = write(Wire().open().asks(SAID).packets)
     for size in (len(data) - 1, len(data) - 1000, len(data) - 1500):
         capture = Capture(data[:size])
-        assert connections_in(capture.segments())[0].to_server.size_bytes > 0
+        assert collect_connections(capture.segments())[0].to_server.size_bytes > 0
 
 
 def test_a_file_that_is_not_a_capture_is_reported() -> None:
@@ -145,13 +145,13 @@ def test_corrupt_files_never_raise_other_errors(data: st.DataObject) -> None:
     for _ in range(4):
         whole[data.draw(st.integers(4, len(whole) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(Malformed):
-        connections_in(Capture(bytes(whole)).segments())
+        collect_connections(Capture(bytes(whole)).segments())
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 255), st.binary(max_size=20)), max_size=20))
 def test_arbitrary_segments_never_raise(segments: list[tuple[int, int, bytes]]) -> None:
     ends = Capture(pcap(Wire().open().packets)).segments().__next__()
     made = [Segment(0.0, ends.source, ends.target, sequence, flags, data, 0) for sequence, flags, data in segments]
-    for connection in connections_in(made):
+    for connection in collect_connections(made):
         for run in connection.to_server.runs:
             assert run.end <= connection.to_server.end

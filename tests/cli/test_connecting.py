@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.cli import variables
-from minibroker.cli.connecting import servers_of
+from minibroker.cli.connecting import parse_servers
 from minibroker.testing import Broker
 from tests.cli.conftest import Run, all_commands
 
@@ -54,7 +54,7 @@ def properties(secured: Broker, tmp_path: Path) -> Callable[..., str]:
 
 @pytest.mark.parametrize("text", ["localhost:9092", "a:1,b:2", "[::1]:9092", "10.0.0.1:65535"])
 def test_given_servers_are_unchanged(text: str) -> None:
-    assert servers_of(text) == text
+    assert parse_servers(text) == text
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_given_servers_are_unchanged(text: str) -> None:
     [("localhost", "localhost:9092"), ("a,b:1", "a:9092,b:1"), ("[::1]", "[::1]:9092"), ("::1", "[::1]:9092")],
 )
 def test_a_server_without_a_port_has_kafkas_default_port(text: str, servers: str) -> None:
-    assert servers_of(text) == servers
+    assert parse_servers(text) == servers
 
 
 @pytest.mark.parametrize("kind", ["java", "confluent"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.configs.settings import Settings
-from minibroker.cli.container import Announcement, addresses_here, kafka_lines
+from minibroker.cli.container import Announcement, iterate_local_addresses, make_kafka_lines
 from minibroker.cli.serving import InvalidOptions
 
 LINE = "minibroker listens on kafka:9092,localhost:19092"
@@ -32,7 +32,7 @@ def test_the_first_log_line_is_followed_by_kafkas(capsys: pytest.CaptureFixture[
 
 
 def test_log_lines_begin_as_in_kafka() -> None:
-    line = kafka_lines(1, datetime(2026, 1, 2, 3, 4, 5, 6_000))[-1]
+    line = make_kafka_lines(1, datetime(2026, 1, 2, 3, 4, 5, 6_000))[-1]
     assert line == (
         "[2026-01-02 03:04:05,006] INFO [KafkaRaftServer nodeId=1] Kafka Server started (kafka.server.KafkaRaftServer)"
     )
@@ -55,7 +55,7 @@ def test_the_ready_file_is_written_once_clients_can_connect(tmp_path: Path) -> N
 
 def test_ipv6_addresses_are_in_brackets() -> None:
     settings = Settings({"listeners": "PLAINTEXT://[::1]:9092"})
-    assert list(addresses_here(settings, "minibroker listens on [::1]:9092")) == ["[::1]:9092"]
+    assert list(iterate_local_addresses(settings, "minibroker listens on [::1]:9092")) == ["[::1]:9092"]
 
 
 def test_a_ready_file_requires_a_directory(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.cli.log_format import formatter
+from minibroker.cli.log_format import make_formatter
 
 
 def record(message: str = "hello", *arguments: object, **more: Any) -> logging.LogRecord:
@@ -21,7 +21,7 @@ def record(message: str = "hello", *arguments: object, **more: Any) -> logging.L
 
 
 def written(made: logging.LogRecord) -> dict[str, Any]:
-    text = formatter("json").format(made)
+    text = make_formatter("json").format(made)
     assert "\n" not in text and text.isascii()
     line: dict[str, Any] = json.loads(text)
     return line
@@ -65,7 +65,7 @@ def test_a_stack_is_logged() -> None:
 
 @pytest.mark.parametrize("name", ["text"])
 def test_text_lines_are_human_readable(name: str) -> None:
-    assert formatter(name).format(record()).endswith(" WARNING minibroker.test: hello")
+    assert make_formatter(name).format(record()).endswith(" WARNING minibroker.test: hello")
 
 
 # --- what comes from outside ------------------------------------------------------------------------
@@ -75,7 +75,7 @@ SHOWN = "x\\n2026-01-01 CRITICAL minibroker: all is lost\\r\\x1b[2J\\u2028\\u202
 
 
 def test_names_cannot_start_a_line_or_control_a_terminal() -> None:
-    text = formatter("text").format(record("closing %s: %s", HOSTILE, ValueError(HOSTILE)))
+    text = make_formatter("text").format(record("closing %s: %s", HOSTILE, ValueError(HOSTILE)))
     assert text.endswith(f": closing {SHOWN}: {SHOWN}") and text.isprintable()
     line = written(record("closing %s", HOSTILE, extra={"client": HOSTILE}))
     assert (line["message"], line["client"]) == (f"closing {SHOWN}", SHOWN)
@@ -85,7 +85,7 @@ def test_a_long_name_is_shortened_and_the_rest_of_the_line_kept() -> None:
     made = record(
         "closing %s (%s): %s", 32_767 * "x", "librdkafka", "it sent a mistake", extra={"client": 32_767 * "y"}
     )
-    text = formatter("text").format(made)
+    text = make_formatter("text").format(made)
     assert "(librdkafka): it sent a mistake" in text and "xx…xx" in text and len(text) < 500
     line = written(made)
     assert "(librdkafka): it sent a mistake" in line["message"] and len(line["message"]) < 500
@@ -95,7 +95,7 @@ def test_a_long_name_is_shortened_and_the_rest_of_the_line_kept() -> None:
 @pytest.mark.parametrize("name", ["text", "json"])
 def test_every_log_line_has_a_bounded_length(name: str) -> None:
     made = record("%s" + 100_000 * "y", [32_767 * "\0"], extra={"error": ValueError(1_000_000 * "z")})
-    assert len(formatter(name).format(made)) < 20_000
+    assert len(make_formatter(name).format(made)) < 20_000
 
 
 @pytest.mark.parametrize("name", ["text", "json"])
@@ -103,7 +103,7 @@ def test_an_exception_text_is_shortened_and_escaped(name: str) -> None:
     try:
         raise ValueError(HOSTILE + 1_000_000 * "z\n")
     except ValueError:
-        text = formatter(name).format(record(exc_info=sys.exc_info()))
+        text = make_formatter(name).format(record(exc_info=sys.exc_info()))
     told = json.loads(text)["exception"] if name == "json" else text.partition("\n")[2]
     lines = told.split("\n")
     assert lines[0].strip() == "Traceback (most recent call last):"

@@ -8,9 +8,9 @@ from datetime import datetime
 import click
 import pytest
 
-from minibroker.cli.administration import connected
+from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap
-from minibroker.cli.places import Where, offsets_at, partitions_of, topics_of, where_of, within
+from minibroker.cli.places import Where, find_offsets_at, limit_to_log, list_partitions, parse_topics, parse_where
 from minibroker.client.blocking import Client
 from minibroker.testing import Broker
 from tests.cases import for_each
@@ -29,18 +29,18 @@ PLACE = ("orders", 1)
     ],
 )
 def test_a_topic_can_be_followed_by_partitions(text: str, expected: object) -> None:
-    assert topics_of(text) == expected
+    assert parse_topics(text) == expected
 
 
 @for_each("text", ["", ":0", "t:", "t:a", "t:1,", "t:-1", "t:1:2", "a b"])
 def test_an_invalid_topic_argument_is_rejected(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not TOPIC"):
-        topics_of(text)
+        parse_topics(text)
 
 
 def test_an_invalid_pattern_is_rejected_with_the_reason() -> None:
     with pytest.raises(click.BadParameter, match="is no regular expression: missing"):
-        topics_of("^(")
+        parse_topics("^(")
 
 
 @for_each(
@@ -60,20 +60,20 @@ def test_an_invalid_pattern_is_rejected_with_the_reason() -> None:
     ],
 )
 def test_a_position_is_a_keyword_an_offset_or_a_time(text: str, where: Where) -> None:
-    assert where_of(text) == where
+    assert parse_where(text) == where
 
 
 @for_each("text", ["", "first", "9" * 19, "9" * 1000, "2026-13-01", "1.5", "0=", "x=1", "two hours ago"])
 def test_an_invalid_position_is_rejected(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not earliest, latest, an offset"):
-        where_of(text)
+        parse_where(text)
 
 
 @pytest.mark.parametrize(("wanted", "expected"), [(1, 2), (2, 2), (5, 5), (10, 10), (11, 10)])
 def test_an_offset_outside_the_log_is_moved_into_it_with_a_note(
     wanted: int, expected: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert within(PLACE, wanted, 2, 10) == expected
+    assert limit_to_log(PLACE, wanted, 2, 10) == expected
     assert ("orders-1" in capsys.readouterr().err) == (wanted != expected)
 
 
@@ -84,7 +84,7 @@ def client(kafka: Broker) -> Iterator[Client]:
     kafka.create_topic("orders-us")
     for second in (1, 2, 3):
         kafka.produce("orders-eu", b"a", partition=1, timestamp_ms=1000 * second)
-    with connected(Bootstrap(kafka.bootstrap_servers, ())) as found:
+    with connect_client(Bootstrap(kafka.bootstrap_servers, ())) as found:
         yield found
 
 
@@ -107,10 +107,10 @@ def test_patterns_are_shell_patterns_or_regular_expressions(
     client: Client, asked: str, partitions: list[tuple[str, int]]
 ) -> None:
     if partitions:
-        assert partitions_of(client, [topics_of(asked)]) == partitions
+        assert list_partitions(client, [parse_topics(asked)]) == partitions
     else:
         with pytest.raises(click.ClickException, match="no topic matches"):
-            partitions_of(client, [topics_of(asked)])
+            list_partitions(client, [parse_topics(asked)])
 
 
 @for_each(
@@ -128,15 +128,15 @@ def test_patterns_are_shell_patterns_or_regular_expressions(
     ],
 )
 def test_each_partition_has_its_offset(client: Client, places: list[str], offsets: list[int]) -> None:
-    found = offsets_at(client, [EU0, EU1], [where_of(text) for text in places], "earliest")
+    found = find_offsets_at(client, [EU0, EU1], [parse_where(text) for text in places], "earliest")
     assert found == dict(zip((EU0, EU1), offsets, strict=True))
 
 
 def test_a_position_in_an_unread_partition_is_rejected(client: Client) -> None:
     with pytest.raises(click.ClickException, match="there is no partition 7 among those"):
-        offsets_at(client, [EU0, EU1], [where_of("7=1")], "earliest")
+        find_offsets_at(client, [EU0, EU1], [parse_where("7=1")], "earliest")
 
 
 def test_reading_the_metadata_log_suggests_dump(client: Client) -> None:
     with pytest.raises(click.ClickException, match="minibroker dump shows its files"):
-        partitions_of(client, [("__cluster_metadata", ())])
+        list_partitions(client, [("__cluster_metadata", ())])

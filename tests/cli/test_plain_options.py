@@ -8,7 +8,7 @@ import click
 import pytest
 
 from minibroker.cli import serve_command
-from minibroker.cli.plain_options import FLAGS, MANY, ONE, plain_options
+from minibroker.cli.plain_options import FLAGS, MANY, ONE, parse_plain_options
 
 BY_CLICK = ("--help-settings",)
 
@@ -44,13 +44,13 @@ def test_each_option_of_serve_is_read_plainly() -> None:
     ],
 )
 def test_plain_options_are_those_that_click_reads(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert plain_options(line.split(), {}) == by_click(line.split(), monkeypatch)
+    assert parse_plain_options(line.split(), {}) == by_click(line.split(), monkeypatch)
 
 
 @pytest.mark.parametrize("token", ["t", ""])
 def test_the_token_may_come_from_the_environment(token: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINIBROKER_CONTROL_TOKEN", token)
-    found = plain_options(["--control", "0"], {"MINIBROKER_CONTROL_TOKEN": token})
+    found = parse_plain_options(["--control", "0"], {"MINIBROKER_CONTROL_TOKEN": token})
     assert found == by_click(["--control", "0"], monkeypatch)
 
 
@@ -76,8 +76,8 @@ def test_the_token_may_come_from_the_environment(token: str, monkeypatch: pytest
     ],
 )
 def test_anything_else_is_left_to_click(line: str) -> None:
-    assert plain_options(line.split(), {}) is None
+    assert parse_plain_options(line.split(), {}) is None
 
 
 def test_shells_complete_by_click() -> None:
-    assert plain_options([], {"_MINIBROKER_COMPLETE": "bash_complete"}) is None
+    assert parse_plain_options([], {"_MINIBROKER_COMPLETE": "bash_complete"}) is None

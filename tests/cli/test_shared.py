@@ -7,13 +7,13 @@ from datetime import timedelta
 import click
 import pytest
 
-from minibroker.cli.shared import assignment_of, duration_of
+from minibroker.cli.shared import parse_assignment, parse_duration
 from tests.cases import for_each
 
 
 def test_an_assignment_is_split_at_its_first_equals_sign() -> None:
-    assert assignment_of("a=b=c") == ("a", "b=c")
-    assert assignment_of("a=") == ("a", "")
+    assert parse_assignment("a=b=c") == ("a", "b=c")
+    assert parse_assignment("a=") == ("a", "")
 
 
 @pytest.mark.parametrize(
@@ -27,10 +27,10 @@ def test_an_assignment_is_split_at_its_first_equals_sign() -> None:
     ],
 )
 def test_a_duration_has_days_hours_minutes_and_seconds(text: str, expected: timedelta) -> None:
-    assert duration_of(text) == round(expected.total_seconds() * 1000)
+    assert parse_duration(text) == round(expected.total_seconds() * 1000)
 
 
 @for_each("text", ["", "P", "PT", "1D", "P1H", "PT1D", "P1DT", "-P1D", "P1Y", "PT1,5S"])
 def test_an_invalid_duration_is_rejected(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is no period like"):
-        duration_of(text)
+        parse_duration(text)

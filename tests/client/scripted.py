@@ -14,10 +14,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from minibroker.protocol.apis import ApiKey, request_class
+from minibroker.protocol.apis import ApiKey, get_request_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.headers import RequestHeader, ResponseHeader, request_header_version, response_header_version
+from minibroker.protocol.headers import (
+    RequestHeader,
+    ResponseHeader,
+    get_request_header_version,
+    get_response_header_version,
+)
 from minibroker.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.messages.log_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -133,9 +138,9 @@ class ScriptedNodes:
         (size,) = struct.unpack(">i", _exactly(connection, 4))
         frame = _exactly(connection, size)
         key, version = struct.unpack_from(">hh", frame)
-        header, position = RequestHeader.decode_from(frame, request_header_version(key, version))
-        request = request_class(ApiKey(key)).decode(frame, version, position)
-        answer = ResponseHeader(correlation_id=header.correlation_id).encode(response_header_version(key, version))
+        header, position = RequestHeader.decode_from(frame, get_request_header_version(key, version))
+        request = get_request_class(ApiKey(key)).decode(frame, version, position)
+        answer = ResponseHeader(correlation_id=header.correlation_id).encode(get_response_header_version(key, version))
         answer += bytes(self._answer(node, request).encode(version))
         connection.sendall(struct.pack(">i", len(answer)) + answer)
 

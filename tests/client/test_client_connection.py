@@ -12,7 +12,7 @@ from minibroker.client.client_connection import Connection
 from minibroker.client.client_errors import ProtocolError, UnsupportedVersion
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
-from minibroker.protocol.headers import ResponseHeader, response_header_version
+from minibroker.protocol.headers import ResponseHeader, get_response_header_version
 from minibroker.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
@@ -29,7 +29,7 @@ def connection(**versions: range) -> Connection:
 
 def answer(message: Message, version: int, correlation_id: int) -> bytes:
     header = ResponseHeader(correlation_id=correlation_id)
-    frame = header.encode(response_header_version(message.api_key, version)) + message.encode(version)
+    frame = header.encode(get_response_header_version(message.api_key, version)) + message.encode(version)
     return struct.pack(">i", len(frame)) + frame
 
 

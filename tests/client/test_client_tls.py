@@ -9,7 +9,7 @@ import pytest
 
 from minibroker.client.blocking import Client
 from minibroker.client.client_errors import ClientError, SettingError
-from minibroker.client.client_tls import tls_context
+from minibroker.client.client_tls import make_tls_context
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.pipeline.brokers import java_store
 from minibroker.pipeline.java import JavaError, find_java
@@ -171,10 +171,10 @@ def test_a_broker_without_tls_is_reported() -> None:
 )
 def test_invalid_tls_settings_are_rejected(settings: dict[str, str], message: str) -> None:
     with pytest.raises(SettingError, match=message):
-        tls_context(dict(settings), True, read_store)
+        make_tls_context(dict(settings), True, read_store)
 
 
 def test_unused_tls_settings_are_accepted() -> None:
     settings = {**TRUST, "linger.ms": "5"}
-    assert tls_context(settings, wanted=False) is None
+    assert make_tls_context(settings, wanted=False) is None
     assert settings == {"linger.ms": "5"}

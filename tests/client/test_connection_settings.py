@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from minibroker.client.client_errors import SettingError
-from minibroker.client.connection_settings import Address, ClientSettings, addresses
+from minibroker.client.connection_settings import Address, ClientSettings, parse_addresses
 from tests.cases import for_each
 
 SERVER = {"bootstrap.servers": "127.0.0.1:9092"}
@@ -59,8 +59,8 @@ def test_credentials_are_allowed_if_the_protocol_needs_none() -> None:
 
 def test_servers_consist_of_host_and_port() -> None:
     found = [Address("a", 1), Address("::1", 2), Address("c.example", 3)]
-    assert addresses("a:1, [::1]:2 ,c.example:3,") == found
+    assert parse_addresses("a:1, [::1]:2 ,c.example:3,") == found
     assert list(map(str, found)) == ["a:1", "[::1]:2", "c.example:3"]
     for wrong in ("", "a", "a:", ":1", "a:b", "a:0", "a:70000", "a:1,b"):
         with pytest.raises(SettingError, match=r"^bootstrap\.servers"):
-            addresses(wrong)
+            parse_addresses(wrong)

@@ -11,7 +11,7 @@ from minibroker.client import membership
 from minibroker.client.blocking import Client
 from minibroker.client.client_errors import ClientError
 from minibroker.client.connection_settings import ClientSettings
-from minibroker.client.membership import Membership, range_assignment
+from minibroker.client.membership import Membership, assign_ranges
 from minibroker.testing import Broker
 
 BOTH = [("t", 0), ("t", 1)]
@@ -26,7 +26,7 @@ def client(kafka: Broker) -> Iterator[Client]:
 
 def test_each_member_gets_a_range_of_each_topic() -> None:
     topics = {"b": ["t", "u"], "a": ["t"], "c": []}
-    assert range_assignment(topics, {"t": 3, "u": 2, "gone": 1}) == {
+    assert assign_ranges(topics, {"t": 3, "u": 2, "gone": 1}) == {
         "a": [("t", 0), ("t", 1)],
         "b": [("t", 2), ("u", 0), ("u", 1)],
         "c": [],

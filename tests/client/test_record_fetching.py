@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 from minibroker.client.blocking import Client
 from minibroker.client.client_errors import ClientError
 from minibroker.client.connection_settings import ClientSettings
-from minibroker.client.record_fetching import Reader, last_records
+from minibroker.client.record_fetching import Reader, read_last_records
 from minibroker.testing import Broker
 
 
@@ -108,9 +108,9 @@ def test_the_last_records_are_found_before_gaps(kafka: Broker) -> None:
     kafka.produce("t", b"end")
     with client_of(kafka) as client:
         for count in (1, 2, 3, 4, 100):
-            found = last_records(client, {("t", 0): 0}, {("t", 0): 44}, count)
+            found = read_last_records(client, {("t", 0): 0}, {("t", 0): 44}, count)
             assert [each.record.value for each in found] == [b"0", b"1", b"2", b"end"][-count:]
-        assert [each.record.offset for each in last_records(client, {("t", 0): 1}, {("t", 0): 3}, 9)] == [1, 2]
+        assert [each.record.offset for each in read_last_records(client, {("t", 0): 1}, {("t", 0): 3}, 9)] == [1, 2]
 
 
 def test_the_last_records_of_all_partitions_are_sorted_by_timestamp(kafka: Broker) -> None:
@@ -119,5 +119,5 @@ def test_the_last_records_of_all_partitions_are_sorted_by_timestamp(kafka: Broke
         numbered(kafka, 4, partition)
     both = {("t", 0): 0, ("t", 1): 0}
     with client_of(kafka) as client:
-        found = last_records(client, both, {("t", 0): 4, ("t", 1): 3}, 3)
+        found = read_last_records(client, both, {("t", 0): 4, ("t", 1): 3}, 3)
         assert [(each.partition[1], each.record.offset) for each in found] == [(0, 2), (1, 2), (0, 3)]

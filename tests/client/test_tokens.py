@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from minibroker.client.client_errors import SettingError, TokenError
-from minibroker.client.tokens import ANSWER_BYTES, token_provider
+from minibroker.client.tokens import ANSWER_BYTES, make_token_source
 from tests.cases import for_each
 
 URL = "sasl.oauthbearer.token.endpoint.url"
@@ -64,7 +64,7 @@ def endpoint() -> Iterator[str]:
 
 def test_a_token_is_requested_once_while_it_is_valid(endpoint: str) -> None:
     module = {"clientId": "me", "clientSecret": "s", "scope": "a b", "extension_cluster": "c1"}
-    tokens = token_provider(module, {URL: endpoint})
+    tokens = make_token_source(module, {URL: endpoint})
     assert [tokens.token(), tokens.token()] == ["token-1", "token-1"]
     assert tokens.extensions() == {"cluster": "c1"}
     assert [form for _, form in Endpoint.asked] == ["grant_type=client_credentials&scope=a+b"]
@@ -73,31 +73,31 @@ def test_a_token_is_requested_once_while_it_is_valid(endpoint: str) -> None:
 def test_a_token_without_a_lifetime_is_requested_each_time(endpoint: str) -> None:
     Endpoint.life_s = 0
     settings = {URL: endpoint, "sasl.oauthbearer.client.id": "me", "sasl.oauthbearer.client.secret": "s"}
-    tokens = token_provider({}, {**settings, "sasl.oauthbearer.extensions": "a=1, b=2"})
+    tokens = make_token_source({}, {**settings, "sasl.oauthbearer.extensions": "a=1, b=2"})
     assert [tokens.token(), tokens.token()] == ["token-1", "token-2"]
     assert tokens.extensions() == {"a": "1", "b": "2"}
 
 
 def test_an_error_of_the_token_endpoint_is_reported(endpoint: str) -> None:
     with pytest.raises(TokenError, match=f"no token from {endpoint}: HTTPError: HTTP Error 401"):
-        token_provider({"clientId": "me", "clientSecret": "wrong"}, {URL: endpoint}).token()
+        make_token_source({"clientId": "me", "clientSecret": "wrong"}, {URL: endpoint}).token()
 
 
 def test_the_secret_is_not_sent_to_a_redirection(endpoint: str) -> None:
     with pytest.raises(TokenError, match="HTTP Error 401"):
-        token_provider({"clientId": "me", "clientSecret": "s"}, {URL: endpoint.replace("/token", "/moved")}).token()
+        make_token_source({"clientId": "me", "clientSecret": "s"}, {URL: endpoint.replace("/token", "/moved")}).token()
     assert Endpoint.asked == [("", "")]
 
 
 def test_an_endless_response_is_read_partially(endpoint: str) -> None:
     Endpoint.padding = b" " * ANSWER_BYTES
     with pytest.raises(TokenError, match="no token from .*: JSONDecodeError"):
-        token_provider({"clientId": "me", "clientSecret": "s"}, {URL: endpoint}).token()
+        make_token_source({"clientId": "me", "clientSecret": "s"}, {URL: endpoint}).token()
 
 
 def test_a_token_in_a_file_is_read_each_time(tmp_path: Path) -> None:
     file = tmp_path / "a token"
-    tokens = token_provider({}, {URL: file.as_uri()})
+    tokens = make_token_source({}, {URL: file.as_uri()})
     for content in ("one\n", "two"):
         file.write_text(content)
         assert tokens.token() == content.strip()
@@ -109,7 +109,7 @@ def test_an_unsecured_token_has_the_given_claims() -> None:
         "unsecuredLoginNumberClaim_level": "3",
         "unsecuredLoginLifetimeSeconds": "60",
     }
-    header, claims, signature = token_provider(module, {}).token().split(".")
+    header, claims, signature = make_token_source(module, {}).token().split(".")
     read = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
     assert (read["sub"], read["level"], read["exp"] - read["iat"], signature) == ("alice", 3, 60, "")
 
@@ -143,4 +143,4 @@ def test_an_unsecured_token_has_the_given_claims() -> None:
 )
 def test_invalid_token_settings_are_rejected(module: dict[str, str], settings: dict[str, str], message: str) -> None:
     with pytest.raises(SettingError, match=message):
-        token_provider(module, settings)
+        make_token_source(module, settings)

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from minibroker.broker.configs.listeners import broker_listeners
+from minibroker.broker.configs.listeners import make_broker_listeners
 from minibroker.broker.configuration import load_settings
 from tests.docker.scripts import FILES
 
@@ -96,7 +96,7 @@ def test_each_published_port_is_the_advertised_one() -> None:
     settings = {name: text for name, text in service()["environment"].items() if name.startswith("KAFKA_")}
     loaded = load_settings(None, settings, [], kafka_variables=True)
     assert loaded.warnings == ()
-    by_port = {listener.port: listener for listener in broker_listeners(loaded.settings)}
+    by_port = {listener.port: listener for listener in make_broker_listeners(loaded.settings)}
     for published in service()["ports"]:
         address, outer, inner = published.split(":")
         assert (address, outer) == ("127.0.0.1", inner)

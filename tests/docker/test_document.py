@@ -14,7 +14,7 @@ from urllib.error import HTTPError
 import pytest
 import yaml
 
-from minibroker.broker.configs.listeners import broker_listeners
+from minibroker.broker.configs.listeners import make_broker_listeners
 from minibroker.broker.configuration import load_settings
 from minibroker.broker.network.http_server import DOWN, UP
 from tests.clients.ports import free_ports
@@ -39,7 +39,7 @@ def advertised(variables: dict[str, Any]) -> dict[str, int]:
         variables["KAFKA_LISTENERS"] = re.sub("://[^:,]*:", "://0.0.0.0:", variables["KAFKA_ADVERTISED_LISTENERS"])
     loaded = load_settings(None, variables, [], kafka_variables=True)
     assert loaded.warnings == ()
-    return {listener.advertised_host: listener.advertised_port for listener in broker_listeners(loaded.settings)}
+    return {listener.advertised_host: listener.advertised_port for listener in make_broker_listeners(loaded.settings)}
 
 
 def test_programs_in_the_compose_file_connect_to_the_advertised_address() -> None:

@@ -6,21 +6,21 @@ import pytest
 
 from minibroker.explorer.composed_records import composed_records, format_of
 from minibroker.protocol.explaining.messages import explain_records
-from minibroker.protocol.records.formats import batches_in, records_in
+from minibroker.protocol.records.formats import iterate_batches_in, records_in
 from tests.cases import for_each
 
 
 @for_each(("version", "magic"), [(0, 0), (1, 0), (2, 1), (3, 2), (13, 2)])
 def test_the_format_follows_the_version_of_produce(version: int, magic: int) -> None:
     data = bytes(composed_records("k=v", 7, format_of(version)))
-    ((_, header),) = batches_in(data)
+    ((_, header),) = iterate_batches_in(data)
     (record,) = records_in(data, 0)
     assert (header.magic, record.key, record.value) == (magic, b"k", b"v")
 
 
 def test_lines_are_about_the_whole_batch() -> None:
     data = bytes(composed_records("@producer 7 1 5\n@transactional\n@compress gzip\na\n@tombstone k", 7, 2))
-    ((_, header),) = batches_in(data)
+    ((_, header),) = iterate_batches_in(data)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 1, 5)
     assert (header.is_transactional, header.compression) == (True, 1)
     assert [(each.key, each.value) for each in records_in(data, 0)] == [(None, b"a"), (b"k", None)]

@@ -40,7 +40,7 @@ def append(broker: Broker, batch: bytes) -> None:
 def large(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> Broker:
     """Return a broker whose explorer notes which threads decompress, and how much."""
     explored.create_topic("orders")
-    chunks = log_pages.payload_chunks
+    chunks = log_pages.iterate_payload_chunks
     loop = explored.on_loop(threading.current_thread)
 
     def noted(*where: Any) -> Any:
@@ -51,7 +51,7 @@ def large(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> Broker:
             yield chunk
         assert read <= BATCH_BYTES
 
-    monkeypatch.setattr(log_pages, "payload_chunks", noted)
+    monkeypatch.setattr(log_pages, "iterate_payload_chunks", noted)
     return explored
 
 
@@ -117,12 +117,12 @@ def test_a_large_batch_is_not_damage_and_not_read_completely(explored: Broker, m
     explored.create_topic("orders")
     append(explored, bomb(Record(0, 0, None, b"x" * (20 * MIB))))
     read: list[int] = []
-    payload_of = inspected_records.payload_of
+    payload_of = inspected_records.get_payload
 
     def noted(*where: Any) -> Any:
         read.append(where[-1])
         return payload_of(*where)
 
-    monkeypatch.setattr(inspected_records, "payload_of", noted)
+    monkeypatch.setattr(inspected_records, "get_payload", noted)
     assert ask(explored, "files/damage?path=orders-0/00000000000000000000.log") == []
     assert read == [BATCH_BYTES]

@@ -12,7 +12,7 @@ import pytest
 from minibroker.addresses import LOOPBACK, HostPort
 from minibroker.explorer.page_files import FOLDER
 from minibroker.testing import Broker
-from minibroker.testing.control.control_server import controlled
+from minibroker.testing.control.control_server import serve_control
 from minibroker.testing.embedded.embedded_broker import ServedExplorer
 from tests.cases import for_each
 from tests.explorer.asking import ask, page
@@ -86,7 +86,7 @@ def test_a_page_of_another_site_is_rejected(explored: Broker) -> None:
 
 
 async def test_the_token_is_required_for_data_but_not_for_the_page() -> None:
-    async with Broker() as broker, controlled(broker, HostPort(LOOPBACK, 0), "secret", explorer=True) as url:
+    async with Broker() as broker, serve_control(broker, HostPort(LOOPBACK, 0), "secret", explorer=True) as url:
         broker._explorer = ServedExplorer()
         broker._explorer.url = f"{url}/explorer/"
         try:

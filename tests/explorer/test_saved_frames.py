@@ -16,8 +16,8 @@ from confluent_kafka import Producer
 from minibroker.explorer.feeds import COLUMNS, Feed
 from minibroker.explorer.saved_frames import SavedFrames
 from minibroker.protocol.apis import ApiKey
-from minibroker.proxy.exploring import saved_app
-from minibroker.proxy.flows import exchanges_in, first_line, line_of
+from minibroker.proxy.exploring import make_saved_app
+from minibroker.proxy.flows import make_first_line, make_line, read_exchanges
 from minibroker.testing import Broker
 from minibroker.testing.seen.exchange import Exchange
 from tests.asking_applications import Asking
@@ -62,10 +62,10 @@ def test_the_newest_saved_frames_are_kept() -> None:
 
 
 def test_a_saved_frame_is_shown_with_fields_and_topic_name(saved: Path) -> None:
-    page = Asking(saved_app(saved, asyncio.Event()))
+    page = Asking(make_saved_app(saved, asyncio.Event()))
     about = page.get("/explorer/api/about").json
     assert (about["views"], about["path"]) == (["frames"], str(saved))
-    produced = next(row for row in rows(SavedFrames(exchanges_in(saved))) if row["api"] == "Produce")
+    produced = next(row for row in rows(SavedFrames(read_exchanges(saved))) if row["api"] == "Produce")
     frame = page.get(f"/explorer/api/frames/{produced['number']}").json
     row = dict(zip(COLUMNS, frame["row"], strict=True))
     assert (row["client_id"], row["topics"], row["outcome"]) == ("shop", {"orders": [0]}, "answered")
@@ -77,8 +77,8 @@ def test_a_saved_frame_is_shown_with_fields_and_topic_name(saved: Path) -> None:
 def test_frames_saved_by_a_proxy_are_shown_whatever_their_bytes(tmp_path: Path) -> None:
     damaged = exchange(1, b"\0\3\0\11\0\0\0\1\xff\xff\xff\xff\xff")
     damaged.answer_bytes, damaged.faults = b"\xff", ("\u202e<script>",)
-    (tmp_path / "it").write_bytes(first_line("k:1") + line_of(damaged, "k:1"))
-    page = Asking(saved_app(tmp_path / "it", asyncio.Event()))
+    (tmp_path / "it").write_bytes(make_first_line("k:1") + make_line(damaged, "k:1"))
+    page = Asking(make_saved_app(tmp_path / "it", asyncio.Event()))
     frame = page.get("/explorer/api/frames/1").json
     assert dict(zip(COLUMNS, frame["row"], strict=True))["faults"] == ["\\u202e<script>"]
     assert "problem" in json.dumps(frame["request"]) and "problem" in json.dumps(frame["answer"])

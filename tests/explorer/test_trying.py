@@ -10,7 +10,7 @@ import pytest
 from minibroker.broker.requests.served import SERVED
 from minibroker.explorer.trees import tree
 from minibroker.explorer.trying import Composed, _Form, encoded
-from minibroker.protocol.apis import ApiKey, api_name, request_class
+from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class
 from minibroker.protocol.explaining.messages import explain_request
 from minibroker.testing import Broker
 from tests.cases import for_each
@@ -34,21 +34,21 @@ def produced(records: str) -> dict[str, Any]:
 
 @for_each("key", SERVED)
 def test_each_request_starts_with_valid_values(key: ApiKey) -> None:
-    message = request_class(key)
+    message = get_request_class(key)
     for version in SERVED[key].versions:
         values = _Form(version, version in message.flexible, message.versions[-1], "orders", bytes(16)).values(message)
-        frame = encoded(Composed(api=api_name(key), version=version, fields=values), 0)
+        frame = encoded(Composed(api=get_api_name(key), version=version, fields=values), 0)
         assert list(explain_request(frame).problems()) == []
 
 
 def test_a_requested_topic_has_a_name_and_no_id() -> None:
-    form = _Form(12, True, 13, "orders", b"i" * 16).fields(request_class(ApiKey.METADATA))
+    form = _Form(12, True, 13, "orders", b"i" * 16).fields(get_request_class(ApiKey.METADATA))
     (topics,) = (field for field in form if field["name"] == "topics")
     assert topics["item"]["blank"] == {"name": "orders", "topic_id": "A" * 22}
 
 
 def test_a_new_config_has_no_topic_name() -> None:
-    form = _Form(7, True, 7, "orders", bytes(16)).fields(request_class(ApiKey.CREATE_TOPICS))
+    form = _Form(7, True, 7, "orders", bytes(16)).fields(get_request_class(ApiKey.CREATE_TOPICS))
     (topics,) = (field for field in form if field["name"] == "topics")
     (configs,) = (field for field in topics["item"]["fields"] if field["name"] == "configs")
     assert configs["item"]["blank"] == {"name": "", "value": None}

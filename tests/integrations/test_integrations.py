@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from minibroker.broker.configs.listeners import broker_listeners
+from minibroker.broker.configs.listeners import make_broker_listeners
 from minibroker.broker.configuration import load_settings
 from tests.docker.scripts import NEEDS_LINUX, environment
 from tests.running import PATIENCE_S
@@ -146,7 +146,7 @@ def test_a_gitlab_service_advertises_the_address_of_its_job() -> None:
     job = gitlab_jobs()[".minibroker-service"]
     (service,) = job["services"]
     variables = service["variables"] | {"KAFKA_LISTENERS": "PLAINTEXT://0.0.0.0:9092"}
-    (listener,) = broker_listeners(load_settings(None, variables, [], kafka_variables=True).settings)
+    (listener,) = make_broker_listeners(load_settings(None, variables, [], kafka_variables=True).settings)
     assert f"{listener.advertised_host}:{listener.advertised_port}" == job["variables"]["BOOTSTRAP_SERVERS"]
     assert service["alias"] == listener.advertised_host
 
@@ -169,5 +169,5 @@ def test_a_development_container_starts_a_broker_beside_its_command(tmp_path: Pa
 
 def test_the_address_of_a_development_container_is_the_default() -> None:
     feature = json.loads((FEATURE / "devcontainer-feature.json").read_text())
-    (listener,) = broker_listeners(load_settings(None, {}, []).settings)
+    (listener,) = make_broker_listeners(load_settings(None, {}, []).settings)
     assert feature["containerEnv"] == {"BOOTSTRAP_SERVERS": f"{listener.host}:{listener.port}"}

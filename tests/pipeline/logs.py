@@ -8,7 +8,7 @@ from minibroker.pipeline.encode.encoder import BatchSettings, Producer, encode
 from minibroker.protocol.records.record import Record
 from minibroker.storage.checkpoints.checkpoint_texts import (
     PARTITION_METADATA,
-    partition_metadata_text,
+    format_partition_metadata,
 )
 from tests.pipeline.encode.rows import rows_of
 
@@ -43,7 +43,7 @@ def write_log(
     directory = root / f"{topic}-{partition}"
     directory.mkdir(parents=True, exist_ok=True)
     if topic_id is not None:
-        (directory / PARTITION_METADATA).write_bytes(partition_metadata_text(topic_id))
+        (directory / PARTITION_METADATA).write_bytes(format_partition_metadata(topic_id))
     with (directory / f"{0:020}.log").open("ab") as file:
         for batch in encode(rows_of(rows), settings, producer, base_offset=rows[0].offset):
             file.write(batch.data)

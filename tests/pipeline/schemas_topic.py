@@ -6,7 +6,7 @@ from pathlib import Path
 
 from minibroker.protocol.records.record import Record
 from minibroker.registry.formats.schema import Reference
-from minibroker.registry.state.schema_records import StoredSchema, schema_entry
+from minibroker.registry.state.schema_records import StoredSchema, make_schema_entry
 from tests.pipeline.logs import NOW_MS, write_log
 
 USER = StoredSchema("users-value", 1, 1, '{"type":"record","name":"User","fields":[{"name":"name","type":"string"}]}')
@@ -26,5 +26,5 @@ ANN = b"\0\0\0\0\1\6ann"
 
 def write_schemas(root: Path, *schemas: StoredSchema, start: int = 0) -> None:
     """Append versions to the topic `_schemas` of a log directory."""
-    entries = [schema_entry(schema) for schema in schemas]
+    entries = [make_schema_entry(schema) for schema in schemas]
     write_log(root, "_schemas", 0, [Record(start + each, NOW_MS, *entry) for each, entry in enumerate(entries)])

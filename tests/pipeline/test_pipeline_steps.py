@@ -18,7 +18,7 @@ from click.testing import Result
 from confluent_kafka import Producer
 
 from minibroker.pipeline import packaging
-from minibroker.registry.state.schema_records import schema_entry
+from minibroker.registry.state.schema_records import make_schema_entry
 from tests.pipeline.schemas_topic import ANN, USER
 from tests.pipeline.sink.committed import create_topic
 from tests.running import running_broker
@@ -54,7 +54,7 @@ def address(tmp_path: Path) -> Iterator[str]:
             producer.produce("orders", key=b"%d" % number, value=b"tea")
             producer.produce("prices", key=b"%d" % (number % 2), value=b"%d" % number)
             producer.produce("visits", key=b"%d" % number, value=VISITS[number % 3])
-        named, schema = schema_entry(USER)
+        named, schema = make_schema_entry(USER)
         producer.produce("_schemas", key=named, value=schema, partition=0)
         producer.produce("users", ANN)
         producer.produce("users", b"ann")

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from minibroker.broker.requests.routes import ALLOWED_BYTES, ALLOWED_BYTES_A_BYTE, LARGE_FRAME_BYTES
 from minibroker.broker.requests.served import SERVED
-from minibroker.protocol.apis import ApiKey, api_name, request_class
+from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class
 from minibroker.protocol.fields import Field, Kind, default_value
-from minibroker.protocol.headers import RequestHeader, request_header_version
-from minibroker.protocol.layout import Layout, Place, layout, least_item_bytes
+from minibroker.protocol.headers import RequestHeader, get_request_header_version
+from minibroker.protocol.layout import Layout, Place, layout, measure_least_item_bytes
 from minibroker.protocol.primitives import MalformedMessage, varint
-from minibroker.protocol.steps import at_once
+from minibroker.protocol.steps import run_all_steps
 
 LETTERS = b"abcdefghijklmnopqrstuvwxyz0123456789"
 NAME_BYTES = 5  # of an item that shall differ from all others: 60 million names
@@ -38,7 +38,7 @@ class Array(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{api_name(self.key)} {self.version} {'.'.join(self.path)}"
+        return f"{get_api_name(self.key)} {self.version} {'.'.join(self.path)}"
 
 
 def all_arrays() -> list[Array]:
@@ -56,7 +56,7 @@ def array_frame(array: Array, size_bytes: int, *, distinct: bool = False) -> byt
 
     `distinct` gives each item a name of its own where it has a text, and a number where it is one.
     """
-    message = request_class(array.key)
+    message = get_request_class(array.key)
     flexible = array.version in message.flexible
     return _frame(array, _Writer(array.version, flexible, size_bytes, distinct).struct(message, array.path))
 
@@ -76,10 +76,12 @@ def most_bytes(array: Array, limit_bytes: int, *, distinct: bool = False) -> int
 def _is_let_in(array: Array, frame: bytes) -> bool:
     if len(frame) <= LARGE_FRAME_BYTES:
         return True
-    _, position = RequestHeader.decode_from(frame, request_header_version(array.key, array.version), 4)
+    _, position = RequestHeader.decode_from(frame, get_request_header_version(array.key, array.version), 4)
     allowed_bytes = ALLOWED_BYTES + ALLOWED_BYTES_A_BYTE * len(frame)
     try:
-        at_once(request_class(array.key).decode_in_steps(memoryview(frame), array.version, position, allowed_bytes))
+        run_all_steps(
+            get_request_class(array.key).decode_in_steps(memoryview(frame), array.version, position, allowed_bytes)
+        )
     except MalformedMessage:
         return False
     return True
@@ -87,8 +89,8 @@ def _is_let_in(array: Array, frame: bytes) -> bool:
 
 def tags_frame(size_bytes: int, *, in_header: bool) -> bytes:
     """An ApiVersions request of about `size_bytes` with tagged fields that nobody knows, in its header or its body."""
-    newest = request_class(ApiKey.API_VERSIONS).versions[-1]
-    body = _least_struct(request_class(ApiKey.API_VERSIONS), newest, True)
+    newest = get_request_class(ApiKey.API_VERSIONS).versions[-1]
+    body = _least_struct(get_request_class(ApiKey.API_VERSIONS), newest, True)
     if in_header:
         return _frame(Array(ApiKey.API_VERSIONS, newest, (), 0), body, _unknown_tags(size_bytes))
     return _frame(Array(ApiKey.API_VERSIONS, newest, (), 0), body[:-1] + _unknown_tags(size_bytes))
@@ -98,17 +100,17 @@ def _frame(array: Array, body: bytes, header_tags: bytes = b"") -> bytes:
     """The request with its header and its size; `header_tags` take the place of the header's own."""
     header = RequestHeader(
         request_api_key=array.key, request_api_version=array.version, correlation_id=7, client_id=CLIENT_ID
-    ).encode(request_header_version(array.key, array.version))
+    ).encode(get_request_header_version(array.key, array.version))
     if header_tags:
         header = header[:-1] + header_tags
     return pack(">i", len(header) + len(body)) + header + body
 
 
 def _arrays_of(key: int, version: int) -> Iterator[Array]:
-    message = request_class(key)
+    message = get_request_class(key)
     flexible = version in message.flexible
     for path, item, compact in _paths(message, version, flexible):
-        yield Array(key, version, path, least_item_bytes(item, version, compact))
+        yield Array(key, version, path, measure_least_item_bytes(item, version, compact))
 
 
 def _paths(struct: type, version: int, flexible: bool) -> Iterator[tuple[tuple[str, ...], Kind, bool]]:

@@ -12,9 +12,9 @@ from random import Random
 from struct import pack
 from typing import NamedTuple
 
-from minibroker.protocol.apis import request_class
+from minibroker.protocol.apis import get_request_class
 from minibroker.protocol.fields import Kind
-from minibroker.protocol.headers import request_header_version
+from minibroker.protocol.headers import get_request_header_version
 from minibroker.protocol.layout import Layout, Place, layout
 from minibroker.protocol.primitives import varint
 from minibroker.protocol.records.building import build_batch
@@ -77,7 +77,7 @@ class Requests:
 
     def _header(self, key: int, version: int, correlation_id: int, *, spoilt: bool) -> bytes:
         start = pack(">hhi", key, version, correlation_id)
-        if request_header_version(key, version) == 1:
+        if get_request_header_version(key, version) == 1:
             return start + self._client_id(spoilt)
         tags = self._unknown_tags() if spoilt and self.random.random() < 0.1 else [Piece("tags", varint(0))]
         return start + self._client_id(spoilt) + b"".join(piece.data for piece in tags)
@@ -96,7 +96,7 @@ class Requests:
     # --- pieces ---
 
     def _pieces(self, key: int, version: int) -> list[Piece]:
-        message = request_class(key)
+        message = get_request_class(key)
         pieces: list[Piece] = []
         self._struct(pieces, message, version, version in message.flexible)
         return pieces

@@ -9,7 +9,7 @@ import random
 from typing import Any
 
 from minibroker.protocol.declare import Message
-from minibroker.protocol.describing import all_messages
+from minibroker.protocol.describing import list_messages
 from minibroker.protocol.fields import Field, Kind, fields
 from tests.cases import for_each
 
@@ -17,7 +17,7 @@ BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
 
 
 in_all_versions = for_each(
-    ("message", "version"), [(message, version) for message in all_messages() for version in message.versions]
+    ("message", "version"), [(message, version) for message in list_messages() for version in message.versions]
 )
 
 

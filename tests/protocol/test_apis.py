@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from minibroker.protocol.apis import ApiKey, api_name, request_class, response_class
+from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class, get_response_class
 from tests.cases import for_each
 
 # The newest version of every API of Kafka 4.4's broker listener. The oldest is 0 for all of them.
@@ -34,15 +34,15 @@ NEWEST = {
 
 
 def test_every_api_is_declared_from_version_0_to_the_newest() -> None:
-    assert {api_name(key): request_class(key).versions for key in ApiKey} == {
+    assert {get_api_name(key): get_request_class(key).versions for key in ApiKey} == {
         name: range(0, newest + 1) for name, newest in NEWEST.items()
     }
 
 
 @for_each("key", ApiKey)
 def test_request_and_response_versions_agree(key: ApiKey) -> None:
-    request, response = request_class(key), response_class(key)
-    assert (request.__name__, response.__name__) == (f"{api_name(key)}Request", f"{api_name(key)}Response")
+    request, response = get_request_class(key), get_response_class(key)
+    assert (request.__name__, response.__name__) == (f"{get_api_name(key)}Request", f"{get_api_name(key)}Response")
     assert request.api_key == response.api_key == key
     assert request.versions == response.versions
     assert request.flexible == response.flexible
@@ -50,7 +50,7 @@ def test_request_and_response_versions_agree(key: ApiKey) -> None:
 
 @pytest.mark.parametrize("key", [-1, 4, 7, 95, 32767])
 def test_an_unknown_key_is_an_error(key: int) -> None:
-    for look_up in (request_class, response_class, api_name):
+    for look_up in (get_request_class, get_response_class, get_api_name):
         with pytest.raises(ValueError):
             look_up(key)
 
@@ -73,6 +73,6 @@ def test_the_list_of_apis_imports_no_message() -> None:
 
 
 def test_looking_up_an_api_imports_only_its_file() -> None:
-    modules = imported("from minibroker.protocol.apis import request_class\nrequest_class(3)")
+    modules = imported("from minibroker.protocol.apis import get_request_class\nget_request_class(3)")
     files = {name for name in modules if name.startswith("minibroker.protocol.messages.")}
     assert files == {"minibroker.protocol.messages.metadata"}

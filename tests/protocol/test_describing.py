@@ -4,35 +4,35 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.protocol.describing import FieldRow, all_messages, field_rows, messages_named, versions_text
+from minibroker.protocol.describing import FieldRow, find_messages, format_versions, list_field_rows, list_messages
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.protocol.samples import Order, Parcel
 
 
 @pytest.mark.parametrize("name", ["Metadata", "metadata", "METADATA"])
 def test_an_api_name_selects_request_and_response(name: str) -> None:
-    assert messages_named(name) == [MetadataRequest, MetadataResponse]
+    assert find_messages(name) == [MetadataRequest, MetadataResponse]
 
 
 @pytest.mark.parametrize("name", ["MetadataRequest", "TopicRecord", "OffsetCommitKey", "RequestHeader", "VotersRecord"])
 def test_a_full_name_selects_one_message(name: str) -> None:
-    assert [message.__name__ for message in messages_named(name)] == [name]
+    assert [message.__name__ for message in find_messages(name)] == [name]
 
 
 def test_other_names_select_nothing() -> None:
-    assert messages_named("Nonsense") == []
-    assert messages_named("") == []
+    assert find_messages("Nonsense") == []
+    assert find_messages("") == []
 
 
 def test_every_message_has_a_unique_name_and_a_docstring() -> None:
-    messages = all_messages()
+    messages = list_messages()
     assert len({message.__name__.lower() for message in messages}) == len(messages)
     for message in messages:
         assert message.__doc__, message
 
 
 def test_rows_are_in_wire_order_with_nested_fields_after_their_parent() -> None:
-    rows = field_rows(Order, 3)
+    rows = list_field_rows(Order, 3)
     assert [(row.depth, row.name) for row in rows] == [
         (0, "name"), (0, "note"), (0, "lines"), (1, "article"), (1, "count"), (1, "records"), (0, "numbers"),
         (0, "ids"), (0, "words"), (0, "payload"), (0, "buyer"), (1, "id"), (1, "city"),
@@ -41,7 +41,7 @@ def test_rows_are_in_wire_order_with_nested_fields_after_their_parent() -> None:
 
 
 def test_a_row_has_all_properties_of_a_field() -> None:
-    rows = {(row.depth, row.name): row for row in field_rows(Order, 3)}
+    rows = {(row.depth, row.name): row for row in list_field_rows(Order, 3)}
     assert rows[0, "note"] == FieldRow(0, "note", "string", "1+", True, True, None, "None", "", None)
     assert rows[0, "lines"] == FieldRow(0, "lines", "[]Line", "0+", False, True, None, "[]", "", None)
     assert rows[0, "ids"] == FieldRow(0, "ids", "[]uuid", "2+", False, True, None, "[]", "", None)
@@ -50,14 +50,14 @@ def test_a_row_has_all_properties_of_a_field() -> None:
 
 
 def test_a_row_has_the_description_and_kip_of_a_field() -> None:
-    rows = field_rows(Parcel, 2)
+    rows = list_field_rows(Parcel, 2)
     assert [(row.about, row.kip) for row in rows] == [
         ("What the parcel weighs, in grams.", None), ("Whether its loss is paid for.", 74), ("", None),
     ]  # fmt: skip
 
 
 def test_a_row_before_flexible_versions_is_described() -> None:
-    rows = {row.name: row for row in field_rows(Order, 1)}
+    rows = {row.name: row for row in list_field_rows(Order, 1)}
     assert rows["old"].versions == "0-1"
     assert not rows["note"].compact
     assert "priority" not in rows
@@ -65,7 +65,7 @@ def test_a_row_before_flexible_versions_is_described() -> None:
 
 def test_an_undeclared_version_is_an_error() -> None:
     with pytest.raises(ValueError, match="Order has no version 4"):
-        field_rows(Order, 4)
+        list_field_rows(Order, 4)
 
 
 @pytest.mark.parametrize(
@@ -73,4 +73,4 @@ def test_an_undeclared_version_is_an_error() -> None:
     [(range(0, 13), "0-12"), (range(3, 1 << 15), "3+"), (range(3, 14), "3+"), (range(4, 5), "4"), (range(0), "none")],
 )
 def test_versions_are_shown_in_kafkas_notation(versions: range, text: str) -> None:
-    assert versions_text(versions, 13) == text
+    assert format_versions(versions, 13) == text

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from minibroker.protocol.declare import Struct, field, int32
-from minibroker.protocol.fields import Kind, default_maker, default_value, fields, versions
+from minibroker.protocol.fields import Kind, default_value, fields, get_default_maker, versions
 from minibroker.protocol.primitives import ZERO_UUID
 from tests.cases import for_each
 from tests.protocol.samples import Fixed, Order
@@ -76,13 +76,13 @@ DEFAULTS = {field.name: field for field in (*fields(Fixed), *fields(Order))}
     [("flag", False), ("number", 0), ("ratio", 0.0), ("id", ZERO_UUID), ("old", -1), ("note", None), ("shop", None)],
 )
 def test_immutable_defaults_are_shared_by_instances(name: str, value: Any) -> None:
-    assert default_maker(DEFAULTS[name]) is None
+    assert get_default_maker(DEFAULTS[name]) is None
     assert default_value(DEFAULTS[name]) == value
 
 
 @pytest.mark.parametrize("name", ["lines", "numbers", "ids"])
 def test_each_instance_gets_its_own_list(name: str) -> None:
-    assert default_maker(DEFAULTS[name]) is list
+    assert get_default_maker(DEFAULTS[name]) is list
 
 
 def test_each_instance_gets_its_own_struct() -> None:
@@ -90,7 +90,7 @@ def test_each_instance_gets_its_own_struct() -> None:
         number: int32 = field()
         shop: Order.Shop = field()
 
-    assert default_maker(fields(Outer)[1]) is Order.Shop
+    assert get_default_maker(fields(Outer)[1]) is Order.Shop
 
 
 def test_a_nullable_field_is_empty_unless_its_default_is_null() -> None:

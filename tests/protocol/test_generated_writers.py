@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from minibroker.protocol.declare import Message, field
-from minibroker.protocol.describing import writer_text
+from minibroker.protocol.describing import write_writer_text
 from minibroker.protocol.messages.groups import LeaveGroupRequest
 from minibroker.protocol.primitives import Output
 from tests.protocol.samples import Answer, Fixed, Nothing, Order
@@ -50,11 +50,11 @@ class Elsewhere(NamedTuple):
 
 
 def test_the_generated_writer_nests_as_the_wire_format() -> None:
-    assert writer_text(LeaveGroupRequest, 5) == LEAVE_GROUP_5
+    assert write_writer_text(LeaveGroupRequest, 5) == LEAVE_GROUP_5
 
 
 def test_adjacent_fixed_size_fields_are_written_by_one_call() -> None:
-    assert writer_text(Fixed, 0).count("pack") == 1
+    assert write_writer_text(Fixed, 0).count("pack") == 1
 
 
 def test_a_message_without_fields_is_encoded() -> None:

@@ -9,8 +9,8 @@ from minibroker.protocol.headers import (
     RequestHeader,
     ResponseHeader,
     answer_version,
-    request_header_version,
-    response_header_version,
+    get_request_header_version,
+    get_response_header_version,
 )
 from tests.cases import for_each
 
@@ -32,13 +32,13 @@ from tests.cases import for_each
 def test_header_versions_equal_those_of_kafka(
     key: ApiKey, version: int, request_version: int, response_version: int
 ) -> None:
-    assert request_header_version(key, version) == request_version
-    assert response_header_version(key, version) == response_version
+    assert get_request_header_version(key, version) == request_version
+    assert get_response_header_version(key, version) == response_version
 
 
 def test_an_unknown_api_has_no_header_version() -> None:
     with pytest.raises(ValueError):
-        request_header_version(4, 0)
+        get_request_header_version(4, 0)
 
 
 @pytest.mark.parametrize(

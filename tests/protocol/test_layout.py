@@ -6,7 +6,7 @@ import pytest
 
 from minibroker.protocol.fields import Kind
 from minibroker.protocol.headers import RequestHeader
-from minibroker.protocol.layout import layout, least_bytes, least_item_bytes
+from minibroker.protocol.layout import layout, measure_least_bytes, measure_least_item_bytes
 from tests.protocol.random_messages import in_all_versions
 from tests.protocol.samples import Fixed, Nothing, Order
 
@@ -39,14 +39,14 @@ def test_the_client_id_in_a_header_is_never_compact() -> None:
     ("struct", "version", "flexible", "size"), [(Fixed, 0, False, 46), (Nothing, 0, False, 0), (Nothing, 1, True, 1)]
 )
 def test_the_least_size_of_a_struct_is_computed(struct: type, version: int, flexible: bool, size: int) -> None:
-    assert least_bytes(struct, version, flexible) == size
+    assert measure_least_bytes(struct, version, flexible) == size
 
 
 def test_no_item_is_smaller_than_a_byte() -> None:
     """Else a count of two billion would be held by no data at all."""
-    assert least_item_bytes(Kind("struct", struct=Nothing), 0, False) == 1
+    assert measure_least_item_bytes(Kind("struct", struct=Nothing), 0, False) == 1
 
 
 @in_all_versions
 def test_no_message_is_smaller_than_its_least_size(message: type, version: int) -> None:
-    assert len(message().encode(version)) >= least_bytes(message, version, version in message.flexible)
+    assert len(message().encode(version)) >= measure_least_bytes(message, version, version in message.flexible)

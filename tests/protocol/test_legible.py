@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.protocol.legible import cut, escaped, few, legible, readable
+from minibroker.protocol.legible import escape_unprintable, format_readable, list_few, make_legible, shorten
 from tests.cases import for_each
 
 
 def test_a_short_text_is_unchanged() -> None:
-    assert cut("orders", 6) == "orders"
+    assert shorten("orders", 6) == "orders"
 
 
 def test_a_long_text_keeps_its_start_and_its_end() -> None:
-    assert cut("begin" + 1000 * "x" + "end", 12) == "beginxx…xend"
-    assert len(cut(1000 * "x", 200)) == 200
+    assert shorten("begin" + 1000 * "x" + "end", 12) == "beginxx…xend"
+    assert len(shorten(1000 * "x", 200)) == 200
 
 
 @for_each(
@@ -32,7 +32,7 @@ def test_a_long_text_keeps_its_start_and_its_end() -> None:
     ],
 )
 def test_control_characters_are_escaped(text: str, shown: str) -> None:
-    assert escaped(text) == shown
+    assert escape_unprintable(text) == shown
     assert shown.isprintable()
 
 
@@ -43,15 +43,15 @@ def test_control_characters_are_escaped(text: str, shown: str) -> None:
         (["a"], "a"),
         (["a", "b", "c"], "a, b, c"),
         (["a", "b", "c", "d"], "a, b, c and 1 more"),
-        ([1000 * "x"] * 10_000, ", ".join(3 * [cut(1000 * "x", 300)]) + " and 9997 more"),
+        ([1000 * "x"] * 10_000, ", ".join(3 * [shorten(1000 * "x", 300)]) + " and 9997 more"),
     ],
 )
 def test_only_a_few_of_many_names_are_shown(names: list[str], told: str) -> None:
-    assert few(names) == told
+    assert list_few(names) == told
 
 
 def test_a_text_is_shortened_before_it_is_escaped() -> None:
-    assert legible(100 * "\n", 4) == "\\n\\n…\\n"
+    assert make_legible(100 * "\n", 4) == "\\n\\n…\\n"
 
 
 @for_each(
@@ -66,11 +66,11 @@ def test_a_text_is_shortened_before_it_is_escaped() -> None:
     ],
 )
 def test_control_bytes_are_escaped(data: bytes, text: str) -> None:
-    assert readable(data) == text
+    assert format_readable(data) == text
 
 
 @given(st.binary())
 def test_arbitrary_bytes_are_shown_in_one_printable_line(data: bytes) -> None:
-    shown = readable(data).replace("\t", "")
+    shown = format_readable(data).replace("\t", "")
     assert shown.isprintable()
     assert shown.encode("utf-8").decode("utf-8") == shown

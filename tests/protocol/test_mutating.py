@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 
 from minibroker.broker.requests.served import SERVED
-from minibroker.protocol.apis import request_class
-from minibroker.protocol.headers import RequestHeader, request_header_version
+from minibroker.protocol.apis import get_request_class
+from minibroker.protocol.headers import RequestHeader, get_request_header_version
 from minibroker.protocol.primitives import MalformedMessage
 from tests.cases import for_each
 from tests.protocol.mutating import Requests
@@ -16,8 +16,8 @@ ROUTES = [(int(key), version) for key, row in SERVED.items() for version in row.
 
 def read(frame: bytes, key: int, version: int) -> int:
     """How many bytes of the frame a broker reads. Raises MalformedMessage."""
-    _, position = RequestHeader.decode_from(frame, request_header_version(key, version), 4)
-    return request_class(key).decode_from(frame, version, position)[1]
+    _, position = RequestHeader.decode_from(frame, get_request_header_version(key, version), 4)
+    return get_request_class(key).decode_from(frame, version, position)[1]
 
 
 @for_each("key", SERVED)

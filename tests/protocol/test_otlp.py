@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from minibroker.protocol.otlp import FEW_FIELDS, DataPoint, MalformedMetrics, data_points
+from minibroker.protocol.otlp import FEW_FIELDS, DataPoint, MalformedMetrics, iterate_data_points
 from tests.cases import for_each
 
 
@@ -45,7 +45,7 @@ def sum_of(name: str, value: int, temporality: int) -> bytes:
 
 
 def points(data: bytes) -> list[DataPoint]:
-    return [point for point in data_points(data) if point is not None]
+    return [point for point in iterate_data_points(data) if point is not None]
 
 
 def test_gauges_and_sums_are_decoded_as_numbers() -> None:
@@ -72,7 +72,7 @@ def test_a_histogram_or_summary_is_decoded_as_count_and_sum(kind: int, attribute
         DataPoint("h.count", (("node", "1"),), 3, kind != 11),
         DataPoint("h.sum", (("node", "1"),), 7.5, kind != 11),
     ]
-    assert [*data_points(data)].count(None) >= 2 + len(buckets) // 9 // 500
+    assert [*iterate_data_points(data)].count(None) >= 2 + len(buckets) // 9 // 500
 
 
 def test_attributes_are_decoded_as_strings_in_order() -> None:
@@ -123,5 +123,5 @@ def test_truncated_metrics_are_malformed_or_fewer() -> None:
 
 
 def test_long_metrics_without_numbers_are_decoded_in_steps() -> None:
-    steps = list(data_points(nested(1, b"") * 1000))
+    steps = list(iterate_data_points(nested(1, b"") * 1000))
     assert steps == [None] * 1000

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.protocol.apis import ApiKey, request_class, response_class
+from minibroker.protocol.apis import ApiKey, get_request_class, get_response_class
 from minibroker.protocol.declare import Message
-from minibroker.protocol.layout import item_cost_bytes, layout
+from minibroker.protocol.layout import estimate_item_bytes, layout
 from minibroker.protocol.messages.groups import DescribeGroupsRequest
 from minibroker.protocol.primitives import MalformedMessage, Output
 from minibroker.protocol.source import READ_ITEMS, WRITTEN_ITEMS
-from minibroker.protocol.steps import Steps, at_once
+from minibroker.protocol.steps import Steps, run_all_steps
 from tests.cases import for_each
 from tests.protocol.random_messages import random_message
 
 PLENTY = 1 << 40
-KINDS = [kind for key in ApiKey for kind in (request_class(key), response_class(key))]
+KINDS = [kind for key in ApiKey for kind in (get_request_class(key), get_response_class(key))]
 
 
 def counted(steps: Steps[object]) -> int:
@@ -29,9 +29,9 @@ def test_reading_and_writing_in_steps_gives_the_same_as_at_once(kind: type[Messa
         message = random_message(kind, version, 1)
         whole = message.encode(version)
         out = Output()
-        at_once(message.encode_in_steps(out, version, PLENTY))
+        run_all_steps(message.encode_in_steps(out, version, PLENTY))
         assert bytes(out) == whole
-        read, _ = at_once(kind.decode_in_steps(memoryview(whole), version, 0, PLENTY))
+        read, _ = run_all_steps(kind.decode_in_steps(memoryview(whole), version, 0, PLENTY))
         assert read == kind.decode(whole, version)
 
 
@@ -39,10 +39,10 @@ def test_steps_have_a_number_of_items_and_return_long_arrays() -> None:
     request = DescribeGroupsRequest(groups=["g"] * (3 * READ_ITEMS + 1))
     data = memoryview(request.encode(6))
     assert counted(DescribeGroupsRequest.decode_in_steps(data, 6, 0, PLENTY)) == 3
-    read, long_arrays = at_once(DescribeGroupsRequest.decode_in_steps(data, 6, 0, PLENTY))
+    read, long_arrays = run_all_steps(DescribeGroupsRequest.decode_in_steps(data, 6, 0, PLENTY))
     assert [id(array) for array in long_arrays] == [id(read.groups)]
     assert counted(request.encode_in_steps(Output(), 6, PLENTY)) == 3 * READ_ITEMS // WRITTEN_ITEMS
-    assert at_once(request.encode_in_steps(Output(), 6, PLENTY)) == [request.groups]
+    assert run_all_steps(request.encode_in_steps(Output(), 6, PLENTY)) == [request.groups]
 
 
 def test_arrays_that_would_use_too_much_memory_are_rejected_in_advance() -> None:
@@ -50,8 +50,8 @@ def test_arrays_that_would_use_too_much_memory_are_rejected_in_advance() -> None
     data = memoryview(DescribeGroupsRequest(groups=[""] * count).encode(6))
     groups = layout(DescribeGroupsRequest, 6, True).body[0].kind
     assert groups.item is not None
-    cost = item_cost_bytes(groups.item, 6, True)
-    at_once(DescribeGroupsRequest.decode_in_steps(data, 6, 0, count * cost))
+    cost = estimate_item_bytes(groups.item, 6, True)
+    run_all_steps(DescribeGroupsRequest.decode_in_steps(data, 6, 0, count * cost))
     steps = DescribeGroupsRequest.decode_in_steps(data, 6, 0, count * cost - 1)
     with pytest.raises(MalformedMessage, match="field groups: 5000 items, which would take too much memory"):
         next(steps)
@@ -67,5 +67,5 @@ def test_a_response_beyond_the_limit_is_not_written_completely() -> None:
     request = DescribeGroupsRequest(groups=["g" * 100] * (10 * READ_ITEMS))
     out = Output()
     with pytest.raises(ValueError, match="more than 200000 bytes"):
-        at_once(request.encode_in_steps(out, 6, 200_000))
+        run_all_steps(request.encode_in_steps(out, 6, 200_000))
     assert len(out) < 400_000

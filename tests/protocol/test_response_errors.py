@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from minibroker.protocol.apis import ApiKey, response_class
+from minibroker.protocol.apis import ApiKey, get_response_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsResponse
 from minibroker.protocol.messages.fetch import FetchResponse
 from minibroker.protocol.messages.produce import ProduceResponse
 from minibroker.protocol.messages.share_fetch import ShareFetchResponse
-from minibroker.protocol.response_errors import error_codes
+from minibroker.protocol.response_errors import collect_error_codes
 from tests.cases import for_each
 
 SharePartition = ShareFetchResponse.ShareFetchableTopicResponse.PartitionData
@@ -50,10 +50,10 @@ Partition = Topic.PartitionProduceResponse
     ],
 )
 def test_error_codes_are_found_at_any_depth(response: Message, codes: list[int]) -> None:
-    assert error_codes(response) == codes
+    assert collect_error_codes(response) == codes
 
 
 @for_each("key", list(ApiKey))
 def test_every_response_can_be_searched_for_errors(key: ApiKey) -> None:
-    response = response_class(key)()
-    assert error_codes(response) == []
+    response = get_response_class(key)()
+    assert collect_error_codes(response) == []

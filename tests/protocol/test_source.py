@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.source import Source, compile_function, describe_malformed, free_name, snake_case
+from minibroker.protocol.source import (
+    Source,
+    choose_free_name,
+    compile_function,
+    convert_to_snake_case,
+    describe_malformed,
+)
 
 
 def test_generated_blocks_are_indented_and_lines_know_their_field() -> None:
@@ -60,14 +66,14 @@ def test_generated_codecs_are_cached_and_have_readable_names() -> None:
 
 
 def test_generated_variables_do_not_shadow_each_other() -> None:
-    assert free_name("topics", ()) == "topics"
-    assert free_name("topics", ("topics", "topics_")) == "topics__"
-    assert free_name("data", ()) == "data_"
-    assert free_name("from", ()) == "from_"
+    assert choose_free_name("topics", ()) == "topics"
+    assert choose_free_name("topics", ("topics", "topics_")) == "topics__"
+    assert choose_free_name("data", ()) == "data_"
+    assert choose_free_name("from", ()) == "from_"
 
 
 def test_names_are_converted_to_snake_case() -> None:
-    assert snake_case("TopicProduceData") == "topic_produce_data"
+    assert convert_to_snake_case("TopicProduceData") == "topic_produce_data"
 
 
 def reader(*lines: tuple[str, str]) -> Any:

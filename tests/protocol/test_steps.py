@@ -9,10 +9,10 @@ from minibroker.protocol.steps import (
     WAITING,
     Steps,
     are_few,
-    at_once,
     count_items,
     each,
     release_arrays,
+    run_all_steps,
     take_portions,
 )
 
@@ -26,7 +26,7 @@ def counting(numbers: list[int], end: int) -> Steps[str]:
 
 def test_all_steps_run_and_their_result_is_returned():
     numbers: list[int] = []
-    assert at_once(counting(numbers, 3)) == "done"
+    assert run_all_steps(counting(numbers, 3)) == "done"
     assert numbers == [0, 1, 2]
 
 
@@ -36,13 +36,13 @@ def test_an_error_of_a_step_is_raised():
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        at_once(failing())
+        run_all_steps(failing())
 
 
 def test_each_item_is_a_step():
     steps = each(str, [1, 2, 3])
     assert [next(steps) for _ in range(3)] == [None, None, None]
-    assert at_once(each(str, [1, 2, 3])) == ["1", "2", "3"]
+    assert run_all_steps(each(str, [1, 2, 3])) == ["1", "2", "3"]
 
 
 def test_arrays_are_emptied_in_steps_with_nested_ones_first():
@@ -76,7 +76,7 @@ def test_keys_are_counted_in_steps_and_forgotten_in_steps():
     keys = [number % 2_500 for number in range(5_000)]
     steps = count_items(iter(keys))
     assert sum(1 for _ in steps) == 5_000 // COUNTED_ITEMS
-    counts = at_once(count_items(iter(keys)))
+    counts = run_all_steps(count_items(iter(keys)))
     assert list(counts.items()) == [(number, 2) for number in range(2_500)]
     assert (len(counts), counts[2_500], 7 in counts) == (2_500, 0, True)
     assert sum(1 for _ in counts.release()) >= 2_500 // RELEASED_ITEMS
@@ -88,4 +88,4 @@ def test_steps_that_wait_for_others_cannot_run_at_once():
         yield WAITING
 
     with pytest.raises(RuntimeError, match="steps that wait for other work cannot run at once"):
-        at_once(waiting())
+        run_all_steps(waiting())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minibroker.testing.control.app import proxy_control_app
+from minibroker.testing.control.app import make_proxy_control_app
 from tests.asking_applications import Asking
 from tests.proxy.upstreams import answer, connected, exactly, request
 
@@ -11,7 +11,7 @@ HEARTBEAT = 12
 
 def test_journal_and_faults_have_the_same_paths_as_for_the_broker() -> None:
     with connected() as (proxy, client, node):
-        control = Asking(proxy_control_app(proxy))
+        control = Asking(make_proxy_control_app(proxy))
         assert control.post("/v1/journal", {"on": True}).json["on"]
         added = control.post("/v1/faults", {"api": "Heartbeat", "delay": "1 ms", "times": 1})
         assert added.status == 201
@@ -27,7 +27,7 @@ def test_journal_and_faults_have_the_same_paths_as_for_the_broker() -> None:
 
 def test_the_proxys_control_api_has_only_what_a_proxy_supports() -> None:
     with connected() as (proxy, _, _):
-        control = Asking(proxy_control_app(proxy))
+        control = Asking(make_proxy_control_app(proxy))
         paths = control.get("/openapi.json").json["paths"]
         assert all(path.startswith(("/v1/faults", "/v1/journal", "/v1/requests")) for path in paths)
         assert proxy.bootstrap_servers in control.get("/").text

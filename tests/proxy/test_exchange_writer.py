@@ -20,12 +20,19 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.headers import RequestHeader
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.proxy.exchange_writer import LARGE_BYTES, WAITING_BYTES, Recording
-from minibroker.proxy.flows import PIECE_BYTES, FlowError, exchanges_in, first_line, line_of, pieces_of_line
-from minibroker.proxy.pcap_writer import Packets, file_head
+from minibroker.proxy.flows import (
+    PIECE_BYTES,
+    FlowError,
+    iterate_pieces_of_line,
+    make_first_line,
+    make_line,
+    read_exchanges,
+)
+from minibroker.proxy.pcap_writer import Packets, make_file_head
 from minibroker.proxy.proxy import Proxy
 from minibroker.proxy.replaying import Line, Replay, Replayed
 from minibroker.testing import Broker
-from minibroker.testing.seen.exchange import Exchange, kept_frame
+from minibroker.testing.seen.exchange import Exchange, keep_frame
 from tests.cases import for_each
 from tests.proxy.upstreams import PATIENCE_S, request
 
@@ -45,8 +52,8 @@ def metadata_exchange(number: int = 1, connection: str = "10.0.0.1:5000") -> Exc
 
 def test_a_saved_exchange_is_read_unchanged(tmp_path: Path) -> None:
     written = metadata_exchange()
-    (tmp_path / "it").write_bytes(first_line("k:1") + line_of(written, "k:1"))
-    (read,) = exchanges_in(tmp_path / "it")
+    (tmp_path / "it").write_bytes(make_first_line("k:1") + make_line(written, "k:1"))
+    (read,) = read_exchanges(tmp_path / "it")
     names = ("number", "api_key", "version", "correlation_id", "client_id", "node_id", "connection", "started_ms")
     for name in (*names, "duration_ms", "ended_before", "outcome", "request_bytes", "answer_bytes", "faults", "errors"):
         assert getattr(read, name) == getattr(written, name), name
@@ -59,7 +66,7 @@ def test_the_file_of_a_journal_is_read(tmp_path: Path) -> None:
         producer.produce("t", "v")
         assert producer.flush(PATIENCE_S) == 0
         count = broker.journal.save(tmp_path / "journal")
-    found = list(exchanges_in(tmp_path / "journal"))
+    found = list(read_exchanges(tmp_path / "journal"))
     assert len(found) == count and {"Produce", "Metadata"} <= {each.api for each in found}
 
 
@@ -79,7 +86,7 @@ def test_the_file_of_a_journal_is_read(tmp_path: Path) -> None:
 def test_an_invalid_line_of_exchanges_is_named(tmp_path: Path, line: str, reason: str) -> None:
     (tmp_path / "it").write_text(line)
     with pytest.raises(FlowError, match=reason):
-        list(exchanges_in(tmp_path / "it"))
+        list(read_exchanges(tmp_path / "it"))
 
 
 def test_a_recording_omits_what_the_disk_cannot_take() -> None:
@@ -104,16 +111,16 @@ def test_a_large_exchange_is_formatted_in_pieces_in_a_thread(tmp_path: Path) -> 
     pieces: list[bytes] = []
 
     def format(each: Exchange, server: str) -> Iterator[bytes]:
-        for piece in pieces_of_line(each, server):
+        for piece in iterate_pieces_of_line(each, server):
             assert threading.current_thread() is not threading.main_thread()
             pieces.append(piece)
             yield piece
 
     with open(tmp_path / "it", "wb") as file:
-        recording = Recording(file, first_line("k:1"), format)
+        recording = Recording(file, make_first_line("k:1"), format)
         recording.add(exchange, "k:1")
         recording.close()
-    (read,) = exchanges_in(tmp_path / "it")
+    (read,) = read_exchanges(tmp_path / "it")
     assert read.answer_bytes == exchange.answer_bytes and max(map(len, pieces)) <= 2 * PIECE_BYTES
 
 
@@ -130,9 +137,9 @@ def test_late_packets_keep_the_order_of_the_exchanges() -> None:
 def test_an_unchanged_large_frame_is_kept_without_a_copy() -> None:
     data = bytearray(2 << 20)
     frame = memoryview(data)[4:]
-    assert cast(memoryview, kept_frame(ApiKey.PRODUCE, 9, frame.toreadonly())).obj is data
-    assert isinstance(kept_frame(ApiKey.PRODUCE, 9, frame), bytes)
-    assert isinstance(kept_frame(ApiKey.PRODUCE, 9, frame[: 1 << 10].toreadonly()), bytes)
+    assert cast(memoryview, keep_frame(ApiKey.PRODUCE, 9, frame.toreadonly())).obj is data
+    assert isinstance(keep_frame(ApiKey.PRODUCE, 9, frame), bytes)
+    assert isinstance(keep_frame(ApiKey.PRODUCE, 9, frame[: 1 << 10].toreadonly()), bytes)
 
 
 def test_a_recording_is_written_without_being_closed() -> None:
@@ -186,7 +193,7 @@ def word_sum(data: bytes) -> int:
 )
 def test_packets_contain_the_frames_in_order_with_right_checksums(client: str, server: str) -> None:
     packets, exchange = Packets(), metadata_exchange(connection=client)
-    data = file_head() + b"".join([*packets.format(exchange, server), *packets.format(exchange, server)])
+    data = make_file_head() + b"".join([*packets.format(exchange, server), *packets.format(exchange, server)])
     streams: dict[int, bytes] = {}
     for packet in packets_in(data):
         six = packet[0] >> 4 == 6
@@ -229,9 +236,9 @@ def session(broker: Broker, directory: Path) -> list[Exchange]:
             assert consumer.poll(PATIENCE_S) is not None
         consumer.commit(asynchronous=False)
         consumer.close()
-        lines = b"".join(line_of(each, "") for each in proxy.journal.requests() if each.outcome != "open")
-    (directory / "flows").write_bytes(first_line("") + lines)
-    return list(exchanges_in(directory / "flows"))
+        lines = b"".join(make_line(each, "") for each in proxy.journal.requests() if each.outcome != "open")
+    (directory / "flows").write_bytes(make_first_line("") + lines)
+    return list(read_exchanges(directory / "flows"))
 
 
 def test_a_replay_on_an_equal_cluster_gives_equal_responses(tmp_path: Path) -> None:
@@ -269,7 +276,7 @@ def test_a_closed_connection_is_a_problem_of_its_requests() -> None:
 
 
 def test_lines_are_json_for_other_programs() -> None:
-    values = json.loads(line_of(metadata_exchange(), "k:1"))
+    values = json.loads(make_line(metadata_exchange(), "k:1"))
     assert (values["api"], values["server"], values["duration_ms"]) == ("Metadata", "k:1", 4.5)
     assert bytes.fromhex(values["request_hex"])[:4] == b"\0\3\0\x09"
 

@@ -16,9 +16,9 @@ from minibroker.broker.lifecycle import StartError
 from minibroker.client.blocking import Client
 from minibroker.client.client_errors import ClientError, SettingError
 from minibroker.client.connection_settings import ClientSettings
-from minibroker.protocol.apis import ApiKey, request_class
+from minibroker.protocol.apis import ApiKey, get_request_class
 from minibroker.protocol.declare import Message
-from minibroker.protocol.headers import RequestHeader, request_header_version
+from minibroker.protocol.headers import RequestHeader, get_request_header_version
 from minibroker.protocol.messages.cluster import ApiVersionsResponse, DescribeClusterRequest
 from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
@@ -372,10 +372,12 @@ class Node:
     def next_is(self, key: ApiKey, response: Message) -> None:
         """Answer the next request, which is one of this API."""
         frame = self.frame()
-        header, _ = RequestHeader.decode_from(frame, request_header_version(key, struct.unpack_from(">h", frame, 2)[0]))
+        header, _ = RequestHeader.decode_from(
+            frame, get_request_header_version(key, struct.unpack_from(">h", frame, 2)[0])
+        )
         assert header.request_api_key == key
         version = header.request_api_version
-        tags = b"\0" if version in request_class(key).flexible and key != ApiKey.API_VERSIONS else b""
+        tags = b"\0" if version in get_request_class(key).flexible and key != ApiKey.API_VERSIONS else b""
         self.connection.sendall(answer(header.correlation_id, tags + response.encode(version)))
 
     def log_in(self, error_code: int = 0) -> None:
@@ -395,7 +397,7 @@ class Node:
 def logged_in() -> Iterator[tuple[Proxy, socket.socket, Node]]:
     """A proxy that has logged in for its client, and both ends."""
     versions = [
-        ApiVersionsResponse.ApiVersion(api_key=key, min_version=0, max_version=request_class(key).versions[-1])
+        ApiVersionsResponse.ApiVersion(api_key=key, min_version=0, max_version=get_request_class(key).versions[-1])
         for key in (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
     ]
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.protocol.apis import ApiKey, response_class
+from minibroker.protocol.apis import ApiKey, get_response_class
 from minibroker.protocol.fields import fields
 from minibroker.protocol.messages.cluster import (
     ApiVersionsRequest,
@@ -21,10 +21,10 @@ from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from minibroker.proxy.rewritten_addresses import (
     FIRST_VERSIONS,
     Shown,
-    endpoints_in,
     has_addresses,
     limit_versions,
-    rewrite,
+    list_endpoints,
+    rewrite_endpoints,
 )
 from tests.proxy.upstreams import PATIENCE_S, answer, connected, exactly, request
 
@@ -43,7 +43,7 @@ def structs(of: type) -> Any:
 def test_every_message_with_an_address_is_known() -> None:
     found = set()
     for key in ApiKey:
-        if any({"host", "port"} <= {field.name for field in fields(each)} for each in structs(response_class(key))):
+        if any({"host", "port"} <= {field.name for field in fields(each)} for each in structs(get_response_class(key))):
             found.add(key)
     assert found - OF_OTHERS == set(FIRST_VERSIONS)
 
@@ -60,15 +60,15 @@ def test_leader_hints_are_replaced_unless_empty() -> None:
 
     hint = FetchResponse.NodeEndpoint(node_id=3, host="k", port=9092, rack="r")
     response = FetchResponse(node_endpoints=[hint])
-    rewrite(endpoints_in(response), show)
+    rewrite_endpoints(list_endpoints(response), show)
     assert (hint.host, hint.port, hint.rack) == ("proxy-k", 9095, "r")
-    assert not endpoints_in(FetchResponse())
-    nobody = response_class(ApiKey.FIND_COORDINATOR)(host="", port=-1, node_id=-1, error_code=15)
-    assert not endpoints_in(nobody)
+    assert not list_endpoints(FetchResponse())
+    nobody = get_response_class(ApiKey.FIND_COORDINATOR)(host="", port=-1, node_id=-1, error_code=15)
+    assert not list_endpoints(nobody)
 
 
 def test_only_versions_with_unknown_addresses_are_omitted() -> None:
-    known = response_class(ApiKey.METADATA).versions[-1]
+    known = get_response_class(ApiKey.METADATA).versions[-1]
     each = ApiVersionsResponse.ApiVersion
     versions = [each(api_key=3, min_version=0, max_version=known + 1), each(api_key=8, min_version=0, max_version=99)]
     response = ApiVersionsResponse(api_keys=versions)
@@ -78,7 +78,7 @@ def test_only_versions_with_unknown_addresses_are_omitted() -> None:
 
 
 def test_a_node_of_a_later_release_is_limited_to_known_versions() -> None:
-    known = response_class(ApiKey.METADATA).versions[-1]
+    known = get_response_class(ApiKey.METADATA).versions[-1]
     offered = ApiVersionsResponse.ApiVersion(api_key=3, min_version=0, max_version=known + 1)
     with connected() as (_, client, node):
         body = b"\0" + ApiVersionsRequest(client_software_name="new", client_software_version="1").encode(3)

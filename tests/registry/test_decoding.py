@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from minibroker.cli.consume.consume_lines import schema_formatter
+from minibroker.cli.consume.consume_lines import make_schema_formatter
 from minibroker.client.record_fetching import Found
 from minibroker.protocol.records.record import Record
 from minibroker.registry import decoding
-from minibroker.registry.decoding import DecodingError, MissingLibrary, WireSchema, json_text
+from minibroker.registry.decoding import DecodingError, MissingLibrary, WireSchema, format_json
 
 
 def test_values_that_json_lacks_are_strings() -> None:
-    assert json_text({"a": b"\xff", "b": Decimal("1.50"), "c": "\ud800"}) == '{"a": "ÿ", "b": "1.50", "c": "\\ud800"}'
+    assert format_json({"a": b"\xff", "b": Decimal("1.50"), "c": "\ud800"}) == '{"a": "ÿ", "b": "1.50", "c": "\\ud800"}'
 
 
 def test_values_beyond_the_limit_are_omitted_with_a_note() -> None:
-    assert json_text(["a", "b"], most=10) == '["a", "b"]'
-    assert json_text(["a", "b"], most=9) == '["a", "b"\n… and more: only 9 characters are shown'
+    assert format_json(["a", "b"], most=10) == '["a", "b"]'
+    assert format_json(["a", "b"], most=9) == '["a", "b"\n… and more: only 9 characters are shown'
 
 
 def test_too_deeply_nested_values_do_not_fail_the_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,13 +29,13 @@ def test_too_deeply_nested_values_do_not_fail_the_command(capsys: pytest.Capture
     for _ in range(5000):
         value = [value]
     with pytest.raises(DecodingError, match="nested too deep"):
-        json_text(value)
+        format_json(value)
 
     class Source:
         def find(self, named: int | str) -> WireSchema:
             return WireSchema("JSON", "{}", {})
 
-    line = schema_formatter(Source(), lambda found: b"as it is\n", as_json=False)  # type: ignore[arg-type]
+    line = make_schema_formatter(Source(), lambda found: b"as it is\n", as_json=False)  # type: ignore[arg-type]
     for depth in range(800, 1000):
         data = b"[" * depth + b"]" * depth
         written = line(Found(("t", 0), Record(7, 0, None, b"\0\0\0\0\1" + data, ())))
@@ -47,7 +47,7 @@ def test_a_missing_library_of_a_format_names_the_extra(monkeypatch: pytest.Monke
     def missing(*_: object) -> None:
         raise ModuleNotFoundError("No module named 'google'", name="google")
 
-    monkeypatch.setattr(decoding, "parsed_schema", missing)
+    monkeypatch.setattr(decoding, "parse_schema", missing)
     told = "PROTOBUF needs the extra registry: python3 -m pip install protobuf googleapis-common-protos"
     with pytest.raises(MissingLibrary, match=told):
         decoding._parse_schema(WireSchema("PROTOBUF", 'syntax = "proto3";', {}))

@@ -10,8 +10,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from minibroker.protocol.records.batch import TRANSACTIONAL_BIT, BatchHeader, assign, check_batch
-from minibroker.protocol.records.payload import records_of
-from minibroker.storage.batch_scanning import headers
+from minibroker.protocol.records.payload import iterate_records
+from minibroker.storage.batch_scanning import iterate_headers
 from minibroker.storage.log import Log
 from minibroker.storage.producers.producer_state import ProducerStates
 from minibroker.storage.producers.transaction_markers import read_marker
@@ -217,7 +217,9 @@ def _check_lookups(log: Log, expected: list[Appended]) -> None:
     for header, data in expected:
         region = log.read(header.last_offset, 1)
         assert region is not None and region.read() == data
-    records = [record for each in expected for record in records_of(each.data) if record.offset >= log.log_start_offset]
+    records = [
+        record for each in expected for record in iterate_records(each.data) if record.offset >= log.log_start_offset
+    ]
     for target in {record.timestamp for record in records if record.timestamp >= 0}:
         first = next(record for record in records if record.timestamp >= target)
         found = offset_for_timestamp(log, target)
@@ -229,7 +231,7 @@ def _check_indexes(log: Log) -> None:
     for segment in log.segments:
         segment.load()
         segment.indexes.load()
-        stored = list(headers(segment.file, 0, segment.size_bytes))
+        stored = list(iterate_headers(segment.file, 0, segment.size_bytes))
         positions = {header.last_offset: position for position, header in stored}
         for offset, position in segment.indexes.offsets.entries():
             assert positions[offset] == position

@@ -14,13 +14,13 @@ from minibroker.storage import log_end as log_module
 from minibroker.storage.checkpoints.checkpoint_texts import CLEANER_OFFSET_CHECKPOINT
 from minibroker.storage.compaction.batch_reading import Uncleanable
 from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted, Throttle
-from minibroker.storage.compaction.dirtiness import dirtiness
+from minibroker.storage.compaction.dirtiness import measure_dirtiness
 from minibroker.storage.compaction.rewriting import Limits, SyncFailed
 from minibroker.storage.directories.log_directory import OFFSET_CHECKPOINTS, LogDirectory
 from minibroker.storage.environment import Done, Environment, run_at_once
 from minibroker.storage.log import Log
 from minibroker.storage.pending import Pending
-from minibroker.storage.producers.transaction_markers import Marker, marker_batch
+from minibroker.storage.producers.transaction_markers import Marker, make_marker_batch
 from minibroker.storage.recovery.failed_sync import FAILED_SYNC
 from minibroker.storage.recovery.recovery import LogDirectoryError
 from tests.storage.compacted_promises import CompactedPromises
@@ -188,7 +188,7 @@ class Simulation:
         if producer in self.log.producers.open_transactions and self.random.random() < 0.5:
             committed = self.random.random() < 0.5
             self.counts["commit" if committed else "abort"] += 1
-            return marker_batch(producer, 0, Marker(committed, 0), self.now_ms)
+            return make_marker_batch(producer, 0, Marker(committed, 0), self.now_ms)
         return self._batch(producer)
 
     def _batch(self, producer: int | None) -> bytearray:
@@ -350,7 +350,7 @@ class Simulation:
 
     def _clean(self) -> None:
         if self.cleaning is None:
-            dirt = dirtiness(self.log, self.now_ms)
+            dirt = measure_dirtiness(self.log, self.now_ms)
             if dirt.cleanable_bytes:
                 throttle = Throttle(float("inf"), lambda: 0.0, lambda seconds: None)
                 self.cleaning = Cleaning(self.log, dirt, LIMITS, throttle, self.now_ms)

@@ -18,7 +18,7 @@ from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.formats import check_any, records_in
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.steps import at_once
+from minibroker.protocol.steps import run_all_steps
 from minibroker.storage.environment import Done, run_at_once
 from minibroker.storage.files import Bytes, Disk, File
 from minibroker.storage.log import Environment, Log
@@ -115,12 +115,12 @@ def log_of(directory: Path, batches: int = 30, settings: LogSettings = SMALL, **
 
 def offset_for_timestamp(log: Log, timestamp: int) -> TimestampOffset | None:
     """Return what the log finds for a timestamp, all steps at once."""
-    return at_once(log.offset_for_timestamp_in_steps(timestamp))
+    return run_all_steps(log.find_offset_for_timestamp_in_steps(timestamp))
 
 
 def offset_of_max_timestamp(log: Log) -> TimestampOffset | None:
     """Return what the log finds for its largest timestamp, all steps at once."""
-    return at_once(log.offset_of_max_timestamp_in_steps())
+    return run_all_steps(log.find_offset_of_max_timestamp_in_steps())
 
 
 def read_batches(log: Log, start: int | None = None, max_bytes: int = 1 << 20) -> list[bytes]:

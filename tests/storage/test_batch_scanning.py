@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.formats import batches_in
+from minibroker.protocol.records.formats import iterate_batches_in
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
-from minibroker.storage.batch_scanning import headers, sound_batches, spans, stored_batch
+from minibroker.storage.batch_scanning import iterate_headers, iterate_sound_batches, iterate_spans, read_stored_batch
 from minibroker.storage.files import Disk, File
 from tests.cases import for_each
 from tests.storage.support import NOW_MS, batch
@@ -47,9 +47,9 @@ def test_every_batch_is_found_for_any_size_of_batches_and_blocks(
     monkeypatch.setattr("minibroker.storage.batch_scanning.RECOVERY_BLOCK_BYTES", block_bytes)
     data = chain(1, 3, 2, 1, 5, value=bytes(value_bytes))
     file = file_of(tmp_path, data)
-    lean = list(spans(file, 0, len(data)))
-    full = list(headers(file, 0, len(data), block_bytes))
-    sound = list(sound_batches(file, 0, len(data)))
+    lean = list(iterate_spans(file, 0, len(data)))
+    full = list(iterate_headers(file, 0, len(data), block_bytes))
+    sound = list(iterate_sound_batches(file, 0, len(data)))
     assert [(first, last) for _, _, first, last in lean] == [(0, 0), (1, 3), (4, 5), (6, 6), (7, 11)]
     assert [position + size for position, size, _, _ in lean] == [position for position, *_ in lean[1:]] + [len(data)]
     assert [position for position, _ in full] == [position for position, *_ in lean]
@@ -60,11 +60,11 @@ def test_scanning_may_begin_and_end_at_any_batch(tmp_path: Path) -> None:
     data = chain(1, 1, 1, 1)
     size = len(data) // 4
     file = file_of(tmp_path, data)
-    assert [position for position, _ in headers(file, size, 3 * size)] == [size, 2 * size]
-    assert list(spans(file, size, size)) == []
+    assert [position for position, _ in iterate_headers(file, size, 3 * size)] == [size, 2 * size]
+    assert list(iterate_spans(file, size, size)) == []
 
 
-@for_each("scan", [headers, spans, sound_batches])
+@for_each("scan", [iterate_headers, iterate_spans, iterate_sound_batches])
 @for_each("cut", [1, 8, 12, 17, 60, 61, 65])
 def test_a_torn_batch_is_reported_by_its_position_after_those_before_it(tmp_path: Path, scan, cut: int) -> None:  # type: ignore[no-untyped-def]
     data = chain(2, 2)
@@ -84,7 +84,7 @@ def test_an_invalid_length_is_damage_and_allocates_no_memory(tmp_path: Path, len
     struct.pack_into(">i", data, len(data) // 2 + 8, length)
     if crc is not None:
         struct.pack_into(">I", data, len(data) // 2 + 17, crc)
-    for scan in (headers, spans, sound_batches):
+    for scan in (iterate_headers, iterate_spans, iterate_sound_batches):
         with pytest.raises(CorruptBatch) as raised:
             list(scan(file_of(tmp_path, bytes(data)), 0, len(data)))
         assert raised.value.position == len(data) // 2
@@ -101,7 +101,7 @@ def test_damage_after_the_first_fields_is_always_found(
     data[at] ^= flip
     file = file_of(tmp_path_factory.mktemp("damaged"), bytes(data))
     with pytest.raises(CorruptBatch) as raised:
-        list(sound_batches(file, 0, len(data)))
+        list(iterate_sound_batches(file, 0, len(data)))
     assert raised.value.position == at - at % (len(data) // 3)
 
 
@@ -127,35 +127,35 @@ def test_batches_of_all_formats_are_found_side_by_side(
     monkeypatch.setattr("minibroker.storage.batch_scanning.RECOVERY_BLOCK_BYTES", block_bytes)
     data = mixed(value_bytes)
     file = file_of(tmp_path, data)
-    expected = list(batches_in(data))
+    expected = list(iterate_batches_in(data))
     assert [header.last_offset for _, header in expected] == [0, 1, 3, 5, 6, 8, 9, 10]
-    assert list(headers(file, 0, len(data), block_bytes)) == expected
-    assert list(sound_batches(file, 0, len(data))) == expected
-    lean = list(spans(file, 0, len(data)))
+    assert list(iterate_headers(file, 0, len(data), block_bytes)) == expected
+    assert list(iterate_sound_batches(file, 0, len(data))) == expected
+    lean = list(iterate_spans(file, 0, len(data)))
     assert [(position, size, last) for position, size, _, last in lean] == [
         (position, header.size_bytes, header.last_offset) for position, header in expected
     ]
     for position, header in expected:
-        assert stored_batch(file, position, header) == data[position : position + header.size_bytes]
+        assert read_stored_batch(file, position, header) == data[position : position + header.size_bytes]
 
 
-@for_each("scan", [headers, spans, sound_batches])
+@for_each("scan", [iterate_headers, iterate_spans, iterate_sound_batches])
 @for_each("cut", range(1, 26))
 def test_a_torn_message_of_an_old_format_is_reported(tmp_path: Path, scan, cut: int) -> None:  # type: ignore[no-untyped-def]
     whole = mixed(0)
     data = whole[:-cut]
     with pytest.raises(CorruptBatch) as raised:
         list(scan(file_of(tmp_path, data), 0, len(data)))
-    assert raised.value.position == list(batches_in(whole))[-1][0]
+    assert raised.value.position == list(iterate_batches_in(whole))[-1][0]
 
 
 def test_damage_in_any_format_is_found(tmp_path: Path) -> None:
     whole = mixed(3)
-    for position, header in batches_in(whole):
+    for position, header in iterate_batches_in(whole):
         at = position + header.size_bytes - 1
         data = whole[:at] + bytes((whole[at] ^ 4,)) + whole[at + 1 :]
         with pytest.raises(CorruptBatch) as raised:
-            list(sound_batches(file_of(tmp_path, data), 0, len(data)))
+            list(iterate_sound_batches(file_of(tmp_path, data), 0, len(data)))
         assert raised.value.position == position
 
 
@@ -164,12 +164,12 @@ def test_a_wrong_magic_byte_is_damage(tmp_path: Path, magic: int) -> None:
     data = bytearray(chain(1))
     data[16] = magic & 0xFF
     with pytest.raises(CorruptBatch, match="checksum" if magic in (0, 1) else f"magic {magic}"):
-        list(sound_batches(file_of(tmp_path, bytes(data)), 0, len(data)))
+        list(iterate_sound_batches(file_of(tmp_path, bytes(data)), 0, len(data)))
 
 
 def test_a_file_that_has_shrunk_is_damage(tmp_path: Path) -> None:
     data = chain(1, 1)
     file = file_of(tmp_path, data[: len(data) // 2])
-    for scan in (headers, spans, sound_batches):
+    for scan in (iterate_headers, iterate_spans, iterate_sound_batches):
         with pytest.raises(CorruptBatch, match="0 bytes at"):
             list(scan(file, 0, len(data)))

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.storage.environment import attempt
+from minibroker.storage.environment import run_and_catch
 from minibroker.storage.files import Disk, File
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.recovery.recovery import Checkpointed, new_log, open_log
+from minibroker.storage.recovery.recovery import Checkpointed, create_log, open_log
 from tests.storage.support import NOW_MS, Aside, append, batch, open_at, read_values
 
 INDEXED = LogSettings(index_interval_bytes=1)
@@ -347,7 +347,7 @@ def test_a_stop_fsyncs_only_batches_and_names_of_a_small_new_log(
 ) -> None:
     environment = Environment(disk, lambda: 0, lambda delay_ms, callback: None, aside.take)
     (tmp_path / "orders-0").mkdir()
-    log = new_log(environment, str(tmp_path / "orders-0"), ("orders", 0), bytes(16), LogSettings())
+    log = create_log(environment, str(tmp_path / "orders-0"), ("orders", 0), bytes(16), LogSettings())
     append(log, batch(2, producer_id=7, producer_epoch=0, base_sequence=0))
     log.close()
     assert disk.synced == ["00000000000000000000.log", "orders-0"]
@@ -376,8 +376,8 @@ def test_files_left_by_a_crash_are_fsynced_by_the_next_stop(tmp_path: Path, disk
 
 
 def test_a_flush_attempt_returns_the_error() -> None:
-    assert attempt(lambda: None) is None
-    error = attempt(lambda: os.stat("/nowhere/at/all"))  # type: ignore[arg-type, return-value]
+    assert run_and_catch(lambda: None) is None
+    error = run_and_catch(lambda: os.stat("/nowhere/at/all"))  # type: ignore[arg-type, return-value]
     assert isinstance(error, FileNotFoundError)
 
 

@@ -14,11 +14,11 @@ from minibroker.protocol.records.batch import CREATE_TIME, LOG_APPEND_TIME
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.conversion import build
-from minibroker.protocol.records.formats import batches_in, check_any
+from minibroker.protocol.records.formats import check_any, iterate_batches_in
 from minibroker.protocol.records.message import encode_message, read_message, set_message_offset
-from minibroker.protocol.records.message_set import build_message_set, headers_of_set
+from minibroker.protocol.records.message_set import build_message_set, iterate_headers_of_set
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.steps import at_once
+from minibroker.protocol.steps import run_all_steps
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.validation import validate, validate_in_steps
@@ -77,9 +77,9 @@ def test_records_of_every_format_are_converted_to_that_of_the_log(
 ) -> None:
     data = build(RECORDS, source, compression=codec)
     stored = append(log, data, api_version=VERSIONS[source], message_format_version=target)
-    headers = [header for _, header in batches_in(stored)]
+    headers = [header for _, header in iterate_batches_in(stored)]
     assert {(header.magic, header.compression) for header in headers} == {(target, codec)}
-    for position, _ in batches_in(stored):
+    for position, _ in iterate_batches_in(stored):
         check_any(stored, position)
     assert records_of_data(bytes(stored)) == moved(bare(bare(RECORDS, source), target), 7)
     assert headers[-1].last_offset == 11
@@ -139,7 +139,7 @@ def test_uncompressed_messages_get_their_offsets_in_place(log: Log) -> None:
     for magic in (0, 1):
         data, offset = build_message_set(RECORDS, magic), log.log_end_offset
         stored = append(log, data, message_format_version=magic)
-        for index, (position, _) in enumerate(headers_of_set(data)):
+        for index, (position, _) in enumerate(iterate_headers_of_set(data)):
             set_message_offset(data, position, offset + index)
         assert stored == data
 
@@ -151,7 +151,7 @@ def test_the_topics_codec_is_applied(log: Log, source: int, target: int) -> None
         for came in CODECS:
             data, offset = build_message_set(RECORDS, source, compression=came), log.log_end_offset
             stored = append(log, data, message_format_version=target, compression_type=kind)
-            assert {header.compression for _, header in batches_in(stored)} == {codec}
+            assert {header.compression for _, header in iterate_batches_in(stored)} == {codec}
             assert records_of_data(bytes(stored)) == moved(bare(bare(RECORDS, source), target), offset)
 
 
@@ -169,8 +169,10 @@ def test_log_append_time_is_set_where_the_format_has_timestamps(log: Log, source
         message_timestamp_type=LOG_APPEND_TIME,
     )
     expected = {NOW_MS + 500} if target else {-1}
-    assert {header.timestamp_type for _, header in batches_in(stored)} == {LOG_APPEND_TIME if target else CREATE_TIME}
-    assert {header.max_timestamp for _, header in batches_in(stored)} == expected
+    assert {header.timestamp_type for _, header in iterate_batches_in(stored)} == {
+        LOG_APPEND_TIME if target else CREATE_TIME
+    }
+    assert {header.max_timestamp for _, header in iterate_batches_in(stored)} == expected
     assert {record.timestamp for record in records_of_data(bytes(stored))} == expected
 
 
@@ -336,7 +338,7 @@ def test_offsets_follow_the_log_end_even_if_the_log_grows_during_validation(log:
         other = memoryview(bytearray(build([Record(value=b"other")], 0)))
         log.append(*validate(log, other, api_version=0, now_ms=NOW_MS), 0)
         log.update_settings(LogSettings(message_format_version=(target + turn) % 3))  # the one of the begin counts
-    taken, headers = at_once(steps)
+    taken, headers = run_all_steps(steps)
     first_offset = log.append(taken, headers, 3)
     assert log.read(first_offset, 1 << 20) is not None
     assert headers[0].magic == target

@@ -16,9 +16,9 @@ from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.producers.aborted_transactions import (
     AbortedTransaction,
-    transactions_from_bytes,
+    decode_transactions,
 )
-from minibroker.storage.producers.transaction_markers import Marker, marker_batch
+from minibroker.storage.producers.transaction_markers import Marker, make_marker_batch
 from tests.storage.compaction.support import COMPACT, clean
 from tests.storage.support import NOW_MS, Aside, FailingDisk, Surroundings, append, batch, open_at
 
@@ -41,7 +41,7 @@ class Writer:
         return append(self.log, data)
 
     def end(self, *, committed: bool) -> int:
-        return append(self.log, marker_batch(self.producer_id, 0, Marker(committed, 0), NOW_MS))
+        return append(self.log, make_marker_batch(self.producer_id, 0, Marker(committed, 0), NOW_MS))
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_an_aborted_transaction_is_in_the_index_of_the_segment_with_its_marker(t
     writer.end(committed=False)
     (file,) = tmp_path.glob("*.txnindex")
     assert file.name == f"{1:020d}.txnindex"
-    assert transactions_from_bytes(file.read_bytes()) == [AbortedTransaction(7, 0, 1, 2)]
+    assert decode_transactions(file.read_bytes()) == [AbortedTransaction(7, 0, 1, 2)]
 
 
 def test_an_index_entry_that_failed_to_be_written_is_written_before_the_next_flush(
@@ -129,7 +129,7 @@ def test_an_index_entry_that_failed_to_be_written_is_written_before_the_next_flu
     disk.failing.clear()
     log.flush()
     (file,) = tmp_path.glob("*.txnindex")
-    assert transactions_from_bytes(file.read_bytes()) == aborted(log)
+    assert decode_transactions(file.read_bytes()) == aborted(log)
 
 
 def test_deleted_records_count_as_stable(log: Log) -> None:

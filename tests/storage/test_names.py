@@ -10,15 +10,15 @@ import pytest
 from minibroker.storage.names import (
     DELETED_LOG_SUFFIX,
     STRAY_LOG_SUFFIX,
-    future_log_name,
     is_deleted_log,
+    list_offsets_with,
     log_name,
-    offset_in,
-    offsets_with,
-    segment_name,
-    topic_partition_of,
-    topic_partition_of_future,
-    unlisted_log_name,
+    make_future_log_name,
+    make_segment_name,
+    make_unlisted_log_name,
+    parse_offset_in,
+    parse_topic_partition,
+    parse_topic_partition_of_future,
 )
 from tests.cases import for_each
 
@@ -46,49 +46,49 @@ UNIQUE = "0123456789abcdef0123456789abcdef"
     ],
 )
 def test_a_log_is_identified_by_its_directory_name(name: str, topic_partition: tuple[str, int] | None) -> None:
-    assert topic_partition_of(name) == topic_partition
+    assert parse_topic_partition(name) == topic_partition
 
 
 def test_log_directory_names_are_parsed_into_topic_and_partition() -> None:
     for topic in ("a", "a-b", "a-1", "1-1", "x.y_z-"):
-        assert topic_partition_of(log_name(topic, 7)) == (topic, 7)
+        assert parse_topic_partition(log_name(topic, 7)) == (topic, 7)
 
 
 def test_a_deleted_logs_directory_name_is_recognized() -> None:
-    name = unlisted_log_name("or-ders", 3, UNIQUE, DELETED_LOG_SUFFIX)
+    name = make_unlisted_log_name("or-ders", 3, UNIQUE, DELETED_LOG_SUFFIX)
     assert name == f"or-ders-3.{UNIQUE}-delete"
     assert is_deleted_log(name)
-    assert topic_partition_of(name) is None
-    assert not is_deleted_log(unlisted_log_name("or-ders", 3, UNIQUE, STRAY_LOG_SUFFIX))
+    assert parse_topic_partition(name) is None
+    assert not is_deleted_log(make_unlisted_log_name("or-ders", 3, UNIQUE, STRAY_LOG_SUFFIX))
     assert not is_deleted_log("my-delete")
 
 
 def test_the_longest_topic_name_is_shortened_for_the_file_system() -> None:
-    name = unlisted_log_name("t" * 249, 1234567890, UNIQUE, DELETED_LOG_SUFFIX)
+    name = make_unlisted_log_name("t" * 249, 1234567890, UNIQUE, DELETED_LOG_SUFFIX)
     assert len(name) == 255
     assert name.endswith(f"-1234567890.{UNIQUE}-delete")
 
 
 def test_segment_file_names_have_twenty_digits() -> None:
-    assert segment_name(0) == "00000000000000000000"
-    assert segment_name((1 << 63) - 1) == "09223372036854775807"
-    assert offset_in("00000000000000000042.log") == 42
-    assert offset_in("leader-epoch-checkpoint") is None
-    assert offset_in("0000000000000000004²") is None
-    assert offset_in("42.log") is None
+    assert make_segment_name(0) == "00000000000000000000"
+    assert make_segment_name((1 << 63) - 1) == "09223372036854775807"
+    assert parse_offset_in("00000000000000000042.log") == 42
+    assert parse_offset_in("leader-epoch-checkpoint") is None
+    assert parse_offset_in("0000000000000000004²") is None
+    assert parse_offset_in("42.log") is None
 
 
 def test_only_files_with_exactly_the_suffix_are_listed() -> None:
     names = ["00000000000000000042.log", "00000000000000000007.log", "00000000000000000009.log.deleted", "7.log"]
-    assert offsets_with(names, ".log") == [7, 42]
+    assert list_offsets_with(names, ".log") == [7, 42]
 
 
 @pytest.mark.parametrize("topic", ["orders", "a-1", "a.b-future"])
 def test_a_future_logs_directory_name_identifies_its_log(topic: str) -> None:
-    name = future_log_name(topic, 12, UNIQUE)
+    name = make_future_log_name(topic, 12, UNIQUE)
     assert name == f"{topic}-12.{UNIQUE}-future"
-    assert topic_partition_of_future(name) == (topic, 12)
-    assert topic_partition_of(name) is None
+    assert parse_topic_partition_of_future(name) == (topic, 12)
+    assert parse_topic_partition(name) is None
     assert not is_deleted_log(name)
 
 
@@ -96,4 +96,4 @@ def test_a_future_logs_directory_name_identifies_its_log(topic: str) -> None:
     "name", ["orders-0", f"orders.{UNIQUE}-future", f"orders-0.{UNIQUE}-delete", "orders-0.12-future"]
 )
 def test_other_directory_names_are_not_those_of_future_logs(name: str) -> None:
-    assert topic_partition_of_future(name) is None
+    assert parse_topic_partition_of_future(name) is None

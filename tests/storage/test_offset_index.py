@@ -93,7 +93,7 @@ def test_an_offset_search_starts_at_the_last_batch_that_ends_at_or_before_it(
 def test_the_floor_of_a_position_is_the_last_indexed_batch_at_or_before_it(
     tmp_path: Path, position: int, floor: int
 ) -> None:
-    assert index_of(tmp_path, ENTRIES).position_floor(position) == floor
+    assert index_of(tmp_path, ENTRIES).find_position_floor(position) == floor
 
 
 @pytest.mark.parametrize(("position", "left"), [(0, 0), (4200, 0), (4201, 1), (8400, 1), (12600, 2), (12601, 3)])

@@ -12,7 +12,7 @@ import pytest
 
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import check_batch
-from minibroker.protocol.steps import at_once
+from minibroker.protocol.steps import run_all_steps
 from minibroker.storage.files import Disk
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.segment import REMEMBERED_POSITIONS, Segment
@@ -39,7 +39,7 @@ def opened(directory: Path, base_offset: int = 100) -> Segment:
 
 def known(segment: Segment) -> tuple[object, ...]:
     """All that a segment knows about its batches."""
-    segment.position_of(segment.base_offset + 1)
+    segment.find_position_of(segment.base_offset + 1)
     indexes = segment.indexes
     return (
         indexes.offsets.entries(),
@@ -86,7 +86,7 @@ def test_entries_after_reopening_are_at_the_same_positions(tmp_path: Path) -> No
     (tmp_path / "whole").mkdir()
     whole = created(tmp_path / "whole")
     fill(whole, 20)
-    again.position_of(101)
+    again.find_position_of(101)
     assert again.indexes.offsets.entries() == whole.indexes.offsets.entries()
 
 
@@ -117,8 +117,8 @@ def test_corrupt_indexes_are_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyP
         path.write_bytes(damage(path.read_bytes()))
     again = opened(tmp_path)
     for number in range(20):
-        assert again.position_of(100 + 2 * number) == number * len(batch(2))
-        found = at_once(again.find_timestamp(NOW_MS + 10 * number, 0))
+        assert again.find_position_of(100 + 2 * number) == number * len(batch(2))
+        found = run_all_steps(again.find_timestamp(NOW_MS + 10 * number, 0))
         assert found is not None and found.offset == 100 + 2 * number
     assert known(again)[0] == expected[0]
     assert known(again)[2:] == expected[2:]
@@ -126,7 +126,7 @@ def test_corrupt_indexes_are_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def names_to_sync(segment: Segment) -> list[str]:
     """The kinds of files that a flush syncs of it."""
-    return [Path(file.path).suffix for file in segment.files_to_sync(indexes=True)]
+    return [Path(file.path).suffix for file in segment.write_and_list_files(indexes=True)]
 
 
 def test_only_indexes_with_several_entries_need_an_fsync(tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_a_read_that_continues_where_the_last_ended_needs_no_lookup(
     fill(segment)
     end = segment.size_bytes, 140
     region = segment.read(100, 500, end, True)
-    monkeypatch.setattr(Segment, "position_of", None)
+    monkeypatch.setattr(Segment, "find_position_of", None)
     while region is not None:
         assert check_batch(region.read()).base_offset < region.next_offset
         region = segment.read(region.next_offset, 500, end, True)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, MutableMapping
 from typing import Any
 
 from minibroker.web.asgi import STRANGERS_BYTES, Asgi
-from minibroker.web.messages import Answer, Refused, Request, text_answer
+from minibroker.web.messages import Answer, Refused, Request, make_text_answer
 
 Message = MutableMapping[str, Any]
 
@@ -46,9 +46,9 @@ def piece(content: bytes, *, more: bool = False) -> Message:
 
 async def echoed(request: Request) -> Answer:
     try:
-        return text_answer(f"{request.path} {request.query_string} {(await request.read(9)).decode()}")
+        return make_text_answer(f"{request.path} {request.query_string} {(await request.read(9)).decode()}")
     except Refused as error:
-        return text_answer(error.message, error.status)
+        return make_text_answer(error.message, error.status)
 
 
 async def test_a_body_comes_in_pieces() -> None:
@@ -66,7 +66,7 @@ async def test_a_body_that_is_too_large_or_too_slow_is_refused() -> None:
 
 async def test_a_body_that_nobody_wants_is_read_as_far_as_it_is_small() -> None:
     async def refused(_: Request) -> Answer:
-        return text_answer("no", 401)
+        return make_text_answer("no", 401)
 
     client = Client(piece(bytes(STRANGERS_BYTES)))
     assert "connection" not in await client.ask(Asgi(refused), **{"content-length": str(STRANGERS_BYTES)})

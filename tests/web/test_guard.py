@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from minibroker.testing import Broker
-from minibroker.testing.control.app import control_app
+from minibroker.testing.control.app import make_control_app
 from minibroker.web.guard import Guard
 from minibroker.web.messages import Refused, Request
 from minibroker.web.routes import MOST_BYTES
@@ -53,7 +53,7 @@ def test_pages_of_other_sites_are_rejected(host: str, origin: str) -> None:
 @pytest.fixture
 def client() -> Iterator[Asking]:
     with Broker() as broker:
-        yield Asking(control_app(broker, "secret"))
+        yield Asking(make_control_app(broker, "secret"))
 
 
 @pytest.mark.parametrize(

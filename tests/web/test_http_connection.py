@@ -11,7 +11,7 @@ import pytest
 from minibroker.addresses import HostPort
 from minibroker.web import server as server_module
 from minibroker.web.asgi import Asgi
-from minibroker.web.messages import Answer, Request, text_answer
+from minibroker.web.messages import Answer, Request, make_text_answer
 from minibroker.web.server import Server
 
 Answering = Callable[[Request], Awaitable[Answer]]
@@ -20,7 +20,7 @@ Answering = Callable[[Request], Awaitable[Answer]]
 async def echo(request: Request) -> Answer:
     """Answer with the path, and with the body of a POST."""
     body = await request.rest(1 << 20) if request.method == "POST" else b""
-    return text_answer(f"/{'/'.join(request.segments)} {body.decode()}")
+    return make_text_answer(f"/{'/'.join(request.segments)} {body.decode()}")
 
 
 @asynccontextmanager
@@ -171,7 +171,7 @@ async def test_a_request_is_answered_while_the_server_stops() -> None:
     async def slow(_: Request) -> Answer:
         begun.set()
         await going_on.wait()
-        return text_answer("done")
+        return make_text_answer("done")
 
     server = Server(HostPort())
     await server.start(Asgi(slow))

@@ -13,7 +13,7 @@ from minibroker.quantities import Duration
 from minibroker.web.application import Application
 from minibroker.web.guard import Guard
 from minibroker.web.messages import Answer, Request
-from minibroker.web.openapi import described
+from minibroker.web.openapi import describe_routes
 from minibroker.web.routes import Routes
 from tests.asking_applications import Asking
 from tests.cases import for_each
@@ -210,7 +210,7 @@ def test_the_guard_decides_before_the_body_is_read() -> None:
 
 
 def test_routes_describe_themselves() -> None:
-    told = described(routes(), {400: "wrong"}, {}, needs_token=True, title="Kettles", version="1", description="")
+    told = describe_routes(routes(), {400: "wrong"}, {}, needs_token=True, title="Kettles", version="1", description="")
     heat = told["paths"]["/k/heat"]["post"]
     assert heat["description"] == "Heat the water; return what happened."
     assert heat["requestBody"] == {

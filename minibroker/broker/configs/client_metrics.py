@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from minibroker.broker.configs.settings_table import INT, LIST, Setting
-from minibroker.broker.configs.settings_values import InvalidValue, canonical_text, parse_value
+from minibroker.broker.configs.settings_values import InvalidValue, normalize_text, parse_value
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 INTERVAL_MS, MATCH, METRICS = "interval.ms", "match", "metrics"
@@ -41,12 +41,12 @@ def validate_client_metrics(overrides: Mapping[str, str]) -> dict[str, str]:
     if unknown is not None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {unknown}")
     try:
-        texts = {name: canonical_text(CLIENT_METRICS_SETTINGS[name], name, text) for name, text in overrides.items()}
+        texts = {name: normalize_text(CLIENT_METRICS_SETTINGS[name], name, text) for name, text in overrides.items()}
     except InvalidValue as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
     if INTERVAL_MS in texts:
         _check_interval(texts[INTERVAL_MS])
-    pattern_texts(texts.get(MATCH, ""))
+    parse_match_texts(texts.get(MATCH, ""))
     return texts
 
 
@@ -57,17 +57,17 @@ def _check_interval(text: str) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid value {text} for {INTERVAL_MS}, {bounds}")
 
 
-def pattern_texts(text: str) -> dict[str, str]:
+def parse_match_texts(text: str) -> dict[str, str]:
     """Return the expressions of `match` by their parameters. Raises KafkaError(INVALID_CONFIG)."""
     found = {}
     for pattern in filter(None, text.split(",")):
         parameter, _, expression = pattern.partition("=")
         if parameter.strip() not in PARAMETERS or not expression or "=" in expression:
-            raise illegal_pattern(pattern)
+            raise make_illegal_pattern_error(pattern)
         found[parameter.strip()] = expression.strip()
     return found
 
 
-def illegal_pattern(text: str) -> KafkaError:
+def make_illegal_pattern_error(text: str) -> KafkaError:
     """Return the error for a pattern, in Kafka's words."""
     return KafkaError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {text}")

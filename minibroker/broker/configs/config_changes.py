@@ -56,14 +56,14 @@ def _list_outcome(row: Setting | None, text: str | None, change: Change) -> str:
     if row is None or row.type is not ConfigType.LIST:
         message = f"Can't {change.kind.name} to key {change.name} because its type is not LIST."
         raise KafkaError(ErrorCode.INVALID_CONFIG, message)
-    elements = _elements(format_value(row.default) or "" if text is None else text)
-    given = _elements(change.value)
+    elements = _split_list(format_value(row.default) or "" if text is None else text)
+    given = _split_list(change.value)
     if change.kind is ChangeKind.APPEND:
         return ",".join(dict.fromkeys((*elements, *given)))
     return ",".join(element for element in elements if element not in given)
 
 
-def _elements(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     return [element.strip() for element in text.split(",") if element.strip()]
 
 

@@ -20,7 +20,7 @@ from minibroker.broker.configs.settings_table import (
     ConfigType,
     Setting,
 )
-from minibroker.broker.configs.settings_values import InvalidValue, canonical_text, parse_value
+from minibroker.broker.configs.settings_values import InvalidValue, normalize_text, parse_value
 from minibroker.broker.configs.valid_values import OneOf, Range
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -39,19 +39,23 @@ class GroupSetting(NamedTuple):
     maximum: str | None = None
 
 
-def _setting(name: str, default: int, valid: Range, text: str, *brokers: str | None) -> GroupSetting:
+def _make_setting(name: str, default: int, valid: Range, text: str, *brokers: str | None) -> GroupSetting:
     return GroupSetting(Setting(name, INT, default, text, valid), *brokers)
 
 
-def _internal(name: str, type: ConfigType, default: int, valid: Range, text: str, *brokers: str | None) -> GroupSetting:
+def _make_internal_setting(
+    name: str, type: ConfigType, default: int, valid: Range, text: str, *brokers: str | None
+) -> GroupSetting:
     """Return an internal setting: it is described only if it is set."""
     return GroupSetting(Setting(name, type, default, text, valid, internal=True), *brokers)
 
 
-def _bounded_setting(name: str, default: int, valid: Range, text: str) -> GroupSetting:
+def _make_bounded_setting(name: str, default: int, valid: Range, text: str) -> GroupSetting:
     """Return a setting that has a default and bounds in the broker settings."""
     kind, rest = name.split(".", 1)
-    return _setting(name, default, valid, text, f"group.{name}", f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}")
+    return _make_setting(
+        name, default, valid, text, f"group.{name}", f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
+    )
 
 
 SHARE_CODEC: Final = "share.coordinator.state.topic.compression.codec"
@@ -67,26 +71,26 @@ DURATION: Final = r"(?i)by_duration:\+?P(?=.)(\+?\d+D)?(T(?=.)(\+?\d+H)?(\+?\d+M
 GROUP_SETTINGS: Final = {
     each.row.name: each
     for each in (
-        _bounded_setting(
+        _make_bounded_setting(
             *("share.session.timeout.ms", 45_000, FROM_ONE),
             "The time without heartbeats after which a member is removed from a share group.",
         ),
-        _bounded_setting(
+        _make_bounded_setting(
             *("share.heartbeat.interval.ms", 5000, FROM_ONE), "How often the members of a share group send heartbeats."
         ),
-        _bounded_setting(
+        _make_bounded_setting(
             *("share.record.lock.duration.ms", 30_000, Range(1000)),
             "How long a member of a share group may keep acquired records before others get them.",
         ),
-        _bounded_setting(
+        _make_bounded_setting(
             *("share.delivery.count.limit", 5, Range(2)),
             "How often a record is delivered to a share group at most; then it is archived.",
         ),
-        _bounded_setting(
+        _make_bounded_setting(
             *("share.partition.max.record.locks", 2000, Range(100)),
             "The most records of a partition between the first and the last one in flight, for a share group.",
         ),
-        _bounded_setting(
+        _make_bounded_setting(
             *("share.assignment.interval.ms", 1000, FROM_ZERO),
             "The least time between two target assignments of a share group.",
         ),
@@ -121,24 +125,24 @@ GROUP_SETTINGS: Final = {
                 "Whether a dead letter has the key and the value of its record, besides the headers that name it.",
             )
         ),
-        _bounded_setting(
+        _make_bounded_setting(
             *("streams.session.timeout.ms", 45_000, FROM_ONE),
             "The time without heartbeats after which a member is removed from a streams group.",
         ),
-        _bounded_setting(
+        _make_bounded_setting(
             *("streams.heartbeat.interval.ms", 5000, FROM_ONE),
             "How often the members of a streams group send heartbeats.",
         ),
-        _bounded_setting(
+        _make_bounded_setting(
             *("streams.assignment.interval.ms", 1000, FROM_ZERO),
             "The least time between two target assignments of a streams group.",
         ),
-        _setting(
+        _make_setting(
             *("streams.initial.rebalance.delay.ms", 3000, FROM_ZERO),
             "How long an empty streams group waits for more members before its first assignment.",
             "group.streams.initial.rebalance.delay.ms",
         ),
-        _setting(
+        _make_setting(
             *("streams.num.standby.replicas", 0, FROM_ZERO),
             "How many standbys each task with state has in a streams group.",
             *("group.streams.num.standby.replicas", None, "group.streams.max.standby.replicas"),
@@ -157,36 +161,36 @@ GROUP_SETTINGS: Final = {
             ),
             "group.streams.rack.aware.assignment.tags",
         ),
-        _internal(
+        _make_internal_setting(
             *("streams.task.offset.interval.ms", INT, 60_000, FROM_ONE),
             "How often members of a streams group report how far they have restored their tasks.",
             *("group.streams.task.offset.interval.ms", "group.streams.min.task.offset.interval.ms"),
         ),
-        _internal(
+        _make_internal_setting(
             *("streams.num.warmup.replicas", INT, 2, FROM_ZERO),
             "How many tasks of a streams group are restored elsewhere at a time, before they move there.",
             *("group.streams.num.warmup.replicas", None, "group.streams.max.warmup.replicas"),
         ),
-        _internal(
+        _make_internal_setting(
             *("streams.acceptable.recovery.lag", LONG, 10_000, FROM_ZERO),
             "How many offsets a member of a streams group may lack of a task's state, and get the task.",
             "group.streams.acceptable.recovery.lag",
         ),
-        _setting(
+        _make_setting(
             *("consumer.assignment.interval.ms", 0, FROM_ZERO),
             "The least time between two target assignments of a consumer group.",
             "group.consumer.assignment.interval.ms",
             "group.consumer.min.assignment.interval.ms",
             "group.consumer.max.assignment.interval.ms",
         ),
-        _setting(
+        _make_setting(
             *("consumer.heartbeat.interval.ms", 5000, FROM_ONE),
             "How often the members of a consumer group send heartbeats.",
             "group.consumer.heartbeat.interval.ms",
             "group.consumer.min.heartbeat.interval.ms",
             "group.consumer.max.heartbeat.interval.ms",
         ),
-        _setting(
+        _make_setting(
             *("consumer.session.timeout.ms", 45_000, FROM_ONE),
             "The time without heartbeats after which a member is removed from a consumer group.",
             "group.consumer.session.timeout.ms",
@@ -237,7 +241,7 @@ def group_value(cluster: Configured, group_id: str, name: str) -> Any:
     return value if setting.maximum is None else min(value, cluster.settings[setting.maximum])
 
 
-def duration_ms(text: str) -> int:
+def parse_duration_ms(text: str) -> int:
     """Return the length of `by_duration:P1DT2H3M4.5S` in ms."""
     found = re.fullmatch(DURATION, text)
     assert found is not None, text
@@ -248,7 +252,7 @@ def duration_ms(text: str) -> int:
 
 def validate_group_overrides(settings: Values, overrides: Mapping[str, str]) -> dict[str, str]:
     """Validate the configs of a group together; return them normalized. Raises KafkaError(INVALID_CONFIG)."""
-    texts = {name: _text(name, text) for name, text in overrides.items()}
+    texts = {name: _parse_text(name, text) for name, text in overrides.items()}
     values: dict[str, Any] = {
         name: settings.kept(setting.default) for name, setting in GROUP_SETTINGS.items() if setting.default is not None
     }
@@ -261,10 +265,10 @@ def validate_group_overrides(settings: Values, overrides: Mapping[str, str]) -> 
     assignor = texts.get(ASSIGNOR)
     if assignor is not None and assignor not in assignors:
         registered = f"Registered assignors are: [{', '.join(assignors)}]."
-        raise _invalid(f"{ASSIGNOR} '{assignor}' is not a registered task assignor. {registered}")
+        raise _make_invalid_config(f"{ASSIGNOR} '{assignor}' is not a registered task assignor. {registered}")
     for kind in ("consumer", "share", "streams"):
         if values[f"{kind}.session.timeout.ms"] <= values[f"{kind}.heartbeat.interval.ms"]:
-            raise _invalid(f"{kind}.session.timeout.ms must be greater than {kind}.heartbeat.interval.ms")
+            raise _make_invalid_config(f"{kind}.session.timeout.ms must be greater than {kind}.heartbeat.interval.ms")
     return texts
 
 
@@ -274,27 +278,27 @@ def _check_bounds(settings: Values, setting: GroupSetting, value: Any) -> None:
     if (least is None or least <= value) and (most is None or value <= most):
         return
     if least is not None and most is not None:
-        raise _invalid(f"{setting.row.name} must be in the range {least} to {most} inclusive.")
+        raise _make_invalid_config(f"{setting.row.name} must be in the range {least} to {most} inclusive.")
     bound = f"less than or equal to {most}" if least is None else f"greater than or equal to {least}"
-    raise _invalid(f"{setting.row.name} must be {bound}")
+    raise _make_invalid_config(f"{setting.row.name} must be {bound}")
 
 
-def _text(name: str, text: str) -> str:
+def _parse_text(name: str, text: str) -> str:
     if name not in GROUP_SETTINGS:
-        raise _invalid(f"Unknown group config name: {name}")
+        raise _make_invalid_config(f"Unknown group config name: {name}")
     try:
-        canonical = canonical_text(GROUP_SETTINGS[name].row, name, text)
+        canonical = normalize_text(GROUP_SETTINGS[name].row, name, text)
     except InvalidValue as error:
-        raise _invalid(str(error)) from None
+        raise _make_invalid_config(str(error)) from None
     if name == OFFSET_RESET and canonical not in ("earliest", "latest") and not re.fullmatch(DURATION, canonical):
         allowed = "The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
-        raise _invalid(f"Invalid value {text} for configuration {name}: {allowed}")
+        raise _make_invalid_config(f"Invalid value {text} for configuration {name}: {allowed}")
     if name == DEAD_LETTER_TOPIC and canonical.startswith("__"):
-        raise _invalid(f"{name}: DLQ topic name must not start with '__'")
+        raise _make_invalid_config(f"{name}: DLQ topic name must not start with '__'")
     return canonical
 
 
-def _invalid(message: str) -> KafkaError:
+def _make_invalid_config(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_CONFIG, message)
 
 

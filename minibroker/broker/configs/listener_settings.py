@@ -14,7 +14,7 @@ from minibroker.broker.configs.settings_table import ConfigType
 from minibroker.broker.configs.settings_values import InvalidValue, parse_value
 
 
-def listener_setting(settings: Settings, name: str, listener: str, mechanism: str | None = None) -> Any:
+def get_listener_setting(settings: Settings, name: str, listener: str, mechanism: str | None = None) -> Any:
     """Return the typed value of a setting for a listener, or for a mechanism of it. Raises SettingsError."""
     own = f"listener.name.{listener.lower()}."
     prefixes = (own,) if mechanism is None else (f"{own}{mechanism.lower()}.", own)

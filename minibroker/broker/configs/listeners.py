@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from minibroker.broker.configs.listener_settings import listener_setting
+from minibroker.broker.configs.listener_settings import get_listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.configs.settings_table import PROTOCOLS
 from minibroker.named_tuples import NamedTuple
@@ -46,15 +46,15 @@ class Listener(NamedTuple):
         return self.security_protocol in SASL_PROTOCOLS
 
 
-def broker_listeners(settings: Settings, *, all_advertised: bool = True) -> tuple[Listener, ...]:
+def make_broker_listeners(settings: Settings, *, all_advertised: bool = True) -> tuple[Listener, ...]:
     """Return the listeners to open, in the order in which they are given. Raises SettingsError.
 
     `all_advertised` is whether each must be advertised; one that was added at run time is not.
     """
-    protocols = _protocol_map(settings["listener.security.protocol.map"])
+    protocols = _parse_protocol_map(settings["listener.security.protocol.map"])
     controllers = {name.upper() for name in settings["controller.listener.names"] or ()}
-    opened = _endpoints("listeners", settings["listeners"])
-    advertised = _endpoints("advertised.listeners", settings["advertised.listeners"] or ())
+    opened = _parse_endpoints("listeners", settings["listeners"])
+    advertised = _parse_endpoints("advertised.listeners", settings["advertised.listeners"] or ())
     _check_ports(opened)
     clients = {name: endpoint for name, endpoint in opened.items() if name not in controllers}
     if not clients:
@@ -63,26 +63,26 @@ def broker_listeners(settings: Settings, *, all_advertised: bool = True) -> tupl
     of_brokers = settings["inter.broker.listener.name"]
     if of_brokers and of_brokers.upper() not in (advertised or clients):
         raise SettingsError(f"inter.broker.listener.name: {of_brokers} is not among the listeners that are advertised")
-    return tuple(_listener(name, clients[name], advertised, protocols) for name in clients)
+    return tuple(_make_listener(name, clients[name], advertised, protocols) for name in clients)
 
 
-def controller_listeners(settings: Settings) -> tuple[str, ...]:
+def list_controller_listeners(settings: Settings) -> tuple[str, ...]:
     """Return the names in `listeners` that belong to a KRaft controller, and are not opened."""
     controllers = {name.upper() for name in settings["controller.listener.names"] or ()}
-    return tuple(name for name in _endpoints("listeners", settings["listeners"]) if name in controllers)
+    return tuple(name for name in _parse_endpoints("listeners", settings["listeners"]) if name in controllers)
 
 
 def open_to_all(settings: Settings) -> tuple[Listener, ...]:
     """Return the listeners that other machines can reach without authentication."""
     return tuple(
         listener
-        for listener in broker_listeners(settings)
+        for listener in make_broker_listeners(settings)
         if not (LOOPBACK.fullmatch(listener.host) or listener.authenticates)
-        and not (listener.has_tls and listener_setting(settings, "ssl.client.auth", listener.name) == "required")
+        and not (listener.has_tls and get_listener_setting(settings, "ssl.client.auth", listener.name) == "required")
     )
 
 
-def listeners_of_node(listeners: tuple[Listener, ...], index: int) -> tuple[Listener, ...]:
+def shift_listeners_to_node(listeners: tuple[Listener, ...], index: int) -> tuple[Listener, ...]:
     """Return the listeners of the node with this index: `index` is added to every port that is not 0.
 
     Raises SettingsError for a port above 65535.
@@ -95,7 +95,7 @@ def listeners_of_node(listeners: tuple[Listener, ...], index: int) -> tuple[List
     )
 
 
-def settings_of_node(settings: Settings, node_id: int, rack: str | None) -> Settings:
+def shift_settings_to_node(settings: Settings, node_id: int, rack: str | None) -> Settings:
     """Return the static settings as one of several nodes has them: with its own id, rack and ports."""
     texts = settings.given
     index = node_id - settings["node.id"]
@@ -103,14 +103,14 @@ def settings_of_node(settings: Settings, node_id: int, rack: str | None) -> Sett
         texts["node.id"] = texts["broker.id"] = str(node_id)
         for name in ("listeners", "advertised.listeners"):
             if settings[name]:
-                controllers = controller_listeners(settings)
-                texts[name] = ",".join(_shifted_text(text, index, controllers) for text in settings[name])
+                controllers = list_controller_listeners(settings)
+                texts[name] = ",".join(_shift_address_text(text, index, controllers) for text in settings[name])
     if rack is not None:
         texts["broker.rack"] = rack
     return settings if texts == settings.given else Settings(texts)
 
 
-def _shifted_text(text: str, by: int, controllers: Collection[str]) -> str:
+def _shift_address_text(text: str, by: int, controllers: Collection[str]) -> str:
     """Return the address as a further node has it; that of a controller is not opened, and stays."""
     match = LISTENER.fullmatch(text)
     if match is None or match["name"].upper() in controllers:
@@ -132,7 +132,7 @@ class _Endpoint(NamedTuple):
     port: int
 
 
-def _endpoints(setting: str, texts: tuple[str, ...]) -> dict[str, _Endpoint]:
+def _parse_endpoints(setting: str, texts: tuple[str, ...]) -> dict[str, _Endpoint]:
     """Return the endpoints of a setting by listener name, in capitals as Kafka compares them."""
     endpoints: dict[str, _Endpoint] = {}
     for text in texts:
@@ -148,7 +148,7 @@ def _endpoints(setting: str, texts: tuple[str, ...]) -> dict[str, _Endpoint]:
     return endpoints
 
 
-def _protocol_map(text: str) -> dict[str, str]:
+def _parse_protocol_map(text: str) -> dict[str, str]:
     """Return `NAME:PROTOCOL,...` as a dict, names in capitals."""
     protocols: dict[str, str] = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
@@ -182,7 +182,9 @@ def _check_ports(opened: dict[str, _Endpoint]) -> None:
             raise SettingsError(f"listeners: {' and '.join(endpoint.text for endpoint in sharing)} have the same port")
 
 
-def _listener(name: str, endpoint: _Endpoint, advertised: dict[str, _Endpoint], protocols: dict[str, str]) -> Listener:
+def _make_listener(
+    name: str, endpoint: _Endpoint, advertised: dict[str, _Endpoint], protocols: dict[str, str]
+) -> Listener:
     protocol = protocols.get(name)
     if protocol is None:
         raise SettingsError(f"listeners: {name} has no protocol in listener.security.protocol.map")

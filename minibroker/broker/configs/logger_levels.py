@@ -31,10 +31,10 @@ def levels() -> dict[str, str]:
     for name, known in sorted(logging.root.manager.loggerDict.items()):
         if isinstance(known, logging.Logger):  # otherwise it is only a prefix of another name
             found[name] = known
-    return {name: _text(logger.getEffectiveLevel()) for name, logger in found.items()}
+    return {name: _get_level_name(logger.getEffectiveLevel()) for name, logger in found.items()}
 
 
-def _text(level: int) -> str:
+def _get_level_name(level: int) -> str:
     return next((text for text, number in LEVELS.items() if number <= level), "TRACE")
 
 
@@ -43,15 +43,15 @@ def change_levels(changes: Iterable[Change], *, validate_only: bool) -> None:
     wanted = list(changes)
     known = levels()
     for change in wanted:
-        _check(change, known)
+        _check_change(change, known)
     if not validate_only:
         for change in wanted:
             logger = logging.getLogger(None if change.name == ROOT else change.name)
             logger.setLevel(LEVELS[change.value] if change.kind is ChangeKind.SET else logging.NOTSET)
-            log.warning("logger %s is at level %s now", change.name, _text(logger.getEffectiveLevel()))
+            log.warning("logger %s is at level %s now", change.name, _get_level_name(logger.getEffectiveLevel()))
 
 
-def _check(change: Change, known: dict[str, str]) -> None:
+def _check_change(change: Change, known: dict[str, str]) -> None:
     if change.kind not in (ChangeKind.SET, ChangeKind.DELETE):
         message = f"{change.kind.name} operation is not allowed for the BROKER_LOGGER resource"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)

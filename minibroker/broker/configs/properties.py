@@ -41,15 +41,15 @@ class MalformedProperties(ValueError):
 
 def parse_properties(text: str) -> Iterator[Property]:
     """Yield the pairs in their order, duplicates included. Raises MalformedProperties."""
-    for number, line in _logical_lines(text):
+    for number, line in _join_continued_lines(text):
         key = KEY.match(line)
         assert key is not None  # the pattern matches the empty string too
         separator = SEPARATOR.match(line, key.end())
         end = key.end() if separator is None else separator.end()
-        yield Property(_unescape(key[0], number), _unescape(line[end:], number), number)
+        yield Property(_replace_escapes(key[0], number), _replace_escapes(line[end:], number), number)
 
 
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+def _join_continued_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield (number of the first line, text) of each pair, with continuations joined.
 
     As in Java, a line with only a backslash starts no pair: the next line may be blank or a comment.
@@ -62,7 +62,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
             if not line or line[0] in "#!":
                 continue
         logical += line
-        continues = _continues(logical)
+        continues = _is_continued(logical)
         if continues:
             logical = logical[:-1]
         else:
@@ -72,12 +72,12 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         yield first, logical
 
 
-def _continues(line: str) -> bool:
+def _is_continued(line: str) -> bool:
     """Return whether a line ends in an odd number of backslashes."""
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
-def _unescape(text: str, line: int) -> str:
+def _replace_escapes(text: str, line: int) -> str:
     r"""Replace escapes. Drop a backslash before any other character; \u needs four hexadecimal digits."""
 
     def character(match: re.Match[str]) -> str:

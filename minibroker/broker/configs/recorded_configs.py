@@ -41,7 +41,7 @@ def drop_unusable(configs: Mapping[tuple[int, str], dict[str, str]]) -> None:
             continue
         kind = TABLES[resource_type][1]
         for name in list(texts):
-            reason = _objection(_row(resource_type, name), name, texts[name])
+            reason = _find_objection(_find_row(resource_type, name), name, texts[name])
             if reason is not None:
                 log.warning("the metadata sets %s of %s %s: ignored, %s", name, kind, resource or "(all)", reason)
                 del texts[name]
@@ -49,12 +49,12 @@ def drop_unusable(configs: Mapping[tuple[int, str], dict[str, str]]) -> None:
             _warn_of_inert(resource_type, resource, texts)
 
 
-def _row(resource_type: int, name: str) -> Setting | None:
+def _find_row(resource_type: int, name: str) -> Setting | None:
     """Return the row of a setting, or None; as in Kafka, a broker may have unknown ones, which get a row."""
     return broker_setting(name) if resource_type == BROKER_RESOURCE else TABLES[resource_type][0].get(name)
 
 
-def _objection(row: Setting | None, name: str, text: str) -> str | None:
+def _find_objection(row: Setting | None, name: str, text: str) -> str | None:
     if row is None:
         return "as this broker does not know it"
     try:
@@ -71,7 +71,7 @@ def warn_without_effect(resource_type: int, resource: str, configs: Mapping[str,
     """
     is_further = resource_type == BROKER_RESOURCE and resource not in ("", str(first_node))
     for name in sorted(name for name, value in configs.items() if value is not None):
-        row = _row(resource_type, name)
+        row = _find_row(resource_type, name)
         is_shared = row is not None and row.acts and row.scope is not Scope.BOTH and not name.startswith(OF_EACH_NODE)
         if is_further and is_shared:
             log.warning("broker %s: %s acts only as broker %d has it, for all nodes here", resource, name, first_node)
@@ -81,6 +81,6 @@ def warn_without_effect(resource_type: int, resource: str, configs: Mapping[str,
 def _warn_of_inert(resource_type: int, resource: str, configs: Mapping[str, str | None]) -> None:
     kind = TABLES[resource_type][1]
     for name in sorted(name for name, value in configs.items() if value is not None):
-        row = _row(resource_type, name)
+        row = _find_row(resource_type, name)
         if row is not None and not row.acts:
             log.warning("%s %s: %s is kept, but has no effect: %s", kind, resource or "(all)", name, row.inert)

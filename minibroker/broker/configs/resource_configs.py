@@ -27,18 +27,18 @@ def _group_entry(settings: Settings, setting: GroupSetting, text: str | None) ->
         others: tuple[ConfigSynonym, ...] = (ConfigSynonym(row.name, default, ConfigSource.DEFAULT),)
     else:
         default, others = format_value(settings.kept(of_broker)), settings.synonyms(of_broker)
-    return _entry(row, text, ConfigSource.DYNAMIC_GROUP, default, others)
+    return _make_entry(row, text, ConfigSource.DYNAMIC_GROUP, default, others)
 
 
 def describe_client_metrics(overrides: Mapping[str, str]) -> list[ConfigEntry]:
     """Describe all settings of a subscription with these (valid) overrides."""
     return [
-        _entry(row, overrides.get(name), ConfigSource.DYNAMIC_CLIENT_METRICS, format_value(row.default), ())
+        _make_entry(row, overrides.get(name), ConfigSource.DYNAMIC_CLIENT_METRICS, format_value(row.default), ())
         for name, row in sorted(CLIENT_METRICS_SETTINGS.items())
     ]
 
 
-def _entry(
+def _make_entry(
     row: Setting, text: str | None, source: ConfigSource, default: str | None, others: tuple[ConfigSynonym, ...]
 ) -> ConfigEntry:
     if text is not None:

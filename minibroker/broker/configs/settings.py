@@ -20,7 +20,7 @@ from minibroker.broker.configs.settings_table import (
     Setting,
     Value,
 )
-from minibroker.broker.configs.settings_values import InvalidValue, canonical_text, format_value, parse_value
+from minibroker.broker.configs.settings_values import InvalidValue, format_value, normalize_text, parse_value
 from minibroker.broker.configs.valid_values import format_of_version
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -116,16 +116,16 @@ class Settings:
         All are texts by broker setting name. Raises SettingsError.
         """
         self._texts = {
-            ConfigSource.DYNAMIC_BROKER: _canonical(broker or {}),
-            ConfigSource.DYNAMIC_DEFAULT_BROKER: _canonical(cluster or {}),
-            ConfigSource.STATIC_BROKER: _with_node_id(_canonical(static or {})),
+            ConfigSource.DYNAMIC_BROKER: _normalize_texts(broker or {}),
+            ConfigSource.DYNAMIC_DEFAULT_BROKER: _normalize_texts(cluster or {}),
+            ConfigSource.STATIC_BROKER: _with_node_id(_normalize_texts(static or {})),
         }
         self._set = self._parse_all()
         self._described: list[ConfigEntry] | None = None  # computed on first use
         self._log_settings: LogSettings | None = None  # of topics without overrides, computed on first use
         self._topic_entries: dict[str, ConfigEntry] = {}  # for topics that do not override them, computed on first use
-        self._values = {name: self._in_force(row) for name, row in BROKER_SETTINGS.items()}
-        self._check()
+        self._values = {name: self._get_value_in_force(row) for name, row in BROKER_SETTINGS.items()}
+        self._check_rules()
         self._topic_values: dict[str, Value] = {
             topic: row.default if row.scope is Scope.TOPIC else self._values[row.name]
             for topic, row in TOPIC_SETTINGS.items()
@@ -181,7 +181,7 @@ class Settings:
     def describe_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
         """Describe all settings of a topic with these (valid) overrides; internal ones only where overridden."""
         names = (name for name, row in TOPIC_SETTINGS.items() if not row.internal or name in overrides)
-        return [self._topic_entry(name, overrides) for name in sorted(names)]
+        return [self._describe_topic_entry(name, overrides) for name in sorted(names)]
 
     def origin_of(self, entry: ConfigEntry) -> ConfigSource:
         """Return where a topic's value comes from, also if a fallback of the setting has it, as CreateTopics says."""
@@ -196,7 +196,9 @@ class Settings:
 
             rows = (*BROKER_SETTINGS.values(), *WITHOUT_EFFECT.values())
             names = {row.name for row in rows if not row.internal} | self._set.keys()
-            self._described = [self._broker_entry(name, tuple(self._synonyms(name))) for name in sorted(names)]
+            self._described = [
+                self._make_broker_entry(name, tuple(self._iterate_synonyms(name))) for name in sorted(names)
+            ]
         return self._described
 
     def describe_cluster(self) -> list[ConfigEntry]:
@@ -204,13 +206,13 @@ class Settings:
         source = ConfigSource.DYNAMIC_DEFAULT_BROKER
         entries = []
         for name in sorted(self._texts[source]):
-            synonyms = tuple(synonym for synonym in self._synonyms(name) if synonym.source is source)
-            entries.append(self._broker_entry(name, synonyms)._replace(value=synonyms[0].value))
+            synonyms = tuple(synonym for synonym in self._iterate_synonyms(name) if synonym.source is source)
+            entries.append(self._make_broker_entry(name, synonyms)._replace(value=synonyms[0].value))
         return entries
 
     def synonyms(self, name: str) -> tuple[ConfigSynonym, ...]:
         """Return the sources of a broker setting's value, in order of precedence."""
-        return tuple(self._synonyms(name))
+        return tuple(self._iterate_synonyms(name))
 
     def _parse_all(self) -> dict[str, Value]:
         """Return the typed value of every name that is set, from the source with the highest precedence."""
@@ -220,7 +222,7 @@ class Settings:
             for name, text in self._texts[source].items()
         }
 
-    def _in_force(self, row: Setting) -> Value:
+    def _get_value_in_force(self, row: Setting) -> Value:
         """Return the value of a row, or else that of its first fallback with a value, converted to the row's unit."""
         value = self._set.get(row.name, row.default)
         for name, factor in row.fallbacks:
@@ -230,7 +232,7 @@ class Settings:
             value = None if other is None else max(other * factor, UNLIMITED)
         return value
 
-    def _check(self) -> None:
+    def _check_rules(self) -> None:
         """Check the rules between settings, as in Kafka's KafkaConfig. Raises SettingsError."""
         queued, largest = self["queued.max.request.bytes"], self["socket.request.max.bytes"]
         if 0 < queued < largest:
@@ -239,43 +241,45 @@ class Settings:
             )
         if self["log.retention.ms"] == 0:
             raise SettingsError("log.retention.ms must be unlimited (-1) or, greater than or equal to 1")
-        objection = _cleaner_objection(self) or group_settings.objection(self)
+        objection = _find_cleaner_objection(self) or group_settings.objection(self)
         if objection is not None:
             raise SettingsError(objection)
-        _check_cordoned(self.log_directories, self._static("cordoned.log.dirs"))
-        conflict = _lag_conflict(self["log.cleaner.min.compaction.lag.ms"], self["log.cleaner.max.compaction.lag.ms"])
+        _check_cordoned(self.log_directories, self._get_static_value("cordoned.log.dirs"))
+        conflict = _find_lag_conflict(
+            self["log.cleaner.min.compaction.lag.ms"], self["log.cleaner.max.compaction.lag.ms"]
+        )
         if conflict is not None:
             raise SettingsError(conflict)
 
-    def _static(self, name: str) -> Any:
+    def _get_static_value(self, name: str) -> Any:
         """Return the value that a setting has without dynamic ones."""
         row, text = BROKER_SETTINGS[name], self._texts[ConfigSource.STATIC_BROKER].get(name)
         return row.default if text is None else parse_value(row, name, text)
 
-    def _topic_entry(self, name: str, overrides: Mapping[str, str]) -> ConfigEntry:
+    def _describe_topic_entry(self, name: str, overrides: Mapping[str, str]) -> ConfigEntry:
         """Return the description of a topic's setting, the same object for all topics that do not override it."""
         if name in overrides:
-            return self._new_topic_entry(name, overrides)
+            return self._make_topic_entry(name, overrides)
         if name not in self._topic_entries:
-            self._topic_entries[name] = self._new_topic_entry(name, {})
+            self._topic_entries[name] = self._make_topic_entry(name, {})
         return self._topic_entries[name]
 
-    def _new_topic_entry(self, name: str, overrides: Mapping[str, str]) -> ConfigEntry:
+    def _make_topic_entry(self, name: str, overrides: Mapping[str, str]) -> ConfigEntry:
         row = TOPIC_SETTINGS[name]
-        synonyms = () if row.scope is Scope.TOPIC else tuple(self._synonyms(row.name))
+        synonyms = () if row.scope is Scope.TOPIC else tuple(self._iterate_synonyms(row.name))
         if name in overrides:
             synonyms = (ConfigSynonym(name, overrides[name], ConfigSource.DYNAMIC_TOPIC), *synonyms)
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         value = format_value(self.topic_value(name, overrides))
         return ConfigEntry(name, value, source, row, False, synonyms)
 
-    def _broker_entry(self, name: str, synonyms: tuple[ConfigSynonym, ...]) -> ConfigEntry:
+    def _make_broker_entry(self, name: str, synonyms: tuple[ConfigSynonym, ...]) -> ConfigEntry:
         row = broker_setting(name)
         value = None if row.sensitive else format_value(self._set.get(name, row.default))
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         return ConfigEntry(name, value, source, row, not row.dynamic, synonyms)
 
-    def _synonyms(self, name: str) -> Iterator[ConfigSynonym]:
+    def _iterate_synonyms(self, name: str) -> Iterator[ConfigSynonym]:
         """Yield the sources of a broker setting's value, in order of precedence.
 
         As in Kafka, entries before the first one of the name itself are left out: while only log.roll.hours is set, it
@@ -292,10 +296,10 @@ class Settings:
                     yield ConfigSynonym(synonym, None if row.sensitive else text, source)
 
 
-def _canonical(texts: Mapping[str, str]) -> dict[str, str]:
+def _normalize_texts(texts: Mapping[str, str]) -> dict[str, str]:
     """Return the texts as DescribeConfigs shows them: trimmed, lists without blanks. Raises SettingsError."""
     try:
-        return {name: canonical_text(broker_setting(name), name, text) for name, text in texts.items()}
+        return {name: normalize_text(broker_setting(name), name, text) for name, text in texts.items()}
     except InvalidValue as error:
         raise SettingsError(str(error)) from None
 
@@ -308,7 +312,7 @@ def _with_node_id(static: dict[str, str]) -> dict[str, str]:
     return {**static, **{name: number for number in ids for name in ("node.id", "broker.id")}}
 
 
-def _cleaner_objection(settings: Settings) -> str | None:
+def _find_cleaner_objection(settings: Settings) -> str | None:
     """Return an error in the cleaner's threads and memory, which Kafka would reject too, or None."""
     threads = settings["log.cleaner.threads"]
     if threads < 1:
@@ -340,7 +344,7 @@ def _check_cordoned(directories: Sequence[str], cordoned: Sequence[str]) -> None
         )
 
 
-def _lag_conflict(min_ms: int, max_ms: int) -> str | None:
+def _find_lag_conflict(min_ms: int, max_ms: int) -> str | None:
     if min_ms <= max_ms:
         return None
     return f"conflict topic config setting min.compaction.lag.ms ({min_ms}) > max.compaction.lag.ms ({max_ms})"
@@ -351,14 +355,14 @@ def _log_settings(values: Mapping[str, Any]) -> LogSettings:
     fields = {field: values[field.replace("_", ".")] for field in LogSettings._fields}
     fields["cleanup_policy"] = frozenset(fields["cleanup_policy"])
     fields["message_format_version"] = format_of_version(fields["message_format_version"])
-    fields.update(_timestamp_bounds(values))
+    fields.update(_derive_timestamp_bounds(values))
     fields["message_timestamp_type"] = TIMESTAMP_TYPES.choices.index(fields["message_timestamp_type"])
     if values["internal.segment.bytes"] is not None:
         fields["segment_bytes"] = values["internal.segment.bytes"]
     return LogSettings(**fields)
 
 
-def _timestamp_bounds(values: Mapping[str, Any]) -> dict[str, int]:
+def _derive_timestamp_bounds(values: Mapping[str, Any]) -> dict[str, int]:
     """Return the bounds of timestamps that the older setting implies, as in Kafka 3.6."""
     difference_ms = values["message.timestamp.difference.max.ms"]
     if difference_ms == LONG_MAX:
@@ -376,35 +380,35 @@ def validate_topic_overrides(settings: Settings, overrides: Mapping[str, str | N
     """
     nulls = sorted(name for name, text in overrides.items() if text is None)
     if nulls:
-        raise _invalid(f"Null value not supported for topic configs: {', '.join(nulls)}")
-    texts = {name: _topic_text(name, text) for name, text in overrides.items() if text is not None}
+        raise _make_invalid_config(f"Null value not supported for topic configs: {', '.join(nulls)}")
+    texts = {name: _normalize_topic_text(name, text) for name, text in overrides.items() if text is not None}
     _check_topic(settings, texts)
     return texts
 
 
-def _topic_text(name: str, text: str) -> str:
+def _normalize_topic_text(name: str, text: str) -> str:
     if name not in TOPIC_SETTINGS:
-        raise _invalid(f"Unknown topic config name: {name}")
+        raise _make_invalid_config(f"Unknown topic config name: {name}")
     try:
-        return canonical_text(TOPIC_SETTINGS[name], name, text)
+        return normalize_text(TOPIC_SETTINGS[name], name, text)
     except InvalidValue as error:
-        raise _invalid(str(error)) from None
+        raise _make_invalid_config(str(error)) from None
 
 
 def _check_topic(settings: Settings, texts: Mapping[str, str]) -> None:
     """Check the rules between the settings of a topic, as in Kafka's LogConfig. Raises KafkaError."""
     if settings.topic_value("remote.storage.enable", texts):
-        raise _invalid(
+        raise _make_invalid_config(
             "remote.storage.enable=true: Tiered Storage functionality is disabled in the broker. "
             "Topic cannot be configured with remote log storage."
         )
     lags = (settings.topic_value(f"{bound}.compaction.lag.ms", texts) for bound in ("min", "max"))
-    conflict = _lag_conflict(*lags)
+    conflict = _find_lag_conflict(*lags)
     if conflict is not None:
-        raise _invalid(conflict)
+        raise _make_invalid_config(conflict)
 
 
-def _invalid(message: str) -> KafkaError:
+def _make_invalid_config(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_CONFIG, message)
 
 

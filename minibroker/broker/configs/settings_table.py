@@ -129,14 +129,16 @@ PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PROTOCOL_MAP: Final = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
 
 
-def _both(
+def _make_topic_and_broker_setting(
     topic: str, broker: str, type: ConfigType, default: Value, text: str, valid: Any = None, **more: Any
 ) -> Setting:
     """Return a topic setting whose default is a dynamic broker setting."""
     return Setting(broker, type, default, text, valid, Scope.BOTH, topic, update=CLUSTER_WIDE, **more)
 
 
-def _topic(name: str, type: ConfigType, default: Value, text: str, valid: Any = None, **more: Any) -> Setting:
+def _make_topic_setting(
+    name: str, type: ConfigType, default: Value, text: str, valid: Any = None, **more: Any
+) -> Setting:
     """Return a setting of topics only."""
     return Setting(name, type, default, text, valid, Scope.TOPIC, name, **more)
 
@@ -233,17 +235,17 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("log.dirs", LIST, None, "The data directories; a new log goes to the one with the fewest logs. Several nodes share the directories, as they share the logs.", NON_EMPTY),
     Setting("cordoned.log.dirs", LIST, (), "Which of log.dirs take no new replicas; * is all of them. Each of several nodes has its own list, for the directories that they share.", update=PER_BROKER),
     Setting("accept.lost.metadata", BOOLEAN, False, "Whether to start although the metadata log is damaged or has lost its end. Logs that it no longer knows are renamed and not served, see docs/durability.md.", in_kafka=False),
-    _both("segment.bytes", "log.segment.bytes", INT, 1 << 30, "The largest size of a segment file; the append that would exceed it begins a new segment.", Range(1 << 20)),
-    _both("segment.ms", "log.roll.ms", LONG, None, "The age of a segment's first record at which the next append begins a new segment.", FROM_ONE, fallbacks=(("log.roll.hours", HOUR_MS),)),
+    _make_topic_and_broker_setting("segment.bytes", "log.segment.bytes", INT, 1 << 30, "The largest size of a segment file; the append that would exceed it begins a new segment.", Range(1 << 20)),
+    _make_topic_and_broker_setting("segment.ms", "log.roll.ms", LONG, None, "The age of a segment's first record at which the next append begins a new segment.", FROM_ONE, fallbacks=(("log.roll.hours", HOUR_MS),)),
     Setting("log.roll.hours", INT, 168, "log.roll.ms in hours, if that is unset.", FROM_ONE),
-    _both("segment.jitter.ms", "log.roll.jitter.ms", LONG, None, "The largest random time by which a segment is closed earlier.", FROM_ZERO, fallbacks=(("log.roll.jitter.hours", HOUR_MS),)),
+    _make_topic_and_broker_setting("segment.jitter.ms", "log.roll.jitter.ms", LONG, None, "The largest random time by which a segment is closed earlier.", FROM_ZERO, fallbacks=(("log.roll.jitter.hours", HOUR_MS),)),
     Setting("log.roll.jitter.hours", INT, 0, "log.roll.jitter.ms in hours, if that is unset.", FROM_ZERO),
-    _both("segment.index.bytes", "log.index.size.max.bytes", INT, 10_485_760, "The size of an index at which its segment is closed.", Range(4)),
-    _both("index.interval.bytes", "log.index.interval.bytes", INT, 4096, "The least number of bytes of records between two index entries.", FROM_ZERO),
-    _both("file.delete.delay.ms", "log.segment.delete.delay.ms", LONG, 60_000, "How long a deleted segment's files stay on the disk.", FROM_ZERO),
-    _both("preallocate", "log.preallocate", BOOLEAN, False, "Whether a segment's file is created at its full size, filled with zeros, until the segment is closed."),
-    _both("flush.messages", "log.flush.interval.messages", LONG, LONG_MAX, "The number of records after which the log is flushed; the producer of the last one is answered after the flush.", FROM_ONE),
-    _both("flush.ms", "log.flush.interval.ms", LONG, None, "The time after which appended records are flushed.", FROM_ZERO, fallbacks=(("log.flush.scheduler.interval.ms", 1),)),
+    _make_topic_and_broker_setting("segment.index.bytes", "log.index.size.max.bytes", INT, 10_485_760, "The size of an index at which its segment is closed.", Range(4)),
+    _make_topic_and_broker_setting("index.interval.bytes", "log.index.interval.bytes", INT, 4096, "The least number of bytes of records between two index entries.", FROM_ZERO),
+    _make_topic_and_broker_setting("file.delete.delay.ms", "log.segment.delete.delay.ms", LONG, 60_000, "How long a deleted segment's files stay on the disk.", FROM_ZERO),
+    _make_topic_and_broker_setting("preallocate", "log.preallocate", BOOLEAN, False, "Whether a segment's file is created at its full size, filled with zeros, until the segment is closed."),
+    _make_topic_and_broker_setting("flush.messages", "log.flush.interval.messages", LONG, LONG_MAX, "The number of records after which the log is flushed; the producer of the last one is answered after the flush.", FROM_ONE),
+    _make_topic_and_broker_setting("flush.ms", "log.flush.interval.ms", LONG, None, "The time after which appended records are flushed.", FROM_ZERO, fallbacks=(("log.flush.scheduler.interval.ms", 1),)),
     Setting("log.flush.scheduler.interval.ms", LONG, LONG_MAX, "How often logs are checked for a due flush; by default as often as the shortest flush.ms requires."),
     Setting("log.flush.offset.checkpoint.interval.ms", INT, 60_000, "How often the offsets up to which logs are flushed are recorded; a start after a crash reads only what follows them.", FROM_ZERO),
     Setting("log.flush.start.offset.checkpoint.interval.ms", INT, 60_000, "How often the start offsets of logs with deleted records are recorded.", FROM_ZERO),
@@ -252,30 +254,30 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("producer.id.expiration.ms", INT, 86_400_000, "How long a partition remembers an inactive producer, to recognise duplicates.", FROM_ONE, update=CLUSTER_WIDE),
     Setting("producer.id.expiration.check.interval.ms", INT, 600_000, "How often silent producers are looked for.", FROM_ONE, internal=True),
     # Records.
-    _both("max.message.bytes", "message.max.bytes", INT, 1_048_588, "The largest record batch that is accepted, after the producer's compression.", FROM_ZERO),
-    _both("max.decompressed.message.bytes", "max.decompressed.message.bytes", INT, MAX_RECORD_BYTES, "The largest record of a compressed batch, decompressed, that is accepted, compacted and found by its time; the default is no limit.", Range(1, MAX_RECORD_BYTES)),
-    _both("compression.type", "compression.type", STRING, "producer", "The codec in which batches are stored; producer keeps the producer's codec.", CODECS),
-    _both("compression.gzip.level", "compression.gzip.level", INT, -1, "The level for gzip when the broker compresses; -1 for the codec's default.", Range(1, 9, or_equal_to=-1)),
-    _both("compression.lz4.level", "compression.lz4.level", INT, 9, "The level for lz4 when the broker compresses.", Range(1, 17)),
-    _both("compression.zstd.level", "compression.zstd.level", INT, 3, "The level for zstd when the broker compresses.", Range(-131_072, 22)),
-    _both("message.format.version", "log.message.format.version", STRING, "3.0-IV1", "The version of Kafka whose message format is used to store records: format 0 before 0.10.0, 1 before 0.11.0, 2 since.", FormatVersion(), in_kafka=False),
-    _both("message.timestamp.type", "log.message.timestamp.type", STRING, "CreateTime", "Whether a record's timestamp is set by the producer or is the time of the append.", TIMESTAMP_TYPES),
-    _both("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms", LONG, LONG_MAX, "How far a record's timestamp may lie in the past.", FROM_ZERO),
-    _both("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms", LONG, HOUR_MS, "How far a record's timestamp may lie in the future.", FROM_ZERO),
-    _both("message.timestamp.difference.max.ms", "log.message.timestamp.difference.max.ms", LONG, LONG_MAX, "An older name for both of these; applies where they have their defaults.", FROM_ZERO, in_kafka=False),
-    _topic("record.attributes.elide", BOOLEAN, False, "Whether batches are stored without the unused attributes byte of each record. Once set, it can be set to false, but not removed.", in_kafka=False),
-    _both("min.insync.replicas", "min.insync.replicas", INT, 1, "The number of replicas that must be in sync for a produce with acks=all.", FROM_ONE),
+    _make_topic_and_broker_setting("max.message.bytes", "message.max.bytes", INT, 1_048_588, "The largest record batch that is accepted, after the producer's compression.", FROM_ZERO),
+    _make_topic_and_broker_setting("max.decompressed.message.bytes", "max.decompressed.message.bytes", INT, MAX_RECORD_BYTES, "The largest record of a compressed batch, decompressed, that is accepted, compacted and found by its time; the default is no limit.", Range(1, MAX_RECORD_BYTES)),
+    _make_topic_and_broker_setting("compression.type", "compression.type", STRING, "producer", "The codec in which batches are stored; producer keeps the producer's codec.", CODECS),
+    _make_topic_and_broker_setting("compression.gzip.level", "compression.gzip.level", INT, -1, "The level for gzip when the broker compresses; -1 for the codec's default.", Range(1, 9, or_equal_to=-1)),
+    _make_topic_and_broker_setting("compression.lz4.level", "compression.lz4.level", INT, 9, "The level for lz4 when the broker compresses.", Range(1, 17)),
+    _make_topic_and_broker_setting("compression.zstd.level", "compression.zstd.level", INT, 3, "The level for zstd when the broker compresses.", Range(-131_072, 22)),
+    _make_topic_and_broker_setting("message.format.version", "log.message.format.version", STRING, "3.0-IV1", "The version of Kafka whose message format is used to store records: format 0 before 0.10.0, 1 before 0.11.0, 2 since.", FormatVersion(), in_kafka=False),
+    _make_topic_and_broker_setting("message.timestamp.type", "log.message.timestamp.type", STRING, "CreateTime", "Whether a record's timestamp is set by the producer or is the time of the append.", TIMESTAMP_TYPES),
+    _make_topic_and_broker_setting("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms", LONG, LONG_MAX, "How far a record's timestamp may lie in the past.", FROM_ZERO),
+    _make_topic_and_broker_setting("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms", LONG, HOUR_MS, "How far a record's timestamp may lie in the future.", FROM_ZERO),
+    _make_topic_and_broker_setting("message.timestamp.difference.max.ms", "log.message.timestamp.difference.max.ms", LONG, LONG_MAX, "An older name for both of these; applies where they have their defaults.", FROM_ZERO, in_kafka=False),
+    _make_topic_setting("record.attributes.elide", BOOLEAN, False, "Whether batches are stored without the unused attributes byte of each record. Once set, it can be set to false, but not removed.", in_kafka=False),
+    _make_topic_and_broker_setting("min.insync.replicas", "min.insync.replicas", INT, 1, "The number of replicas that must be in sync for a produce with acks=all.", FROM_ONE),
     # Retention and compaction. The policy also decides whether records need keys.
-    _both("cleanup.policy", "log.cleanup.policy", LIST, ("delete",), "What is done with old records: delete, compact, or both; with compact, records need keys.", POLICIES),
-    _both("retention.ms", "log.retention.ms", LONG, None, "How long records are kept; -1 for ever.", Range(-1), fallbacks=(("log.retention.minutes", MINUTE_MS), ("log.retention.hours", HOUR_MS))),
+    _make_topic_and_broker_setting("cleanup.policy", "log.cleanup.policy", LIST, ("delete",), "What is done with old records: delete, compact, or both; with compact, records need keys.", POLICIES),
+    _make_topic_and_broker_setting("retention.ms", "log.retention.ms", LONG, None, "How long records are kept; -1 for ever.", Range(-1), fallbacks=(("log.retention.minutes", MINUTE_MS), ("log.retention.hours", HOUR_MS))),
     Setting("log.retention.minutes", INT, None, "log.retention.ms in minutes, if that is unset."),
     Setting("log.retention.hours", INT, 168, "log.retention.ms in hours, if the minutes are unset too."),
-    _both("retention.bytes", "log.retention.bytes", LONG, -1, "How many bytes of a partition are kept; -1 for no limit."),
+    _make_topic_and_broker_setting("retention.bytes", "log.retention.bytes", LONG, -1, "How many bytes of a partition are kept; -1 for no limit."),
     Setting("log.retention.check.interval.ms", LONG, 300_000, "How often the broker looks for expired segments; in compacted logs the cleaner does that.", FROM_ONE),
-    _both("delete.retention.ms", "log.cleaner.delete.retention.ms", LONG, 24 * HOUR_MS, "How long a compacted topic keeps its tombstones.", FROM_ZERO),
-    _both("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", DOUBLE, 0.5, "The share of uncompacted bytes above which a log is compacted.", Range(0, 1)),
-    _both("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", LONG, 0, "The least time for which a record stays uncompacted.", FROM_ZERO),
-    _both("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", LONG, LONG_MAX, "The longest time for which a record stays uncompacted.", FROM_ONE),
+    _make_topic_and_broker_setting("delete.retention.ms", "log.cleaner.delete.retention.ms", LONG, 24 * HOUR_MS, "How long a compacted topic keeps its tombstones.", FROM_ZERO),
+    _make_topic_and_broker_setting("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", DOUBLE, 0.5, "The share of uncompacted bytes above which a log is compacted.", Range(0, 1)),
+    _make_topic_and_broker_setting("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", LONG, 0, "The least time for which a record stays uncompacted.", FROM_ZERO),
+    _make_topic_and_broker_setting("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", LONG, LONG_MAX, "The longest time for which a record stays uncompacted.", FROM_ONE),
     Setting("log.cleaner.enable", BOOLEAN, True, "Whether logs are compacted; if false, compacted topics are not subject to retention either."),
     Setting("log.cleaner.threads", INT, 1, "How many logs are compacted at a time, each in its own thread; the threads share the interpreter.", FROM_ZERO, update=CLUSTER_WIDE),
     Setting("log.cleaner.backoff.ms", LONG, 15_000, "How long the cleaner waits when there is no log to compact.", FROM_ZERO, update=CLUSTER_WIDE),
@@ -348,7 +350,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("group.share.session.timeout.ms", INT, 45_000, "The time without heartbeats after which a member is removed from its share group.", FROM_ONE),
     Setting("errors.deadletterqueue.auto.create.topics.enable", BOOLEAN, False, "Whether the topic for dead letters of a share group is created if it does not exist.", update=CLUSTER_WIDE),
     Setting("errors.deadletterqueue.topic.name.prefix", STRING, "dlq.", "What the names of topics for dead letters begin with.", update=CLUSTER_WIDE),
-    _topic("errors.deadletterqueue.group.enable", BOOLEAN, False, "Whether the topic may be a dead letter queue of share groups."),
+    _make_topic_setting("errors.deadletterqueue.group.enable", BOOLEAN, False, "Whether the topic may be a dead letter queue of share groups."),
     # Streams groups (KIP-1071).
     Setting("group.streams.acceptable.recovery.lag", LONG, 10_000, "How many offsets a member of a streams group may lack of a task's state, and get the task; only of members that report offsets, as those of Kafka 4.4 do.", FROM_ZERO, internal=True),
     Setting("group.streams.assignment.interval.ms", INT, 0, "The least time between two target assignments of a streams group; 0, so that tests do not wait.", FROM_ZERO, update=CLUSTER_WIDE, kafka_default=1000),
@@ -385,17 +387,17 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     # Replication and tiered storage: replicas share one log in this process, and there is no second tier.
     Setting("auto.leader.rebalance.enable", BOOLEAN, True, "Whether leadership returns to the preferred replicas automatically."),
     Setting("leader.imbalance.check.interval.seconds", LONG, 300, "How often the broker looks for partitions that could be led by their preferred replica and are not.", FROM_ONE),
-    _both("unclean.leader.election.enable", "unclean.leader.election.enable", BOOLEAN, False, "Whether an out-of-sync replica may become leader if no replica is in sync."),
-    _both("local.retention.ms", "log.local.retention.ms", LONG, -2, "How long a tiered topic keeps records on the local disk.", Range(-2), inert=NOT_TIERED),
-    _both("local.retention.bytes", "log.local.retention.bytes", LONG, -2, "How many bytes a tiered topic keeps on the local disk.", Range(-2), inert=NOT_TIERED),
-    _both("remote.copy.lag.ms", "log.remote.copy.lag.ms", LONG, 0, "How old a segment of a tiered topic is before it is copied to the second tier; -1 for the time for which it stays on the local disk.", Range(-1), inert=NOT_TIERED),
-    _both("remote.copy.lag.bytes", "log.remote.copy.lag.bytes", LONG, -1, "How many bytes follow a segment of a tiered topic before it is copied to the second tier; -1 for as many as stay on the local disk.", Range(-1), inert=NOT_TIERED),
-    _topic("remote.storage.enable", BOOLEAN, False, "Whether a topic is tiered; true is rejected, as by a Kafka broker without tiered storage."),
-    _topic("remote.log.copy.disable", BOOLEAN, False, "Whether a tiered topic stops copying to the second tier.", inert=NOT_TIERED),
-    _topic("remote.log.delete.on.disable", BOOLEAN, False, "Whether disabling tiering deletes the topic's data in the second tier.", inert=NOT_TIERED),
-    _topic("leader.replication.throttled.replicas", LIST, (), "The replicas whose leaders are throttled.", ReplicaList(), inert=ONE_LOG),
-    _topic("follower.replication.throttled.replicas", LIST, (), "The replicas whose followers are throttled.", ReplicaList(), inert=ONE_LOG),
-    _topic("internal.segment.bytes", INT, None, "segment.bytes without its lower bound, for tests.", internal=True),
+    _make_topic_and_broker_setting("unclean.leader.election.enable", "unclean.leader.election.enable", BOOLEAN, False, "Whether an out-of-sync replica may become leader if no replica is in sync."),
+    _make_topic_and_broker_setting("local.retention.ms", "log.local.retention.ms", LONG, -2, "How long a tiered topic keeps records on the local disk.", Range(-2), inert=NOT_TIERED),
+    _make_topic_and_broker_setting("local.retention.bytes", "log.local.retention.bytes", LONG, -2, "How many bytes a tiered topic keeps on the local disk.", Range(-2), inert=NOT_TIERED),
+    _make_topic_and_broker_setting("remote.copy.lag.ms", "log.remote.copy.lag.ms", LONG, 0, "How old a segment of a tiered topic is before it is copied to the second tier; -1 for the time for which it stays on the local disk.", Range(-1), inert=NOT_TIERED),
+    _make_topic_and_broker_setting("remote.copy.lag.bytes", "log.remote.copy.lag.bytes", LONG, -1, "How many bytes follow a segment of a tiered topic before it is copied to the second tier; -1 for as many as stay on the local disk.", Range(-1), inert=NOT_TIERED),
+    _make_topic_setting("remote.storage.enable", BOOLEAN, False, "Whether a topic is tiered; true is rejected, as by a Kafka broker without tiered storage."),
+    _make_topic_setting("remote.log.copy.disable", BOOLEAN, False, "Whether a tiered topic stops copying to the second tier.", inert=NOT_TIERED),
+    _make_topic_setting("remote.log.delete.on.disable", BOOLEAN, False, "Whether disabling tiering deletes the topic's data in the second tier.", inert=NOT_TIERED),
+    _make_topic_setting("leader.replication.throttled.replicas", LIST, (), "The replicas whose leaders are throttled.", ReplicaList(), inert=ONE_LOG),
+    _make_topic_setting("follower.replication.throttled.replicas", LIST, (), "The replicas whose followers are throttled.", ReplicaList(), inert=ONE_LOG),
+    _make_topic_setting("internal.segment.bytes", INT, None, "segment.bytes without its lower bound, for tests.", internal=True),
 )
 # fmt: on
 

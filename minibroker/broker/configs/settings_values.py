@@ -35,14 +35,16 @@ def parse_value(setting: Setting, name: str, text: str) -> Value:
     except ValueError as error:
         raise InvalidValue(f"Invalid value {text} for configuration {name}: {error}") from None
     if isinstance(value, tuple):
-        value = _checked_list(value, name, may_repeat=name == setting.topic)
+        value = _check_list(value, name, may_repeat=name == setting.topic)
     objection = setting.valid.objection(value) if setting.valid is not None else None
     if objection is not None:
-        raise InvalidValue(f"Invalid value {_offender(setting, value)} for configuration {name}: {objection}")
+        raise InvalidValue(
+            f"Invalid value {_find_offending_text(setting, value)} for configuration {name}: {objection}"
+        )
     return value
 
 
-def _offender(setting: Setting, value: Value) -> str | None:
+def _find_offending_text(setting: Setting, value: Value) -> str | None:
     """Return the text that an error names: in a list, the first element that is not allowed."""
     if isinstance(setting.valid, OneOf) and isinstance(value, tuple):
         return next((word for word in value if word not in setting.valid.choices), "")
@@ -51,41 +53,41 @@ def _offender(setting: Setting, value: Value) -> str | None:
 
 def _parse_as_type(type: ConfigType, text: str) -> Value:
     if type is ConfigType.BOOLEAN:
-        return _boolean(text)
+        return _parse_boolean(text)
     if type in BITS:
-        return _integer(type, text)
+        return _parse_integer(type, text)
     if type is ConfigType.DOUBLE:
-        return _double(text)
+        return _parse_double(text)
     if type is ConfigType.LIST:
-        return _list(text)
+        return _parse_list(text)
     return text
 
 
-def _boolean(text: str) -> bool:
+def _parse_boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError("Expected value to be either true or false")
     return text.lower() == "true"
 
 
-def _integer(type: ConfigType, text: str) -> int:
+def _parse_integer(type: ConfigType, text: str) -> int:
     bound = 1 << (BITS[type] - 1)
     if len(text) > NUMBER_LENGTH or not INTEGER.fullmatch(text) or not -bound <= int(text) < bound:
         raise ValueError(f"Not a number of type {type.name}")
     return int(text)
 
 
-def _double(text: str) -> float:
+def _parse_double(text: str) -> float:
     number = re.match(DECIMAL, text) if len(text) <= NUMBER_LENGTH else None
     if number is None:
         raise ValueError("Not a number of type DOUBLE")
     return float(number[0])
 
 
-def _list(text: str) -> tuple[str, ...]:
+def _parse_list(text: str) -> tuple[str, ...]:
     return tuple(element.strip() for element in text.split(",")) if text else ()
 
 
-def _checked_list(elements: tuple[str, ...], name: str, *, may_repeat: bool) -> tuple[str, ...]:
+def _check_list(elements: tuple[str, ...], name: str, *, may_repeat: bool) -> tuple[str, ...]:
     """Return the list without duplicates, which Kafka accepts for a topic and rejects for a broker."""
     if not all(elements):
         raise InvalidValue(f"Configuration '{name}' values must not be empty.")
@@ -117,6 +119,6 @@ def _double_text(value: float) -> str:
     return f"{mantissa}E{int(exponent)}"
 
 
-def canonical_text(setting: Setting, name: str, text: str) -> str:
+def normalize_text(setting: Setting, name: str, text: str) -> str:
     """Return the normalized text: trimmed, a list without blanks and duplicates. Raises InvalidValue."""
     return format_value(parse_value(setting, name, text)) or ""

@@ -308,7 +308,7 @@ def row_of(name: str) -> Setting:
     row = BROKER_SETTINGS.get(name) or WITHOUT_EFFECT.get(name)
     if row is not None:
         return row
-    base = _base_of(name)
+    base = _find_base_name(name)
     if base is None:
         # Kafka lets each mechanism have its own, but knows no type for such a name.
         acts = _LISTENER.sub(r"\2", name).removeprefix("oauthbearer.") in _ACTING
@@ -322,7 +322,7 @@ def row_of(name: str) -> Setting:
     )
 
 
-def _base_of(name: str) -> str | None:
+def _find_base_name(name: str) -> str | None:
     """Return the name of the known setting that `name` sets for one listener, or None."""
     match = _LISTENER.fullmatch(name)
     rest = match[2] if match else ""

@@ -136,13 +136,13 @@ class ConnectionCounts(NamedTuple):
     def objection(self, value: Any) -> str | None:
         """Return an objection to the value, or None."""
         try:
-            counts_of_addresses(value)
+            parse_counts_of_addresses(value)
         except ValueError as error:
             return f"must be a list of address:number, and {error}"
         return None
 
 
-def counts_of_addresses(text: str) -> dict[str, int]:
+def parse_counts_of_addresses(text: str) -> dict[str, int]:
     """Return a comma-separated list of address:number as a dict. Raises ValueError."""
     import ipaddress  # which hardly a broker needs
 
@@ -161,7 +161,7 @@ class AuthorizerClass(NamedTuple):
         return None if value in ("", STANDARD_AUTHORIZER) else f"The only authorizer is {STANDARD_AUTHORIZER}"
 
 
-def super_users(text: str) -> frozenset[str]:
+def parse_super_users(text: str) -> frozenset[str]:
     """Return the principals in a value of `super.users`, such as "User:a;User:b". Names may contain commas."""
     return frozenset(filter(None, map(str.strip, text.split(";"))))
 
@@ -171,7 +171,7 @@ class Principals(NamedTuple):
 
     def objection(self, value: Any) -> str | None:
         """Return Kafka's objection to the value, or None."""
-        wrong = next((text for text in sorted(super_users(value)) if ":" not in text), None)
+        wrong = next((text for text in sorted(parse_super_users(value)) if ":" not in text), None)
         return wrong and f"expected a string in format principalType:principalName but got {wrong}"
 
 

@@ -17,10 +17,10 @@ from minibroker.broker.control.elections import bring_up_in_steps, keep_led
 from minibroker.broker.control.placement import (
     DEFAULT,
     Assignment,
-    automatic_assignment,
     check_assignment,
-    manual_assignment,
+    choose_assignment,
     place,
+    validate_assignment,
 )
 from minibroker.broker.control.registration import record_cordoned
 from minibroker.broker.metadata.cordoning import CORDONED
@@ -33,13 +33,13 @@ from minibroker.broker.metadata.features import (
 )
 from minibroker.broker.metadata.image import Image
 from minibroker.broker.metadata.partition_changes import UNKNOWN_DIRECTORY
-from minibroker.broker.metadata.partitions import METADATA_TOPIC, NO_LEADER, Topic, check_name, colliding_name
+from minibroker.broker.metadata.partitions import METADATA_TOPIC, NO_LEADER, Topic, check_name, normalize_colliding_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, TOPIC_RESOURCE
 from minibroker.protocol.primitives import ZERO_UUID, uuid_from_text
-from minibroker.protocol.steps import Steps, at_once, chunks, each
+from minibroker.protocol.steps import Steps, chunks, each, run_all_steps
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
@@ -72,7 +72,7 @@ class Controller:
 
     def create_topic(self, name: str, *arguments: Any, **named: Any) -> tuple[bytes, Assignment]:
         """Run `create_topic_in_steps` in one step."""
-        return at_once(self.create_topic_in_steps(name, *arguments, **named))
+        return run_all_steps(self.create_topic_in_steps(name, *arguments, **named))
 
     def create_topic_in_steps(
         self,
@@ -96,9 +96,9 @@ class Controller:
         self._check_new_name(name)
         configs = validate_topic_overrides(self._cluster.settings, overrides or {})
         if assignment:
-            replicas = manual_assignment(self._cluster, assignment, partition_count, replication_factor)
+            replicas = validate_assignment(self._cluster, assignment, partition_count, replication_factor)
         else:
-            replicas = automatic_assignment(self._cluster, partition_count, replication_factor)
+            replicas = choose_assignment(self._cluster, partition_count, replication_factor)
         charge(len(replicas))
         if validate_only:
             return ZERO_UUID, replicas
@@ -108,8 +108,8 @@ class Controller:
             records.ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=value)
             for key, value in configs.items()
         ]
-        with self._changes(name):
-            yield from self._add(name, topic_id, 0, configs, decided, replicas)
+        with self._lock_topic_changes(name):
+            yield from self._add_partitions(name, topic_id, 0, configs, decided, replicas)
         warn_without_effect(TOPIC_RESOURCE, name, configs, self._cluster.controller_id)
         return topic_id, replicas
 
@@ -121,7 +121,10 @@ class Controller:
         if name in image.topics or name in self._changing:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         if "." in name or "_" in name:
-            others = [*image.topics_by_colliding_name.get(colliding_name(name), ()), *self._colliding(name)]
+            others = [
+                *image.topics_by_colliding_name.get(normalize_colliding_name(name), ()),
+                *self._list_colliding_topics(name),
+            ]
             for other in others:
                 message = f"Topic '{name}' collides with existing topic: {other}"
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
@@ -130,13 +133,13 @@ class Controller:
         """Return whether this topic is being created, extended or deleted in steps."""
         return name in self._changing
 
-    def _colliding(self, name: str) -> list[str]:
+    def _list_colliding_topics(self, name: str) -> list[str]:
         """Return the topics with a colliding name that are being created, extended or deleted in steps."""
-        wanted = colliding_name(name)
-        return [other for other in self._changing if colliding_name(other) == wanted]
+        wanted = normalize_colliding_name(name)
+        return [other for other in self._changing if normalize_colliding_name(other) == wanted]
 
     @contextlib.contextmanager
-    def _changes(self, name: str) -> Iterator[None]:
+    def _lock_topic_changes(self, name: str) -> Iterator[None]:
         """Lock the topic against other changes inside the block, which runs in steps.
 
         Raises KafkaError(REASSIGNMENT_IN_PROGRESS) if another request is changing it.
@@ -149,7 +152,7 @@ class Controller:
         finally:
             self._changing.discard(name)
 
-    def _add(
+    def _add_partitions(
         self,
         name: str,
         topic_id: bytes,
@@ -169,18 +172,18 @@ class Controller:
             for index, replicas in enumerate(assignment, first):
                 logs.append(cluster.new_log(name, index, topic_id, settings, replicas))
                 yield
-            added = yield from each(self._partition_record, list(zip(logs, assignment, strict=True)))
+            added = yield from each(self._make_partition_record, list(zip(logs, assignment, strict=True)))
             yield from cluster.add_to_topic(name, topic_id, [*decided, *added], logs)
         except BaseException:
             cluster.delete_logs(logs)
             raise
         yield from self._catch_up(topic_id, logs)
 
-    def _partition_record(self, new: tuple[Log, Sequence[int]]) -> Message:
+    def _make_partition_record(self, new: tuple[Log, Sequence[int]]) -> Message:
         """Return the record of a new partition whose log exists; its live replicas are in sync."""
         log, replicas = new
         isr = [node for node in replicas if node in self._cluster.nodes]
-        directory_id = uuid_from_text(self._cluster.logs.directory_of(log).directory_id)
+        directory_id = uuid_from_text(self._cluster.logs.find_directory_of(log).directory_id)
         partition = records.PartitionRecord(partition_id=log.partition, topic_id=log.topic_id)
         partition.replicas = list(replicas)
         partition.isr = isr
@@ -192,7 +195,7 @@ class Controller:
 
     def add_partitions(self, name: str, count: int, assignment: Assignment | None = None) -> None:
         """Run `add_partitions_in_steps` in one step."""
-        at_once(self.add_partitions_in_steps(name, count, assignment))
+        run_all_steps(self.add_partitions_in_steps(name, count, assignment))
 
     def add_partitions_in_steps(
         self,
@@ -219,8 +222,10 @@ class Controller:
             check_assignment(self._cluster, assignment, replication_factor, first=len(topic.partitions))
         charge(new)
         if not validate_only:
-            with self._changes(name):
-                yield from self._add(name, topic.topic_id, len(topic.partitions), topic.overrides, [], assignment)
+            with self._lock_topic_changes(name):
+                yield from self._add_partitions(
+                    name, topic.topic_id, len(topic.partitions), topic.overrides, [], assignment
+                )
 
     def _check_count(self, topic: Topic, count: int) -> int:
         current = len(topic.partitions)
@@ -233,12 +238,12 @@ class Controller:
 
     def delete_topic(self, topic: Topic) -> None:
         """Run `delete_topic_in_steps` in one step."""
-        at_once(self.delete_topic_in_steps(topic))
+        run_all_steps(self.delete_topic_in_steps(topic))
 
     def delete_topic_in_steps(self, topic: Topic) -> Steps[None]:
         """Delete a topic. After the first step no reader sees its records."""
         cluster = self._cluster
-        with self._changes(topic.name):
+        with self._lock_topic_changes(topic.name):
             cluster.commit([records.RemoveTopicRecord(topic_id=topic.topic_id)])
             for partition in topic.partitions:
                 partition.leader_id = NO_LEADER
@@ -281,7 +286,7 @@ class Controller:
 
     def change_config(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> None:
         """Run `change_config_in_steps` in one step."""
-        at_once(self.change_config_in_steps(resource_type, name, changes))
+        run_all_steps(self.change_config_in_steps(resource_type, name, changes))
 
     def change_config_in_steps(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> Steps[None]:
         """Set the values of `changes`, remove those that are None, and apply them. The caller has validated them.
@@ -317,7 +322,7 @@ class Controller:
         for record in first:
             begun.apply(record)
         if begun.features.get(ELIGIBLE_LEADER_REPLICAS):
-            first += self._minimum_isr_of_all(begun)
+            first += self._make_minimum_isr_equal(begun)
         return first
 
     def update_features_in_steps(self, updates: Sequence[Update], *, validate_only: bool = False) -> Steps[None]:
@@ -327,7 +332,7 @@ class Controller:
         leader = min(cluster.nodes, default=cluster.static_settings["node.id"])
         supported = [(f"Local controller {leader}", SUPPORTED)]
         supported += [
-            (f"Broker {broker.broker_id}", supported_levels(broker))
+            (f"Broker {broker.broker_id}", list_supported_levels(broker))
             for broker in image.brokers.values()
             if broker.broker_id not in cluster.nodes
         ]
@@ -335,14 +340,14 @@ class Controller:
         if validate_only:
             return
         levels = {update.name: update.level for update in updates if update.name != KRAFT_VERSION}
-        decided = self._minimum_isr_of_all(image) if levels.get(ELIGIBLE_LEADER_REPLICAS) else []
+        decided = self._make_minimum_isr_equal(image) if levels.get(ELIGIBLE_LEADER_REPLICAS) else []
         decided += [records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
         if decided:
             cluster.commit(decided)
             record_cordoned(self._cluster)
             yield from self.settings_changed(None)
 
-    def _minimum_isr_of_all(self, image: Image) -> list[Message]:
+    def _make_minimum_isr_equal(self, image: Image) -> list[Message]:
         """Return records that make min.insync.replicas equal for all brokers, as eligible leaders need it (KIP-966)."""
         decided: list[Message] = []
         configs = image.configs
@@ -377,7 +382,7 @@ class Controller:
         return producer_id
 
 
-def supported_levels(broker: records.RegisterBrokerRecord) -> dict[str, range]:
+def list_supported_levels(broker: records.RegisterBrokerRecord) -> dict[str, range]:
     """Return the levels of each feature that a broker supports according to its registration."""
     return {
         feature.name: range(feature.min_supported_version, feature.max_supported_version + 1)

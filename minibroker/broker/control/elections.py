@@ -17,7 +17,7 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
 from minibroker.protocol.primitives import uuid_from_text
-from minibroker.protocol.steps import Steps, at_once
+from minibroker.protocol.steps import Steps, run_all_steps
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
@@ -66,7 +66,7 @@ def apply_changes(
 
 def bring_up(cluster: Cluster) -> None:
     """Run `bring_up_in_steps` in one step."""
-    at_once(bring_up_in_steps(cluster))
+    run_all_steps(bring_up_in_steps(cluster))
 
 
 def bring_up_in_steps(cluster: Cluster) -> Steps[None]:
@@ -103,18 +103,18 @@ def _with_followers(cluster: Cluster, partition: Partition) -> PartitionChangeRe
     change = change_of(cluster, partition)
     if partition.leader_id in cluster.nodes and not partition.is_offline:
         change.isr += [node for node in partition.replicas if node in cluster.nodes and node not in partition.isr]
-    change.directories |= _present_directories(cluster, partition)
+    change.directories |= _list_present_directories(cluster, partition)
     return change.record()
 
 
-def _present_directories(cluster: Cluster, partition: Partition) -> dict[int, bytes]:
+def _list_present_directories(cluster: Cluster, partition: Partition) -> dict[int, bytes]:
     """Return the id of the log's directory, for the replica whose node has registered the directories."""
     if not partition.is_here or cluster.directory_owner not in partition.replicas:
         return {}
-    return {cluster.directory_owner: uuid_from_text(cluster.logs.directory_of(partition.log).directory_id)}
+    return {cluster.directory_owner: uuid_from_text(cluster.logs.find_directory_of(partition.log).directory_id)}
 
 
-def balance(cluster: Cluster, partitions: Iterable[Partition]) -> None:
+def elect_preferred_leaders(cluster: Cluster, partitions: Iterable[Partition]) -> None:
     """Elect preferred replicas that can lead but do not."""
     apply_changes(cluster, [_elect_preferred(cluster, partition) for partition in partitions])
 
@@ -149,7 +149,7 @@ def check_election(partition: Partition, election: Election) -> None:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
 
 
-def election(cluster: Cluster, partition: Partition, kind: Election) -> PartitionChangeRecord:
+def make_election_change(cluster: Cluster, partition: Partition, kind: Election) -> PartitionChangeRecord:
     """Return the change of an election that a client requests, for `apply_changes`.
 
     Raises KafkaError: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.

@@ -33,7 +33,7 @@ class Move:
         self.partition = partition
         self.directory = directory
         self.is_cancelled = False
-        self.copy = LogCopy(partition.log, directory.future_path(partition.topic.name, partition.index, unique))
+        self.copy = LogCopy(partition.log, directory.make_future_path(partition.topic.name, partition.index, unique))
 
     @property
     def is_void(self) -> bool:
@@ -60,9 +60,9 @@ class LogMoves:
         if known is not None and known.directory is directory and not known.is_void:
             return
         self.cancel(partition)
-        if self._cluster.logs.directory_of(partition.log) is directory:
+        if self._cluster.logs.find_directory_of(partition.log) is directory:
             return
-        self._moves[partition] = Move(partition, directory, self._unique())
+        self._moves[partition] = Move(partition, directory, self._make_unique_suffix())
         self._run_next()
 
     def cancel(self, partition: Partition) -> None:
@@ -75,7 +75,7 @@ class LogMoves:
         """Return the moves to this directory."""
         return [move for move in self._moves.values() if move.directory is directory and not move.is_void]
 
-    def _unique(self) -> str:
+    def _make_unique_suffix(self) -> str:
         return self._cluster.random.randbytes(16).hex()
 
     def _run_next(self) -> None:
@@ -86,55 +86,55 @@ class LogMoves:
             try:
                 self._cluster.logs.disk.make_directory(self._running.copy.path)
             except OSError as error:
-                self._fail(self._running, error)
+                self._fail_move(self._running, error)
                 return
-            self._step(self._running)
+            self._copy_next_segment(self._running)
 
-    def _step(self, move: Move) -> None:
+    def _copy_next_segment(self, move: Move) -> None:
         """Copy the next segment, or the whole rest if it is small."""
         copy = move.copy
         if move.is_void:
-            self._end(move)
+            self._end_move(move)
             return
         segment = copy.missing()
         if segment is not None:
-            self._aside(move, copy.copy_of(segment), partial(copy.copied, segment))
+            self._run_aside(move, copy.copy_of(segment), partial(copy.copied, segment))
         elif (sync := copy.sync_of_segments()) is not None:
-            self._aside(move, sync, lambda: None)
+            self._run_aside(move, sync, lambda: None)
         elif copy.log.segments[-1].size_bytes > TAIL_BYTES:
             try:
                 copy.log.roll()
             except KafkaError as error:
-                self._fail(move, error)
+                self._fail_move(move, error)
                 return
-            self._step(move)
+            self._copy_next_segment(move)
         else:
-            self._finish(move)
+            self._copy_rest_and_finish(move)
 
-    def _aside(self, move: Move, work: Work, then: Callable[[], None]) -> None:
+    def _run_aside(self, move: Move, work: Work, then: Callable[[], None]) -> None:
         segment = move.copy.missing()
 
         def done(error: Exception | None) -> None:
             if error is None:
                 then()
             elif segment is None or segment is move.copy.missing():  # otherwise it was deleted while it was copied
-                self._fail(move, error)
+                self._fail_move(move, error)
                 return
-            self._step(move)
+            self._copy_next_segment(move)
 
         self._cluster.clock.run_aside(work, done)
 
     # --- the last part --------------------------------------------------------------------------
 
-    def _finish(self, move: Move) -> None:
+    def _copy_rest_and_finish(self, move: Move) -> None:
         """Hold flushes and copy the rest, so that no record is acknowledged as synced that the copy lacks."""
         if move.is_void:
             move.copy.log.flusher.release()
-            self._end(move)
+            self._end_move(move)
         elif move.copy.log.flusher.hold():
             self._cluster.clock.run_aside(move.copy.copy_of_tail(), partial(self._finish_move, move))
         else:
-            self._cluster.clock.call_later(FLUSH_WAIT_MS, partial(self._finish, move))
+            self._cluster.clock.call_later(FLUSH_WAIT_MS, partial(self._copy_rest_and_finish, move))
 
     def _finish_move(self, move: Move, error: Exception | None) -> None:
         flusher = move.copy.log.flusher
@@ -147,20 +147,20 @@ class LogMoves:
                 error = failure
         flusher.release()
         if error is not None and not move.copy.has_lost_its_tail:
-            self._fail(move, error)
+            self._fail_move(move, error)
         else:
-            self._step(move)
+            self._copy_next_segment(move)
 
     def _take_place(self, move: Move) -> None:
         """Replace the log with the copy, within one turn of the loop, so that nothing is read or appended meanwhile."""
         cluster, partition, old = self._cluster, move.partition, move.copy.log
         move.copy.complete()
-        source = cluster.logs.directory_of(old)
+        source = cluster.logs.find_directory_of(old)
         try:
-            new = cluster.logs.move(move.copy, move.directory, partition.topic.settings, self._unique())
+            new = cluster.logs.move(move.copy, move.directory, partition.topic.settings, self._make_unique_suffix())
         except LogDirectoryError as error:
             old.take_offline(str(error))
-            self._end(move)
+            self._end_move(move)
             return
         partition.log = new
         if old.is_watermark_held:
@@ -175,21 +175,21 @@ class LogMoves:
             catch_up(cluster, [partition])
         except KafkaError as error:
             log.warning("the metadata log could not record that %s has moved: %s", partition, error)
-        conclusion = partial(cluster.logs.conclude_move, source, move.directory, new, move.copy.unsynced_names())
+        conclusion = partial(cluster.logs.conclude_move, source, move.directory, new, move.copy.list_unsynced_names())
         cluster.clock.run_aside(conclusion, partial(self._conclude_move, move))
 
     def _conclude_move(self, move: Move, error: Exception | None) -> None:
         if error is not None:
             log.warning("the next start will check whether %s has moved: %s", move.partition, error)
-        self._end(move)
+        self._end_move(move)
 
     # --- the end --------------------------------------------------------------------------------
 
-    def _fail(self, move: Move, error: Exception) -> None:
+    def _fail_move(self, move: Move, error: Exception) -> None:
         log.error("%s stays where it is: %s", move.partition, error)
-        self._end(move)
+        self._end_move(move)
 
-    def _end(self, move: Move) -> None:
+    def _end_move(self, move: Move) -> None:
         """Remove the move and its copy, if any, and start the next move."""
         if self._cluster.logs.disk.exists(move.copy.path):
             move.directory.discard(move.copy.path)

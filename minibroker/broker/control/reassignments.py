@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
 
 
-def reassignment(
+def make_reassignment(
     cluster: Cluster, partition: Partition, replicas: Sequence[int], *, keep_factor: bool
 ) -> PartitionChangeRecord | None:
     """Return the change that moves the partition to `replicas`, or None if it is there already.
@@ -42,7 +42,7 @@ def reassignment(
     return change.record()
 
 
-def cancellation(cluster: Cluster, partition: Partition) -> PartitionChangeRecord | None:
+def make_cancellation(cluster: Cluster, partition: Partition) -> PartitionChangeRecord | None:
     """Return the change that cancels the partition's reassignment.
 
     Raises KafkaError: NO_REASSIGNMENT_IN_PROGRESS, and INVALID_REPLICA_ASSIGNMENT if only new replicas are in sync

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from minibroker.broker.configs.listeners import broker_listeners
+from minibroker.broker.configs.listeners import make_broker_listeners
 from minibroker.broker.configs.settings_table import PROTOCOLS
 from minibroker.broker.control.elections import keep_led
 from minibroker.broker.metadata.cordoning import supports_cordoning
@@ -36,32 +36,34 @@ def register(cluster: Cluster) -> None:
     registrations: list[Message] = []
     for epoch, node in enumerate(cluster.nodes.values(), first):
         node.broker_epoch = epoch  # as in Kafka, the offset of the record
-        registrations.append(_registration(cluster, node))
+        registrations.append(_make_registration_record(cluster, node))
     absent = [broker for broker in cluster.image.brokers.values() if broker.broker_id not in cluster.nodes]
-    cluster.commit([*registrations, *(_fencing(one.broker_id, one.broker_epoch) for one in absent if not one.fenced)])
+    cluster.commit(
+        [*registrations, *(_make_fence_record(one.broker_id, one.broker_epoch) for one in absent if not one.fenced)]
+    )
 
 
 def fence(cluster: Cluster) -> None:
     """Fence the nodes, so that a broker with the same id can register without waiting for the end of their session."""
-    cluster.commit(_fencing(node.node_id, node.broker_epoch) for node in cluster.nodes.values())
+    cluster.commit(_make_fence_record(node.node_id, node.broker_epoch) for node in cluster.nodes.values())
 
 
 def join(cluster: Cluster, node: Node) -> None:
     """Register another node, and set its broker epoch."""
     node.broker_epoch = cluster.metadata_log.storage.log_end_offset
-    cluster.commit([_registration(cluster, node)])
+    cluster.commit([_make_registration_record(cluster, node)])
 
 
 def leave(cluster: Cluster, node: Node) -> None:
     """Fence a node that is no longer in `cluster.nodes`, and remove it from leadership and all ISRs."""
     concerned = (partition for partition in cluster.partitions() if node.node_id in partition.replicas)
-    keep_led(cluster, concerned, away=[node.node_id], beside=[_fencing(node.node_id, node.broker_epoch)])
+    keep_led(cluster, concerned, away=[node.node_id], beside=[_make_fence_record(node.node_id, node.broker_epoch)])
 
 
 def record_cordoned(cluster: Cluster) -> None:
     """Record which log directories take no new replicas, unless the registration says the same."""
     owner = cluster.directory_owner
-    cordoned = _cordoned(cluster)
+    cordoned = _list_cordoned_ids(cluster)
     if (
         owner not in cluster.nodes
         or cordoned is None
@@ -91,16 +93,16 @@ def unregister(cluster: Cluster, broker_id: int) -> Steps[None]:
         yield
 
 
-def _fencing(broker_id: int, broker_epoch: int) -> Message:
+def _make_fence_record(broker_id: int, broker_epoch: int) -> Message:
     return BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=FENCED)
 
 
-def _directories(cluster: Cluster) -> list[bytes]:
+def _list_directory_ids(cluster: Cluster) -> list[bytes]:
     """Return the ids of the log directories. Only one node registers them, as in Kafka no two brokers may share one."""
     return sorted(uuid_from_text(directory.directory_id) for directory in cluster.logs.directories)
 
 
-def _cordoned(cluster: Cluster) -> list[bytes] | None:
+def _list_cordoned_ids(cluster: Cluster) -> list[bytes] | None:
     """Return the ids of the log directories that take no new replicas, or None if records cannot say so yet."""
     if not supports_cordoning(cluster.image):
         return None
@@ -109,8 +111,8 @@ def _cordoned(cluster: Cluster) -> list[bytes] | None:
     return sorted(uuid_from_text(directory.directory_id) for directory in found)
 
 
-def _registration(cluster: Cluster, node: Node) -> Message:
-    listeners = broker_listeners(cluster.static_settings)
+def _make_registration_record(cluster: Cluster, node: Node) -> Message:
+    listeners = make_broker_listeners(cluster.static_settings)
     protocols = {listener.name: PROTOCOLS.index(listener.security_protocol) for listener in listeners}
     return RegisterBrokerRecord(
         broker_id=node.node_id,
@@ -130,6 +132,6 @@ def _registration(cluster: Cluster, node: Node) -> Message:
         ],
         rack=node.rack,
         fenced=False,
-        log_dirs=_directories(cluster) if node.node_id == cluster.directory_owner else [],
-        cordoned_log_dirs=_cordoned(cluster) if node.node_id == cluster.directory_owner else None,
+        log_dirs=_list_directory_ids(cluster) if node.node_id == cluster.directory_owner else [],
+        cordoned_log_dirs=_list_cordoned_ids(cluster) if node.node_id == cluster.directory_owner else None,
     )

@@ -33,14 +33,16 @@ def issue(
     if any(renewer.type != USER for renewer in renewers):
         raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE)
     now_ms = cluster.clock.wall_ms()
-    max_timestamp = _after(now_ms, lifetime_ms, cluster.settings["delegation.token.max.lifetime.ms"])
+    max_timestamp = _add_capped_period(now_ms, lifetime_ms, cluster.settings["delegation.token.max.lifetime.ms"])
     record = DelegationTokenRecord(
         owner=str(owner),
         requester=str(requester),
         renewers=[str(renewer) for renewer in renewers],
         issue_timestamp=now_ms,
         max_timestamp=max_timestamp,
-        expiration_timestamp=min(max_timestamp, _after(now_ms, 0, cluster.settings["delegation.token.expiry.time.ms"])),
+        expiration_timestamp=min(
+            max_timestamp, _add_capped_period(now_ms, 0, cluster.settings["delegation.token.expiry.time.ms"])
+        ),
         token_id=uuid_text(cluster.new_uuid()),
     )
     cluster.commit([record])
@@ -56,7 +58,9 @@ def renew(cluster: Cluster, secret: bytes, renewer: Principal, period_ms: int) -
     record, now_ms = _find_token(cluster, secret), cluster.clock.wall_ms()
     _check_lives(record, now_ms)
     _check_renewer(record, renewer)
-    return _expire_at(cluster, record, _after(now_ms, period_ms, cluster.settings["delegation.token.expiry.time.ms"]))
+    return _expire_at(
+        cluster, record, _add_capped_period(now_ms, period_ms, cluster.settings["delegation.token.expiry.time.ms"])
+    )
 
 
 def expire(cluster: Cluster, secret: bytes, renewer: Principal, period_ms: int) -> int:
@@ -71,7 +75,7 @@ def expire(cluster: Cluster, secret: bytes, renewer: Principal, period_ms: int) 
         cluster.commit([RemoveDelegationTokenRecord(token_id=record.token_id)])
         return now_ms
     _check_lives(record, now_ms)
-    return _expire_at(cluster, record, _sum(now_ms, period_ms))
+    return _expire_at(cluster, record, _add_without_overflow(now_ms, period_ms))
 
 
 def remove_if_expired(cluster: Cluster, token_id: str) -> None:
@@ -107,11 +111,11 @@ def _check_renewer(record: DelegationTokenRecord, renewer: Principal) -> None:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
 
 
-def _after(now_ms: int, asked_ms: int, longest_ms: int) -> int:
-    return _sum(now_ms, min(asked_ms, longest_ms) if asked_ms > 0 else longest_ms)
+def _add_capped_period(now_ms: int, asked_ms: int, longest_ms: int) -> int:
+    return _add_without_overflow(now_ms, min(asked_ms, longest_ms) if asked_ms > 0 else longest_ms)
 
 
-def _sum(now_ms: int, period_ms: int) -> int:
+def _add_without_overflow(now_ms: int, period_ms: int) -> int:
     return min(LONG_MAX, now_ms + period_ms)
 
 

@@ -17,10 +17,10 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import BatchHeader, batches, check_batch, read_header
 from minibroker.protocol.records.building import build_batch_in_steps, build_plain_batch
-from minibroker.protocol.records.control import ControlType, control_type
-from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.control import ControlType, decode_control_type
+from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.steps import WAITING, Steps, at_once, each
+from minibroker.protocol.steps import WAITING, Steps, each, run_all_steps
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
@@ -110,7 +110,7 @@ class CoordinatorLog:
             return
         if self._controller.is_changing(self.name):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.name} is being created.")
-        at_once(self.create_in_steps())
+        run_all_steps(self.create_in_steps())
 
     def create_in_steps(self) -> Steps[None]:
         """Create the topic unless it exists; wait while another request creates it. Raises KafkaError.
@@ -140,7 +140,7 @@ class CoordinatorLog:
         """Return the index of the partition with the state of `key`, by Java's hash of the key."""
         topic = self.topic
         count = self._cluster.settings[self._settings.partition_count] if topic is None else len(topic.partitions)
-        return _spread(key) % int(count)
+        return _make_non_negative(key) % int(count)
 
     def partition(self, index: int) -> Partition:
         """Return the partition, which can be written to. Raises KafkaError: NOT_COORDINATOR."""
@@ -152,11 +152,11 @@ class CoordinatorLog:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, partition.log.offline)
         return partition
 
-    def partition_for(self, key: str) -> Partition:
+    def get_writable_partition(self, key: str) -> Partition:
         """Return the partition with the state of `key`. Raises KafkaError as `partition`."""
         topic = self._cluster.image.topics.get(self.name)
         if topic is not None:
-            partition = topic.partitions[_spread(key) % len(topic.partitions)]
+            partition = topic.partitions[_make_non_negative(key) % len(topic.partitions)]
             if partition.leader_id != NO_LEADER and not partition.log.offline:
                 return partition
         return self.partition(self.partition_of(key))  # which raises the error
@@ -172,7 +172,7 @@ class CoordinatorLog:
     def batch(self, entries: Sequence[Entry], producer: tuple[int, int] | None = None) -> memoryview:
         """Build a batch as `batch_in_steps` does, in one step; for a few entries."""
         if self.codec:
-            return at_once(self.batch_in_steps(entries, producer))
+            return run_all_steps(self.batch_in_steps(entries, producer))
         return memoryview(build_plain_batch(entries, self._cluster.clock.wall_ms(), producer=producer))
 
     def batch_in_steps(self, entries: Iterable[Entry], producer: tuple[int, int] | None = None) -> Steps[memoryview]:
@@ -198,12 +198,12 @@ class CoordinatorLog:
         Raises KafkaError with the code for a coordinator's clients if nothing was appended.
         """
         try:
-            return self._append(partition, batch, producer)
+            return self._append_batch(partition, batch, producer)
         except KafkaError as error:
             log.error("%s cannot be appended to: %s", partition, error)
             raise KafkaError(COORDINATOR_CODES.get(error.code, error.code), error.message) from error
 
-    def _append(self, partition: Partition, batch: memoryview, producer: tuple[int, int] | None) -> int:
+    def _append_batch(self, partition: Partition, batch: memoryview, producer: tuple[int, int] | None) -> int:
         partition.check_in_sync()
         if producer is not None:
             partition.log.producers.check_epoch(*producer)
@@ -216,7 +216,7 @@ class CoordinatorLog:
 
     # --- reading --------------------------------------------------------------------------------
 
-    def partitions_here(self) -> Iterator[Partition]:
+    def list_local_partitions(self) -> Iterator[Partition]:
         """Return the partitions whose logs are in this process and online."""
         topic = self.topic
         partitions = () if topic is None else topic.partitions
@@ -229,18 +229,18 @@ class CoordinatorLog:
         """
         partition.log.write_pending()
         load_bytes = self._cluster.settings[self._settings.load_bytes]
-        for position, header, data in stored_batches(partition.log, partition.log.log_start_offset, load_bytes):
+        for position, header, data in iterate_stored_batches(partition.log, partition.log.log_start_offset, load_bytes):
             try:
                 batch = memoryview(data)[position : position + header.size_bytes]
                 check_batch(batch)
-                for record in records_of(batch):
-                    _tell(partition, header, record, shard)
+                for record in iterate_records(batch):
+                    _replay_record(partition, header, record, shard)
             except KafkaError as error:
                 log.error("%s: the batch at offset %d is skipped: %s", partition, header.base_offset, error)
             yield
 
 
-def stored_batches(kept: Log, offset: int, load_bytes: int) -> Iterator[tuple[int, BatchHeader, bytes]]:
+def iterate_stored_batches(kept: Log, offset: int, load_bytes: int) -> Iterator[tuple[int, BatchHeader, bytes]]:
     """Yield the batches from `offset` on, or from the first if that is later: position, header, and the bytes read.
 
     Raises KafkaError if the log cannot be read.
@@ -255,12 +255,12 @@ def stored_batches(kept: Log, offset: int, load_bytes: int) -> Iterator[tuple[in
         offset = region.next_offset
 
 
-def _tell(partition: Partition, header: BatchHeader, record: Record, shard: Shard) -> None:
+def _replay_record(partition: Partition, header: BatchHeader, record: Record, shard: Shard) -> None:
     try:
         if not header.is_control:
             shard.replay(record, header.producer_id if header.is_transactional else NO_PRODUCER)
             return
-        kind = control_type(record.key)
+        kind = decode_control_type(record.key)
         if kind in (ControlType.COMMIT, ControlType.ABORT):
             shard.transaction_ended(header.producer_id, committed=kind == ControlType.COMMIT)
     except (KafkaError, ValueError) as error:
@@ -279,13 +279,13 @@ def encode_with_version(message: Message, version: int) -> bytes:
 
 
 @lru_cache(maxsize=256)  # a commit needs it three times, which was a fifth of its cost; a key has at most 32 KiB
-def _spread(key: str) -> int:
+def _make_non_negative(key: str) -> int:
     """Return the hash made non-negative as in Kafka: the smallest int, which has no positive counterpart, is 0."""
-    value = java_hash(key)
+    value = hash_as_java(key)
     return 0 if value == SMALLEST_INT else abs(value)
 
 
-def java_hash(text: str) -> int:
+def hash_as_java(text: str) -> int:
     """Return Java's String.hashCode, an int32: the sum of UTF-16 code units times powers of 31."""
     value = 0
     for (unit,) in iter_unpack(">H", text.encode("utf-16-be")):

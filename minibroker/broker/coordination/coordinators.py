@@ -96,7 +96,7 @@ class Coordinators:
             coordinators.transaction_ended(index, producer_id, committed=committed)
 
 
-def coordinator_of(coordinators: CoordinatorRuntime[Any], key: str) -> Node:
+def find_or_create_coordinator(coordinators: CoordinatorRuntime[Any], key: str) -> Node:
     """Return the node that coordinates `key`; create the topic if it does not exist.
 
     Raises KafkaError(COORDINATOR_NOT_AVAILABLE) if there is no such node yet.

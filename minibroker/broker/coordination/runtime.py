@@ -31,7 +31,7 @@ from minibroker.broker.coordination.coordinator_logs import (
 )
 from minibroker.broker.turn import Wait, failure_of_pending, wait_for
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.steps import Steps, at_once
+from minibroker.protocol.steps import Steps, run_all_steps
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
@@ -71,8 +71,8 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
 
     def load(self) -> None:
         """Load all shards whose logs are here."""
-        for partition in self.log.partitions_here():
-            at_once(self._load(partition))
+        for partition in self.log.list_local_partitions():
+            run_all_steps(self._load_shard(partition))
 
     def leader_changed(self, partition: Partition) -> None:
         """Load the partition's shard unless it is loaded, as the nodes of this process share their shards."""
@@ -87,11 +87,11 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
             topic = self.log.topic
             partition = topic.partition(index) if topic is not None and topic.topic_id == topic_id else None
             if partition is not None and index not in self._shards and partition.is_here and partition.log.in_use:
-                run_in_slices(self.cluster.clock, lambda _: None, self._load(partition), lambda: None)
+                run_in_slices(self.cluster.clock, lambda _: None, self._load_shard(partition), lambda: None)
 
         self.cluster.clock.call_later(delay_ms, load)
 
-    def _load(self, partition: Partition) -> Steps[None]:
+    def _load_shard(self, partition: Partition) -> Steps[None]:
         """Load a shard; stop if another load has replaced this one, or if the topic is deleted."""
         index = partition.index
         shard = self._loading[index] = self.new_shard(index)
@@ -142,7 +142,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
     def node_of(self, key: str) -> Node | None:
         """Return the node that coordinates `key`, as it leads the key's partition, or None if there is no leader."""
         try:
-            return self.cluster.nodes.get(self.log.partition_for(key).leader_id)
+            return self.cluster.nodes.get(self.log.get_writable_partition(key).leader_id)
         except KafkaError:
             return None
 
@@ -151,7 +151,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
 
         Raises KafkaError: NOT_COORDINATOR if another node does, COORDINATOR_LOAD_IN_PROGRESS.
         """
-        partition = self.log.partition_for(key)
+        partition = self.log.get_writable_partition(key)
         if self.cluster.nodes.get(partition.leader_id) is not node:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         if partition.index not in self._shards:
@@ -164,7 +164,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             if index in self._retries_ms:
                 raise KafkaError(ErrorCode.NOT_COORDINATOR)  # it cannot be read
-            at_once(self._load(self.log.partition(index)))  # it is new and empty
+            run_all_steps(self._load_shard(self.log.partition(index)))  # it is new and empty
         return self._shards[index]
 
     def shard_of(self, key: str) -> AnyShard:
@@ -186,7 +186,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
 
         Raises KafkaError as `append`.
         """
-        partition = self.log.partition_for(key)
+        partition = self.log.get_writable_partition(key)
         index = partition.index
         if index not in self._shards:
             self.shard(index)
@@ -207,11 +207,11 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
 
     def wait(self, key: str) -> Wait:
         """Return what to wait for before a change of `key` is acknowledged: its durability. Raises KafkaError."""
-        return wait_for(self.log.partition_for(key).log, COORDINATOR_CODES)
+        return wait_for(self.log.get_writable_partition(key).log, COORDINATOR_CODES)
 
     def wait_written(self, key: str) -> Wait:
         """Return what to wait for before the state of `key` is returned: its pending write. Raises KafkaError."""
-        appended_to = self.log.partition_for(key).log
+        appended_to = self.log.get_writable_partition(key).log
         return Wait(appended_to, appended_to.unwritten, codes=COORDINATOR_CODES)
 
     def when_durable(self, key: str, then: Callable[[KafkaError | None], None]) -> None:

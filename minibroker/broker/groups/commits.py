@@ -10,7 +10,7 @@ from itertools import repeat
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from minibroker.broker.groups.group_entries import EMPTY_STRING, offset_entries, offset_entry
+from minibroker.broker.groups.group_entries import EMPTY_STRING, encode_offset_entries, encode_offset_entry
 from minibroker.broker.groups.offsets_of_group import NO_EXPIRY, CommittedOffset
 from minibroker.broker.metadata.partitions import COLLECTED_BYTES
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -43,7 +43,7 @@ def commit_offsets(
     batch = yield from _batch_in_steps(coordinator, group_id, offsets, producer)
     check()
     if batch is not None:
-        _record(coordinator, group_id, offsets, batch, producer)
+        _record_offsets(coordinator, group_id, offsets, batch, producer)
 
 
 class CommitTemplate:
@@ -59,7 +59,7 @@ class CommitTemplate:
         marked = [
             (*where, MARK._replace(topic_id=each)) for where, each in zip(self._where, self._topic_ids, strict=True)
         ]
-        batch = bytes(coordinator.log.batch(offset_entries(group_id, marked)))
+        batch = bytes(coordinator.log.batch(encode_offset_entries(group_id, marked)))
         pieces = batch.split(SAID.pack(MARK.offset, MARK.leader_epoch, EMPTY_STRING, MARK.commit_timestamp_ms))
         if len(pieces) != len(offsets) + 1 or len(batch) > COLLECTED_BYTES:
             raise ValueError(f"{len(pieces)} pieces, {len(batch)} bytes")
@@ -88,7 +88,7 @@ class CommitTemplate:
         group.offsets.apply_known(self._where, map(tuple.__new__, repeat(CommittedOffset), committed))
 
 
-def _record(
+def _record_offsets(
     coordinator: GroupCoordinator,
     group_id: str,
     offsets: Sequence[Committed],
@@ -101,7 +101,7 @@ def _record(
         for topic, partition, committed in offsets:
             shard.pend(producer[0], group_id, topic, partition, committed)
         return
-    group = coordinator.groups.get(group_id) or coordinator.classic_group_or_new(group_id)
+    group = coordinator.groups.get(group_id) or coordinator.find_or_make_classic_group(group_id)
     group.offsets.apply_all(offsets)
 
 
@@ -122,7 +122,7 @@ def _batch_in_steps(
     size_bytes = HEADER_BYTES
     limit_bytes = topic.partition(topic.partition_of(group_id)).log.settings.max_message_bytes
     for offset in offsets:
-        key, value = offset_entry(group_id, *offset)
+        key, value = encode_offset_entry(group_id, *offset)
         entries.append((key, value))
         size_bytes += len(key) + len(value or b"")
         if size_bytes > limit_bytes:

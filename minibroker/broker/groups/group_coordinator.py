@@ -112,19 +112,19 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
 
     def classic_group(self, group_id: str) -> ClassicGroup:
         """Return the classic group of this id. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
-        return self._of_type(ClassicGroup, group_id)
+        return self._find_group_of_type(ClassicGroup, group_id)
 
     def consumer_group(self, group_id: str) -> ConsumerGroup:
         """Return the consumer group of this id (KIP-848). Raises KafkaError(GROUP_ID_NOT_FOUND)."""
-        return self._of_type(ConsumerGroup, group_id)
+        return self._find_group_of_type(ConsumerGroup, group_id)
 
     def share_group(self, group_id: str) -> ShareGroup:
         """Return the share group of this id (KIP-932). Raises KafkaError(GROUP_ID_NOT_FOUND)."""
-        return self._of_type(ShareGroup, group_id)
+        return self._find_group_of_type(ShareGroup, group_id)
 
     def streams_group(self, group_id: str) -> StreamsGroup:
         """Return the streams group of this id (KIP-1071). Raises KafkaError(GROUP_ID_NOT_FOUND)."""
-        return self._of_type(StreamsGroup, group_id)
+        return self._find_group_of_type(StreamsGroup, group_id)
 
     def check_heartbeat(self, group_id: str, kind: str) -> None:
         """Check that a group exists to which a member sends heartbeats. Raises KafkaError(GROUP_ID_NOT_FOUND).
@@ -134,13 +134,13 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
         if group_id not in self.groups:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{kind} group {group_id} not found.")
 
-    def _of_type(self, wanted: type[AnyGroup], group_id: str) -> AnyGroup:
+    def _find_group_of_type(self, wanted: type[AnyGroup], group_id: str) -> AnyGroup:
         group = self.found(group_id)
         if not isinstance(group, wanted):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a {wanted.type} group.")
         return group
 
-    def classic_group_or_new(self, group_id: str) -> ClassicGroup:
+    def find_or_make_classic_group(self, group_id: str) -> ClassicGroup:
         """Return the classic group of this id; if there is no group, make one without members and protocol type.
 
         Raises KafkaError(GROUP_ID_NOT_FOUND) for a group of another type.
@@ -149,7 +149,7 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
             self.groups[group_id] = ClassicGroup(self, group_id, CommittedOffsets())
         return self.classic_group(group_id)
 
-    def to_join(self, group_id: str, *, create: bool) -> Group:
+    def find_group_to_join(self, group_id: str, *, create: bool) -> Group:
         """Return the group that a classic member joins; with `create`, make it, also in place of an empty one.
 
         Raises KafkaError: UNKNOWN_MEMBER_ID if there is none, or as `append`.
@@ -200,9 +200,9 @@ class GroupShard:
         else:
             if record.value is None and record.key is not None and record.key.startswith(GROUP_TYPES):
                 self._apply_offsets()  # whether the group has any decides what is left of it
-            self._fold(record)
+            self._replay_record(record)
 
-    def _fold(self, record: Record) -> None:
+    def _replay_record(self, record: Record) -> None:
         key, value = decode_internal(GROUPS_TOPIC, record.key, record.value)
         apply = REPLAYED.get(type(key.message))
         if apply is not None:
@@ -217,11 +217,11 @@ class GroupShard:
             and isinstance(value.message, group_entries.OffsetValue)
         ):
             where = key.message.group, key.message.topic, key.message.partition
-            self.pend(producer_id, *where, group_entries.committed_offset(value.message))
+            self.pend(producer_id, *where, group_entries.parse_committed_offset(value.message))
 
     def pend(self, producer_id: int, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
         """Fold in an offset that an open transaction commits; it holds once the transaction has committed (KIP-98)."""
-        group = self._coordinator.groups.get(group_id) or self._coordinator.classic_group_or_new(group_id)
+        group = self._coordinator.groups.get(group_id) or self._coordinator.find_or_make_classic_group(group_id)
         group.offsets.pending.setdefault(producer_id, {})[topic, partition] = committed
         self._transactional.setdefault(producer_id, set()).add(group_id)
 
@@ -237,7 +237,7 @@ class GroupShard:
         offsets, self._offsets = self._offsets, {}
         for record in offsets.values():
             try:
-                self._fold(record)
+                self._replay_record(record)
             except ValueError as error:
                 where = record.offset, self._index
                 log.error("the commit at offset %d of partition %d is passed over: %s", *where, error)
@@ -262,7 +262,9 @@ def delete_offsets(coordinator: GroupCoordinator, group: Group, partitions: Iter
     Raises KafkaError with the code for the client.
     """
     gone = list(partitions)
-    coordinator.append(group.group_id, [group_entries.offset_entry(group.group_id, *each, None) for each in gone])
+    coordinator.append(
+        group.group_id, [group_entries.encode_offset_entry(group.group_id, *each, None) for each in gone]
+    )
     for topic, partition in gone:
         group.offsets.apply(topic, partition, None)
 
@@ -277,7 +279,7 @@ def forget_offsets(coordinator: GroupCoordinator, group: Group, partitions: Iter
         return
     topic = coordinator.log
     limit_bytes = topic.partition(topic.partition_of(group.group_id)).log.settings.max_message_bytes - HEADER_BYTES
-    longest_bytes = max(len(group_entries.offset_entry(group.group_id, *each, None)[0]) for each in gone)
+    longest_bytes = max(len(group_entries.encode_offset_entry(group.group_id, *each, None)[0]) for each in gone)
     count = max(1, limit_bytes // (longest_bytes + RECORD_OVERHEAD_BYTES))
     for start in range(0, len(gone), count):
         delete_offsets(coordinator, group, gone[start : start + count])
@@ -289,11 +291,13 @@ def forget_missing_topics(coordinator: GroupCoordinator, groups: Iterable[Group]
     Nor does it come to its end if the broker crashes before.
     """
     for group in groups:
-        missing = [each for each in group.offsets.partitions() if not _exists(coordinator, group, *each)]
+        missing = [
+            each for each in group.offsets.partitions() if not _topic_partition_exists(coordinator, group, *each)
+        ]
         _try_to_forget(coordinator, group, missing)
 
 
-def _exists(coordinator: GroupCoordinator, group: Group, name: str, partition: int) -> bool:
+def _topic_partition_exists(coordinator: GroupCoordinator, group: Group, name: str, partition: int) -> bool:
     """Return whether what is committed, or about to be, is of a topic that there is, and not of a former namesake."""
     topic = coordinator.cluster.image.topics.get(name)
     committed = group.offsets.find(name, partition)
@@ -330,8 +334,8 @@ def replay_offset(
         if key.group in coordinator.groups:
             coordinator.groups[key.group].offsets.apply(key.topic, key.partition, None)
         return
-    group = coordinator.groups.get(key.group) or coordinator.classic_group_or_new(key.group)
-    group.offsets.apply(key.topic, key.partition, group_entries.committed_offset(value))
+    group = coordinator.groups.get(key.group) or coordinator.find_or_make_classic_group(key.group)
+    group.offsets.apply(key.topic, key.partition, group_entries.parse_committed_offset(value))
 
 
 def replay_classic(

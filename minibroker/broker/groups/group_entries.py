@@ -55,28 +55,28 @@ def group_metadata_entry(group_id: str, value: GroupMetadataValue | None) -> Ent
 
 
 @lru_cache(maxsize=1024)  # a name takes 32 KiB at most
-def _offset_key_start(group_id: str, topic: str) -> bytes:
+def _encode_offset_key_start(group_id: str, topic: str) -> bytes:
     return entry(OffsetCommitKey(group=group_id, topic=topic, partition=0))[0][: -_INT32.size]
 
 
-def offset_entry(group_id: str, topic: str, partition: int, committed: CommittedOffset | None) -> Entry:
+def encode_offset_entry(group_id: str, topic: str, partition: int, committed: CommittedOffset | None) -> Entry:
     """Return the record of a committed offset, or (None) its tombstone."""
-    key = _offset_key_start(group_id, topic) + _INT32.pack(partition)
-    return key, None if committed is None else _offset_value(committed)
+    key = _encode_offset_key_start(group_id, topic) + _INT32.pack(partition)
+    return key, None if committed is None else _encode_offset_value(committed)
 
 
-def offset_entries(group_id: str, offsets: Iterable[tuple[str, int, CommittedOffset]]) -> list[Entry]:
+def encode_offset_entries(group_id: str, offsets: Iterable[tuple[str, int, CommittedOffset]]) -> list[Entry]:
     """Return the records of committed offsets, each a topic, a partition and an offset."""
     made: list[Entry] = []
     name, start = None, b""
     for topic, partition, committed in offsets:
         if topic != name:
-            name, start = topic, _offset_key_start(group_id, topic)
-        made.append((start + _INT32.pack(partition), _offset_value(committed)))
+            name, start = topic, _encode_offset_key_start(group_id, topic)
+        made.append((start + _INT32.pack(partition), _encode_offset_value(committed)))
     return made
 
 
-def _offset_value(committed: CommittedOffset) -> bytes:
+def _encode_offset_value(committed: CommittedOffset) -> bytes:
     """Encode an offset. The usual case, without metadata and expiry, is packed by its layout."""
     offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id = committed
     if not metadata and expire_ms == NO_EXPIRY:
@@ -97,7 +97,7 @@ def _offset_value(committed: CommittedOffset) -> bytes:
     )
 
 
-def committed_offset(value: OffsetValue) -> CommittedOffset:
+def parse_committed_offset(value: OffsetValue) -> CommittedOffset:
     """Return the offset of a record."""
     if isinstance(value, LegacyOffsetCommitValue):
         return CommittedOffset(value.offset, -1, value.metadata, value.commit_timestamp)

@@ -24,11 +24,11 @@ MINUTE_MS = 60_000
 def expire_all(coordinator: GroupCoordinator, then: Then) -> None:
     """Expire the offsets of all groups in slices, then call `then`."""
     run_in_slices(
-        coordinator.cluster.clock, lambda group: expire(coordinator, group), coordinator.groups.present(), then
+        coordinator.cluster.clock, lambda group: expire_offsets(coordinator, group), coordinator.groups.present(), then
     )
 
 
-def expire(coordinator: GroupCoordinator, group: Group) -> None:
+def expire_offsets(coordinator: GroupCoordinator, group: Group) -> None:
     """Delete the offsets of a group that are older than `offsets.retention.minutes`, or than their client wanted.
 
     A group is deleted if it has no members, and no offset is left.

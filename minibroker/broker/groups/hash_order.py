@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Generic, TypeVar
 
-from minibroker.broker.coordination.coordinator_logs import java_hash
+from minibroker.broker.coordination.coordinator_logs import hash_as_java
 
 Item = TypeVar("Item")
 
@@ -24,7 +24,7 @@ class HashOrder(Generic[Item]):
 
     def add(self, key: str, item: Item) -> None:
         """Add an item. Of those in one slot, the last one is the first."""
-        slot = (java_hash(key) * SPREAD & LONG) * self._size >> 64
+        slot = (hash_as_java(key) * SPREAD & LONG) * self._size >> 64
         self._slots.setdefault(slot, []).append(item)
 
     def __iter__(self) -> Iterator[Item]:
@@ -32,7 +32,7 @@ class HashOrder(Generic[Item]):
             yield from reversed(self._slots.get(slot, ()))
 
 
-def in_hash_order(items: Mapping[str, Item]) -> Iterator[Item]:
+def iterate_in_hash_order(items: Mapping[str, Item]) -> Iterator[Item]:
     """Return the values of a mapping in Kafka's order."""
     order: HashOrder[Item] = HashOrder(len(items))
     for key, item in items.items():

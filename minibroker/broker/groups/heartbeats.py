@@ -31,7 +31,7 @@ def fenced(kind: str, epoch: int, known_epoch: int, more: str = "") -> KafkaErro
     return KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
 
 
-def unreleased(member_id: str, instance_id: str, owner_id: str) -> KafkaError:
+def make_unreleased_error(member_id: str, instance_id: str, owner_id: str) -> KafkaError:
     """Return the error for a static member whose instance id another member has."""
     message = (
         f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
@@ -40,6 +40,6 @@ def unreleased(member_id: str, instance_id: str, owner_id: str) -> KafkaError:
     return KafkaError(ErrorCode.UNRELEASED_INSTANCE_ID, message)
 
 
-def told_or_known(told: str | None, known: str | None) -> str | None:
+def take_told_or_known(told: str | None, known: str | None) -> str | None:
     """Return what a heartbeat says, or what was known before: most of them repeat nothing."""
     return known if told is None else told

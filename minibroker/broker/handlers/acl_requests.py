@@ -20,7 +20,7 @@ from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.acls import Acl, AclFilter, check_new
-from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER, denied_to
+from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER, make_denial_text
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import RemoveAccessControlEntryRecord
@@ -48,12 +48,12 @@ Results = Steps[list[Result]]
 
 @handles(ApiKey.DESCRIBE_ACLS)
 async def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    wanted = _filter(request)
-    context.authorize(DESCRIBE_CLUSTER, message=denied_to(ApiKey.DESCRIBE_ACLS, DESCRIBE_CLUSTER))
+    wanted = _parse_filter(request)
+    context.authorize(DESCRIBE_CLUSTER, message=make_denial_text(ApiKey.DESCRIBE_ACLS, DESCRIBE_CLUSTER))
     if context.cluster.authorizer is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
     resources: dict[tuple[int, str, int], Described] = {}
-    for _, acl in await in_slices(_matching(context, wanted)):
+    for _, acl in await in_slices(_find_matching_acls(context, wanted)):
         pattern = acl.resource_type, acl.name, acl.pattern_type
         if pattern not in resources:
             resource_type, name, pattern_type = pattern
@@ -73,11 +73,15 @@ async def create_acls(context: RequestContext, request: CreateAclsRequest) -> Cr
             creation.resource_type, creation.resource_pattern_type, creation.operation, creation.permission_type
         )
         await pause()
-    change = _create(context, request.creations)
-    return CreateAclsResponse(results=(await in_slices(_exclusively(context, change, Created, len(request.creations)))))
+    change = _create_valid_acls(context, request.creations)
+    return CreateAclsResponse(
+        results=(await in_slices(_run_exclusively(context, change, Created, len(request.creations))))
+    )
 
 
-def _exclusively(context: RequestContext, change: Results[Result], shape: type[Result], asked: int) -> Results[Result]:
+def _run_exclusively(
+    context: RequestContext, change: Results[Result], shape: type[Result], asked: int
+) -> Results[Result]:
     """Run a change of ACLs after those that have begun before it; if it is refused, return this many refusals.
 
     Requests in between see a part of the change. So rules that deny are added first and removed last: what the whole
@@ -86,7 +90,7 @@ def _exclusively(context: RequestContext, change: Results[Result], shape: type[R
     acls = context.cluster.image.acls
     try:
         key = ApiKey.CREATE_ACLS if shape is Created else ApiKey.DELETE_ACLS
-        context.authorize(ALTER_CLUSTER, message=denied_to(key, ALTER_CLUSTER))
+        context.authorize(ALTER_CLUSTER, message=make_denial_text(key, ALTER_CLUSTER))
         if context.cluster.authorizer is None:
             raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
         while acls.is_changing:
@@ -101,7 +105,7 @@ def _exclusively(context: RequestContext, change: Results[Result], shape: type[R
     return (yield from each(lambda _: _make_refusal(shape, refused), range(asked)))
 
 
-def _create(context: RequestContext, creations: list[CreateAclsRequest.AclCreation]) -> Steps[list[Created]]:
+def _create_valid_acls(context: RequestContext, creations: list[CreateAclsRequest.AclCreation]) -> Steps[list[Created]]:
     """Commit all valid ACLs that do not exist yet. Raises KafkaError(POLICY_VIOLATION) if there are too many."""
     results: list[Created] = []
     wanted: dict[Acl, None] = {}
@@ -133,12 +137,12 @@ def _create(context: RequestContext, creations: list[CreateAclsRequest.AclCreati
 
 @handles(ApiKey.DELETE_ACLS, durable=True)
 async def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    wanted = await in_slices(each(_filter, request.filters))
-    change = _delete(context, wanted)
-    return DeleteAclsResponse(filter_results=(await in_slices(_exclusively(context, change, Deleted, len(wanted)))))
+    wanted = await in_slices(each(_parse_filter, request.filters))
+    change = _delete_matching_acls(context, wanted)
+    return DeleteAclsResponse(filter_results=(await in_slices(_run_exclusively(context, change, Deleted, len(wanted)))))
 
 
-def _delete(context: RequestContext, wanted: list[AclFilter]) -> Steps[list[Deleted]]:
+def _delete_matching_acls(context: RequestContext, wanted: list[AclFilter]) -> Steps[list[Deleted]]:
     """Delete the ACLs that match. The result of each filter lists all that match it.
 
     Raises KafkaError(INVALID_REQUEST) if there are too many.
@@ -153,13 +157,13 @@ def _delete(context: RequestContext, wanted: list[AclFilter]) -> Steps[list[Dele
             results.append(_make_refusal(Deleted, error))
             continue
         result = Deleted(error_message=None)
-        for id, acl in (yield from _matching(context, each_filter)):
+        for id, acl in (yield from _find_matching_acls(context, each_filter)):
             found[id] = acl
             count += 1
             if len(found) > MAX_CHANGES or count > MAX_MATCHES:
                 message = f"Cannot remove more than {MAX_CHANGES} acls in a single delete operation."
                 raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-            result.matching_acls.append(_matching_acl(acl))
+            result.matching_acls.append(_answer_matching_acl(acl))
             yield
         results.append(result)
     ordered = sorted(found, key=lambda id: -found[id].permission)
@@ -168,7 +172,7 @@ def _delete(context: RequestContext, wanted: list[AclFilter]) -> Steps[list[Dele
     return results
 
 
-def _matching_acl(acl: Acl) -> Deleted.DeleteAclsMatchingAcl:
+def _answer_matching_acl(acl: Acl) -> Deleted.DeleteAclsMatchingAcl:
     return Deleted.DeleteAclsMatchingAcl(
         error_message=None,
         resource_type=acl.resource_type,
@@ -185,7 +189,7 @@ def _make_refusal(shape: type[Result], error: KafkaError) -> Result:
     return shape(error_code=error.code, error_message=error.message)
 
 
-def _matching(context: RequestContext, wanted: AclFilter) -> Steps[list[tuple[bytes, Acl]]]:
+def _find_matching_acls(context: RequestContext, wanted: AclFilter) -> Steps[list[tuple[bytes, Acl]]]:
     found = []
     for portion in chunks(list(context.cluster.image.acls.by_id.items())):
         found += [(id, acl) for id, acl in portion if wanted.matches(acl)]
@@ -193,7 +197,7 @@ def _matching(context: RequestContext, wanted: AclFilter) -> Steps[list[tuple[by
     return found
 
 
-def _filter(asked: AnyFilter) -> AclFilter:
+def _parse_filter(asked: AnyFilter) -> AclFilter:
     """Return the filter of a request. Raises Unanswerable if one of its types is UNKNOWN."""
     _check_known(asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type)
     return AclFilter(

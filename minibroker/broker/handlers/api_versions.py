@@ -41,12 +41,12 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
     if request.cluster_id is not None and (request.cluster_id, request.node_id) != here:
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     if context.connection.authenticator is not None:
-        context.connection.authenticator.versions_told()
+        context.connection.authenticator.note_versions_told()
     levels = {**context.cluster.image.features, KRAFT_VERSION: context.cluster.metadata_log.kraft_version}
     return ApiVersionsResponse(
         api_keys=[
             ApiVersionsResponse.ApiVersion(
-                api_key=key, min_version=served.versions[0], max_version=_newest(context, key, served)
+                api_key=key, min_version=served.versions[0], max_version=_find_newest_version(context, key, served)
             )
             for key, served in sorted(SERVED.items())
             if key not in OF_TELEMETRY or context.cluster.settings["client.telemetry.enable"]
@@ -65,7 +65,7 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
     )
 
 
-def _newest(context: RequestContext, key: int, served: Served) -> int:
+def _find_newest_version(context: RequestContext, key: int, served: Served) -> int:
     """Return the newest version of an API to announce."""
     newest = served.versions[-1]
     return newest if context.cluster.settings["unstable.api.versions.enable"] else RELEASED.get(ApiKey(key), newest)

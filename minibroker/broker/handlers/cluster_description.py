@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from minibroker.broker.metadata.leaders import advertised_nodes
+from minibroker.broker.metadata.leaders import list_advertised_nodes
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import DESCRIBE_CLUSTER, NOT_ASKED, ResourceType
@@ -37,19 +37,19 @@ def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -
     return DescribeClusterResponse(
         cluster_id=context.cluster.cluster_id,
         controller_id=context.cluster.controller_id,
-        brokers=[*_brokers(context), *(_list_fenced_brokers(context) if request.include_fenced_brokers else ())],
-        cluster_authorized_operations=cluster_operations(context, request.include_cluster_authorized_operations),
+        brokers=[*_list_brokers(context), *(_list_fenced_brokers(context) if request.include_fenced_brokers else ())],
+        cluster_authorized_operations=list_cluster_operations(context, request.include_cluster_authorized_operations),
     )
 
 
-def cluster_operations(context: RequestContext, asked: bool) -> int:
+def list_cluster_operations(context: RequestContext, asked: bool) -> int:
     """Return the operations that the client may do on the cluster, if `asked`; 0 if it may not describe it."""
     if not asked:
         return NOT_ASKED
-    return context.allowed_operations(ResourceType.CLUSTER) if context.allows(DESCRIBE_CLUSTER) else 0
+    return context.get_allowed_operations(ResourceType.CLUSTER) if context.allows(DESCRIBE_CLUSTER) else 0
 
 
-def _brokers(context: RequestContext) -> list[DescribeClusterResponse.DescribeClusterBroker]:
+def _list_brokers(context: RequestContext) -> list[DescribeClusterResponse.DescribeClusterBroker]:
     listener = context.connection.listener
     return [
         DescribeClusterResponse.DescribeClusterBroker(
@@ -58,7 +58,7 @@ def _brokers(context: RequestContext) -> list[DescribeClusterResponse.DescribeCl
             port=node.endpoints[listener].port,
             rack=node.rack,
         )
-        for node in advertised_nodes(context.cluster.nodes, listener).values()
+        for node in list_advertised_nodes(context.cluster.nodes, listener).values()
     ]
 
 

@@ -21,7 +21,7 @@ from minibroker.broker.requests.answers import SIZE, SIZE_AND_CORRELATION_ID, an
 from minibroker.broker.turn import Wait, failure_of
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
-from minibroker.protocol.headers import response_header_version
+from minibroker.protocol.headers import get_response_header_version
 from minibroker.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitResponse
 from minibroker.storage.log_settings import MAX_LONG
 
@@ -75,24 +75,24 @@ class OffsetCommitTemplate:
         self._node = context.node
         self._group_id = request.group_id
         self._member = request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
-        self._partition = context.cluster.groups.log.partition_for(request.group_id)
+        self._partition = context.cluster.groups.log.get_writable_partition(request.group_id)
         self._template = CommitTemplate(context.cluster.groups, request.group_id, offsets)
         self._size = len(frame)
-        self._around = _around(frame, request, self.version)
+        self._around = _split_around_offsets(frame, request, self.version)
         self._layout = Struct(">" + "qi".join(f"{len(piece)}s" for piece in self._around))
         if len(self._around) != len(offsets) + 1 or not self._is_like(frame):
             raise ValueError("The request is encoded in an unusual way.")
         self._answer = self._encode_answer(0, response)[START_BYTES:]
 
     def _encode_answer(self, correlation_id: int, response: OffsetCommitResponse) -> Any:
-        start = answer_start(response_header_version(self.key, self.version))
+        start = answer_start(get_response_header_version(self.key, self.version))
         return encode_answer(response, self.version, start, correlation_id)[0]
 
     def answer(self, correlation_id: int, failure: KafkaError | None) -> Any:
         """Return the frame of the answer, with the error for all partitions if the write has failed."""
         if failure is None:
             return SIZE_AND_CORRELATION_ID.pack(SIZE.size + len(self._answer), correlation_id) + self._answer
-        header_bytes = len(answer_start(response_header_version(self.key, self.version))) - START_BYTES
+        header_bytes = len(answer_start(get_response_header_version(self.key, self.version))) - START_BYTES
         response = OffsetCommitResponse.decode(self._answer[header_bytes:], self.version)
         for topic in response.topics:
             for partition in topic.partitions:
@@ -139,11 +139,11 @@ def remember(
         return
     asked = request.group_id, len(frame)
     if connection.last_plain == asked:
-        connection.template = _template(context, frame, request, offsets, response)
+        connection.template = _make_template(context, frame, request, offsets, response)
     connection.last_plain = asked
 
 
-def _template(
+def _make_template(
     context: RequestContext,
     frame: memoryview,
     request: OffsetCommitRequest,
@@ -176,7 +176,7 @@ class DueCommit:
         return items if failure is None else Refusal(items)
 
 
-def _around(frame: memoryview, request: OffsetCommitRequest, version: int) -> tuple[bytes, ...]:
+def _split_around_offsets(frame: memoryview, request: OffsetCommitRequest, version: int) -> tuple[bytes, ...]:
     """Return the bytes of a frame before, between and behind the offsets."""
     body = request.encode(version)
     marked = OffsetCommitRequest.decode(body, version)

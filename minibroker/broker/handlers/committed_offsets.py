@@ -25,7 +25,7 @@ from functools import cache, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from minibroker.broker.coordination.coordinators import coordinator_of
+from minibroker.broker.coordination.coordinators import find_or_create_coordinator
 from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.groups.offsets_of_group import NO_EXPIRY, CommittedOffset, CommittedOffsets
 from minibroker.broker.metadata.partitions import Topic
@@ -43,7 +43,7 @@ from minibroker.protocol.messages.offsets import (
     OffsetFetchResponse,
 )
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Steps, are_few, at_once, chunks, each, each_in_steps
+from minibroker.protocol.steps import Steps, are_few, chunks, each, each_in_steps, run_all_steps
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.commits import Committed
@@ -78,11 +78,11 @@ def offset_commit(
     context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
     steps = Commit(context, request).commit()
-    return at_once(steps) if are_few(topic.partitions for topic in request.topics) else in_slices(steps)
+    return run_all_steps(steps) if are_few(topic.partitions for topic in request.topics) else in_slices(steps)
 
 
 @cache
-def _commits() -> ModuleType:
+def _import_commits() -> ModuleType:
     from minibroker.broker.groups import commits  # imported late, for a fast start
 
     return commits
@@ -119,20 +119,20 @@ class Commit:
         for topic in self._request.topics:
             found = self._find_topic(topic)
             for portion in chunks(topic.partitions):
-                self._take(*found, portion)
+                self._collect_offsets(*found, portion)
                 yield
             yield
         self._put_missing_first()
         yield
         try:
-            yield from _commits().commit_offsets(
-                self._coordinators(), self._request.group_id, self._offsets, self._check
+            yield from _import_commits().commit_offsets(
+                self._find_coordinator(), self._request.group_id, self._offsets, self._check_commit
             )
             if self._accepted:
-                wait_for_offsets(self._context, self._request.group_id, partial(_refuse, self._accepted))
+                wait_for_offsets(self._context, self._request.group_id, partial(_refuse_offsets, self._accepted))
                 _commit_template().remember(self._context, self._request, self._offsets, self._response)
         except KafkaError as error:
-            _refuse(self._asked, error)
+            _refuse_offsets(self._asked, error)
         return self._response
 
     def _find_topic(self, topic: CommitTopic) -> tuple[Topic | None, ErrorCode, CommitTopicAnswer]:
@@ -153,7 +153,7 @@ class Commit:
             self._topics.setdefault(known.name, known)
         return known, unknown, answer
 
-    def _take(
+    def _collect_offsets(
         self,
         known: Topic | None,
         unknown: ErrorCode,
@@ -173,7 +173,7 @@ class Commit:
                 answer.error_code, self._has_missing = unknown, True
                 continue
             self._asked.append(answer)
-            if metadata and java_length(metadata) > limit:
+            if metadata and count_utf16_units(metadata) > limit:
                 answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
             self._accepted.append(answer)
@@ -188,14 +188,14 @@ class Commit:
             for topic in self._response.topics:
                 put_missing_first(topic.partitions)
 
-    def _coordinators(self) -> GroupCoordinator:
+    def _find_coordinator(self) -> GroupCoordinator:
         """Return the coordinator of groups. Version 0 creates its topic if need be. Raises KafkaError."""
         groups = self._context.cluster.groups
         if self._context.version < FIRST_WITH_COORDINATORS:
-            coordinator_of(groups, self._request.group_id)
+            find_or_create_coordinator(groups, self._request.group_id)
         return groups
 
-    def _check(self) -> None:
+    def _check_commit(self) -> None:
         """Raise KafkaError if nothing may be committed now."""
         context, group_id = self._context, self._request.group_id
         if context.version >= FIRST_WITH_COORDINATORS:
@@ -212,7 +212,7 @@ def put_missing_first(answers: list[Any]) -> None:
     answers.sort(key=lambda answer: answer.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _refuse(answers: Iterable[CommitAnswer], error: KafkaError) -> None:
+def _refuse_offsets(answers: Iterable[CommitAnswer], error: KafkaError) -> None:
     for answer in answers:
         answer.error_code = error.code
 
@@ -236,7 +236,7 @@ def check_topics(context: RequestContext, topics: Iterable[Topic]) -> None:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{topic.name} was deleted meanwhile.")
 
 
-def java_length(text: str) -> int:
+def count_utf16_units(text: str) -> int:
     """Return the length of a text in UTF-16 code units, as Java counts it."""
     return len(text.encode("utf-16-le")) // 2
 
@@ -261,8 +261,8 @@ def _check_committer(context: RequestContext, request: OffsetCommitRequest) -> C
 @handles(ApiKey.OFFSET_FETCH)
 async def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if context.version < FIRST_WITH_SEVERAL_GROUPS:
-        group = await in_slices(_group(context, request, _as_group(request)))
-        answer = await in_slices(_only_group(group, request, context.version))
+        group = await in_slices(_fetch_group(context, request, _convert_to_group(request)))
+        answer = await in_slices(_convert_from_group(group, request, context.version))
         _wait_for_written(context, group, partial(_refuse_only_group, answer))
         return answer
     response = OffsetFetchResponse()
@@ -270,7 +270,7 @@ async def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> 
     for asked in request.groups:
         try:
             namings.add(asked.group_id)
-            group = await in_slices(_group(context, request, asked))
+            group = await in_slices(_fetch_group(context, request, asked))
             _wait_for_written(context, group, partial(_refuse_group, group))
             response.groups.append(group)
         except KafkaError as error:
@@ -300,7 +300,7 @@ def _refuse_only_group(answer: OffsetFetchResponse, error: KafkaError) -> None:
             one.committed_offset, one.error_code = NO_OFFSET, error.code
 
 
-def _as_group(request: OffsetFetchRequest) -> AskedGroup:
+def _convert_to_group(request: OffsetFetchRequest) -> AskedGroup:
     """Return a request for one group (before version 8) in the form of a request for several."""
     topics = None
     if request.topics is not None:
@@ -308,26 +308,26 @@ def _as_group(request: OffsetFetchRequest) -> AskedGroup:
     return AskedGroup(group_id=request.group_id, topics=topics)
 
 
-def _only_group(group: Group, request: OffsetFetchRequest, version: int) -> Steps[OffsetFetchResponse]:
+def _convert_from_group(group: Group, request: OffsetFetchRequest, version: int) -> Steps[OffsetFetchResponse]:
     """Return the answer for one group. If the version has no error for the whole answer, put it into each partition."""
     topics = group.topics
     if group.error_code != ErrorCode.NONE and version < FIRST_WITH_ERROR:
-        topics = yield from each_in_steps(partial(_refused_topic, code=group.error_code), request.topics or ())
-    old = yield from each_in_steps(partial(_old_topic, version=version), topics)
+        topics = yield from each_in_steps(partial(_refuse_topic, code=group.error_code), request.topics or ())
+    old = yield from each_in_steps(partial(_convert_topic, version=version), topics)
     return OffsetFetchResponse(error_code=group.error_code, topics=old)
 
 
-def _refused_topic(topic: OffsetFetchRequest.OffsetFetchRequestTopic, code: int) -> Steps[FetchedTopic]:
-    partitions = yield from each(partial(_none, code=code), topic.partition_indexes)
+def _refuse_topic(topic: OffsetFetchRequest.OffsetFetchRequestTopic, code: int) -> Steps[FetchedTopic]:
+    partitions = yield from each(partial(_answer_no_offset, code=code), topic.partition_indexes)
     return FetchedTopic(name=topic.name, partitions=partitions)
 
 
-def _old_topic(topic: FetchedTopic, version: int) -> Steps[OldTopic]:
-    partitions = yield from each(partial(_old_partition, version=version), topic.partitions)
+def _convert_topic(topic: FetchedTopic, version: int) -> Steps[OldTopic]:
+    partitions = yield from each(partial(_convert_partition, version=version), topic.partitions)
     return OldTopic(name=topic.name, partitions=partitions)
 
 
-def _old_partition(one: FetchedPartition, version: int) -> OldPartition:
+def _convert_partition(one: FetchedPartition, version: int) -> OldPartition:
     """Return the answer in the form of versions before 8; in version 0 an uncommitted offset is an error."""
     code = one.error_code
     if version == 0 and one.committed_offset == NO_OFFSET and code == ErrorCode.NONE:
@@ -341,7 +341,7 @@ def _old_partition(one: FetchedPartition, version: int) -> OldPartition:
     )
 
 
-def _group(context: RequestContext, request: OffsetFetchRequest, asked: AskedGroup) -> Steps[Group]:
+def _fetch_group(context: RequestContext, request: OffsetFetchRequest, asked: AskedGroup) -> Steps[Group]:
     groups = context.cluster.groups
     try:
         context.authorize(DESCRIBE_GROUP, asked.group_id)
@@ -403,7 +403,7 @@ class Fetching:
             self._context.authorize_topic(DESCRIBE_TOPIC, key)
             name = self._context.topic(key).name if self._by_id else topic.name
         except KafkaError as error:
-            refused = yield from each(partial(_none, code=error.code), topic.partition_indexes)
+            refused = yield from each(partial(_answer_no_offset, code=error.code), topic.partition_indexes)
             self.refused.append(FetchedTopic(name=topic.name, topic_id=expected_id, partitions=refused))
             return None
         return (yield from self._topic(name, expected_id, expected_id, topic.partition_indexes))
@@ -414,10 +414,10 @@ class Fetching:
 
     def _partition(self, name: str, index: int, expected_id: bytes) -> FetchedPartition:
         if self._stable and self._offsets.is_unstable(name, index):
-            return _none(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            return _answer_no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
         committed = self._offsets.find(name, index, expected_id)
         if committed is None:
-            return _none(index, ErrorCode.NONE)
+            return _answer_no_offset(index, ErrorCode.NONE)
         return FetchedPartition(
             partition_index=index,
             committed_offset=committed.offset,
@@ -426,5 +426,5 @@ class Fetching:
         )
 
 
-def _none(index: int, code: int) -> FetchedPartition:
+def _answer_no_offset(index: int, code: int) -> FetchedPartition:
     return FetchedPartition(partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=code)

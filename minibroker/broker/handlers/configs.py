@@ -72,7 +72,7 @@ async def describe_configs(context: RequestContext, request: DescribeConfigsRequ
             results=(await in_slices(each(partial(_make_refusal, error), request.resources)))
         )
     namings = Namings()
-    described = cache(partial(_entry, request))  # thousands of topics have the same values
+    described = cache(partial(_answer_entry, request))  # thousands of topics have the same values
     results = await in_slices(
         each(lambda resource: _describe_resource(context, resource, namings, described), request.resources)
     )
@@ -115,52 +115,52 @@ def authorize(context: RequestContext, rights: Mapping[int, Right], kind: int, n
         context.authorize(right, name if kind in NAMED else CLUSTER_NAME, message=message)
 
 
-def _topic(context: RequestContext, name: str) -> list[ConfigEntry]:
+def _describe_topic(context: RequestContext, name: str) -> list[ConfigEntry]:
     check_name(name)
-    return _settings(context).describe_topic(context.topic(name).overrides)
+    return _get_settings(context).describe_topic(context.topic(name).overrides)
 
 
-def _broker(context: RequestContext, name: str) -> list[ConfigEntry]:
+def _describe_broker(context: RequestContext, name: str) -> list[ConfigEntry]:
     if not name:
-        return _settings(context).describe_cluster()
+        return _get_settings(context).describe_cluster()
     check_broker(context, name, "Broker id", " or empty string,")
-    return _settings(context).describe_broker()
+    return _get_settings(context).describe_broker()
 
 
-def _settings(context: RequestContext) -> Settings:
+def _get_settings(context: RequestContext) -> Settings:
     """Return the settings of the node that handles the request."""
     return context.cluster.settings_of(context.node.node_id)
 
 
-def _loggers(context: RequestContext, name: str) -> list[ConfigEntry]:
+def _describe_loggers(context: RequestContext, name: str) -> list[ConfigEntry]:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     check_broker(context, name, "Broker id", "")
     return describe_loggers()
 
 
-def _client_metrics(context: RequestContext, name: str) -> list[ConfigEntry]:
+def _describe_client_metrics(context: RequestContext, name: str) -> list[ConfigEntry]:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
-    return describe_client_metrics(_overrides(context, ResourceType.CLIENT_METRICS, name))
+    return describe_client_metrics(_get_overrides(context, ResourceType.CLIENT_METRICS, name))
 
 
-def _group(context: RequestContext, name: str) -> list[ConfigEntry]:
+def _describe_group(context: RequestContext, name: str) -> list[ConfigEntry]:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-    return describe_group(_settings(context), _overrides(context, ResourceType.GROUP, name))
+    return describe_group(_get_settings(context), _get_overrides(context, ResourceType.GROUP, name))
 
 
-def _overrides(context: RequestContext, kind: ResourceType, name: str) -> dict[str, str]:
+def _get_overrides(context: RequestContext, kind: ResourceType, name: str) -> dict[str, str]:
     return context.cluster.image.configs.get((kind, name), {})
 
 
 DESCRIBE: dict[int, Callable[[RequestContext, str], list[ConfigEntry]]] = {
-    ResourceType.TOPIC: _topic,
-    ResourceType.BROKER: _broker,
-    ResourceType.BROKER_LOGGER: _loggers,
-    ResourceType.CLIENT_METRICS: _client_metrics,
-    ResourceType.GROUP: _group,
+    ResourceType.TOPIC: _describe_topic,
+    ResourceType.BROKER: _describe_broker,
+    ResourceType.BROKER_LOGGER: _describe_loggers,
+    ResourceType.CLIENT_METRICS: _describe_client_metrics,
+    ResourceType.GROUP: _describe_group,
 }
 
 
@@ -174,7 +174,7 @@ def check_broker(context: RequestContext, name: str, kind: str, alternative: str
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
-def _entry(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribedEntry:
+def _answer_entry(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribedEntry:
     synonyms = entry.synonyms if request.include_synonyms else ()
     is_logger = entry.source is ConfigSource.DYNAMIC_BROKER_LOGGER
     return DescribedEntry(

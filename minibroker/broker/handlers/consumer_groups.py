@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from minibroker.broker.delayed_operations import in_slices
-from minibroker.broker.handlers.group_membership import caller_of
+from minibroker.broker.handlers.group_membership import make_caller
 from minibroker.broker.metadata.features import GROUP_VERSION
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -65,17 +65,19 @@ def consumer_group_heartbeat(
         return _heartbeat_with_many_topics(context, request, names)
     for name in names:
         context.authorize(DESCRIBE_TOPIC, name)
-    return _heartbeat(context, request)
+    return _process_heartbeat(context, request)
 
 
 async def _heartbeat_with_many_topics(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest, names: list[str]
 ) -> ConsumerGroupHeartbeatResponse:
     await in_slices(each(partial(context.authorize, DESCRIBE_TOPIC), names))
-    return _heartbeat(context, request)
+    return _process_heartbeat(context, request)
 
 
-def _heartbeat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+def _process_heartbeat(
+    context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse:
     # Imported here, so that the broker starts faster: many brokers never have a group.
     from minibroker.broker.groups.consumer.heartbeat import heartbeat
     from minibroker.broker.groups.consumer.heartbeat_checks import check_request
@@ -83,12 +85,12 @@ def _heartbeat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) 
     check_request(request, context.version, context.cluster.settings["group.consumer.assignors"])
     groups = context.cluster.groups
     groups.check(context.node, request.group_id)
-    response = heartbeat(groups, request, caller_of(context))
-    context.wait_for(groups.wait(request.group_id), lambda error: _refuse(response, error))
+    response = heartbeat(groups, request, make_caller(context))
+    context.wait_for(groups.wait(request.group_id), lambda error: _refuse_heartbeat(response, error))
     return response
 
 
-def _refuse(response: ConsumerGroupHeartbeatResponse, error: KafkaError) -> None:
+def _refuse_heartbeat(response: ConsumerGroupHeartbeatResponse, error: KafkaError) -> None:
     response.error_code, response.error_message = error.code, error.message
     response.member_id, response.member_epoch, response.assignment = None, 0, None
 
@@ -103,7 +105,7 @@ async def consumer_group_describe(
     def answer(group_id: str) -> Described:
         group = _describe_group(context, group_id)
         if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
-            group.authorized_operations = context.allowed_operations(ResourceType.GROUP, group_id)
+            group.authorized_operations = context.get_allowed_operations(ResourceType.GROUP, group_id)
         return group
 
     return ConsumerGroupDescribeResponse(groups=(await in_slices(each_once(answer, request.group_ids))))
@@ -117,7 +119,7 @@ def _describe_group(context: RequestContext, group_id: str) -> Described:
         context.authorize(DESCRIBE_GROUP, group_id)
         context.cluster.groups.check_named(context.node, group_id)
         found = describe_group(context.cluster.groups.consumer_group(group_id))
-        authorize_described_topics(context, _topics(found))
+        authorize_described_topics(context, _collect_topics(found))
         return found
     except KafkaError as error:
         return Described(group_id=group_id, error_code=error.code, error_message=error.message)
@@ -130,7 +132,7 @@ def authorize_described_topics(context: RequestContext, names: Iterable[str]) ->
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, message)
 
 
-def _topics(group: Described) -> dict[str, None]:
+def _collect_topics(group: Described) -> dict[str, None]:
     """Return the topics of the members' assignments, each once."""
     return {
         part.topic_name: None

@@ -45,7 +45,7 @@ Described = DescribeDelegationTokenResponse.DescribedDelegationToken
 async def create_delegation_token(
     context: RequestContext, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
-    requester, owner = context.principal, _owner(context, request)
+    requester, owner = context.principal, _find_owner(context, request)
     response = CreateDelegationTokenResponse(
         principal_type=owner.type,
         principal_name=owner.name,
@@ -72,7 +72,7 @@ async def create_delegation_token(
     return response
 
 
-def _owner(context: RequestContext, request: CreateDelegationTokenRequest) -> Principal:
+def _find_owner(context: RequestContext, request: CreateDelegationTokenRequest) -> Principal:
     if not request.owner_principal_name:
         return context.principal
     if request.owner_principal_type is None:
@@ -144,14 +144,14 @@ async def describe_delegation_token(
         )
     tokens, own = [], frozenset({str(context.principal)})
     for record in list(context.cluster.image.tokens.by_id.values()):
-        if (owners is None or delegation.concerns(record, owners)) and _may_see(context, record, own):
+        if (owners is None or delegation.is_known_to(record, owners)) and _may_see(context, record, own):
             tokens.append(_describe_token(context, record))
         await pause()
     return DescribeDelegationTokenResponse(tokens=tokens)
 
 
 def _may_see(context: RequestContext, record: DelegationTokenRecord, own: frozenset[str]) -> bool:
-    if delegation.concerns(record, own):
+    if delegation.is_known_to(record, own):
         return True
     return context.allows(DESCRIBE_TOKEN, record.token_id) or context.allows(DESCRIBE_TOKENS, record.owner)
 

@@ -52,14 +52,14 @@ async def delete_records(context: RequestContext, request: DeleteRecordsRequest)
 
 def _delete_before(context: RequestContext, name: str, index: int, offset: int) -> PartitionAnswer:
     try:
-        low_watermark = _delete(context, name, index, offset)
+        low_watermark = _delete_records_before(context, name, index, offset)
     except KafkaError as error:
         count_refused(context, error, name, index)
         return PartitionAnswer(partition_index=index, low_watermark=NO_WATERMARK, error_code=error.code)
     return PartitionAnswer(partition_index=index, low_watermark=low_watermark)
 
 
-def _delete(context: RequestContext, name: str, index: int, offset: int) -> int:
+def _delete_records_before(context: RequestContext, name: str, index: int, offset: int) -> int:
     """Delete the records before `offset`, and return the new log start offset. Raises KafkaError."""
     context.authorize(DELETE_TOPIC, name)
     if name in INTERNAL_TOPICS and context.find_partition(name, index) is not None:

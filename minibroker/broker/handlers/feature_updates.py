@@ -15,7 +15,7 @@ from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.metadata.features import Update
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
-from minibroker.broker.security.operations import ALTER_CLUSTER, denied_to
+from minibroker.broker.security.operations import ALTER_CLUSTER, make_denial_text
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.cluster import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -27,7 +27,7 @@ LAST_WITH_RESULTS = 1
 
 @handles(ApiKey.UPDATE_FEATURES, durable=True)
 async def update_features(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    context.authorize(ALTER_CLUSTER, message=denied_to(ApiKey.UPDATE_FEATURES, ALTER_CLUSTER))
+    context.authorize(ALTER_CLUSTER, message=make_denial_text(ApiKey.UPDATE_FEATURES, ALTER_CLUSTER))
     asked = request.feature_updates
     updates = [Update(update.feature, update.max_version_level, update.upgrade_type) for update in asked]
     latest = {update.name: update for update in updates}  # if a feature is listed twice, the last one counts

@@ -37,7 +37,7 @@ from minibroker.broker.requests.down_conversion import Conversion
 from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
-from minibroker.protocol.steps import Steps, at_once, chunks, take_portions
+from minibroker.protocol.steps import Steps, chunks, run_all_steps, take_portions
 
 FEW = 100  # partitions that are read in one step
 
@@ -46,13 +46,13 @@ Item = TypeVar("Item")
 
 @handles(ApiKey.FETCH)
 def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
-    if context.version < FIRST_WITH_FORMAT_2 or _asks_much(context, request):
+    if context.version < FIRST_WITH_FORMAT_2 or _asks_for_many_partitions(context, request):
         return _fetch_in_steps(context, request)
     session = None
     if request.session_id == NO_SESSION and request.session_epoch == FINAL_EPOCH:
         wanted = _list_requested(context, request.topics)
     else:
-        session, wanted = at_once(_find_session_and_partitions(context, request))
+        session, wanted = run_all_steps(_find_session_and_partitions(context, request))
     reading = Reading(context, request, session, wanted)
     try:
         reading.read()
@@ -60,7 +60,7 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Cor
         return _read_in_steps(in_steps(reading))
     if reading.enough() or request.max_wait_ms <= 0:
         return reading.response()
-    return _wait(reading)
+    return _wait_and_read_again(reading)
 
 
 async def _fetch_in_steps(context: RequestContext, request: FetchRequest) -> FetchResponse:
@@ -73,10 +73,10 @@ async def _read_in_steps(reading: LongReading) -> FetchResponse:
     has_room = reading.context.node.watched + len(reading.wanted) <= WATCHED_MAX
     if reading.enough() or reading.request.max_wait_ms <= 0 or not has_room:
         return await in_slices(reading.response_in_steps())
-    return await _wait(reading)
+    return await _wait_and_read_again(reading)
 
 
-async def _wait(reading: Reading) -> FetchResponse:
+async def _wait_and_read_again(reading: Reading) -> FetchResponse:
     """Read again when appends have added enough, an error has come up, or the time is over; return the answer then."""
     unreadable = reading.unreadable
     with Watch(reading.context, reading.request.max_wait_ms) as watch:
@@ -93,7 +93,7 @@ async def _wait(reading: Reading) -> FetchResponse:
                 return await reading.answer()
 
 
-def _asks_much(context: RequestContext, request: FetchRequest) -> bool:
+def _asks_for_many_partitions(context: RequestContext, request: FetchRequest) -> bool:
     """Return whether the request is for so many partitions that it must be handled in steps."""
     named = len(request.topics) + len(request.forgotten_topics_data)
     for topic in request.topics:
@@ -118,13 +118,13 @@ def _find_session_and_partitions(
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id != NO_SESSION:
             sessions.remove(request.session_id)
-        wanted = yield from _named_in_steps(context, request)
+        wanted = yield from _name_partitions_in_steps(context, request)
         if request.session_epoch == FINAL_EPOCH:
             return None, wanted
         return (yield from _begin_session(context, wanted)), wanted
     session = sessions.resume(request.session_id, request.session_epoch, uses_topic_ids, now_ms)
     session.next_epoch()  # first of all, so that a second request with this epoch cannot change the session
-    yield from _update(context, session, request)
+    yield from _update_session(context, session, request)
     sessions.settle(session, now_ms)
     if not session.partitions:
         sessions.remove(session.session_id)
@@ -141,7 +141,7 @@ def _begin_session(context: RequestContext, wanted: list[FetchedPartition]) -> S
         return None
     for portion in chunks(wanted):
         for partition in portion:
-            _name(context, partition)
+            _name_partition(context, partition)
         session.add(portion)
         if len(wanted) > FEW:
             yield
@@ -157,12 +157,12 @@ def _list_requested(context: RequestContext, topics: Iterable[FetchRequest.Fetch
     ]
 
 
-def _named_in_steps(context: RequestContext, request: FetchRequest) -> Steps[list[FetchedPartition]]:
+def _name_partitions_in_steps(context: RequestContext, request: FetchRequest) -> Steps[list[FetchedPartition]]:
     by_id = context.version >= FIRST_WITH_TOPIC_IDS
     named: list[FetchedPartition] = []
     for topic in request.topics:
         key = topic.topic_id if by_id else topic.topic
-        for portion in _portions(context, topic.partitions):
+        for portion in _iterate_portions(context, topic.partitions):
             named += [_copy_request(FetchedPartition(key, asked.partition), asked) for asked in portion]
             if len(named) > FEW:
                 yield
@@ -171,7 +171,7 @@ def _named_in_steps(context: RequestContext, request: FetchRequest) -> Steps[lis
     return named
 
 
-def _portions(context: RequestContext, items: list[Item]) -> Iterator[Sequence[Item]]:
+def _iterate_portions(context: RequestContext, items: list[Item]) -> Iterator[Sequence[Item]]:
     """Yield the items in portions. Free them as they are used, unless others need them."""
     return take_portions(items) if context.may_take_apart else chunks(items)
 
@@ -184,23 +184,23 @@ def _copy_request(partition: FetchedPartition, asked: FetchRequest.FetchTopic.Fe
     return partition
 
 
-def _name(context: RequestContext, partition: FetchedPartition) -> None:
+def _name_partition(context: RequestContext, partition: FetchedPartition) -> None:
     """Remember the name of a topic that is asked for by its id."""
     if not isinstance(partition.topic, str):
         topic = context.find_topic(partition.topic)
         partition.name = None if topic is None else topic.name
 
 
-def _update(context: RequestContext, session: FetchSession, request: FetchRequest) -> Steps[None]:
+def _update_session(context: RequestContext, session: FetchSession, request: FetchRequest) -> Steps[None]:
     by_id = context.version >= FIRST_WITH_TOPIC_IDS
     for topic in request.topics:
         key = topic.topic_id if by_id else topic.topic
-        for portion in _portions(context, topic.partitions):
+        for portion in _iterate_portions(context, topic.partitions):
             for asked in portion:
                 known = session.partitions.get((key, asked.partition))
                 if known is None:
                     known = FetchedPartition(key, asked.partition)
-                    _name(context, known)
+                    _name_partition(context, known)
                     session.add([known])
                 _copy_request(known, asked)
                 if len(session.partitions) > FEW:

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.configs.settings_table import RACK_AWARE
 from minibroker.broker.fetch_sessions import INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
-from minibroker.broker.metadata.leaders import current_leader, leader_endpoints, preferred_replica, serves_as_follower
+from minibroker.broker.metadata.leaders import (
+    find_preferred_replica,
+    list_leader_endpoints,
+    make_current_leader,
+    serves_as_follower,
+)
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.quotas.quota_manager import FETCHED
 from minibroker.broker.requests.context import RequestContext
@@ -91,7 +96,7 @@ class Reading:
             self.max_bytes = min(self.max_bytes, context.cluster.quotas.most_bytes(context, FETCHED))
         self.min_bytes = min(request.min_bytes, self.max_bytes)
 
-    def _begin(self) -> None:
+    def _begin_answer(self) -> None:
         self.size_bytes = 0
         self.unreadable = 0
         self.urgent = False
@@ -100,17 +105,17 @@ class Reading:
 
     def read(self) -> None:
         """Read all partitions now. Raises Conversion if records must be converted, which takes several steps."""
-        self._begin()
+        self._begin_answer()
         for fetched in self.wanted:
-            answer, size_bytes = self._partition(fetched, self._bytes_left())
+            answer, size_bytes = self._read_partition(fetched, self._count_bytes_left())
             self.size_bytes += size_bytes
             self.answers.append((fetched, answer, size_bytes))
 
-    def _bytes_left(self) -> int:
+    def _count_bytes_left(self) -> int:
         """Return how many more bytes of records fit. It is negative only if max_bytes is, and then no batch fits."""
         return max(self.max_bytes - self.size_bytes, min(self.max_bytes, 0))
 
-    def _partition(self, fetched: FetchedPartition, left: int | None) -> tuple[PartitionAnswer, int]:
+    def _read_partition(self, fetched: FetchedPartition, left: int | None) -> tuple[PartitionAnswer, int]:
         """Return the answer with at most `left` bytes of records, and their size. With None, read nothing."""
         context = self.context
         try:
@@ -123,10 +128,10 @@ class Reading:
         except KafkaError as error:
             code = error.code
             if code == ErrorCode.UNKNOWN_TOPIC_ID and fetched.name is not None:
-                code = self._code_without_id(fetched, fetched.name)
+                code = self._find_code_without_id(fetched, fetched.name)
             return self._make_refusal(fetched, code), 0
 
-    def _code_without_id(self, fetched: FetchedPartition, name: str) -> ErrorCode:
+    def _find_code_without_id(self, fetched: FetchedPartition, name: str) -> ErrorCode:
         """Return the error of a topic that was deleted since the session learnt its name."""
         if not self.context.allows(READ_TOPIC, name, is_needed=True):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -134,14 +139,14 @@ class Reading:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if other is None else ErrorCode.INCONSISTENT_TOPIC_ID
 
     def _answer_by_replica(self, fetched: FetchedPartition, left: int | None) -> tuple[PartitionAnswer, int]:
-        """Return the answer of a follower, or of a leader to a client with a rack; see `_partition`."""
+        """Return the answer of a follower, or of a leader to a client with a rack; see `_read_partition`."""
         context = self.context
         partition = context.find_partition(fetched.topic, fetched.index)
         if partition is None or not serves_as_follower(context.node, partition, context.version):
             partition = context.partition(fetched.topic, fetched.index)
         other = None
         if context.cluster.settings["replica.selector.class"] == RACK_AWARE:
-            other = preferred_replica(context.cluster.nodes, context.node, partition, self.request.rack_id)
+            other = find_preferred_replica(context.cluster.nodes, context.node, partition, self.request.rack_id)
         if other is None:
             return self._read_led(fetched, partition, left)
         answer, _ = self._read_led(fetched, partition, left and 0)
@@ -166,7 +171,7 @@ class Reading:
         if code in LEADER_IS_ANOTHER:
             partition = self.context.find_partition(fetched.topic, fetched.index)
         if partition is not None:
-            answer.current_leader = leader = current_leader(partition, PartitionAnswer.LeaderIdAndEpoch)
+            answer.current_leader = leader = make_current_leader(partition, PartitionAnswer.LeaderIdAndEpoch)
             self.leaders[leader.leader_id] = leader
         return answer
 
@@ -184,7 +189,7 @@ class Reading:
             aborted_transactions=[] if committed else None,
             records=b"",
         )
-        if fetched.last_fetched_epoch >= 0 and self._diverges(fetched, partition, answer):
+        if fetched.last_fetched_epoch >= 0 and self._has_diverged(fetched, partition, answer):
             return answer, 0
         limit = log.last_stable_offset if committed else log.high_watermark
         version = self.context.version
@@ -195,7 +200,7 @@ class Reading:
             return answer, 0
         elided = log.settings.record_attributes_elide is not None and not self.request.records_without_attributes
         if elided or version < FIRST_WITH_FORMAT_2:
-            raise Conversion(answer, log, self._wanted_of(fetched, limit, left))
+            raise Conversion(answer, log, self._plan_reading(fetched, limit, left))
         region = log.read(
             fetched.fetch_offset, min(fetched.max_bytes, left), limit_offset=limit, minimum_one=self.size_bytes == 0
         )
@@ -222,7 +227,7 @@ class Reading:
         answer.records = region.data if isinstance(region, Converted) else region
         return answer, region.size_bytes
 
-    def _wanted_of(self, fetched: FetchedPartition, limit: int, left: int) -> Wanted:
+    def _plan_reading(self, fetched: FetchedPartition, limit: int, left: int) -> Wanted:
         """Return what to read. If the client does not know the stored format, it asks for an older one."""
         version = self.context.version
         return Wanted(
@@ -234,7 +239,7 @@ class Reading:
             magic=2 if version >= FIRST_WITH_FORMAT_2 else 1 if version >= FIRST_WITH_FORMAT_1 else 0,
         )
 
-    def _diverges(self, fetched: FetchedPartition, partition: Partition, answer: PartitionAnswer) -> bool:
+    def _has_diverged(self, fetched: FetchedPartition, partition: Partition, answer: PartitionAnswer) -> bool:
         """Return whether the client's last record is not in this log, and put the end of its epoch into the answer.
 
         Raises KafkaError(OFFSET_OUT_OF_RANGE) if the epoch is unknown (KIP-320).
@@ -273,20 +278,20 @@ class Reading:
 
     def response(self) -> FetchResponse:
         """Return the answer. In an incremental session it has only the partitions that have changed."""
-        answers = self.answers if self.session is None else self._news()
+        answers = self.answers if self.session is None else self._list_news()
         topics: list[TopicAnswer] = []
         topic = None
         for fetched, answer, _ in answers:
             if not topics or fetched.topic != topic:  # in the order of the request, as in Kafka
                 topic = fetched.topic
-                topics.append(self._topic(topic))
+                topics.append(self._make_topic_answer(topic))
             topics[-1].partitions.append(answer)
         response = self._assemble_response(topics)
         if self.context.usage is not None and self._is_throttled(answer_bytes(response, self.context.version)):
             return self._make_throttled_response()
         if self.session is not None:
             for fetched, answer, size_bytes in answers:
-                self._note(self.session, fetched, answer, size_bytes)
+                self._remember_sent(self.session, fetched, answer, size_bytes)
         return self._with_endpoints(response)
 
     async def answer(self) -> FetchResponse:
@@ -306,11 +311,11 @@ class Reading:
         self.context.node.sessions.remove(self.session.session_id)
         return FetchResponse(session_id=NO_SESSION)
 
-    def _topic(self, key: Any) -> TopicAnswer:
+    def _make_topic_answer(self, key: Any) -> TopicAnswer:
         by_id = self.context.version >= FIRST_WITH_TOPIC_IDS
         return TopicAnswer(topic_id=key) if by_id else TopicAnswer(topic=key)
 
-    def _news(self) -> list[Answered]:
+    def _list_news(self) -> list[Answered]:
         """Return what the session's client does not know yet."""
         if self.request.session_epoch <= INITIAL_EPOCH:
             return self.answers
@@ -320,7 +325,9 @@ class Reading:
             if is_news(fetched, answer, size_bytes)
         ]
 
-    def _note(self, session: FetchSession, fetched: FetchedPartition, answer: PartitionAnswer, size_bytes: int) -> None:
+    def _remember_sent(
+        self, session: FetchSession, fetched: FetchedPartition, answer: PartitionAnswer, size_bytes: int
+    ) -> None:
         """Remember in the session what is sent."""
         fetched.sent(answer.high_watermark, answer.log_start_offset, answer.error_code)
         if size_bytes:
@@ -334,7 +341,7 @@ class Reading:
         """Add the addresses of leaders, which, as in Kafka, no quota is charged for."""
         if self.urgent and self.context.version >= FIRST_WITH_LEADERS:
             nodes, listener = self.context.cluster.nodes, self.context.connection.listener
-            response.node_endpoints = leader_endpoints(
+            response.node_endpoints = list_leader_endpoints(
                 nodes, listener, self.leaders.values(), FetchResponse.NodeEndpoint
             )
         return response
@@ -354,6 +361,6 @@ def answer_bytes(response: Message, version: int) -> int:
     return SIZE_BYTES + out.size_bytes
 
 
-def more_length_bytes(count: int, version: int, answer: type[Message] = FetchResponse) -> int:
+def count_more_length_bytes(count: int, version: int, answer: type[Message] = FetchResponse) -> int:
     """Return the size of an array's length beyond that of a small array's."""
     return len(varint(count + 1)) - 1 if version in answer.flexible else 0

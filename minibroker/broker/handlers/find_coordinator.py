@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 
-from minibroker.broker.coordination.coordinators import coordinator_of
+from minibroker.broker.coordination.coordinators import find_or_create_coordinator
 from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -52,10 +52,10 @@ async def find_coordinator(context: RequestContext, request: FindCoordinatorRequ
             await in_slices(context.cluster.coordinators.of_keys(request.key_type).log.create_in_steps())
     if context.version >= FIRST_WITH_SEVERAL_KEYS:
         coordinators = await in_slices(
-            each(lambda key: _coordinator(context, key, request.key_type), request.coordinator_keys)
+            each(lambda key: _answer_coordinator(context, key, request.key_type), request.coordinator_keys)
         )
         return FindCoordinatorResponse(coordinators=coordinators)
-    found = _coordinator(context, request.key, request.key_type)
+    found = _answer_coordinator(context, request.key, request.key_type)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message or TEXTS.get(ErrorCode(found.error_code)),
@@ -65,14 +65,14 @@ async def find_coordinator(context: RequestContext, request: FindCoordinatorRequ
     )
 
 
-def _coordinator(context: RequestContext, key: str, key_type: int) -> Coordinator:
+def _answer_coordinator(context: RequestContext, key: str, key_type: int) -> Coordinator:
     try:
         if key_type == SHARE_KEY:
             _check_share_key(context, key)
         coordinators = context.cluster.coordinators.of_keys(key_type)
         if key_type in TO_FIND:
             context.authorize(TO_FIND[key_type], key)
-        node = coordinator_of(coordinators, key)
+        node = find_or_create_coordinator(coordinators, key)
         if context.connection.listener not in node.endpoints:  # it was added at run time
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     except KafkaError as error:

@@ -44,7 +44,7 @@ async def describe_groups(context: RequestContext, request: DescribeGroupsReques
     def described(group_id: str) -> Described:
         group = _describe_group(context, group_id)
         if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
-            group.authorized_operations = context.allowed_operations(ResourceType.GROUP, group_id)
+            group.authorized_operations = context.get_allowed_operations(ResourceType.GROUP, group_id)
         return group
 
     return DescribeGroupsResponse(groups=(await in_slices(each_once(described, request.groups))))
@@ -98,23 +98,23 @@ async def list_groups(context: RequestContext, request: ListGroupsRequest) -> Li
 async def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     asked = dict.fromkeys(request.groups_names)  # each once, as in Kafka
     results = await in_slices(
-        each(lambda group_id: Deleted(group_id=group_id, error_code=_delete(context, group_id)), asked)
+        each(lambda group_id: Deleted(group_id=group_id, error_code=_delete_group(context, group_id)), asked)
     )
     deleted = [result for result in results if result.error_code == ErrorCode.NONE]
     response = DeleteGroupsResponse(results=results)
     for result in deleted:
         try:
-            context.wait_for(context.cluster.groups.wait(result.group_id), partial(_refuse, result))
+            context.wait_for(context.cluster.groups.wait(result.group_id), partial(_refuse_deletion, result))
         except KafkaError as error:
-            _refuse(result, error)
+            _refuse_deletion(result, error)
     return response
 
 
-def _refuse(result: Deleted, error: KafkaError) -> None:
+def _refuse_deletion(result: Deleted, error: KafkaError) -> None:
     result.error_code = error.code
 
 
-def _delete(context: RequestContext, group_id: str) -> ErrorCode:
+def _delete_group(context: RequestContext, group_id: str) -> ErrorCode:
     groups = context.cluster.groups
     try:
         context.authorize(DELETE_GROUP, group_id)

@@ -53,10 +53,10 @@ async def join_group(context: RequestContext, request: JoinGroupRequest) -> Join
         groups.check_id(request.group_id)
         _check_session_timeout(context, request.session_timeout_ms)
         groups.check(context.node, request.group_id)
-        group = groups.to_join(request.group_id, create=member_id == UNKNOWN_MEMBER)
+        group = groups.find_group_to_join(request.group_id, create=member_id == UNKNOWN_MEMBER)
         if not isinstance(group, ClassicGroup):
             member_id = UNKNOWN_MEMBER  # Kafka names nobody in the errors of other groups
-        group.join(caller_of(context), request, joined)
+        group.join(make_caller(context), request, joined)
         response = await joined
     except KafkaError as error:
         response = JoinGroupResponse(member_id=member_id, protocol_name=None, error_code=error.code)
@@ -112,6 +112,6 @@ def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGro
     return LeaveGroupResponse(members=left) if several else LeaveGroupResponse(error_code=left[0].error_code)
 
 
-def caller_of(context: RequestContext) -> Caller:
+def make_caller(context: RequestContext) -> Caller:
     """Return the sender of the request."""
     return Caller(context.client_id or "", f"/{context.connection.host}", context.version, context.principal)

@@ -116,13 +116,13 @@ def _alter_resource(
 def _decide_values(context: RequestContext, resource: AskedResource) -> dict[str, str | None]:
     """Return the new texts of the changed settings by name; None for those that are removed. Raises KafkaError."""
     if resource.resource_type == ResourceType.TOPIC:
-        return _topic_change(context, resource.resource_name, _changes(resource))
+        return _resolve_topic_change(context, resource.resource_name, _parse_changes(resource))
     if resource.resource_type == ResourceType.BROKER:
-        return _broker_change(context, resource.resource_name, _changes(resource))
+        return _resolve_broker_change(context, resource.resource_name, _parse_changes(resource))
     if resource.resource_type == ResourceType.GROUP:
-        return _group_change(context, resource.resource_name, _changes(resource))
+        return _group_change(context, resource.resource_name, _parse_changes(resource))
     if resource.resource_type == ResourceType.CLIENT_METRICS:
-        return _client_metrics_change(context, resource.resource_name, _changes(resource))
+        return _resolve_client_metrics_change(context, resource.resource_name, _parse_changes(resource))
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
 
 
@@ -140,14 +140,14 @@ def _check_form(resource: AskedResource) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
 
 
-def _changes(resource: AskedResource) -> list[Change]:
+def _parse_changes(resource: AskedResource) -> list[Change]:
     for config in resource.configs:
         if config.config_operation not in ChangeKind.__members__.values():
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {config.config_operation}")
     return [Change(config.name, ChangeKind(config.config_operation), config.value or "") for config in resource.configs]
 
 
-def _topic_change(context: RequestContext, name: str, changes: Iterable[Change]) -> dict[str, str | None]:
+def _resolve_topic_change(context: RequestContext, name: str, changes: Iterable[Change]) -> dict[str, str | None]:
     cluster = context.cluster
     topic = context.find_topic(name)
     current = {} if topic is None else topic.overrides
@@ -161,12 +161,12 @@ def _topic_change(context: RequestContext, name: str, changes: Iterable[Change])
     return differences(current, valid)
 
 
-def _broker_change(context: RequestContext, name: str, changes: Sequence[Change]) -> dict[str, str | None]:
+def _resolve_broker_change(context: RequestContext, name: str, changes: Sequence[Change]) -> dict[str, str | None]:
     cluster = context.cluster
     if name:
         check_broker(context, name, "Node id")
     current = cluster.image.config(ResourceType.BROKER, name)
-    texts = outcome(_rows_of_lists(changes), current, changes)
+    texts = outcome(_find_list_rows(changes), current, changes)
     validate_broker_overrides(cluster.settings_of(context.node.node_id), texts, per_broker=bool(name))
     changed = differences(current, texts)
     check_listener_changes(context, changed, texts, per_broker=bool(name))
@@ -181,7 +181,7 @@ def _broker_change(context: RequestContext, name: str, changes: Sequence[Change]
     return changed
 
 
-def _rows_of_lists(changes: Iterable[Change]) -> dict[str, Setting]:
+def _find_list_rows(changes: Iterable[Change]) -> dict[str, Setting]:
     """Return the rows of settings with values to append or subtract. Raises KafkaError(INVALID_CONFIG)."""
     changed = [(change, broker_setting(change.name)) for change in changes if change.kind in LIST_CHANGES]
     for change, row in changed:
@@ -211,15 +211,17 @@ def _group_change(context: RequestContext, name: str, changes: Iterable[Change])
     return differences(current, texts)
 
 
-def _client_metrics_change(context: RequestContext, name: str, changes: Iterable[Change]) -> dict[str, str | None]:
+def _resolve_client_metrics_change(
+    context: RequestContext, name: str, changes: Iterable[Change]
+) -> dict[str, str | None]:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     current = context.cluster.image.configs.get((ResourceType.CLIENT_METRICS, name), {})
     texts = validate_client_metrics(outcome(CLIENT_METRICS_SETTINGS, current, changes))
     if MATCH in texts:
-        from minibroker.broker.client_telemetry import compiled_patterns  # imported late: few brokers need it
+        from minibroker.broker.client_telemetry import compile_patterns  # imported late: few brokers need it
 
-        compiled_patterns(texts[MATCH])
+        compile_patterns(texts[MATCH])
     return differences(current, texts)
 
 
@@ -231,4 +233,4 @@ def _change_loggers(context: RequestContext, resource: AskedResource, *, validat
     if int(name) != node_id:
         message = f"Unexpected node id. Expected {node_id}, but received {int(name)}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-    change_levels(_changes(resource), validate_only=validate_only)
+    change_levels(_parse_changes(resource), validate_only=validate_only)

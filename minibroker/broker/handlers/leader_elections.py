@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from minibroker.broker.control.elections import apply_changes, catch_up, election
+from minibroker.broker.control.elections import apply_changes, catch_up, make_election_change
 from minibroker.broker.delayed_operations import pause
 from minibroker.broker.metadata.partition_changes import Election
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
-from minibroker.broker.security.operations import ALTER_CLUSTER, denied_to
+from minibroker.broker.security.operations import ALTER_CLUSTER, make_denial_text
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
@@ -35,7 +35,7 @@ TYPES = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 @handles(ApiKey.ELECT_LEADERS, durable=True)
 async def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
     try:
-        context.authorize(ALTER_CLUSTER, message=denied_to(ApiKey.ELECT_LEADERS, ALTER_CLUSTER))
+        context.authorize(ALTER_CLUSTER, message=make_denial_text(ApiKey.ELECT_LEADERS, ALTER_CLUSTER))
     except KafkaError as error:
         return _make_refusal(request, error, error.code)
     kind = TYPES.get(request.election_type)
@@ -63,7 +63,7 @@ async def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -
 def _elect_some(context: RequestContext, name: str, indexes: Sequence[int], kind: Election) -> list[PartitionResult]:
     """Elect leaders for some partitions of a topic, and return a result for each. Raises KafkaError if all fail."""
     changes: list[PartitionChangeRecord] = []
-    results = [_result(context, name, index, kind, changes) for index in indexes]
+    results = [_elect_partition(context, name, index, kind, changes) for index in indexes]
     apply_changes(context.cluster, changes)
     catch_up(context.cluster, _apply_changes(context, changes))
     return results
@@ -98,19 +98,19 @@ def _iterate_requested(context: RequestContext, request: ElectLeadersRequest) ->
         yield from ((topic.topic, topic.partitions) for topic in request.topic_partitions)
 
 
-def _result(
+def _elect_partition(
     context: RequestContext, name: str, index: int, kind: Election, changes: list[PartitionChangeRecord]
 ) -> PartitionResult:
     """Return the result for a partition, and add its change to `changes`."""
     result = PartitionResult(partition_id=index, error_message=None)
     try:
-        changes.append(election(context.cluster, _existing(context, name, index), kind))
+        changes.append(make_election_change(context.cluster, _find_partition(context, name, index), kind))
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
     return result
 
 
-def _existing(context: RequestContext, name: str, index: int) -> Partition:
+def _find_partition(context: RequestContext, name: str, index: int) -> Partition:
     partition = context.topic(name, f"No such topic as {name}").partition(index)
     if partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from minibroker.broker.configs.listener_settings import listener_setting
+from minibroker.broker.configs.listener_settings import get_listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
@@ -41,42 +41,42 @@ def check_listener_changes(
         try:
             tls.renewed(after)
         except SettingsError as error:
-            raise _refusal(f"Validation of dynamic config update of SSLFactory failed: {error}") from None
+            raise _make_refusal(f"Validation of dynamic config update of SSLFactory failed: {error}") from None
 
 
-def _refusal(message: str) -> KafkaError:
+def _make_refusal(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
 def _check_limits(node: Node, before: Settings, after: Settings) -> None:
     for name in LIMITS:
         for listener in node.endpoints:
-            value = listener_setting(after, name, listener)
-            if value == 0 != listener_setting(before, name, listener):
-                raise _refusal(f"Invalid {name} {value}")
+            value = get_listener_setting(after, name, listener)
+            if value == 0 != get_listener_setting(before, name, listener):
+                raise _make_refusal(f"Invalid {name} {value}")
 
 
 def _check_listeners(before: Settings, after: Settings) -> None:
     try:
         opened = _by_name(after)
     except SettingsError as error:
-        raise _refusal(str(error)) from None
+        raise _make_refusal(str(error)) from None
     present = _by_name(before)
     advertised = [text.partition(":")[0].upper() for text in before["advertised.listeners"] or ()] or [*present]
     missing = [name for name in advertised if name not in opened]
     if missing:
         message = f"Advertised listeners {advertised} must be a subset of listeners {[*opened]}"
-        raise _refusal(message)
+        raise _make_refusal(message)
     for name, listener in opened.items():
         if name in present and present[name].security_protocol != listener.security_protocol:
-            raise _refusal(f"Security protocol cannot be updated for existing listener {name}")
+            raise _make_refusal(f"Security protocol cannot be updated for existing listener {name}")
 
 
 def _by_name(settings: Settings) -> dict[str, Listener]:
     """Return the listeners of these settings by their names. Raises SettingsError."""
-    from minibroker.broker.configs.listeners import broker_listeners
+    from minibroker.broker.configs.listeners import make_broker_listeners
 
-    return {listener.name: listener for listener in broker_listeners(settings, all_advertised=False)}
+    return {listener.name: listener for listener in make_broker_listeners(settings, all_advertised=False)}
 
 
 def _check_fixed(node: Node, changed: Iterable[str]) -> None:
@@ -85,4 +85,4 @@ def _check_fixed(node: Node, changed: Iterable[str]) -> None:
     for listener in node.open_listeners:
         if any(listener_of(name) == listener.lower() and is_fixed_once_open(name) for name in changed):
             message = f"Configs cannot be updated dynamically for existing listener {listener}, "
-            raise _refusal(message + "restart broker or create a new listener for update")
+            raise _make_refusal(message + "restart broker or create a new listener for update")

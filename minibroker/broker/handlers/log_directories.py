@@ -34,7 +34,7 @@ from minibroker.protocol.messages.replicas import (
 )
 from minibroker.protocol.steps import Steps, each_in_steps
 from minibroker.storage.directories.log_directory import LogDirectory
-from minibroker.storage.names import MAX_NAME_BYTES, future_log_name
+from minibroker.storage.names import MAX_NAME_BYTES, make_future_log_name
 
 log = logging.getLogger("minibroker.moves")
 
@@ -57,7 +57,9 @@ async def describe_log_dirs(context: RequestContext, request: DescribeLogDirsReq
     context.authorize(DESCRIBE_CLUSTER)
     asked = _list_requested(request)
     directories = context.cluster.logs.directories
-    results = await in_slices(each_in_steps(lambda directory: _result(context, directory, asked), directories))
+    results = await in_slices(
+        each_in_steps(lambda directory: _describe_directory(context, directory, asked), directories)
+    )
     return DescribeLogDirsResponse(results=results)
 
 
@@ -70,7 +72,7 @@ def _list_requested(request: DescribeLogDirsRequest) -> Asked:
     return asked
 
 
-def _result(context: RequestContext, directory: LogDirectory, asked: Asked) -> Steps[Result]:
+def _describe_directory(context: RequestContext, directory: LogDirectory, asked: Asked) -> Steps[Result]:
     result = Result(log_dir=os.path.abspath(directory.path))
     if context.version >= FIRST_WITH_SPACE:
         try:
@@ -119,7 +121,7 @@ async def alter_replica_log_dirs(
     for (name, index), path in paths.items():
         moved = MovedPartition(partition_index=index)
         try:
-            _move(context, name, index, path)
+            _begin_move(context, name, index, path)
         except KafkaError as error:
             moved.error_code = error.code
             count_refused(context, error, name, index)
@@ -129,13 +131,13 @@ async def alter_replica_log_dirs(
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 
-def _move(context: RequestContext, name: str, index: int, path: str) -> None:
+def _begin_move(context: RequestContext, name: str, index: int, path: str) -> None:
     """Begin to move a log to the directory at this path. Raises KafkaError."""
     context.authorize(ALTER_CLUSTER)
     cluster = context.cluster
-    if len(future_log_name(name, index, NO_UNIQUE)) > MAX_NAME_BYTES:
+    if len(make_future_log_name(name, index, NO_UNIQUE)) > MAX_NAME_BYTES:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
-    directory = _directory(context, path)
+    directory = _find_directory(context, path)
     if directory.path in cluster.cordoned_log_dirs(context.node.node_id):
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Log directory {path} is cordoned.")
     partition = context.find_partition(name, index)
@@ -150,7 +152,7 @@ def _move(context: RequestContext, name: str, index: int, path: str) -> None:
     cluster.moves.begin(partition, directory)
 
 
-def _directory(context: RequestContext, path: str) -> LogDirectory:
+def _find_directory(context: RequestContext, path: str) -> LogDirectory:
     """Return the log directory at this absolute path. Raises KafkaError(LOG_DIR_NOT_FOUND or KAFKA_STORAGE_ERROR)."""
     logs = context.cluster.logs
     for directory in logs.directories:

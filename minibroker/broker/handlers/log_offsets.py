@@ -29,7 +29,7 @@ from functools import partial
 from typing import NamedTuple
 
 from minibroker.broker.delayed_operations import in_slices, pause
-from minibroker.broker.metadata.leaders import hosted_partition, led_partition
+from minibroker.broker.metadata.leaders import get_hosted_partition, get_led_partition
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -106,7 +106,7 @@ def _list_partition_offset(
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name}-{asked.partition_index} is asked for more than once.")
         if asked.timestamp < 0 and 0 < context.version < FIRST_VERSIONS.get(asked.timestamp, context.version + 1):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"There is no timestamp {asked.timestamp}.")
-        partition = _read(
+        partition = _get_led_partition(
             context,
             name,
             asked.partition_index,
@@ -114,7 +114,7 @@ def _list_partition_offset(
             of_follower=request.replica_id == DEBUGGING_REPLICA_ID,
         )
         if context.version == 0:
-            offsets = _offsets_before(
+            offsets = _list_offsets_before(
                 partition, asked.timestamp, asked.max_num_offsets, context.cluster.clock.wall_ms()
             )
             return PartitionAnswer(partition_index=asked.partition_index, old_style_offsets=offsets)
@@ -129,7 +129,7 @@ def _list_partition_offset(
     )
 
 
-def _read(
+def _get_led_partition(
     context: RequestContext, topic: str, index: int, current_leader_epoch: int, *, of_follower: bool = False
 ) -> Partition:
     """Return the partition. Raises KafkaError unless this node leads it, or follows if that is enough.
@@ -137,12 +137,12 @@ def _read(
     A replica, follower or not, first compares the client's epoch.
     """
     node_id, found = context.node.node_id, context.find_topic(topic)
-    partition = hosted_partition(node_id, found, index)
+    partition = get_hosted_partition(node_id, found, index)
     partition.check_epoch(current_leader_epoch)
-    return partition if of_follower else led_partition(node_id, found, index)
+    return partition if of_follower else get_led_partition(node_id, found, index)
 
 
-def _offsets_before(partition: Partition, timestamp: int, max_count: int, now_ms: int) -> list[int]:
+def _list_offsets_before(partition: Partition, timestamp: int, max_count: int, now_ms: int) -> list[int]:
     """Return the end of the log and the starts of segments last written by `timestamp` (ms), the largest first."""
     log = partition.log
     try:
@@ -166,19 +166,19 @@ def _find_offset(partition: Partition, timestamp: int, committed: bool) -> Steps
     if timestamp == LATEST:
         return Found(limit_offset, leader_epoch=partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return Found(log.log_start_offset, leader_epoch=_first_epoch(partition))
+        return Found(log.log_start_offset, leader_epoch=_find_first_epoch(partition))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return Found()
     if log.settings.message_format_version == 0:
         raise KafkaError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"{partition} has message format 0.")
     if timestamp == MAX_TIMESTAMP:
-        record = yield from log.offset_of_max_timestamp_in_steps()
+        record = yield from log.find_offset_of_max_timestamp_in_steps()
     else:
-        record = yield from log.offset_for_timestamp_in_steps(timestamp)
+        record = yield from log.find_offset_for_timestamp_in_steps(timestamp)
     return Found() if record is None or record.offset >= limit_offset else Found(*record)
 
 
-def _first_epoch(partition: Partition) -> int:
+def _find_first_epoch(partition: Partition) -> int:
     """Return the epoch of the first record, or the current epoch if the log is empty."""
     epoch = partition.log.epochs.epoch_at(partition.log.log_start_offset)
     return partition.leader_epoch if epoch == NO_EPOCH else epoch
@@ -189,17 +189,17 @@ async def offset_for_leader_epoch(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     def topic_answer(topic: AskedEpochTopic) -> Steps[EpochTopicAnswer]:
-        partitions = yield from each(partial(_epoch_end, context, topic.topic), topic.partitions)
+        partitions = yield from each(partial(_answer_epoch_end, context, topic.topic), topic.partitions)
         return EpochTopicAnswer(topic=topic.topic, partitions=partitions)
 
     return OffsetForLeaderEpochResponse(topics=(await in_slices(each_in_steps(topic_answer, request.topics))))
 
 
-def _epoch_end(context: RequestContext, topic: str, asked: AskedEpoch) -> EpochAnswer:
+def _answer_epoch_end(context: RequestContext, topic: str, asked: AskedEpoch) -> EpochAnswer:
     try:
         if not context.allows(CLUSTER_ACTION):
             context.authorize(DESCRIBE_TOPIC, topic)
-        partition = _read(context, topic, asked.partition, asked.current_leader_epoch)
+        partition = _get_led_partition(context, topic, asked.partition, asked.current_leader_epoch)
         epoch, end_offset = partition.end_offset_for_epoch(asked.leader_epoch)
     except KafkaError as error:
         return EpochAnswer(partition=asked.partition, error_code=error.code)

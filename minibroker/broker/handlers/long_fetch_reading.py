@@ -15,8 +15,8 @@ from minibroker.broker.handlers.fetch_reading import (
     Reading,
     TopicAnswer,
     answer_bytes,
+    count_more_length_bytes,
     is_news,
-    more_length_bytes,
 )
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.down_conversion import Conversion, Converted, read_for_client_in_steps
@@ -40,8 +40,8 @@ class LongReading(Reading):
 
     __slots__ = ("changed", "found", "places", "refused")
 
-    def _begin(self) -> None:
-        super()._begin()
+    def _begin_answer(self) -> None:
+        super()._begin_answer()
         self.found: dict[FetchedPartition, tuple[PartitionAnswer, int]] = {}
         self.refused: dict[FetchedPartition, ErrorCode] = {}
         self.changed: set[FetchedPartition] | None = None
@@ -50,10 +50,10 @@ class LongReading(Reading):
 
     def read_in_steps(self) -> Steps[None]:
         """Read all partitions, a portion at a time."""
-        self._begin()
+        self._begin_answer()
         for portion in chunks(self.wanted):
             for fetched in portion:
-                self._keep(fetched, *(yield from self._partition_in_steps(fetched)))
+                self._keep(fetched, *(yield from self._read_partition_in_steps(fetched)))
             yield
 
     async def join(self, watch: Watch) -> None:
@@ -84,7 +84,7 @@ class LongReading(Reading):
         _, size_bytes = self.found.pop(fetched, (None, 0))
         self.refused.pop(fetched, None)
         self.size_bytes -= size_bytes
-        self._keep(fetched, *(yield from self._partition_in_steps(fetched)))
+        self._keep(fetched, *(yield from self._read_partition_in_steps(fetched)))
 
     def _keep(self, fetched: FetchedPartition, answer: PartitionAnswer, size_bytes: int) -> None:
         self.size_bytes += size_bytes
@@ -96,11 +96,11 @@ class LongReading(Reading):
         if self.changed is not None and is_news(fetched, answer, size_bytes):
             self.changed.add(fetched)
 
-    def _partition_in_steps(self, fetched: FetchedPartition) -> Steps[tuple[PartitionAnswer, int]]:
-        """Return what `_partition` does, also if records must be converted."""
+    def _read_partition_in_steps(self, fetched: FetchedPartition) -> Steps[tuple[PartitionAnswer, int]]:
+        """Return what `_read_partition` does, also if records must be converted."""
         while True:
             try:
-                return self._partition(fetched, self._bytes_left())
+                return self._read_partition(fetched, self._count_bytes_left())
             except Conversion as needed:
                 conversion = needed.with_traceback(None)  # the traceback would keep this frame alive
             found: Region | Converted | KafkaError | None
@@ -143,11 +143,11 @@ class LongReading(Reading):
                         runs.append((fetched.topic, []))
                     runs[-1][1].append(fetched)
             yield
-        if self.context.usage is not None and self._is_throttled((yield from self._size_in_steps(runs))):
+        if self.context.usage is not None and self._is_throttled((yield from self._measure_in_steps(runs))):
             return self._make_throttled_response()
         topics: list[TopicAnswer] = []
         for key, partitions in runs:
-            topics.append(self._topic(key))
+            topics.append(self._make_topic_answer(key))
             if self.context.may_take_apart:
                 topics[-1].partitions = _Answers(self, partitions)  # type: ignore[assignment]
                 continue
@@ -156,16 +156,16 @@ class LongReading(Reading):
                 yield
         return self._with_endpoints(self._assemble_response(topics))
 
-    def _size_in_steps(self, runs: Runs) -> Steps[int]:
+    def _measure_in_steps(self, runs: Runs) -> Steps[int]:
         """Return the size of the answer as `answer_bytes` does, without building all of it."""
         version = self.context.version
         none_bytes = answer_bytes(FetchResponse(), version)
-        size_bytes = none_bytes + more_length_bytes(len(runs), version)
+        size_bytes = none_bytes + count_more_length_bytes(len(runs), version)
         for key, partitions in runs:
-            bare_bytes = answer_bytes(FetchResponse(responses=[self._topic(key)]), version)
-            size_bytes += bare_bytes - none_bytes + more_length_bytes(len(partitions), version)
+            bare_bytes = answer_bytes(FetchResponse(responses=[self._make_topic_answer(key)]), version)
+            size_bytes += bare_bytes - none_bytes + count_more_length_bytes(len(partitions), version)
             for portion in chunks(partitions, PORTION):
-                topic = self._topic(key)
+                topic = self._make_topic_answer(key)
                 topic.partitions = [self._find_answer(fetched)[0] for fetched in portion]
                 size_bytes += answer_bytes(FetchResponse(responses=[topic]), version) - bare_bytes
                 yield
@@ -176,7 +176,7 @@ class LongReading(Reading):
         answer, size_bytes = self._find_answer(fetched)
         self.found.pop(fetched, None)
         if self.session is not None:
-            self._note(self.session, fetched, answer, size_bytes)
+            self._remember_sent(self.session, fetched, answer, size_bytes)
         return answer
 
     def _find_answer(self, fetched: FetchedPartition) -> tuple[PartitionAnswer, int]:
@@ -185,7 +185,7 @@ class LongReading(Reading):
         if found is not None:
             return found
         code = self.refused.get(fetched)
-        return self._partition(fetched, None) if code is None else (self._make_refusal(fetched, code), 0)
+        return self._read_partition(fetched, None) if code is None else (self._make_refusal(fetched, code), 0)
 
 
 class _Answers:

@@ -20,8 +20,8 @@ from functools import partial
 
 from minibroker.broker.control.placement import MAXIMUM_PARTITIONS_PER_REQUEST, TOO_MANY_PARTITIONS
 from minibroker.broker.delayed_operations import in_slices
-from minibroker.broker.handlers.cluster_description import cluster_operations
-from minibroker.broker.metadata.leaders import advertised_nodes, describe_partition
+from minibroker.broker.handlers.cluster_description import list_cluster_operations
+from minibroker.broker.metadata.leaders import describe_partition, list_advertised_nodes
 from minibroker.broker.metadata.partitions import (
     GROUPS_TOPIC,
     INTERNAL_TOPICS,
@@ -54,26 +54,26 @@ NEVER_MADE = INTERNAL_TOPICS - {GROUPS_TOPIC, TRANSACTIONS_TOPIC} | {METADATA_TO
 
 @handles(ApiKey.METADATA, durable=True, lasting=True)
 async def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    topics = await in_slices(_topics(context, request))
+    topics = await in_slices(_answer_topics(context, request))
     context.lasts = not any([topic.error_code for topic in topics])  # an error may be gone when the client asks again
     log_refusals(context, log, ApiKey.METADATA, logging.WARNING)
     if request.include_topic_authorized_operations:
         await in_slices(each(partial(_add_operations, context), topics))
     return MetadataResponse(
-        brokers=_brokers(context),
+        brokers=_list_brokers(context),
         cluster_id=context.cluster.cluster_id,
         controller_id=context.cluster.controller_id,
         topics=topics,
-        cluster_authorized_operations=cluster_operations(context, request.include_cluster_authorized_operations),
+        cluster_authorized_operations=list_cluster_operations(context, request.include_cluster_authorized_operations),
     )
 
 
 def _add_operations(context: RequestContext, topic: TopicAnswer) -> None:
     if topic.name is not None and topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        topic.topic_authorized_operations = context.allowed_operations(ResourceType.TOPIC, topic.name)
+        topic.topic_authorized_operations = context.get_allowed_operations(ResourceType.TOPIC, topic.name)
 
 
-def _brokers(context: RequestContext) -> list[MetadataResponse.MetadataResponseBroker]:
+def _list_brokers(context: RequestContext) -> list[MetadataResponse.MetadataResponseBroker]:
     listener = context.connection.listener
     return [
         MetadataResponse.MetadataResponseBroker(
@@ -82,11 +82,11 @@ def _brokers(context: RequestContext) -> list[MetadataResponse.MetadataResponseB
             port=node.endpoints[listener].port,
             rack=node.rack,
         )
-        for node in advertised_nodes(context.cluster.nodes, listener).values()
+        for node in list_advertised_nodes(context.cluster.nodes, listener).values()
     ]
 
 
-def _topics(context: RequestContext, request: MetadataRequest) -> Steps[list[TopicAnswer]]:
+def _answer_topics(context: RequestContext, request: MetadataRequest) -> Steps[list[TopicAnswer]]:
     if request.topics is None or (context.version < FIRST_WITH_NULL_FOR_ALL and not request.topics):
         answers = []
         for topic in list(context.cluster.image.topics.values()):
@@ -144,13 +144,13 @@ def _by_name(context: RequestContext, name: str, create: bool) -> Steps[TopicAns
     try:
         context.authorize(DESCRIBE_TOPIC, name)
         check_name(name)
-        topic = yield from _existing(context, name, create)
+        topic = yield from _find_or_create_topic(context, name, create)
         return (yield from _answer_topic(context, topic))
     except KafkaError as error:
         return TopicAnswer(error_code=error.code, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
-def _existing(context: RequestContext, name: str, create: bool) -> Steps[Topic]:
+def _find_or_create_topic(context: RequestContext, name: str, create: bool) -> Steps[Topic]:
     """Return the topic. Create it first if it is missing and `create` is set. Raises KafkaError."""
     topic = context.find_topic(name)
     if topic is not None:
@@ -159,14 +159,14 @@ def _existing(context: RequestContext, name: str, create: bool) -> Steps[Topic]:
         if not context.allows(CREATE_CLUSTER):
             context.authorize(CREATE_TOPIC, name)
         try:
-            yield from _create(context, name)
+            yield from _create_topic(context, name)
         except KafkaError as error:
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:  # another request may be creating it
                 count_refused(context, error, name)
     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _create(context: RequestContext, name: str) -> Steps[None]:
+def _create_topic(context: RequestContext, name: str) -> Steps[None]:
     coordinators = context.cluster.coordinators.of_topic(name)
     if coordinators is not None:
         yield from coordinators.log.create_in_steps()
@@ -176,7 +176,7 @@ def _create(context: RequestContext, name: str) -> Steps[None]:
 
 def _answer_topic(context: RequestContext, topic: Topic) -> Steps[TopicAnswer]:
     answer = TopicAnswer(name=topic.name, topic_id=topic.topic_id, is_internal=topic.internal)
-    nodes = advertised_nodes(context.cluster.nodes, context.connection.listener)
+    nodes = list_advertised_nodes(context.cluster.nodes, context.connection.listener)
     for portion in chunks(topic.partitions):
         answer.partitions += [describe_partition(partition, nodes, PartitionAnswer) for partition in portion]
         yield

@@ -35,25 +35,25 @@ PartitionAnswer = TopicAnswer.OffsetDeleteResponsePartition
 async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     from minibroker.broker.groups.group_coordinator import delete_offsets  # imported late, for a fast start
 
-    group = _group(context, request.group_id)
+    group = _find_group(context, request.group_id)
     # As in Kafka, an existing topic without partitions in the request is left out of the answer.
     to_answer = [topic for topic in request.topics if topic.partitions or context.find_topic(topic.name) is None]
-    topics = await in_slices(each_in_steps(partial(_answer, context, group), to_answer))
-    for portion in chunks(_deletable(topics)):
-        group = _group(context, request.group_id)  # it may have been deleted and created again
+    topics = await in_slices(each_in_steps(partial(_answer_topic, context, group), to_answer))
+    for portion in chunks(_list_deletable(topics)):
+        group = _find_group(context, request.group_id)  # it may have been deleted and created again
         committed = group.offsets
         delete_offsets(context.cluster.groups, group, [found for found in portion if committed.has(*found)])
         await pause()
     response = OffsetDeleteResponse(topics=topics)
-    wait_for_offsets(context, request.group_id, lambda error: _refuse(response, error))
+    wait_for_offsets(context, request.group_id, lambda error: _refuse_all(response, error))
     return response
 
 
-def _refuse(response: OffsetDeleteResponse, error: KafkaError) -> None:
+def _refuse_all(response: OffsetDeleteResponse, error: KafkaError) -> None:
     response.error_code, response.topics = error.code, []
 
 
-def _group(context: RequestContext, group_id: str) -> Group:
+def _find_group(context: RequestContext, group_id: str) -> Group:
     """Return the group. Raises KafkaError if its offsets may not be deleted."""
     context.authorize(DELETE_GROUP, group_id)
     groups = context.cluster.groups
@@ -65,7 +65,7 @@ def _group(context: RequestContext, group_id: str) -> Group:
     return group
 
 
-def _answer(context: RequestContext, group: Group, asked: AskedTopic) -> Steps[TopicAnswer]:
+def _answer_topic(context: RequestContext, group: Group, asked: AskedTopic) -> Steps[TopicAnswer]:
     topic, is_allowed = context.find_topic(asked.name), context.allows(READ_TOPIC, asked.name, is_needed=True)
     subscribed = group.is_subscribed_to(asked.name)
 
@@ -82,7 +82,7 @@ def _answer(context: RequestContext, group: Group, asked: AskedTopic) -> Steps[T
     return TopicAnswer(name=asked.name, partitions=partitions)
 
 
-def _deletable(topics: list[TopicAnswer]) -> list[tuple[str, int]]:
+def _list_deletable(topics: list[TopicAnswer]) -> list[tuple[str, int]]:
     """Return each (topic name, partition index) without an error, once."""
     found = (
         (topic.name, partition.partition_index)

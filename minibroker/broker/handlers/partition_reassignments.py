@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from minibroker.broker.control.elections import apply_changes, catch_up
-from minibroker.broker.control.reassignments import cancellation, reassignment
+from minibroker.broker.control.reassignments import make_cancellation, make_reassignment
 from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.metadata.partitions import Partition, Topic
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
-from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER, denied_to
+from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER, make_denial_text
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
@@ -44,9 +44,9 @@ async def alter_partition_reassignments(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     try:
-        context.authorize(ALTER_CLUSTER, message=denied_to(ApiKey.ALTER_PARTITION_REASSIGNMENTS, ALTER_CLUSTER))
+        context.authorize(ALTER_CLUSTER, message=make_denial_text(ApiKey.ALTER_PARTITION_REASSIGNMENTS, ALTER_CLUSTER))
     except KafkaError as error:
-        return await in_slices(_all_refused(request, error))
+        return await in_slices(_refuse_all(request, error))
     if not request.topics:
         return AlterPartitionReassignmentsResponse()
     response = AlterPartitionReassignmentsResponse(
@@ -62,7 +62,7 @@ async def alter_partition_reassignments(
     return response
 
 
-def _all_refused(
+def _refuse_all(
     request: AlterPartitionReassignmentsRequest, error: KafkaError
 ) -> Steps[AlterPartitionReassignmentsResponse]:
     """Answer with the error for each partition too, as Kafka does."""
@@ -89,8 +89,8 @@ def _alter_portion(
     for asked in portion:
         result = AlteredPartition(partition_index=asked.partition_index, error_message=None)
         try:
-            partition = _existing(context, name, asked.partition_index)
-            changes.append(_change(context, request, partition, asked))
+            partition = _find_partition(context, name, asked.partition_index)
+            changes.append(_make_change(context, request, partition, asked))
             moved.append(partition)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
@@ -100,33 +100,33 @@ def _alter_portion(
     return results
 
 
-def _existing(context: RequestContext, name: str, index: int) -> Partition:
+def _find_partition(context: RequestContext, name: str, index: int) -> Partition:
     partition = context.topic(name, f"Unable to find a topic named {name}.").partition(index)
     if partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
     return partition
 
 
-def _change(
+def _make_change(
     context: RequestContext, request: AlterPartitionReassignmentsRequest, partition: Partition, asked: AskedPartition
 ) -> PartitionChangeRecord | None:
     if asked.replicas is None:
-        return cancellation(context.cluster, partition)
+        return make_cancellation(context.cluster, partition)
     keep_factor = not request.allow_replication_factor_change
-    return reassignment(context.cluster, partition, asked.replicas, keep_factor=keep_factor)
+    return make_reassignment(context.cluster, partition, asked.replicas, keep_factor=keep_factor)
 
 
 @handles(ApiKey.LIST_PARTITION_REASSIGNMENTS)
 async def list_partition_reassignments(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    context.authorize(DESCRIBE_CLUSTER, message=denied_to(ApiKey.LIST_PARTITION_REASSIGNMENTS, DESCRIBE_CLUSTER))
+    context.authorize(DESCRIBE_CLUSTER, message=make_denial_text(ApiKey.LIST_PARTITION_REASSIGNMENTS, DESCRIBE_CLUSTER))
     response = ListPartitionReassignmentsResponse(error_message=None)
     for topic, indexes in _iterate_requested(context, request):
         ongoing: list[OngoingPartition] = []
         for portion in chunks(indexes):
             found = map(topic.partition, portion)
-            ongoing += [_ongoing(each) for each in found if each is not None and each.is_reassigned]
+            ongoing += [_describe_ongoing(each) for each in found if each is not None and each.is_reassigned]
             await pause()
         if ongoing:
             response.topics.append(Ongoing(name=topic.name, partitions=ongoing))
@@ -147,7 +147,7 @@ def _iterate_requested(
             yield topics[asked.name], asked.partition_indexes
 
 
-def _ongoing(partition: Partition) -> OngoingPartition:
+def _describe_ongoing(partition: Partition) -> OngoingPartition:
     return OngoingPartition(
         partition_index=partition.index,
         replicas=partition.replicas,

@@ -27,7 +27,7 @@ from typing import Any
 
 from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.handlers.produce_template import lost, remember, remember_refusal
-from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
+from minibroker.broker.metadata.leaders import list_leader_endpoints, make_current_leader
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.context import RequestContext, count_refused, log_refusals
 from minibroker.broker.requests.routes import Unanswerable
@@ -40,7 +40,7 @@ from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, is_transactional, read_header
 from minibroker.protocol.records.validation import SMALL_BYTES
 from minibroker.protocol.records.varints import Bytes
-from minibroker.protocol.steps import CHUNK_ITEMS, Steps, at_once
+from minibroker.protocol.steps import CHUNK_ITEMS, Steps, run_all_steps
 from minibroker.storage.format_validation import Validated
 from minibroker.storage.log_settings import MAX_LONG
 from minibroker.storage.validation import is_plain, takes_plain, validate_in_steps, validate_plain
@@ -73,21 +73,21 @@ WITH_LOG_START = frozenset(
 @handles(ApiKey.PRODUCE)
 def produce(context: RequestContext, request: ProduceRequest) -> Outcome:
     if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
-        return _at_once_or_in_steps(context, request)
+        return _produce_at_once_or_in_steps(context, request)
     data = request.topic_data[0]
     partition_data = data.partition_data[0]
     if partition_data.records is None or not is_plain(partition_data.records):
-        return _at_once_or_in_steps(context, request)
+        return _produce_at_once_or_in_steps(context, request)
     failed: list[PartitionAnswer] = []
-    key = _key(context, data)
+    key = _get_topic_key(context, data)
     try:
         _check_transactional_id(context, request, partition_data.records)
-        partition, records, joined = _ready(context, request, key, partition_data)
+        partition, records, joined = _prepare_append(context, request, key, partition_data)
         now_ms = context.cluster.clock.wall_ms()
         validated = validate_plain(partition.log, records, now_ms)
         if validated is None:
-            return _at_once_or_in_steps(context, request)
-        appended = _append(context, partition, request, partition_data.index, validated, joined, now_ms)
+            return _produce_at_once_or_in_steps(context, request)
+        appended = _append_batch(context, partition, request, partition_data.index, validated, joined, now_ms)
     except KafkaError as error:
         appended = _make_refusal(context, key, partition_data.index, error)
         failed.append(appended)
@@ -102,10 +102,10 @@ def produce(context: RequestContext, request: ProduceRequest) -> Outcome:
     return _make_response(context, request, [answer], failed)
 
 
-def _at_once_or_in_steps(context: RequestContext, request: ProduceRequest) -> Outcome:
+def _produce_at_once_or_in_steps(context: RequestContext, request: ProduceRequest) -> Outcome:
     """Handle any request. In steps, its records are kept, as the first step may have to wait."""
     if _is_short_work(context, request):
-        return at_once(_produce_in_steps(context, request))
+        return run_all_steps(_produce_in_steps(context, request))
     if not context.keep_frame():
         for data in request.topic_data:
             for asked in data.partition_data:
@@ -121,7 +121,7 @@ def _is_short_work(context: RequestContext, request: ProduceRequest) -> bool:
         count += len(data.partition_data)
         if count > CHUNK_ITEMS:
             return False
-        topic = context.find_topic(_key(context, data))
+        topic = context.find_topic(_get_topic_key(context, data))
         if topic is not None and not takes_plain(topic.settings):
             return False
         for partition_data in data.partition_data:
@@ -135,9 +135,9 @@ def _produce_in_steps(context: RequestContext, request: ProduceRequest) -> Steps
     """Append a partition at a time. Other requests may append to the same partitions in between."""
     answers = []
     failed: list[PartitionAnswer] = []
-    refusal = yield from _refusal_of_all(context, request)
+    refusal = yield from _find_refusal_of_all(context, request)
     for data in request.topic_data:
-        key = _key(context, data)
+        key = _get_topic_key(context, data)
         answer = TopicAnswer(name=data.name, topic_id=data.topic_id)
         for partition_data in data.partition_data:
             try:
@@ -160,17 +160,17 @@ def _produce_in_steps(context: RequestContext, request: ProduceRequest) -> Steps
 def _validate_and_append(
     context: RequestContext, request: ProduceRequest, key: str | bytes, asked: PartitionData
 ) -> Steps[PartitionAnswer]:
-    partition, records, joined = _ready(context, request, key, asked)
+    partition, records, joined = _prepare_append(context, request, key, asked)
     now_ms = context.cluster.clock.wall_ms()
     validated = validate_plain(partition.log, records, now_ms) if is_plain(records) else None
     if validated is None:
         validated_for = partition.log
         validated = yield from validate_in_steps(validated_for, records, api_version=context.version, now_ms=now_ms)
         # Other requests have run: the partition may be deleted or have a new leader, or the transaction may have ended.
-        partition, _, joined = _ready(context, request, key, asked)
+        partition, _, joined = _prepare_append(context, request, key, asked)
         if partition.log is not validated_for:  # the log was moved, or the topic was deleted and created again
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} has another log now.")
-    return _append(context, partition, request, asked.index, validated, joined, now_ms)
+    return _append_batch(context, partition, request, asked.index, validated, joined, now_ms)
 
 
 def _make_response(
@@ -183,13 +183,13 @@ def _make_response(
     response = ProduceResponse(responses=answers)
     if failed and context.version >= FIRST_WITH_LEADERS:
         leaders = [partition.current_leader for answer in answers for partition in answer.partition_responses]
-        response.node_endpoints = leader_endpoints(
+        response.node_endpoints = list_leader_endpoints(
             context.cluster.nodes, context.connection.listener, leaders, ProduceResponse.NodeEndpoint
         )
     return response
 
 
-def _refusal_of_all(context: RequestContext, request: ProduceRequest) -> Steps[KafkaError | None]:
+def _find_refusal_of_all(context: RequestContext, request: ProduceRequest) -> Steps[KafkaError | None]:
     """Return the error of the whole request, if any: none of its batches is checked or appended then."""
     producers: set[tuple[int, int]] = set()
     for data in request.topic_data:
@@ -217,7 +217,7 @@ def _check_transactional_id(context: RequestContext, request: ProduceRequest, re
             raise KafkaError(DENIED)
 
 
-def _key(context: RequestContext, data: ProduceRequest.TopicProduceData) -> str | bytes:
+def _get_topic_key(context: RequestContext, data: ProduceRequest.TopicProduceData) -> str | bytes:
     return data.topic_id if context.version >= FIRST_WITH_TOPIC_IDS else data.name
 
 
@@ -236,7 +236,7 @@ def _check_writable(context: RequestContext, request: ProduceRequest, partition:
         partition.check_in_sync()
 
 
-def _ready(
+def _prepare_append(
     context: RequestContext, request: ProduceRequest, key: str | bytes, asked: PartitionData
 ) -> tuple[Partition, memoryview, Wait | None]:
     """Return the partition, the records to append, and the wait for its transaction's record, if any.
@@ -253,7 +253,7 @@ def _ready(
     return partition, memoryview(asked.records), joined
 
 
-def _append(
+def _append_batch(
     context: RequestContext,
     partition: Partition,
     request: ProduceRequest,
@@ -328,5 +328,5 @@ def _make_refusal(context: RequestContext, key: str | bytes, index: int, error: 
     if topic is not None and (isinstance(error, InvalidRecords) or error.code in WITH_LOG_START):
         answer.log_start_offset = topic.partitions[index].log.log_start_offset
     if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and topic is not None:
-        answer.current_leader = current_leader(topic.partitions[index], PartitionAnswer.LeaderIdAndEpoch)
+        answer.current_leader = make_current_leader(topic.partitions[index], PartitionAnswer.LeaderIdAndEpoch)
     return answer

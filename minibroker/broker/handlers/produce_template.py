@@ -25,7 +25,7 @@ from minibroker.broker.security.operations import WRITE_TOPIC
 from minibroker.broker.turn import failure_of_pending
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
-from minibroker.protocol.headers import response_header_version
+from minibroker.protocol.headers import get_response_header_version
 from minibroker.protocol.messages.produce import ProduceResponse
 from minibroker.protocol.records.batch import (
     HEADER_BYTES,
@@ -86,21 +86,21 @@ class Template(ABC):
             return other.run(cluster, correlation_id, frame)
         if len(frame) < head_end + HEADER_BYTES or cluster.commits != self._commits or cluster is not self._cluster:
             return None
-        records = self._records(frame, head_end)
+        records = self._find_records(frame, head_end)
         if records is None or not is_plain(records):
             return None
-        return self._answered(cluster, correlation_id, records)
+        return self._append_and_answer(cluster, correlation_id, records)
 
     @abstractmethod
-    def _answered(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
+    def _append_and_answer(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
         """Return the answer to a Produce of these records, which are plain, or None if `produce` must handle it."""
 
     def is_like(self, frame: memoryview) -> bool:
         """Return whether a frame differs from the last one only in its records."""
         head_end = START_BYTES + len(self._head)
-        return frame[START_BYTES:head_end] == self._head and self._records(frame, head_end) is not None
+        return frame[START_BYTES:head_end] == self._head and self._find_records(frame, head_end) is not None
 
-    def _records(self, frame: memoryview, position: int) -> memoryview | None:
+    def _find_records(self, frame: memoryview, position: int) -> memoryview | None:
         """Return the records whose length is at `position`, or None unless the known bytes follow, and nothing else."""
         if not self._tail:
             (length,) = LENGTH.unpack_from(frame, position)
@@ -117,7 +117,7 @@ class Template(ABC):
 
     def _encode_answer(self, correlation_id: int, topic: TopicAnswer) -> Any:
         """Return the frame of an answer."""
-        start = answer_start(response_header_version(self.key, self.version))
+        start = answer_start(get_response_header_version(self.key, self.version))
         return encode_answer(ProduceResponse(responses=[topic]), self.version, start, correlation_id)[0]
 
 
@@ -153,11 +153,11 @@ class ProduceTemplate(Template):
         answer = PartitionAnswer(
             index=self._partition.index, base_offset=first, log_append_time_ms=time, log_start_offset=start
         )
-        frame = bytes(self._encode_answer(0, self._of_topic(answer)))
+        frame = bytes(self._encode_answer(0, self._make_topic_answer(answer)))
         before, after = frame[SIZE_AND_CORRELATION_ID.size :].split(marks[: 8 * self._values])
         return before, after
 
-    def _of_topic(self, answer: PartitionAnswer) -> TopicAnswer:
+    def _make_topic_answer(self, answer: PartitionAnswer) -> TopicAnswer:
         return TopicAnswer(name=self._topic.name, topic_id=self._topic.topic_id, partition_responses=[answer])
 
     def answer(self, correlation_id: int, values: tuple[int, ...]) -> bytes:
@@ -169,9 +169,9 @@ class ProduceTemplate(Template):
         """Return the frame of the answer to a batch that could not be written."""
         answer = PartitionAnswer(index=self._partition.index)
         lost(answer, failure)
-        return self._encode_answer(correlation_id, self._of_topic(answer))
+        return self._encode_answer(correlation_id, self._make_topic_answer(answer))
 
-    def _answered(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
+    def _append_and_answer(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
         """Append the records."""
         partition = self._partition
         log = partition.log
@@ -226,7 +226,7 @@ class RefusalTemplate(Template):
         self._reason = reason
         reason.error.__traceback__ = None  # its frames have the request
 
-    def _answered(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
+    def _append_and_answer(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
         """Refuse the records. The right to a transactional id comes first, and is left to `produce`."""
         if records[LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT:
             return None
@@ -246,19 +246,19 @@ def remember(
 
     `records_bytes` is the size of the records in the present request.
     """
-    _remember(context, records_bytes, ProduceTemplate, partition, transactional_id, topic)
+    _remember_template(context, records_bytes, ProduceTemplate, partition, transactional_id, topic)
 
 
 def remember_refusal(context: RequestContext, records_bytes: int, topic: TopicAnswer, reason: Reason) -> None:
     """Do the same for a topic that the client may not write to; `topic` is the whole answer."""
-    _remember(context, records_bytes, RefusalTemplate, topic, reason)
+    _remember_template(context, records_bytes, RefusalTemplate, topic, reason)
 
 
-def _remember(context: RequestContext, records_bytes: int, kind: Callable[..., Template], *about: Any) -> None:
+def _remember_template(context: RequestContext, records_bytes: int, kind: Callable[..., Template], *about: Any) -> None:
     connection, frame = context.connection, context.frame
     if frame is None or context.usage is not None:
         return
-    head = _head_of(frame, context.version, records_bytes)
+    head = _get_head(frame, context.version, records_bytes)
     seen = connection.last_plain
     if seen.__class__ is not set or len(seen) >= MAX_TEMPLATES:
         connection.last_plain = seen = set()
@@ -272,7 +272,7 @@ def _remember(context: RequestContext, records_bytes: int, kind: Callable[..., T
         connection.template = others[head] = template
 
 
-def _head_of(frame: memoryview, version: int, records_bytes: int) -> bytes:
+def _get_head(frame: memoryview, version: int, records_bytes: int) -> bytes:
     """Return the bytes of a frame between the correlation id and the length of the records."""
     behind_bytes = records_bytes + LENGTH.size
     if version >= FIRST_FLEXIBLE:

@@ -46,8 +46,8 @@ async def describe_quorum(context: RequestContext, request: DescribeQuorumReques
     )
     if asked != [(METADATA_TOPIC, [0])]:
         return DescribeQuorumResponse(topics=(await in_slices(each_in_steps(lambda one: _answer_unknown(*one), asked))))
-    topic = TopicAnswer(topic_name=METADATA_TOPIC, partitions=[_partition(context)])
-    return DescribeQuorumResponse(topics=[topic], nodes=_voters(context))
+    topic = TopicAnswer(topic_name=METADATA_TOPIC, partitions=[_describe_partition(context)])
+    return DescribeQuorumResponse(topics=[topic], nodes=_list_voters(context))
 
 
 def _answer_unknown(name: str, indexes: list[int]) -> Steps[TopicAnswer]:
@@ -58,7 +58,7 @@ def _answer_unknown(name: str, indexes: list[int]) -> Steps[TopicAnswer]:
     return TopicAnswer(topic_name=name, partitions=partitions)
 
 
-def _partition(context: RequestContext) -> PartitionAnswer:
+def _describe_partition(context: RequestContext) -> PartitionAnswer:
     cluster = context.cluster
     quorum = cluster.metadata_log
     voters = dict.fromkeys(quorum.voters)
@@ -66,12 +66,12 @@ def _partition(context: RequestContext) -> PartitionAnswer:
         leader_id=quorum.leader_id,
         leader_epoch=quorum.leader_epoch,
         high_watermark=quorum.storage.high_watermark,
-        current_voters=[_state(context, voter) for voter in voters],
-        observers=[_state(context, node) for node in cluster.nodes if node not in voters],
+        current_voters=[_describe_replica(context, voter) for voter in voters],
+        observers=[_describe_replica(context, node) for node in cluster.nodes if node not in voters],
     )
 
 
-def _state(context: RequestContext, replica_id: int) -> ReplicaState:
+def _describe_replica(context: RequestContext, replica_id: int) -> ReplicaState:
     """Return the state of a replica. For one outside this process, nothing is known."""
     cluster = context.cluster
     if replica_id not in cluster.nodes and replica_id != cluster.metadata_log.leader_id:
@@ -85,7 +85,7 @@ def _state(context: RequestContext, replica_id: int) -> ReplicaState:
     )
 
 
-def _voters(context: RequestContext) -> list[DescribeQuorumResponse.Node]:
+def _list_voters(context: RequestContext) -> list[DescribeQuorumResponse.Node]:
     """Return the voters of this process with their addresses."""
     nodes = context.cluster.nodes
     shape = DescribeQuorumResponse.Node
@@ -104,7 +104,7 @@ def _voters(context: RequestContext) -> list[DescribeQuorumResponse.Node]:
 
 @handles(ApiKey.ADD_RAFT_VOTER)
 def add_raft_voter(context: RequestContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
-    refusal = _refusal(context, request, "Add", "adding")
+    refusal = _make_refusal(context, request, "Add", "adding")
     if request.cluster_id in (None, context.cluster.cluster_id) and not request.listeners:
         message = "Add voter request didn't include the endpoint for the default listener"
         refusal = KafkaError(ErrorCode.INVALID_REQUEST, message)
@@ -113,10 +113,10 @@ def add_raft_voter(context: RequestContext, request: AddRaftVoterRequest) -> Add
 
 @handles(ApiKey.REMOVE_RAFT_VOTER)
 def remove_raft_voter(context: RequestContext, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
-    raise _refusal(context, request, "Remove", "removing")
+    raise _make_refusal(context, request, "Remove", "removing")
 
 
-def _refusal(
+def _make_refusal(
     context: RequestContext, request: AddRaftVoterRequest | RemoveRaftVoterRequest, what: str, doing: str
 ) -> KafkaError:
     context.authorize(ALTER_CLUSTER, message=DENIAL_MESSAGES[ResourceType.CLUSTER])

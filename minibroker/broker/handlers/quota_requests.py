@@ -14,7 +14,7 @@ from collections import Counter
 
 from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.metadata.image import QuotaEntity
-from minibroker.broker.quotas.client_quotas import Filter, check_value, checked_entity, quota_record
+from minibroker.broker.quotas.client_quotas import Filter, check_entity, check_value, make_quota_record
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import (
@@ -71,17 +71,17 @@ def _sort_entity(entity: QuotaEntity) -> list[tuple[str, str | None]]:
 
 @handles(ApiKey.ALTER_CLIENT_QUOTAS, durable=True)
 async def alter_client_quotas(context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    named = await in_slices(each(_parts, request.entries))
+    named = await in_slices(each(_parse_entity, request.entries))
     counts = await in_slices(count_items(named))
     answers = {}
     for parts, entry in zip(named, request.entries, strict=True):
         await pause()
         answer = answers[parts] = Altered(error_message=None)
-        answer.entity = await in_slices(each(_name_part, _sort_entity(parts)))
+        answer.entity = await in_slices(each(_answer_part, _sort_entity(parts)))
         try:
             context.authorize(ALTER_CLUSTER_CONFIGS, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
             if counts[parts] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {_text(parts)}")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {_format_entity(parts)}")
             decided = _decide_records(context, entry)
             if decided and not request.validate_only:
                 context.cluster.commit(decided)
@@ -90,26 +90,26 @@ async def alter_client_quotas(context: RequestContext, request: AlterClientQuota
     return AlterClientQuotasResponse(entries=list(answers.values()))
 
 
-def _name_part(part: tuple[str, str | None]) -> Altered.EntityData:
+def _answer_part(part: tuple[str, str | None]) -> Altered.EntityData:
     return Altered.EntityData(entity_type=part[0], entity_name=part[1])
 
 
-def _parts(entry: Asked) -> QuotaEntity:
+def _parse_entity(entry: Asked) -> QuotaEntity:
     """Return the entity of an entry, which need not exist. If a type is listed twice, the last one counts."""
     return frozenset({part.entity_type: part.entity_name for part in entry.entity}.items())
 
 
-def _text(entity: QuotaEntity) -> str:
+def _format_entity(entity: QuotaEntity) -> str:
     return ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in _sort_entity(entity))
 
 
 def _decide_records(context: RequestContext, entry: Asked) -> list[ClientQuotaRecord]:
     """Return the records for the metadata log. Raises KafkaError(INVALID_REQUEST)."""
-    entity, limits = checked_entity((part.entity_type, part.entity_name) for part in entry.entity)
+    entity, limits = check_entity((part.entity_type, part.entity_name) for part in entry.entity)
     keys = Counter(change.key for change in entry.ops)
     repeated = next((key for key, count in keys.items() if count > 1), None)
     if repeated is not None:
-        message = f"Duplicate quota key {repeated} not updating quota for this entity {_text(entity)}"
+        message = f"Duplicate quota key {repeated} not updating quota for this entity {_format_entity(entity)}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
     current = context.cluster.image.quotas.get(entity, {})
     decided = []
@@ -118,5 +118,5 @@ def _decide_records(context: RequestContext, entry: Asked) -> list[ClientQuotaRe
             check_value(limits, change.key, change.value)
         is_news = change.key in current if change.remove else current.get(change.key) != change.value
         if is_news:
-            decided.append(quota_record(entity, change.key, None if change.remove else change.value))
+            decided.append(make_quota_record(entity, change.key, None if change.remove else change.value))
     return decided

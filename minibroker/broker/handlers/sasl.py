@@ -31,13 +31,13 @@ async def sasl_handshake(context: RequestContext, request: SaslHandshakeRequest)
     authenticator = context.connection.authenticator
     if authenticator is not None and authenticator.may_begin():
         authenticator.client_id = context.client_id
-        return await authenticator.begin(request.mechanism, context.version, _handshake_response)
+        return await authenticator.begin(request.mechanism, context.version, _make_handshake_response)
     if context.connection.must_authenticate:
         raise Unanswerable("it authenticates more than once a second")
-    return _handshake_response(ErrorCode.ILLEGAL_SASL_STATE, [])
+    return _make_handshake_response(ErrorCode.ILLEGAL_SASL_STATE, [])
 
 
-def _handshake_response(error_code: ErrorCode, mechanisms: list[str]) -> SaslHandshakeResponse:
+def _make_handshake_response(error_code: ErrorCode, mechanisms: list[str]) -> SaslHandshakeResponse:
     return SaslHandshakeResponse(error_code=error_code, mechanisms=mechanisms)
 
 
@@ -45,12 +45,12 @@ def _handshake_response(error_code: ErrorCode, mechanisms: list[str]) -> SaslHan
 async def sasl_authenticate(context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
     connection = context.connection
     if connection.authenticator is not None and connection.must_authenticate:
-        return await connection.authenticator.evaluate(bytes(request.auth_bytes), _response)
+        return await connection.authenticator.evaluate(bytes(request.auth_bytes), _make_response)
     message = "SaslAuthenticate request received after successful authentication"
-    return _response(Reply(ErrorCode.ILLEGAL_SASL_STATE, message, b"", 0))
+    return _make_response(Reply(ErrorCode.ILLEGAL_SASL_STATE, message, b"", 0))
 
 
-def _response(reply: Reply) -> SaslAuthenticateResponse:
+def _make_response(reply: Reply) -> SaslAuthenticateResponse:
     return SaslAuthenticateResponse(
         error_code=reply.error_code,
         error_message=reply.message,

@@ -13,8 +13,8 @@ from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.metadata.features import LOWEST_METADATA_VERSION, METADATA_VERSION
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
-from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER, denied_to
-from minibroker.broker.security.scram import MAX_ITERATIONS, MIN_ITERATIONS, ScramMechanism, credential
+from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER, make_denial_text
+from minibroker.broker.security.scram import MAX_ITERATIONS, MIN_ITERATIONS, ScramMechanism, make_credential
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -90,21 +90,21 @@ def _alter_user(context: RequestContext, name: str, changes: list[Upsertion | De
     result = Altered(user=name, error_message=None)
     change = changes[0]
     try:
-        context.authorize(ALTER_CLUSTER, message=denied_to(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ALTER_CLUSTER))
-        _check(context, change)
+        context.authorize(ALTER_CLUSTER, message=make_denial_text(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ALTER_CLUSTER))
+        _check_change(context, change)
         if len(changes) > 1:
             message = "A user credential cannot be altered twice in the same request"
             raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, message)
         if context.cluster.image.features.get(METADATA_VERSION, LOWEST_METADATA_VERSION) < FIRST_LEVEL:
             message = "The current metadata.version does not support SCRAM"
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
-        context.cluster.commit([_record(change)])
+        context.cluster.commit([_make_record(change)])
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
     return result
 
 
-def _check(context: RequestContext, change: Upsertion | Deletion) -> None:
+def _check_change(context: RequestContext, change: Upsertion | Deletion) -> None:
     """Raise KafkaError if a change is invalid."""
     if not change.name:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
@@ -120,10 +120,10 @@ def _check(context: RequestContext, change: Upsertion | Deletion) -> None:
         raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, message)
 
 
-def _record(change: Upsertion | Deletion) -> Message:
+def _make_record(change: Upsertion | Deletion) -> Message:
     if isinstance(change, Upsertion):
         if not change.salted_password:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka's answer to an empty key
         mechanism = ScramMechanism(change.mechanism)
-        return credential(change.name, mechanism, change.salt, change.iterations, change.salted_password)
+        return make_credential(change.name, mechanism, change.salt, change.iterations, change.salted_password)
     return RemoveUserScramCredentialRecord(name=change.name, mechanism=change.mechanism)

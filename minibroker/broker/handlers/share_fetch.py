@@ -17,10 +17,10 @@ from typing import Final
 
 from minibroker.broker.configs.group_settings import group_value
 from minibroker.broker.delayed_operations import in_slices, pause
-from minibroker.broker.handlers.fetch_reading import PORTION, answer_bytes, more_length_bytes
+from minibroker.broker.handlers.fetch_reading import PORTION, answer_bytes, count_more_length_bytes
 from minibroker.broker.handlers.watching import Watch
 from minibroker.broker.metadata.features import SHARE_VERSION
-from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
+from minibroker.broker.metadata.leaders import list_leader_endpoints, make_current_leader
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.quotas.quota_manager import FETCHED
 from minibroker.broker.requests.context import RequestContext
@@ -28,14 +28,14 @@ from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import READ_GROUP, READ_TOPIC
 from minibroker.broker.share.deliveries import NOT_ACQUIRED
 from minibroker.broker.share.runs import Acknowledgement, AcknowledgeType
-from minibroker.broker.share.share_partition import Delivered, SharePartition, refused
+from minibroker.broker.share.share_partition import Delivered, SharePartition, translate_refusal
 from minibroker.broker.share.share_partitions import (
     FINAL_EPOCH,
     FIRST_EPOCH,
     SessionKey,
     ShareSession,
     Wanted,
-    checked_member_id,
+    check_member_id,
 )
 from minibroker.broker.share.states import ShareKey
 from minibroker.broker.turn import Wait
@@ -79,7 +79,7 @@ def _check_served(context: RequestContext, group_id: str | None, member_id: str 
     if group_id is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     context.authorize(READ_GROUP, group_id)
-    return group_id, checked_member_id(member_id)
+    return group_id, check_member_id(member_id)
 
 
 # --- ShareFetch -----------------------------------------------------------------------------------------------------
@@ -89,15 +89,15 @@ def _check_served(context: RequestContext, group_id: str | None, member_id: str 
 async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
     group_id, member_id = _check_served(context, request.group_id, request.member_id)
     _check_request(request)
-    said = list(_acknowledgements(request.topics))
+    said = list(_iterate_acknowledgements(request.topics))
     key = SessionKey(context.node.node_id, group_id, member_id)
-    session = await in_slices(_session(context, key, request, acknowledges=bool(said)))
+    session = await in_slices(_update_session(context, key, request, acknowledges=bool(said)))
     fetching = Fetching(context, request, group_id, member_id, session)
     for wanted, batches in said:
         answer = fetching.answer(wanted)
         try:
             wait = await in_slices(
-                _acknowledge(context, group_id, member_id, wanted, batches, renews=request.is_renew_ack)
+                _acknowledge_records(context, group_id, member_id, wanted, batches, renews=request.is_renew_ack)
             )
             context.wait_for(wait, partial(_refuse_acknowledgement, answer))
         except KafkaError as error:
@@ -109,11 +109,11 @@ async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Sh
     if not request.is_renew_ack:
         made = await in_slices(fetching.open())
         if not (await in_slices(fetching.first_attempt(made, last=request.max_wait_ms <= 0))):
-            await _wait(fetching)
+            await _wait_and_attempt(fetching)
     return await in_slices(fetching.response())
 
 
-async def _wait(fetching: Fetching) -> None:
+async def _wait_and_attempt(fetching: Fetching) -> None:
     """Attempt again what has new records, or records that others release, until there are enough or it is late."""
     with Watch(fetching.context, fetching.request.max_wait_ms) as watch:
         await in_slices(fetching.join(watch))
@@ -140,7 +140,7 @@ def _check_request(request: ShareFetchRequest) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
-def _session(
+def _update_session(
     context: RequestContext, key: SessionKey, request: ShareFetchRequest, *, acknowledges: bool
 ) -> Steps[ShareSession]:
     """Return the session, changed as the request says. Raises KafkaError."""
@@ -202,13 +202,13 @@ class Fetching:
             )
         return self._answers[wanted]
 
-    def _refuse(self, wanted: Wanted, error: KafkaError) -> None:
+    def _refuse_partition(self, wanted: Wanted, error: KafkaError) -> None:
         answer = self.answer(wanted)
         answer.error_code, answer.error_message = error.code, error.message
         self._has_error = True
         partition = self.context.find_partition(*wanted) if error.code in LEADER_IS_ANOTHER else None
         if partition is not None:
-            answer.current_leader = current_leader(partition, FetchAnswer.LeaderIdAndEpoch)
+            answer.current_leader = make_current_leader(partition, FetchAnswer.LeaderIdAndEpoch)
 
     def open(self) -> Steps[dict[Wanted, None]]:
         """Find the share partitions of the session; return those that nobody has used yet."""
@@ -216,17 +216,17 @@ class Fetching:
         shares = self.context.cluster.shares
         for wanted in list(self.session.wanted):
             try:
-                partition = self._led(wanted)
+                partition = self._get_led_partition(wanted)
                 known = shares.find(ShareKey(self.group_id, *wanted))
                 self.shares[wanted] = share = yield from shares.get(self.group_id, partition)
                 if share is not known:
                     made[wanted] = None
             except KafkaError as error:
-                self._refuse(wanted, refused(error))
+                self._refuse_partition(wanted, translate_refusal(error))
             yield
         return made
 
-    def _led(self, wanted: Wanted) -> Partition:
+    def _get_led_partition(self, wanted: Wanted) -> Partition:
         """Return a partition of the session. That of a deleted topic has the name that the session has learnt."""
         try:
             return _find_led_partition(self.context, wanted)
@@ -286,7 +286,7 @@ class Fetching:
         for wanted in looked_at:
             if left <= 0 or left_bytes <= 0:
                 break
-            delivered = yield from self._acquire(wanted, left, left_bytes)
+            delivered = yield from self._acquire_records(wanted, left, left_bytes)
             if delivered is not None:
                 left -= sum(each.last - each.first + 1 for each in delivered.acquired)
                 left_bytes -= delivered.region.size_bytes
@@ -298,7 +298,7 @@ class Fetching:
     def _has_bytes(self, min_bytes: int) -> Steps[bool]:
         """Return whether there is so much to read, or an error to answer."""
         for wanted in list(self.shares):
-            region = self._read(wanted, self._max_bytes)
+            region = self._read_region(wanted, self._max_bytes)
             min_bytes -= 0 if region is None else region.size_bytes
             if min_bytes <= 0 or self._has_error:
                 return True
@@ -306,7 +306,7 @@ class Fetching:
                 yield
         return False
 
-    def _read(self, wanted: Wanted, max_bytes: int) -> Region | None:
+    def _read_region(self, wanted: Wanted, max_bytes: int) -> Region | None:
         """Return the next records of a partition, or None. An error is put into its answer."""
         share = self.shares[wanted]
         try:
@@ -314,30 +314,30 @@ class Fetching:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return share.read(max_bytes)
         except KafkaError as error:
-            self._refuse(wanted, refused(error))
+            self._refuse_partition(wanted, translate_refusal(error))
             return None
 
-    def _acquire(self, wanted: Wanted, left: int, left_bytes: int) -> Steps[Delivered | None]:
+    def _acquire_records(self, wanted: Wanted, left: int, left_bytes: int) -> Steps[Delivered | None]:
         """Acquire records of a partition; while all that is read was aborted, go on behind it."""
         strict = self.request.share_acquire_mode == RECORD_LIMIT_MODE
         batch_size = self.request.batch_size if self.context.version >= FIRST_WITH_RECORD_LIMIT else MANY_RECORDS
         share = self.shares[wanted]
-        while (region := self._read(wanted, left_bytes)) is not None:
+        while (region := self._read_region(wanted, left_bytes)) is not None:
             before = share.deliveries.next_offset()
             try:
                 delivered = share.acquire(self.member_id, region, left, batch_size, strict=strict)
             except KafkaError as error:
-                self._refuse(wanted, refused(error))
+                self._refuse_partition(wanted, translate_refusal(error))
                 return None
             if delivered is not None:
                 self._delivered[wanted] = delivered
-                self._deliver(wanted, delivered)
+                self._deliver_records(wanted, delivered)
             if delivered is not None or share.deliveries.next_offset() <= before:
                 return delivered
             yield
         return None
 
-    def _deliver(self, wanted: Wanted, delivered: Delivered) -> None:
+    def _deliver_records(self, wanted: Wanted, delivered: Delivered) -> None:
         answer = self.answer(wanted)
         answer.records = delivered.region
         answer.acquired_records = [
@@ -363,7 +363,7 @@ class Fetching:
         return ShareFetchResponse(
             acquisition_lock_timeout_ms=_lock_ms(context, self.group_id),
             responses=list(topics.values()),
-            node_endpoints=leader_endpoints(
+            node_endpoints=list_leader_endpoints(
                 context.cluster.nodes, context.connection.listener, leaders, ShareFetchResponse.NodeEndpoint
             ),
         )
@@ -373,7 +373,7 @@ class Fetching:
         usage = self.context.usage
         if usage is None:
             return
-        size_bytes = yield from _size_in_steps(topics, self.context.version)
+        size_bytes = yield from _measure_in_steps(topics, self.context.version)
         if self.context.cluster.quotas.charge_fetched(self.context, usage, size_bytes):
             return
         for wanted, delivered in self._delivered.items():
@@ -382,14 +382,14 @@ class Fetching:
             yield
 
 
-def _size_in_steps(topics: Collection[FetchTopicAnswer], version: int) -> Steps[int]:
+def _measure_in_steps(topics: Collection[FetchTopicAnswer], version: int) -> Steps[int]:
     """Return the size of the answer with these topics, as Kafka charges it."""
     none_bytes = answer_bytes(ShareFetchResponse(), version)
     bare_bytes = answer_bytes(ShareFetchResponse(responses=[FetchTopicAnswer()]), version)
-    size_bytes = none_bytes + more_length_bytes(len(topics), version, ShareFetchResponse)
+    size_bytes = none_bytes + count_more_length_bytes(len(topics), version, ShareFetchResponse)
     for topic in topics:
         size_bytes += bare_bytes - none_bytes
-        size_bytes += more_length_bytes(len(topic.partitions), version, ShareFetchResponse)
+        size_bytes += count_more_length_bytes(len(topic.partitions), version, ShareFetchResponse)
         for portion in chunks(topic.partitions, PORTION):
             some = ShareFetchResponse(responses=[FetchTopicAnswer(partitions=list(portion))])
             size_bytes += answer_bytes(some, version) - bare_bytes
@@ -418,15 +418,15 @@ async def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRe
         raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
     context.cluster.shares.resume(key, request.share_session_epoch)
     topics: dict[bytes, AcknowledgeTopicAnswer] = {}
-    for wanted, batches in _acknowledgements(request.topics):
+    for wanted, batches in _iterate_acknowledgements(request.topics):
         answer = AcknowledgeAnswer(partition_index=wanted[1], current_leader=AcknowledgeAnswer.LeaderIdAndEpoch())
         try:
             wait = await in_slices(
-                _acknowledge(context, group_id, member_id, wanted, batches, renews=request.is_renew_ack)
+                _acknowledge_records(context, group_id, member_id, wanted, batches, renews=request.is_renew_ack)
             )
-            context.wait_for(wait, partial(_refuse, context, wanted, answer))
+            context.wait_for(wait, partial(_refuse_partition, context, wanted, answer))
         except KafkaError as error:
-            _refuse(context, wanted, answer, error)
+            _refuse_partition(context, wanted, answer, error)
         topics.setdefault(wanted[0], AcknowledgeTopicAnswer(topic_id=wanted[0])).partitions.append(answer)
         await pause()
     if request.share_session_epoch == FINAL_EPOCH:
@@ -441,21 +441,21 @@ async def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRe
     return ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=_lock_ms(context, group_id),
         responses=list(topics.values()),
-        node_endpoints=leader_endpoints(nodes, listener, leaders, ShareAcknowledgeResponse.NodeEndpoint),
+        node_endpoints=list_leader_endpoints(nodes, listener, leaders, ShareAcknowledgeResponse.NodeEndpoint),
     )
 
 
-def _refuse(context: RequestContext, wanted: Wanted, answer: AcknowledgeAnswer, error: KafkaError) -> None:
+def _refuse_partition(context: RequestContext, wanted: Wanted, answer: AcknowledgeAnswer, error: KafkaError) -> None:
     answer.error_code, answer.error_message = error.code, error.message
     partition = context.find_partition(*wanted) if error.code in LEADER_IS_ANOTHER else None
     if partition is not None:
-        answer.current_leader = current_leader(partition, AcknowledgeAnswer.LeaderIdAndEpoch)
+        answer.current_leader = make_current_leader(partition, AcknowledgeAnswer.LeaderIdAndEpoch)
 
 
 # --- acknowledgements -----------------------------------------------------------------------------------------------
 
 
-def _acknowledgements(topics: Iterable[Said]) -> Iterator[tuple[Wanted, Sequence[Batch]]]:
+def _iterate_acknowledgements(topics: Iterable[Said]) -> Iterator[tuple[Wanted, Sequence[Batch]]]:
     """Yield the partitions that have acknowledgements in the request, with these."""
     for topic in topics:
         for asked in topic.partitions:
@@ -463,7 +463,7 @@ def _acknowledgements(topics: Iterable[Said]) -> Iterator[tuple[Wanted, Sequence
                 yield (topic.topic_id, asked.partition_index), asked.acknowledgement_batches
 
 
-def _acknowledge(
+def _acknowledge_records(
     context: RequestContext,
     group_id: str,
     member_id: str,
@@ -487,7 +487,7 @@ def _acknowledge(
         share = yield from context.cluster.shares.get(group_id, partition)
         return share.acknowledge(member_id, said)
     except KafkaError as error:
-        raise refused(error) from None
+        raise translate_refusal(error) from None
 
 
 def _check_acknowledgement(batch: Batch, *, renews: bool) -> Acknowledgement:

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from minibroker.broker.delayed_operations import in_slices, pause
-from minibroker.broker.groups.hash_order import in_hash_order
+from minibroker.broker.groups.hash_order import iterate_in_hash_order
 from minibroker.broker.groups.share.share_group import ASSIGNOR, ShareGroup
 from minibroker.broker.groups.share.share_heartbeat import begin_states, check_request, heartbeat
 from minibroker.broker.handlers.consumer_groups import authorize_described_topics
-from minibroker.broker.handlers.group_membership import caller_of
+from minibroker.broker.handlers.group_membership import make_caller
 from minibroker.broker.metadata.features import SHARE_VERSION
 from minibroker.broker.metadata.partitions import Partition, Topic
 from minibroker.broker.requests.context import RequestContext
@@ -31,7 +31,7 @@ from minibroker.broker.security.operations import (
     READ_TOPIC,
     ResourceType,
 )
-from minibroker.broker.share.share_partitions import checked_member_id
+from minibroker.broker.share.share_partitions import check_member_id
 from minibroker.broker.share.states import UNSET, ShareKey, ShareState
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -90,7 +90,7 @@ async def share_group_heartbeat(
 ) -> ShareGroupHeartbeatResponse:
     _check_served(context)
     context.authorize(READ_GROUP, request.group_id)
-    checked_member_id(request.member_id)
+    check_member_id(request.member_id)
     for name in request.subscribed_topic_names or ():
         context.authorize(DESCRIBE_TOPIC, name)
         await pause()
@@ -99,12 +99,12 @@ async def share_group_heartbeat(
     groups.check(context.node, request.group_id)
     await in_slices(states.log.create_in_steps())
     begun = await in_slices(begin_states(groups, states, request))
-    response = await in_slices(heartbeat(groups, request, caller_of(context), begun))
-    context.wait_for(groups.wait(request.group_id), lambda error: _refuse(response, error))
+    response = await in_slices(heartbeat(groups, request, make_caller(context), begun))
+    context.wait_for(groups.wait(request.group_id), lambda error: _refuse_heartbeat(response, error))
     return response
 
 
-def _refuse(response: ShareGroupHeartbeatResponse, error: KafkaError) -> None:
+def _refuse_heartbeat(response: ShareGroupHeartbeatResponse, error: KafkaError) -> None:
     response.error_code, response.error_message = error.code, error.message
     response.member_id, response.member_epoch, response.assignment = None, 0, None
 
@@ -126,7 +126,7 @@ async def share_group_describe(
         except KafkaError as error:
             return Described(group_id=group_id, error_code=error.code, error_message=error.message)
         if request.include_authorized_operations:
-            found.authorized_operations = context.allowed_operations(ResourceType.GROUP, group_id)
+            found.authorized_operations = context.get_allowed_operations(ResourceType.GROUP, group_id)
         return found
 
     return ShareGroupDescribeResponse(groups=(await in_slices(each_once(answer, request.group_ids))))
@@ -135,7 +135,7 @@ async def share_group_describe(
 def _describe_group(context: RequestContext, group: ShareGroup) -> Described:
     """Return the group. Raises KafkaError(TOPIC_AUTHORIZATION_FAILED) for a member's topic that may not be seen."""
     members = []
-    for member in in_hash_order(group.members):
+    for member in iterate_in_hash_order(group.members):
         parts = [
             ShareGroupDescribeResponse.TopicPartitions(
                 topic_id=topic_id, topic_name=topic.name, partitions=sorted(indexes)
@@ -190,13 +190,13 @@ async def describe_share_group_offsets(
                 ]
         except KafkaError as error:
             return GroupOffsets(group_id=asked.group_id, error_code=error.code, error_message=error.message)
-        topics = yield from each(lambda one: _topic_offsets(context, asked.group_id, *one), wanted)
+        topics = yield from each(lambda one: _describe_topic_offsets(context, asked.group_id, *one), wanted)
         return GroupOffsets(group_id=asked.group_id, topics=topics)
 
     return DescribeShareGroupOffsetsResponse(groups=(await in_slices(each_in_steps(answer, request.groups))))
 
 
-def _topic_offsets(context: RequestContext, group_id: str, name: str, indexes: Iterable[int]) -> TopicOffsets:
+def _describe_topic_offsets(context: RequestContext, group_id: str, name: str, indexes: Iterable[int]) -> TopicOffsets:
     try:
         context.authorize(DESCRIBE_TOPIC, name, message=DENIAL_MESSAGES[ResourceType.TOPIC])
     except KafkaError as error:
@@ -211,11 +211,11 @@ def _topic_offsets(context: RequestContext, group_id: str, name: str, indexes: I
     if topic is None:
         unknown = [PartitionOffset(partition_index=index, start_offset=UNSET) for index in indexes]
         return TopicOffsets(topic_name=name, partitions=unknown)
-    partitions = [_partition_offset(context, group_id, topic, index) for index in indexes]
+    partitions = [_describe_partition_offset(context, group_id, topic, index) for index in indexes]
     return TopicOffsets(topic_name=name, topic_id=topic.topic_id, partitions=partitions)
 
 
-def _partition_offset(context: RequestContext, group_id: str, topic: Topic, index: int) -> PartitionOffset:
+def _describe_partition_offset(context: RequestContext, group_id: str, topic: Topic, index: int) -> PartitionOffset:
     key = ShareKey(group_id, topic.topic_id, index)
     try:
         state = context.cluster.share_states.find(key)
@@ -227,11 +227,11 @@ def _partition_offset(context: RequestContext, group_id: str, topic: Topic, inde
         partition_index=index,
         start_offset=state.start_offset,
         leader_epoch=state.leader_epoch,
-        lag=_lag(topic.partition(index), state),
+        lag=_count_lag(topic.partition(index), state),
     )
 
 
-def _lag(partition: Partition | None, state: ShareState) -> int:
+def _count_lag(partition: Partition | None, state: ShareState) -> int:
     """Return how many records the group has still to process, -1 if that is not known."""
     if partition is None or not partition.is_here or UNSET in (state.start_offset, state.complete_count):
         return UNSET
@@ -298,10 +298,10 @@ def _begin_at(context: RequestContext, group: ShareGroup, topic: Topic, index: i
     present = states.find(key)
     states.begin(key, 0 if present is None else present.state_epoch + 1, start_offset)
     context.cluster.shares.drop(key)
-    context.wait_for(states.wait(key.text), _raise)
+    context.wait_for(states.wait(key.text), _raise_error)
 
 
-def _raise(error: KafkaError) -> None:
+def _raise_error(error: KafkaError) -> None:
     raise error
 
 

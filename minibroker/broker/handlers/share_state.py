@@ -13,7 +13,7 @@ from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import CLUSTER_ACTION, DENIAL_MESSAGES, ResourceType
 from minibroker.broker.share.runs import StateBatch
-from minibroker.broker.share.states import ShareKey, ShareState, batches_of
+from minibroker.broker.share.states import ShareKey, ShareState, parse_batches
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.share_state import (
@@ -37,7 +37,7 @@ DeletedTopic = DeleteShareGroupStateResponse.DeleteStateResult
 SummarizedTopic = ReadShareGroupStateSummaryResponse.ReadStateSummaryResult
 
 
-def _each_partition(
+def _answer_each_partition(
     context: RequestContext, request: Any, shape: Any, do: Callable[[ShareKey, Any], Any]
 ) -> Steps[Any]:
     """Return the results of `do` for each partition, by topic; its KafkaError is that partition's answer alone."""
@@ -72,10 +72,10 @@ def _check_key(context: RequestContext, group_id: str, topic_id: bytes, index: i
 def _announce_change(context: RequestContext, key: ShareKey) -> None:
     """Let the leader of a partition read its state again, and answer once this is kept. Raises KafkaError."""
     context.cluster.shares.drop(key)
-    context.wait_for(context.cluster.share_states.wait(key.text), _raise)
+    context.wait_for(context.cluster.share_states.wait(key.text), _raise_error)
 
 
-def _raise(error: KafkaError) -> None:
+def _raise_error(error: KafkaError) -> None:
     raise error
 
 
@@ -87,7 +87,7 @@ async def initialize(
         context.cluster.share_states.begin(key, asked.state_epoch, asked.start_offset)
         _announce_change(context, key)
 
-    results = await in_slices(_each_partition(context, request, InitializedTopic, begin))
+    results = await in_slices(_answer_each_partition(context, request, InitializedTopic, begin))
     return InitializeShareGroupStateResponse(results=results)
 
 
@@ -107,20 +107,22 @@ async def read(context: RequestContext, request: ReadShareGroupStateRequest) -> 
             ],
         )
 
-    return ReadShareGroupStateResponse(results=(await in_slices(_each_partition(context, request, ReadTopic, answer))))
+    return ReadShareGroupStateResponse(
+        results=(await in_slices(_answer_each_partition(context, request, ReadTopic, answer)))
+    )
 
 
 @handles(ApiKey.WRITE_SHARE_GROUP_STATE)
 async def write(context: RequestContext, request: WriteShareGroupStateRequest) -> WriteShareGroupStateResponse:
     def keep(key: ShareKey, asked: Any) -> None:
-        batches: tuple[StateBatch, ...] = batches_of(asked.state_batches)
+        batches: tuple[StateBatch, ...] = parse_batches(asked.state_batches)
         context.cluster.share_states.write(
             key, asked.state_epoch, asked.leader_epoch, asked.start_offset, asked.delivery_complete_count, batches
         )
         _announce_change(context, key)
 
     return WriteShareGroupStateResponse(
-        results=(await in_slices(_each_partition(context, request, WrittenTopic, keep)))
+        results=(await in_slices(_answer_each_partition(context, request, WrittenTopic, keep)))
     )
 
 
@@ -131,7 +133,7 @@ async def delete(context: RequestContext, request: DeleteShareGroupStateRequest)
         _announce_change(context, key)
 
     return DeleteShareGroupStateResponse(
-        results=(await in_slices(_each_partition(context, request, DeletedTopic, forget)))
+        results=(await in_slices(_answer_each_partition(context, request, DeletedTopic, forget)))
     )
 
 
@@ -149,5 +151,5 @@ async def summarize(
             delivery_complete_count=state.complete_count,
         )
 
-    results = await in_slices(_each_partition(context, request, SummarizedTopic, answer))
+    results = await in_slices(_answer_each_partition(context, request, SummarizedTopic, answer))
     return ReadShareGroupStateSummaryResponse(results=results)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from minibroker.broker.configs.group_settings import group_value
 from minibroker.broker.control.placement import MAXIMUM_PARTITIONS_PER_REQUEST, TOO_MANY_PARTITIONS
 from minibroker.broker.delayed_operations import in_slices
-from minibroker.broker.handlers.group_membership import caller_of
+from minibroker.broker.handlers.group_membership import make_caller
 from minibroker.broker.metadata.features import STREAMS_VERSION
 from minibroker.broker.metadata.partitions import INTERNAL_TOPICS, check_name
 from minibroker.broker.requests.context import RequestContext
@@ -74,26 +74,26 @@ async def streams_group_heartbeat(
     # Imported late, for a fast start: many brokers never have a group.
     from minibroker.broker.groups.streams.streams_heartbeat import heartbeat
     from minibroker.broker.groups.streams.streams_validation import check_request
-    from minibroker.broker.groups.streams.topology import check_said, topics_said
+    from minibroker.broker.groups.streams.topology import check_said, list_topics_said
 
     _check_served(context)
     context.authorize(READ_GROUP, request.group_id)
     if request.topology is not None:
         check_said(request.topology)
-        names = topics_said(request.topology)
+        names = list_topics_said(request.topology)
         _check_names(names)
         await in_slices(each(partial(context.authorize, DESCRIBE_TOPIC), names))
     check_request(request)
     groups = context.cluster.groups
     groups.check(context.node, request.group_id)
-    response, missing = heartbeat(groups, request, caller_of(context), context.version)
-    context.wait_for(groups.wait(request.group_id), partial(_refuse, response))
+    response, missing = heartbeat(groups, request, make_caller(context), context.version)
+    context.wait_for(groups.wait(request.group_id), partial(_refuse_heartbeat, response))
     if missing:
-        await in_slices(_create(context, request.group_id, missing, response))
+        await in_slices(_create_internal_topics(context, request.group_id, missing, response))
     return response
 
 
-def _refuse(response: StreamsGroupHeartbeatResponse, error: KafkaError) -> None:
+def _refuse_heartbeat(response: StreamsGroupHeartbeatResponse, error: KafkaError) -> None:
     response.error_code, response.error_message = error.code, error.message
     response.member_id, response.member_epoch, response.status = "", 0, []
     response.active_tasks = response.standby_tasks = response.warmup_tasks = None
@@ -119,7 +119,7 @@ def _is_valid(name: str) -> bool:
     return True
 
 
-def _create(
+def _create_internal_topics(
     context: RequestContext, group_id: str, missing: Mapping[str, NewTopic], response: StreamsGroupHeartbeatResponse
 ) -> Steps[None]:
     """Create the internal topics that a group needs; the answer says which cannot be created.
@@ -129,11 +129,11 @@ def _create(
     if not context.allows(CREATE_CLUSTER):
         refused = [name for name in missing if not context.allows(CREATE_TOPIC, name)]
         if refused:
-            _say(response, f"; Unauthorized to CREATE on topics {', '.join(refused)}.")
+            _add_status_detail(response, f"; Unauthorized to CREATE on topics {', '.join(refused)}.")
             return
     cluster, failures = context.cluster, context.cluster.groups.creation_failures
     if sum(topic.partition_count for topic in missing.values()) > MAXIMUM_PARTITIONS_PER_REQUEST:
-        _say(response, f"; Creation failed: {TOO_MANY_PARTITIONS}")
+        _add_status_detail(response, f"; Creation failed: {TOO_MANY_PARTITIONS}")
         return
     interval_ms = group_value(cluster, group_id, "streams.heartbeat.interval.ms")
     for name, topic in missing.items():
@@ -153,10 +153,10 @@ def _create(
         yield
     failed = [f"{name} ({failure})" for name in missing if (failure := failures.find(name)) is not None]
     if failed:
-        _say(response, f"; Creation failed: {', '.join(failed[:LISTED])}.")
+        _add_status_detail(response, f"; Creation failed: {', '.join(failed[:LISTED])}.")
 
 
-def _say(response: StreamsGroupHeartbeatResponse, detail: str) -> None:
+def _add_status_detail(response: StreamsGroupHeartbeatResponse, detail: str) -> None:
     """Add a detail to the status that says that topics are missing."""
     from minibroker.broker.groups.streams.topology import Status
 
@@ -177,7 +177,7 @@ async def streams_group_describe(
         if group.error_code == ErrorCode.NONE:
             group.topology_description_status = NOT_STORED if request.include_topology_description else 0
             if request.include_authorized_operations:
-                group.authorized_operations = context.allowed_operations(ResourceType.GROUP, group_id)
+                group.authorized_operations = context.get_allowed_operations(ResourceType.GROUP, group_id)
         return group
 
     return StreamsGroupDescribeResponse(groups=(await in_slices(each_once(answer, request.group_ids))))

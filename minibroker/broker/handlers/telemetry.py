@@ -23,8 +23,8 @@ from minibroker.protocol.messages.telemetry import (
     PushTelemetryRequest,
     PushTelemetryResponse,
 )
-from minibroker.protocol.otlp import MalformedMetrics, data_points
-from minibroker.protocol.records.compression import Compression, decompressed_chunks
+from minibroker.protocol.otlp import MalformedMetrics, iterate_data_points
+from minibroker.protocol.records.compression import Compression, decompress_chunks
 from minibroker.protocol.steps import Steps
 
 MAX_BYTES = "telemetry.max.bytes"
@@ -51,17 +51,17 @@ def get_telemetry_subscriptions(
 async def push_telemetry(context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
     instance = context.cluster.telemetry.pushing(context.connection, context.client_id, request.client_instance_id)
     try:
-        _check(context, instance, request)
+        _check_push(context, instance, request)
         instance.last_error = ErrorCode.NONE
         if request.metrics:
-            await in_slices(_keep(context, instance, request))
+            await in_slices(_keep_metrics(context, instance, request))
     except KafkaError as error:
         instance.last_error = error.code
         raise
     return PushTelemetryResponse()
 
 
-def _check(context: RequestContext, instance: ClientInstance, request: PushTelemetryRequest) -> None:
+def _check_push(context: RequestContext, instance: ClientInstance, request: PushTelemetryRequest) -> None:
     """Raise KafkaError if a push must be refused. The order of the checks is Kafka's."""
     was_terminating, instance.terminating = instance.terminating, request.terminating
     if was_terminating:
@@ -76,15 +76,15 @@ def _check(context: RequestContext, instance: ClientInstance, request: PushTelem
         raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE)
 
 
-def _keep(context: RequestContext, instance: ClientInstance, request: PushTelemetryRequest) -> Steps[None]:
+def _keep_metrics(context: RequestContext, instance: ClientInstance, request: PushTelemetryRequest) -> Steps[None]:
     """Decompress the metrics and, if telemetry is enabled, keep them. Raises KafkaError(INVALID_RECORD)."""
     telemetry, limit_bytes = context.cluster.telemetry, context.cluster.settings[MAX_BYTES]
     data = bytearray()
     try:
-        for chunk in decompressed_chunks(request.compression_type, bytes(request.metrics), limit_bytes):
+        for chunk in decompress_chunks(request.compression_type, bytes(request.metrics), limit_bytes):
             data += chunk
             yield
         if telemetry.is_enabled:
-            yield from telemetry.keep(instance, data_points(bytes(data)))
+            yield from telemetry.keep(instance, iterate_data_points(bytes(data)))
     except (KafkaError, MalformedMetrics) as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error

@@ -64,18 +64,20 @@ async def create_topics(context: RequestContext, request: CreateTopicsRequest) -
     wanted = [topic for topic in request.topics if topic.name not in repeated]
     topics = [_make_refusal(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")) for name in repeated]
     await pause()
-    if sum(_partition_count(context, topic) for topic in wanted) > MAXIMUM_PARTITIONS_PER_REQUEST:
+    if sum(_choose_partition_count(context, topic) for topic in wanted) > MAXIMUM_PARTITIONS_PER_REQUEST:
         error = KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
         topics += [_make_refusal(topic.name, error) for topic in wanted]
     else:
-        described = cache(partial(_config, context.cluster.settings))  # a request for thousands of topics repeats them
+        described = cache(
+            partial(_answer_config, context.cluster.settings)
+        )  # a request for thousands of topics repeats them
         topics += await in_slices(
             each_in_steps(lambda topic: _create_topic(context, topic, request.validate_only, described), wanted)
         )
     return CreateTopicsResponse(topics=topics)
 
 
-def _partition_count(context: RequestContext, topic: CreateTopicsRequest.CreatableTopic) -> int:
+def _choose_partition_count(context: RequestContext, topic: CreateTopicsRequest.CreatableTopic) -> int:
     if topic.assignments:
         return len(topic.assignments)
     default: int = context.cluster.settings["num.partitions"]
@@ -133,7 +135,7 @@ def _create_topic(
     )
 
 
-def _config(settings: Settings, entry: ConfigEntry) -> CreatedConfig:
+def _answer_config(settings: Settings, entry: ConfigEntry) -> CreatedConfig:
     return CreatedConfig(
         name=entry.name,
         value=entry.value,
@@ -156,18 +158,18 @@ async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -
     for (name, topic_id), count in counts.items():
         try:
             _check_deletion(context, name, topic_id, count > 1)
-            found[_existing(context, name, topic_id)] += 1
+            found[_find_topic(context, name, topic_id)] += 1
         except KafkaError as error:
             if error.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                name, topic_id = _visible_name_and_id(context, name, topic_id)
-            refused.append(_not_deleted(name, topic_id, error))
+                name, topic_id = _hide_name_or_id(context, name, topic_id)
+            refused.append(_refuse_deletion(name, topic_id, error))
         await pause()
     await in_slices(counts.release())
     deleted = await in_slices(each_in_steps(lambda topic: _delete_topic(context, topic, found[topic] > 1), found))
     return DeleteTopicsResponse(responses=refused + deleted)
 
 
-def _not_deleted(name: str | None, topic_id: bytes, error: KafkaError) -> Deleted:
+def _refuse_deletion(name: str | None, topic_id: bytes, error: KafkaError) -> Deleted:
     return Deleted(name=name, topic_id=topic_id, error_code=error.code, error_message=error.message)
 
 
@@ -177,11 +179,11 @@ def _delete_topic(context: RequestContext, topic: Topic, twice: bool) -> Steps[D
         if twice:
             message = "The provided topic name maps to an ID that was already supplied."
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-        _existing(context, None, topic.topic_id)  # another request may have deleted it in the meantime
+        _find_topic(context, None, topic.topic_id)  # another request may have deleted it in the meantime
         context.charge_mutations(len(topic.partitions), strict=context.version >= FIRST_STRICT_DELETION)
         yield from context.cluster.controller.delete_topic_in_steps(topic)
     except KafkaError as error:
-        return _not_deleted(topic.name, topic.topic_id, error)
+        return _refuse_deletion(topic.name, topic.topic_id, error)
     return Deleted(name=topic.name, topic_id=topic.topic_id)
 
 
@@ -198,7 +200,7 @@ def _check_deletion(context: RequestContext, name: str | None, topic_id: bytes, 
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {which}.")
 
 
-def _visible_name_and_id(context: RequestContext, name: str | None, topic_id: bytes) -> tuple[str | None, bytes]:
+def _hide_name_or_id(context: RequestContext, name: str | None, topic_id: bytes) -> tuple[str | None, bytes]:
     """Return name and id for the answer: as in the request, or both to a client that may describe the topic."""
     topic = context.find_topic(topic_id if name is None else name)
     if topic is None or not context.allows(DESCRIBE_TOPIC, topic.name):
@@ -206,7 +208,7 @@ def _visible_name_and_id(context: RequestContext, name: str | None, topic_id: by
     return topic.name, topic.topic_id
 
 
-def _existing(context: RequestContext, name: str | None, topic_id: bytes) -> Topic:
+def _find_topic(context: RequestContext, name: str | None, topic_id: bytes) -> Topic:
     """Return the topic. Raises KafkaError if it does not exist or may not be deleted."""
     may_delete_all = context.allows(DELETE_CLUSTER)
     denied = DENIAL_MESSAGES[ResourceType.TOPIC]

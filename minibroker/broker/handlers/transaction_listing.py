@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from minibroker.broker.delayed_operations import in_slices, pause
-from minibroker.broker.metadata.leaders import hosted_partition
+from minibroker.broker.metadata.leaders import get_hosted_partition
 from minibroker.broker.metadata.partitions import check_name
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.namings import Namings
@@ -98,7 +98,7 @@ async def list_transactions(context: RequestContext, request: ListTransactionsRe
     response = ListTransactionsResponse(unknown_state_filters=unknown)
     if request.state_filters and not states:
         return response  # it asks only for states that do not exist
-    passes = _filter(request, states, context.cluster.clock.wall_ms())
+    passes = _make_filter(request, states, context.cluster.clock.wall_ms())
     transactions = context.cluster.transactions
     for transaction in transactions.transactions.present():
         await pause()
@@ -114,12 +114,12 @@ async def list_transactions(context: RequestContext, request: ListTransactionsRe
     return response
 
 
-def _filter(request: ListTransactionsRequest, states: set[State], now_ms: int) -> Callable[[Transaction], bool]:
+def _make_filter(request: ListTransactionsRequest, states: set[State], now_ms: int) -> Callable[[Transaction], bool]:
     """Return a function that returns whether a transaction matches the filters of a request.
 
     Raises KafkaError(INVALID_REGULAR_EXPRESSION).
     """
-    pattern = _pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
+    pattern = _compile_pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
     producer_ids = set(request.producer_id_filters)
 
     def passes(transaction: Transaction) -> bool:
@@ -134,7 +134,7 @@ def _filter(request: ListTransactionsRequest, states: set[State], now_ms: int) -
     return passes
 
 
-def _pattern(text: str) -> Pattern:
+def _compile_pattern(text: str) -> Pattern:
     from minibroker.patterns.program import Pattern as Compiled  # late, as few use it
     from minibroker.patterns.syntax import InvalidPattern
 
@@ -154,19 +154,19 @@ async def describe_producers(context: RequestContext, request: DescribeProducers
     def topic_answer(topic: DescribeProducersRequest.TopicRequest) -> Steps[TopicAnswer]:
         partitions = []
         for index in topic.partition_indexes:
-            partitions.append((yield from _partition(context, topic.name, index, namings)))
+            partitions.append((yield from _answer_partition(context, topic.name, index, namings)))
             yield
         return TopicAnswer(name=topic.name, partitions=partitions)
 
     return DescribeProducersResponse(topics=(await in_slices(each_in_steps(topic_answer, request.topics))))
 
 
-def _partition(context: RequestContext, topic: str, index: int, namings: Namings) -> Steps[PartitionAnswer]:
+def _answer_partition(context: RequestContext, topic: str, index: int, namings: Namings) -> Steps[PartitionAnswer]:
     try:
         namings.add((topic, index))
         check_name(topic)
         context.authorize(READ_TOPIC, topic, message=DENIAL_MESSAGES[ResourceType.TOPIC])
-        partition = hosted_partition(context.node.node_id, context.find_topic(topic), index)
+        partition = get_hosted_partition(context.node.node_id, context.find_topic(topic), index)
     except KafkaError as error:
         return PartitionAnswer(partition_index=index, error_code=error.code, error_message=error.message)
     producers = partition.log.producers
@@ -174,12 +174,12 @@ def _partition(context: RequestContext, topic: str, index: int, namings: Namings
     for producer_id in producers.ids():
         entry = producers.find(producer_id)
         if entry is not None:
-            answers.append(_producer(producer_id, entry))
+            answers.append(_describe_producer(producer_id, entry))
         yield
     return PartitionAnswer(partition_index=index, active_producers=answers)
 
 
-def _producer(producer_id: int, entry: ProducerEntry) -> ProducerAnswer:
+def _describe_producer(producer_id: int, entry: ProducerEntry) -> ProducerAnswer:
     return ProducerAnswer(
         producer_id=producer_id,
         producer_epoch=entry.epoch,

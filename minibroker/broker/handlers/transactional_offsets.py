@@ -18,7 +18,12 @@ from typing import Any
 
 from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.groups.offsets_of_group import CommittedOffset
-from minibroker.broker.handlers.committed_offsets import check_topics, java_length, put_missing_first, wait_for_offsets
+from minibroker.broker.handlers.committed_offsets import (
+    check_topics,
+    count_utf16_units,
+    put_missing_first,
+    wait_for_offsets,
+)
 from minibroker.broker.metadata.partitions import Topic
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -29,7 +34,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Steps, are_few, at_once
+from minibroker.protocol.steps import Steps, are_few, run_all_steps
 
 AskedPartition = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition
 TopicAnswer = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
@@ -47,33 +52,33 @@ NO_GENERATION = -1
 def txn_offset_commit(
     context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]:
-    steps = _in_steps(context, request)
-    return at_once(steps) if are_few(topic.partitions for topic in request.topics) else in_slices(steps)
+    steps = _commit_in_steps(context, request)
+    return run_all_steps(steps) if are_few(topic.partitions for topic in request.topics) else in_slices(steps)
 
 
-def _in_steps(context: RequestContext, request: TxnOffsetCommitRequest) -> Steps[TxnOffsetCommitResponse]:
+def _commit_in_steps(context: RequestContext, request: TxnOffsetCommitRequest) -> Steps[TxnOffsetCommitResponse]:
     response = TxnOffsetCommitResponse()
-    asked = yield from _existing(context, request, response)
+    asked = yield from _collect_existing(context, request, response)
     if not asked:
         return response  # as in Kafka, the transaction does not change then
     try:
         taken, joined = yield from _commit_pending(context, request, asked)
         if taken:
-            wait_for_offsets(context, request.group_id, lambda error: _refuse(taken, error))
+            wait_for_offsets(context, request.group_id, lambda error: _refuse_partitions(taken, error))
         if joined is not None:
-            context.wait_for(joined, lambda error: _refuse(taken, error))
+            context.wait_for(joined, lambda error: _refuse_partitions(taken, error))
     except KafkaError as error:
-        _refuse(asked, _for_client(context, error))
+        _refuse_partitions(asked, _translate_error(context, error))
     return response
 
 
-def _for_client(context: RequestContext, error: KafkaError) -> KafkaError:
+def _translate_error(context: RequestContext, error: KafkaError) -> KafkaError:
     if error.code == ErrorCode.TRANSACTION_ABORTABLE and context.version < FIRST_WITH_ABORTABLE:
         return KafkaError(ErrorCode.INVALID_TXN_STATE, error.message)
     return error
 
 
-def _existing(
+def _collect_existing(
     context: RequestContext, request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse
 ) -> Steps[list[Asked]]:
     """Return the partitions that exist. Put all partitions into the response, unknown ones with an error."""
@@ -103,7 +108,7 @@ def _existing(
     return found
 
 
-def _refuse(asked: Iterable[Asked], error: KafkaError) -> None:
+def _refuse_partitions(asked: Iterable[Asked], error: KafkaError) -> None:
     for _, _, answer in asked:
         answer.error_code = error.code
 
@@ -125,11 +130,11 @@ def _commit_pending(
     taken, offsets = [], []
     for topic, partition, answer in asked:
         yield
-        if java_length(partition.committed_metadata or "") > limit:
+        if count_utf16_units(partition.committed_metadata or "") > limit:
             answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             continue
         taken.append((topic, partition, answer))
-        offsets.append((topic.name, partition.partition_index, _offset(partition, now_ms)))
+        offsets.append((topic.name, partition.partition_index, _make_committed_offset(partition, now_ms)))
     joined: Wait | None = None
 
     def check() -> None:
@@ -173,7 +178,7 @@ def _check_committer(context: RequestContext, request: TxnOffsetCommitRequest, t
             check_partition(topic.name, topic_id, partition.partition_index)
 
 
-def _offset(partition: AskedPartition, now_ms: int) -> CommittedOffset:
+def _make_committed_offset(partition: AskedPartition, now_ms: int) -> CommittedOffset:
     return CommittedOffset(
         partition.committed_offset, partition.committed_leader_epoch, partition.committed_metadata or "", now_ms
     )

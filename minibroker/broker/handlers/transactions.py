@@ -29,7 +29,7 @@ from minibroker.broker.security.operations import (
     WRITE_TRANSACTIONAL_ID,
 )
 from minibroker.broker.transactions.marking import write_markers
-from minibroker.broker.transactions.transaction import OWN_EPOCHS, TopicPartition, code_for
+from minibroker.broker.transactions.transaction import OWN_EPOCHS, TopicPartition, choose_code_for
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import (
@@ -42,7 +42,7 @@ from minibroker.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from minibroker.protocol.steps import Steps, are_few, at_once, chunks, each, each_in_steps
+from minibroker.protocol.steps import Steps, are_few, chunks, each, each_in_steps, run_all_steps
 
 Asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 AskedTopic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
@@ -68,24 +68,24 @@ def add_partitions_to_txn(
 ) -> AddPartitionsToTxnResponse | Coroutine[Any, Any, AddPartitionsToTxnResponse]:
     if context.version >= FIRST_ADD_PARTITIONS_OF_BROKERS:
         context.authorize(CLUSTER_ACTION)
-        return in_slices(_added_by_brokers(context, request))
-    steps = _added_by_producer(context, request)
+        return in_slices(_add_for_brokers(context, request))
+    steps = _add_for_producer(context, request)
     topics = request.v3_and_below_topics
-    return at_once(steps) if are_few(topic.partitions for topic in topics) else in_slices(steps)
+    return run_all_steps(steps) if are_few(topic.partitions for topic in topics) else in_slices(steps)
 
 
-def _added_by_producer(
-    context: RequestContext, request: AddPartitionsToTxnRequest
-) -> Steps[AddPartitionsToTxnResponse]:
+def _add_for_producer(context: RequestContext, request: AddPartitionsToTxnRequest) -> Steps[AddPartitionsToTxnResponse]:
     topics, transactional_id = request.v3_and_below_topics, request.v3_and_below_transactional_id
     producer = request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
 
     def refuse(error: KafkaError) -> None:
-        _refuse(done.results_by_topic_v3_and_below, code_for(error, context.version >= FIRST_WITH_PRODUCER_FENCED))
+        _refuse_topics(
+            done.results_by_topic_v3_and_below, choose_code_for(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
+        )
 
     transactions = context.cluster.transactions
-    codes = yield from _existing(context, topics, by_producer=True)
-    done = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=(yield from _results(topics, codes)))
+    codes = yield from _check_partitions(context, topics, by_producer=True)
+    done = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=(yield from _make_results(topics, codes)))
     try:
         context.authorize(WRITE_TRANSACTIONAL_ID, transactional_id)
         if any(codes.values()):
@@ -98,15 +98,15 @@ def _added_by_producer(
     return done
 
 
-def _added_by_brokers(context: RequestContext, request: AddPartitionsToTxnRequest) -> Steps[AddPartitionsToTxnResponse]:
+def _add_for_brokers(context: RequestContext, request: AddPartitionsToTxnRequest) -> Steps[AddPartitionsToTxnResponse]:
     outcomes: list[tuple[Asked, Codes]] = []
     for asked in request.transactions:
-        outcomes.append((asked, (yield from _added_by_broker(context, asked))))
+        outcomes.append((asked, (yield from _add_for_broker(context, asked))))
         yield
     done = AddPartitionsToTxnResponse()
     written: list[Result] = []
     for asked, codes in outcomes:
-        topics = yield from _results(asked.topics, codes)
+        topics = yield from _make_results(asked.topics, codes)
         result = Result(transactional_id=asked.transactional_id, topic_results=topics)
         done.results_by_transaction.append(result)
         if not asked.verify_only and not any(codes.values()):
@@ -123,18 +123,18 @@ def _added_by_brokers(context: RequestContext, request: AddPartitionsToTxnReques
 
 
 def _refuse_result(result: Result, error: KafkaError) -> None:
-    _refuse(result.topic_results, error.code)
+    _refuse_topics(result.topic_results, error.code)
 
 
-def _refuse(topics: Iterable[TopicResult], code: ErrorCode) -> None:
+def _refuse_topics(topics: Iterable[TopicResult], code: ErrorCode) -> None:
     for topic in topics:
         for partition in topic.results_by_partition:
             partition.partition_error_code = code
 
 
-def _added_by_broker(context: RequestContext, asked: Asked) -> Steps[Codes]:
+def _add_for_broker(context: RequestContext, asked: Asked) -> Steps[Codes]:
     """Return the code of each partition that another broker wants to add or (`verify_only`) to check."""
-    codes = yield from _existing(context, asked.topics, by_producer=False)
+    codes = yield from _check_partitions(context, asked.topics, by_producer=False)
     if any(codes.values()):
         return codes
     transactions = context.cluster.transactions
@@ -155,7 +155,7 @@ def _added_by_broker(context: RequestContext, asked: Asked) -> Steps[Codes]:
     return codes
 
 
-def _existing(context: RequestContext, topics: Iterable[AskedTopic], *, by_producer: bool) -> Steps[Codes]:
+def _check_partitions(context: RequestContext, topics: Iterable[AskedTopic], *, by_producer: bool) -> Steps[Codes]:
     """Return NONE for each partition; OPERATION_NOT_ATTEMPTED if another one is unknown or may not be written to."""
     codes: Codes = {}
     for asked in topics:
@@ -174,7 +174,7 @@ def _existing(context: RequestContext, topics: Iterable[AskedTopic], *, by_produ
     return codes
 
 
-def _results(topics: Sequence[AskedTopic], codes: Codes) -> Steps[list[TopicResult]]:
+def _make_results(topics: Sequence[AskedTopic], codes: Codes) -> Steps[list[TopicResult]]:
     results = []
     for topic in topics:
         result = TopicResult(name=topic.name)
@@ -197,7 +197,7 @@ def add_offsets_to_txn(context: RequestContext, request: AddOffsetsToTxnRequest)
     response = AddOffsetsToTxnResponse()
 
     def refuse(error: KafkaError) -> None:
-        response.error_code = code_for(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
+        response.error_code = choose_code_for(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
 
     transactions, groups = context.cluster.transactions, context.cluster.groups
     try:
@@ -222,7 +222,7 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
     response = EndTxnResponse()
 
     def refuse(error: KafkaError) -> None:
-        response.error_code = code_for(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
+        response.error_code = choose_code_for(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
         response.producer_id = response.producer_epoch = -1
 
     transactions = context.cluster.transactions
@@ -242,19 +242,19 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
 @handles(ApiKey.WRITE_TXN_MARKERS)
 async def write_txn_markers(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
     if not (context.allows(ALTER_CLUSTER) or context.allows(CLUSTER_ACTION, is_needed=True)):
-        return await in_slices(_no_markers(request))
+        return await in_slices(_refuse_markers(request))
     return await in_slices(write_markers(context.cluster, context.node, request))
 
 
-def _no_markers(request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
+def _refuse_markers(request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
     response = WriteTxnMarkersResponse()
     for marker in request.markers:
-        topics = yield from each_in_steps(_no_marker, marker.topics)
+        topics = yield from each_in_steps(_refuse_marker, marker.topics)
         response.markers.append(MarkerResult(producer_id=marker.producer_id, topics=topics))
     return response
 
 
-def _no_marker(asked: MarkerTopic) -> Steps[MarkerTopicResult]:
+def _refuse_marker(asked: MarkerTopic) -> Steps[MarkerTopicResult]:
     shape, code = MarkerTopicResult.WritableTxnMarkerPartitionResult, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     partitions = yield from each(lambda index: shape(partition_index=index, error_code=code), asked.partition_indexes)
     return MarkerTopicResult(name=asked.name, partitions=partitions)

@@ -15,7 +15,7 @@ from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.metadata.features import METADATA_VERSION
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
-from minibroker.broker.security.operations import ALTER_CLUSTER, denied_to
+from minibroker.broker.security.operations import ALTER_CLUSTER, make_denial_text
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.cluster import (
@@ -30,7 +30,7 @@ FIRST_WITH_CONTROLLERS = 32  # 4.4-IV1, the first with a record for it
 
 @handles(ApiKey.UNREGISTER_BROKER, durable=True)
 async def unregister_broker(context: RequestContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-    context.authorize(ALTER_CLUSTER, message=denied_to(ApiKey.UNREGISTER_BROKER, ALTER_CLUSTER))
+    context.authorize(ALTER_CLUSTER, message=make_denial_text(ApiKey.UNREGISTER_BROKER, ALTER_CLUSTER))
     await in_slices(unregister(context.cluster, request.broker_id))
     return UnregisterBrokerResponse()
 
@@ -39,7 +39,7 @@ async def unregister_broker(context: RequestContext, request: UnregisterBrokerRe
 def unregister_controller(
     context: RequestContext, request: UnregisterControllerRequest
 ) -> UnregisterControllerResponse:
-    context.authorize(ALTER_CLUSTER, message=denied_to(ApiKey.UNREGISTER_CONTROLLER, ALTER_CLUSTER))
+    context.authorize(ALTER_CLUSTER, message=make_denial_text(ApiKey.UNREGISTER_CONTROLLER, ALTER_CLUSTER))
     if context.cluster.image.features.get(METADATA_VERSION, 0) < FIRST_WITH_CONTROLLERS:
         message = "The current MetadataVersion is too old to support controller unregistration."
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)

@@ -102,12 +102,12 @@ class Watch:
             timer.cancel()
         self._context.node.watched -= self._booked
         if len(self._joined) > FEW:
-            self._context.slicer.start(self._leave())
+            self._context.slicer.start(self._stop_watching_in_steps())
         else:
             for waiters in self._joined:
                 waiters.discard(self)
 
-    def _leave(self) -> Steps[None]:
+    def _stop_watching_in_steps(self) -> Steps[None]:
         for portion in chunks(self._joined):
             for waiters in portion:
                 waiters.discard(self)

@@ -22,7 +22,7 @@ def supports_cordoning(image: Image) -> bool:
     return image.features.get(METADATA_VERSION, LOWEST_METADATA_VERSION) >= FIRST_LEVEL
 
 
-def cordoned_paths(image: Image, node_id: int, static: Sequence[str], paths: Sequence[str]) -> list[str]:
+def find_cordoned_paths(image: Image, node_id: int, static: Sequence[str], paths: Sequence[str]) -> list[str]:
     """Return which of `paths` a broker has cordoned, by its dynamic setting, or else by its `static` one."""
     if not supports_cordoning(image):
         return []
@@ -31,7 +31,9 @@ def cordoned_paths(image: Image, node_id: int, static: Sequence[str], paths: Seq
     return [path for path in paths if ALL in wanted or path in wanted]
 
 
-def paths_to_avoid(replicas: Iterable[int], paths: Sequence[str], cordoned: Callable[[int], Sequence[str]]) -> set[str]:
+def find_paths_to_avoid(
+    replicas: Iterable[int], paths: Sequence[str], cordoned: Callable[[int], Sequence[str]]
+) -> set[str]:
     """Return which of `paths` a new log avoids; if its brokers do not leave any, the first one with a choice decides.
 
     `cordoned` returns the paths that a broker has cordoned.

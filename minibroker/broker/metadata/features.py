@@ -91,28 +91,28 @@ def check_updates(
 
 def _check_kind(update: Update) -> None:
     if update.kind not in UpgradeType.__members__.values():
-        raise _invalid(update, "The controller does not support the given upgrade type.")
+        raise _make_invalid_update(update, "The controller does not support the given upgrade type.")
     if update.level < 0:
-        raise _invalid(update, "A feature version cannot be less than 0.")
+        raise _make_invalid_update(update, "A feature version cannot be less than 0.")
 
 
 def _check_support(update: Update, who: str, levels: range) -> None:
     if update.level in levels:
         return
     if levels[-1] == 0:
-        raise _invalid(update, f"{who} does not support this feature.")
-    raise _invalid(update, f"{who} only supports versions {levels[0]}-{levels[-1]}")
+        raise _make_invalid_update(update, f"{who} does not support this feature.")
+    raise _make_invalid_update(update, f"{who} only supports versions {levels[0]}-{levels[-1]}")
 
 
 def _check_direction(update: Update, current: int) -> None:
     if update.level < current and update.kind == UpgradeType.UPGRADE:
-        raise _invalid(
+        raise _make_invalid_update(
             update,
             "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
             "downgrade.",
         )
     if update.level > current and update.kind != UpgradeType.UPGRADE:
-        raise _invalid(update, "Can't downgrade to a newer version.")
+        raise _make_invalid_update(update, "Can't downgrade to a newer version.")
 
 
 def _check_downgrade(update: Update, current: int) -> None:
@@ -129,20 +129,22 @@ def _check_downgrade(update: Update, current: int) -> None:
 def _check_voters(update: Update, current: int) -> None:
     """Refuse to move the quorum's voters into the metadata log, as that needs a controller with an address."""
     if update.level < current:
-        raise _invalid(update, "Can't downgrade the version of this feature.")
+        raise _make_invalid_update(update, "Can't downgrade the version of this feature.")
     if update.level > current:
-        raise _invalid(update, "The voters of this quorum are static: the controller is part of the process.")
+        raise _make_invalid_update(
+            update, "The voters of this quorum are static: the controller is part of the process."
+        )
 
 
 def _check_needs(update: Update, proposed: Mapping[str, int]) -> None:
     if update.name not in FEATURES:
-        raise _invalid(update, f"Feature {update.name} not found.")
+        raise _make_invalid_update(update, f"Feature {update.name} not found.")
     need = FEATURES[update.name].needs.get(update.level)
     if need is not None and proposed.get(need[0], 0) < need[1]:
         reason = f"because it depends on {need[0]} level {need[1]}"
-        raise _invalid(update, f"{update.name} could not be set to {update.level} {reason}")
+        raise _make_invalid_update(update, f"{update.name} could not be set to {update.level} {reason}")
 
 
-def _invalid(update: Update, reason: str) -> KafkaError:
+def _make_invalid_update(update: Update, reason: str) -> KafkaError:
     message = f"Invalid update version {update.level} for feature {update.name}. {reason}"
     return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from minibroker.broker.metadata.partitions import Partition, Topic, colliding_name
+from minibroker.broker.metadata.partitions import Partition, Topic, normalize_colliding_name
 from minibroker.broker.security.acls import Acl, Acls
 from minibroker.broker.security.delegation import DelegationTokens
 from minibroker.protocol.declare import Message
@@ -51,7 +51,7 @@ class Image:
         """Add a topic whose records have been applied."""
         self.topics[topic.name] = topic
         self.topics_by_id[topic.topic_id] = topic
-        self.topics_by_colliding_name.setdefault(colliding_name(topic.name), {})[topic.name] = topic
+        self.topics_by_colliding_name.setdefault(normalize_colliding_name(topic.name), {})[topic.name] = topic
 
     def take_over(self, topic: Topic, beside: Image) -> None:
         """Take a topic, or its new partitions, from an image to which their records were applied."""
@@ -71,31 +71,31 @@ class Image:
         return self.configs.setdefault((resource_type, name), {})
 
 
-def _known_topic(image: Image, topic_id: bytes) -> Topic:
+def _get_topic(image: Image, topic_id: bytes) -> Topic:
     topic = image.topics_by_id.get(topic_id)
     if topic is None:
         raise InconsistentMetadata(f"there is no topic with the id {uuid_text(topic_id)}")
     return topic
 
 
-def _topic(image: Image, record: records.TopicRecord) -> None:
+def _apply_topic(image: Image, record: records.TopicRecord) -> None:
     topic = Topic(record.name, record.topic_id)
     topic.overrides = image.config(TOPIC_RESOURCE, record.name)
     image.add(topic)
 
 
 def _remove_topic(image: Image, record: records.RemoveTopicRecord) -> None:
-    topic = _known_topic(image, record.topic_id)
+    topic = _get_topic(image, record.topic_id)
     del image.topics_by_id[topic.topic_id], image.topics[topic.name]
-    colliding = image.topics_by_colliding_name[colliding_name(topic.name)]
+    colliding = image.topics_by_colliding_name[normalize_colliding_name(topic.name)]
     del colliding[topic.name]
     if not colliding:
-        del image.topics_by_colliding_name[colliding_name(topic.name)]
+        del image.topics_by_colliding_name[normalize_colliding_name(topic.name)]
     image.configs.pop((TOPIC_RESOURCE, topic.name), None)
 
 
-def _partition(image: Image, record: records.PartitionRecord) -> None:
-    topic = _known_topic(image, record.topic_id)
+def _apply_partition(image: Image, record: records.PartitionRecord) -> None:
+    topic = _get_topic(image, record.topic_id)
     if record.partition_id > len(topic.partitions):
         raise InconsistentMetadata(
             f"partition {record.partition_id} of {topic.name} comes before {len(topic.partitions)}"
@@ -114,8 +114,8 @@ def _partition(image: Image, record: records.PartitionRecord) -> None:
         topic.partitions.append(partition)
 
 
-def _partition_change(image: Image, record: records.PartitionChangeRecord) -> None:
-    topic = _known_topic(image, record.topic_id)
+def _apply_partition_change(image: Image, record: records.PartitionChangeRecord) -> None:
+    topic = _get_topic(image, record.topic_id)
     partition = topic.partition(record.partition_id)
     if partition is None:
         raise InconsistentMetadata(f"{topic.name} has no partition {record.partition_id}")
@@ -139,7 +139,7 @@ def _partition_change(image: Image, record: records.PartitionChangeRecord) -> No
     partition.partition_epoch += 1
 
 
-def _config(image: Image, record: records.ConfigRecord) -> None:
+def _apply_config(image: Image, record: records.ConfigRecord) -> None:
     config = image.config(record.resource_type, record.resource_name)
     if record.value is None:
         config.pop(record.name, None)
@@ -147,12 +147,12 @@ def _config(image: Image, record: records.ConfigRecord) -> None:
         config[record.name] = record.value
 
 
-def _broker(image: Image, record: records.RegisterBrokerRecord) -> None:
+def _apply_broker(image: Image, record: records.RegisterBrokerRecord) -> None:
     image.brokers[record.broker_id] = record
 
 
-def _broker_change(image: Image, record: records.BrokerRegistrationChangeRecord) -> None:
-    broker = _known_broker(image, record.broker_id)
+def _apply_broker_change(image: Image, record: records.BrokerRegistrationChangeRecord) -> None:
+    broker = _get_broker(image, record.broker_id)
     broker.fenced = _change_flag(broker.fenced, record.fenced)
     broker.in_controlled_shutdown = _change_flag(broker.in_controlled_shutdown, record.in_controlled_shutdown)
     broker.log_dirs = record.log_dirs or broker.log_dirs
@@ -160,7 +160,7 @@ def _broker_change(image: Image, record: records.BrokerRegistrationChangeRecord)
         broker.cordoned_log_dirs = record.cordoned_log_dirs
 
 
-def _known_broker(image: Image, broker_id: int) -> records.RegisterBrokerRecord:
+def _get_broker(image: Image, broker_id: int) -> records.RegisterBrokerRecord:
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise InconsistentMetadata(f"there is no broker {broker_id}")
@@ -172,19 +172,19 @@ def _change_flag(before: bool, change: int) -> bool:
     return before if change == 0 else change > 0
 
 
-def _fence(image: Image, record: records.FenceBrokerRecord) -> None:
-    _known_broker(image, record.id).fenced = True
+def _apply_fence(image: Image, record: records.FenceBrokerRecord) -> None:
+    _get_broker(image, record.id).fenced = True
 
 
-def _unfence(image: Image, record: records.UnfenceBrokerRecord) -> None:
-    _known_broker(image, record.id).fenced = False
+def _apply_unfence(image: Image, record: records.UnfenceBrokerRecord) -> None:
+    _get_broker(image, record.id).fenced = False
 
 
 def _remove_broker(image: Image, record: records.UnregisterBrokerRecord) -> None:
     image.brokers.pop(record.broker_id, None)
 
 
-def _feature(image: Image, record: records.FeatureLevelRecord) -> None:
+def _apply_feature(image: Image, record: records.FeatureLevelRecord) -> None:
     if record.feature_level == 0:
         image.features.pop(record.name, None)
     else:
@@ -199,11 +199,11 @@ def _clear_elr(image: Image, record: records.ClearElrRecord) -> None:
             partition.last_known_elr = []
 
 
-def _producer_ids(image: Image, record: records.ProducerIdsRecord) -> None:
+def _apply_producer_ids(image: Image, record: records.ProducerIdsRecord) -> None:
     image.next_producer_id = record.next_producer_id
 
 
-def _quota(image: Image, record: records.ClientQuotaRecord) -> None:
+def _apply_quota(image: Image, record: records.ClientQuotaRecord) -> None:
     entity = frozenset((part.entity_type, part.entity_name) for part in record.entity)
     values = image.quotas.setdefault(entity, {})
     if record.remove:
@@ -214,7 +214,7 @@ def _quota(image: Image, record: records.ClientQuotaRecord) -> None:
         del image.quotas[entity]
 
 
-def _scram_credential(image: Image, record: records.UserScramCredentialRecord) -> None:
+def _apply_scram_credential(image: Image, record: records.UserScramCredentialRecord) -> None:
     image.scram_credentials[record.name, record.mechanism] = record
 
 
@@ -222,7 +222,7 @@ def _remove_scram_credential(image: Image, record: records.RemoveUserScramCreden
     image.scram_credentials.pop((record.name, record.mechanism), None)
 
 
-def _token(image: Image, record: records.DelegationTokenRecord) -> None:
+def _apply_token(image: Image, record: records.DelegationTokenRecord) -> None:
     image.tokens.add(record)
 
 
@@ -230,7 +230,7 @@ def _remove_token(image: Image, record: records.RemoveDelegationTokenRecord) -> 
     image.tokens.remove(record.token_id)
 
 
-def _acl(image: Image, record: records.AccessControlEntryRecord) -> None:
+def _apply_acl(image: Image, record: records.AccessControlEntryRecord) -> None:
     acl = Acl(
         record.resource_type,
         record.resource_name,
@@ -250,24 +250,24 @@ def _remove_acl(image: Image, record: records.RemoveAccessControlEntryRecord) ->
 
 
 APPLY: dict[type[Message], Callable[[Image, Any], None]] = {
-    records.TopicRecord: _topic,
+    records.TopicRecord: _apply_topic,
     records.RemoveTopicRecord: _remove_topic,
-    records.PartitionRecord: _partition,
-    records.PartitionChangeRecord: _partition_change,
-    records.ConfigRecord: _config,
-    records.RegisterBrokerRecord: _broker,
+    records.PartitionRecord: _apply_partition,
+    records.PartitionChangeRecord: _apply_partition_change,
+    records.ConfigRecord: _apply_config,
+    records.RegisterBrokerRecord: _apply_broker,
     records.UnregisterBrokerRecord: _remove_broker,
-    records.BrokerRegistrationChangeRecord: _broker_change,
-    records.FenceBrokerRecord: _fence,
-    records.UnfenceBrokerRecord: _unfence,
-    records.FeatureLevelRecord: _feature,
+    records.BrokerRegistrationChangeRecord: _apply_broker_change,
+    records.FenceBrokerRecord: _apply_fence,
+    records.UnfenceBrokerRecord: _apply_unfence,
+    records.FeatureLevelRecord: _apply_feature,
     records.ClearElrRecord: _clear_elr,
-    records.ProducerIdsRecord: _producer_ids,
-    records.ClientQuotaRecord: _quota,
-    records.UserScramCredentialRecord: _scram_credential,
+    records.ProducerIdsRecord: _apply_producer_ids,
+    records.ClientQuotaRecord: _apply_quota,
+    records.UserScramCredentialRecord: _apply_scram_credential,
     records.RemoveUserScramCredentialRecord: _remove_scram_credential,
-    records.DelegationTokenRecord: _token,
+    records.DelegationTokenRecord: _apply_token,
     records.RemoveDelegationTokenRecord: _remove_token,
-    records.AccessControlEntryRecord: _acl,
+    records.AccessControlEntryRecord: _apply_acl,
     records.RemoveAccessControlEntryRecord: _remove_acl,
 }

@@ -18,7 +18,7 @@ NOT_HOSTED = "This server does not host this topic-partition."
 FIRST_WITH_RACKS = 11  # of Fetch; older clients only read from leaders
 
 
-def led_partition(node_id: int, topic: Topic | None, index: int) -> Partition:
+def get_led_partition(node_id: int, topic: Topic | None, index: int) -> Partition:
     """Return the partition if the node leads it and its log is online.
 
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER, also without a leader.
@@ -34,7 +34,7 @@ def led_partition(node_id: int, topic: Topic | None, index: int) -> Partition:
     return partition
 
 
-def hosted_partition(node_id: int, topic: Topic | None, index: int) -> Partition:
+def get_hosted_partition(node_id: int, topic: Topic | None, index: int) -> Partition:
     """Return the partition if the node has a replica, also as a follower, and its log is online.
 
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER.
@@ -49,7 +49,7 @@ def hosted_partition(node_id: int, topic: Topic | None, index: int) -> Partition
     return partition
 
 
-def advertised_nodes(nodes: Mapping[int, Node], listener: str) -> Mapping[int, Node]:
+def list_advertised_nodes(nodes: Mapping[int, Node], listener: str) -> Mapping[int, Node]:
     """Return the nodes that advertise this listener: all, unless it was added at run time."""
     return (
         nodes
@@ -79,12 +79,14 @@ def describe_partition(partition: Partition, nodes: Collection[int], shape: type
     )
 
 
-def current_leader(partition: Partition, shape: type[Any]) -> Any:
+def make_current_leader(partition: Partition, shape: type[Any]) -> Any:
     """Return the partition's leader and epoch, as a `shape` with the fields leader_id and leader_epoch."""
     return shape(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
 
 
-def leader_endpoints(nodes: Mapping[int, Node], listener: str, leaders: Iterable[Any], shape: type[Any]) -> list[Any]:
+def list_leader_endpoints(
+    nodes: Mapping[int, Node], listener: str, leaders: Iterable[Any], shape: type[Any]
+) -> list[Any]:
     """Return the leaders' endpoints on the client's listener, as a `shape` per node."""
     found = {}
     for leader in leaders:
@@ -108,7 +110,7 @@ def serves_as_follower(node: Node, partition: Partition, version: int) -> bool:
     )
 
 
-def preferred_replica(nodes: Mapping[int, Node], node: Node, partition: Partition, rack_id: str) -> int | None:
+def find_preferred_replica(nodes: Mapping[int, Node], node: Node, partition: Partition, rack_id: str) -> int | None:
     """Return the follower in the consumer's rack from which to read, or None; only the leader chooses one."""
     if not rack_id or partition.leader_id != node.node_id or node.rack == rack_id:
         return None

@@ -14,16 +14,16 @@ from minibroker.broker.metadata.features import LOWEST_METADATA_VERSION
 from minibroker.broker.metadata.image import InconsistentMetadata
 from minibroker.broker.metadata.metadata_snapshots import (
     BOOTSTRAP,
-    incompleteness,
-    kraft_version_in,
-    newest_snapshot,
-    values_in,
+    find_incompleteness,
+    find_kraft_version,
+    find_newest_snapshot,
+    iterate_values_in,
 )
 from minibroker.broker.metadata.quorum_state import (
     NOBODY,
     MalformedQuorumState,
     QuorumState,
-    quorum_state_from_text,
+    parse_quorum_state,
 )
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import KafkaError
@@ -36,7 +36,7 @@ from minibroker.protocol.messages.metadata_records import (
 from minibroker.protocol.primitives import MalformedMessage
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.building import build_batch, build_batch_in_steps
-from minibroker.protocol.records.control import control_record
+from minibroker.protocol.records.control import make_control_record
 from minibroker.protocol.records.metadata_values import UnknownMetadata, decode_metadata, encode_metadata
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import Steps, each
@@ -92,8 +92,10 @@ class MetadataLog:
         """
         start = self._replay_snapshot(apply)
         if start < self.storage.log_start_offset:
-            raise self._error(start, f"the log begins at {self.storage.log_start_offset}, and no snapshot ends there")
-        self._fold(self.storage.directory, self._values(start), apply)
+            raise self._make_error(
+                start, f"the log begins at {self.storage.log_start_offset}, and no snapshot ends there"
+            )
+        self._apply_records(self.storage.directory, self._iterate_values(start), apply)
 
     def bootstrap(self) -> list[Message]:
         """Return the first records of a new log, from Kafka's format command, if any. Raises MetadataError."""
@@ -104,41 +106,41 @@ class MetadataLog:
             data = self._disk.read_whole(path)
         except OSError as error:
             raise MetadataError(f"{path} cannot be read: {error}") from error
-        reason = incompleteness(data)
+        reason = find_incompleteness(data)
         if reason is not None:
             raise MetadataError(f"{path} cannot be used: {reason}")
         messages: list[Message] = []
-        self._fold(path, values_in(data), messages.append)
+        self._apply_records(path, iterate_values_in(data), messages.append)
         return messages
 
     def _replay_snapshot(self, apply: Callable[[Message], None]) -> int:
         """Replay the newest snapshot, if there is one; return the offset at which the log continues."""
         try:
-            snapshot = newest_snapshot(self._disk, self.storage.directory)
+            snapshot = find_newest_snapshot(self._disk, self.storage.directory)
         except OSError as error:
             raise MetadataError(f"{self.storage.directory} cannot be read: {error}") from error
         if snapshot is None:
             return 0
         if snapshot.end_offset > self.storage.log_end_offset:
-            raise self._error(self.storage.log_end_offset, f"the log ends before the snapshot {snapshot.path}")
-        self._fold(snapshot.path, self._values_in(snapshot.data), apply)
+            raise self._make_error(self.storage.log_end_offset, f"the log ends before the snapshot {snapshot.path}")
+        self._apply_records(snapshot.path, self._iterate_values_in(snapshot.data), apply)
         self._snapshot_epoch = snapshot.leader_epoch
         return snapshot.end_offset
 
-    def _values(self, start: int) -> Iterator[tuple[int, bytes]]:
+    def _iterate_values(self, start: int) -> Iterator[tuple[int, bytes]]:
         """Yield (offset, value) of all records from `start` on, without control batches. Raises KafkaError."""
         offset = start
         while (region := self.storage.read(offset, READ_BYTES, minimum_one=True)) is not None:
             data = region.file.read(region.position, region.size_bytes)
-            yield from ((at, value) for at, value in self._values_in(data) if at >= start)
+            yield from ((at, value) for at, value in self._iterate_values_in(data) if at >= start)
             offset = region.next_offset
 
-    def _values_in(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield what `values_in` does, and note the level of kraft.version."""
-        self.kraft_version = kraft_version_in(data, self.kraft_version)
-        yield from values_in(data)
+    def _iterate_values_in(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yield what `iterate_values_in` does, and note the level of kraft.version."""
+        self.kraft_version = find_kraft_version(data, self.kraft_version)
+        yield from iterate_values_in(data)
 
-    def _fold(self, path: str, values: Iterable[tuple[int, bytes]], apply: Callable[[Message], None]) -> None:
+    def _apply_records(self, path: str, values: Iterable[tuple[int, bytes]], apply: Callable[[Message], None]) -> None:
         """Decode and apply the records of `path`, once their transactions have ended."""
         offset = 0
         try:
@@ -173,7 +175,7 @@ class MetadataLog:
 
         An open transaction of an earlier controller is aborted.
         """
-        state = self._quorum_state()
+        state = self._read_quorum_state()
         known = (state.leader_epoch, self.storage.leader_epoch, self._snapshot_epoch, 0)
         self.leader_epoch = max(known) + 1
         self.kraft_version = max(self.kraft_version, state.version)
@@ -186,14 +188,16 @@ class MetadataLog:
         voters = [LeaderChangeMessage.Voter(voter_id=voter) for voter in self.voters]
         granting = [LeaderChangeMessage.Voter(voter_id=node_id)]
         change = LeaderChangeMessage(leader_id=node_id, voters=voters, granting_voters=granting)
-        self._append([control_record(change, timestamp=now_ms)], control=True)
+        self._append_records([make_control_record(change, timestamp=now_ms)], control=True)
         if self._pending is not None:
             self._pending = None
             self.append([AbortTransactionRecord(reason=ABORT_REASON)], now_ms, LOWEST_METADATA_VERSION)
 
     def append(self, messages: Iterable[Message], now_ms: int, metadata_version: int) -> None:
         """Write the records at this level of metadata.version as one batch; a crash keeps all of them or none."""
-        self._append(Record(0, now_ms, None, encode_metadata(message, metadata_version), ()) for message in messages)
+        self._append_records(
+            Record(0, now_ms, None, encode_metadata(message, metadata_version), ()) for message in messages
+        )
 
     def batch_in_steps(self, messages: Iterable[Message], now_ms: int, metadata_version: int) -> Steps[memoryview]:
         """Build the batch that `append` would write, for `append_batch`."""
@@ -206,7 +210,7 @@ class MetadataLog:
         """Write a batch of `batch_in_steps`; a crash keeps all of it or nothing."""
         self.storage.append(batch, [read_header(batch)], self.leader_epoch)
 
-    def _append(self, records: Iterable[Record], *, control: bool = False) -> None:
+    def _append_records(self, records: Iterable[Record], *, control: bool = False) -> None:
         written = list(records)
         if written:
             self.append_batch(memoryview(build_batch(written, control=control)))
@@ -215,16 +219,16 @@ class MetadataLog:
     def _quorum_path(self) -> str:
         return f"{self.storage.directory}/{QUORUM_STATE}"
 
-    def _quorum_state(self) -> QuorumState:
+    def _read_quorum_state(self) -> QuorumState:
         """Read the file; if it is damaged, return an empty state, as the log has the epochs too."""
         try:
             if self._disk.exists(self._quorum_path):
-                return quorum_state_from_text(self._disk.read_whole(self._quorum_path))
+                return parse_quorum_state(self._disk.read_whole(self._quorum_path))
         except OSError as error:
             raise MetadataError(f"{self._quorum_path} cannot be read: {error}") from error
         except MalformedQuorumState as error:
             log.warning("%s cannot be used: %s", self._quorum_path, error)
         return QuorumState()
 
-    def _error(self, offset: int, reason: object) -> MetadataError:
+    def _make_error(self, offset: int, reason: object) -> MetadataError:
         return MetadataError(f"{self.storage.directory} cannot be used, offset {offset}: {reason}")

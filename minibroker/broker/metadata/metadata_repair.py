@@ -17,7 +17,7 @@ from typing import NamedTuple
 from minibroker.broker.metadata import features
 from minibroker.broker.metadata.image import Image, InconsistentMetadata
 from minibroker.broker.metadata.metadata_log import METADATA_SETTINGS
-from minibroker.broker.metadata.metadata_snapshots import newest_snapshot, values_in
+from minibroker.broker.metadata.metadata_snapshots import find_newest_snapshot, iterate_values_in
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, INTERNAL_TOPICS, METADATA_TOPIC
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import CorruptBatch, KafkaError
@@ -36,18 +36,18 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.metadata_values import UnknownMetadata, decode_metadata, encode_metadata
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.walking import next_sound_batch
-from minibroker.storage.batch_scanning import headers
+from minibroker.storage.batch_scanning import iterate_headers
 from minibroker.storage.checkpoints.checkpoint_texts import (
     CLEANER_OFFSET_CHECKPOINT,
     META_PROPERTIES,
     PARTITION_METADATA,
     MalformedCheckpoint,
     TopicPartition,
-    offsets_from_text,
-    offsets_text,
-    partition_metadata_text,
-    properties_from_text,
-    topic_id_from_text,
+    format_offsets,
+    format_partition_metadata,
+    parse_offsets,
+    parse_properties,
+    parse_topic_id,
 )
 from minibroker.storage.directories.log_directory import (
     LOCK,
@@ -61,14 +61,14 @@ from minibroker.storage.names import (
     LOG_SUFFIX,
     QUORUM_STATE,
     STRAY_LOG_SUFFIX,
-    future_log_name,
+    list_offsets_with,
     log_name,
-    offsets_with,
-    segment_name,
-    topic_partition_of,
-    unlisted_log_name,
+    make_future_log_name,
+    make_segment_name,
+    make_unlisted_log_name,
+    parse_topic_partition,
 )
-from minibroker.storage.recovery.recovery import LogDirectoryError, new_log
+from minibroker.storage.recovery.recovery import LogDirectoryError, create_log
 
 RECORDS_OF_A_BATCH = 500
 UNWRITTEN_PRODUCER_IDS = 1_000_000  # this many may be in use without a batch in any log
@@ -99,9 +99,9 @@ class Repair:
         self._ids: list[tuple[str, bytes]] = []  # directories that get a partition.metadata, and its content
         self._locks: list[File] = []
         try:
-            self._lock()
-            self._node_id, self._logs = self._find()
-            self._plan()
+            self._lock_directories()
+            self._node_id, self._logs = self._find_logs()
+            self._plan_repair()
         except (OSError, LogDirectoryError) as error:
             self.close()
             raise LogDirectoryError(str(error)) from error
@@ -113,7 +113,7 @@ class Repair:
 
     # --- what there is --------------------------------------------------------------------------
 
-    def _lock(self) -> None:
+    def _lock_directories(self) -> None:
         for path in self._paths:
             if not self._disk.exists(f"{path}/{META_PROPERTIES}"):
                 raise LogDirectoryError(f"{path} has no {META_PROPERTIES}, and is not a log directory")
@@ -122,46 +122,46 @@ class Repair:
                 raise LogDirectoryError(f"log directory {path} is in use by another process")
             self._locks.append(lock)
 
-    def _find(self) -> tuple[int, dict[TopicPartition, FoundLog]]:
+    def _find_logs(self) -> tuple[int, dict[TopicPartition, FoundLog]]:
         """Return the id of the node, and the log of each partition."""
         node_ids, logs = set(), {}
         for path in self._paths:
-            node_id, directory_id = self._properties(f"{path}/{META_PROPERTIES}")
+            node_id, directory_id = self._read_properties(f"{path}/{META_PROPERTIES}")
             node_ids.add(node_id)
             for name in self._disk.names(path):
-                key = topic_partition_of(name)
+                key = parse_topic_partition(name)
                 if key is not None and self._disk.is_directory(f"{path}/{name}"):
-                    logs[key] = FoundLog(f"{path}/{name}", self._topic_id(f"{path}/{name}"), directory_id)
+                    logs[key] = FoundLog(f"{path}/{name}", self._read_topic_id(f"{path}/{name}"), directory_id)
         if len(node_ids) != 1:
             raise LogDirectoryError(f"{', '.join(self._paths)} are of different nodes")
         return node_ids.pop(), logs
 
-    def _properties(self, path: str) -> tuple[int, bytes]:
+    def _read_properties(self, path: str) -> tuple[int, bytes]:
         try:
-            values = properties_from_text(self._disk.read_whole(path))
+            values = parse_properties(self._disk.read_whole(path))
             directory_id = values.get("directory.id", "")
             usable = is_directory_id(directory_id)
             return int(values["node.id"]), uuid_from_text(directory_id) if usable else bytes(16)
         except (MalformedCheckpoint, KeyError, ValueError) as error:
             raise LogDirectoryError(f"{path} cannot be used: {error}") from None
 
-    def _topic_id(self, path: str) -> bytes | None:
+    def _read_topic_id(self, path: str) -> bytes | None:
         file = f"{path}/{PARTITION_METADATA}"
         try:
-            return topic_id_from_text(self._disk.read_whole(file)) if self._disk.exists(file) else None
+            return parse_topic_id(self._disk.read_whole(file)) if self._disk.exists(file) else None
         except MalformedCheckpoint:
             return None
 
     # --- what is to be done ---------------------------------------------------------------------
 
-    def _plan(self) -> None:
+    def _plan_repair(self) -> None:
         metadata = self._logs.get(METADATA)
         self._salvage = Salvage(self._disk, None if metadata is None else metadata.path)
         self.steps += self._salvage.problems
         if metadata is None:
             self.steps.append(f"there is no {METADATA_TOPIC}-0, which says what topics there are")
         else:
-            self.steps += self._missing_end(metadata.path)
+            self.steps += self._find_missing_end(metadata.path)
         self._plan_topics()
         self._anew = bool(self.steps)  # and not only files with ids
         if self._anew:
@@ -178,8 +178,8 @@ class Repair:
             self._write_id(metadata.path, METADATA_TOPIC_ID)
         self.steps += [f"{path}/{PARTITION_METADATA} gets the id {uuid_text(topic_id)}" for path, topic_id in self._ids]
 
-    def _missing_end(self, path: str) -> Iterator[str]:
-        reached = max(self._checkpoint(folder, name).get(METADATA, 0) for folder, name in self._checkpoints())
+    def _find_missing_end(self, path: str) -> Iterator[str]:
+        reached = max(self._read_checkpoint(folder, name).get(METADATA, 0) for folder, name in self._list_checkpoints())
         if self._salvage.next_offset < reached:
             yield f"{path} ends at offset {self._salvage.next_offset}, but had reached {reached}"
 
@@ -208,7 +208,7 @@ class Repair:
         if not logs:
             return
         topic_id = ids.most_common(1)[0][0] if ids else new_uuid(self._random)
-        configs = self._configs(name)
+        configs = self._find_configs(name)
         texts = ", ".join(f"{key}={value}" for key, value in configs.items())
         if name not in INTERNAL_TOPICS and not self._salvage.image.config(TOPIC_RESOURCE, name):
             texts = f"{texts or 'no config'}; its other configs, such as retention.ms, are lost and must be set again"
@@ -222,15 +222,15 @@ class Repair:
             if log.topic_id != topic_id:
                 self._write_id(log.path, topic_id)
 
-    def _configs(self, name: str) -> dict[str, str]:
+    def _find_configs(self, name: str) -> dict[str, str]:
         """Return the known part of a topic's lost configs: whether it was compacted."""
         if self._salvage.image.config(TOPIC_RESOURCE, name):
             return {}
         cleaned = any(
             key[0] == name
-            for folder, checkpoint in self._checkpoints()
+            for folder, checkpoint in self._list_checkpoints()
             if checkpoint == CLEANER_OFFSET_CHECKPOINT
-            for key in self._checkpoint(folder, checkpoint)
+            for key in self._read_checkpoint(folder, checkpoint)
         )
         if name in INTERNAL_TOPICS:
             codec = "producer" if name == GROUPS_TOPIC else "uncompressed"
@@ -264,10 +264,10 @@ class Repair:
     def _find_largest_ids(self, path: str) -> tuple[int, int]:
         """Return the largest leader epoch and producer id of the batches in a log; 0 and -1 if there are none."""
         epoch, producer_id = 0, -1
-        for base_offset in offsets_with(self._disk.names(path), LOG_SUFFIX):
-            file = self._disk.open_to_read(f"{path}/{segment_name(base_offset)}{LOG_SUFFIX}")
+        for base_offset in list_offsets_with(self._disk.names(path), LOG_SUFFIX):
+            file = self._disk.open_to_read(f"{path}/{make_segment_name(base_offset)}{LOG_SUFFIX}")
             with suppress(CorruptBatch):
-                for _, header in headers(file, 0, file.size_bytes()):
+                for _, header in iterate_headers(file, 0, file.size_bytes()):
                     epoch = max(epoch, header.partition_leader_epoch)
                     producer_id = max(producer_id, header.producer_id)
         return epoch, producer_id
@@ -275,15 +275,15 @@ class Repair:
     def _write_id(self, path: str, topic_id: bytes) -> None:
         self._ids.append((path, topic_id))
 
-    def _checkpoints(self) -> list[tuple[str, str]]:
+    def _list_checkpoints(self) -> list[tuple[str, str]]:
         """Return (directory, name) of each offset checkpoint."""
         return [(path, name) for path in self._paths for name in OFFSET_CHECKPOINTS]
 
-    def _checkpoint(self, folder: str, name: str) -> dict[TopicPartition, int]:
+    def _read_checkpoint(self, folder: str, name: str) -> dict[TopicPartition, int]:
         """Return the rows of a checkpoint; none if it is damaged, which the next start reports."""
         path = f"{folder}/{name}"
         with suppress(MalformedCheckpoint):
-            return offsets_from_text(self._disk.read_whole(path)) if self._disk.exists(path) else {}
+            return parse_offsets(self._disk.read_whole(path)) if self._disk.exists(path) else {}
         return {}
 
     # --- doing it -------------------------------------------------------------------------------
@@ -294,7 +294,7 @@ class Repair:
         Raises `OSError`, `LogDirectoryError` or `KafkaError`.
         """
         for path, topic_id in self._ids:
-            self._disk.write_whole(f"{path}/{PARTITION_METADATA}", partition_metadata_text(topic_id), sync=True)
+            self._disk.write_whole(f"{path}/{PARTITION_METADATA}", format_partition_metadata(topic_id), sync=True)
         if self._anew:
             self._write_anew()
 
@@ -302,28 +302,28 @@ class Repair:
         old = self._logs.get(METADATA)
         folder = self._paths[0] if old is None else os.path.dirname(old.path)
         unique = self._random.randbytes(16).hex()
-        new = f"{folder}/{future_log_name(*METADATA, unique)}"  # removed by the next start if this is interrupted
+        new = f"{folder}/{make_future_log_name(*METADATA, unique)}"  # removed by the next start if this is interrupted
         self._write_log(new, None if old is None else f"{old.path}/{QUORUM_STATE}")
-        for path, name in self._checkpoints():
-            offsets = self._checkpoint(path, name)
+        for path, name in self._list_checkpoints():
+            offsets = self._read_checkpoint(path, name)
             if offsets.pop(METADATA, None) is not None:
-                self._disk.write_whole(f"{path}/{name}", offsets_text(offsets), sync=True)
+                self._disk.write_whole(f"{path}/{name}", format_offsets(offsets), sync=True)
         for path in self._paths:
             self._disk.remove(f"{path}/{CLEAN_SHUTDOWN}")
             self._disk.sync_directory(path)
         if old is not None:
-            self._disk.rename(old.path, f"{folder}/{unlisted_log_name(*METADATA, unique, STRAY_LOG_SUFFIX)}")
+            self._disk.rename(old.path, f"{folder}/{make_unlisted_log_name(*METADATA, unique, STRAY_LOG_SUFFIX)}")
         self._disk.rename(new, f"{folder}/{log_name(*METADATA)}")
         self._disk.sync_directory(folder)
 
     def _write_log(self, path: str, quorum_state: str | None) -> None:
         """Write a metadata log to `path`, whose leader epochs continue those of the old one."""
         self._disk.make_directory(path)
-        self._disk.write_whole(f"{path}/{PARTITION_METADATA}", partition_metadata_text(METADATA_TOPIC_ID), sync=True)
+        self._disk.write_whole(f"{path}/{PARTITION_METADATA}", format_partition_metadata(METADATA_TOPIC_ID), sync=True)
         if quorum_state is not None and self._disk.exists(quorum_state):
             self._disk.write_whole(f"{path}/{QUORUM_STATE}", self._disk.read_whole(quorum_state), sync=True)
         environment = Environment(self._disk, lambda: self._now_ms, lambda delay_ms, callback: None)
-        log = new_log(environment, path, METADATA, METADATA_TOPIC_ID, METADATA_SETTINGS)
+        log = create_log(environment, path, METADATA, METADATA_TOPIC_ID, METADATA_SETTINGS)
         messages = [*self._salvage.messages, *self._added]
         level = self._salvage.image.features.get(features.METADATA_VERSION, features.INITIAL[features.METADATA_VERSION])
         for start in range(0, len(messages), RECORDS_OF_A_BATCH):
@@ -357,20 +357,20 @@ class Salvage:
         self.has_snapshot = False
         self._pending: list[Message] | None = None
         if directory is not None:
-            self._read(disk, directory)
+            self._read_log(disk, directory)
 
-    def _read(self, disk: Disk, directory: str) -> None:
-        snapshot = newest_snapshot(disk, directory)
+    def _read_log(self, disk: Disk, directory: str) -> None:
+        snapshot = find_newest_snapshot(disk, directory)
         self.has_snapshot = snapshot is not None
         if snapshot is not None:
-            self._take(snapshot.path, values_in(snapshot.data))
+            self._take_values(snapshot.path, iterate_values_in(snapshot.data))
             self.next_offset, self.latest_epoch = snapshot.end_offset, snapshot.leader_epoch
         start = self.next_offset
-        for base_offset in offsets_with(disk.names(directory), LOG_SUFFIX):
-            path = f"{directory}/{segment_name(base_offset)}{LOG_SUFFIX}"
-            self._take(path, self._values(path, disk.read_whole(path), base_offset, start))
+        for base_offset in list_offsets_with(disk.names(directory), LOG_SUFFIX):
+            path = f"{directory}/{make_segment_name(base_offset)}{LOG_SUFFIX}"
+            self._take_values(path, self._iterate_values(path, disk.read_whole(path), base_offset, start))
 
-    def _values(self, path: str, data: bytes, base_offset: int, start: int) -> Iterator[tuple[int, bytes]]:
+    def _iterate_values(self, path: str, data: bytes, base_offset: int, start: int) -> Iterator[tuple[int, bytes]]:
         """Yield (offset, value) of the records from `start` on in the valid batches of a segment."""
         if base_offset > self.next_offset:
             self.problems.append(f"{path}: offsets {self.next_offset} to {base_offset - 1} are missing")
@@ -385,15 +385,15 @@ class Salvage:
             if batch_at is None:
                 return
             header = read_header(data, batch_at)
-            offset = self._offset_of(path, header, batch_at, damaged_bytes)
+            offset = self._check_offset(path, header, batch_at, damaged_bytes)
             position = batch_at + header.size_bytes
             moved = offset - header.base_offset
             self.next_offset = header.next_offset + moved
             self.latest_epoch = max(self.latest_epoch, header.partition_leader_epoch)
-            values = ((at + moved, value) for at, value in values_in(data[batch_at:position]))
+            values = ((at + moved, value) for at, value in iterate_values_in(data[batch_at:position]))
             yield from ((at, value) for at, value in values if at >= start)
 
-    def _offset_of(self, path: str, header: BatchHeader, position: int, damaged_bytes: int) -> int:
+    def _check_offset(self, path: str, header: BatchHeader, position: int, damaged_bytes: int) -> int:
         """Return the offset of a batch. No checksum protects it, so it counts only if the one before allows it."""
         missing = header.base_offset - self.next_offset
         if 0 < missing <= damaged_bytes:
@@ -404,7 +404,7 @@ class Salvage:
             return self.next_offset
         return header.base_offset
 
-    def _take(self, path: str, values: Iterator[tuple[int, bytes]]) -> None:
+    def _take_values(self, path: str, values: Iterator[tuple[int, bytes]]) -> None:
         for offset, value in values:
             try:
                 for message in self._release_messages(decode_metadata(value)):

@@ -19,7 +19,7 @@ from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.control_records import KRaftVersionRecord
 from minibroker.protocol.records.batch import batches, check_batch
-from minibroker.protocol.records.control import ControlType, control_message, control_type
+from minibroker.protocol.records.control import ControlType, decode_control_message, decode_control_type
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.varints import Bytes
 from minibroker.storage.files import Disk
@@ -39,46 +39,46 @@ class Snapshot(NamedTuple):
     data: bytes
 
 
-def newest_snapshot(disk: Disk, directory: str) -> Snapshot | None:
+def find_newest_snapshot(disk: Disk, directory: str) -> Snapshot | None:
     """Return the newest complete snapshot in a directory; warn of newer, incomplete ones. Raises `OSError`."""
     for match in filter(None, map(_NAME.fullmatch, reversed(disk.names(directory)))):
         path = f"{directory}/{match[0]}"
         data = disk.read_whole(path)
-        reason = incompleteness(data)
+        reason = find_incompleteness(data)
         if reason is None:
             return Snapshot(path, int(match["end_offset"]), int(match["leader_epoch"]), data)
         log.warning("the snapshot %s is skipped: %s", path, reason)
     return None
 
 
-def values_in(data: bytes) -> Iterator[tuple[int, bytes]]:
+def iterate_values_in(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield (offset, value) of the records in complete batches, without control batches. Raises KafkaError."""
     for position, header in batches(data):
         check_batch(data, position)
         if not header.is_control:
-            for record in _records_of(memoryview(data)[position : position + header.size_bytes]):
+            for record in _iterate_records(memoryview(data)[position : position + header.size_bytes]):
                 yield record.offset, record.value or b""
 
 
-def _records_of(batch: Bytes) -> Iterator[Record]:
-    from minibroker.protocol.records.payload import records_of  # a new cluster has nothing to read
+def _iterate_records(batch: Bytes) -> Iterator[Record]:
+    from minibroker.protocol.records.payload import iterate_records  # a new cluster has nothing to read
 
-    return records_of(batch)
+    return iterate_records(batch)
 
 
-def kraft_version_in(data: bytes, before: int) -> int:
+def find_kraft_version(data: bytes, before: int) -> int:
     """Return the level of kraft.version after the control batches among complete batches. Raises KafkaError."""
     level = before
     for position, header in batches(data):
         if header.is_control:
-            for record in _records_of(memoryview(data)[position : position + header.size_bytes]):
-                if control_type(record.key) == ControlType.KRAFT_VERSION:
-                    message = control_message(record)
+            for record in _iterate_records(memoryview(data)[position : position + header.size_bytes]):
+                if decode_control_type(record.key) == ControlType.KRAFT_VERSION:
+                    message = decode_control_message(record)
                     level = message.k_raft_version if isinstance(message, KRaftVersionRecord) else level
     return level
 
 
-def incompleteness(data: bytes) -> str | None:
+def find_incompleteness(data: bytes) -> str | None:
     """Return why these bytes are not a complete snapshot, or None."""
     end, last = 0, None
     try:
@@ -86,7 +86,7 @@ def incompleteness(data: bytes) -> str | None:
             check_batch(data, position)
             end = position + header.size_bytes
             last = data[position:end] if header.is_control else None
-        footer = last is not None and [control_type(record.key) for record in _records_of(last)][-1]
+        footer = last is not None and [decode_control_type(record.key) for record in _iterate_records(last)][-1]
     except KafkaError as error:
         return str(error)
     if end < len(data):

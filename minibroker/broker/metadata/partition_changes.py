@@ -47,7 +47,7 @@ class PartitionChange:
         self._complete_reassignment()
         self._remember_eligible()
         change = PartitionChangeRecord(partition_id=partition.index, topic_id=partition.topic.topic_id)
-        clean = self._elect(change)
+        clean = self._set_leader(change)
         if change.leader == LEADER_UNCHANGED and set(partition.replicas) - set(self.replicas):
             change.leader = partition.leader_id  # a new epoch, for clients of a replica that has left
         if not clean or self._minimum_isr is None:
@@ -76,7 +76,7 @@ class PartitionChange:
         known = [] if len(self.isr) >= self._minimum_isr else [*self._partition.isr, *self._eligible]
         self._eligible = [node for node in dict.fromkeys(known) if node not in self.isr]
 
-    def _elect(self, change: PartitionChangeRecord) -> bool:
+    def _set_leader(self, change: PartitionChangeRecord) -> bool:
         """Set the leader if it changes; return whether it has all records."""
         leader, clean = self._elect_leader()
         if leader != self._partition.leader_id:

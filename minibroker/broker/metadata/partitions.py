@@ -236,6 +236,6 @@ def check_name(name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
-def colliding_name(name: str) -> str:
+def normalize_colliding_name(name: str) -> str:
     """Return a key that is equal for names that collide in metric names, as they differ only in '.' and '_'."""
     return name.replace(".", "_")

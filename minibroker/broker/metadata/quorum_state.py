@@ -43,7 +43,7 @@ class QuorumState(NamedTuple):
         return f'{{"clusterId":"",{leader},"appliedOffset":0,"currentVoters":[{voters}],"data_version":0}}'.encode()
 
 
-def quorum_state_from_text(text: bytes) -> QuorumState:
+def parse_quorum_state(text: bytes) -> QuorumState:
     """Parse the file's content. Raises `MalformedQuorumState`."""
     import json  # a slow import, and a new directory has no such file
 

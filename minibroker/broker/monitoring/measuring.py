@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from minibroker.broker.configs.listeners import Listener, broker_listeners
+from minibroker.broker.configs.listeners import Listener, make_broker_listeners
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.server import BoundListener, Server, bind
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
@@ -48,7 +48,7 @@ class Measurements(NamedTuple):
 
 
 @contextlib.contextmanager
-def bound_metrics(
+def bind_metrics(
     settings: Settings, port: int | None, wall_ms: Callable[[], int], *, over_tls: bool = False
 ) -> Iterator[Measurements | None]:
     """Bind the metrics' address, on the host of the first listener, for the duration of the block.
@@ -61,7 +61,7 @@ def bound_metrics(
     from minibroker.broker.monitoring.measured_disk import SyncStatistics  # as most brokers have no metrics
     from minibroker.broker.monitoring.request_statistics import RequestStatistics
 
-    host = broker_listeners(settings)[0].host
+    host = make_broker_listeners(settings)[0].host
     bound = bind(Listener("METRICS", "HTTP", host, port, "", 0), settings)
     with bound.socket:
         yield Measurements(
@@ -70,13 +70,13 @@ def bound_metrics(
 
 
 @contextlib.asynccontextmanager
-async def metrics_served(measured: Measurements | None, present: Callable[[], Measured | None]) -> AsyncIterator[None]:
+async def serve_metrics(measured: Measurements | None, present: Callable[[], Measured | None]) -> AsyncIterator[None]:
     """Serve the metrics, if any, for the duration of the block; `present` returns the broker, or None if it is down."""
     if measured is None:
         yield
         return
     # Imported only on request: the library would double the time to start.
-    from minibroker.broker.monitoring.metrics import Observed, exposition
+    from minibroker.broker.monitoring.metrics import Observed, write_exposition
     from minibroker.broker.monitoring.metrics_server import MetricsServer, Unavailable
 
     async def metrics() -> bytes:
@@ -84,10 +84,10 @@ async def metrics_served(measured: Measurements | None, present: Callable[[], Me
         if running is None:
             raise Unavailable
         cluster, server, (_, started_s, requests, syncs, cleaner, *_) = running.cluster, running.server, measured
-        return await exposition(Observed(cluster, server, requests, syncs, cleaner, started_s))
+        return await write_exposition(Observed(cluster, server, requests, syncs, cleaner, started_s))
 
     server = MetricsServer(metrics, lambda: has_nodes(present()))
-    await server.serve(measured.bound, (lambda: _tls_of(present())) if measured.over_tls else None)
+    await server.serve(measured.bound, (lambda: _find_tls(present())) if measured.over_tls else None)
     try:
         yield
     finally:
@@ -99,7 +99,7 @@ def has_nodes(running: Measured | None) -> bool:
     return running is not None and bool(running.cluster.nodes)
 
 
-def _tls_of(running: Measured | None) -> ssl.SSLContext | None:
+def _find_tls(running: Measured | None) -> ssl.SSLContext | None:
     """Return the present TLS of the first listener that has it, or None."""
     nodes = () if running is None else running.cluster.nodes.values()
     return next((tls.current.context for node in nodes for tls in node.tls.values()), None)

@@ -17,7 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from minibroker import __version__
 from minibroker.broker.monitoring.request_statistics import DURATION_BUCKETS_MS, ApiStatistics
-from minibroker.protocol.apis import api_name
+from minibroker.protocol.apis import get_api_name
 from minibroker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -75,18 +75,18 @@ class Row(NamedTuple):
         return len(DURATION_BUCKETS_MS) + 3 if self.kind is HistogramMetricFamily else 1
 
 
-async def exposition(observed: Observed) -> bytes:
+async def write_exposition(observed: Observed) -> bytes:
     """Return all metrics as text. They are not an atomic snapshot, as the loop serves others between slices."""
     parts = []
     for row in ROWS:
         samples = iter(row.samples(observed))
         count = max(1, LINES_PER_SLICE // row.lines_each)
         piece = list(islice(samples, count))
-        parts.append(_text(row, piece))
+        parts.append(_write_row(row, piece))
         await asyncio.sleep(0)
         while len(piece) == count:
             piece = list(islice(samples, count))
-            parts.append(_without_head(_text(row, piece)))
+            parts.append(_without_head(_write_row(row, piece)))
             await asyncio.sleep(0)
     return b"".join(parts)
 
@@ -101,7 +101,7 @@ class _Registry:
         return (self._metric,)
 
 
-def _text(row: Row, samples: Iterable[Sample | None]) -> bytes:
+def _write_row(row: Row, samples: Iterable[Sample | None]) -> bytes:
     family: Any = row.kind(PREFIX + row.name, row.help, labels=row.labels)
     for labels, value in filter(None, samples):
         if row.kind is HistogramMetricFamily:
@@ -123,29 +123,29 @@ def _without_head(text: bytes) -> bytes:
 def _by_api(value: Callable[[ApiStatistics], Any]) -> Callable[[Observed], Iterator[Sample]]:
     def samples(observed: Observed) -> Iterator[Sample]:
         for key, statistics in list(observed.requests.by_api.items()):
-            yield (api_name(key),), value(statistics)
+            yield (get_api_name(key),), value(statistics)
 
     return samples
 
 
-def _requests(observed: Observed) -> Iterator[Sample]:
+def _sample_requests(observed: Observed) -> Iterator[Sample]:
     for key, statistics in list(observed.requests.by_api.items()):
         for version, count in list(statistics.requests.items()):
-            yield (api_name(key), str(version)), count
+            yield (get_api_name(key), str(version)), count
 
 
-def _errors(observed: Observed) -> Iterator[Sample]:
+def _sample_errors(observed: Observed) -> Iterator[Sample]:
     for key, statistics in list(observed.requests.by_api.items()):
         for code, count in list(statistics.errors.items()):
-            yield (api_name(key), ErrorCode(code).name if code in KNOWN_CODES else str(code)), count
+            yield (get_api_name(key), ErrorCode(code).name if code in KNOWN_CODES else str(code)), count
 
 
-def _durations(statistics: ApiStatistics | SyncStatistics) -> tuple[list[tuple[str, float]], float]:
+def _sample_durations(statistics: ApiStatistics | SyncStatistics) -> tuple[list[tuple[str, float]], float]:
     bounds = [*(str(bound / 1000) for bound in DURATION_BUCKETS_MS), "+Inf"]
     return list(zip(bounds, accumulate(statistics.durations), strict=True)), statistics.duration_ms / 1000
 
 
-def _connections(observed: Observed) -> Iterator[Sample]:
+def _sample_connections(observed: Observed) -> Iterator[Sample]:
     counts = Counter((each.node.node_id, each.listener) for each in observed.server.connections())
     for node_id, listener in observed.server.accepted:
         yield (str(node_id), listener), counts[node_id, listener]
@@ -156,7 +156,7 @@ def _count_accepted(observed: Observed) -> Iterator[Sample]:
         yield (str(node_id), listener), count
 
 
-def _authentications(name: str) -> Callable[[Observed], Iterator[Sample]]:
+def _sample_authentications(name: str) -> Callable[[Observed], Iterator[Sample]]:
     def samples(observed: Observed) -> Iterator[Sample]:
         for (node_id, listener), statistics in list(observed.server.authentications.items()):
             yield (str(node_id), listener), getattr(statistics, name)
@@ -168,17 +168,17 @@ def _count_delayed(observed: Observed) -> Iterator[Sample]:
     yield (), sum(each.waiting for each in observed.server.connections())
 
 
-def _of_logs(value: Callable[[Log], int]) -> Callable[[Observed], Iterator[Sample | None]]:
+def _sample_logs(value: Callable[[Log], int]) -> Callable[[Observed], Iterator[Sample | None]]:
     """Return samples of up to `PARTITIONS_TOLD` partitions, and the sum of the others."""
 
     def samples(observed: Observed) -> Iterator[Sample | None]:
-        for partition in _partitions(observed.cluster):
+        for partition in _iterate_partitions(observed.cluster):
             yield (partition.topic.name, str(partition.index)), value(partition.log)
 
-    return lambda observed: _at_most(PARTITIONS_TOLD, samples(observed))
+    return lambda observed: _limit_samples(PARTITIONS_TOLD, samples(observed))
 
 
-def _at_most(most: int, samples: Iterable[Sample | None]) -> Iterator[Sample | None]:
+def _limit_samples(most: int, samples: Iterable[Sample | None]) -> Iterator[Sample | None]:
     """Yield so many samples, then None for each, and the sum of these and of those with the labels OTHER."""
     count, rest, others = 0, 0, None
     for sample in samples:
@@ -192,7 +192,7 @@ def _at_most(most: int, samples: Iterable[Sample | None]) -> Iterator[Sample | N
         yield others, rest
 
 
-def _partitions(cluster: Cluster) -> Iterator[Partition]:
+def _iterate_partitions(cluster: Cluster) -> Iterator[Partition]:
     """Yield the partitions that have a log; topics may be created and deleted meanwhile."""
     for topic in list(cluster.image.topics.values()):
         yield from (partition for partition in list(topic.partitions) if hasattr(partition, "log"))
@@ -203,11 +203,11 @@ def _fetch_sessions(observed: Observed) -> Iterator[Sample]:
         yield (str(node_id),), len(node.sessions)
 
 
-def _partition_count(observed: Observed) -> int:
+def _count_partitions(observed: Observed) -> int:
     return sum(len(topic.partitions) for topic in observed.cluster.image.topics.values())
 
 
-def _groups(observed: Observed) -> Iterator[Sample | None]:
+def _sample_groups(observed: Observed) -> Iterator[Sample | None]:
     """Count the groups by type and state; there may be many, and they come and go meanwhile."""
     counts: Counter[tuple[str, str]] = Counter()
     for group in list(observed.cluster.groups.groups.values()):
@@ -216,7 +216,7 @@ def _groups(observed: Observed) -> Iterator[Sample | None]:
     yield from counts.items()
 
 
-def _lags(observed: Observed) -> Iterator[Sample | None]:
+def _sample_lags(observed: Observed) -> Iterator[Sample | None]:
     """Yield how far each group is behind in each partition that it has committed an offset of."""
     topics = observed.cluster.image.topics
     for group in list(observed.cluster.groups.groups.values()):
@@ -232,26 +232,26 @@ def _lags(observed: Observed) -> Iterator[Sample | None]:
             yield (group.group_id, name, str(index)) if is_told else (OTHER, OTHER, OTHER), lag
 
 
-def _rebalances(observed: Observed) -> Iterator[Sample]:
+def _sample_rebalances(observed: Observed) -> Iterator[Sample]:
     for type, count in list(observed.cluster.groups.rebalances.items()):
         yield (type.value,), count
 
 
-def _syncs(observed: Observed) -> Iterator[Sample]:
-    yield (), _durations(observed.syncs)
+def _sample_syncs(observed: Observed) -> Iterator[Sample]:
+    yield (), _sample_durations(observed.syncs)
 
 
-def _cleaner(name: str) -> Callable[[Observed], Iterator[Sample]]:
-    return _one(lambda observed: getattr(observed.cleaner, name))
+def _sample_cleaner(name: str) -> Callable[[Observed], Iterator[Sample]]:
+    return _sample_one(lambda observed: getattr(observed.cleaner, name))
 
 
-def _client_metrics(observed: Observed) -> Iterator[Sample]:
+def _sample_client_metrics(observed: Observed) -> Iterator[Sample]:
     for metric in observed.cluster.telemetry.metrics(connected=True):
         attributes = ",".join(f"{name}={value}" for name, value in metric.attributes.items())
         yield (metric.client_id, metric.client_instance_id, metric.name, attributes), metric.value
 
 
-def _one(value: Callable[[Observed], float]) -> Callable[[Observed], Iterator[Sample]]:
+def _sample_one(value: Callable[[Observed], float]) -> Callable[[Observed], Iterator[Sample]]:
     def samples(observed: Observed) -> Iterator[Sample]:
         yield (), value(observed)
 
@@ -273,8 +273,8 @@ REBALANCES_HELP = "New generations of classic groups, and new epochs of the othe
 COUNTER, GAUGE, HISTOGRAM = CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 ROWS: tuple[Row, ...] = (
-    Row("requests", COUNTER, API + VERSION, "Requests that could be read.", _requests),
-    Row("request_errors", COUNTER, API + CODE, "Error codes in answers; each occurrence counts.", _errors),
+    Row("requests", COUNTER, API + VERSION, "Requests that could be read.", _sample_requests),
+    Row("request_errors", COUNTER, API + CODE, "Error codes in answers; each occurrence counts.", _sample_errors),
     Row(
         "requests_lost",
         COUNTER,
@@ -284,76 +284,102 @@ ROWS: tuple[Row, ...] = (
     ),
     Row("request_bytes", COUNTER, API, "Bytes of requests that could be read.", _by_api(lambda s: s.received_bytes)),
     Row("response_bytes", COUNTER, API, "Bytes of answers that were sent.", _by_api(lambda s: s.sent_bytes)),
-    Row("request_duration_seconds", HISTOGRAM, API, DURATION_HELP, _by_api(_durations)),
+    Row("request_duration_seconds", HISTOGRAM, API, DURATION_HELP, _by_api(_sample_durations)),
     Row(
         "requests_delayed", GAUGE, (), "Requests that wait for something, such as a Fetch for records.", _count_delayed
     ),
-    Row("connections", GAUGE, NODE + LISTENER, "Open connections.", _connections),
+    Row("connections", GAUGE, NODE + LISTENER, "Open connections.", _sample_connections),
     Row("connections_accepted", COUNTER, NODE + LISTENER, "Accepted connections.", _count_accepted),
-    Row("authentications", COUNTER, NODE + LISTENER, "Clients that authenticated.", _authentications("succeeded")),
+    Row(
+        "authentications", COUNTER, NODE + LISTENER, "Clients that authenticated.", _sample_authentications("succeeded")
+    ),
     Row(
         "authentication_failures",
         COUNTER,
         NODE + LISTENER,
         "Clients that failed to authenticate.",
-        _authentications("failed"),
+        _sample_authentications("failed"),
     ),
     Row(
         "reauthentications",
         COUNTER,
         NODE + LISTENER,
         "Clients that authenticated again on the same connection.",
-        _authentications("reauthenticated"),
+        _sample_authentications("reauthenticated"),
     ),
     Row(
         "reauthentication_failures",
         COUNTER,
         NODE + LISTENER,
         "Clients that failed to authenticate again.",
-        _authentications("reauthentication_failed"),
+        _sample_authentications("reauthentication_failed"),
     ),
-    Row("expired_connections_closed", COUNTER, NODE + LISTENER, EXPIRED_HELP, _authentications("expired")),
+    Row("expired_connections_closed", COUNTER, NODE + LISTENER, EXPIRED_HELP, _sample_authentications("expired")),
     Row("fetch_sessions", GAUGE, NODE, "Fetch sessions in the cache.", _fetch_sessions),
-    Row("fsync_duration_seconds", HISTOGRAM, (), "Time of each fsync of a file or directory.", _syncs),
-    Row("fsync_failures", COUNTER, (), "Calls of fsync that failed.", _one(lambda o: o.syncs.failures)),
-    Row("groups", GAUGE, GROUP, "Groups by type and state.", _groups),
-    Row("group_rebalances", COUNTER, ("type",), REBALANCES_HELP, _rebalances),
-    Row("consumer_group_lag", GAUGE, ("group", *LOG), LAG_HELP, lambda observed: _at_most(LAGS_TOLD, _lags(observed))),
-    Row("topics", GAUGE, (), "Topics.", _one(lambda o: len(o.cluster.image.topics))),
-    Row("partitions", GAUGE, (), "Partitions of all topics.", _one(_partition_count)),
-    Row("log_size_bytes", GAUGE, LOG, "Size of a partition's batches.", _of_logs(lambda log: log.size_bytes)),
-    Row("log_start_offset", GAUGE, LOG, "First offset of a partition.", _of_logs(lambda log: log.log_start_offset)),
-    Row("log_end_offset", GAUGE, LOG, "Offset of a partition's next record.", _of_logs(lambda log: log.log_end_offset)),
-    Row("log_segments", GAUGE, LOG, "Segments of a partition.", _of_logs(lambda log: len(log.segments))),
+    Row("fsync_duration_seconds", HISTOGRAM, (), "Time of each fsync of a file or directory.", _sample_syncs),
+    Row("fsync_failures", COUNTER, (), "Calls of fsync that failed.", _sample_one(lambda o: o.syncs.failures)),
+    Row("groups", GAUGE, GROUP, "Groups by type and state.", _sample_groups),
+    Row("group_rebalances", COUNTER, ("type",), REBALANCES_HELP, _sample_rebalances),
     Row(
-        "log_producer_ids", GAUGE, LOG, "Producer ids that a partition knows.", _of_logs(lambda log: len(log.producers))
+        "consumer_group_lag",
+        GAUGE,
+        ("group", *LOG),
+        LAG_HELP,
+        lambda observed: _limit_samples(LAGS_TOLD, _sample_lags(observed)),
     ),
-    Row("cleaner_cleanings", COUNTER, (), "Completed cleanings of logs.", _cleaner("cleanings")),
-    Row("cleaner_seconds", COUNTER, (), "Time that cleanings took, summed over all threads.", _cleaner("seconds")),
-    Row("cleaner_last_seconds", GAUGE, (), "Time that the last cleaning took.", _cleaner("last_seconds")),
-    Row("cleaner_read_bytes", COUNTER, (), "Bytes that the cleaner has read.", _cleaner("read_bytes")),
-    Row("cleaner_written_bytes", COUNTER, (), "Bytes that the cleaner has written.", _cleaner("written_bytes")),
-    Row("cleaner_read_records", COUNTER, (), "Records that the cleaner has read.", _cleaner("read_records")),
+    Row("topics", GAUGE, (), "Topics.", _sample_one(lambda o: len(o.cluster.image.topics))),
+    Row("partitions", GAUGE, (), "Partitions of all topics.", _sample_one(_count_partitions)),
+    Row("log_size_bytes", GAUGE, LOG, "Size of a partition's batches.", _sample_logs(lambda log: log.size_bytes)),
+    Row("log_start_offset", GAUGE, LOG, "First offset of a partition.", _sample_logs(lambda log: log.log_start_offset)),
+    Row(
+        "log_end_offset",
+        GAUGE,
+        LOG,
+        "Offset of a partition's next record.",
+        _sample_logs(lambda log: log.log_end_offset),
+    ),
+    Row("log_segments", GAUGE, LOG, "Segments of a partition.", _sample_logs(lambda log: len(log.segments))),
+    Row(
+        "log_producer_ids",
+        GAUGE,
+        LOG,
+        "Producer ids that a partition knows.",
+        _sample_logs(lambda log: len(log.producers)),
+    ),
+    Row("cleaner_cleanings", COUNTER, (), "Completed cleanings of logs.", _sample_cleaner("cleanings")),
+    Row(
+        "cleaner_seconds", COUNTER, (), "Time that cleanings took, summed over all threads.", _sample_cleaner("seconds")
+    ),
+    Row("cleaner_last_seconds", GAUGE, (), "Time that the last cleaning took.", _sample_cleaner("last_seconds")),
+    Row("cleaner_read_bytes", COUNTER, (), "Bytes that the cleaner has read.", _sample_cleaner("read_bytes")),
+    Row("cleaner_written_bytes", COUNTER, (), "Bytes that the cleaner has written.", _sample_cleaner("written_bytes")),
+    Row("cleaner_read_records", COUNTER, (), "Records that the cleaner has read.", _sample_cleaner("read_records")),
     Row(
         "cleaner_written_records",
         COUNTER,
         (),
         "Records that the cleaner has written.",
-        _cleaner("written_records"),
+        _sample_cleaner("written_records"),
     ),
-    Row("cleaner_running", GAUGE, (), "Logs that are being cleaned.", _cleaner("running")),
-    Row("cleaner_max_dirty_ratio", GAUGE, (), DIRTY_HELP, _cleaner("max_dirty_ratio")),
-    Row("cleaner_uncleanable_partitions", GAUGE, (), UNCLEANABLE_HELP, _cleaner("uncleanable")),
-    Row("cleaner_last_look_time_seconds", GAUGE, (), LOOKED_HELP, _one(lambda o: o.cleaner.looked_ms / 1000)),
+    Row("cleaner_running", GAUGE, (), "Logs that are being cleaned.", _sample_cleaner("running")),
+    Row("cleaner_max_dirty_ratio", GAUGE, (), DIRTY_HELP, _sample_cleaner("max_dirty_ratio")),
+    Row("cleaner_uncleanable_partitions", GAUGE, (), UNCLEANABLE_HELP, _sample_cleaner("uncleanable")),
+    Row("cleaner_last_look_time_seconds", GAUGE, (), LOOKED_HELP, _sample_one(lambda o: o.cleaner.looked_ms / 1000)),
     Row(
         "client_instances",
         GAUGE,
         (),
         "Connected clients that push metrics.",
-        _one(lambda o: len(o.cluster.telemetry.instances())),
+        _sample_one(lambda o: len(o.cluster.telemetry.instances())),
     ),
-    Row("client_metric", GAUGE, CLIENT, CLIENT_HELP, _client_metrics),
-    Row("start_time_seconds", GAUGE, (), "When the broker started, seconds since 1970.", _one(lambda o: o.started_s)),
+    Row("client_metric", GAUGE, CLIENT, CLIENT_HELP, _sample_client_metrics),
+    Row(
+        "start_time_seconds",
+        GAUGE,
+        (),
+        "When the broker started, seconds since 1970.",
+        _sample_one(lambda o: o.started_s),
+    ),
     Row(
         "info", GAUGE, VERSION, "Always 1; the label has minibroker's version.", lambda observed: [((__version__,), 1)]
     ),

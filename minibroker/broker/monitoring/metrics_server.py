@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from minibroker.broker.network.http_server import DOWN, HEALTH, READY, UP, HttpRequest, HttpServer, http_response
+from minibroker.broker.network.http_server import DOWN, HEALTH, READY, UP, HttpRequest, HttpServer, encode_http_response
 from minibroker.broker.server import BoundListener
 
 log = logging.getLogger("minibroker.metrics")
@@ -37,7 +37,7 @@ class MetricsServer:
         self._exposition = exposition
         self._is_ready = is_ready
         self._one_at_a_time = asyncio.Lock()
-        self._server = HttpServer(self._answer, log)
+        self._server = HttpServer(self._answer_request, log)
 
     async def serve(self, bound: BoundListener, tls: Callable[[], ssl.SSLContext | None] | None = None) -> None:
         """Start to accept scrapers. `tls` returns the present TLS, if it is wanted."""
@@ -53,15 +53,15 @@ class MetricsServer:
         """Stop accepting scrapers, and disconnect them all."""
         await self._server.close()
 
-    async def _answer(self, request: HttpRequest) -> bytes:
+    async def _answer_request(self, request: HttpRequest) -> bytes:
         if request.path not in (PATH, "/", HEALTH, READY):
-            return http_response("404 Not Found", b"The metrics are at /metrics.\n")
+            return encode_http_response("404 Not Found", b"The metrics are at /metrics.\n")
         if request.method not in ("GET", "HEAD"):
-            return http_response("405 Method Not Allowed", b"Only GET and HEAD.\n")
+            return encode_http_response("405 Method Not Allowed", b"Only GET and HEAD.\n")
         try:
             answer, body = await self._answer_path(request.path)
         except Unavailable as why:
-            return http_response("503 Service Unavailable", f"{why}\n".encode())
+            return encode_http_response("503 Service Unavailable", f"{why}\n".encode())
         return answer if request.method == "GET" else answer[: len(answer) - len(body)]
 
     async def _answer_path(self, path: str) -> tuple[bytes, bytes]:
@@ -69,7 +69,7 @@ class MetricsServer:
         if path == READY and not self._is_ready():
             raise Unavailable
         if path in (HEALTH, READY):
-            return http_response("200 OK", UP), UP
+            return encode_http_response("200 OK", UP), UP
         async with self._one_at_a_time:
             body = await self._exposition()
-        return http_response("200 OK", body, CONTENT_TYPE_LATEST), body
+        return encode_http_response("200 OK", body, CONTENT_TYPE_LATEST), body

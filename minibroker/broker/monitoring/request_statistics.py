@@ -8,7 +8,7 @@ from collections import Counter
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
-from minibroker.protocol.response_errors import error_codes
+from minibroker.protocol.response_errors import collect_error_codes
 
 DURATION_BUCKETS_MS = (0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000)
 
@@ -48,7 +48,7 @@ class RequestStatistics(Interceptor):
         statistics.received_bytes += call.received_bytes
 
     def answer(self, call: Call, response: Message) -> Message:
-        codes = error_codes(response)
+        codes = collect_error_codes(response)
         if codes:
             self.by_api[call.api_key].errors.update(codes)
         return response

@@ -22,7 +22,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from minibroker.broker.configs.listener_settings import listener_setting
+from minibroker.broker.configs.listener_settings import get_listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.delayed_operations import DelayedOperation, Promise, Slicer, sleep
 from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
@@ -35,11 +35,11 @@ from minibroker.broker.security.exchanges import (
     Reply,
 )
 from minibroker.broker.security.logins import Judge, Login, Verdict
-from minibroker.broker.security.mechanisms import enabled_mechanisms
+from minibroker.broker.security.mechanisms import list_enabled_mechanisms
 from minibroker.broker.security.principals import USER, Principal
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.legible import MESSAGE_CHARACTERS, cut
+from minibroker.protocol.legible import MESSAGE_CHARACTERS, shorten
 
 if TYPE_CHECKING:
     from minibroker.broker.clock import Clock, Timer
@@ -104,7 +104,7 @@ class SaslListener:
         self._name = name
         self._cluster = cluster
         self._read_from = cluster().static_settings
-        self._read(self._read_from)
+        self._read_settings(self._read_from)
         self.read_again()
 
     def read_again(self) -> None:
@@ -114,7 +114,7 @@ class SaslListener:
             return
         self._read_from = settings
         try:
-            self._read(settings)
+            self._read_settings(settings)
         except SettingsError as error:
             log.error("clients authenticate as before: %s", error)
 
@@ -143,9 +143,9 @@ class SaslListener:
         """Return the time of a monotonic clock in ms."""
         return self.clock.monotonic_ms()
 
-    def _read(self, settings: Settings) -> None:
-        self.mechanisms = enabled_mechanisms(settings, self._name)
-        self.limit_bytes: int = listener_setting(settings, "sasl.server.max.receive.size", self._name)
+    def _read_settings(self, settings: Settings) -> None:
+        self.mechanisms = list_enabled_mechanisms(settings, self._name)
+        self.limit_bytes: int = get_listener_setting(settings, "sasl.server.max.receive.size", self._name)
         self.failure_delay_ms: int = settings["connection.failed.authentication.delay.ms"]
 
 
@@ -208,9 +208,9 @@ class Authenticator:
 
     def refuse(self, reason: str, items: list[Any]) -> Outcome:
         """Send these items after the delay for failures, and close the connection."""
-        return self._begin(self._refuse(reason, lambda: items))
+        return self._begin_coroutine(self._refuse_after_delay(reason, lambda: items))
 
-    def versions_told(self) -> None:
+    def note_versions_told(self) -> None:
         """Note that the client has sent ApiVersions, which it may do once, as its first request."""
         if self._state is State.FIRST:
             self._state = State.VERSIONS_TOLD
@@ -232,10 +232,10 @@ class Authenticator:
         if self._state in (State.AUTHENTICATED, State.EXPIRED):
             self._begin_anew(mechanism)
         enabled = self._listener.mechanisms
-        if mechanism not in enabled or self._verdict(mechanism, None).is_refused:
+        if mechanism not in enabled or self._ask_judges(mechanism, None).is_refused:
             others = [name for name in enabled if name != mechanism]
             refused = answer(ErrorCode.UNSUPPORTED_SASL_MECHANISM, others)
-            return await self._refuse("asked for a SASL mechanism that is not enabled", lambda: refused)
+            return await self._refuse_after_delay("asked for a SASL mechanism that is not enabled", lambda: refused)
         self._state = State.EXCHANGE
         if self._unwanted is None:
             self._mechanism = mechanism
@@ -266,11 +266,11 @@ class Authenticator:
     async def evaluate(self, token: bytes, answer: Answer[Answered]) -> Answered:
         """Handle the client's next token. Return the result of `answer` for the reply."""
         if self._failure is not None:  # the request that failed is run again
-            return await self._fail(self._failure, answer)
+            return await self._fail_with_reply(self._failure, answer)
         if self._proven is not None:  # so it does here
             return await self._conclude_exchange(self._proven, answer)
         if self._unwanted is not None:
-            return await self._fail(_refusal(self._unwanted), answer)
+            return await self._fail_with_reply(_make_refusal(self._unwanted), answer)
         if self._exchange is None:
             raise ValueError("a SASL token without a handshake before it")
         try:
@@ -283,32 +283,34 @@ class Authenticator:
         except StopIteration as end:
             return await self._conclude_exchange(end.value, answer)
         except AuthenticationFailed as error:
-            return await self._fail(_refusal(str(error)), answer)
+            return await self._fail_with_reply(_make_refusal(str(error)), answer)
         except InvalidCredentials as error:
-            return await self._fail(self._invalid_credentials(), answer, str(error))
+            return await self._fail_with_reply(self._make_invalid_credentials(), answer, str(error))
         return answer(Reply(ErrorCode.NONE, "", challenge, 0))
 
     async def _conclude_exchange(self, end: Authenticated, answer: Answer[Answered]) -> Answered:
         principal = Principal(USER, end.name)
         if self._previous not in (None, principal):
             before = self._previous
-            return await self._fail(
-                _refusal(
+            return await self._fail_with_reply(
+                _make_refusal(
                     f"Cannot change principals during re-authentication from {before.type}.{before.name}: "
                     f"{principal.type}.{principal.name}"
                 ),
                 answer,
             )
-        verdict = self._verdict(self._mechanism, end.name)
+        verdict = self._ask_judges(self._mechanism, end.name)
         if verdict.delay_ms:
             self._proven = end
             await sleep(self._listener.clock, verdict.delay_ms)
         self._proven = None
         if verdict.is_refused:
-            return await self._fail(self._invalid_credentials(), answer, "they are refused all the same")
+            return await self._fail_with_reply(
+                self._make_invalid_credentials(), answer, "they are refused all the same"
+            )
         return self._let_in(end, verdict.session_ms, answer)
 
-    def _verdict(self, mechanism: str, user: str | None) -> Verdict:
+    def _ask_judges(self, mechanism: str, user: str | None) -> Verdict:
         """Return what the judges decide, all together."""
         login = Login(self._connection, self._connection.node.node_id, self.client_id, mechanism, user)
         verdicts = [verdict for each in self._listener.judges if (verdict := each.authenticating(login)) is not None]
@@ -350,12 +352,12 @@ class Authenticator:
             return 0
         lifetime_ms = min(max(0, min(limits)), LONG_MAX)
         if lifetime_ms == 0:  # no further request is served, not even one that was sent with the last token
-            self._expire()
+            self._expire_session()
             return 0
-        self._timer = self._listener.clock.call_later(min(lifetime_ms, LONGEST_TIMER_MS), self._expire)
+        self._timer = self._listener.clock.call_later(min(lifetime_ms, LONGEST_TIMER_MS), self._expire_session)
         return lifetime_ms
 
-    def _expire(self) -> None:
+    def _expire_session(self) -> None:
         self._timer = None
         self._state = State.EXPIRED
         self._connection.must_authenticate = True
@@ -366,13 +368,13 @@ class Authenticator:
     def _take_frame(self, _: Connection, frame: memoryview) -> Outcome:
         """Handle a token that was sent as a frame without a header."""
         try:
-            return self._begin(self.evaluate(bytes(frame), _bare))
+            return self._begin_coroutine(self.evaluate(bytes(frame), _encode_bare))
         except Exception as error:
             self._log_failure(error)
         self._connection.end()
         return None
 
-    def _begin(self, coroutine: Coroutine[Any, Any, list[Any]]) -> Outcome:
+    def _begin_coroutine(self, coroutine: Coroutine[Any, Any, list[Any]]) -> Outcome:
         """Return the items to send, or what is not done yet."""
         connection = self._connection
         delayed: DelayedOperation[list[Any] | None]
@@ -389,19 +391,19 @@ class Authenticator:
 
     # --- failure --------------------------------------------------------------------------------
 
-    def _invalid_credentials(self) -> Reply:
+    def _make_invalid_credentials(self) -> Reply:
         if self._mechanism == "PLAIN":
-            return _refusal("Authentication failed: Invalid username or password")
+            return _make_refusal("Authentication failed: Invalid username or password")
         doing = "authentication" if self._previous is None else "re-authentication"
         told = f"Authentication failed during {doing} due to invalid credentials with SASL mechanism"
-        return _refusal(f"{told} {self._mechanism}")
+        return _make_refusal(f"{told} {self._mechanism}")
 
-    async def _fail(self, reply: Reply, answer: Answer[Answered], reason: str = "") -> Answered:
+    async def _fail_with_reply(self, reply: Reply, answer: Answer[Answered], reason: str = "") -> Answered:
         """Refuse the client with `reply`. Only the log gets `reason`."""
         self._failure = reply
-        return await self._refuse(f"{reply.message}{reason and ': '}{reason}", lambda: answer(reply))
+        return await self._refuse_after_delay(f"{reply.message}{reason and ': '}{reason}", lambda: answer(reply))
 
-    async def _refuse(self, reason: str, answer: Callable[[], Answered]) -> Answered:
+    async def _refuse_after_delay(self, reason: str, answer: Callable[[], Answered]) -> Answered:
         """Answer after the delay for failures, and close the connection."""
         connection = self._connection
         log.info("closing %s: %s", connection.peer, reason, extra=connection.log_fields)
@@ -432,10 +434,10 @@ class Authenticator:
         return self._listener.clock.monotonic_ms()
 
 
-def _refusal(message: str) -> Reply:
-    return Reply(ErrorCode.SASL_AUTHENTICATION_FAILED, cut(message, MESSAGE_CHARACTERS), b"", 0)
+def _make_refusal(message: str) -> Reply:
+    return Reply(ErrorCode.SASL_AUTHENTICATION_FAILED, shorten(message, MESSAGE_CHARACTERS), b"", 0)
 
 
-def _bare(reply: Reply) -> list[Any]:
+def _encode_bare(reply: Reply) -> list[Any]:
     """Return the frame of a reply without a header; a failure has none."""
     return [] if reply.error_code else [PREFIX.pack(len(reply.token)) + reply.token]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
-from minibroker.operating_system import usable_cpus
+from minibroker.operating_system import count_usable_cpus
 
 FEW_READS = 4  # in a turn of the loop
 PREEMPTED_SECONDS = 0.001  # a turn in which nothing is read takes 5 us, and another process keeps a CPU for some ms
@@ -44,9 +44,9 @@ class BusyPolling:
         self._reads += 1
         if not self._is_on and self._now() >= self._resumes_at:
             self._is_on = True
-            self._call_soon(self._poll)
+            self._call_soon(self._poll_again)
 
-    def _poll(self) -> None:
+    def _poll_again(self) -> None:
         """Run in each turn of the loop, which does not sleep while there is something to run in the next one."""
         now, reads, polled_at = self._now(), self._reads, self._polled_at
         self._reads, self._polled_at = 0, now
@@ -57,14 +57,14 @@ class BusyPolling:
         if reads > FEW_READS or now >= self._until or now < self._resumes_at:
             self._is_on = False
         else:
-            self._call_soon(self._poll)
+            self._call_soon(self._poll_again)
 
 
-def busy_poll_us(setting: int) -> int:
+def choose_busy_poll_us(setting: int) -> int:
     """Return how long to poll by the value of `socket.busy.poll.us`, 0 for not at all.
 
     On one CPU polling would only keep the client from running.
     """
     if setting >= 0:
         return setting
-    return DEFAULT_US if usable_cpus() > 1 else 0
+    return DEFAULT_US if count_usable_cpus() > 1 else 0

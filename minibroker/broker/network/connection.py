@@ -26,7 +26,7 @@ from minibroker.broker.network.framing import (
     FrameBudget,
     FrameError,
     PartialFrame,
-    frame_size,
+    read_frame_size,
 )
 from minibroker.broker.network.gone_clients import Nowhere, lose, run_for_nobody
 from minibroker.broker.network.output_items import Due
@@ -170,37 +170,37 @@ class Connection:
         if self.closed:
             return  # answers are still sent; nothing more is read
         if partial is None:
-            self._take(scratch[:count])
+            self._take_bytes(scratch[:count])
             return
         partial.filled(count)
-        self._extend(partial)
+        self._extend_frame(partial)
 
-    def _take(self, data: memoryview) -> None:
+    def _take_bytes(self, data: memoryview) -> None:
         if self._backlog is None:
-            self._run(data)
+            self._run_complete_frames(data)
             return
         self._backlog += data
         self._budget.backlog(len(data))
         if len(self._backlog) >= BACKLOG_LIMIT_BYTES or self._budget.full:
             self._outlet.pause_reading()
 
-    def _extend(self, partial: PartialFrame) -> None:
+    def _extend_frame(self, partial: PartialFrame) -> None:
         try:
             grown = partial.grow()
         except FrameError as error:
             self._partial = None
             partial.close()
-            self._refuse(error)
+            self._refuse_frame(error)
             self._close()
             return
         if not grown:
             self._outlet.pause_reading()
-            partial.wait(lambda: self._outlet.call_soon(self._budget_freed))
+            partial.wait(lambda: self._outlet.call_soon(self._continue_with_budget))
         elif partial.complete:
             self._partial = None
             self._running = partial
             try:
-                self._run(partial.bytes)
+                self._run_complete_frames(partial.bytes)
             finally:
                 left = self.hand_over()  # None if somebody else has taken it
                 if left is not None:
@@ -217,21 +217,21 @@ class Connection:
     def _log_end(self, reason: str) -> None:
         log.warning("closing %s (%s): %s", self.peer, self.software or "?", reason, extra=self.log_fields)
 
-    def _budget_freed(self) -> None:
+    def _continue_with_budget(self) -> None:
         if self._partial is not None and not self.closed:
             self._outlet.resume_reading()
-            self._extend(self._partial)
+            self._extend_frame(self._partial)
 
-    def _run(self, data: memoryview) -> None:
+    def _run_complete_frames(self, data: memoryview) -> None:
         """Run the complete frames in `data` that may run now, and keep the rest."""
         answers: list[Any] = []
         try:
             position = self._run_frames(data, answers)
         except FrameError as error:
             position = len(data)
-            self._refuse(error)
+            self._refuse_frame(error)
         if answers:
-            self._send(answers)
+            self._send_items(answers)
         if self.closed:
             self._close()
         elif self._delayed is not None or self.muted or self._outlet.congested or position < 0:
@@ -241,18 +241,18 @@ class Connection:
             if position < 0:
                 self._pipelines.wait(self)
         elif self.is_gone:
-            self._forget()
+            self._forget_client()
         elif position < len(data):
             self._partial = partial = PartialFrame(
                 data[position:], self.limit_bytes, self._budget, self._give_way, self._least_bytes
             )
-            self._extend(partial)
+            self._extend_frame(partial)
 
     def _run_frames(self, data: memoryview, answers: list[Any]) -> int:
         """Run the frames in `data`; return the end of the last one, negative if other connections have their turn."""
         position, end, ran, stop_at = 0, len(data), 0, 0.0
         while end - position >= PREFIX.size and not self.muted:
-            stop = position + PREFIX.size + frame_size(data, position, self.limit_bytes, self._least_bytes)
+            stop = position + PREFIX.size + read_frame_size(data, position, self.limit_bytes, self._least_bytes)
             if stop > end:
                 break
             if ran == 1:
@@ -268,7 +268,7 @@ class Connection:
                 if self.closed:
                     break
             elif isinstance(outcome, DelayedOperation):
-                self._delay(outcome, size_bytes)
+                self._keep_delayed(outcome, size_bytes)
                 break
             else:
                 self._send_when_turn_ends(answers, outcome)
@@ -284,7 +284,7 @@ class Connection:
             answers.clear()
         self._due.append(due)
 
-    def _send(self, items: list[Any]) -> None:
+    def _send_items(self, items: list[Any]) -> None:
         if self._due is None:
             self._outlet.send(items)
         else:
@@ -312,7 +312,7 @@ class Connection:
         elif self._outlet.congested and self._backlog is None and self._partial is None:
             self._backlog = bytearray()
 
-    def _refuse(self, error: FrameError) -> None:
+    def _refuse_frame(self, error: FrameError) -> None:
         """Close the connection, as the next frame cannot be found after an invalid size."""
         self._log_end(f"it sent {error}")
         self.end()
@@ -348,7 +348,7 @@ class Connection:
         self.muted = False
         self.resume()
 
-    def _delay(self, delayed: DelayedOperation[Any], size_bytes: int) -> None:
+    def _keep_delayed(self, delayed: DelayedOperation[Any], size_bytes: int) -> None:
         self._delayed = delayed
         self._request_bytes = size_bytes
         self.hold_request()
@@ -361,9 +361,9 @@ class Connection:
     def give_up(self, reason: str) -> None:
         """Close the connection in the next turn unless its delayed request is answered before."""
         self._log_end(reason)
-        self._outlet.call_soon(self._given_up)
+        self._outlet.call_soon(self._close_given_up)
 
-    def _given_up(self) -> None:
+    def _close_given_up(self) -> None:
         if self._delayed is not None:
             self._delayed.give_up()
             self.fail()
@@ -377,7 +377,7 @@ class Connection:
     def answered(self, items: list[Any] | None) -> None:
         """Send the answer of the delayed request, if it has one; the frames behind it run in the next turn."""
         self._take_delayed()
-        self._send(items or [])
+        self._send_items(items or [])
         if self.closed:
             self._close()
         else:
@@ -405,7 +405,7 @@ class Connection:
         self._outlet.resume_reading()
         if backlog or self.is_gone:
             self._budget.backlog(-len(backlog))
-            self._run(memoryview(backlog))
+            self._run_complete_frames(memoryview(backlog))
 
     @property
     def log_fields(self) -> dict[str, Any]:
@@ -447,13 +447,13 @@ class Connection:
             self._take_delayed()
             delayed.drop()
         if not runs:
-            self._forget()
+            self._forget_client()
             return
         self._execute = partial(run_for_nobody, self._execute)
-        self._outlet = Nowhere(self._outlet.call_soon, self._forget)
+        self._outlet = Nowhere(self._outlet.call_soon, self._forget_client)
         self.resume()
 
-    def _forget(self) -> None:
+    def _forget_client(self) -> None:
         """Forget the client: nothing of it runs any more."""
         self.closed = True
         farewells, self._farewells = self._farewells, None

@@ -12,8 +12,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from minibroker.broker.configs.listener_settings import listener_setting
-from minibroker.broker.configs.valid_values import counts_of_addresses
+from minibroker.broker.configs.listener_settings import get_listener_setting
+from minibroker.broker.configs.valid_values import parse_counts_of_addresses
 from minibroker.broker.quotas.client_quotas import IP
 from minibroker.broker.quotas.quota_windows import Rate, Windows
 
@@ -54,13 +54,13 @@ class ConnectionLimits:
         self._open[host] += 1
         most = settings["max.connections.per.ip"]
         if settings["max.connections.per.ip.overrides"]:
-            most = counts_of_addresses(settings["max.connections.per.ip.overrides"]).get(host, most)
+            most = parse_counts_of_addresses(settings["max.connections.per.ip.overrides"]).get(host, most)
         if self._open[host] > most:
             log.info("closing %s: its address has %d connections already", connection.peer, most)
             self._closing.add(connection)
             close_soon()
             return
-        bound = self._quota_of(host)
+        bound = self._find_quota(host)
         throttle_ms = 0 if bound is None else self._throttle_ms(host, bound)
         if throttle_ms:
             log.info("closing %s in %d ms: its address has more new connections than its quota", host, throttle_ms)
@@ -72,7 +72,7 @@ class ConnectionLimits:
         if not waiting:
             self._count_next(connection.listener, settings)
             if self._may_admit(connection.listener, settings):
-                self._admit(connection, close_soon)
+                self._admit_or_wait(connection, close_soon)
                 return
         connection.mute()
         waiting[connection] = close_soon
@@ -80,7 +80,7 @@ class ConnectionLimits:
     def gone(self, connection: Accepted) -> None:
         """Forget a connection that has been closed, and let others take its place; nothing if it did not come."""
         if connection in self._admitted:
-            self._release(connection)
+            self._make_release(connection)
         elif connection in self._closing:
             self._closing.remove(connection)
         elif self._waiting[connection.listener].pop(connection, None) is None:
@@ -96,7 +96,7 @@ class ConnectionLimits:
         for listener, waiting in self._waiting.items():
             while waiting and self._may_admit(listener, settings):
                 connection = next(iter(waiting))
-                self._admit(connection, waiting.pop(connection))
+                self._admit_or_wait(connection, waiting.pop(connection))
                 connection.unmute()
                 if waiting:
                     self._count_next(listener, settings)
@@ -111,20 +111,20 @@ class ConnectionLimits:
         for connection in sorted(others, key=lambda each: each.progress_ms)[:excess]:
             log.info("closing %s: there are %d connections more than max.connections", connection.peer, excess)
             self._closing.add(connection)
-            self._release(connection)()
+            self._make_release(connection)()
 
-    def _admit(self, connection: Accepted, close_soon: Callable[[], None]) -> None:
+    def _admit_or_wait(self, connection: Accepted, close_soon: Callable[[], None]) -> None:
         self._admitted[connection] = close_soon
         self._admitted_by[connection.listener] += 1
         self.close_excess()
 
-    def _release(self, connection: Accepted) -> Callable[[], None]:
+    def _make_release(self, connection: Accepted) -> Callable[[], None]:
         self._admitted_by[connection.listener] -= 1
         return self._admitted.pop(connection)
 
     def _may_admit(self, listener: str, settings: Settings) -> bool:
         """Return whether there is room for the next connection of a listener, and its rates allow it."""
-        is_full = self._admitted_by[listener] >= listener_setting(settings, "max.connections", listener)
+        is_full = self._admitted_by[listener] >= get_listener_setting(settings, "max.connections", listener)
         if is_full or self._clock.monotonic_ms() < self._next_ms[listener]:
             return False
         return self._is_exempt(listener, settings) or len(self._admitted) < settings["max.connections"]
@@ -138,14 +138,14 @@ class ConnectionLimits:
     def _count_next(self, listener: str, settings: Settings) -> None:
         """Count the next connection of a listener for the rates, which say when it may be admitted."""
         rate = "max.connection.creation.rate"
-        throttle_ms = self._throttle_ms(listener, listener_setting(settings, rate, listener))
+        throttle_ms = self._throttle_ms(listener, get_listener_setting(settings, rate, listener))
         if not self._is_exempt(listener, settings):
             throttle_ms = max(throttle_ms, self._throttle_ms(EVERYBODY, settings[rate]))
         self._next_ms[listener] = self._clock.monotonic_ms() + throttle_ms
         if throttle_ms:
             self._clock.call_later(throttle_ms, self.admit_waiting)
 
-    def _quota_of(self, host: str) -> float | None:
+    def _find_quota(self, host: str) -> float | None:
         quotas = self.cluster.image.quotas
         for name in (host, None) if quotas else ():
             bound = quotas.get(frozenset({(IP, name)}), {}).get(CREATION_RATE)

@@ -35,7 +35,7 @@ class FrameError(Exception):
     """An invalid size, such as from an HTTP request: "GET " reads as 1.2 GB."""
 
 
-def frame_size(data: memoryview, position: int, limit_bytes: int, least_bytes: int = MINIMUM_FRAME_BYTES) -> int:
+def read_frame_size(data: memoryview, position: int, limit_bytes: int, least_bytes: int = MINIMUM_FRAME_BYTES) -> int:
     """Return the size at `position`. Raises FrameError unless it is between `least_bytes` and `limit_bytes`."""
     size: int = PREFIX.unpack_from(data, position)[0]
     if not least_bytes <= size <= limit_bytes:
@@ -80,7 +80,7 @@ class Pool:
 
     def make_room(self, waiting: Iterable[PartialFrame]) -> None:
         """Drop frames that have hardly grown for a while, until the waiting ones have room."""
-        lacking_bytes = self.held_bytes - self.limit_bytes + sum(map(self._growth_bytes, waiting))
+        lacking_bytes = self.held_bytes - self.limit_bytes + sum(map(self._count_growth_bytes, waiting))
         since_ms = self._now_ms() - PATIENCE_MS
         while lacking_bytes > 0 and self._growing:
             frame, grew_ms = next(iter(self._growing.items()))
@@ -94,9 +94,11 @@ class Pool:
     def has_room(self, frame: PartialFrame, size_bytes: int) -> bool:
         """Return whether `frame` may hold `size_bytes` in total."""
         more_bytes = size_bytes - self._holders.get(frame, 0)
-        return size_bytes <= OWN_BYTES or self.held_bytes + more_bytes <= self.limit_bytes or frame is self._oldest()
+        return (
+            size_bytes <= OWN_BYTES or self.held_bytes + more_bytes <= self.limit_bytes or frame is self._find_oldest()
+        )
 
-    def _oldest(self) -> PartialFrame | None:
+    def _find_oldest(self) -> PartialFrame | None:
         return next((frame for frame in self._holders if not frame.complete), None)
 
     def give_back(self, frame: PartialFrame) -> None:
@@ -106,22 +108,22 @@ class Pool:
         self.held_bytes -= self._holders.pop(frame, 0)
         if not self.waiting:
             return
-        oldest = self._oldest()
+        oldest = self._find_oldest()
         free_bytes = self.limit_bytes - self.held_bytes
         if oldest is not None and oldest in self.waiting:
-            free_bytes -= self._growth_bytes(oldest)
-            self._wake(oldest)
+            free_bytes -= self._count_growth_bytes(oldest)
+            self._wake_frame(oldest)
         for waiting in sorted(self.waiting, key=lambda frame: frame.missing_bytes):
-            free_bytes -= self._growth_bytes(waiting)
+            free_bytes -= self._count_growth_bytes(waiting)
             if free_bytes < 0:
                 break
-            self._wake(waiting)
+            self._wake_frame(waiting)
 
-    def _wake(self, frame: PartialFrame) -> None:
+    def _wake_frame(self, frame: PartialFrame) -> None:
         self.grew(frame)
         self.waiting.pop(frame)()
 
-    def _growth_bytes(self, frame: PartialFrame) -> int:
+    def _count_growth_bytes(self, frame: PartialFrame) -> int:
         return frame.next_bytes() - self._holders.get(frame, 0)
 
 
@@ -132,7 +134,7 @@ class FrameBudget:
     """
 
     def __init__(self, limit_bytes: int = LARGE_FRAMES_BYTES, clock: Clock | None = None) -> None:
-        now_ms = _never if clock is None else clock.monotonic_ms
+        now_ms = _get_no_time if clock is None else clock.monotonic_ms
         self.small = Pool(SMALL_FRAMES_BYTES, now_ms)
         self.large = Pool(limit_bytes, now_ms)
         self._clock = clock
@@ -150,7 +152,7 @@ class FrameBudget:
     def book(self, frame: PartialFrame, size_bytes: int) -> None:
         """Set the memory of `frame` to `size_bytes`, which have already arrived."""
         frame.pool.book(frame, size_bytes)
-        self._count()
+        self._count_waiting()
 
     def take(self, frame: PartialFrame, size_bytes: int) -> bool:
         """Book `size_bytes` in total for `frame`; return False, and book nothing, if it must wait."""
@@ -162,30 +164,30 @@ class FrameBudget:
     def give_back(self, frame: PartialFrame) -> None:
         """Remove `frame`, and let waiting frames try again."""
         frame.pool.give_back(frame)
-        self._count()
+        self._count_waiting()
 
     def wait(self, frame: PartialFrame, wake: Callable[[], None]) -> None:
         """Call `wake` when `take` should be tried again for `frame`."""
         frame.pool.wait(frame, wake)
-        self._look_again_later()
+        self._schedule_look()
 
-    def _look_again_later(self) -> None:
+    def _schedule_look(self) -> None:
         if self._clock is not None and not self._looks_again and (self.small.waiting or self.large.waiting):
             self._looks_again = True
-            self._clock.call_later(PATIENCE_MS, self._look_again)
+            self._clock.call_later(PATIENCE_MS, self._close_stalled)
 
-    def _look_again(self) -> None:
+    def _close_stalled(self) -> None:
         self._looks_again = False
         for pool in (self.small, self.large):
             pool.make_room(list(pool.waiting))
-        self._look_again_later()
+        self._schedule_look()
 
     def backlog(self, more_bytes: int) -> None:
         """Add `more_bytes`, which may be negative, to the bytes behind unfinished requests."""
         self.backlog_bytes += more_bytes
-        self._count()
+        self._count_waiting()
 
-    def _count(self) -> None:
+    def _count_waiting(self) -> None:
         self.full = self.held_bytes >= self.large.limit_bytes
 
     def buffer(self, size_bytes: int, total_bytes: int) -> memoryview:
@@ -205,7 +207,7 @@ class FrameBudget:
             self._lent = False
 
 
-def _never() -> float:
+def _get_no_time() -> float:
     return 0.0
 
 
@@ -284,7 +286,7 @@ class PartialFrame:
     def grow(self) -> bool:
         """Make room if there is none; return False if it must wait. Raises FrameError for an invalid size."""
         if self._total == 0 and self._filled >= PREFIX.size:
-            self._begin()
+            self._begin_frame()
         if self._filled < len(self._buffer) or self.complete:
             return True
         size = self.next_bytes()
@@ -299,8 +301,8 @@ class PartialFrame:
         self._buffer = larger
         return True
 
-    def _begin(self) -> None:
-        self._total = PREFIX.size + frame_size(self._buffer, 0, self._limit_bytes, self._least_bytes)
+    def _begin_frame(self) -> None:
+        self._total = PREFIX.size + read_frame_size(self._buffer, 0, self._limit_bytes, self._least_bytes)
         if self._total > SMALL_FRAME_BYTES:
             self.pool = self._budget.large
         self._budget.book(self, len(self._buffer))

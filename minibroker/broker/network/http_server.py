@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from minibroker.addresses import is_loopback, refusal_of
+from minibroker.addresses import find_refusal, is_loopback
 
 HEAD_BYTES: Final = 8 << 10
 BODY_BYTES: Final = 64 << 10
@@ -44,7 +44,7 @@ class HttpServer:
 
     async def serve(self, bound: socket.socket, tls: ssl.SSLContext | None = None) -> None:
         """Accept clients on this socket, too. Without TLS, on a loopback address, only names of this machine do."""
-        accept = partial(self._accept, is_private=tls is None and is_loopback(bound.getsockname()[0]))
+        accept = partial(self._accept_client, is_private=tls is None and is_loopback(bound.getsockname()[0]))
         self._servers.append(await asyncio.start_server(accept, sock=bound, limit=HEAD_BYTES, ssl=tls))
 
     def serve_over_tls(self, bound: socket.socket, present: Callable[[], ssl.SSLContext | None]) -> None:
@@ -73,11 +73,11 @@ class HttpServer:
             if context is None or len(self._clients) >= CLIENTS_MAX:
                 client.close()
             else:
-                self._keep(self._secure(client, context))
+                self._run_task(self._shake_hands(client, context))
 
-    async def _secure(self, client: socket.socket, context: ssl.SSLContext) -> None:
+    async def _shake_hands(self, client: socket.socket, context: ssl.SSLContext) -> None:
         """Do the handshake with a client; the connection is accepted then."""
-        protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=HEAD_BYTES), self._accept)
+        protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=HEAD_BYTES), self._accept_client)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: protocol, client, ssl=context, ssl_handshake_timeout=PATIENCE_SECONDS
@@ -86,22 +86,24 @@ class HttpServer:
             self._log.debug("an HTTP client made no TLS handshake: %r", error)
             client.close()
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_private: bool = False) -> None:
+    def _accept_client(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_private: bool = False
+    ) -> None:
         if len(self._clients) >= CLIENTS_MAX:
             writer.close()
             return
-        self._keep(self._converse(reader, writer, is_private))
+        self._run_task(self._serve_client(reader, writer, is_private))
 
-    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+    def _run_task(self, work: Coroutine[Any, Any, None]) -> None:
         """Run what is done for a client."""
         client = asyncio.ensure_future(work)
         self._clients.add(client)
         client.add_done_callback(self._clients.discard)
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_private: bool) -> None:
+    async def _serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_private: bool) -> None:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                writer.write(await self._answer_request(await _request(reader), is_private))
+                writer.write(await self._answer_request(await _read_request(reader), is_private))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             self._log.debug("an HTTP client left or sent no request: %r", error)
@@ -112,15 +114,15 @@ class HttpServer:
 
     async def _answer_request(self, request: HttpRequest | None, is_private: bool) -> bytes:
         if request is None:
-            return http_response("413 Content Too Large")
-        refusal = refusal_of(request.headers, is_private=is_private)
+            return encode_http_response("413 Content Too Large")
+        refusal = find_refusal(request.headers, is_private=is_private)
         if refusal is not None:
             text = f"{refusal}; a server for others listens on an address that they can reach\n"
-            return http_response("403 Forbidden", text.encode("latin-1"))
+            return encode_http_response("403 Forbidden", text.encode("latin-1"))
         return await self._answer(request)
 
 
-async def _request(reader: asyncio.StreamReader) -> HttpRequest | None:
+async def _read_request(reader: asyncio.StreamReader) -> HttpRequest | None:
     """Read a request; return None for one whose body is too large."""
     first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     method, path, *_ = (*first.split(" "), "", "")
@@ -132,7 +134,7 @@ async def _request(reader: asyncio.StreamReader) -> HttpRequest | None:
     return HttpRequest(method, path.split("?")[0], headers, await reader.readexactly(int(size)))
 
 
-def http_response(
+def encode_http_response(
     status: str, body: bytes = b"", content_type: str = "text/plain", headers: Mapping[str, str] | None = None
 ) -> bytes:
     """Return an answer after which the connection is closed."""

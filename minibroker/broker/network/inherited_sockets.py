@@ -52,10 +52,10 @@ class InheritedSockets:
         """Return the socket of each listener, if it has one. Who asks for any free port gets what others leave."""
         shares: list[socket.socket | None] = [None] * len(listeners)
         for at in sorted(range(len(listeners)), key=lambda at: listeners[at].port == 0):
-            shares[at] = self._take(listeners[at])
+            shares[at] = self._take_socket_of(listeners[at])
         return shares
 
-    def _take(self, listener: Listener) -> socket.socket | None:
+    def _take_socket_of(self, listener: Listener) -> socket.socket | None:
         """Return the socket that has the listener's address, or its host if it asks for any free port."""
         hosts = HOSTS.get(listener.host, (listener.host,))
         for at, address in enumerate(self.addresses):

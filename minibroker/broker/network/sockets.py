@@ -186,7 +186,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
             return
         self._queue += items
         if not self._write_paused and not self._pump_due:
-            self._pump()
+            self._write_pending()
         elif self._is_full:
             self._count_unread()
 
@@ -232,14 +232,14 @@ class SocketProtocol(asyncio.BufferedProtocol):
     def _pump_again(self) -> None:
         self._pump_due = False
         self.progress_ms = self._shared.now_ms()
-        self._pump()
+        self._write_pending()
         if self.congested:
             self._count_unread()
         elif not self._transport.is_closing():
             self._shared.unread.forget(self)
             self._connection.resume()
 
-    def _pump(self) -> None:
+    def _write_pending(self) -> None:
         """Pass as much to the kernel as it accepts, at most about TURN_BYTES; the only place that writes."""
         budget_bytes = TURN_BYTES
         queue = self._queue
@@ -270,10 +270,10 @@ class SocketProtocol(asyncio.BufferedProtocol):
         is_region = queue and queue[0] is not CLOSE and queue[0].__class__ not in BYTES
         if is_region and queue[0].size_bytes <= JOINED_REGION_BYTES:
             region = queue[0]
-            data = self._read(region, region.position, region.size_bytes)
+            data = self._read_region(region, region.position, region.size_bytes)
             if len(data) != region.size_bytes:
                 queue.extendleft(reversed(joined))  # nothing of it is sent
-                self._promise_broken(region)
+                self._close_as_shorter(region)
                 return 0
             queue.popleft()
             joined.append(data)
@@ -309,7 +309,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
         position = region.position + self._sent_bytes
         left = region.size_bytes - self._sent_bytes
         try:
-            send = self._copy if self._copies or not HAS_SENDFILE else self._sendfile
+            send = self._send_copy if self._copies or not HAS_SENDFILE else self._send_file
             sent = send(region, position, left)
         except ConnectionError:
             self.abort()  # the client has disconnected
@@ -318,7 +318,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
             log.error("reading %s at %d failed: %s", region.file.path, position, error)
             sent = 0
         if sent == 0:
-            self._promise_broken(region)
+            self._close_as_shorter(region)
         elif sent == left:
             self._queue.popleft()
             self._sent_bytes = 0
@@ -326,21 +326,21 @@ class SocketProtocol(asyncio.BufferedProtocol):
             self._sent_bytes += sent
         return sent
 
-    def _sendfile(self, region: Any, position: int, left: int) -> int:
+    def _send_file(self, region: Any, position: int, left: int) -> int:
         try:
             sent: int = region.file.sendfile(self._descriptor, position, min(left, TURN_BYTES))
             return sent
         except (BlockingIOError, InterruptedError):
             # The transport cannot report when there is room, except after a write that did not fit.
-            return self._copy(region, position, min(left, PILOT_BYTES))
+            return self._send_copy(region, position, min(left, PILOT_BYTES))
 
-    def _copy(self, region: Any, position: int, left: int) -> int:
-        data = self._read(region, position, min(left, COPY_BYTES))
+    def _send_copy(self, region: Any, position: int, left: int) -> int:
+        data = self._read_region(region, position, min(left, COPY_BYTES))
         if data:
             self._transport.write(data)
         return len(data)
 
-    def _read(self, region: Any, position: int, size_bytes: int) -> bytes:
+    def _read_region(self, region: Any, position: int, size_bytes: int) -> bytes:
         """Return bytes of a region: fewer if the file is shorter, none if the disk fails."""
         try:
             data: bytes = region.file.read(position, size_bytes)
@@ -357,13 +357,13 @@ class SocketProtocol(asyncio.BufferedProtocol):
             if item.__class__ is Mark:
                 item.lost()
 
-    def _promise_broken(self, region: Any) -> None:
+    def _close_as_shorter(self, region: Any) -> None:
         """Close the connection, as the length was already sent and the bytes are missing."""
         log.error("%s ends before the %d bytes at %d", region.file.path, region.size_bytes, region.position)
         self.abort()
 
 
-def peer_name(transport: asyncio.BaseTransport) -> str:
+def get_peer_name(transport: asyncio.BaseTransport) -> str:
     """Return the address of the client, for people."""
     name = transport.get_extra_info("peername")
     return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "?")

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from minibroker.broker.network.framing import OWN_BYTES
-from minibroker.broker.network.sockets import Shared, SocketProtocol, host_name, peer_name
-from minibroker.broker.security.distinguished_names import MalformedName, subject_of
+from minibroker.broker.network.sockets import Shared, SocketProtocol, get_peer_name, host_name
+from minibroker.broker.security.distinguished_names import MalformedName, read_subject
 from minibroker.broker.security.principal_mapping import NoRuleApplies
 from minibroker.broker.security.principals import ANONYMOUS, USER, Principal
 
@@ -90,7 +90,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         connected: socket.socket = transport.get_extra_info("socket")
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.peer, self.host = peer_name(transport), host_name(transport)
+        self.peer, self.host = get_peer_name(transport), host_name(transport)
         self._shared.handshakes.add(self)
         self._limits.came(self, self._abort_soon)
         if not self._is_muted:
@@ -118,7 +118,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         if self._application is None:
             self._shake_hands()
         if self._application is not None:
-            self._decrypt()
+            self._decrypt_received()
 
     def eof_received(self) -> bool:
         return False
@@ -130,7 +130,7 @@ class TlsLayer(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._is_full = False
-        self._flush()
+        self._flush_output()
         if self._application is not None:
             self._application.resume_writing()
 
@@ -139,7 +139,7 @@ class TlsLayer(asyncio.BufferedProtocol):
             log.info("%s has gone during the TLS handshake", self.peer)
         self._end_handshake()
         self._limits.gone(self)
-        self._count(0)
+        self._count_waiting(0)
         if self._application is not None:
             self._application.connection_lost(error)
             self._application = None
@@ -174,14 +174,14 @@ class TlsLayer(asyncio.BufferedProtocol):
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
-            self._flush()
+            self._flush_output()
             if self._handshake_bytes > HANDSHAKE_BYTES:
                 self._give_up(f"it sent more than {HANDSHAKE_BYTES} bytes of a TLS handshake")
             return
         except ssl.SSLError as error:
-            self._give_up(_why(error))
+            self._give_up(_explain_error(error))
             return
-        self._flush()
+        self._flush_output()
         try:
             self.principal = self._identify_client()
         except (NoRuleApplies, MalformedName) as error:
@@ -196,7 +196,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         certificate = self._tls.getpeercert(binary_form=True)
         if certificate is None or self._mapping is None:
             return ANONYMOUS
-        return Principal(USER, self._mapping.name(subject_of(certificate)))
+        return Principal(USER, self._mapping.name(read_subject(certificate)))
 
     def _end_handshake(self) -> None:
         self._shared.handshakes.discard(self)
@@ -209,13 +209,13 @@ class TlsLayer(asyncio.BufferedProtocol):
     def _give_up(self, reason: str) -> None:
         log.warning("closing %s: %s", self.peer, reason)
         self._statistics.failed += 1
-        self._flush()  # TLS tells the client, too
+        self._flush_output()  # TLS tells the client, too
         self._end_handshake()
         self._transport.close()
 
     # --- reading --------------------------------------------------------------------------------
 
-    def _decrypt(self) -> None:
+    def _decrypt_received(self) -> None:
         """Pass received data to the application, as far as it accepts it."""
         ended = False
         while not (ended or self._paused or self._transport.is_closing()):
@@ -228,10 +228,10 @@ class TlsLayer(asyncio.BufferedProtocol):
             if count == 0:
                 break
             application.buffer_updated(count)
-        self._flush()
+        self._flush_output()
         if ended and not self._transport.is_closing():
             self.close()
-        self._count(self._incoming.pending if self._paused else 0)
+        self._count_waiting(self._incoming.pending if self._paused else 0)
 
     def _has_more(self) -> bool:
         return bool(self._incoming.pending or self._tls.pending())
@@ -251,11 +251,11 @@ class TlsLayer(asyncio.BufferedProtocol):
             pass
         except ssl.SSLError as error:
             if not isinstance(error, ssl.SSLZeroReturnError):
-                log.warning("closing %s: %s", self.peer, _why(error))
+                log.warning("closing %s: %s", self.peer, _explain_error(error))
             return filled, True
         return filled, False
 
-    def _count(self, waiting_bytes: int) -> None:
+    def _count_waiting(self, waiting_bytes: int) -> None:
         """Count encrypted data that waits as bytes behind unfinished requests."""
         if waiting_bytes != self._counted_bytes:
             self._shared.budget.backlog(waiting_bytes - self._counted_bytes)
@@ -264,11 +264,11 @@ class TlsLayer(asyncio.BufferedProtocol):
     def _decrypt_again(self) -> None:
         if self._paused or self._application is None or self._transport.is_closing():
             return
-        self._decrypt()
+        self._decrypt_received()
         if not self._paused:
             self._read_on()
 
-    def _flush(self) -> None:
+    def _flush_output(self) -> None:
         """Send OpenSSL's output; while the client reads nothing, keep a little of it."""
         if not self._is_full:
             data = self._outgoing.read()
@@ -333,7 +333,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         return self.principal if name == "principal" else self._transport.get_extra_info(name, default)
 
 
-def _why(error: ssl.SSLError) -> str:
+def _explain_error(error: ssl.SSLError) -> str:
     """Return the client's error, in one line."""
     reason = error.reason or str(error)
     if reason in NOT_TLS:

@@ -71,7 +71,7 @@ class Unread:
         self.held_bytes += held_bytes - holding.held_bytes
         holding.held_bytes = held_bytes
         if self.held_bytes > self.limit_bytes:
-            self._relieve(client)
+            self._disconnect_largest(client)
 
     def forget(self, client: Reader) -> None:
         """Remove `client`, for which hardly anything waits any more."""
@@ -81,18 +81,18 @@ class Unread:
 
     def stalled(self, limit_ms: float) -> list[Reader]:
         """Return the clients that have read nothing for `limit_ms`; the precision is the interval of the calls."""
-        self._look()
+        self._disconnect_stalled()
         since_ms = self._now_ms() - limit_ms
         return [client for client, holding in self._holdings.items() if holding.since_ms <= since_ms]
 
-    def _look(self) -> None:
+    def _disconnect_stalled(self) -> None:
         now_ms = self._now_ms()
         for client, holding in self._holdings.items():
             holding.look(client.untaken_bytes(), now_ms)
 
-    def _relieve(self, writing: Reader) -> None:
+    def _disconnect_largest(self, writing: Reader) -> None:
         """Disconnect clients until the rest fits: those stalled for most seconds first, and of these the largest."""
-        self._look()
+        self._disconnect_stalled()
         now_ms = self._now_ms()
 
         def gain(item: tuple[Reader, _Holding]) -> tuple[float, int]:

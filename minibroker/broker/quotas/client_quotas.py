@@ -36,22 +36,24 @@ OF_CLIENTS: Mapping[str, Limit] = {
 OF_ADDRESSES: Mapping[str, Limit] = {"connection_creation_rate": INT}
 
 
-def checked_entity(parts: Iterable[tuple[str, str | None]]) -> tuple[QuotaEntity, Mapping[str, Limit]]:
+def check_entity(parts: Iterable[tuple[str, str | None]]) -> tuple[QuotaEntity, Mapping[str, Limit]]:
     """Return the entity of these parts, and its possible quotas. Raises KafkaError(INVALID_REQUEST)."""
     entity = dict(parts)
     for kind, name in entity.items():
         if kind not in (USER, CLIENT_ID, IP):
-            raise _invalid(f"Unhandled client quota entity type: {kind}")
+            raise _make_invalid_request(f"Unhandled client quota entity type: {kind}")
         if name == "":
-            raise _invalid(f"Empty {kind} not supported")
+            raise _make_invalid_request(f"Empty {kind} not supported")
     if not entity:
-        raise _invalid("Invalid empty client quota entity")
+        raise _make_invalid_request("Invalid empty client quota entity")
     if IP not in entity:
         return frozenset(entity.items()), OF_CLIENTS
     if len(entity) > 1:
-        raise _invalid("Invalid quota entity combination, IP entity should not be combined with User or ClientId")
+        raise _make_invalid_request(
+            "Invalid quota entity combination, IP entity should not be combined with User or ClientId"
+        )
     if not _is_address(entity[IP]):
-        raise _invalid(f"{entity[IP]} is not a valid IP or resolvable host.")
+        raise _make_invalid_request(f"{entity[IP]} is not a valid IP or resolvable host.")
     return frozenset(entity.items()), OF_ADDRESSES
 
 
@@ -69,16 +71,16 @@ def check_value(limits: Mapping[str, Limit], key: str, value: float) -> None:
     """Check that a quota may have this value. Raises KafkaError(INVALID_REQUEST)."""
     limit = limits.get(key)
     if limit is None:
-        raise _invalid(f"Invalid configuration key {key}")
+        raise _make_invalid_request(f"Invalid configuration key {key}")
     if not value > 0:
-        raise _invalid(f"Quota {key} must be greater than 0")
+        raise _make_invalid_request(f"Quota {key} must be greater than 0")
     if value > limit.maximum:
-        raise _invalid(f"Proposed value for {key} is too large for {limit.type}.")
+        raise _make_invalid_request(f"Proposed value for {key} is too large for {limit.type}.")
     if limit.whole and value % 1 > 1e-6:
-        raise _invalid(f"{key} cannot be a fractional value.")
+        raise _make_invalid_request(f"{key} cannot be a fractional value.")
 
 
-def quota_record(entity: QuotaEntity, key: str, value: float | None) -> ClientQuotaRecord:
+def make_quota_record(entity: QuotaEntity, key: str, value: float | None) -> ClientQuotaRecord:
     """Return the record that sets a quota, or removes it without a value."""
     parts = [ClientQuotaRecord.EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
     return ClientQuotaRecord(entity=parts, key=key, value=0.0 if value is None else value, remove=value is None)
@@ -105,21 +107,21 @@ class Filter:
         kinds = self._any | self._exact.keys()
         if IP in kinds and len(kinds) > 1:
             message = "Invalid entity filter component combination. IP filter component should not be used with "
-            raise _invalid(f"{message}user or clientId filter component.")
+            raise _make_invalid_request(f"{message}user or clientId filter component.")
 
     def _check_type(self, kind: str) -> None:
         if not kind:
-            raise _invalid("Invalid empty entity type.")
+            raise _make_invalid_request("Invalid empty entity type.")
         if kind in self._exact or kind in self._any:
-            raise _invalid(f"Entity type {kind} cannot appear more than once in the filter.")
+            raise _make_invalid_request(f"Entity type {kind} cannot appear more than once in the filter.")
         if kind not in (USER, CLIENT_ID, IP):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
 
     def find(self, entities: Iterable[QuotaEntity]) -> Iterator[QuotaEntity]:
         """Yield the entities that match."""
-        return (entity for entity in entities if self._matches(dict(entity)))
+        return (entity for entity in entities if self._matches_entity(dict(entity)))
 
-    def _matches(self, entity: dict[str, str | None]) -> bool:
+    def _matches_entity(self, entity: dict[str, str | None]) -> bool:
         if self._strict and len(entity) != len(self._exact) + len(self._any):
             return False
         exact = all(kind in entity and entity[kind] == name for kind, name in self._exact.items())
@@ -128,14 +130,14 @@ class Filter:
 
 def _check_match(match_type: int, name: str | None) -> None:
     if match_type == EXACT and name is None:
-        raise _invalid("Request specified MATCH_TYPE_EXACT, but set match string to null.")
+        raise _make_invalid_request("Request specified MATCH_TYPE_EXACT, but set match string to null.")
     if match_type == DEFAULT and name is not None:
-        raise _invalid("Request specified MATCH_TYPE_DEFAULT, but also specified a match string.")
+        raise _make_invalid_request("Request specified MATCH_TYPE_DEFAULT, but also specified a match string.")
     if match_type == SPECIFIED and name is not None:
-        raise _invalid("Request specified MATCH_TYPE_SPECIFIED, but also specified a match string.")
+        raise _make_invalid_request("Request specified MATCH_TYPE_SPECIFIED, but also specified a match string.")
     if match_type not in (EXACT, DEFAULT, SPECIFIED):
-        raise _invalid(f"Unknown match type {match_type}")
+        raise _make_invalid_request(f"Unknown match type {match_type}")
 
 
-def _invalid(message: str) -> KafkaError:
+def _make_invalid_request(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)

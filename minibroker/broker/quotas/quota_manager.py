@@ -57,7 +57,7 @@ class Usage:
             self._run_ns += perf_counter_ns() - self._since_ns
             self._since_ns = None
 
-    def taken_ns(self) -> int:
+    def measure_taken_ns(self) -> int:
         """Return the time since the start, or since this was asked before."""
         if self._since_ns is not None:
             self.stop()
@@ -111,16 +111,18 @@ class Client(Protocol):
         """Return the client's authenticated principal."""
 
 
-def quota_for(quotas: Mapping[QuotaEntity, Mapping[str, float]], key: str, user: str, client_id: str) -> Quota | None:
+def find_quota_for(
+    quotas: Mapping[QuotaEntity, Mapping[str, float]], key: str, user: str, client_id: str
+) -> Quota | None:
     """Return the client's quota of this kind, or None."""
-    for entity, who in _levels(user, client_id):
+    for entity, who in _iterate_levels(user, client_id):
         bound = quotas.get(entity, {}).get(key)
         if bound is not None:
             return Quota(bound, who)
     return None
 
 
-def _levels(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, Who]]:
+def _iterate_levels(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, Who]]:
     """Yield the client's entities in order of precedence."""
     for named_user in (user, None):
         for named_client in (client_id, None):
@@ -146,7 +148,7 @@ class QuotaManager:
     def charge_request(self, client: Client, usage: Usage, *, produced: bool) -> int:
         """Charge a request before its answer; return the throttle time in ms."""
         if produced:
-            throttle_ms = self._charge(client, PRODUCED, usage.frame_bytes)
+            throttle_ms = self._charge_value(client, PRODUCED, usage.frame_bytes)
             usage.throttle_ms = max(usage.throttle_ms, throttle_ms)
         return max(usage.throttle_ms, self._charge_time(client, usage))
 
@@ -155,28 +157,30 @@ class QuotaManager:
 
         If one of the two is over its quota, the client gets an empty answer instead, and the bytes are not charged.
         """
-        throttle_ms = max(self._charge(client, FETCHED, size_bytes), self._charge_time(client, usage))
+        throttle_ms = max(self._charge_value(client, FETCHED, size_bytes), self._charge_time(client, usage))
         usage.throttle_ms = max(usage.throttle_ms, throttle_ms)
         if throttle_ms:
             self._take_back(client, FETCHED, size_bytes)
         return not throttle_ms
 
     def _charge_time(self, client: Client, usage: Usage) -> int:
-        return min(self._charge(client, REQUESTS, usage.taken_ns() * PERCENT_A_NS), self._windows().size_ms)
+        return min(
+            self._charge_value(client, REQUESTS, usage.measure_taken_ns() * PERCENT_A_NS), self._make_windows().size_ms
+        )
 
     def _take_back(self, client: Client, key: str, size_bytes: int) -> None:
         """Undo a charge, as the bytes are not sent after all."""
-        quota = self._quota(client, key)
+        quota = self._find_quota(client, key)
         rate = None if quota is None else self._rates.get((client.node.node_id, key, quota.who))
         if rate is not None:
             rate.take_back(size_bytes)
 
     def most_bytes(self, client: Client, key: str) -> int:
         """Return the most bytes that a quota can ever allow, which limits an answer."""
-        quota = self._quota(client, key)
+        quota = self._find_quota(client, key)
         if quota is None:
             return INT_MAX
-        windows = self._windows()
+        windows = self._make_windows()
         return int(quota.bound * (windows.number - 1) * windows.size_ms / 1000)
 
     def charge_mutations(self, client: Client, usage: Usage, count: int, *, strict: bool) -> None:
@@ -185,7 +189,7 @@ class QuotaManager:
         Raises KafkaError(THROTTLING_QUOTA_EXCEEDED) if it is `strict` and the quota is used up; otherwise throttle the
         client.
         """
-        quota = self._quota(client, MUTATIONS)
+        quota = self._find_quota(client, MUTATIONS)
         if quota is None:
             return
         now_ms = int(self._cluster.clock.monotonic_ms())
@@ -193,7 +197,7 @@ class QuotaManager:
         if bucket is None:
             if len(self._buckets) >= KEPT_MAX:
                 del self._buckets[next(iter(self._buckets))]
-            bucket = self._buckets[quota.who] = TokenBucket(self._saved_windows())
+            bucket = self._buckets[quota.who] = TokenBucket(self._make_saved_windows())
         if strict:
             throttle_ms = bucket.throttle_ms(quota.bound, now_ms)
             if throttle_ms:
@@ -203,8 +207,8 @@ class QuotaManager:
         if not strict:
             usage.throttle_ms = max(usage.throttle_ms, bucket.throttle_ms(quota.bound, now_ms))
 
-    def _charge(self, client: Client, key: str, value: float) -> int:
-        quota = self._quota(client, key)
+    def _charge_value(self, client: Client, key: str, value: float) -> int:
+        quota = self._find_quota(client, key)
         if quota is None:
             return 0
         now_ms = int(self._cluster.clock.monotonic_ms())
@@ -212,18 +216,18 @@ class QuotaManager:
         rate = self._rates.get(place)
         if rate is None:
             self._make_room(now_ms)
-            rate = self._rates[place] = Rate(self._windows())
+            rate = self._rates[place] = Rate(self._make_windows())
         rate.record(value, now_ms)
         return rate.throttle_ms(quota.bound, now_ms)
 
-    def _quota(self, client: Client, key: str) -> Quota | None:
-        return quota_for(self._cluster.image.quotas, key, client.principal.name, client.client_id or "")
+    def _find_quota(self, client: Client, key: str) -> Quota | None:
+        return find_quota_for(self._cluster.image.quotas, key, client.principal.name, client.client_id or "")
 
-    def _windows(self) -> Windows:
+    def _make_windows(self) -> Windows:
         settings = self._cluster.settings
         return Windows(settings["quota.window.num"], 1000 * settings["quota.window.size.seconds"])
 
-    def _saved_windows(self) -> Windows:
+    def _make_saved_windows(self) -> Windows:
         settings = self._cluster.settings
         size_s: int = settings["controller.quota.window.size.seconds"]
         return Windows(settings["controller.quota.window.num"], 1000 * size_s)

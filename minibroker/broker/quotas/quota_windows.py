@@ -37,7 +37,7 @@ class Rate:
         """Add use."""
         samples = self._samples
         if not samples or now_ms - samples[-1].start_ms >= self._windows.size_ms:
-            self._purge(now_ms)
+            self._drop_old_windows(now_ms)
             samples.append(_Sample(now_ms))
         samples[-1].total += value
         samples[-1].last_ms = now_ms
@@ -48,22 +48,22 @@ class Rate:
 
     def measure(self, now_ms: int) -> float:
         """Return the use per second."""
-        self._purge(now_ms)
+        self._drop_old_windows(now_ms)
         return sum(sample.total for sample in self._samples) * 1000 / self.window_ms(now_ms)
 
     def window_ms(self, now_ms: int) -> int:
         """Return the time over which the use is measured: at least all windows but one."""
-        self._purge(now_ms)
+        self._drop_old_windows(now_ms)
         number, size_ms = self._windows
         elapsed_ms = now_ms - self._samples[0].start_ms if self._samples else 0
         return max(elapsed_ms + max(number - 1 - elapsed_ms // size_ms, 0) * size_ms, 1)
 
     def is_idle(self, now_ms: int) -> bool:
         """Return whether no use is left in the windows."""
-        self._purge(now_ms)
+        self._drop_old_windows(now_ms)
         return not self._samples
 
-    def _purge(self, now_ms: int) -> None:
+    def _drop_old_windows(self, now_ms: int) -> None:
         limit_ms = now_ms - self._windows.number * self._windows.size_ms
         self._samples[:] = [sample for sample in self._samples if sample.last_ms > limit_ms]
 

@@ -99,11 +99,11 @@ def mark_answer(call: Call, items: list[Any]) -> list[Any]:
     """Return the answer's items after the interceptors, and a mark that reports when they are sent."""
     items = call.encoded(items)
     end = items.index(CLOSE) if CLOSE in items else len(items)
-    items.insert(end, Mark(call, sum(map(_size_bytes, items[:end]))))
+    items.insert(end, Mark(call, sum(map(_measure_item, items[:end]))))
     return items
 
 
-def _size_bytes(item: Any) -> int:
+def _measure_item(item: Any) -> int:
     """Return the size of an item: bytes, or a region."""
     size: int = len(item) if isinstance(item, bytes | bytearray) else item.size_bytes
     return size

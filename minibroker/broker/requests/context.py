@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.delayed_operations import Slicer, Stage
-from minibroker.broker.metadata.leaders import led_partition
+from minibroker.broker.metadata.leaders import get_led_partition
 from minibroker.broker.security import audit
 from minibroker.broker.security.operations import CLUSTER_NAME, DENIALS, OPERATIONS, ResourceType, Right
 from minibroker.broker.turn import Wait
-from minibroker.protocol.apis import ApiKey, api_name
+from minibroker.protocol.apis import ApiKey, get_api_name
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class RequestContext:
         """
         self.authorize(right, key if isinstance(key, str) else self.topic(key).name)
 
-    def allowed_operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
+    def get_allowed_operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
         """Return the principal's allowed operations on a resource, as an int32 with a bit for each (KIP-430)."""
         return sum(1 << right.operation for right in OPERATIONS[resource_type] if self.allows(right, name))
 
@@ -188,7 +188,7 @@ class RequestContext:
         Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
         topic = self.cluster.image.topics.get(key) if isinstance(key, str) else self.topic(key)
-        return led_partition(self.node.node_id, topic, index)
+        return get_led_partition(self.node.node_id, topic, index)
 
     # --- what the answer waits for --------------------------------------------------------------
 
@@ -203,9 +203,9 @@ class RequestContext:
     def wait_for_metadata(self) -> None:
         """Send the answer once all changes of the metadata are synced; `lost_change` is the failure."""
         metadata = self.cluster.metadata_log.storage
-        self.wait_for(Wait(metadata, metadata.unwritten, synced=True), self._lose)
+        self.wait_for(Wait(metadata, metadata.unwritten, synced=True), self._lose_answer)
 
-    def _lose(self, error: KafkaError) -> None:
+    def _lose_answer(self, error: KafkaError) -> None:
         self.lost_change = error
 
     def wait_at_most(self, timeout_ms: int, refuse: Callable[[], None]) -> None:
@@ -285,7 +285,7 @@ def log_reason(
     """Log why parts of a request of this client were rejected."""
     if not logger.isEnabledFor(level):
         return
-    api = api_name(key)
+    api = get_api_name(key)
     fields = {"api": api, "client": client_id, "topic": reason.topic, "partition": reason.partition}
     fields |= {"code": reason.error.code.name, "count": reason.count}
     logger.log(level, f"{api} from %s refused for %s: %s", client_id, reason, reason.error, extra=fields)

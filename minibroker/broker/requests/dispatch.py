@@ -36,7 +36,7 @@ from minibroker.broker.requests.answers import (
     set_throttle_time,
 )
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.routes import LARGE_FRAME_BYTES, Due, Route, Unanswerable, until_written
+from minibroker.broker.requests.routes import LARGE_FRAME_BYTES, Due, Route, Unanswerable, wait_until_written
 from minibroker.broker.requests.routes import Outcome as HandlerOutcome
 from minibroker.broker.requests.served import SERVED, Served
 from minibroker.protocol import apis
@@ -82,7 +82,7 @@ class Dispatcher:
         """Run the request in `frame`; return what is to be sent, or what is not done yet. Raises Unanswerable."""
         key, version, correlation_id = START.unpack_from(frame, 0)
         if connection.must_authenticate:
-            authenticator = _admit(connection, key)
+            authenticator = _find_missing_authentication(connection, key)
             if authenticator is not None:
                 return self._refuse_misplaced(authenticator, key, version, correlation_id, frame)
         template = connection.template
@@ -102,7 +102,7 @@ class Dispatcher:
             if self.cluster.image.quotas:
                 context.usage = Usage(len(frame))
             elif route.lasting and not self.interceptors and len(frame) <= route.large_bytes:
-                answer = self._lasting_answer(context, correlation_id, frame[position:])
+                answer = self._find_lasting_answer(context, correlation_id, frame[position:])
                 if answer is not None:
                     return answer
             # As in Kafka, ignore extra bytes: librdkafka 2.16 sends Metadata 13 for all topics with 3 bytes too many.
@@ -116,7 +116,7 @@ class Dispatcher:
         if request is None or self.interceptors:
             return self._begin_at_length(context, route, correlation_id, request, frame, position)
         context.frame = frame
-        return self._run(context, route, correlation_id, request)
+        return self._run_handler(context, route, correlation_id, request)
 
     def _run_template(self, connection: Connection, template: Any, correlation_id: int, frame: memoryview) -> Outcome:
         """Run a request by its template; return None if it must be decoded, as also for most interceptors."""
@@ -151,10 +151,10 @@ class Dispatcher:
         if self.interceptors:
             if request is not None and only_watch(self.interceptors):
                 context.frame = frame  # for the template of the next one
-            coroutine = self._intercept(context, route, correlation_id, request, frame, position)
+            coroutine = self._answer_with_hooks(context, route, correlation_id, request, frame, position)
         else:
             coroutine = self._read_and_answer(context, route, correlation_id, frame, position)
-        return self._begin(context, route, coroutine)
+        return self._begin_coroutine(context, route, coroutine)
 
     def _refuse_misplaced(
         self, authenticator: Authenticator, key: int, version: int, correlation_id: int, frame: memoryview
@@ -163,7 +163,7 @@ class Dispatcher:
 
         A request that cannot be read, or whose response has no error code for the whole request, only gets the close.
         """
-        name = _name(key)
+        name = _get_api_name(key)
         reason = f"Unexpected Kafka request of type {name} during SASL authentication."
         served = SERVED.get(key)
         if served is None or version not in served.versions or len(frame) > LARGE_FRAME_BYTES:
@@ -177,7 +177,7 @@ class Dispatcher:
             raise Unanswerable(reason) from error
         return authenticator.refuse(reason, encode_answer(response, version, route.answer_start, correlation_id))
 
-    def _lasting_answer(self, context: RequestContext, correlation_id: int, body: memoryview) -> list[Any] | None:
+    def _find_lasting_answer(self, context: RequestContext, correlation_id: int, body: memoryview) -> list[Any] | None:
         """Return the cached answer of a request, or None; then let the context cache it."""
         connection = context.connection
         host = None if self.cluster.authorizer is None else connection.host
@@ -187,7 +187,7 @@ class Dispatcher:
             context.keep_answer = self._lasting.keeper(self.cluster, asked)
         return answer
 
-    def _run(self, context: RequestContext, route: Route, correlation_id: int, request: Message) -> Outcome:
+    def _run_handler(self, context: RequestContext, route: Route, correlation_id: int, request: Message) -> Outcome:
         """Run the handler; return its outcome as `execute` does. The answer of one that must wait comes later."""
         commits = self.cluster.commits
         try:
@@ -201,9 +201,9 @@ class Dispatcher:
         if must_sync or not (response is None or isinstance(response, Message)):
             context.stage = Stage.RUNNING
             kept = None if route.key == ApiKey.PRODUCE else request
-            coroutine = self._answer(context, route, correlation_id, kept, response, commits)
+            coroutine = self._answer_after(context, route, correlation_id, kept, response, commits)
             is_paused = isinstance(response, Begun) and response.is_paused
-            return self._begin(context, route, coroutine, is_paused=is_paused)
+            return self._begin_coroutine(context, route, coroutine, is_paused=is_paused)
         if context.waits is not None and response is not None:
             return Due(context, route, correlation_id, response)
         if response is None:
@@ -214,7 +214,7 @@ class Dispatcher:
             context.keep_answer(items)
         return items
 
-    def _begin(
+    def _begin_coroutine(
         self,
         context: RequestContext,
         route: Route,
@@ -229,7 +229,7 @@ class Dispatcher:
 
     # --- what waits -----------------------------------------------------------------------------
 
-    async def _answer(
+    async def _answer_after(
         self,
         context: RequestContext,
         route: Route,
@@ -243,12 +243,12 @@ class Dispatcher:
         `request` is for running it again. That of a Produce, which never does, need not stay in memory.
         """
         try:
-            response = await self._finish(context, route, request, outcome, commits)
+            response = await self._finish_response(context, route, request, outcome, commits)
             if response is None:
                 context.throttle(produced=True)
                 return None
             if context.was_paused:
-                items = await self._encode(context, route, correlation_id, set_throttle_time(context, response))
+                items = await self._encode_answer(context, route, correlation_id, set_throttle_time(context, response))
             else:
                 items = route.answer(context, correlation_id, response)
             if context.lasts and context.keep_answer is not None:
@@ -258,7 +258,7 @@ class Dispatcher:
             if context.kept is not None:
                 context.release_frame()
 
-    async def _finish(
+    async def _finish_response(
         self, context: RequestContext, route: Route, request: Message | None, outcome: HandlerOutcome, commits: int
     ) -> Message | None:
         """Return the response of a handler once its coroutine has ended, and what it reports is written.
@@ -280,7 +280,7 @@ class Dispatcher:
                 if route.durable and context.cluster.commits != commits:
                     context.wait_for_metadata()
                 if context.waits is not None:
-                    await until_written(context)
+                    await wait_until_written(context)
             except ClusterReplaced:
                 context.begin_again(self.cluster)
                 commits = self.cluster.commits
@@ -293,9 +293,9 @@ class Dispatcher:
         """Run the handler; return its response once what it reports is written."""
         context.stage, context.cluster = Stage.RUNNING, self.cluster
         commits = self.cluster.commits
-        return await self._finish(context, route, request, route.attempt(context, request), commits)
+        return await self._finish_response(context, route, request, route.attempt(context, request), commits)
 
-    async def _read(self, context: RequestContext, route: Route, frame: memoryview, position: int) -> Message:
+    async def _decode_large(self, context: RequestContext, route: Route, frame: memoryview, position: int) -> Message:
         """Decode a large request in steps. Raises Unanswerable."""
         try:
             request, context.long_arrays = await in_slices(route.read(frame, position))
@@ -308,7 +308,7 @@ class Dispatcher:
     ) -> list[Any] | None:
         """Answer a request that is too large to be decoded in one step."""
         try:
-            request: Message | None = await self._read(context, route, frame, position)
+            request: Message | None = await self._decode_large(context, route, frame, position)
             frame = NOTHING
             context.may_take_apart = True
             context.stage, context.cluster = Stage.RUNNING, self.cluster
@@ -316,11 +316,11 @@ class Dispatcher:
             outcome = route.attempt(context, request)
             if route.key == ApiKey.PRODUCE:
                 request = None
-            return await self._answer(context, route, correlation_id, request, outcome, commits)
+            return await self._answer_after(context, route, correlation_id, request, outcome, commits)
         finally:
             context.release_frame()
 
-    async def _intercept(
+    async def _answer_with_hooks(
         self,
         context: RequestContext,
         route: Route,
@@ -338,7 +338,7 @@ class Dispatcher:
         call.has_copy = request is None
         try:
             if request is None:
-                call.request = await self._read(context, route, frame, position)
+                call.request = await self._decode_large(context, route, frame, position)
             response = await call.run()
             context.stage = Stage.ANSWERING
             if response is None:
@@ -347,7 +347,7 @@ class Dispatcher:
                 return None
             response = call.answered(set_throttle_time(context, response))
             if context.was_paused:
-                return mark_answer(call, await self._encode(context, route, correlation_id, response))
+                return mark_answer(call, await self._encode_answer(context, route, correlation_id, response))
             return mark_answer(call, encode_answer(response, route.version, route.answer_start, correlation_id))
         except BaseException:
             call.lost()
@@ -355,7 +355,9 @@ class Dispatcher:
         finally:
             context.release_frame()
 
-    async def _encode(self, context: RequestContext, route: Route, correlation_id: int, response: Message) -> list[Any]:
+    async def _encode_answer(
+        self, context: RequestContext, route: Route, correlation_id: int, response: Message
+    ) -> list[Any]:
         """Return the frame of an answer to a request that took long: build it in steps, and so release both."""
         try:
             steps = encode_answer_in_steps(response, route.version, route.answer_start, correlation_id)
@@ -369,7 +371,7 @@ class Dispatcher:
     def _answer_unsupported(self, key: int, version: int, correlation_id: int, served: Served | None) -> list[Any]:
         """Answer an ApiVersions request of a newer version with the supported versions (KIP-511)."""
         if key != ApiKey.API_VERSIONS or served is None:
-            raise Unanswerable(f"{_name(key)} (key {key}) version {version}, which is not served here")
+            raise Unanswerable(f"{_get_api_name(key)} (key {key}) version {version}, which is not served here")
         from minibroker.protocol.messages.cluster import ApiVersionsResponse  # here, as a start need not wait for it
 
         ranges = [ApiVersionsResponse.ApiVersion(api_key=key, min_version=0, max_version=served.versions[-1])]
@@ -379,7 +381,7 @@ class Dispatcher:
         return encode_answer(answer, 0, answer_start(0), correlation_id)
 
 
-def _admit(connection: Connection, key: int) -> Authenticator | None:
+def _find_missing_authentication(connection: Connection, key: int) -> Authenticator | None:
     """Return None if a client that must authenticate may send a request of this API now.
 
     Return its authenticator if the request comes in the middle of an exchange. Raises Unanswerable at any other time.
@@ -392,7 +394,7 @@ def _admit(connection: Connection, key: int) -> Authenticator | None:
         return None
     if authenticator.is_in_exchange:
         return authenticator
-    raise Unanswerable(f"{_name(key)} {objection}")
+    raise Unanswerable(f"{_get_api_name(key)} {objection}")
 
 
 def only_watch(interceptors: list[Interceptor]) -> bool:
@@ -400,9 +402,9 @@ def only_watch(interceptors: list[Interceptor]) -> bool:
     return all(interceptor.only_watches for interceptor in interceptors)
 
 
-def _name(key: int) -> str:
+def _get_api_name(key: int) -> str:
     """Return the name of an API for the log."""
-    return apis.api_name(key) if key in KNOWN_KEYS else "an unknown API"
+    return apis.get_api_name(key) if key in KNOWN_KEYS else "an unknown API"
 
 
 def _read_in_one_step(route: Route, frame: memoryview, position: int) -> Message | None:
@@ -421,11 +423,13 @@ def fail_request(context: RequestContext, route: Route, error: Exception) -> Non
     """Disconnect the client of a request that has failed outside of `execute`."""
     connection = context.connection
     if not (connection.is_gone and isinstance(error, Unanswerable)):
-        report(connection, context.client_id, {"api": apis.api_name(route.key), "version": route.version}, error)
+        log_failure(
+            connection, context.client_id, {"api": apis.get_api_name(route.key), "version": route.version}, error
+        )
     connection.fail()
 
 
-def report(connection: Connection, client_id: str | None, fields: dict[str, Any], error: Exception) -> None:
+def log_failure(connection: Connection, client_id: str | None, fields: dict[str, Any], error: Exception) -> None:
     """Log why a connection is closed; for a bug of ours, with its traceback."""
     who = connection.software or (f"client id {client_id!r}" if client_id else "unnamed client")
     fields = {**connection.log_fields, **fields}
@@ -438,10 +442,10 @@ def report(connection: Connection, client_id: str | None, fields: dict[str, Any]
 def log_fields(frame: memoryview) -> dict[str, Any]:
     """Return the fields of a structured log line for the request in a frame."""
     key, version, _ = START.unpack_from(frame, 0)
-    return {"api": apis.api_name(key) if key in KNOWN_KEYS else key, "version": version}
+    return {"api": apis.get_api_name(key) if key in KNOWN_KEYS else key, "version": version}
 
 
-def client_id_in(frame: memoryview) -> str | None:
+def read_client_id(frame: memoryview) -> str | None:
     """Return the client id of a request, even of an unknown version: all versions but one have it in the same place."""
     try:
         return RequestHeader.decode_from(frame, FIRST_HEADER_WITH_CLIENT_ID)[0].client_id

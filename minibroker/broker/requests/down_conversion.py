@@ -11,10 +11,10 @@ from typing import NamedTuple
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.messages.fetch import FetchResponse
 from minibroker.protocol.records.batch import ELIDED_BIT, BatchHeader
-from minibroker.protocol.records.conversion import down_converted_in_steps
+from minibroker.protocol.records.conversion import down_convert_in_steps
 from minibroker.protocol.records.elision import with_attributes_in_steps
 from minibroker.protocol.steps import Steps
-from minibroker.storage.batch_scanning import headers, stored_batch_in_steps
+from minibroker.storage.batch_scanning import iterate_headers, read_stored_batch_in_steps
 from minibroker.storage.log import Log
 from minibroker.storage.segment import Region
 
@@ -103,9 +103,9 @@ def _convert_region(region: Region, wanted: Wanted) -> Steps[Converted | None]:
     out = bytearray()
     max_bytes = min(wanted.max_bytes, wanted.max_converted_bytes)
     next_offset = wanted.offset
-    for position, header in headers(region.file, region.position, region.position + region.size_bytes):
+    for position, header in iterate_headers(region.file, region.position, region.position + region.size_bytes):
         try:
-            converted = yield from _batch(region, position, header, wanted)
+            converted = yield from _convert_batch(region, position, header, wanted)
         except KafkaError:
             if not out:
                 raise
@@ -117,11 +117,11 @@ def _convert_region(region: Region, wanted: Wanted) -> Steps[Converted | None]:
     return Converted(out, len(out), next_offset)
 
 
-def _batch(region: Region, position: int, header: BatchHeader, wanted: Wanted) -> Steps[bytes | bytearray]:
-    data = yield from stored_batch_in_steps(region.file, position, header)
+def _convert_batch(region: Region, position: int, header: BatchHeader, wanted: Wanted) -> Steps[bytes | bytearray]:
+    data = yield from read_stored_batch_in_steps(region.file, position, header)
     yield
     if header.magic > wanted.magic:
-        return (yield from down_converted_in_steps(data, header, wanted.magic, wanted.offset))
+        return (yield from down_convert_in_steps(data, header, wanted.magic, wanted.offset))
     if header.attributes & ELIDED_BIT:
         return (yield from with_attributes_in_steps(data, header))
     return data

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from minibroker.broker.network.output_items import ObservedDue, Refusal
 from minibroker.broker.requests.answers import mark_answer
 from minibroker.broker.security.logins import Login, Verdict
-from minibroker.protocol.apis import ApiKey, api_name
+from minibroker.protocol.apis import ApiKey, get_api_name
 from minibroker.protocol.declare import Message
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class Call:
     def fail(self, error: Exception) -> None:
         """Close the connection without an answer, as a hook has failed outside of the dispatcher."""
         connection = self.context.connection
-        fields = {**connection.log_fields, "api": api_name(self.api_key), "client": self.context.client_id}
+        fields = {**connection.log_fields, "api": get_api_name(self.api_key), "client": self.context.client_id}
         who = connection.software or "unnamed client"
         log.error("closing %s (%s): a request failed", connection.peer, who, extra=fields, exc_info=error)
         self.lost()
@@ -212,13 +212,13 @@ class Call:
     def sent(self, sent_bytes: int) -> None:
         """Notify all hooks that the answer was sent."""
         duration_ms = self.context.cluster.clock.monotonic_ms() - self.started_ms
-        self._end(lambda interceptor: interceptor.sent(self, sent_bytes, duration_ms))
+        self._notify_end(lambda interceptor: interceptor.sent(self, sent_bytes, duration_ms))
 
     def lost(self) -> None:
         """Notify all hooks that there will be no answer."""
-        self._end(lambda interceptor: interceptor.lost(self))
+        self._notify_end(lambda interceptor: interceptor.lost(self))
 
-    def _end(self, tell: Callable[[Interceptor], None]) -> None:
+    def _notify_end(self, tell: Callable[[Interceptor], None]) -> None:
         if self._ended:
             return
         self._ended = True

@@ -57,10 +57,10 @@ class Route:
         self.lasting = served.lasting
         self.version = version
         self.large_bytes = LARGE_PRODUCE_BYTES if served.key == ApiKey.PRODUCE else LARGE_FRAME_BYTES
-        self.request_class: type[Message] = apis.request_class(served.key)
-        self._response_class: type[Message] = apis.response_class(served.key)
-        self.header_version = headers.request_header_version(served.key, version)
-        self.answer_start = answer_start(headers.response_header_version(served.key, version))
+        self.request_class: type[Message] = apis.get_request_class(served.key)
+        self._response_class: type[Message] = apis.get_response_class(served.key)
+        self.header_version = headers.get_request_header_version(served.key, version)
+        self.answer_start = answer_start(headers.get_response_header_version(served.key, version))
 
     def read(self, frame: memoryview, position: int) -> Steps[tuple[Message, list[list[Any]]]]:
         """Decode the request at `position`; return it and its long arrays. Raises MalformedMessage."""
@@ -125,7 +125,7 @@ class Due:
         return encode_answer(self._response, self._route.version, self._route.answer_start, self._correlation_id)
 
 
-async def until_written(context: RequestContext) -> None:
+async def wait_until_written(context: RequestContext) -> None:
     """Wait until everything is written that the answer reports, or its time is over. Raises Unanswerable."""
     waits, context.waits = context.waits, None
     written: Promise[None] = Promise()

@@ -76,35 +76,35 @@ class Acl(NamedTuple):
 def check_new(acl: Acl) -> None:
     """Raise KafkaError(INVALID_REQUEST) with Kafka's message if an ACL cannot be created."""
     if acl.resource_type == ResourceType.CLUSTER and acl.name != CLUSTER_NAME:
-        raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+        raise _make_invalid_request(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not acl.name:
-        raise _invalid("Invalid empty resource name")
-    if _word(ResourceType, acl.resource_type) in NO_VALUE:
-        raise _invalid(f"Invalid resourceType {_word(ResourceType, acl.resource_type)}")
+        raise _make_invalid_request("Invalid empty resource name")
+    if _get_word(ResourceType, acl.resource_type) in NO_VALUE:
+        raise _make_invalid_request(f"Invalid resourceType {_get_word(ResourceType, acl.resource_type)}")
     if acl.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
-        raise _invalid(f"Invalid patternType {_word(PatternType, acl.pattern_type)}")
-    if _word(Operation, acl.operation) in NO_VALUE:
-        raise _invalid(f"Invalid operation {_word(Operation, acl.operation)}")
+        raise _make_invalid_request(f"Invalid patternType {_get_word(PatternType, acl.pattern_type)}")
+    if _get_word(Operation, acl.operation) in NO_VALUE:
+        raise _make_invalid_request(f"Invalid operation {_get_word(Operation, acl.operation)}")
     if acl.permission not in (Permission.DENY, Permission.ALLOW):
-        raise _invalid(f"Invalid permissionType {_word(Permission, acl.permission)}")
+        raise _make_invalid_request(f"Invalid permissionType {_get_word(Permission, acl.permission)}")
     if ":" not in acl.principal:
         reason = "no colon is present separating the principal type from the principal name"
-        raise _invalid(f"Could not parse principal from `{acl.principal}` ({reason})")
+        raise _make_invalid_request(f"Could not parse principal from `{acl.principal}` ({reason})")
     if not acl.host:
-        raise _invalid("Host pattern cannot be null or empty")
+        raise _make_invalid_request("Host pattern cannot be null or empty")
     if "/" in acl.host:
         try:
-            address_range(acl.host)
+            parse_address_range(acl.host)
         except ValueError as error:
-            raise _invalid(f"Invalid CIDR notation '{acl.host}': {error}") from None
+            raise _make_invalid_request(f"Invalid CIDR notation '{acl.host}': {error}") from None
 
 
-def _word(kind: type[IntEnum], number: int) -> str:
+def _get_word(kind: type[IntEnum], number: int) -> str:
     """Return Kafka's word for a number."""
     return kind(number).name if number in kind.__members__.values() else UNKNOWN
 
 
-def _invalid(message: str) -> KafkaError:
+def _make_invalid_request(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
@@ -121,10 +121,10 @@ class AclFilter(NamedTuple):
 
     def check(self) -> None:
         """Raise KafkaError(INVALID_REQUEST) with Kafka's message if a type is unknown."""
-        if UNKNOWN in (_word(ResourceType, self.resource_type), _word(PatternType, self.pattern_type)):
-            raise _invalid("Unknown patternFilter.")
-        if UNKNOWN in (_word(Operation, self.operation), _word(Permission, self.permission)):
-            raise _invalid("Unknown entryFilter.")
+        if UNKNOWN in (_get_word(ResourceType, self.resource_type), _get_word(PatternType, self.pattern_type)):
+            raise _make_invalid_request("Unknown patternFilter.")
+        if UNKNOWN in (_get_word(Operation, self.operation), _get_word(Permission, self.permission)):
+            raise _make_invalid_request("Unknown entryFilter.")
 
     def matches(self, acl: Acl) -> bool:
         """Return whether an ACL passes the filter."""
@@ -163,7 +163,7 @@ class Grants:
         self._by_host.setdefault(acl.host, set()).add((acl.permission, acl.operation))
         if "/" in acl.host and acl.host not in self._ranges:
             try:
-                self._ranges[acl.host] = address_range(acl.host)
+                self._ranges[acl.host] = parse_address_range(acl.host)
             except ValueError:
                 return
 
@@ -186,7 +186,7 @@ class Grants:
             if held is not None:
                 yield held
         for text, addresses in self._ranges.items():
-            if lies_in(host, addresses):
+            if is_in_range(host, addresses):
                 yield self._by_host[text]
 
 
@@ -274,7 +274,7 @@ class Acls:
             yield pattern_type, name, grants
 
 
-def address_range(text: str) -> IPv4Network | IPv6Network:
+def parse_address_range(text: str) -> IPv4Network | IPv6Network:
     """Return the range of addresses for a text such as 10.1.0.0/16. Raises ValueError."""
     from ipaddress import ip_network
 
@@ -284,7 +284,7 @@ def address_range(text: str) -> IPv4Network | IPv6Network:
     return ip_network(text, strict=False)
 
 
-def lies_in(host: str, addresses: IPv4Network | IPv6Network) -> bool:
+def is_in_range(host: str, addresses: IPv4Network | IPv6Network) -> bool:
     """Return whether a range contains the address. A range of IPv6 addresses contains no IPv4 address."""
     from ipaddress import ip_address
 

@@ -58,35 +58,35 @@ class Authorizer:
         """Return whether a principal has a right on a resource. `host` is its address, as Java writes it."""
         key = principal, host, right, name
         if self._acls.changes != self._changes:
-            self._forget()
+            self._forget_verdicts()
         verdict = self._verdicts.get(key)
         if verdict is None:
-            verdict = self._decide(str(principal), host, right, name)
+            verdict = self._decide_by_acls(str(principal), host, right, name)
             if len(name) <= MAX_NAME_LENGTH:
-                self._keep(key, verdict)
+                self._keep_verdict(key, verdict)
         return verdict
 
     def allows_some(self, principal: Principal, host: str, right: Right) -> bool:
         """Return whether a principal has a right on any resource of the type: Kafka's authorizeByResourceType."""
         key = principal, host, right, None
         if self._acls.changes != self._changes:
-            self._forget()
+            self._forget_verdicts()
         verdict = self._verdicts.get(key)
         if verdict is None:
             verdict = self._decide_some(str(principal), host, right)
-            self._keep(key, verdict)
+            self._keep_verdict(key, verdict)
         return verdict
 
-    def _keep(self, key: tuple[Principal, str, Right, str | None], verdict: bool) -> None:
+    def _keep_verdict(self, key: tuple[Principal, str, Right, str | None], verdict: bool) -> None:
         if len(self._verdicts) >= MAX_VERDICTS:
             self._verdicts.clear()
         self._verdicts[key] = verdict
 
-    def _forget(self) -> None:
+    def _forget_verdicts(self) -> None:
         self._verdicts.clear()
         self._changes = self._acls.changes
 
-    def _decide(self, principal: str, host: str, right: Right, name: str) -> bool:
+    def _decide_by_acls(self, principal: str, host: str, right: Right, name: str) -> bool:
         if principal in self._super_users:
             return True
         denying, allowing = DENYING[right.operation], ALLOWING[right.operation]
@@ -107,7 +107,7 @@ class Authorizer:
         As in Kafka, a resource that no ACL names is tried first, for super users and for resources without an ACL, and
         no operation implies another one here.
         """
-        if self._decide(principal, host, right, SOME_NAME):
+        if self._decide_by_acls(principal, host, right, SOME_NAME):
             return True
         denied: set[tuple[int, str]] = set()
         allowed: set[tuple[int, str]] = set()

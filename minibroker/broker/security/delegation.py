@@ -43,22 +43,22 @@ class DelegationTokens:
     def add(self, record: DelegationTokenRecord) -> None:
         """Add or replace a token."""
         if self.are_enabled and record.token_id not in self.by_id:
-            self._ids[_digest(self.secret(record.token_id))] = record.token_id
+            self._ids[_hash_secret(self.secret(record.token_id))] = record.token_id
         self.by_id[record.token_id] = record
 
     def remove(self, token_id: str) -> None:
         """Remove a token if it exists."""
         if self.by_id.pop(token_id, None) is not None and self.are_enabled:
-            del self._ids[_digest(self.secret(token_id))]
+            del self._ids[_hash_secret(self.secret(token_id))]
             self._credentials.pop(token_id, None)
 
     def secret(self, token_id: str) -> bytes:
         """Return the HMAC of a token."""
-        return _hmac(self._secret_key, token_id.encode(), "sha512")
+        return _compute_hmac(self._secret_key, token_id.encode(), "sha512")
 
     def find(self, secret: bytes) -> DelegationTokenRecord | None:
         """Return the token with this HMAC, or None."""
-        token_id = self._ids.get(_digest(secret))
+        token_id = self._ids.get(_hash_secret(secret))
         return None if token_id is None else self.by_id[token_id]
 
     def login(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
@@ -73,35 +73,35 @@ class DelegationTokens:
             return None
         credentials = self._credentials.setdefault(token_id, {})
         if mechanism not in credentials:
-            credentials[mechanism] = _credential(token_id, mechanism, text_of(self.secret(token_id)))
+            credentials[mechanism] = _make_credential(token_id, mechanism, encode_secret(self.secret(token_id)))
         return TokenLogin(credentials[mechanism], parse_principal(record.owner).name, record.expiration_timestamp)
 
 
-def _credential(token_id: str, mechanism: ScramMechanism, password: str) -> UserScramCredentialRecord:
+def _make_credential(token_id: str, mechanism: ScramMechanism, password: str) -> UserScramCredentialRecord:
     """Return the credential of a token. This takes some ms."""
     from minibroker.broker.security.scram import (  # imported by now
         MIN_ITERATIONS,
         SALT_BYTES,
-        credential,
-        salted_password,
+        make_credential,
+        salt_password,
     )
 
     salt = os.urandom(SALT_BYTES)
-    salted = salted_password(mechanism, password, salt, MIN_ITERATIONS)
-    return credential(token_id, mechanism, salt, MIN_ITERATIONS, salted)
+    salted = salt_password(mechanism, password, salt, MIN_ITERATIONS)
+    return make_credential(token_id, mechanism, salt, MIN_ITERATIONS, salted)
 
 
-def _hmac(key: bytes, data: bytes, hash_name: str) -> bytes:
+def _compute_hmac(key: bytes, data: bytes, hash_name: str) -> bytes:
     import hmac  # imported late: it takes some ms
 
     return hmac.digest(key, data, hash_name)
 
 
-def _digest(secret: bytes) -> bytes:
-    return _hmac(_KEY, secret, "sha256")
+def _hash_secret(secret: bytes) -> bytes:
+    return _compute_hmac(_KEY, secret, "sha256")
 
 
-def text_of(secret: bytes) -> str:
+def encode_secret(secret: bytes) -> str:
     """Return the secret of a token as a password."""
     return base64.b64encode(secret).decode()
 
@@ -117,6 +117,6 @@ def is_expired(record: DelegationTokenRecord, now_ms: int) -> bool:
     return min(record.max_timestamp, record.expiration_timestamp) < now_ms
 
 
-def concerns(record: DelegationTokenRecord, principals: frozenset[str]) -> bool:
+def is_known_to(record: DelegationTokenRecord, principals: frozenset[str]) -> bool:
     """Return whether one of the principals is a token's owner, requester or renewer."""
     return not principals.isdisjoint((record.owner, record.requester, *record.renewers))

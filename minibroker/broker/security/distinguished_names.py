@@ -41,28 +41,30 @@ class _Element(NamedTuple):
     whole: bytes
 
 
-def subject_of(certificate: bytes) -> str:
+def read_subject(certificate: bytes) -> str:
     """Return the subject of a certificate in DER. Raises MalformedName."""
     try:
-        fields = _elements(next(_elements(next(_elements(certificate)).content)).content)
+        fields = _iterate_elements(next(_iterate_elements(next(_iterate_elements(certificate)).content)).content)
         first = next(fields)
         for _ in range(BEFORE_SUBJECT if first.tag == EXPLICIT_VERSION else BEFORE_SUBJECT - 1):
             next(fields)
-        return name_text(next(fields).whole)
+        return format_name(next(fields).whole)
     except (StopIteration, IndexError):
         raise MalformedName("a certificate that cannot be read") from None
 
 
-def name_text(name: bytes) -> str:
+def format_name(name: bytes) -> str:
     """Return a name (an RDNSequence in DER) as a text. Raises MalformedName."""
     try:
-        sets = list(_elements(next(_elements(name)).content))
-        return ",".join("+".join(_attribute(each) for each in _elements(one.content)) for one in reversed(sets))
+        sets = list(_iterate_elements(next(_iterate_elements(name)).content))
+        return ",".join(
+            "+".join(_format_attribute(each) for each in _iterate_elements(one.content)) for one in reversed(sets)
+        )
     except (StopIteration, IndexError):
         raise MalformedName("a name that cannot be read") from None
 
 
-def _elements(data: bytes) -> Iterator[_Element]:
+def _iterate_elements(data: bytes) -> Iterator[_Element]:
     """Yield consecutive elements. Raises MalformedName."""
     position = 0
     while position < len(data):
@@ -79,19 +81,19 @@ def _elements(data: bytes) -> Iterator[_Element]:
         position = end
 
 
-def _attribute(attribute: _Element) -> str:
-    parts = list(_elements(attribute.content))
+def _format_attribute(attribute: _Element) -> str:
+    parts = list(_iterate_elements(attribute.content))
     if len(parts) != 2:
         raise MalformedName("an attribute that is not a type and a value")
     identifier, value = parts
-    number = _number(identifier.content)
+    number = _format_object_identifier(identifier.content)
     keyword = KEYWORDS.get(number)
     if keyword is None or value.tag not in TEXTS:
         return f"{keyword or number}=#{value.whole.hex()}"
-    return f"{keyword}={_escape(value.content.decode('utf-8', 'replace'))}"
+    return f"{keyword}={_escape_value(value.content.decode('utf-8', 'replace'))}"
 
 
-def _number(content: bytes) -> str:
+def _format_object_identifier(content: bytes) -> str:
     """Return an object identifier as text, such as 2.5.4.3."""
     arcs: list[int] = []
     arc = 0
@@ -104,15 +106,15 @@ def _number(content: bytes) -> str:
     return ".".join(map(str, (first, arcs[0] - 40 * first, *arcs[1:])))
 
 
-def _escape(text: str) -> str:
+def _escape_value(text: str) -> str:
     """Escape special characters, and spaces at both ends."""
     start = len(text) - len(text.lstrip(" \r"))
     end = len(text.rstrip(" \r"))
-    characters = (_character(one, inside=start <= index < end) for index, one in enumerate(text))
+    characters = (_escape_character(one, inside=start <= index < end) for index, one in enumerate(text))
     return "".join(characters)
 
 
-def _character(one: str, *, inside: bool) -> str:
+def _escape_character(one: str, *, inside: bool) -> str:
     if one == "\0":
         return "\\00"
     if one in ESCAPED or (one in " \r" and not inside):

@@ -75,40 +75,42 @@ def read_store(content: bytes, password: str | None) -> JavaKeyStore:
             raise KeyStoreError(f"it has an entry of the unknown kind {tag}")
     if not reader.is_at_end:
         raise KeyStoreError("there are bytes after its last entry")
-    if password is not None and not hmac.compare_digest(_sha1(_as_java(password), WHITENER, body), digest):
+    if password is not None and not hmac.compare_digest(
+        _hash_parts(_encode_password(password), WHITENER, body), digest
+    ):
         raise WrongPassword("the password is wrong, or the file was changed")
     return JavaKeyStore(tuple(keys), tuple(trusted))
 
 
 def decrypt_key(encrypted: bytes, password: str) -> bytes:
     """Return a private key as PKCS#8 in DER. Raises KeyStoreError."""
-    info, rest = _der(SEQUENCE, encrypted)
+    info, rest = _read_der(SEQUENCE, encrypted)
     if rest or not info.startswith(KEYSTREAM):
         raise KeyStoreError("the private key has another encryption than JKS has")
-    data, rest = _der(OCTETS, info[len(KEYSTREAM) :])
+    data, rest = _read_der(OCTETS, info[len(KEYSTREAM) :])
     if rest or len(data) < 2 * DIGEST_BYTES:
         raise KeyStoreError("the encrypted private key is cut")
-    secret = _as_java(password)
+    secret = _encode_password(password)
     block, body, check = data[:DIGEST_BYTES], data[DIGEST_BYTES:-DIGEST_BYTES], data[-DIGEST_BYTES:]
     keystream = bytearray()
     while len(keystream) < len(body):
-        block = _sha1(secret, block)
+        block = _hash_parts(secret, block)
         keystream += block
     key = bytes(one ^ other for one, other in zip(body, keystream, strict=False))
-    if not hmac.compare_digest(_sha1(secret, key), check):
+    if not hmac.compare_digest(_hash_parts(secret, key), check):
         raise WrongPassword("the password of the private key is wrong")
     return key
 
 
-def _sha1(*parts: bytes) -> bytes:
+def _hash_parts(*parts: bytes) -> bytes:
     return sha1(b"".join(parts), usedforsecurity=False).digest()
 
 
-def _as_java(password: str) -> bytes:
+def _encode_password(password: str) -> bytes:
     return password.encode("utf-16-be", "surrogatepass")
 
 
-def _der(tag: int, data: bytes) -> tuple[bytes, bytes]:
+def _read_der(tag: int, data: bytes) -> tuple[bytes, bytes]:
     """Return the content of an element with this tag, and what follows. Raises KeyStoreError."""
     if len(data) < 2 or data[0] != tag:
         raise KeyStoreError("the private key is no EncryptedPrivateKeyInfo")

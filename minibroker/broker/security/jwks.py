@@ -68,7 +68,7 @@ class KeySet:
         found: list[PyJWK] = []
 
         def work() -> None:
-            found.extend(_keys_at(self.url))
+            found.extend(_fetch_keys(self.url))
 
         def done(error: Exception | None) -> None:
             if error is None:
@@ -83,7 +83,7 @@ class KeySet:
         run_detached(work, done)
 
 
-def _keys_at(url: str) -> list[PyJWK]:
+def _fetch_keys(url: str) -> list[PyJWK]:
     """Return the public keys at a URL, without entries that cannot be used. Raises OSError or ValueError."""
     import json
 
@@ -91,7 +91,7 @@ def _keys_at(url: str) -> list[PyJWK]:
     from jwt.exceptions import PyJWTError
 
     try:
-        listed = json.loads(_content(url))["keys"]
+        listed = json.loads(_fetch_content(url))["keys"]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ValueError("there is no JSON object with keys") from None
     found = []
@@ -105,7 +105,7 @@ def _keys_at(url: str) -> list[PyJWK]:
     return found
 
 
-def _content(url: str) -> bytes:
+def _fetch_content(url: str) -> bytes:
     """Return the content of a URL. Raises OSError after SECONDS_MAX, ValueError if it is too large."""
     from urllib.error import HTTPError  # imported late, as it imports TLS
     from urllib.request import urlopen
@@ -127,7 +127,7 @@ def _content(url: str) -> bytes:
     return content
 
 
-def url_objection(url: Any) -> str | None:
+def find_url_objection(url: Any) -> str | None:
     """Return what is wrong with the URL of the keys, or None."""
     try:
         parts = urlsplit(url or "")

@@ -54,16 +54,16 @@ def identity(get: Get) -> Identity:
     key, chain, location = get("ssl.keystore.key"), get("ssl.keystore.certificate.chain"), get("ssl.keystore.location")
     if key is None and chain is None and location is None:
         raise StoreError("it has no key: set ssl.keystore.location, or ssl.keystore.key and certificate.chain")
-    kind = _kind("ssl.keystore.type", get)
+    kind = _get_store_type("ssl.keystore.type", get)
     if (key is None) != (chain is None):
         raise StoreError("ssl.keystore.key and ssl.keystore.certificate.chain go together, and one of them is not set")
     _check_sources("ssl.keystore", kind, key, location, get)
     if kind == PEM:
-        text = _file("ssl.keystore.location", location).decode("latin-1") if key is None else None
-        pair = _pem_identity(text or key, text or chain, get("ssl.key.password"))
+        text = _read_file("ssl.keystore.location", location).decode("latin-1") if key is None else None
+        pair = _parse_pem_identity(text or key, text or chain, get("ssl.key.password"))
     else:
-        content = _store_file("ssl.keystore", location)
-        read = _jks_identity if content.startswith(java_key_store.MAGIC) else _pkcs12_identity
+        content = _read_store_file("ssl.keystore", location)
+        read = _parse_jks_identity if content.startswith(java_key_store.MAGIC) else _parse_pkcs12_identity
         pair = read(content, location, get)
     return _check_pair(pair)
 
@@ -71,24 +71,24 @@ def identity(get: Get) -> Identity:
 def load_trusted(get: Get) -> tuple[x509.Certificate, ...] | None:
     """Return the trusted certificates from the `ssl.truststore` settings; None if none are set. Raises StoreError."""
     given, location = get("ssl.truststore.certificates"), get("ssl.truststore.location")
-    kind = _kind("ssl.truststore.type", get)
+    kind = _get_store_type("ssl.truststore.type", get)
     if given is None and location is None:
         if get("ssl.truststore.password") is not None:
             raise StoreError("ssl.truststore.password is set, and ssl.truststore.location is not")
         return None
     _check_sources("ssl.truststore", kind, given, location, get)
     if kind == PEM:
-        text = _file("ssl.truststore.location", location).decode("latin-1") if given is None else given
-        return _certificates("ssl.truststore", text)
-    content, password = _store_file("ssl.truststore", location), get("ssl.truststore.password")
-    read = _jks_trusted if content.startswith(java_key_store.MAGIC) else _pkcs12_trusted
+        text = _read_file("ssl.truststore.location", location).decode("latin-1") if given is None else given
+        return _parse_certificates("ssl.truststore", text)
+    content, password = _read_store_file("ssl.truststore", location), get("ssl.truststore.password")
+    read = _parse_jks_trusted if content.startswith(java_key_store.MAGIC) else _parse_pkcs12_trusted
     certificates = read(content, location, password)
     if not certificates:
         raise StoreError(f"ssl.truststore.location: {location} holds no certificate")
     return certificates
 
 
-def _kind(name: str, get: Get) -> str:
+def _get_store_type(name: str, get: Get) -> str:
     kind: str = get(name)
     if kind != PEM and kind.upper() not in TYPES[1:]:
         raise StoreError(f"{name}={kind} is none of {', '.join(TYPES)}")
@@ -108,7 +108,7 @@ def _check_sources(store: str, kind: str, given: str | None, location: str | Non
         raise StoreError(f"{store}.location is set, and {store}.password is not")
 
 
-def _file(name: str, location: str) -> bytes:
+def _read_file(name: str, location: str) -> bytes:
     try:
         with Path(location).open("rb") as stream:
             content = stream.read(FILE_SIZE_MAX + 1)
@@ -122,8 +122,10 @@ def _file(name: str, location: str) -> bytes:
 # --- PEM ------------------------------------------------------------------------------------------
 
 
-def _pem_identity(key_text: str, chain_text: str, password: str | None) -> Identity:
-    keys = [(label, content) for label, content in _entries("the key", key_text) if label.endswith("PRIVATE KEY")]
+def _parse_pem_identity(key_text: str, chain_text: str, password: str | None) -> Identity:
+    keys = [
+        (label, content) for label, content in _parse_pem_entries("the key", key_text) if label.endswith("PRIVATE KEY")
+    ]
     if len(keys) != 1:
         raise StoreError(f"one private key is needed in the key store, and there are {len(keys)}")
     if keys[0][0].startswith("ENCRYPTED") and password is None:
@@ -135,11 +137,11 @@ def _pem_identity(key_text: str, chain_text: str, password: str | None) -> Ident
     except (ValueError, UnsupportedAlgorithm):
         hint = "it is not PKCS#8" if password is None else "ssl.key.password may be wrong"
         raise StoreError(f"the private key cannot be read: {hint}") from None
-    return Identity(key, _certificates("ssl.keystore", chain_text))  # type: ignore[arg-type]  # `_check_pair` sees to it
+    return Identity(key, _parse_certificates("ssl.keystore", chain_text))  # type: ignore[arg-type]  # `_check_pair` sees to it
 
 
-def _certificates(store: str, text: str) -> tuple[x509.Certificate, ...]:
-    contents = [content for label, content in _entries(store, text) if label == "CERTIFICATE"]
+def _parse_certificates(store: str, text: str) -> tuple[x509.Certificate, ...]:
+    contents = [content for label, content in _parse_pem_entries(store, text) if label == "CERTIFICATE"]
     if not contents:
         raise StoreError(f"{store} holds no certificate in PEM")
     try:
@@ -148,7 +150,7 @@ def _certificates(store: str, text: str) -> tuple[x509.Certificate, ...]:
         raise StoreError(f"{store}: a certificate cannot be read") from None
 
 
-def _entries(what: str, text: str) -> list[tuple[str, bytes]]:
+def _parse_pem_entries(what: str, text: str) -> list[tuple[str, bytes]]:
     """Return (label, content) of each entry of a PEM text, which may have spaces instead of line ends."""
     entries = []
     for label, body in ENTRY.findall(text):
@@ -165,9 +167,9 @@ def _entries(what: str, text: str) -> list[tuple[str, bytes]]:
 # --- PKCS12 ---------------------------------------------------------------------------------------
 
 
-def _store_file(store: str, location: str) -> bytes:
+def _read_store_file(store: str, location: str) -> bytes:
     """Return the content of a file in PKCS12 or JKS. Raises StoreError if it is neither."""
-    content = _file(f"{store}.location", location)
+    content = _read_file(f"{store}.location", location)
     if content.startswith(JCEKS):
         raise StoreError(f"{store}.location: {location} is a JCEKS file, {TO_PKCS12.format(location)}")
     if b"-----BEGIN " in content:
@@ -175,24 +177,24 @@ def _store_file(store: str, location: str) -> bytes:
     return content
 
 
-def _pkcs12_identity(content: bytes, location: str, get: Get) -> Identity:
+def _parse_pkcs12_identity(content: bytes, location: str, get: Get) -> Identity:
     password, of_key = get("ssl.keystore.password"), get("ssl.key.password")
     if of_key not in (None, password):
         raise StoreError("ssl.key.password differs from ssl.keystore.password; in PKCS12 they have to be the same")
-    store = _pkcs12("ssl.keystore", content, location, password)
+    store = _parse_pkcs12("ssl.keystore", content, location, password)
     if store.key is None or store.cert is None:
         raise StoreError(f"ssl.keystore.location: {location} holds no private key with a certificate")
     others = [entry.certificate for entry in store.additional_certs]
-    return Identity(store.key, _in_order(store.cert.certificate, others))  # type: ignore[arg-type]  # as above
+    return Identity(store.key, _order_chain(store.cert.certificate, others))  # type: ignore[arg-type]  # as above
 
 
-def _pkcs12_trusted(content: bytes, location: str, password: str | None) -> tuple[x509.Certificate, ...]:
-    store = _pkcs12("ssl.truststore", content, location, password)
+def _parse_pkcs12_trusted(content: bytes, location: str, password: str | None) -> tuple[x509.Certificate, ...]:
+    store = _parse_pkcs12("ssl.truststore", content, location, password)
     entries = (store.cert, *store.additional_certs) if store.cert else store.additional_certs
     return tuple(entry.certificate for entry in entries)
 
 
-def _pkcs12(name: str, content: bytes, location: str, password: str | None) -> pkcs12.PKCS12KeyAndCertificates:
+def _parse_pkcs12(name: str, content: bytes, location: str, password: str | None) -> pkcs12.PKCS12KeyAndCertificates:
     try:
         return pkcs12.load_pkcs12(content, None if password is None else password.encode())
     except (ValueError, UnsupportedAlgorithm):
@@ -200,7 +202,7 @@ def _pkcs12(name: str, content: bytes, location: str, password: str | None) -> p
         raise StoreError(f"{name}.location: {location} cannot be read: {reason}") from None
 
 
-def _in_order(own: x509.Certificate, others: list[x509.Certificate]) -> tuple[x509.Certificate, ...]:
+def _order_chain(own: x509.Certificate, others: list[x509.Certificate]) -> tuple[x509.Certificate, ...]:
     """Return the chain from the broker's own certificate upwards, as far as the store has the issuers."""
     chain = [own]
     while others and chain[-1].issuer != chain[-1].subject:
@@ -215,10 +217,10 @@ def _in_order(own: x509.Certificate, others: list[x509.Certificate]) -> tuple[x5
 # --- JKS ------------------------------------------------------------------------------------------
 
 
-def _jks_identity(content: bytes, location: str, get: Get) -> Identity:
+def _parse_jks_identity(content: bytes, location: str, get: Get) -> Identity:
     """Return the first private key of a JKS file with its chain. The key may have its own password."""
     name, password, of_key = "ssl.keystore", get("ssl.keystore.password"), get("ssl.key.password")
-    store = _jks(name, content, location, password)
+    store = _parse_jks(name, content, location, password)
     if not store.keys or not store.keys[0].chain:
         raise StoreError(f"{name}.location: {location} holds no private key with a certificate")
     try:
@@ -231,17 +233,17 @@ def _jks_identity(content: bytes, location: str, get: Get) -> Identity:
         raise StoreError(f"{name}.location: {location} cannot be read: {error}") from None
     except (ValueError, UnsupportedAlgorithm):
         raise StoreError(f"{name}.location: {location} cannot be read: the key is of an unknown kind") from None
-    return Identity(loaded, _jks_certificates(name, location, store.keys[0].chain))  # type: ignore[arg-type]  # as above
+    return Identity(loaded, _parse_jks_certificates(name, location, store.keys[0].chain))  # type: ignore[arg-type]  # as above
 
 
-def _jks_trusted(content: bytes, location: str, password: str | None) -> tuple[x509.Certificate, ...]:
+def _parse_jks_trusted(content: bytes, location: str, password: str | None) -> tuple[x509.Certificate, ...]:
     """Return the trusted certificates and, as Java trusts them too, those of private keys."""
-    store = _jks("ssl.truststore", content, location, password)
+    store = _parse_jks("ssl.truststore", content, location, password)
     own = [key.chain[0] for key in store.keys if key.chain]
-    return _jks_certificates("ssl.truststore", location, (*store.trusted, *own))
+    return _parse_jks_certificates("ssl.truststore", location, (*store.trusted, *own))
 
 
-def _jks(name: str, content: bytes, location: str, password: str | None) -> java_key_store.JavaKeyStore:
+def _parse_jks(name: str, content: bytes, location: str, password: str | None) -> java_key_store.JavaKeyStore:
     try:
         return java_key_store.read_store(content, password)
     except java_key_store.WrongPassword:
@@ -250,7 +252,7 @@ def _jks(name: str, content: bytes, location: str, password: str | None) -> java
         raise StoreError(f"{name}.location: {location} cannot be read: {error}") from None
 
 
-def _jks_certificates(name: str, location: str, found: tuple[bytes, ...]) -> tuple[x509.Certificate, ...]:
+def _parse_jks_certificates(name: str, location: str, found: tuple[bytes, ...]) -> tuple[x509.Certificate, ...]:
     try:
         return tuple(map(x509.load_der_x509_certificate, found))
     except ValueError:

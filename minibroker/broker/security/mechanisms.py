@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from minibroker.broker.configs.listener_settings import listener_setting
+from minibroker.broker.configs.listener_settings import get_listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
-from minibroker.broker.security.exchanges import Exchange, begun
-from minibroker.broker.security.jwks import KeySet, url_objection
-from minibroker.broker.security.oauthbearer import Tokens, oauthbearer
-from minibroker.broker.security.plain import plain, plain_users
-from minibroker.broker.security.scram import BY_NAME, Known, scram
+from minibroker.broker.security.exchanges import Exchange, begin_exchange
+from minibroker.broker.security.jwks import KeySet, find_url_objection
+from minibroker.broker.security.oauthbearer import Tokens, authenticate_by_token
+from minibroker.broker.security.plain import authenticate_by_password, parse_plain_users
+from minibroker.broker.security.scram import BY_NAME, Known, authenticate_by_scram
 from minibroker.broker.security.signed_tokens import Expected, SignedTokens, Source
 from minibroker.broker.security.unsecured_tokens import UnsecuredOptions, UnsecuredTokens
 from minibroker.jaas import JaasError, login_module
@@ -59,10 +59,10 @@ class Mechanism(NamedTuple):
     max_reauth_ms: int
 
 
-def enabled_mechanisms(settings: Settings, listener: str) -> dict[str, Mechanism]:
+def list_enabled_mechanisms(settings: Settings, listener: str) -> dict[str, Mechanism]:
     """Return the enabled mechanisms of a listener by name. Raises SettingsError if one of them cannot work."""
-    enabled = listener_setting(settings, "sasl.enabled.mechanisms", listener)
-    found = {name: _mechanism(settings, listener, name) for name in enabled if name != "GSSAPI"}
+    enabled = get_listener_setting(settings, "sasl.enabled.mechanisms", listener)
+    found = {name: _make_mechanism(settings, listener, name) for name in enabled if name != "GSSAPI"}
     if not found:
         raise SettingsError(
             f"listener {listener}: sasl.enabled.mechanisms must name one of {', '.join(MODULES)}; GSSAPI is not there"
@@ -70,30 +70,32 @@ def enabled_mechanisms(settings: Settings, listener: str) -> dict[str, Mechanism
     return found
 
 
-def _mechanism(settings: Settings, listener: str, name: str) -> Mechanism:
+def _make_mechanism(settings: Settings, listener: str, name: str) -> Mechanism:
     if name not in MODULES:
         raise SettingsError(f"listener {listener}: sasl.enabled.mechanisms: {name} is none of {', '.join(MODULES)}")
-    max_reauth_ms = listener_setting(settings, "connections.max.reauth.ms", listener, name)
-    options = _options(settings, listener, name)
-    handler = listener_setting(settings, HANDLER, listener, name)
+    max_reauth_ms = get_listener_setting(settings, "connections.max.reauth.ms", listener, name)
+    options = _parse_options(settings, listener, name)
+    handler = get_listener_setting(settings, HANDLER, listener, name)
     if name == "OAUTHBEARER":
-        tokens = _tokens(settings, listener, handler, options)
-        return Mechanism(lambda surroundings: begun(oauthbearer(tokens(surroundings))), max_reauth_ms)
+        tokens = _make_token_factory(settings, listener, handler, options)
+        return Mechanism(
+            lambda surroundings: begin_exchange(authenticate_by_token(tokens(surroundings))), max_reauth_ms
+        )
     if handler is not None:
         raise SettingsError(f"listener {listener}: {HANDLER}={handler} is not there for {name}")
-    return Mechanism(_exchange(name, options), max_reauth_ms)
+    return Mechanism(_make_exchange_factory(name, options), max_reauth_ms)
 
 
-def _exchange(name: str, options: Mapping[str, str]) -> Callable[[Surroundings], Exchange]:
+def _make_exchange_factory(name: str, options: Mapping[str, str]) -> Callable[[Surroundings], Exchange]:
     """Return a function that begins the exchange of PLAIN or SCRAM."""
     if name == "PLAIN":
-        users = plain_users(options)
-        return lambda surroundings: begun(plain(users))
+        users = parse_plain_users(options)
+        return lambda surroundings: begin_exchange(authenticate_by_password(users))
     mechanism = BY_NAME[name]
-    return lambda surroundings: begun(scram(mechanism, surroundings, surroundings.nonce()))
+    return lambda surroundings: begin_exchange(authenticate_by_scram(mechanism, surroundings, surroundings.nonce()))
 
 
-def _options(settings: Settings, listener: str, mechanism: str) -> Mapping[str, str]:
+def _parse_options(settings: Settings, listener: str, mechanism: str) -> Mapping[str, str]:
     """Return the options of the login module of a mechanism. Raises SettingsError."""
     name = f"listener.name.{listener.lower()}.{mechanism.lower()}.{JAAS}"
     text = settings.kept(name)
@@ -110,11 +112,11 @@ def _options(settings: Settings, listener: str, mechanism: str) -> Mapping[str, 
     return module.options
 
 
-def _tokens(
+def _make_token_factory(
     settings: Settings, listener: str, handler: str | None, options: Mapping[str, str]
 ) -> Callable[[Surroundings], Tokens]:
     """Return a function that makes the validator of tokens. Raises SettingsError."""
-    url = listener_setting(settings, URL, listener, "OAUTHBEARER")
+    url = get_listener_setting(settings, URL, listener, "OAUTHBEARER")
     if handler in SIGNED:
         return _make_token_check(settings, listener, url)
     if handler not in (None, UNSECURED):
@@ -129,12 +131,12 @@ def _tokens(
 
 
 def _make_token_check(settings: Settings, listener: str, url: str | None) -> Callable[[Surroundings], Tokens]:
-    objection = url_objection(url)
+    objection = find_url_objection(url)
     if objection is not None:
         raise SettingsError(f"listener {listener}: {URL} {objection}")
 
     def value(name: str) -> Any:
-        return listener_setting(settings, name, listener, "OAUTHBEARER")
+        return get_listener_setting(settings, name, listener, "OAUTHBEARER")
 
     for needed, waiver in NEEDED:
         if not value(needed) and not value(waiver):

@@ -58,16 +58,16 @@ class Tokens(Protocol):
         """Return the identity of a valid token. Raises TokenRefused."""
 
 
-def oauthbearer(tokens: Tokens) -> Exchange:
+def authenticate_by_token(tokens: Tokens) -> Exchange:
     """Authenticate a client by a valid token."""
-    wanted, token = _first((yield b""))
+    wanted, token = _parse_first_message((yield b""))
     wait = tokens.wait_for(token)
     if wait is not None:
         yield wait
     try:
         found = tokens.identity(token)
     except TokenRefused as refused:
-        refusal = _refusal(refused)
+        refusal = _encode_refusal(refused)
         if (yield refusal.encode()) == FAILED:
             raise AuthenticationFailed(refusal) from None
         raise InvalidCredentials("the client goes on although its token was refused") from None
@@ -79,7 +79,7 @@ def oauthbearer(tokens: Tokens) -> Exchange:
     return Authenticated(b"", found.name, found.expires_ms)
 
 
-def _first(message: bytes) -> tuple[str, str]:
+def _parse_first_message(message: bytes) -> tuple[str, str]:
     """Return the authorization id and the token of a client's first message. Raises InvalidCredentials."""
     try:
         match = FIRST.fullmatch(message.decode("ascii")) if len(message) <= MESSAGE_BYTES_MAX else None
@@ -94,7 +94,7 @@ def _first(message: bytes) -> tuple[str, str]:
     return match["identity"] or "", auth["token"]
 
 
-def _refusal(refused: TokenRefused) -> str:
+def _encode_refusal(refused: TokenRefused) -> str:
     if refused.scope is None:
         return '{"status":"invalid_token"}'
     return f'{{"status":"insufficient_scope", "scope":"{refused.scope}"}}'
@@ -103,7 +103,7 @@ def _refusal(refused: TokenRefused) -> str:
 # --- JSON web tokens ----------------------------------------------------------------------------
 
 
-def sections(token: str) -> tuple[dict[str, Any], dict[str, Any], str]:
+def split_token(token: str) -> tuple[dict[str, Any], dict[str, Any], str]:
     """Return header and claims of a token, and its signature as a text. Raises TokenRefused."""
     parts = token.split(".")
     if len(parts) != SECTIONS:
@@ -121,7 +121,7 @@ def _decode_part(part: str) -> dict[str, Any]:
     return found
 
 
-def time_ms(claims: dict[str, Any], name: str) -> int | None:
+def get_time_ms(claims: dict[str, Any], name: str) -> int | None:
     """Return a time in ms; the claim has it in seconds. Return None if it is missing. Raises TokenRefused."""
     value = claims.get(name)
     if value is None:
@@ -131,7 +131,7 @@ def time_ms(claims: dict[str, Any], name: str) -> int | None:
     return int(value * 1000)
 
 
-def name_in(claims: dict[str, Any], claim: str) -> str:
+def get_name(claims: dict[str, Any], claim: str) -> str:
     """Return the principal's name. Raises TokenRefused."""
     name = claims.get(claim)
     if not isinstance(name, str) or not name.strip():

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 
 from minibroker.named_tuples import NamedTuple
-from minibroker.protocol.apis import ApiKey, api_name
+from minibroker.protocol.apis import ApiKey, get_api_name
 from minibroker.protocol.errors import ErrorCode
 
 NOT_ASKED = -(1 << 31)  # instead of a bit field, if the request does not ask for one
@@ -57,7 +57,7 @@ class Right(NamedTuple):
     resource_type: ResourceType
 
 
-def user_resource(name: str) -> str:
+def make_user_resource(name: str) -> str:
     """Return the name of a resource of type USER: "*" for all, a principal such as Group:a, or a user's name."""
     return name if name == "*" or ":" in name else f"User:{name}"
 
@@ -106,9 +106,9 @@ CREATE_TOKENS = Right(Operation.CREATE_TOKENS, ResourceType.USER)  # the name in
 DESCRIBE_TOKENS = Right(Operation.DESCRIBE_TOKENS, ResourceType.USER)
 
 
-def denied_to(key: ApiKey, right: Right) -> str:
+def make_denial_text(key: ApiKey, right: Right) -> str:
     """Return Kafka's message to a client that may not do this to the cluster. Kafka's has a dump of the request."""
-    return f"Request {api_name(key)} needs {right.operation.name} permission."
+    return f"Request {get_api_name(key)} needs {right.operation.name} permission."
 
 
 DESCRIBING_CONFIGS = (DESCRIBE_TOPIC_CONFIGS, DESCRIBE_CLUSTER_CONFIGS, DESCRIBE_GROUP_CONFIGS)

@@ -16,12 +16,12 @@ USER_PREFIX: Final = "user_"
 INVENTED: Final = "the password of no user"
 
 
-def plain_users(options: Mapping[str, str]) -> dict[str, str]:
+def parse_plain_users(options: Mapping[str, str]) -> dict[str, str]:
     """Return the passwords by user name from the options of a PlainLoginModule."""
     return {key.removeprefix(USER_PREFIX): value for key, value in options.items() if key.startswith(USER_PREFIX)}
 
 
-def plain(users: Mapping[str, str]) -> Exchange:
+def authenticate_by_password(users: Mapping[str, str]) -> Exchange:
     """Authenticate a client by the password of one of these users."""
     tokens = (yield b"").decode("utf-8", "replace").split("\0", TOKENS)
     if len(tokens) != TOKENS:

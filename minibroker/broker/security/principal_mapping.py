@@ -61,7 +61,7 @@ class PrincipalMapping:
             if match is None:
                 raise InvalidRules(f"{rules[position:]!r} does not begin with DEFAULT or RULE:pattern/replacement/[LU]")
             if match["rule"]:
-                self._rules.append(_rule(match))
+                self._rules.append(_parse_rule(match))
             position = match.end()
 
     def name(self, distinguished_name: str) -> str:
@@ -73,17 +73,17 @@ class PrincipalMapping:
         raise NoRuleApplies(f"no rule of ssl.principal.mapping.rules applies to {distinguished_name!r}")
 
 
-def _rule(match: re.Match[str]) -> _Rule:
+def _parse_rule(match: re.Match[str]) -> _Rule:
     if match["pattern"] is None:
         return _Rule(None, (), "")
     try:
         pattern = re.compile(NAMED_GROUP.sub("(?P<", match["pattern"]), re.ASCII)
     except (re.error, OverflowError, RecursionError) as error:
         raise InvalidRules(f"{match['rule']!r}: the pattern cannot be used: {error}") from None
-    return _Rule(pattern, _replacement(match["replacement"], pattern, match["rule"]), match["case"])
+    return _Rule(pattern, _parse_replacement(match["replacement"], pattern, match["rule"]), match["case"])
 
 
-def _replacement(text: str, pattern: re.Pattern[str], rule: str) -> tuple[str | int, ...]:
+def _parse_replacement(text: str, pattern: re.Pattern[str], rule: str) -> tuple[str | int, ...]:
     """Return the parts of a replacement: texts, and the numbers of groups. Raises InvalidRules."""
     parts: list[str | int] = []
     position = 0
@@ -93,7 +93,7 @@ def _replacement(text: str, pattern: re.Pattern[str], rule: str) -> tuple[str | 
         if match["literal"]:
             parts.append(match["literal"])
         elif match["number"]:
-            parts += _group(match["number"], pattern, rule)
+            parts += _parse_group(match["number"], pattern, rule)
         elif match["name"] in pattern.groupindex:
             parts.append(pattern.groupindex[match["name"]])
         else:
@@ -101,7 +101,7 @@ def _replacement(text: str, pattern: re.Pattern[str], rule: str) -> tuple[str | 
     return (*parts, text[position:])
 
 
-def _group(digits: str, pattern: re.Pattern[str], rule: str) -> list[str | int]:
+def _parse_group(digits: str, pattern: re.Pattern[str], rule: str) -> list[str | int]:
     """Return the number of the group that the digits begin with, and the remaining digits.
 
     As in Kafka, the digits are no reference if the first one is beyond the last group: return them as a text. Raise

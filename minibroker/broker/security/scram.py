@@ -89,12 +89,12 @@ class Known(Protocol):
         """Return what SCRAM needs to authenticate by a token, or None."""
 
 
-def salted_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
+def salt_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
     """Return the salted password, which is as secret as the password itself."""
     return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
 
 
-def credential(
+def make_credential(
     name: str, mechanism: ScramMechanism, salt: bytes, iterations: int, salted: bytes
 ) -> UserScramCredentialRecord:
     """Return the record of a user. The salted password cannot be computed from it."""
@@ -109,7 +109,7 @@ def credential(
     )
 
 
-def scram(mechanism: ScramMechanism, clients: Known, server_nonce: str) -> Exchange:
+def authenticate_by_scram(mechanism: ScramMechanism, clients: Known, server_nonce: str) -> Exchange:
     """Authenticate a client that proves to know the password of a user, or the secret of a delegation token."""
     first = _match_message(FIRST, (yield b""))
     name = first["name"].replace("=2C", ",").replace("=3D", "=")
@@ -119,7 +119,7 @@ def scram(mechanism: ScramMechanism, clients: Known, server_nonce: str) -> Excha
         )
     token, credential_of_client = None, None
     others: Iterable[UserScramCredentialRecord] = ()
-    if _names_token(first):
+    if _has_token_name(first):
         token = clients.token_login(name, mechanism)
         credential_of_client = None if token is None else token.credential
     else:
@@ -135,20 +135,20 @@ def scram(mechanism: ScramMechanism, clients: Known, server_nonce: str) -> Excha
     if _decode_base64(final["channel"]) != first["header"].encode():
         raise InvalidCredentials("the channel binding is not that of the first message")
     signed = f"{first['bare']},{challenge},{final['without_proof']}".encode()
-    if not _proves(mechanism, known, signed, _decode_base64(final["proof"])) or credential_of_client is None:
+    if not _is_proof(mechanism, known, signed, _decode_base64(final["proof"])) or credential_of_client is None:
         raise InvalidCredentials("the client does not prove that it knows the password")
     signature = hmac.digest(known.server_key, signed, mechanism.hash_name)
     last = b"v=" + base64.b64encode(signature)
     return Authenticated(last, name) if token is None else Authenticated(last, token.owner, token.expires_ms, True)
 
 
-def _names_token(first: re.Match[str]) -> bool:
+def _has_token_name(first: re.Match[str]) -> bool:
     """Return whether the name in a first message is a token's id. Of equal extensions, the last one counts."""
     extensions = dict(one.split("=", 1) for one in first["extensions"].split(",")[1:])
     return extensions.get("tokenauth", "").lower() == "true"
 
 
-def _proves(mechanism: ScramMechanism, known: UserScramCredentialRecord, said: bytes, proof: bytes) -> bool:
+def _is_proof(mechanism: ScramMechanism, known: UserScramCredentialRecord, said: bytes, proof: bytes) -> bool:
     """Return whether a proof was made with the password."""
     signature = hmac.digest(known.stored_key, said, mechanism.hash_name)
     if len(proof) != len(signature):
@@ -171,8 +171,8 @@ def _invent_credential(
     """Return a credential for an unknown user that no password matches, in one of the shapes that others have."""
     shapes = {Shape(len(each.salt), each.iterations, each.salt.isalnum()) for each in others} or {Shape()}
     # Chosen so that another shape changes as few names as possible.
-    shape = max(shapes, key=lambda shape: _digest(f"{mechanism} {name} {shape}"))
-    parts = (_digest(f"{mechanism} {name} {part}") for part in range(0, shape.salt_bytes, DIGEST_BYTES))
+    shape = max(shapes, key=lambda shape: _hash_text(f"{mechanism} {name} {shape}"))
+    parts = (_hash_text(f"{mechanism} {name} {part}") for part in range(0, shape.salt_bytes, DIGEST_BYTES))
     salt = b"".join(parts)[: shape.salt_bytes]
     if shape.is_text:
         salt = bytes(DIGITS[byte % len(DIGITS)] for byte in salt)
@@ -182,7 +182,7 @@ def _invent_credential(
     )
 
 
-def _digest(text: str) -> bytes:
+def _hash_text(text: str) -> bytes:
     return hmac.digest(_KEY, text.encode(), "sha256")
 
 

@@ -17,8 +17,8 @@ from minibroker.broker.security.scram import (
     MIN_ITERATIONS,
     SALT_BYTES,
     ScramMechanism,
-    credential,
-    salted_password,
+    make_credential,
+    salt_password,
 )
 from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
 
@@ -29,30 +29,30 @@ class ScramArgumentError(ValueError):
     """An invalid argument, which kafka-storage refuses too. The message is one line without secrets."""
 
 
-def scram_credential(argument: str) -> UserScramCredentialRecord:
+def parse_scram_credential(argument: str) -> UserScramCredentialRecord:
     """Return the record for an argument. Raises ScramArgumentError."""
-    mechanism, parts = _parts(argument)
+    mechanism, parts = _split_argument(argument)
     name, salt_text, password, salted_text = (
         parts.pop(key, None) for key in ("name", "salt", "password", "saltedpassword")
     )
-    iterations = _iterations(mechanism, parts.pop("iterations", DEFAULT_ITERATIONS))
+    iterations = _parse_iterations(mechanism, parts.pop("iterations", DEFAULT_ITERATIONS))
     if parts:
         raise ScramArgumentError(f"Unknown SCRAM configurations: {', '.join(sorted(parts))}")
     if not name:
         raise ScramArgumentError("You must supply 'name' to add-scram")
     salt = os.urandom(SALT_BYTES) if salt_text is None else _decode_base64("salt", salt_text)
     if password is not None:
-        salted = salted_password(mechanism, password, salt, iterations)
+        salted = salt_password(mechanism, password, salt, iterations)
     elif salted_text is None:
         raise ScramArgumentError("You must supply one of 'password' or 'saltedpassword' to add-scram")
     elif salt_text is None:
         raise ScramArgumentError("You must supply 'salt' with 'saltedpassword' to add-scram")
     else:
         salted = _decode_base64("saltedpassword", salted_text)
-    return credential(name, mechanism, salt, iterations, salted)
+    return make_credential(name, mechanism, salt, iterations, salted)
 
 
-def _parts(argument: str) -> tuple[ScramMechanism, dict[str, str]]:
+def _split_argument(argument: str) -> tuple[ScramMechanism, dict[str, str]]:
     name, equals, config = argument.strip().partition("=")
     if not equals:
         raise ScramArgumentError("Failed to find equals sign in SCRAM argument")
@@ -71,7 +71,7 @@ def _parts(argument: str) -> tuple[ScramMechanism, dict[str, str]]:
     return BY_NAME[name], parts
 
 
-def _iterations(mechanism: ScramMechanism, text: str) -> int:
+def _parse_iterations(mechanism: ScramMechanism, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise ScramArgumentError("Failed to parse iterations count")
     if int(text) < MIN_ITERATIONS:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from minibroker.broker.security.exchanges import Wait
 from minibroker.broker.security.jwks import KeySet, RunDetached
-from minibroker.broker.security.oauthbearer import Identity, TokenRefused, name_in, sections, time_ms
+from minibroker.broker.security.oauthbearer import Identity, TokenRefused, get_name, get_time_ms, split_token
 
 if TYPE_CHECKING:
     from jwt import PyJWK
@@ -64,7 +64,7 @@ class SignedTokens:
         """Return a wait for the key that signed a token, or None if it is known or may not be read yet."""
         now_ms = self._source.monotonic_ms()
         try:
-            key_id = _key_id(sections(token)[0])
+            key_id = _get_key_id(split_token(token)[0])
         except TokenRefused:
             return None
         if self._keys.is_old(now_ms):
@@ -75,19 +75,19 @@ class SignedTokens:
 
     def identity(self, token: str) -> Identity:
         """Return the identity of a valid token. Raises TokenRefused."""
-        header, claims, _ = sections(token)
-        fitting = [key for key in self._keys.keys(_key_id(header)) if header.get("alg") in _algorithms(key)]
+        header, claims, _ = split_token(token)
+        fitting = [key for key in self._keys.keys(_get_key_id(header)) if header.get("alg") in _list_algorithms(key)]
         if not any(_has_signed(key, token) for key in fitting[:TRIED_KEYS_MAX]):
             raise TokenRefused("no key of the issuer has signed it")
         expires_ms = self._check_times(claims)
         self._check_issuer(claims)
         _check_scope(claims.get(self._expected.scope_claim))
-        return Identity(name_in(claims, self._expected.subject_claim).strip(), expires_ms)
+        return Identity(get_name(claims, self._expected.subject_claim).strip(), expires_ms)
 
     def _check_times(self, claims: dict[str, Any]) -> int:
         """Return when a token expires, in ms since 1970. Raises TokenRefused if it has expired or is not valid yet."""
         now_ms, skew_ms = self._source.now_ms(), self._expected.skew_ms
-        expires_ms, issued_ms, begins_ms = (time_ms(claims, name) for name in ("exp", "iat", "nbf"))
+        expires_ms, issued_ms, begins_ms = (get_time_ms(claims, name) for name in ("exp", "iat", "nbf"))
         if expires_ms is None or issued_ms is None:
             raise TokenRefused("it lacks exp or iat")
         if now_ms - skew_ms >= expires_ms:
@@ -111,7 +111,7 @@ class SignedTokens:
             raise TokenRefused("it is for another audience")
 
 
-def _key_id(header: dict[str, Any]) -> str | None:
+def _get_key_id(header: dict[str, Any]) -> str | None:
     """Return the key id in a token's header, or None. Raises TokenRefused."""
     key_id = header.get("kid")
     if key_id is not None and not isinstance(key_id, str):
@@ -119,7 +119,7 @@ def _key_id(header: dict[str, Any]) -> str | None:
     return key_id
 
 
-def _algorithms(key: PyJWK) -> tuple[str, ...]:
+def _list_algorithms(key: PyJWK) -> tuple[str, ...]:
     return ALGORITHMS[key.key_type or ""]
 
 
@@ -127,7 +127,7 @@ def _has_signed(key: PyJWK, token: str) -> bool:
     import jwt  # imported late; reading the keys has imported it already
 
     try:
-        jwt.decode(token, key.key, algorithms=list(_algorithms(key)), options=ONLY_THE_SIGNATURE)
+        jwt.decode(token, key.key, algorithms=list(_list_algorithms(key)), options=ONLY_THE_SIGNATURE)
     except jwt.PyJWTError:
         return False
     return True

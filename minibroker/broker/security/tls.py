@@ -16,12 +16,12 @@ from typing import Final, NamedTuple
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from minibroker.broker.configs.listener_settings import listener_setting
+from minibroker.broker.configs.listener_settings import get_listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
-from minibroker.broker.security.distinguished_names import subject_of
+from minibroker.broker.security.distinguished_names import read_subject
 from minibroker.broker.security.key_stores import Identity, StoreError, identity, load_trusted
 from minibroker.broker.security.principal_mapping import InvalidRules, PrincipalMapping
-from minibroker.operating_system import secret_file
+from minibroker.operating_system import make_secret_file
 
 log = logging.getLogger("minibroker.security")
 
@@ -69,7 +69,7 @@ class ListenerTls:
         self._name = name
         self._protocol = protocol
         self._opened_with = settings
-        self.current = tls_settings(name, protocol, settings)
+        self.current = make_tls_settings(name, protocol, settings)
 
     def renewed(self, settings: Settings) -> TlsSettings:
         """Return the TLS settings after a change of settings or of files.
@@ -77,16 +77,16 @@ class ListenerTls:
         Raises SettingsError if they are invalid, or if Kafka does not allow the change on an open listener.
         """
         before = self.current
-        if _source(self._name, settings) == before.source:
+        if _get_source(self._name, settings) == before.source:
             return before
-        after = tls_settings(self._name, self._protocol, self._opened_with, stores=settings)
+        after = make_tls_settings(self._name, self._protocol, self._opened_with, stores=settings)
         if after.has_trust_store and not before.has_trust_store:
             raise SettingsError(f"listener {self._name} has no trust store, and one cannot be added while it is open")
         objection = None
-        if not listener_setting(settings, "ssl.allow.dn.changes", self._name):
-            objection = _other_name(before.identity, after.identity)
-        if objection is None and not listener_setting(settings, "ssl.allow.san.changes", self._name):
-            objection = _fewer_names(before.identity, after.identity)
+        if not get_listener_setting(settings, "ssl.allow.dn.changes", self._name):
+            objection = _find_other_subject(before.identity, after.identity)
+        if objection is None and not get_listener_setting(settings, "ssl.allow.san.changes", self._name):
+            objection = _find_missing_names(before.identity, after.identity)
         if objection is not None:
             raise SettingsError(f"listener {self._name}: {objection}")
         return after
@@ -94,9 +94,9 @@ class ListenerTls:
     def reopen(self, settings: Settings) -> None:
         """Use the settings as at a start, without a comparison with the stores before."""
         self._opened_with = settings
-        if _source(self._name, settings) != self.current.source:
+        if _get_source(self._name, settings) != self.current.source:
             try:
-                self.current = tls_settings(self._name, self._protocol, settings)
+                self.current = make_tls_settings(self._name, self._protocol, settings)
             except SettingsError as error:
                 log.error("the key store is not replaced: %s", error)
 
@@ -112,7 +112,7 @@ class ListenerTls:
             log.info("listener %s has new keys and certificates", self._name)
 
 
-def listener_tls(name: str, protocol: str, static: Settings, settings: Settings) -> ListenerTls:
+def make_listener_tls(name: str, protocol: str, static: Settings, settings: Settings) -> ListenerTls:
     """Return the TLS of a listener that is opened, by the current settings.
 
     If these are invalid, log that and use the static ones. Raises SettingsError if they are invalid too.
@@ -124,15 +124,15 @@ def listener_tls(name: str, protocol: str, static: Settings, settings: Settings)
         return ListenerTls(name, protocol, static)
 
 
-def tls_settings(name: str, protocol: str, settings: Settings, stores: Settings | None = None) -> TlsSettings:
+def make_tls_settings(name: str, protocol: str, settings: Settings, stores: Settings | None = None) -> TlsSettings:
     """Return the TLS settings of a listener, with the stores of `stores` if given. Raises SettingsError."""
     of_stores = stores or settings
-    source = _source(name, of_stores)
+    source = _get_source(name, of_stores)
     try:
-        own = identity(lambda setting: listener_setting(of_stores, setting, name))
-        anchors = load_trusted(lambda setting: listener_setting(of_stores, setting, name))
-        rules = PrincipalMapping(listener_setting(settings, "ssl.principal.mapping.rules", name))
-        context = _context(name, protocol, settings, own, anchors)
+        own = identity(lambda setting: get_listener_setting(of_stores, setting, name))
+        anchors = load_trusted(lambda setting: get_listener_setting(of_stores, setting, name))
+        rules = PrincipalMapping(get_listener_setting(settings, "ssl.principal.mapping.rules", name))
+        context = _make_context(name, protocol, settings, own, anchors)
     except StoreError as error:
         raise SettingsError(f"listener {name}: {error}") from None
     except InvalidRules as error:
@@ -141,12 +141,12 @@ def tls_settings(name: str, protocol: str, settings: Settings, stores: Settings 
     return TlsSettings(context, mapping, own, anchors is not None, source)
 
 
-def _source(name: str, settings: Settings) -> tuple[object, ...]:
-    values = [listener_setting(settings, setting, name) for setting in STORES]
-    return (*values, *(_last_written_ns(listener_setting(settings, setting, name)) for setting in FILES))
+def _get_source(name: str, settings: Settings) -> tuple[object, ...]:
+    values = [get_listener_setting(settings, setting, name) for setting in STORES]
+    return (*values, *(_get_last_written_ns(get_listener_setting(settings, setting, name)) for setting in FILES))
 
 
-def _last_written_ns(location: str | None) -> int | None:
+def _get_last_written_ns(location: str | None) -> int | None:
     """Return when a file was last written (ns since 1970), or None if it does not exist."""
     try:
         return None if location is None else os.stat(location).st_mtime_ns
@@ -154,19 +154,19 @@ def _last_written_ns(location: str | None) -> int | None:
         return None
 
 
-def _context(
+def _make_context(
     name: str, protocol: str, settings: Settings, own: Identity, anchors: tuple[x509.Certificate, ...] | None
 ) -> ssl.SSLContext:
     """Return the SSL context of new connections. Raises StoreError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
     _set_protocols(context, name, settings)
-    with secret_file(own.pem()) as path:
+    with make_secret_file(own.pem()) as path:
         try:
             context.load_cert_chain(path)
         except (ssl.SSLError, OSError) as error:
             raise StoreError(f"the key store cannot be used: {getattr(error, 'reason', None) or error}") from None
-    context.verify_mode = CLIENT_AUTH[_client_auth(name, protocol, settings)]
+    context.verify_mode = CLIENT_AUTH[_get_client_auth(name, protocol, settings)]
     if anchors is None:
         if context.verify_mode != ssl.CERT_NONE:
             context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
@@ -176,27 +176,27 @@ def _context(
     return context
 
 
-def _client_auth(name: str, protocol: str, settings: Settings) -> str:
+def _get_client_auth(name: str, protocol: str, settings: Settings) -> str:
     """Return the listener's `ssl.client.auth`. With SASL, only the listener's own setting counts (KIP-684)."""
     if protocol == "SASL_SSL" and settings.kept(f"listener.name.{name.lower()}.ssl.client.auth") is None:
         return "none"
-    wanted: str = listener_setting(settings, "ssl.client.auth", name)
+    wanted: str = get_listener_setting(settings, "ssl.client.auth", name)
     return wanted
 
 
 def _set_protocols(context: ssl.SSLContext, name: str, settings: Settings) -> None:
     """Set the versions of TLS and the cipher suites. Raises StoreError."""
-    enabled = listener_setting(settings, "ssl.enabled.protocols", name)
-    highest = listener_setting(settings, "ssl.protocol", name)
+    enabled = get_listener_setting(settings, "ssl.enabled.protocols", name)
+    highest = get_listener_setting(settings, "ssl.protocol", name)
     unknown = [version for version in enabled if version not in VERSIONS]
     if unknown:
         raise StoreError(f"ssl.enabled.protocols: {unknown[0]} is not spoken, only {' and '.join(VERSIONS)} are")
     if highest not in HIGHEST:
         raise StoreError(f"ssl.protocol: {highest} is none of {', '.join(HIGHEST)}")
     versions = {VERSIONS[version] for version in enabled} or {ssl.TLSVersion.TLSv1_2, HIGHEST[highest]}
-    suites = listener_setting(settings, "ssl.cipher.suites", name)
+    suites = get_listener_setting(settings, "ssl.cipher.suites", name)
     if suites:
-        older, newer = _suites(suites)
+        older, newer = _split_suites(suites)
         versions &= {version for version, some in ((VERSIONS["TLSv1.2"], older), (VERSIONS["TLSv1.3"], newer)) if some}
         if not versions:
             raise StoreError("ssl.cipher.suites has no suite of the enabled protocols")
@@ -205,28 +205,28 @@ def _set_protocols(context: ssl.SSLContext, name: str, settings: Settings) -> No
     context.minimum_version, context.maximum_version = min(versions), max(versions)
 
 
-def _suites(names: tuple[str, ...]) -> tuple[list[str], list[str]]:
+def _split_suites(names: tuple[str, ...]) -> tuple[list[str], list[str]]:
     try:
         return split_suites(names)
     except ValueError as error:
         raise StoreError(f"ssl.cipher.suites: {error}") from None
 
 
-def _other_name(before: Identity, after: Identity) -> str | None:
+def _find_other_subject(before: Identity, after: Identity) -> str | None:
     """Return an objection if the certificate is for another subject."""
-    old, new = (subject_of(one.chain[0].public_bytes(Encoding.DER)) for one in (before, after))
+    old, new = (read_subject(one.chain[0].public_bytes(Encoding.DER)) for one in (before, after))
     if " ".join(old.casefold().split()) == " ".join(new.casefold().split()):
         return None
     return f"the certificate is for {new}, and the one before is for {old} (ssl.allow.dn.changes)"
 
 
-def _fewer_names(before: Identity, after: Identity) -> str | None:
+def _find_missing_names(before: Identity, after: Identity) -> str | None:
     """Return an objection if the new certificate lacks alternative names of the one before."""
-    missing = _alternative_names(before) - _alternative_names(after)
+    missing = _get_alternative_names(before) - _get_alternative_names(after)
     return f"the certificate lacks {', '.join(sorted(missing))} (ssl.allow.san.changes)" if missing else None
 
 
-def _alternative_names(of: Identity) -> set[str]:
+def _get_alternative_names(of: Identity) -> set[str]:
     try:
         names = of.chain[0].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):
@@ -245,13 +245,13 @@ def split_suites(names: Iterable[str]) -> tuple[list[str], list[str]]:
         if name in NEWER_SUITES:
             newer.append(name)
         elif name != SIGNALLING_SUITE:
-            older.append(_openssl_name(name))
+            older.append(_get_openssl_name(name))
     if newer and len(newer) < len(NEWER_SUITES):
         raise ValueError(f"of TLSv1.3, either all suites are offered or none: {', '.join(NEWER_SUITES)}")
     return older, newer
 
 
-def _openssl_name(name: str) -> str:
+def _get_openssl_name(name: str) -> str:
     match = OLDER_SUITE.fullmatch(name)
     if match is None:
         raise ValueError(f"{name} is not known here")

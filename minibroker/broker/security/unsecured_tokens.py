@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from minibroker.broker.security.exchanges import Wait
-from minibroker.broker.security.oauthbearer import Identity, TokenRefused, name_in, sections, time_ms
+from minibroker.broker.security.oauthbearer import Identity, TokenRefused, get_name, get_time_ms, split_token
 from minibroker.jaas import JaasError
 
 PREFIX: Final = "unsecuredValidator"
@@ -45,12 +45,12 @@ class UnsecuredTokens:
 
     def identity(self, token: str) -> Identity:
         """Return the identity of a valid token. Raises TokenRefused."""
-        header, claims, signature = sections(token)
+        header, claims, signature = split_token(token)
         if header.get("alg") != "none" or signature:
             raise TokenRefused("an unsecured token has the algorithm none, and no signature")
         options = self._options
-        name = name_in(claims, options.principal_claim)
-        issued_ms, expires_ms, now_ms = time_ms(claims, "iat"), time_ms(claims, "exp"), self._now_ms()
+        name = get_name(claims, options.principal_claim)
+        issued_ms, expires_ms, now_ms = get_time_ms(claims, "iat"), get_time_ms(claims, "exp"), self._now_ms()
         if expires_ms is None:
             raise TokenRefused("it has no exp")
         if expires_ms <= now_ms - options.skew_ms:
@@ -59,13 +59,13 @@ class UnsecuredTokens:
             raise TokenRefused("it was issued in the future")
         if issued_ms is not None and expires_ms <= issued_ms:
             raise TokenRefused("it expires before it was issued")
-        missing = [each for each in options.required_scope if each not in _scope(claims, options.scope_claim)]
+        missing = [each for each in options.required_scope if each not in _get_scope(claims, options.scope_claim)]
         if missing:
             raise TokenRefused(f"it lacks the scope {missing[0]}", f"[{', '.join(options.required_scope)}]")
         return Identity(name, expires_ms)
 
 
-def _scope(claims: dict[str, Any], claim: str) -> list[str]:
+def _get_scope(claims: dict[str, Any], claim: str) -> list[str]:
     """Return the elements of the scope; a text is one, as in Kafka."""
     value = claims.get(claim)
     if isinstance(value, str):

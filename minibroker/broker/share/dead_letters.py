@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from minibroker.broker.clock import run_in_slices
 from minibroker.broker.configs.group_settings import DEAD_LETTER_COPIES, DEAD_LETTER_TOPIC, group_value
-from minibroker.broker.metadata.leaders import led_partition
+from minibroker.broker.metadata.leaders import get_led_partition
 from minibroker.broker.metadata.partitions import NO_LEADER, Partition, Topic
 from minibroker.broker.turn import Wait, wait_for
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES, BatchHeader
 from minibroker.protocol.records.building import build_batch_in_steps
-from minibroker.protocol.records.formats import batches_in, is_old, records_in
-from minibroker.protocol.records.payload import payload_chunks
+from minibroker.protocol.records.formats import is_old, iterate_batches_in, records_in
+from minibroker.protocol.records.payload import iterate_payload_chunks
 from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.steps import Steps
 from minibroker.storage.log_settings import MAX_LONG
@@ -97,17 +97,17 @@ class _Writing:
     def begin(self) -> None:
         """Try to write what is left."""
         self._attempts += 1
-        run_in_slices(self._cluster.clock, lambda _: None, self._attempt(), lambda: None)
+        run_in_slices(self._cluster.clock, lambda _: None, self._attempt_write(), lambda: None)
 
-    def _attempt(self) -> Steps[None]:
+    def _attempt_write(self) -> Steps[None]:
         try:
-            wait = yield from self._write()
+            wait = yield from self._append_letters()
         except KafkaError as error:
-            self._concluded(error)
+            self._conclude_write(error)
         else:
-            self._cluster.turn.when(wait, self._concluded)
+            self._cluster.turn.when(wait, self._conclude_write)
 
-    def _concluded(self, failure: KafkaError | None) -> None:
+    def _conclude_write(self, failure: KafkaError | None) -> None:
         if failure is not None and failure.code in RETRIABLE and self._attempts < ATTEMPTS:
             self._cluster.clock.call_later(FIRST_RETRY_MS << self._attempts - 1, self.begin)
             return
@@ -117,11 +117,11 @@ class _Writing:
 
     # --- the topic --------------------------------------------------------------------------------
 
-    def _topic(self) -> Steps[Topic]:
+    def _find_or_create_topic(self) -> Steps[Topic]:
         """Return the topic of the queue, created if the cluster's settings allow that. Raises KafkaError."""
         name = str(group_value(self._cluster, self._group_id, DEAD_LETTER_TOPIC))
         image, controller = self._cluster.image, self._controller
-        objection = self._objection(name, image.topics.get(name))
+        objection = self._find_objection(name, image.topics.get(name))
         if objection is not None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{objection}: {name!r}")
         if name not in image.topics:
@@ -130,7 +130,7 @@ class _Writing:
             yield from controller.create_topic_in_steps(name, overrides=TOPIC_CONFIGS)
         return image.topics[name]
 
-    def _objection(self, name: str, topic: Topic | None) -> str | None:
+    def _find_objection(self, name: str, topic: Topic | None) -> str | None:
         """Return why a topic cannot be the queue, by Kafka's rules in Kafka's order; None if it can."""
         settings = self._cluster.settings
         if not name:
@@ -146,13 +146,13 @@ class _Writing:
 
     # --- its records ------------------------------------------------------------------------------
 
-    def _write(self) -> Steps[Wait]:
+    def _append_letters(self) -> Steps[Wait]:
         """Append the dead letters that are left; return what to wait for. Raises KafkaError."""
-        topic = yield from self._topic()
+        topic = yield from self._find_or_create_topic()
         index = self._partition.index % len(topic.partitions)
         while True:
             target = self._find_led_partition(topic, index)
-            letters = yield from self._letters(target.log.settings.max_message_bytes)
+            letters = yield from self._make_letters(target.log.settings.max_message_bytes)
             batch = memoryview((yield from build_batch_in_steps(letters)))
             now_ms = self._cluster.clock.wall_ms()
             validated = yield from validate_in_steps(target.log, batch, api_version=NEWEST_PRODUCE, now_ms=now_ms)
@@ -169,27 +169,27 @@ class _Writing:
         leader_id = topic.partitions[index].leader_id
         if leader_id == NO_LEADER:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Nobody leads {topic.partitions[index]}.")
-        partition = led_partition(leader_id, self._cluster.image.topics_by_id.get(topic.topic_id), index)
+        partition = get_led_partition(leader_id, self._cluster.image.topics_by_id.get(topic.topic_id), index)
         partition.check_in_sync()
         return partition
 
-    def _letters(self, limit_bytes: int) -> Steps[list[Record]]:
+    def _make_letters(self, limit_bytes: int) -> Steps[list[Record]]:
         """Return the next dead letters, one for each offset: at least one, and no more than a batch has room for."""
         originals = Originals({}, MAX_LONG)
         if group_value(self._cluster, self._group_id, DEAD_LETTER_COPIES):
-            originals = yield from self._originals(limit_bytes)
+            originals = yield from self._read_originals(limit_bytes)
         letters: list[Record] = []
         size_bytes = HEADER_BYTES
         for offset, given_up in self._left.items():
-            letter = self._letter(offset, given_up, originals.records.get(offset, NO_RECORD))
-            size_bytes += _size(letter)
+            letter = self._make_letter(offset, given_up, originals.records.get(offset, NO_RECORD))
+            size_bytes += _bound_size(letter)
             if letters and (size_bytes > limit_bytes or offset > originals.last):
                 break
             letters.append(letter)
             yield
         return letters
 
-    def _letter(self, offset: int, given_up: GivenUp, original: Record) -> Record:
+    def _make_letter(self, offset: int, given_up: GivenUp, original: Record) -> Record:
         headers = (
             ("__dlq.errors.topic", self._partition.topic.name.encode()),
             ("__dlq.errors.partition", str(self._partition.index).encode()),
@@ -203,7 +203,7 @@ class _Writing:
 
     # --- the records that they stand for ----------------------------------------------------------
 
-    def _originals(self, limit_bytes: int) -> Steps[Originals]:
+    def _read_originals(self, limit_bytes: int) -> Steps[Originals]:
         """Read the next records, up to about so many bytes. Those that cannot be read are missing."""
         found: dict[int, Record] = {}
         kept, size_bytes = self._partition.log, 0
@@ -214,11 +214,11 @@ class _Writing:
                 if region is None:
                     break
                 data = region.file.read(region.position, region.size_bytes)
-                for position, header in batches_in(data):
-                    for record in (yield from _records(data, position, header, limit_bytes)):
+                for position, header in iterate_batches_in(data):
+                    for record in (yield from _decode_records(data, position, header, limit_bytes)):
                         if record.offset in self._left:
                             found[record.offset] = record
-                            size_bytes += _size(record)
+                            size_bytes += _bound_size(record)
                     if size_bytes > limit_bytes:
                         return Originals(found, header.last_offset)
                 offset = next((each for each in self._left if each >= region.next_offset), None)
@@ -227,14 +227,14 @@ class _Writing:
         return Originals(found, MAX_LONG)
 
 
-def _records(data: bytes, position: int, header: BatchHeader, limit_bytes: int) -> Steps[list[Record]]:
+def _decode_records(data: bytes, position: int, header: BatchHeader, limit_bytes: int) -> Steps[list[Record]]:
     """Return the records of a batch, none of control batches. Raises KafkaError."""
     if header.is_control:
         return []
     if is_old(data, position):
         return list(records_in(data, position, limit_bytes=limit_bytes))
     payload = bytearray()
-    for portion in payload_chunks(data, position, header, limit_bytes):
+    for portion in iterate_payload_chunks(data, position, header, limit_bytes):
         payload += portion
         yield
     records: list[Record] = []
@@ -244,7 +244,7 @@ def _records(data: bytes, position: int, header: BatchHeader, limit_bytes: int) 
     return records
 
 
-def _size(record: Record) -> int:
+def _bound_size(record: Record) -> int:
     """Return the most bytes that a record takes in a batch."""
     size_bytes = RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
     for key, value in record.headers:

@@ -59,7 +59,7 @@ class Portions:
 
     def is_throttled(self, runs: Sequence[Run], fetched: range) -> bool:
         """Return whether the origin of these runs comes alone, and in portions."""
-        return any(run.count >= self._threshold for run in _available(runs, fetched))
+        return any(run.count >= self._threshold for run in _iterate_available(runs, fetched))
 
     def chosen(self, origin: Origin, runs: Sequence[Run], fetched: range, most: int | None) -> list[tuple[int, int]]:
         """Return the ranges of an origin's records to deliver now, at most this many.
@@ -68,7 +68,7 @@ class Portions:
         """
         chosen: list[tuple[int, int]] = []
         count, portion = 0, None
-        for run in _available(runs, fetched):
+        for run in _iterate_available(runs, fetched):
             is_last = self._limit > FIRST_THROTTLED and run.count == self._limit - 1
             if is_last and count:
                 break
@@ -86,7 +86,7 @@ class Portions:
         return chosen
 
 
-def _available(runs: Sequence[Run], fetched: range) -> Iterator[Run]:
+def _iterate_available(runs: Sequence[Run], fetched: range) -> Iterator[Run]:
     """Yield the runs of which records can be acquired in this range."""
     for run in runs:
         if run.state == DeliveryState.AVAILABLE and run.first < fetched.stop and run.last >= fetched.start:
@@ -197,7 +197,7 @@ class Deliveries:
                 origin.by_record = True
                 chosen = portions.chosen(origin, runs, fetched, left if strict else None)
             for first, last in chosen:
-                acquired += self._take(first, last, member_id, now_ms + limits.lock_ms)
+                acquired += self._take_runs(first, last, member_id, now_ms + limits.lock_ms)
                 left -= last - first + 1
             if is_throttled and chosen:
                 return acquired
@@ -217,14 +217,14 @@ class Deliveries:
 
     def _archive_missing(self, first: int) -> None:
         """Archive what can be acquired before `first`: compaction has removed it."""
-        for run in list(self._within(self.next_offset(), min(first, self.end_offset) - 1)):
+        for run in list(self._cut_out_runs(self.next_offset(), min(first, self.end_offset) - 1)):
             if run.state == DeliveryState.AVAILABLE:
                 run.state = DeliveryState.ARCHIVED
         self.settle()
 
-    def _take(self, first: int, last: int, member_id: str, lock_end_ms: int) -> list[Acquired]:
+    def _take_runs(self, first: int, last: int, member_id: str, lock_end_ms: int) -> list[Acquired]:
         taken = []
-        for run in self._within(first, last):
+        for run in self._cut_out_runs(first, last):
             run.state, run.count = DeliveryState.ACQUIRED, run.count + 1
             run.member_id, run.lock_end_ms = member_id, lock_end_ms
             taken.append(Acquired(run.first, run.last, run.count))
@@ -270,7 +270,7 @@ class Deliveries:
     def give_back(self, member_id: str, acquired: Iterable[Acquired]) -> None:
         """Undo an acquisition: that delivery does not count. What the member does not hold any more stays as it is."""
         for first, last, _ in acquired:
-            for run in self._within(max(first, self.start_offset), min(last, self.end_offset - 1)):
+            for run in self._cut_out_runs(max(first, self.start_offset), min(last, self.end_offset - 1)):
                 if run.state == DeliveryState.ACQUIRED and run.member_id == member_id:
                     run.state, run.count = DeliveryState.AVAILABLE, run.count - 1
                     run.member_id, run.lock_end_ms = NOBODY, NEVER_MS
@@ -298,7 +298,7 @@ class Deliveries:
             for start, stop, kind in _iterate_types(
                 first + skipped, last, types[skipped:] if len(types) > 1 else types
             ):
-                for run in self._within(start, stop):
+                for run in self._cut_out_runs(start, stop):
                     run.origin.by_record = run.origin.by_record or len(types) > 1
                     if kind == AcknowledgeType.RENEW:
                         run.lock_end_ms = now_ms + limits.lock_ms
@@ -316,7 +316,7 @@ class Deliveries:
             )
         offset = max(said.first, self.start_offset)
         while offset <= said.last:
-            run = self._runs[self._index(offset)]
+            run = self._runs[self._find_run(offset)]
             if run.state != DeliveryState.ACQUIRED:
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, NOT_ACQUIRED)
             if run.member_id != member_id:
@@ -334,7 +334,7 @@ class Deliveries:
     def archive(self, first: int, last: int) -> list[StateBatch]:
         """Archive records that no member may see, as their transaction was aborted, and those with dead letters."""
         changed = []
-        for run in self._within(max(first, self.start_offset), min(last, self.end_offset - 1)):
+        for run in self._cut_out_runs(max(first, self.start_offset), min(last, self.end_offset - 1)):
             run.state, run.member_id, run.lock_end_ms = DeliveryState.ARCHIVED, NOBODY, NEVER_MS
             changed.append(run.batch())
         return changed
@@ -359,8 +359,8 @@ class Deliveries:
             self._runs.clear()
             self.start_offset = self.end_offset = offset
         else:
-            self._cut(offset)
-            del self._runs[: self._index(offset)]
+            self._cut_run_at(offset)
+            del self._runs[: self._find_run(offset)]
             self.start_offset = offset
             self.settle()
         return True
@@ -380,22 +380,22 @@ class Deliveries:
 
     # --- runs by offset -----------------------------------------------------------------------------
 
-    def _index(self, offset: int) -> int:
+    def _find_run(self, offset: int) -> int:
         """Return the index of the run that contains an in-flight offset."""
         return bisect_right(self._runs, offset, key=lambda run: run.first) - 1
 
-    def _cut(self, offset: int) -> None:
+    def _cut_run_at(self, offset: int) -> None:
         """Make `offset` the first one of a run, if it is in flight."""
         if self.start_offset < offset < self.end_offset:
-            index = self._index(offset)
+            index = self._find_run(offset)
             if self._runs[index].first < offset:
                 self._runs.insert(index + 1, self._runs[index].split(offset))
 
-    def _within(self, first: int, last: int) -> list[Run]:
+    def _cut_out_runs(self, first: int, last: int) -> list[Run]:
         """Return the runs of these in-flight offsets, cut so that they have no others."""
         if last < first:
             return []
-        runs, start = self._runs, self._index(first)
+        runs, start = self._runs, self._find_run(first)
         if runs[start].first < first:
             runs.insert(start + 1, runs[start].split(first))
             start += 1

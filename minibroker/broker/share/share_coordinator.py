@@ -14,7 +14,7 @@ from minibroker.broker.coordination.coordinator_logs import CoordinatorLogSettin
 from minibroker.broker.coordination.runtime import ByPartition, CoordinatorRuntime
 from minibroker.broker.metadata.partitions import SHARE_STATE_TOPIC, Partition, Topic
 from minibroker.broker.share.runs import StateBatch
-from minibroker.broker.share.states import UNSET, ShareKey, ShareState, batches_of, combine_batches, of_snapshot
+from minibroker.broker.share.states import UNSET, ShareKey, ShareState, combine_batches, parse_batches, parse_snapshot
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.share_state_records import (
     ShareSnapshotKey,
@@ -86,7 +86,7 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
         snapshot_epoch = 0 if present is None else present.snapshot_epoch + 1
         complete_count = UNSET if start_offset == UNSET else 0
         now_ms = self.cluster.clock.wall_ms()
-        self._snapshot(key, ShareState(snapshot_epoch, state_epoch, 0, start_offset, complete_count, now_ms))
+        self._append_snapshot(key, ShareState(snapshot_epoch, state_epoch, 0, start_offset, complete_count, now_ms))
 
     def read(self, key: ShareKey, leader_epoch: int) -> ShareState:
         """Return the state for a leader of the partition, and note its epoch.
@@ -100,7 +100,7 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
         if leader_epoch not in (UNSET, state.leader_epoch):
             if leader_epoch < state.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
-            self._update(key, state, leader_epoch, UNSET, state.complete_count, ())
+            self._append_update(key, state, leader_epoch, UNSET, state.complete_count, ())
         return state
 
     def write(
@@ -124,17 +124,17 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
         if state_epoch != UNSET and state_epoch < state.state_epoch:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
-        self._update(key, state, leader_epoch, start_offset, complete_count, batches)
+        self._append_update(key, state, leader_epoch, start_offset, complete_count, batches)
 
     def forget(self, key: ShareKey) -> None:
         """Delete the state of a share partition, if there is one. Raises KafkaError as `append`."""
         if self.find(key) is not None:
-            self.append(key.text, [entry(_snapshot_key(key))])
+            self.append(key.text, [entry(_make_snapshot_key(key))])
             del self.states[key.text]
 
     # --- records ----------------------------------------------------------------------------------
 
-    def _update(
+    def _append_update(
         self,
         key: ShareKey,
         state: ShareState,
@@ -147,7 +147,7 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
         batches = tuple(batches)
         after = state.changed(leader_epoch, start_offset, complete_count, batches)
         if after.updates > self.cluster.settings["share.coordinator.snapshot.update.records.per.snapshot"]:
-            self._snapshot(key, after._replace(snapshot_epoch=state.snapshot_epoch + 1))
+            self._append_snapshot(key, after._replace(snapshot_epoch=state.snapshot_epoch + 1))
             return
         value = ShareUpdateValue(
             snapshot_epoch=state.snapshot_epoch,
@@ -165,9 +165,9 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
         self.append(key.text, [entry(record_key, value)])
         self.states[key.text] = key, after
 
-    def _snapshot(self, key: ShareKey, state: ShareState) -> None:
+    def _append_snapshot(self, key: ShareKey, state: ShareState) -> None:
         now_ms = self.cluster.clock.wall_ms()
-        offset = self.append(key.text, [entry(_snapshot_key(key), state.snapshot(now_ms))])
+        offset = self.append(key.text, [entry(_make_snapshot_key(key), state.snapshot(now_ms))])
         self.states[key.text] = key, state._replace(updates=0, snapshot_offset=offset, snapshot_ms=now_ms)
 
     # --- upkeep -----------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
         oldest_ms = now_ms - self.cluster.settings["share.coordinator.cold.partition.snapshot.interval.ms"]
         for key, state in self.states.of(partition.index):
             if state.snapshot_ms < oldest_ms:
-                self._snapshot(key, state._replace(snapshot_epoch=state.snapshot_epoch + 1))
+                self._append_snapshot(key, state._replace(snapshot_epoch=state.snapshot_epoch + 1))
         kept = partition.log
         offset = min(
             (state.snapshot_offset for _, state in self.states.of(partition.index)), default=kept.high_watermark
@@ -191,7 +191,7 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
             partition.wake()
 
 
-def _snapshot_key(key: ShareKey) -> ShareSnapshotKey:
+def _make_snapshot_key(key: ShareKey) -> ShareSnapshotKey:
     return ShareSnapshotKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)
 
 
@@ -211,11 +211,11 @@ class ShareShard:
             if isinstance(message, ShareSnapshotKey) and key.text in states:
                 del states[key.text]
         elif isinstance(value.message, ShareSnapshotValue):
-            states[key.text] = key, of_snapshot(value.message, record.offset)
+            states[key.text] = key, parse_snapshot(value.message, record.offset)
         elif isinstance(value.message, ShareUpdateValue):
             said = value.message
             before = states[key.text][1] if key.text in states else ShareState(said.snapshot_epoch)
-            batches = batches_of(said.state_batches)
+            batches = parse_batches(said.state_batches)
             after = before.changed(said.leader_epoch, said.start_offset, said.delivery_complete_count, batches)
             states[key.text] = key, after
 

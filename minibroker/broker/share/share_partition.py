@@ -23,7 +23,7 @@ from minibroker.broker.share.states import ShareKey, ShareState
 from minibroker.broker.turn import Wait
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import BatchHeader
-from minibroker.storage.batch_scanning import headers
+from minibroker.storage.batch_scanning import iterate_headers
 from minibroker.storage.producers.aborted_transactions import AbortedTransaction
 from minibroker.storage.segment import Region
 
@@ -75,19 +75,19 @@ class SharePartition:
     def limits(self) -> Limits:
         """Return the group's limits, as they are now."""
         return Limits(
-            self._value("share.delivery.count.limit"),
-            self._value("share.partition.max.record.locks"),
-            self._value("share.record.lock.duration.ms"),
-            may_renew=self._value("share.renew.acknowledge.enable"),
+            self._get_config("share.delivery.count.limit"),
+            self._get_config("share.partition.max.record.locks"),
+            self._get_config("share.record.lock.duration.ms"),
+            may_renew=self._get_config("share.renew.acknowledge.enable"),
             has_dead_letters=self._has_dead_letters(),
         )
 
-    def _value(self, name: str) -> Any:
+    def _get_config(self, name: str) -> Any:
         return group_value(self._cluster, self.key.group_id, name)
 
     def _has_dead_letters(self) -> bool:
         level = self._cluster.image.features.get(SHARE_VERSION, 0)
-        return level >= FIRST_WITH_DEAD_LETTERS and bool(self._value(DEAD_LETTER_TOPIC))
+        return level >= FIRST_WITH_DEAD_LETTERS and bool(self._get_config(DEAD_LETTER_TOPIC))
 
     # --- delivering -------------------------------------------------------------------------------
 
@@ -95,29 +95,29 @@ class SharePartition:
         """Return the batches with the next records that can be acquired, or None. Raises KafkaError."""
         log_start, deliveries = self.partition.log.log_start_offset, self.deliveries
         if deliveries.begin_at(log_start):
-            self._keep([])
+            self._keep_changed([])
         if not self.has_room:
             return None
-        return self.partition.log.read(deliveries.next_offset(), max_bytes, limit_offset=self._limit())
+        return self.partition.log.read(deliveries.next_offset(), max_bytes, limit_offset=self._get_lock_limit())
 
     @property
     def has_room(self) -> bool:
         """Whether there are records to acquire again, or room for new ones."""
         return self.deliveries.has_room(self.limits)
 
-    def _limit(self) -> int:
+    def _get_lock_limit(self) -> int:
         kept = self.partition.log
         return kept.last_stable_offset if self._is_committed() else kept.high_watermark
 
     def _is_committed(self) -> bool:
-        return bool(self._value("share.isolation.level") == READ_COMMITTED)
+        return bool(self._get_config("share.isolation.level") == READ_COMMITTED)
 
     def acquire(
         self, member_id: str, region: Region, max_records: int, batch_size: int, *, strict: bool
     ) -> Delivered | None:
         """Acquire records of the batches that `read` returned. Raises KafkaError."""
         deliveries, limits, start = self.deliveries, self.limits, self.deliveries.start_offset
-        found = _headers(region, deliveries.last_needed(min(max_records, limits.record_locks)))
+        found = _list_headers(region, deliveries.last_needed(min(max_records, limits.record_locks)))
         bounds = [(header.base_offset, header.last_offset) for _, header in found]
         now_ms = int(self._cluster.clock.monotonic_ms())
         acquired = deliveries.acquire(member_id, bounds, limits, now_ms, max_records, batch_size, strict=strict)
@@ -125,9 +125,9 @@ class SharePartition:
         if acquired and self._is_committed():
             acquired, changed = self._without_aborted(acquired, [header for _, header in found])
         if changed or deliveries.start_offset != start:
-            self._keep(changed)
-        self._arm()
-        return None if not acquired else Delivered(_cut(region, found, acquired), acquired)
+            self._keep_changed(changed)
+        self._arm_lock_timer()
+        return None if not acquired else Delivered(_cut_region(region, found, acquired), acquired)
 
     def _without_aborted(
         self, acquired: Sequence[Acquired], found: Sequence[BatchHeader]
@@ -163,8 +163,8 @@ class SharePartition:
     def give_back(self, member_id: str, delivered: Delivered) -> None:
         """Undo an acquisition whose records are not sent."""
         self.deliveries.give_back(member_id, delivered.acquired)
-        self._arm()
-        self._wake()
+        self._arm_lock_timer()
+        self._wake_waiters()
 
     # --- what members say -------------------------------------------------------------------------
 
@@ -173,8 +173,8 @@ class SharePartition:
         now_ms = int(self._cluster.clock.monotonic_ms())
         changed = self.deliveries.acknowledge(member_id, said, self.limits, now_ms)
         if changed:
-            return self._keep(changed)
-        self._arm()  # the locks may have been renewed
+            return self._keep_changed(changed)
+        self._arm_lock_timer()  # the locks may have been renewed
         return self._shares.coordinator.wait(self.key.text)
 
     def release(self, member_id: str) -> None:
@@ -190,15 +190,15 @@ class SharePartition:
         if changed:
             log.info("%s: the locks of %d ranges of records have ended", self, len(changed))
             self._keep_or_give_up(changed)
-        self._arm()
+        self._arm_lock_timer()
 
     def _keep_or_give_up(self, changed: list[StateBatch]) -> None:
         try:
-            self._keep(changed)
+            self._keep_changed(changed)
         except KafkaError as error:
             log.error("%s cannot be kept: %s", self, error)
 
-    def _keep(self, changed: list[StateBatch]) -> Wait:
+    def _keep_changed(self, changed: list[StateBatch]) -> Wait:
         """Send what has changed to the coordinator, and wake who waits. Raises KafkaError, and is given up then.
 
         As in Kafka, the start offset moves afterwards: the coordinator learns of it with the next change.
@@ -211,16 +211,16 @@ class SharePartition:
             self._shares.give_up(self)
             raise
         deliveries.settle()
-        coordinator.when_durable(self.key.text, self._kept)
-        self._arm()
-        self._wake()
+        coordinator.when_durable(self.key.text, self._conclude_keeping)
+        self._arm_lock_timer()
+        self._wake_waiters()
         return coordinator.wait(self.key.text)
 
-    def _wake(self) -> None:
+    def _wake_waiters(self) -> None:
         for waiter in self.waiters:
             waiter.released(self)
 
-    def _kept(self, failure: KafkaError | None) -> None:
+    def _conclude_keeping(self, failure: KafkaError | None) -> None:
         if failure is not None:
             log.error("%s could not be kept: %s", self, failure)
             self._shares.give_up(self)
@@ -242,44 +242,44 @@ class SharePartition:
         """Write dead letters for what was given up, now that this is kept, and then archive it."""
         given_up, self.deliveries.given_up = self.deliveries.given_up, []
         if given_up and self._shares.find(self.key) is self:
-            archive = partial(self._archive, given_up)
+            archive = partial(self._archive_given_up, given_up)
             self._shares.dead_letters.write(self.key.group_id, self.partition, given_up, archive)
 
-    def _archive(self, given_up: Sequence[GivenUp]) -> None:
+    def _archive_given_up(self, given_up: Sequence[GivenUp]) -> None:
         if self._shares.find(self.key) is self:
             changed = [batch for one in given_up for batch in self.deliveries.archive(one.first, one.last)]
             self._keep_or_give_up(changed)
 
     # --- locks ------------------------------------------------------------------------------------
 
-    def _arm(self) -> None:
+    def _arm_lock_timer(self) -> None:
         """Wait for the first lock to end."""
-        self._disarm()
+        self._disarm_lock_timer()
         end_ms = self.deliveries.next_lock_end_ms()
         if end_ms is not None:
             delay_ms = max(end_ms - self._cluster.clock.monotonic_ms(), 0) + 1
-            self._timer = self._cluster.clock.call_later(delay_ms, self._due)
+            self._timer = self._cluster.clock.call_later(delay_ms, self._release_expired_locks)
 
-    def _due(self) -> None:
+    def _release_expired_locks(self) -> None:
         self._timer = None
         self.expire_locks()
 
-    def _disarm(self) -> None:
+    def _disarm_lock_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def close(self) -> None:
         """End it: who waits looks again, and finds out why."""
-        self._disarm()
+        self._disarm_lock_timer()
         for waiter in list(self.waiters):
             waiter.changed()
 
 
-def _headers(region: Region, last_needed: int) -> list[tuple[int, BatchHeader]]:
+def _list_headers(region: Region, last_needed: int) -> list[tuple[int, BatchHeader]]:
     """Return position and header of the batches up to an offset, at least of one."""
     found: list[tuple[int, BatchHeader]] = []
-    for position, header in headers(region.file, region.position, region.position + region.size_bytes):
+    for position, header in iterate_headers(region.file, region.position, region.position + region.size_bytes):
         found.append((position, header))
         if header.last_offset >= last_needed:
             break
@@ -293,7 +293,7 @@ def _is_aborted(header: BatchHeader, ended: Mapping[int, Sequence[AbortedTransac
     return index >= 0 and not header.is_control and header.base_offset <= transactions[index].last_offset
 
 
-def _cut(region: Region, found: Sequence[tuple[int, BatchHeader]], acquired: Sequence[Acquired]) -> Region:
+def _cut_region(region: Region, found: Sequence[tuple[int, BatchHeader]], acquired: Sequence[Acquired]) -> Region:
     """Return the batches of a region that have acquired records, and those between."""
     first, last = acquired[0].first, acquired[-1].last
     positions = [
@@ -305,7 +305,7 @@ def _cut(region: Region, found: Sequence[tuple[int, BatchHeader]], acquired: Seq
     return Region(region.file, start, end - start, next_offset)
 
 
-def refused(error: KafkaError) -> KafkaError:
+def translate_refusal(error: KafkaError) -> KafkaError:
     """Return the error of the coordinator as clients of the partition see it, as in Kafka."""
     if error.code in (
         ErrorCode.NOT_COORDINATOR,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from minibroker.broker.clock import run_in_slices
-from minibroker.broker.configs.group_settings import OFFSET_RESET, duration_ms, group_value
+from minibroker.broker.configs.group_settings import OFFSET_RESET, group_value, parse_duration_ms
 from minibroker.broker.metadata.partitions import Partition, Topic
 from minibroker.broker.share.dead_letters import DeadLetters
 from minibroker.broker.share.share_partition import SharePartition
@@ -45,7 +45,7 @@ class SessionKey(NamedTuple):
     member_id: str
 
 
-def checked_member_id(member_id: str | None) -> str:
+def check_member_id(member_id: str | None) -> str:
     """Return the id by which a member of a share group calls itself. Raises KafkaError(INVALID_REQUEST)."""
     if not member_id or len(member_id) > MEMBER_ID_CHARACTERS:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
@@ -99,7 +99,7 @@ class SharePartitions:
         state = self.coordinator.read(key, partition.leader_epoch)
         start = state.start_offset
         if start == UNSET:
-            start = yield from self._first_offset(group_id, partition)
+            start = yield from self._find_first_offset(group_id, partition)
         start = max(start, partition.log.log_start_offset)
         made = SharePartition(self, key, partition, state._replace(start_offset=start))
         other = self.find(key)
@@ -108,14 +108,14 @@ class SharePartitions:
         self._open.setdefault((key.topic_id, key.partition), {})[group_id] = made
         return made
 
-    def _first_offset(self, group_id: str, partition: Partition) -> Steps[int]:
+    def _find_first_offset(self, group_id: str, partition: Partition) -> Steps[int]:
         """Return where a new group begins to read: `share.auto.offset.reset` says it."""
         reset, kept = str(group_value(self.cluster, group_id, OFFSET_RESET)), partition.log
         if reset == "earliest":
             return kept.log_start_offset
         if reset.startswith(BY_DURATION):
-            since_ms = self.cluster.clock.wall_ms() - duration_ms(reset)
-            found = yield from kept.offset_for_timestamp_in_steps(since_ms)
+            since_ms = self.cluster.clock.wall_ms() - parse_duration_ms(reset)
+            found = yield from kept.find_offset_for_timestamp_in_steps(since_ms)
             if found is not None:
                 return found.offset
         return kept.high_watermark
@@ -153,7 +153,7 @@ class SharePartitions:
         if sum(other.node_id == key.node_id for other in self.sessions) >= limit:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         session = self.sessions[key] = ShareSession(connection)
-        connection.call_when_lost(key, lambda: self._lost(key, session))
+        connection.call_when_lost(key, lambda: self._release_session(key, session))
         return session
 
     def check_room(self, count: int) -> None:
@@ -186,7 +186,7 @@ class SharePartitions:
                 share.release(key.member_id)
             yield
 
-    def _lost(self, key: SessionKey, session: ShareSession) -> None:
+    def _release_session(self, key: SessionKey, session: ShareSession) -> None:
         if self.sessions.get(key) is session:
             run_in_slices(self.cluster.clock, lambda _: None, self.end(key), lambda: None)
 

@@ -74,7 +74,7 @@ class ShareState(NamedTuple):
         )
 
 
-def of_snapshot(value: ShareSnapshotValue, offset: int) -> ShareState:
+def parse_snapshot(value: ShareSnapshotValue, offset: int) -> ShareState:
     """Return the state of a snapshot that is at this offset."""
     return ShareState(
         value.snapshot_epoch,
@@ -83,13 +83,15 @@ def of_snapshot(value: ShareSnapshotValue, offset: int) -> ShareState:
         value.start_offset,
         value.delivery_complete_count,
         value.create_timestamp,
-        batches_of(value.state_batches),
+        parse_batches(value.state_batches),
         snapshot_offset=offset,
         snapshot_ms=value.write_timestamp,
     )
 
 
-def batches_of(said: Iterable[ShareSnapshotValue.StateBatch | ShareUpdateValue.StateBatch]) -> tuple[StateBatch, ...]:
+def parse_batches(
+    said: Iterable[ShareSnapshotValue.StateBatch | ShareUpdateValue.StateBatch],
+) -> tuple[StateBatch, ...]:
     """Return the batches of a record."""
     return tuple(
         StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count) for each in said

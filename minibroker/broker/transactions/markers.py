@@ -49,7 +49,7 @@ class MarkerSender:
         """Send the markers of this id that were held back."""
         self._held.discard(transactional_id)
         if transactional_id in self._missing and transactional_id not in self._timers:
-            self._later(transactional_id, 0)
+            self._attempt_later(transactional_id, 0)
 
     def missing(self, transactional_id: str) -> frozenset[TopicPartition]:
         """Return the partitions of a transaction that have no marker yet."""
@@ -58,12 +58,12 @@ class MarkerSender:
     def send(self, transaction: Transaction) -> None:
         """Write the markers of a decided transaction, and then its completion."""
         self._missing[transaction.transactional_id] = set(transaction.partitions)
-        self._attempt(transaction.transactional_id)
+        self._attempt_markers(transaction.transactional_id)
 
     def send_soon(self, transaction: Transaction) -> None:
         """Send markers as `send` does, but from a timer."""
         self._missing[transaction.transactional_id] = set(transaction.partitions)
-        self._later(transaction.transactional_id, 0)
+        self._attempt_later(transaction.transactional_id, 0)
 
     def forget(self, transactional_id: str) -> None:
         """Stop sending markers for this id."""
@@ -72,13 +72,13 @@ class MarkerSender:
         if timer is not None:
             timer.cancel()
 
-    def _later(self, transactional_id: str, delay_ms: int) -> None:
+    def _attempt_later(self, transactional_id: str, delay_ms: int) -> None:
         def run() -> None:
-            self._attempt(transactional_id)
+            self._attempt_markers(transactional_id)
 
         self._timers[transactional_id] = self._coordinator.cluster.clock.call_later(delay_ms, run)
 
-    def _attempt(self, transactional_id: str) -> None:
+    def _attempt_markers(self, transactional_id: str) -> None:
         self._timers.pop(transactional_id, None)
         if transactional_id in self._held:
             return
@@ -94,10 +94,10 @@ class MarkerSender:
             if failed or self._missing.get(transactional_id) is not missing:
                 return
             try:
-                self._write(transaction, missing, partitions)
+                self._write_markers(transaction, missing, partitions)
             except KafkaError as error:
                 log.warning("%s cannot be ended yet: %s", transactional_id, error)
-                self._later(transactional_id, RETRY_MS)
+                self._attempt_later(transactional_id, RETRY_MS)
                 failed = True
 
         def end() -> None:
@@ -146,9 +146,9 @@ class MarkerSender:
                 return
         except KafkaError as error:
             log.warning("%s cannot be ended yet: %s", transactional_id, error)
-        self._later(transactional_id, RETRY_MS)
+        self._attempt_later(transactional_id, RETRY_MS)
 
-    def _write(
+    def _write_markers(
         self, transaction: Transaction, missing: set[TopicPartition], partitions: Iterable[TopicPartition]
     ) -> None:
         """Write the markers at the leaders of these partitions. Raises KafkaError."""
@@ -163,9 +163,11 @@ class MarkerSender:
             if partition is None:  # of a deleted topic
                 missing.discard((name, index))
             elif (node := cluster.nodes.get(partition.leader_id)) is not None:
-                self._note(transaction, missing, (name, index), write_marker(cluster, node, ending, name, index))
+                self._note_written(
+                    transaction, missing, (name, index), write_marker(cluster, node, ending, name, index)
+                )
 
-    def _note(
+    def _note_written(
         self, transaction: Transaction, missing: set[TopicPartition], where: TopicPartition, code: ErrorCode
     ) -> None:
         if code in DONE:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.metadata.leaders import led_partition
+from minibroker.broker.metadata.leaders import get_led_partition
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.steps import Steps, each
-from minibroker.storage.producers.transaction_markers import Marker, marker_batch
+from minibroker.storage.producers.transaction_markers import Marker, make_marker_batch
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
@@ -38,7 +38,7 @@ class Ending:
         """`producer` is its id and epoch."""
         self.marker = marker
         self.transaction_version = transaction_version
-        self.batch = memoryview(marker_batch(*producer, marker, cluster.clock.wall_ms()))
+        self.batch = memoryview(make_marker_batch(*producer, marker, cluster.clock.wall_ms()))
         self.header = read_header(self.batch)
 
 
@@ -52,27 +52,29 @@ def write_markers(cluster: Cluster, node: Node, request: WriteTxnMarkersRequest)
         producer = wanted.producer_id, wanted.producer_epoch
         ending = Ending(cluster, producer, marker, wanted.transaction_version)
         for topic in wanted.topics:
-            partitions = yield from each(partial(_result, cluster, node, ending, topic.name), topic.partition_indexes)
+            partitions = yield from each(
+                partial(_answer_partition, cluster, node, ending, topic.name), topic.partition_indexes
+            )
             result.topics.append(TopicResult(name=topic.name, partitions=partitions))
             yield
         yield
     return response
 
 
-def _result(cluster: Cluster, node: Node, ending: Ending, topic: str, index: int) -> PartitionResult:
+def _answer_partition(cluster: Cluster, node: Node, ending: Ending, topic: str, index: int) -> PartitionResult:
     return PartitionResult(partition_index=index, error_code=write_marker(cluster, node, ending, topic, index))
 
 
 def write_marker(cluster: Cluster, node: Node, ending: Ending, topic: str, index: int) -> ErrorCode:
     """Write the marker to a partition, if `node` leads it; return NONE, or the error code."""
     try:
-        _write(cluster, led_partition(node.node_id, cluster.image.topics.get(topic), index), ending)
+        _write_marker(cluster, get_led_partition(node.node_id, cluster.image.topics.get(topic), index), ending)
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE
 
 
-def _write(cluster: Cluster, partition: Partition, ending: Ending) -> None:
+def _write_marker(cluster: Cluster, partition: Partition, ending: Ending) -> None:
     partition.check_in_sync()
     header, committed = ending.header, ending.marker.committed
     partition.log.producers.check_marker(header, ending.marker, ending.transaction_version)

@@ -94,7 +94,7 @@ class Transaction(NamedTuple):
         return self._replace(state=state, last_update_ms=now_ms, **changes)  # type: ignore[arg-type]
 
 
-def code_for(error: KafkaError, knows_producer_fenced: bool) -> ErrorCode:
+def choose_code_for(error: KafkaError, knows_producer_fenced: bool) -> ErrorCode:
     """Return the error code for a client, which may be older than PRODUCER_FENCED (KIP-588)."""
     if error.code == ErrorCode.PRODUCER_FENCED and not knows_producer_fenced:
         return ErrorCode.INVALID_PRODUCER_EPOCH

@@ -19,20 +19,20 @@ _VERSION_BYTES = 2
 NO_LIST = NO_TAGS = b"\0"
 
 
-def transaction_entry(transaction: Transaction, transaction_version: int = OWN_EPOCHS) -> Entry:
+def encode_transaction(transaction: Transaction, transaction_version: int = OWN_EPOCHS) -> Entry:
     """Return the record of a transactional id's current state."""
     if transaction_version < 1 or len(transaction.partitions) > PARTITIONS_KEPT:
         version = FLEXIBLE_VERSION if transaction_version >= 1 else 0
-        return entry(TransactionLogKey(transactional_id=transaction.transactional_id), value_of(transaction), version)
-    return _key(transaction.transactional_id), _flexible_value(transaction)
+        return entry(TransactionLogKey(transactional_id=transaction.transactional_id), make_value(transaction), version)
+    return _encode_key(transaction.transactional_id), _encode_flexible_value(transaction)
 
 
 @lru_cache(maxsize=256)
-def _key(transactional_id: str) -> bytes:
+def _encode_key(transactional_id: str) -> bytes:
     return entry(TransactionLogKey(transactional_id=transactional_id))[0]
 
 
-def _flexible_value(transaction: Transaction) -> bytes:
+def _encode_flexible_value(transaction: Transaction) -> bytes:
     """Encode by the layout, as little more than state and times changes between records."""
     start = _START.pack(
         FLEXIBLE_VERSION,
@@ -41,20 +41,20 @@ def _flexible_value(transaction: Transaction) -> bytes:
         transaction.timeout_ms,
         transaction.state,
     )
-    partitions = NO_LIST if transaction.state is State.EMPTY else _partitions(transaction.partitions)
+    partitions = NO_LIST if transaction.state is State.EMPTY else _encode_partitions(transaction.partitions)
     times = _TIMES.pack(transaction.last_update_ms, transaction.start_ms)
     tags = transaction.previous_producer_id, transaction.next_producer_id, transaction.client_version
-    return b"".join((start, partitions, times, _tags(*tags)))
+    return b"".join((start, partitions, times, _encode_tags(*tags)))
 
 
 @lru_cache(maxsize=256)
-def _partitions(partitions: frozenset[TopicPartition]) -> bytes:
+def _encode_partitions(partitions: frozenset[TopicPartition]) -> bytes:
     value = TransactionLogValue(transaction_partitions=_group_by_topic(partitions)).encode(FLEXIBLE_VERSION)
     return value[_START.size - _VERSION_BYTES : -_TIMES.size - len(NO_TAGS)]
 
 
 @lru_cache(maxsize=16)
-def _tags(previous_producer_id: int, next_producer_id: int, client_version: int) -> bytes:
+def _encode_tags(previous_producer_id: int, next_producer_id: int, client_version: int) -> bytes:
     value = TransactionLogValue(
         previous_producer_id=previous_producer_id,
         next_producer_id=next_producer_id,
@@ -64,12 +64,12 @@ def _tags(previous_producer_id: int, next_producer_id: int, client_version: int)
     return value.encode(FLEXIBLE_VERSION)[_START.size - _VERSION_BYTES + len(NO_LIST) + _TIMES.size :]
 
 
-def tombstone(transactional_id: str) -> Entry:
+def encode_tombstone(transactional_id: str) -> Entry:
     """Return the record that deletes a transactional id."""
     return entry(TransactionLogKey(transactional_id=transactional_id))
 
 
-def value_of(transaction: Transaction) -> TransactionLogValue:
+def make_value(transaction: Transaction) -> TransactionLogValue:
     """Return the record's value; without a transaction its list of partitions is null, as in Kafka."""
     return TransactionLogValue(
         producer_id=transaction.producer_id,
@@ -92,7 +92,7 @@ def _group_by_topic(partitions: frozenset[TopicPartition]) -> list[TransactionLo
     return [TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in by_topic.items()]
 
 
-def transaction_of(key: TransactionLogKey, value: TransactionLogValue) -> Transaction:
+def parse_transaction(key: TransactionLogKey, value: TransactionLogValue) -> Transaction:
     """Return the transaction of a record. Raises ValueError for an unknown state."""
     return Transaction(
         transactional_id=key.transactional_id,

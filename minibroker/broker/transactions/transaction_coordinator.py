@@ -18,7 +18,7 @@ from minibroker.broker.metadata.partitions import TRANSACTIONS_TOPIC
 from minibroker.broker.transactions import transitions
 from minibroker.broker.transactions.markers import MarkerSender
 from minibroker.broker.transactions.transaction import AT_REST, ENDING, NEVER_MS, State, TopicPartition, Transaction
-from minibroker.broker.transactions.transaction_codec import tombstone, transaction_entry, transaction_of
+from minibroker.broker.transactions.transaction_codec import encode_tombstone, encode_transaction, parse_transaction
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 from minibroker.protocol.records.internal import decode_internal
@@ -100,7 +100,7 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
             self.abort_and_fence(transaction)
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "The ongoing transaction is aborted first.")
         after = transitions.initialize_producer(transaction, timeout_ms, expected, now_ms, new_id)
-        self._change(after)
+        self._write_change(after)
         return after.producer_id, after.producer_epoch
 
     def add_partitions(
@@ -114,7 +114,7 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
         now_ms = self.cluster.clock.wall_ms()
         after = transitions.with_partitions(transaction, producer, partitions, version, now_ms)
         if after is not transaction:
-            self._change(after)
+            self._write_change(after)
 
     def check_partition(self, transactional_id: str, producer: tuple[int, int], partition: TopicPartition) -> None:
         """Check that the partition is part of the producer's open transaction (KIP-890). Raises KafkaError."""
@@ -130,8 +130,8 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
         new_id = self.controller.next_producer_id
         after = transitions.end_transaction(transaction, producer, commit, version, now_ms, new_id)
         if after is not transaction:
-            self._decide(after)
-        return transitions.producer_after(after)
+            self._write_decision(after)
+        return transitions.choose_next_producer(after)
 
     # --- without a request ----------------------------------------------------------------------
 
@@ -139,25 +139,25 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
         """Abort an ongoing transaction and fence its producer. Raises KafkaError."""
         now_ms = self.cluster.clock.wall_ms()
         after = transitions.fence_producer(transaction, self.version, now_ms, self.controller.next_producer_id)
-        self._decide(after)
+        self._write_decision(after)
 
-    def _decide(self, after: Transaction) -> None:
+    def _write_decision(self, after: Transaction) -> None:
         """Write the decision; its markers follow once it is durable, after a crash at the next start."""
-        self._change(after)
+        self._write_change(after)
         self.when_durable(after.transactional_id, lambda failure: None if failure else self.markers.send(after))
 
     def complete(self, transactional_id: str) -> None:
         """Record that all markers of a transaction are written. Raises KafkaError."""
         transaction = self.transactions[transactional_id]
-        self._change(transitions.complete_transaction(transaction, self.cluster.clock.wall_ms()))
+        self._write_change(transitions.complete_transaction(transaction, self.cluster.clock.wall_ms()))
 
     def forget(self, transactional_id: str) -> None:
         """Delete an id, with a tombstone. Raises KafkaError."""
-        self.append(transactional_id, [tombstone(transactional_id)])
+        self.append(transactional_id, [encode_tombstone(transactional_id)])
         del self.transactions[transactional_id]
 
-    def _change(self, after: Transaction) -> None:
-        self.append(after.transactional_id, [transaction_entry(after, self.version)])
+    def _write_change(self, after: Transaction) -> None:
+        self.append(after.transactional_id, [encode_transaction(after, self.version)])
         self.transactions[after.transactional_id] = after
 
 
@@ -174,7 +174,7 @@ class TransactionShard:
             return
         transactions, transactional_id = self._coordinator.transactions, key.message.transactional_id
         if value is not None and isinstance(value.message, TransactionLogValue):
-            transactions[transactional_id] = transaction_of(key.message, value.message)
+            transactions[transactional_id] = parse_transaction(key.message, value.message)
         elif value is None and transactional_id in transactions:
             del transactions[transactional_id]
 
@@ -204,15 +204,15 @@ class TransactionExpiry:
         """Start the checks, unless they have started."""
         if not self._started:
             self._started = True
-            self._again(ABORT_INTERVAL, self._abort_timed_out)
-            self._again(FORGET_INTERVAL, self._forget_unused)
+            self._repeat_work(ABORT_INTERVAL, self._abort_timed_out)
+            self._repeat_work(FORGET_INTERVAL, self._forget_unused)
 
-    def _again(self, interval: str, work: Callable[[Transaction], None]) -> None:
+    def _repeat_work(self, interval: str, work: Callable[[Transaction], None]) -> None:
         cluster = self._coordinator.cluster
 
         def run() -> None:
             transactions = self._coordinator.transactions.present()
-            run_in_slices(cluster.clock, work, transactions, lambda: self._again(interval, work))
+            run_in_slices(cluster.clock, work, transactions, lambda: self._repeat_work(interval, work))
 
         cluster.clock.call_later(cluster.settings[interval], run)
 

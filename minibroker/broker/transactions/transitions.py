@@ -38,7 +38,7 @@ def initialize_producer(
     check_expected(transaction, expected)
     exhausted = transaction.epochs_exhausted and (expected is None or expected[1] == transaction.producer_epoch)
     if exhausted:
-        return _at_rest(
+        return _make_resting(
             transaction,
             now_ms,
             timeout_ms=timeout_ms,
@@ -48,7 +48,9 @@ def initialize_producer(
             last_producer_epoch=NO_EPOCH if expected is None else transaction.producer_epoch,
         )
     epoch, last_epoch = _bump_epoch(transaction, expected)
-    return _at_rest(transaction, now_ms, timeout_ms=timeout_ms, producer_epoch=epoch, last_producer_epoch=last_epoch)
+    return _make_resting(
+        transaction, now_ms, timeout_ms=timeout_ms, producer_epoch=epoch, last_producer_epoch=last_epoch
+    )
 
 
 def check_expected(transaction: Transaction, expected: Expected) -> None:
@@ -62,7 +64,7 @@ def check_expected(transaction: Transaction, expected: Expected) -> None:
         if producer_id != transaction.producer_id and not repeated:
             raise _make_fenced_error(transaction, epoch)
     if transaction.state in ENDING:
-        raise _concurrent(transaction)
+        raise _make_concurrent_error(transaction)
 
 
 def _bump_epoch(transaction: Transaction, expected: Expected) -> tuple[int, int]:
@@ -77,7 +79,7 @@ def _bump_epoch(transaction: Transaction, expected: Expected) -> tuple[int, int]
     raise _make_fenced_error(transaction, expected[1])
 
 
-def _at_rest(transaction: Transaction, now_ms: int, **changes: object) -> Transaction:
+def _make_resting(transaction: Transaction, now_ms: int, **changes: object) -> Transaction:
     return transaction.moved(State.EMPTY, now_ms, partitions=frozenset(), start_ms=NO_TIME, **changes)
 
 
@@ -118,13 +120,13 @@ def check_partition(transaction: Transaction, producer: tuple[int, int], partiti
 def _check_not_ending(transaction: Transaction, producer: tuple[int, int]) -> None:
     _check_producer(transaction, producer)
     if transaction.state in ENDING:
-        raise _concurrent(transaction)
+        raise _make_concurrent_error(transaction)
 
 
 def _check_producer(transaction: Transaction, producer: tuple[int, int]) -> None:
     producer_id, epoch = producer
     if producer_id != transaction.producer_id:
-        raise _mapped_otherwise(transaction, producer_id)
+        raise _make_other_mapping_error(transaction, producer_id)
     if epoch != transaction.producer_epoch:
         raise _make_fenced_error(transaction, epoch)
 
@@ -145,15 +147,15 @@ def end_transaction(
     Raises KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
     """
     if client_version >= OWN_EPOCHS:
-        return _ended_with_own_epoch(transaction, producer, commit, client_version, now_ms, new_producer_id)
+        return _end_with_own_epoch(transaction, producer, commit, client_version, now_ms, new_producer_id)
     _check_producer(transaction, producer)
     if transaction.state is State.ONGOING:
-        return _prepare(transaction, commit, client_version, now_ms)
+        return _prepare_end(transaction, commit, client_version, now_ms)
     _check_outcome(transaction, commit)
     return transaction
 
 
-def _ended_with_own_epoch(
+def _end_with_own_epoch(
     transaction: Transaction,
     producer: tuple[int, int],
     commit: bool,
@@ -165,9 +167,9 @@ def _ended_with_own_epoch(
 
     A transaction without partitions can be aborted, but not committed.
     """
-    again = _asks_again(transaction, producer)
+    again = _is_retry(transaction, producer)
     if producer[0] != transaction.producer_id and not again:
-        raise _mapped_otherwise(transaction, producer[0])
+        raise _make_other_mapping_error(transaction, producer[0])
     current = producer[1] == transaction.producer_epoch and transaction.state not in ENDING
     if not current and not (again and transaction.state in ENDING | AT_REST - {State.EMPTY}):
         raise _make_fenced_error(transaction, producer[1])
@@ -176,13 +178,13 @@ def _ended_with_own_epoch(
         return transaction
     if transaction.state in AT_REST:
         if commit:
-            raise _invalid_state(transaction, commit)
+            raise _make_invalid_state_error(transaction, commit)
         transaction = transaction._replace(start_ms=now_ms)
     next_producer_id = new_producer_id() if transaction.epochs_exhausted else NO_PRODUCER_ID
-    return _prepare(transaction, commit, client_version, now_ms, next_producer_id)
+    return _prepare_end(transaction, commit, client_version, now_ms, next_producer_id)
 
 
-def _asks_again(transaction: Transaction, producer: tuple[int, int]) -> bool:
+def _is_retry(transaction: Transaction, producer: tuple[int, int]) -> bool:
     """Return whether this is a retry: it has the previous epoch, or the previous id if the epochs ran out."""
     producer_id, epoch = producer
     if producer_id == transaction.producer_id:
@@ -197,9 +199,9 @@ def _asks_again(transaction: Transaction, producer: tuple[int, int]) -> bool:
 def _check_outcome(transaction: Transaction, commit: bool) -> None:
     """Check that the transaction has ended with this outcome. Raises KafkaError."""
     if transaction.state not in OUTCOMES[commit]:
-        raise _invalid_state(transaction, commit)
+        raise _make_invalid_state_error(transaction, commit)
     if transaction.state in ENDING:
-        raise _concurrent(transaction)
+        raise _make_concurrent_error(transaction)
 
 
 OUTCOMES = {
@@ -208,7 +210,7 @@ OUTCOMES = {
 }
 
 
-def _prepare(
+def _prepare_end(
     transaction: Transaction, commit: bool, client_version: int, now_ms: int, next_producer_id: int = NO_PRODUCER_ID
 ) -> Transaction:
     changes: dict[str, int] = {"client_version": client_version, "next_producer_id": next_producer_id}
@@ -224,8 +226,8 @@ def fence_producer(
     """Return an ongoing transaction in PrepareAbort, with a new epoch that fences its producer."""
     if client_version >= OWN_EPOCHS:
         next_producer_id = new_producer_id() if transaction.epochs_exhausted else NO_PRODUCER_ID
-        return _prepare(transaction, False, client_version, now_ms, next_producer_id)
-    bumped = _prepare(transaction, False, client_version, now_ms)
+        return _prepare_end(transaction, False, client_version, now_ms, next_producer_id)
+    bumped = _prepare_end(transaction, False, client_version, now_ms)
     return bumped._replace(producer_epoch=transaction.producer_epoch + 1, last_producer_epoch=NO_EPOCH)
 
 
@@ -243,7 +245,7 @@ def complete_transaction(transaction: Transaction, now_ms: int) -> Transaction:
     )
 
 
-def producer_after(transaction: Transaction) -> tuple[int, int]:
+def choose_next_producer(transaction: Transaction) -> tuple[int, int]:
     """Return the producer id and epoch for the producer's next transaction."""
     if transaction.next_producer_id != NO_PRODUCER_ID:
         return transaction.next_producer_id, 0
@@ -253,7 +255,7 @@ def producer_after(transaction: Transaction) -> tuple[int, int]:
 # --- errors -------------------------------------------------------------------------------------
 
 
-def _mapped_otherwise(transaction: Transaction, producer_id: int) -> KafkaError:
+def _make_other_mapping_error(transaction: Transaction, producer_id: int) -> KafkaError:
     message = f"{transaction.transactional_id} belongs to producer {transaction.producer_id}, not to {producer_id}."
     return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
 
@@ -263,12 +265,12 @@ def _make_fenced_error(transaction: Transaction, epoch: int) -> KafkaError:
     return KafkaError(ErrorCode.PRODUCER_FENCED, message)
 
 
-def _concurrent(transaction: Transaction) -> KafkaError:
+def _make_concurrent_error(transaction: Transaction) -> KafkaError:
     message = f"{transaction.transactional_id} is in {transaction.state.label}: its markers are being written."
     return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, message)
 
 
-def _invalid_state(transaction: Transaction, commit: bool) -> KafkaError:
+def _make_invalid_state_error(transaction: Transaction, commit: bool) -> KafkaError:
     wish = "committed" if commit else "aborted"
     message = f"{transaction.transactional_id} is in {transaction.state.label} and cannot be {wish}."
     return KafkaError(ErrorCode.INVALID_TXN_STATE, message)

@@ -93,13 +93,13 @@ def check_produce(
     try:
         joined = join_or_verify(transactions, transactional_id, producer, partition, joins=joins)
     except KafkaError as error:
-        raise _for_producer(error, api_version) from error
+        raise _translate_error(error, api_version) from error
     if joins:
         partition.log.producers.check_first(header)
     return None if joined is None else joined._replace(codes={})  # a producer gets the log's own error code
 
 
-def _for_producer(error: KafkaError, api_version: int) -> KafkaError:
+def _translate_error(error: KafkaError, api_version: int) -> KafkaError:
     code = error.code
     if code in RETRIED or (code == ErrorCode.CONCURRENT_TRANSACTIONS and api_version < FIRST_PRODUCE_THAT_JOINS):
         message = (

@@ -15,12 +15,12 @@ from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
 from minibroker.broker.upkeep.housekeeping import delete_old_segments
 from minibroker.broker.upkeep.partition_chores import each_partition
-from minibroker.operating_system import thread_clock
+from minibroker.operating_system import find_thread_clock
 from minibroker.protocol.errors import KafkaError
 from minibroker.storage.checkpoints.checkpoint_texts import CLEANER_OFFSET_CHECKPOINT
 from minibroker.storage.compaction.batch_reading import Uncleanable
 from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted, Throttle
-from minibroker.storage.compaction.dirtiness import Dirtiness, dirtiness, is_due
+from minibroker.storage.compaction.dirtiness import Dirtiness, is_due, measure_dirtiness
 from minibroker.storage.compaction.resting import Rests
 from minibroker.storage.compaction.rewriting import Limits, SyncFailed
 from minibroker.storage.environment import RunAside
@@ -137,7 +137,7 @@ class Cleaner:
         if not kept.in_use or kept in self._uncleanable or kept in self._resting or kept.directory in self._running:
             return None
         try:
-            return dirtiness(kept, self._cluster.clock.wall_ms())
+            return measure_dirtiness(kept, self._cluster.clock.wall_ms())
         except (OSError, KafkaError) as error:
             self._give_up(kept, error)
             return None
@@ -154,7 +154,7 @@ class Cleaner:
 
     def _begin(self, dirty: Log, dirt: Dirtiness) -> None:
         clock = self._cluster.clock
-        limits, rest = cleaning_limits(self._cluster.settings), Rests(thread_clock()).rest
+        limits, rest = cleaning_limits(self._cluster.settings), Rests(find_thread_clock()).rest
         cleaning = Cleaning(dirty, dirt, limits, self._throttle, clock.wall_ms(), rest)
         self._running[dirty.directory] = cleaning
         self.statistics.running = len(self._running)
@@ -209,7 +209,7 @@ class Cleaner:
 
     def _done(self, cleaning: Cleaning, began_ms: float) -> None:
         self.statistics.cleanings += 1
-        self._cluster.logs.directory_of(cleaning.log).write_checkpoint_soon(CLEANER_OFFSET_CHECKPOINT)
+        self._cluster.logs.find_directory_of(cleaning.log).write_checkpoint_soon(CLEANER_OFFSET_CHECKPOINT)
         _report(cleaning, self._cluster.clock.monotonic_ms() - began_ms)
 
     def _give_up(self, found: Log, error: Exception) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from minibroker.broker.assembly import Broker
 from minibroker.broker.clock import Then, run_in_slices
-from minibroker.broker.control.elections import balance
+from minibroker.broker.control.elections import elect_preferred_leaders
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, SHARE_STATE_TOPIC, Partition
 from minibroker.broker.upkeep.partition_chores import each_partition
 from minibroker.protocol.errors import KafkaError
@@ -97,7 +97,7 @@ class Housekeeping:
         if SHARE_STATE_TOPIC not in self._cluster.image.topics:
             then()
             return
-        partitions = self._cluster.share_states.log.partitions_here()
+        partitions = self._cluster.share_states.log.list_local_partitions()
         run_in_slices(self._cluster.clock, self._prune, partitions, then)
 
     def _prune(self, partition: Partition) -> None:
@@ -115,7 +115,7 @@ class Housekeeping:
 
     def _balance(self, partitions: list[Partition]) -> None:
         try:
-            balance(self._cluster, partitions)
+            elect_preferred_leaders(self._cluster, partitions)
         except KafkaError as error:
             log.error("leaders stay as they are: %s", error)
 

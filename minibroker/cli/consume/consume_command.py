@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from minibroker.cli.administration import connected
-from minibroker.cli.connecting import Bootstrap, client_options
+from minibroker.cli.administration import connect_client
+from minibroker.cli.connecting import Bootstrap, add_client_options
 from minibroker.cli.consume.consume_lines import (
     NULL,
     Decoders,
     Formatter,
-    decoding_formatter,
     format_of,
-    formatter,
-    json_formatter,
-    line_formatter,
-    schema_formatter,
+    make_decoding_formatter,
+    make_formatter,
+    make_json_formatter,
+    make_line_formatter,
+    make_schema_formatter,
 )
 from minibroker.cli.consume.consume_sources import ChosenSource, GroupSource, Selection, Source
-from minibroker.cli.places import Topics, Where, is_pattern, topics_of, where_of
-from minibroker.cli.schemas.registries import registry_options
-from minibroker.cli.shared import NamedCommand, completed_by, json_option
+from minibroker.cli.places import Topics, Where, is_pattern, parse_topics, parse_where
+from minibroker.cli.schemas.registries import make_registry_options
+from minibroker.cli.shared import NamedCommand, make_completer, make_json_option
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -41,11 +41,11 @@ LAST_MAX: Final = 1_000_000  # they are kept in memory
 
 
 @click.command(cls=NamedCommand)
-@click.argument("topics", metavar="TOPIC[:P,...]...", nargs=-1, required=True, type=topics_of,
-                shell_complete=completed_by("topics"))  # fmt: skip
-@click.option("--from", "-o", "start", metavar="WHERE", type=where_of, multiple=True,
+@click.argument("topics", metavar="TOPIC[:P,...]...", nargs=-1, required=True, type=parse_topics,
+                shell_complete=make_completer("topics"))  # fmt: skip
+@click.option("--from", "-o", "start", metavar="WHERE", type=parse_where, multiple=True,
               help="earliest, latest, an offset, -N for N before the end, or a time.  [default: earliest]")  # fmt: skip
-@click.option("--to", "end", metavar="WHERE", type=where_of, multiple=True,
+@click.option("--to", "end", metavar="WHERE", type=parse_where, multiple=True,
               help="End before this place.  [default: the end]")  # fmt: skip
 @click.option("--last", "-n", type=click.IntRange(1, LAST_MAX), help="Only the last N records, by their timestamps.")
 @click.option(
@@ -56,7 +56,7 @@ LAST_MAX: Final = 1_000_000  # they are kept in memory
 @click.option("--timeout", "timeout_s", metavar="SECONDS", type=click.FloatRange(0),
               help="End after this time without a record.")  # fmt: skip
 @click.option("--group", metavar="NAME", help="Read as a member of this group: go on where it is, and commit.",
-              shell_complete=completed_by("groups"))  # fmt: skip
+              shell_complete=make_completer("groups"))  # fmt: skip
 @click.option("--format", "-f", "form", metavar="TEXT", type=format_of,
               help="Print each record like this, with kcat's tokens: '%t [%p] %o: %k %s\\n'.")  # fmt: skip
 @click.option("--key-separator", metavar="TEXT", help="Print keys too, with this text between key and value.")
@@ -65,9 +65,9 @@ LAST_MAX: Final = 1_000_000  # they are kept in memory
 @click.option("--null", metavar="TEXT", help="The text for null.  [default: null, or nothing with --format]")
 @click.option("--decode", is_flag=True,
               help="Print what records of Kafka's internal topics mean, or of any with --registry.")  # fmt: skip
-@registry_options(None, "Decode by the schemas of this registry, as in http://NAME:PASSWORD@HOST:PORT.")
-@client_options
-@json_option("Print a JSON object for each record.")
+@make_registry_options(None, "Decode by the schemas of this registry, as in http://NAME:PASSWORD@HOST:PORT.")
+@add_client_options
+@make_json_option("Print a JSON object for each record.")
 def consume(
     topics: tuple[Topics, ...],
     start: tuple[Where, ...],
@@ -115,20 +115,20 @@ def consume(
          "--to": end, "--last": last, "--follow": follow}
     )  # fmt: skip
     schemas = registry if decode and not _are_internal(topics) else None
-    decoders = _decoders(topics) if decode and schemas is None else {}
+    decoders = _find_decoders(topics) if decode and schemas is None else {}
     if form is not None:
-        line = formatter(form, os.fsencode(null or ""), is_terminal=sys.stdout.isatty())
+        line = make_formatter(form, os.fsencode(null or ""), is_terminal=sys.stdout.isatty())
     else:
         shown = NULL if null is None else os.fsencode(null)
-        line = line_formatter(shown, key_separator, timestamps=timestamps, headers=headers)
+        line = make_line_formatter(shown, key_separator, timestamps=timestamps, headers=headers)
     if schemas is not None:
-        line = schema_formatter(schemas, line, as_json=as_json)
+        line = make_schema_formatter(schemas, line, as_json=as_json)
     else:
-        line = json_formatter(decoders) if as_json else decoding_formatter(decoders, line) if decode else line
-    bootstrap, read_committed = _isolation(bootstrap)
+        line = make_json_formatter(decoders) if as_json else make_decoding_formatter(decoders, line) if decode else line
+    bootstrap, read_committed = _split_isolation(bootstrap)
     selected = [(name, indexes or partitions) for name, indexes in topics]
-    with connected(bootstrap) as client:
-        source = source_of(client, group, Selection(selected, start, end, last, follow, read_committed))
+    with connect_client(bootstrap) as client:
+        source = make_source(client, group, Selection(selected, start, end, last, follow, read_committed))
         print_records(source, line, Ending(source, follow=follow, count=count, timeout_s=timeout_s))
 
 
@@ -164,20 +164,20 @@ def _are_internal(topics: Sequence[Topics]) -> bool:
     return all(name in (*COORDINATORS_TOPICS, METADATA_TOPIC) for name, _ in topics)
 
 
-def _decoders(topics: Sequence[Topics]) -> Decoders:
+def _find_decoders(topics: Sequence[Topics]) -> Decoders:
     """Return the decoders of internal topics. Raises click.UsageError for others, whose meaning is not known."""
-    from minibroker.cli.dump.dump_records import COORDINATORS_TOPICS, METADATA_TOPIC, decoder_of
+    from minibroker.cli.dump.dump_records import COORDINATORS_TOPICS, METADATA_TOPIC, find_decoder
 
     for name, _ in topics:
         if name not in (*COORDINATORS_TOPICS, METADATA_TOPIC):  # of the latter, it is said later where to find it
             what = "no pattern" if is_pattern(name) else f"not {name}"
             known = ", ".join(COORDINATORS_TOPICS)
             raise click.UsageError(f"--decode is for {known}, {what}; with --registry it is for others")
-    decoders = {name: decoder_of(name) for name, _ in topics}
+    decoders = {name: find_decoder(name) for name, _ in topics}
     return {name: decoder for name, decoder in decoders.items() if decoder is not None}
 
 
-def _isolation(bootstrap: Bootstrap) -> tuple[Bootstrap, bool]:
+def _split_isolation(bootstrap: Bootstrap) -> tuple[Bootstrap, bool]:
     """Return the servers without the isolation level, and whether it is to read committed records only."""
     settings = dict(bootstrap.settings)
     level = settings.pop("isolation.level", ISOLATION_LEVELS[0])
@@ -186,7 +186,7 @@ def _isolation(bootstrap: Bootstrap) -> tuple[Bootstrap, bool]:
     return bootstrap._replace(settings=tuple(settings.items())), level == ISOLATION_LEVELS[0]
 
 
-def source_of(client: Client, group: str | None, selection: Selection) -> Source:
+def make_source(client: Client, group: str | None, selection: Selection) -> Source:
     """Return what reads the selected records, as a member of the group if there is one."""
     return ChosenSource(client, selection) if group is None else GroupSource(client, group, selection)
 

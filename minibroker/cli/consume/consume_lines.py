@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from minibroker.cli.shared import bytes_field
-from minibroker.protocol.legible import readable
-from minibroker.quantities import instant_text
+from minibroker.cli.shared import make_bytes_field
+from minibroker.protocol.legible import format_readable
+from minibroker.quantities import format_instant
 
 if TYPE_CHECKING:
     from minibroker.cli.dump.dump_records import Decoder as InternalDecoder
@@ -44,52 +44,52 @@ _NULL_HEADER: Final = b"NULL"  # where null keys and values are printed as nothi
 # --- parts ------------------------------------------------------------------------------------------------
 
 
-def _topic(found: Found) -> bytes:
+def _format_topic(found: Found) -> bytes:
     return found.partition[0].encode()
 
 
-def _partition(found: Found) -> bytes:
+def _format_partition(found: Found) -> bytes:
     return b"%d" % found.partition[1]
 
 
-def _offset(found: Found) -> bytes:
+def _format_offset(found: Found) -> bytes:
     return b"%d" % found.record.offset
 
 
-def _timestamp(found: Found) -> bytes:
+def _format_timestamp(found: Found) -> bytes:
     return b"%d" % found.record.timestamp
 
 
-def _instant(found: Found) -> bytes:
+def _format_instant(found: Found) -> bytes:
     """Return the timestamp as a date, nothing for none."""
-    return instant_text(found.record.timestamp).encode() if found.record.timestamp >= 0 else b""
+    return format_instant(found.record.timestamp).encode() if found.record.timestamp >= 0 else b""
 
 
-def _key_size(found: Found) -> bytes:
-    return b"%d" % _size(found.record.key)
+def _format_key_size(found: Found) -> bytes:
+    return b"%d" % _measure_bytes(found.record.key)
 
 
-def _value_size(found: Found) -> bytes:
-    return b"%d" % _size(found.record.value)
+def _format_value_size(found: Found) -> bytes:
+    return b"%d" % _measure_bytes(found.record.value)
 
 
 def _format_binary_value_size(found: Found) -> bytes:
-    return _SIZE.pack(_size(found.record.value))
+    return _SIZE.pack(_measure_bytes(found.record.value))
 
 
-def _size(data: bytes | None) -> int:
+def _measure_bytes(data: bytes | None) -> int:
     return NO_SIZE if data is None else len(data)
 
 
-def _key(shown: Bytes, null: bytes) -> Part:
+def _make_key_part(shown: Bytes, null: bytes) -> Part:
     return lambda found: null if found.record.key is None else shown(found.record.key)
 
 
-def _value(shown: Bytes, null: bytes) -> Part:
+def _make_value_part(shown: Bytes, null: bytes) -> Part:
     return lambda found: null if found.record.value is None else shown(found.record.value)
 
 
-def _headers(shown: Bytes, null: bytes) -> Part:
+def _make_headers_part(shown: Bytes, null: bytes) -> Part:
     """Return a part that prints name=value,name=value."""
     null_header = null or _NULL_HEADER
 
@@ -102,16 +102,16 @@ def _headers(shown: Bytes, null: bytes) -> Part:
 
 # kcat's, and %d.
 _PARTS: Final[Mapping[str, Part]] = {
-    "t": _topic,
-    "p": _partition,
-    "o": _offset,
-    "T": _timestamp,
-    "d": _instant,
-    "K": _key_size,
-    "S": _value_size,
+    "t": _format_topic,
+    "p": _format_partition,
+    "o": _format_offset,
+    "T": _format_timestamp,
+    "d": _format_instant,
+    "K": _format_key_size,
+    "S": _format_value_size,
     "R": _format_binary_value_size,
 }
-_PARTS_OF_BYTES: Final = {"k": _key, "s": _value, "h": _headers}
+_PARTS_OF_BYTES: Final = {"k": _make_key_part, "s": _make_value_part, "h": _make_headers_part}
 
 
 # --- formatters -------------------------------------------------------------------------------------------
@@ -126,44 +126,44 @@ def format_of(text: str) -> str:
     return text
 
 
-def formatter(text: str, null: bytes, *, is_terminal: bool) -> Formatter:
+def make_formatter(text: str, null: bytes, *, is_terminal: bool) -> Formatter:
     """Return the formatter of a valid format. Bytes stay as they are, but are made safe for a terminal."""
-    shown = _readable if is_terminal else bytes
+    shown = _make_readable if is_terminal else bytes
     parts: list[Part] = []
     position = 0
     for token in _TOKEN.finditer(text):
-        parts.append(_constant(text[position : token.start()]))
+        parts.append(_make_constant_part(text[position : token.start()]))
         position = token.end()
         name = token[1]
         if name == "%":
             parts.append(lambda found: b"%")
         else:
             parts.append(_PARTS[name] if name in _PARTS else _PARTS_OF_BYTES[name](shown, null))
-    return _join_parts([*parts, _constant(text[position:])])
+    return _join_parts([*parts, _make_constant_part(text[position:])])
 
 
-def _constant(text: str) -> Part:
-    data = _ESCAPE.sub(_unescape, os.fsencode(text))
+def _make_constant_part(text: str) -> Part:
+    data = _ESCAPE.sub(_unescape_match, os.fsencode(text))
     return lambda found: data
 
 
-def _unescape(found: re.Match[bytes]) -> bytes:
+def _unescape_match(found: re.Match[bytes]) -> bytes:
     hexadecimal, other = found.groups()
     return _ESCAPED.get(other, other) if hexadecimal is None else bytes([int(hexadecimal, 16)])
 
 
-def line_formatter(null: bytes, key_separator: str | None, *, timestamps: bool, headers: bool) -> Formatter:
+def make_line_formatter(null: bytes, key_separator: str | None, *, timestamps: bool, headers: bool) -> Formatter:
     """Return the formatter of a line with the value, and before it what is asked for, separated by tabs."""
-    tab = _constant("\\t")
+    tab = _make_constant_part("\\t")
     parts: list[Part] = []
     if timestamps:
-        parts += [_instant, tab]
+        parts += [_format_instant, tab]
     if headers:
-        parts += [_headers(_readable, null), tab]
+        parts += [_make_headers_part(_make_readable, null), tab]
     if key_separator is not None:
         separator = os.fsencode(key_separator)
-        parts += [_key(_readable, null), lambda found: separator]
-    return _join_parts([*parts, _value(_readable, null), lambda found: b"\n"])
+        parts += [_make_key_part(_make_readable, null), lambda found: separator]
+    return _join_parts([*parts, _make_value_part(_make_readable, null), lambda found: b"\n"])
 
 
 def _join_parts(parts: Iterable[Part]) -> Formatter:
@@ -171,26 +171,26 @@ def _join_parts(parts: Iterable[Part]) -> Formatter:
     return lambda found: b"".join([part(found) for part in all_parts])
 
 
-def _readable(data: bytes) -> bytes:
-    return readable(data).encode()
+def _make_readable(data: bytes) -> bytes:
+    return format_readable(data).encode()
 
 
 # --- the meaning of records of internal topics ------------------------------------------------------------
 
 
-def decoding_formatter(decoders: Decoders, otherwise: Formatter) -> Formatter:
+def make_decoding_formatter(decoders: Decoders, otherwise: Formatter) -> Formatter:
     """Return the formatter of a line with what a record means. One of an unknown kind is printed as `otherwise`."""
 
     def line(found: Found) -> bytes:
-        from minibroker.cli.dump.dump_text import meaning_text
+        from minibroker.cli.dump.dump_text import format_meaning
 
-        said = meaning(decoders, found)
-        return otherwise(found) if said is None else f"{meaning_text(said)}\n".encode()
+        said = decode_meaning(decoders, found)
+        return otherwise(found) if said is None else f"{format_meaning(said)}\n".encode()
 
     return line
 
 
-def meaning(decoders: Decoders, found: Found) -> Pair | None:
+def decode_meaning(decoders: Decoders, found: Found) -> Pair | None:
     """Return the messages in a record. If they are unknown, return None, and say so on stderr."""
     from minibroker.cli.dump.dump_records import Undecodable
 
@@ -205,14 +205,14 @@ def meaning(decoders: Decoders, found: Found) -> Pair | None:
 # --- JSON -------------------------------------------------------------------------------------------------
 
 
-def json_formatter(decoders: Decoders) -> Formatter:
+def make_json_formatter(decoders: Decoders) -> Formatter:
     """Return the formatter of a line of JSON, with the meaning of records if there are decoders."""
-    from minibroker.cli.dump.dump_records import said_object
+    from minibroker.cli.dump.dump_records import make_meaning_object
 
     def line(found: Found) -> bytes:
         document = record_object(found.partition, found.record)
-        said = meaning(decoders, found) if decoders else None
-        return json.dumps(document if said is None else document | said_object(said)).encode() + b"\n"
+        said = decode_meaning(decoders, found) if decoders else None
+        return json.dumps(document if said is None else document | make_meaning_object(said)).encode() + b"\n"
 
     return line
 
@@ -224,23 +224,23 @@ def record_object(partition: tuple[str, int], record: Record) -> dict[str, Any]:
         "partition": partition[1],
         "offset": record.offset,
         "timestamp": record.timestamp if record.timestamp >= 0 else None,
-        **bytes_field("key", record.key),
-        **bytes_field("value", record.value),
-        "headers": [{"name": name, **bytes_field("value", value)} for name, value in record.headers],
+        **make_bytes_field("key", record.key),
+        **make_bytes_field("value", record.value),
+        "headers": [{"name": name, **make_bytes_field("value", value)} for name, value in record.headers],
     }
 
 
-def schema_formatter(registry: RegistryClient, otherwise: Formatter, *, as_json: bool) -> Formatter:
+def make_schema_formatter(registry: RegistryClient, otherwise: Formatter, *, as_json: bool) -> Formatter:
     """Return the formatter of a line with a decoded value, or of a JSON object that has it as "decoded".
 
     A value that cannot be decoded is printed as `otherwise`, after a line on stderr.
     """
-    from minibroker.registry.decoding import Decoder, DecodingError, json_text
+    from minibroker.registry.decoding import Decoder, DecodingError, format_json
 
     decoder = Decoder(registry)
 
     def encoded(value: Any) -> bytes:
-        return json_text(value).encode() + b"\n"
+        return format_json(value).encode() + b"\n"
 
     def decoded(found: Found, *, is_key: bool) -> Any:
         data = found.record.key if is_key else found.record.value

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from minibroker.cli.administration import TopicPartition
-from minibroker.cli.places import Topics, Where, offsets_at, partitions_of
+from minibroker.cli.places import Topics, Where, find_offsets_at, list_partitions
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -49,18 +49,18 @@ class ChosenSource:
     """The partitions of topics, from their places on."""
 
     def __init__(self, client: Client, selection: Selection) -> None:
-        from minibroker.client.record_fetching import Reader, last_records
+        from minibroker.client.record_fetching import Reader, read_last_records
 
         self._client = client
         self._selection = selection
         self._grown_s = time.monotonic()
         self._last: list[Found] = []
         committed = selection.read_committed
-        partitions = partitions_of(client, selection.topics)
-        starts = offsets_at(client, partitions, selection.start, "earliest")
-        ends = offsets_at(client, partitions, selection.end, "latest") if selection.end or selection.last else {}
+        partitions = list_partitions(client, selection.topics)
+        starts = find_offsets_at(client, partitions, selection.start, "earliest")
+        ends = find_offsets_at(client, partitions, selection.end, "latest") if selection.end or selection.last else {}
         if selection.last:
-            self._last = last_records(client, starts, ends, selection.last, read_committed=committed)
+            self._last = read_last_records(client, starts, ends, selection.last, read_committed=committed)
             starts = ends
         self._reader = Reader(client, starts, None if selection.follow else ends, read_committed=committed)
 
@@ -75,7 +75,7 @@ class ChosenSource:
             last, self._last = self._last, []
             return iter(last)
         if self._selection.follow and time.monotonic() - self._grown_s >= GROW_S:
-            self._grow()
+            self._read_new_partitions()
         return self._reader.poll(wait_ms)
 
     def printed(self, found: Found | None) -> None:
@@ -84,11 +84,11 @@ class ChosenSource:
     def close(self) -> None:
         """Do nothing."""
 
-    def _grow(self) -> None:
+    def _read_new_partitions(self) -> None:
         """Read partitions and topics that are new, from their beginning."""
         known = self._reader.positions
-        new = [each for each in partitions_of(self._client, self._selection.topics) if each not in known]
-        self._reader.add(offsets_at(self._client, new, (), "earliest"))
+        new = [each for each in list_partitions(self._client, self._selection.topics) if each not in known]
+        self._reader.add(find_offsets_at(self._client, new, (), "earliest"))
         self._grown_s = time.monotonic()
 
 
@@ -103,12 +103,12 @@ class GroupSource:
 
         self._client = client
         self._selection = selection
-        self._known = partitions_of(client, selection.topics)
-        self._member = Membership(client, group, _topics(self._known))
+        self._known = list_partitions(client, selection.topics)
+        self._member = Membership(client, group, _collect_topics(self._known))
         self._grown_s = self._committed_s = time.monotonic()
         self._done: Mapping[TopicPartition, int] = {}  # the offsets after what was printed
         self._kept: Mapping[TopicPartition, int] = {}  # those that are committed
-        self._join()
+        self._join_group()
 
     @property
     def is_at_end(self) -> bool:
@@ -118,10 +118,10 @@ class GroupSource:
     def poll(self, wait_ms: int) -> Iterator[Found]:
         """Yield the records of one fetch. Raises `ClientError`."""
         if not self._member.is_current() or self._has_grown():
-            self._commit()
-            self._join()
+            self._commit_offsets()
+            self._join_group()
         elif time.monotonic() - self._committed_s >= COMMIT_S:
-            self._commit()
+            self._commit_offsets()
         if not self._reader.positions:  # others have all partitions
             time.sleep(wait_ms / 1000)
             return iter(())
@@ -134,31 +134,31 @@ class GroupSource:
 
     def close(self) -> None:
         """Commit what was printed, and leave the group."""
-        self._commit()
+        self._commit_offsets()
         self._member.leave()
 
     def _has_grown(self) -> bool:
         """Return whether there are new partitions or topics to subscribe to; look every `GROW_S` while following."""
         if not self._selection.follow or time.monotonic() - self._grown_s < GROW_S:
             return False
-        known, self._known = self._known, partitions_of(self._client, self._selection.topics)
-        self._member.subscribe(_topics(self._known))
+        known, self._known = self._known, list_partitions(self._client, self._selection.topics)
+        self._member.subscribe(_collect_topics(self._known))
         self._grown_s = time.monotonic()
         return known != self._known
 
-    def _join(self) -> None:
+    def _join_group(self) -> None:
         from minibroker.client.record_fetching import Reader
 
         assigned = self._member.join()
         self._kept = self._member.committed(assigned) if assigned else {}
         new = [each for each in assigned if each not in self._kept]
         places = [each for each in self._selection.start if each.partition in (None, *(index for _, index in new))]
-        starts = {**self._kept, **offsets_at(self._client, new, places, "earliest")}
+        starts = {**self._kept, **find_offsets_at(self._client, new, places, "earliest")}
         ends: dict[TopicPartition, int] | None = None if self._selection.follow else {}
         self._reader = Reader(self._client, starts, ends, read_committed=self._selection.read_committed)
         self._done = {}
 
-    def _commit(self) -> None:
+    def _commit_offsets(self) -> None:
         changed = {each: offset for each, offset in self._done.items() if self._kept.get(each) != offset}
         if changed:
             self._member.commit(changed)
@@ -166,5 +166,5 @@ class GroupSource:
         self._committed_s = time.monotonic()
 
 
-def _topics(partitions: Sequence[TopicPartition]) -> set[str]:
+def _collect_topics(partitions: Sequence[TopicPartition]) -> set[str]:
     return {topic for topic, _ in partitions}

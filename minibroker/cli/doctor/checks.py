@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 from minibroker.addresses import is_loopback
-from minibroker.cli.doctor.port_probe import Probe, Speaker, names_in, parsed, probe
-from minibroker.client.blocking import BlockingNetwork, Client, SocketLink, looked_up, run
+from minibroker.cli.doctor.port_probe import Probe, Speaker, list_names, parse_certificate, probe_port
+from minibroker.client.blocking import BlockingNetwork, Client, SocketLink, look_up_host, run_coroutine
 from minibroker.client.client_errors import (
     AuthenticationFailed,
     ClientError,
@@ -24,7 +24,7 @@ from minibroker.client.client_errors import (
     TokenError,
     UnsupportedVersion,
 )
-from minibroker.client.cluster_client import reason_of
+from minibroker.client.cluster_client import format_reason
 from minibroker.client.connection_settings import Address, ClientSettings
 from minibroker.client.opening import open_link
 from minibroker.protocol.apis import ApiKey
@@ -105,14 +105,14 @@ def examine(
     """
     step = Step(address, settings, timeout_s, network, {} if clusters is None else clusters)
     yield from _find_unused_settings(settings)
-    found = yield from _port(step)
-    if found is None or not (yield from _speaker(step, found)):
+    found = yield from _check_port(step)
+    if found is None or not (yield from _check_speaker(step, found)):
         return
-    metadata = yield from _login(step)
+    metadata = yield from _check_login(step)
     if metadata is None:
         return
-    if (yield from _nodes(step, metadata)):
-        yield from _clock(step)
+    if (yield from _check_nodes(step, metadata)):
+        yield from _check_clock(step)
 
 
 def _find_unused_settings(settings: Mapping[str, str]) -> Findings:
@@ -124,7 +124,7 @@ def _find_unused_settings(settings: Mapping[str, str]) -> Findings:
         yield Finding("warning", text, f"Set security.protocol=SASL_{protocol}, or leave the settings out.")
 
 
-def same_cluster(clusters: Mapping[Address, str]) -> Findings:
+def compare_cluster_ids(clusters: Mapping[Address, str]) -> Findings:
     """Compare the ids of the clusters that the bootstrap servers are of."""
     if len(set(clusters.values())) > 1:
         each = ", ".join(f"{address} is of {cluster}" for address, cluster in clusters.items())
@@ -135,14 +135,14 @@ def same_cluster(clusters: Mapping[Address, str]) -> Findings:
 # --- name and port ------------------------------------------------------------------------------------
 
 
-def _port(step: Step, whose: str = "", advice: str = "") -> Generator[Finding, None, Probe | None]:
+def _check_port(step: Step, whose: str = "", advice: str = "") -> Generator[Finding, None, Probe | None]:
     """Look up the name, connect to each of its addresses, and return what answers; None if nothing does."""
     host, port = step.address
     try:
-        infos = looked_up(host, port, step.timeout_s)
+        infos = look_up_host(host, port, step.timeout_s)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        yield Finding("problem", f"{host}{whose} cannot be looked up: {reason}", advice or _of_name(host))
+        yield Finding("problem", f"{host}{whose} cannot be looked up: {reason}", advice or _advise_on_name(host))
         return None
     found = list(dict.fromkeys(str(info[4][0]) for info in infos))
     if found != [host]:
@@ -150,7 +150,7 @@ def _port(step: Step, whose: str = "", advice: str = "") -> Generator[Finding, N
     results: dict[str, Probe | OSError] = {}
     for ip in found:
         try:
-            results[ip] = probe(Address(ip, port), host, step.timeout_s)
+            results[ip] = probe_port(Address(ip, port), host, step.timeout_s)
         except OSError as error:
             results[ip] = error
         else:
@@ -159,17 +159,17 @@ def _port(step: Step, whose: str = "", advice: str = "") -> Generator[Finding, N
     kind: Literal["warning", "problem"] = "warning" if answered else "problem"
     for ip, result in results.items():
         if isinstance(result, OSError):
-            text = f"{Address(ip, port)}{whose} does not accept connections: {_why(result, step.timeout_s)}"
+            text = f"{Address(ip, port)}{whose} does not accept connections: {_explain_error(result, step.timeout_s)}"
             others = "Clients that try this address first are slow or fail. Use an address in place of the name."
-            yield Finding(kind, text, others if answered else advice or _of_port(ip, result))
+            yield Finding(kind, text, others if answered else advice or _advise_on_port(ip, result))
     return answered[0] if answered else None
 
 
-def _why(error: OSError, timeout_s: float) -> str:
+def _explain_error(error: OSError, timeout_s: float) -> str:
     return f"no answer in {timeout_s:g} s" if isinstance(error, TimeoutError) else str(error.strerror or error)
 
 
-def _of_name(host: str) -> str:
+def _advise_on_name(host: str) -> str:
     if "." not in host:
         return (
             "A name without a dot is often that of a container, which only its own Docker or Kubernetes network knows. "
@@ -178,10 +178,10 @@ def _of_name(host: str) -> str:
     return "Check the spelling, and whether this machine uses the name server that knows the name."
 
 
-def _of_port(ip: str, error: OSError) -> str:
+def _advise_on_port(ip: str, error: OSError) -> str:
     if isinstance(error, ConnectionRefusedError):
         if is_loopback(ip):
-            if _in_container():
+            if _is_in_container():
                 return (
                     "This is a container, and localhost is the container itself. If the server runs elsewhere, use the "
                     "name of its container or service, or host.docker.internal for the host."
@@ -191,20 +191,20 @@ def _of_port(ip: str, error: OSError) -> str:
     return "A firewall may drop the packets, or the machine is off. Check security groups, VPN and network policies."
 
 
-def _in_container() -> bool:
+def _is_in_container() -> bool:
     return os.path.exists("/.dockerenv") or "KUBERNETES_SERVICE_HOST" in os.environ
 
 
 # --- what speaks there ----------------------------------------------------------------------------------
 
 
-def _speaker(step: Step, found: Probe) -> Generator[Finding, None, bool]:
+def _check_speaker(step: Step, found: Probe) -> Generator[Finding, None, bool]:
     """Compare what speaks on the port with the settings. Return whether to go on."""
     wants_tls = str(step.settings.get("security.protocol", "PLAINTEXT")).strip().upper().endswith("SSL")
     if found.speaker is Speaker.TLS:
-        yield Finding("ok" if wants_tls else "problem", *_tls_found(wants_tls))
+        yield Finding("ok" if wants_tls else "problem", *_describe_tls(wants_tls))
         if found.certificate is not None:
-            yield from _certificate(step.address.host, found.certificate)
+            yield from _check_certificate(step.address.host, found.certificate)
         return wants_tls
     if found.speaker is Speaker.KAFKA:
         if wants_tls:
@@ -213,11 +213,11 @@ def _speaker(step: Step, found: Probe) -> Generator[Finding, None, bool]:
         return not wants_tls
     does_not_say = found.speaker in (Speaker.CLOSES, Speaker.SILENT)
     text = found.speaker.value if does_not_say else f"speaks {found.speaker.value}, not Kafka's protocol"
-    yield Finding("problem", f"the server {text}", _of_speaker(found.speaker))
+    yield Finding("problem", f"the server {text}", _describe_speaker(found.speaker))
     return False
 
 
-def _tls_found(wants_tls: bool) -> tuple[str, str | None]:
+def _describe_tls(wants_tls: bool) -> tuple[str, str | None]:
     if wants_tls:
         return "the server speaks TLS", None
     return "the server speaks TLS, but security.protocol is one without", (
@@ -226,7 +226,7 @@ def _tls_found(wants_tls: bool) -> tuple[str, str | None]:
     )
 
 
-def _of_speaker(speaker: Speaker) -> str:
+def _describe_speaker(speaker: Speaker) -> str:
     if speaker is Speaker.HTTP:
         return "A schema registry, REST proxy, Connect or a web page speaks HTTP. Use the port of a Kafka listener."
     if speaker in (Speaker.CLOSES, Speaker.SILENT):
@@ -237,12 +237,12 @@ def _of_speaker(speaker: Speaker) -> str:
     return "Check host and port."
 
 
-def _certificate(host: str, der: bytes) -> Findings:
-    certificate = parsed(der)
+def _check_certificate(host: str, der: bytes) -> Findings:
+    certificate = parse_certificate(der)
     if certificate is None:
         yield Finding("problem", "the server's certificate is malformed")
         return
-    names, end = names_in(certificate), certificate.not_valid_after_utc
+    names, end = list_names(certificate), certificate.not_valid_after_utc
     days = (end - datetime.now(UTC)).days
     issuer = certificate.issuer.rfc4514_string()
     text = f"its certificate is for {', '.join(names) or 'no name'}, issued by {issuer}, valid until {end:%Y-%m-%d}"
@@ -266,23 +266,23 @@ def _is_named(host: str, names: Iterable[str]) -> bool:
 # --- versions and login -----------------------------------------------------------------------------------
 
 
-def _login(step: Step) -> Generator[Finding, None, Any]:
+def _check_login(step: Step) -> Generator[Finding, None, Any]:
     """Open a connection as a client would, and return the answer to Metadata; None if there is a problem."""
     settings = step.client_settings()
     link = None
     try:
         link = _open_link(step, settings)
-        yield Finding("ok", _versions(link))
+        yield Finding("ok", _describe_versions(link))
         if settings.credentials is not None:
             yield Finding("ok", f"logged in by {settings.credentials.mechanism}")
-        elif mechanisms := _mechanisms(link, step.timeout_s):
+        elif mechanisms := _get_mechanisms(link, step.timeout_s):
             protocol = "SASL_PLAINTEXT" if settings.tls is None else "SASL_SSL"
             text = f"clients must log in, by {' or '.join(mechanisms)}"
             yield Finding("problem", text, f"Set security.protocol={protocol}, sasl.mechanism, and the credentials.")
             return None
-        return _ask(link, MetadataRequest(topics=[]), step.timeout_s, lowest=1)
+        return _ask_link(link, MetadataRequest(topics=[]), step.timeout_s, lowest=1)
     except FAILURES as error:
-        yield Finding("problem", _describe_failure(error, step.timeout_s), _of_failure(error, settings))
+        yield Finding("problem", _describe_failure(error, step.timeout_s), _advise_on_failure(error, settings))
         return None
     finally:
         if link is not None:
@@ -290,30 +290,30 @@ def _login(step: Step) -> Generator[Finding, None, Any]:
 
 
 def _open_link(step: Step, settings: ClientSettings) -> SocketLink:
-    link = run(step.network.connect(*step.address, settings, step.timeout_s))
+    link = run_coroutine(step.network.connect(*step.address, settings, step.timeout_s))
     try:
-        run(open_link(link, settings, step.network, step.timeout_s))
+        run_coroutine(open_link(link, settings, step.network, step.timeout_s))
     except BaseException:
         link.close()
         raise
     return link
 
 
-def _ask(link: SocketLink, request: Message, timeout_s: float, lowest: int = 0) -> Any:
+def _ask_link(link: SocketLink, request: Message, timeout_s: float, lowest: int = 0) -> Any:
     correlation_id, data = link.connection.send(request, link.connection.version(type(request), lowest))
-    run(link.write(data, timeout_s))
-    return run(link.answer(correlation_id, timeout_s))
+    run_coroutine(link.write(data, timeout_s))
+    return run_coroutine(link.answer(correlation_id, timeout_s))
 
 
-def _mechanisms(link: SocketLink, timeout_s: float) -> list[str]:
+def _get_mechanisms(link: SocketLink, timeout_s: float) -> list[str]:
     """Return the mechanisms of a listener on which clients must log in; none for another."""
     if ApiKey.SASL_HANDSHAKE not in link.connection.versions:
         return []
-    answer = _ask(link, SaslHandshakeRequest(mechanism=""), timeout_s)
+    answer = _ask_link(link, SaslHandshakeRequest(mechanism=""), timeout_s)
     return list(answer.mechanisms) if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM else []
 
 
-def _versions(link: SocketLink) -> str:
+def _describe_versions(link: SocketLink) -> str:
     versions = link.connection.versions
     release = release_like(versions)
     of_release = f", those of Apache Kafka {release}" if release else ""
@@ -324,20 +324,20 @@ def _versions(link: SocketLink) -> str:
 
 def release_like(versions: Mapping[int, range]) -> str | None:
     """Return the newest release of Apache Kafka whose requests a server takes, judged by those in `TELLING`."""
-    from minibroker.testing.emulation.releases import RELEASES, versions_of
+    from minibroker.testing.emulation.releases import RELEASES, list_versions
 
     for release in reversed(RELEASES):
-        known = versions_of(release)
+        known = list_versions(release)
         if all(known[key][-1] in versions.get(key, ()) for key in TELLING if key in known):
             return release
     return None
 
 
 def _describe_failure(error: Exception, timeout_s: float) -> str:
-    return _why(error, timeout_s) if isinstance(error, TimeoutError) else reason_of(error)
+    return _explain_error(error, timeout_s) if isinstance(error, TimeoutError) else format_reason(error)
 
 
-def _of_failure(error: Exception, settings: ClientSettings) -> str | None:
+def _advise_on_failure(error: Exception, settings: ClientSettings) -> str | None:
     if isinstance(error, ssl.SSLCertVerificationError):
         return "Give the certificate of the issuer: --client ssl.ca.location=FILE (PEM)."
     if isinstance(error, ssl.SSLError):
@@ -352,11 +352,11 @@ def _of_failure(error: Exception, settings: ClientSettings) -> str | None:
 # --- the cluster's nodes ------------------------------------------------------------------------------------
 
 
-def _nodes(step: Step, metadata: Any) -> Generator[Finding, None, bool]:
+def _check_nodes(step: Step, metadata: Any) -> Generator[Finding, None, bool]:
     """Examine the address that each node advertises. Return whether all can be reached."""
     cluster = getattr(metadata, "cluster_id", None) or "without an id"
     step.clusters.setdefault(step.address, cluster)
-    yield Finding("ok", f"cluster {cluster} has {_count(len(metadata.brokers), 'node')}")
+    yield Finding("ok", f"cluster {cluster} has {_format_count(len(metadata.brokers), 'node')}")
     reached = []
     for node in metadata.brokers[:NODES_MAX]:
         reached.append((yield from _check_advertised_address(step, node, cluster)))
@@ -377,10 +377,10 @@ def _check_advertised_address(step: Step, node: Any, cluster: str) -> Generator[
         yield Finding("problem", text, f"{ADVERTISED}{LISTENERS}")
         return False
     theirs = step._replace(address=advertised)
-    found = yield from _port(theirs, f", which node {node.node_id} advertises,", f"{ADVERTISED}{LISTENERS}")
-    if found is None or not (yield from _speaker(theirs, found)):
+    found = yield from _check_port(theirs, f", which node {node.node_id} advertises,", f"{ADVERTISED}{LISTENERS}")
+    if found is None or not (yield from _check_speaker(theirs, found)):
         return False
-    answer = yield from _login(theirs)
+    answer = yield from _check_login(theirs)
     if answer is None:
         return False
     if (getattr(answer, "cluster_id", None) or cluster) != cluster:
@@ -389,18 +389,18 @@ def _check_advertised_address(step: Step, node: Any, cluster: str) -> Generator[
     return True
 
 
-def _count(number: int, what: str) -> str:
+def _format_count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 # --- the clock ------------------------------------------------------------------------------------------------
 
 
-def _clock(step: Step) -> Findings:
+def _check_clock(step: Step) -> Findings:
     """Compare the newest timestamps of records with this machine's clock, as Kafka does not tell the time."""
     try:
         with Client(step.client_settings(), step.network) as client:
-            newest_ms = max(_newest_ms(client), default=-1)
+            newest_ms = max(_iterate_newest_ms(client), default=-1)
     except ClientError as error:
         yield Finding("warning", f"the topics cannot be examined: {error}")
         return
@@ -412,7 +412,7 @@ def _clock(step: Step) -> Findings:
         yield Finding("ok", "no record is from the future, as it might be if a clock were wrong")
 
 
-def _newest_ms(client: Client) -> Iterator[int]:
+def _iterate_newest_ms(client: Client) -> Iterator[int]:
     """Yield the newest timestamp of each partition that has records."""
     leaders: dict[int, list[tuple[str, int]]] = {}
     partitions = [

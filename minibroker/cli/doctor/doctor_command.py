@@ -11,14 +11,14 @@ import click
 from minibroker.cli.connecting import (
     CONNECT_TIMEOUT_S,
     DEFAULT_SERVER,
-    client_setting_options,
-    default_servers,
+    add_client_setting_options,
+    get_default_servers,
     log_level_option,
-    network,
-    servers_of,
+    make_network,
+    parse_servers,
 )
-from minibroker.cli.shared import NamedCommand, json_option
-from minibroker.protocol.legible import readable
+from minibroker.cli.shared import NamedCommand, make_json_option
+from minibroker.protocol.legible import format_readable
 
 COLORS = {"ok": "green", "warning": "yellow", "problem": "red"}
 INDENT = " " * 9
@@ -26,7 +26,7 @@ INDENT = " " * 9
 
 @click.command(cls=NamedCommand)
 @click.argument("address", metavar="[HOST[:PORT]]", required=False)
-@client_setting_options
+@add_client_setting_options
 @click.option(
     "--timeout",
     "timeout_s",
@@ -37,7 +37,7 @@ INDENT = " " * 9
     help="For each step.",
 )
 @log_level_option
-@json_option("Print a JSON object a line.")
+@make_json_option("Print a JSON object a line.")
 def doctor(
     address: str | None, client: tuple[tuple[str, str], ...], timeout_s: float, log_level: str, as_json: bool
 ) -> int:
@@ -51,15 +51,15 @@ def doctor(
         minibroker doctor
         minibroker doctor kafka.example.com:9093 --client security.protocol=SSL
     """
-    from minibroker.cli.doctor.checks import examine, same_cluster
+    from minibroker.cli.doctor.checks import compare_cluster_ids, examine
     from minibroker.client.blocking import BlockingNetwork
     from minibroker.client.client_errors import SettingError
-    from minibroker.client.connection_settings import Address, ClientSettings, addresses
+    from minibroker.client.connection_settings import Address, ClientSettings, parse_addresses
 
     settings = dict(client)
-    text = address or settings.get("bootstrap.servers") or default_servers() or DEFAULT_SERVER
+    text = address or settings.get("bootstrap.servers") or get_default_servers() or DEFAULT_SERVER
     try:
-        servers = addresses(servers_of(text))
+        servers = parse_addresses(parse_servers(text))
         ClientSettings({**settings, "bootstrap.servers": str(servers[0])})
     except click.BadParameter as error:
         raise click.UsageError(error.message) from None
@@ -67,21 +67,23 @@ def doctor(
         raise click.UsageError(str(error)) from None
     found = False
     clusters: dict[Address, str] = {}
-    sockets = network(log_level == "debug") or BlockingNetwork()
+    sockets = make_network(log_level == "debug") or BlockingNetwork()
     each_server = ((str(server), examine(server, settings, timeout_s, sockets, clusters)) for server in servers)
-    for server, findings in (*each_server, (text, same_cluster(clusters))):
+    for server, findings in (*each_server, (text, compare_cluster_ids(clusters))):
         for finding in findings:
             found = found or finding.kind == "problem"
             if as_json:
                 click.echo(json.dumps({"server": server, **finding._asdict()}))
             else:
-                _print(finding.kind, finding.text, finding.advice)
+                _print_finding(finding.kind, finding.text, finding.advice)
             sys.stdout.flush()  # a step may take seconds
     return int(found)
 
 
-def _print(kind: str, text: str, advice: str | None) -> None:
+def _print_finding(kind: str, text: str, advice: str | None) -> None:
     # The texts may have names and messages of the server, which must not control the terminal.
-    click.echo(f"{click.style(f'{kind:<8}', fg=COLORS[kind])} {readable(text.encode())}")
+    click.echo(f"{click.style(f'{kind:<8}', fg=COLORS[kind])} {format_readable(text.encode())}")
     if advice is not None:
-        click.echo(textwrap.fill(readable(advice.encode()), 100, initial_indent=INDENT, subsequent_indent=INDENT))
+        click.echo(
+            textwrap.fill(format_readable(advice.encode()), 100, initial_indent=INDENT, subsequent_indent=INDENT)
+        )

@@ -13,7 +13,7 @@ import time
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from minibroker.client.client_connection import Connection, foreign_protocol
+from minibroker.client.client_connection import Connection, guess_foreign_protocol
 from minibroker.client.connection_settings import Address
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
 
@@ -44,11 +44,11 @@ class Probe(NamedTuple):
     certificate: bytes | None = None
 
 
-def probe(address: Address, host: str, timeout_s: float) -> Probe:
+def probe_port(address: Address, host: str, timeout_s: float) -> Probe:
     """Connect to an IP address of `host`, and find out what answers there. Raises OSError if it refuses."""
-    speaker = _speaker(address, timeout_s)
+    speaker = _identify_speaker(address, timeout_s)
     if speaker not in (Speaker.KAFKA, Speaker.HTTP, Speaker.SSH, Speaker.AMQP):
-        certificate = _certificate(address, host, timeout_s)
+        certificate = _get_certificate(address, host, timeout_s)
         if certificate is not None or speaker is Speaker.TLS:
             return Probe(Speaker.TLS, certificate)
         speaker = Speaker.HTTP if _speaks_http(address, timeout_s) else speaker
@@ -59,11 +59,11 @@ def _speaks_http(address: Address, timeout_s: float) -> bool:
     """Return whether a server answers an HTTP request. Many wait for the end of a line that others do not send."""
     with contextlib.suppress(OSError), socket.create_connection(address, timeout_s) as connected:
         connected.sendall(b"GET / HTTP/1.0\r\n\r\n")
-        return _guess(connected.recv(START.size)) is Speaker.HTTP
+        return _guess_speaker(connected.recv(START.size)) is Speaker.HTTP
     return False
 
 
-def _speaker(address: Address, timeout_s: float) -> Speaker:
+def _identify_speaker(address: Address, timeout_s: float) -> Speaker:
     """Send an ApiVersions request, and return what the first bytes of the answer look like."""
     correlation_id, request = Connection("minibroker-doctor", ANSWER_BYTES).send(ApiVersionsRequest(), 0)
     deadline_s = time.monotonic() + timeout_s
@@ -76,20 +76,20 @@ def _speaker(address: Address, timeout_s: float) -> Speaker:
                 received = connected.recv(START.size - len(start))
                 start += received
                 if not received:
-                    return _guess(start) if start else Speaker.CLOSES
+                    return _guess_speaker(start) if start else Speaker.CLOSES
         except TimeoutError:
-            return _guess(start) if start else Speaker.SILENT
+            return _guess_speaker(start) if start else Speaker.SILENT
         except OSError:
             return Speaker.CLOSES
     size, answered_id = START.unpack(start)
-    return Speaker.KAFKA if 0 < size <= ANSWER_BYTES and answered_id == correlation_id else _guess(start)
+    return Speaker.KAFKA if 0 < size <= ANSWER_BYTES and answered_id == correlation_id else _guess_speaker(start)
 
 
-def _guess(start: bytes) -> Speaker:
-    return Speaker(foreign_protocol(start) or Speaker.OTHER)
+def _guess_speaker(start: bytes) -> Speaker:
+    return Speaker(guess_foreign_protocol(start) or Speaker.OTHER)
 
 
-def _certificate(address: Address, host: str, timeout_s: float) -> bytes | None:
+def _get_certificate(address: Address, host: str, timeout_s: float) -> bytes | None:
     """Return the server's certificate, without checking it; None if the server does not speak TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -103,7 +103,7 @@ def _certificate(address: Address, host: str, timeout_s: float) -> bytes | None:
     return None
 
 
-def parsed(certificate: bytes) -> Certificate | None:
+def parse_certificate(certificate: bytes) -> Certificate | None:
     """Return a certificate that was received, or None if it is malformed."""
     from cryptography import x509
 
@@ -113,7 +113,7 @@ def parsed(certificate: bytes) -> Certificate | None:
         return None
 
 
-def names_in(certificate: Certificate) -> list[str]:
+def list_names(certificate: Certificate) -> list[str]:
     """Return the names and addresses that a certificate is for."""
     from cryptography import x509
 

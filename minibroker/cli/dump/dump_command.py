@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minibroker.cli.dump.dump_records import TOPICS, Decoder, Pair, Undecodable, control, decoder_of
-from minibroker.cli.shared import json_option
+from minibroker.cli.dump.dump_records import TOPICS, Decoder, Pair, Undecodable, decode_control, find_decoder
+from minibroker.cli.shared import make_json_option
 
 if TYPE_CHECKING:
     from minibroker.storage.inspection.inspected_files import InspectedFile, Item
@@ -33,7 +33,7 @@ PROGRESS_BYTES = 1 << 20
 @click.option(
     "--topic", type=click.Choice(TOPICS), help="Decode the records as this topic's.  [default: by the directory's name]"
 )
-@json_option("Print a JSON object per line.")
+@make_json_option("Print a JSON object per line.")
 def dump(paths: tuple[str, ...], records: bool, verify: bool, topic: str | None, as_json: bool) -> None:
     """Show the contents of a log's files, batch by batch, and where they are damaged.
 
@@ -47,77 +47,79 @@ def dump(paths: tuple[str, ...], records: bool, verify: bool, topic: str | None,
         minibroker dump --json minibroker-data/orders-0 | minibroker produce copies --input json
     """
     from minibroker.storage.files import Disk
-    from minibroker.storage.inspection.inspected_files import Options, contents
+    from minibroker.storage.inspection.inspected_files import Options, iterate_contents
 
-    files = list(_files(paths))
+    files = list(_iterate_files(paths))
     options = Options(records, verify, shown=frozenset(each.path for each in files))
     total: Counter[str] = Counter()
     damaged: dict[str, int] = {}
     for each in files:
-        counts = _dump(each, contents(Disk(), each, options), decoder_of(topic or each.topic), as_json)
+        counts = _dump_file(each, iterate_contents(Disk(), each, options), find_decoder(topic or each.topic), as_json)
         total += counts
         if counts["damage"]:
             damaged[each.path] = counts["damage"]
     if len(files) > 1:
-        _end(len(files), total, damaged, as_json)
+        _print_totals(len(files), total, damaged, as_json)
     if damaged:
         sys.exit(DAMAGED)
 
 
-def _end(files: int, total: Counter[str], damaged: dict[str, int], as_json: bool) -> None:
+def _print_totals(files: int, total: Counter[str], damaged: dict[str, int], as_json: bool) -> None:
     """Print the totals of several files, and which of them are damaged."""
     from minibroker.cli.dump import dump_json, dump_text
 
     if as_json:
-        print(json.dumps(dump_json.total_object(files, total, damaged)))
+        print(json.dumps(dump_json.make_total_object(files, total, damaged)))
         return
-    print(f"{files} files: {dump_text.summary_line(total)}")
+    print(f"{files} files: {dump_text.make_summary_line(total)}")
     for path, count in damaged.items():
         print(f"  {path}: {count} damage{'s' if count > 1 else ''}")
 
 
-def _files(paths: Iterable[str]) -> Iterator[InspectedFile]:
+def _iterate_files(paths: Iterable[str]) -> Iterator[InspectedFile]:
     """Yield the files to show; in a directory those with Kafka's names. Raises click.UsageError for others."""
-    from minibroker.storage.inspection.inspected_files import inspected_file
+    from minibroker.storage.inspection.inspected_files import identify_file
 
     for path in paths:
         if os.path.isdir(path):
-            yield from _files_below(path)
+            yield from _iterate_files_below(path)
             continue
-        found = inspected_file(path)
+        found = identify_file(path)
         if found is None:
             raise click.UsageError(f"{path} has no name of a file of a log")
         yield found
 
 
-def _files_below(directory: str) -> Iterator[InspectedFile]:
-    from minibroker.storage.inspection.inspected_files import inspected_file
+def _iterate_files_below(directory: str) -> Iterator[InspectedFile]:
+    from minibroker.storage.inspection.inspected_files import identify_file
 
     for parent, directories, names in os.walk(directory):
         directories.sort()
         for name in sorted(names):
-            found = inspected_file(os.path.join(parent, name))
+            found = identify_file(os.path.join(parent, name))
             if found is not None and found.has_kafkas_name:
                 yield found
 
 
-def _dump(inspected: InspectedFile, found: Iterable[Item], decode: Decoder | None, as_json: bool) -> Counter[str]:
+def _dump_file(inspected: InspectedFile, found: Iterable[Item], decode: Decoder | None, as_json: bool) -> Counter[str]:
     """Print the contents of a file; return how many items of each kind there are."""
     from minibroker.cli.dump import dump_json, dump_text
 
     size_bytes = os.path.getsize(inspected.path)
     counts: Counter[str] = Counter()
     if as_json:
-        print(json.dumps(dump_json.head_object(inspected, size_bytes)))
+        print(json.dumps(dump_json.make_head_object(inspected, size_bytes)))
     else:
-        print(dump_text.head_line(inspected, size_bytes))
-    with _progress(os.path.basename(inspected.path), size_bytes) as advance:
+        print(dump_text.make_head_line(inspected, size_bytes))
+    with _show_progress(os.path.basename(inspected.path), size_bytes) as advance:
         for item, said in _with_meaning(inspected.path, found, decode):
-            print(json.dumps(dump_json.item_object(item, said)) if as_json else dump_text.item_line(item, said))
-            counts[dump_text.noun(item)] += 1
+            print(
+                json.dumps(dump_json.make_item_object(item, said)) if as_json else dump_text.make_item_line(item, said)
+            )
+            counts[dump_text.get_noun(item)] += 1
             advance(item.position)
     if not as_json:
-        print(dump_text.summary_line(counts))
+        print(dump_text.make_summary_line(counts))
     return counts
 
 
@@ -130,7 +132,7 @@ def _with_meaning(path: str, found: Iterable[Item], decode: Decoder | None) -> I
     decode_this = decode
     for item in found:
         if isinstance(item, FoundBatch):
-            decode_this = control if item.header.is_control else decode
+            decode_this = decode_control if item.header.is_control else decode
         if not isinstance(item, FoundRecord) or decode_this is None:
             yield item, None
             continue
@@ -142,7 +144,7 @@ def _with_meaning(path: str, found: Iterable[Item], decode: Decoder | None) -> I
 
 
 @contextmanager
-def _progress(name: str, size_bytes: int) -> Iterator[Callable[[int], None]]:
+def _show_progress(name: str, size_bytes: int) -> Iterator[Callable[[int], None]]:
     """Show a progress bar for a big file, if stderr is a terminal and stdout is not."""
     if size_bytes < BIG_BYTES or not sys.stderr.isatty() or sys.stdout.isatty():
         yield lambda position: None

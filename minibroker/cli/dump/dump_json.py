@@ -9,48 +9,48 @@ from collections.abc import Mapping
 from os.path import abspath, basename, dirname
 from typing import Any
 
-from minibroker.cli.dump.dump_records import Pair, said_object
-from minibroker.cli.dump.dump_text import codec_name
-from minibroker.cli.shared import bytes_field
+from minibroker.cli.dump.dump_records import Pair, make_meaning_object
+from minibroker.cli.dump.dump_text import get_codec_name
+from minibroker.cli.shared import make_bytes_field
 from minibroker.protocol.records.batch import MAGIC, BatchHeader
 from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.inspection.inspected_files import InspectedFile, Item
 from minibroker.storage.inspection.inspected_records import FoundRecord
 from minibroker.storage.inspection.log_inspection import Damage, Note
 from minibroker.storage.inspection.text_inspection import Line
-from minibroker.storage.names import topic_partition_of
+from minibroker.storage.names import parse_topic_partition
 
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 
 
-def head_object(inspected: InspectedFile, size_bytes: int) -> dict[str, Any]:
+def make_head_object(inspected: InspectedFile, size_bytes: int) -> dict[str, Any]:
     """Return the object that comes first of a file."""
     kind = inspected.kind.name.lower()
     base = {"type": "file", "path": inspected.path, "kind": kind, "size_bytes": size_bytes}
-    place = topic_partition_of(basename(dirname(abspath(inspected.path))))
+    place = parse_topic_partition(basename(dirname(abspath(inspected.path))))
     partition = None if place is None else place[1]
     return {**base, "topic": inspected.topic, "partition": partition, "base_offset": inspected.base_offset}
 
 
-def total_object(files: int, total: Mapping[str, int], damaged: Mapping[str, int]) -> dict[str, Any]:
+def make_total_object(files: int, total: Mapping[str, int], damaged: Mapping[str, int]) -> dict[str, Any]:
     """Return the object that comes last of several files: how much there is, and the damages of each damaged one."""
     counts = {"batches": total.get("batch", 0), "records": total.get("record", 0), "damages": total.get("damage", 0)}
     return {"type": "total", "files": files, **counts, "damaged": dict(damaged)}
 
 
-def item_object(item: Item, said: Pair | None = None) -> dict[str, Any]:
+def make_item_object(item: Item, said: Pair | None = None) -> dict[str, Any]:
     """Return the object of an item; `said` is the meaning of a record, if known."""
     if isinstance(item, FoundBatch):
-        return _batch(item)
+        return _make_batch_object(item)
     if isinstance(item, FoundRecord):
-        return _record(item, said)
+        return _make_record_object(item, said)
     if isinstance(item, Line):
         return {"type": "line", **item._asdict()}
     kind = "damage" if isinstance(item, Damage) else "note" if isinstance(item, Note) else "entry"
     return {"type": kind, **item._asdict()}
 
 
-def _batch(found: FoundBatch) -> dict[str, Any]:
+def _make_batch_object(found: FoundBatch) -> dict[str, Any]:
     header = found.header
     return {
         "type": "batch",
@@ -61,7 +61,7 @@ def _batch(found: FoundBatch) -> dict[str, Any]:
         "record_count": _record_count(header),
         "leader_epoch": header.partition_leader_epoch,
         "magic": header.magic,
-        "codec": codec_name(header),
+        "codec": get_codec_name(header),
         "timestamp_type": TIMESTAMP_TYPES[header.timestamp_type],
         "base_timestamp": header.base_timestamp,
         "max_timestamp": header.max_timestamp,
@@ -77,7 +77,7 @@ def _batch(found: FoundBatch) -> dict[str, Any]:
     }
 
 
-def _record(found: FoundRecord, said: Pair | None) -> dict[str, Any]:
+def _make_record_object(found: FoundRecord, said: Pair | None) -> dict[str, Any]:
     record = found.record
     return {
         "type": "record",
@@ -86,10 +86,10 @@ def _record(found: FoundRecord, said: Pair | None) -> dict[str, Any]:
         "decompressed": found.is_decompressed,
         "offset": record.offset,
         "timestamp": record.timestamp,
-        **bytes_field("key", record.key),
-        **bytes_field("value", record.value),
-        "headers": [{"name": name, **bytes_field("value", content)} for name, content in record.headers],
-        **({} if said is None else said_object(said)),
+        **make_bytes_field("key", record.key),
+        **make_bytes_field("value", record.value),
+        "headers": [{"name": name, **make_bytes_field("value", content)} for name, content in record.headers],
+        **({} if said is None else make_meaning_object(said)),
     }
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.values import plain
+from minibroker.protocol.values import make_plain
 
 METADATA_TOPIC = "__cluster_metadata"
 COORDINATORS_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
@@ -35,14 +35,14 @@ Pair = tuple[Said | None, Said | None]
 Decoder = Callable[[Record], Pair]
 
 
-def decoder_of(topic: str | None) -> Decoder | None:
+def find_decoder(topic: str | None) -> Decoder | None:
     """Return the decoder of this topic's records, which raises `Undecodable`; None for a topic of applications."""
     if topic == METADATA_TOPIC:
-        return _metadata
-    return _internal(topic) if topic in TOPICS else None
+        return _decode_metadata
+    return _make_internal_decoder(topic) if topic in TOPICS else None
 
 
-def _metadata(record: Record) -> Pair:
+def _decode_metadata(record: Record) -> Pair:
     from minibroker.protocol.records.metadata_values import decode_metadata, read_frame
 
     value = record.value or b""
@@ -52,7 +52,7 @@ def _metadata(record: Record) -> Pair:
         raise Undecodable(str(error)) from error
 
 
-def _internal(topic: str) -> Decoder:
+def _make_internal_decoder(topic: str) -> Decoder:
     from minibroker.protocol.records.internal import decode_internal
 
     def decode(record: Record) -> Pair:
@@ -65,25 +65,25 @@ def _internal(topic: str) -> Decoder:
     return decode
 
 
-def control(record: Record) -> Pair:
+def decode_control(record: Record) -> Pair:
     """Return the type of a control record, and its message. Raises `Undecodable`."""
     from minibroker.protocol.messages.control_records import EndTxnMarker
-    from minibroker.protocol.records.control import control_message, control_type
+    from minibroker.protocol.records.control import decode_control_message, decode_control_type
 
     try:
-        kind, message = control_type(record.key), control_message(record)
+        kind, message = decode_control_type(record.key), decode_control_message(record)
     except KafkaError as error:
         raise Undecodable(error.message or error.code.name) from error
     if kind is None or message is None:
         raise Undecodable("a control record of a type that is not known")
     version = 0 if isinstance(message, EndTxnMarker) else message.version
-    return None, Said(kind.name, version, plain(message, min(version, message.versions[-1])))
+    return None, Said(kind.name, version, make_plain(message, min(version, message.versions[-1])))
 
 
-def said_object(pair: Pair) -> dict[str, Any]:
+def make_meaning_object(pair: Pair) -> dict[str, Any]:
     """Return the fields of a JSON object that say what a record means."""
     return {name: said._asdict() for name, said in zip(("key_says", "value_says"), pair, strict=True) if said}
 
 
 def _say_message(message: Message, version: int) -> Said:
-    return Said(type(message).__name__, version, plain(message, version))
+    return Said(type(message).__name__, version, make_plain(message, version))

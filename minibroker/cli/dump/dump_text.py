@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from minibroker.cli.dump.dump_records import Pair, Said
-from minibroker.protocol.legible import readable
+from minibroker.protocol.legible import format_readable
 from minibroker.protocol.records.batch import MAGIC, MAX_SEQUENCE, BatchHeader
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.walking import FoundBatch
-from minibroker.quantities import instant_text
+from minibroker.quantities import format_instant
 from minibroker.storage.inspection.index_inspection import (
     OffsetEntry,
     ProducerStateEntry,
@@ -30,29 +30,31 @@ from minibroker.storage.segment_indexes import NO_TIMESTAMP
 SHOWN_BYTES = 200  # of a key or value: the rest is in --json
 
 
-def head_line(inspected: InspectedFile, size_bytes: int) -> str:
+def make_head_line(inspected: InspectedFile, size_bytes: int) -> str:
     """Return the line that comes first of a file."""
     start = "" if inspected.base_offset is None else f" from offset {inspected.base_offset}"
-    return f"{_word(inspected.path)}: {inspected.kind.value}{start}, {size_bytes} bytes"
+    return f"{_format_word(inspected.path)}: {inspected.kind.value}{start}, {size_bytes} bytes"
 
 
-def item_line(item: Item, said: Pair | None = None) -> str:
+def make_item_line(item: Item, said: Pair | None = None) -> str:
     """Return the line of an item; `said` is the meaning of a record, if known."""
     if isinstance(item, FoundRecord):
         return record_line(item, said)
     if isinstance(item, FoundBatch):
         return batch_line(item)
     if isinstance(item, Damage):
-        return damage_line(item)
+        return make_damage_line(item)
     if isinstance(item, Note):
         return f"note at {item.position}: {item.text}"
     if isinstance(item, Line):
-        fields = ", ".join(f"{_word(name.replace('_', ' '))} {_word(value)}" for name, value in item.fields.items())
+        fields = ", ".join(
+            f"{_format_word(name.replace('_', ' '))} {_format_word(value)}" for name, value in item.fields.items()
+        )
         return f"  line at {item.position}: {fields}"
-    return f"  entry at {item.position}: {_entry(item)}"
+    return f"  entry at {item.position}: {_format_entry(item)}"
 
 
-def noun(item: Item) -> str:
+def get_noun(item: Item) -> str:
     """Return the name of an item's kind in the summary."""
     if isinstance(item, FoundRecord):
         return "record"
@@ -63,7 +65,7 @@ def noun(item: Item) -> str:
     return "note" if isinstance(item, Note) else "line" if isinstance(item, Line) else "entry"
 
 
-def summary_line(counts: Mapping[str, int]) -> str:
+def make_summary_line(counts: Mapping[str, int]) -> str:
     """Return the line with the number of items of each kind in a file; `counts` is by `noun`."""
     plurals = {"batch": "batches", "entry": "entries"}
     found = [
@@ -79,124 +81,136 @@ def batch_line(found: FoundBatch) -> str:
     """Return the line of a batch: its place and the fields of its header."""
     header = found.header
     if header.magic < MAGIC:
-        return _message_line(found)
+        return _make_message_line(found)
     records = f"{header.record_count} record{'' if header.record_count == 1 else 's'}"
-    parts = [f"offset{_span(header.base_offset, header.last_offset)}", records, f"codec {codec_name(header)}"]
-    parts += [_times(header), f"leader epoch {header.partition_leader_epoch}", *_producer(header)]
+    parts = [
+        f"offset{_format_span(header.base_offset, header.last_offset)}",
+        records,
+        f"codec {get_codec_name(header)}",
+    ]
+    parts += [_format_times(header), f"leader epoch {header.partition_leader_epoch}", *_format_producer(header)]
     parts += ["transactional"] * header.is_transactional + ["control"] * header.is_control
     if header.delete_horizon_ms is not None:
-        parts.append(f"delete horizon {time_text(header.delete_horizon_ms)}")
-    return f"batch at {found.position}, {header.size_bytes} bytes: {', '.join(parts)}, crc {_crc(found)}"
+        parts.append(f"delete horizon {format_time(header.delete_horizon_ms)}")
+    return f"batch at {found.position}, {header.size_bytes} bytes: {', '.join(parts)}, crc {_format_crc(found)}"
 
 
-def _message_line(found: FoundBatch) -> str:
+def _make_message_line(found: FoundBatch) -> str:
     header = found.header
     parts = [f"format {header.magic}", f"offset {header.base_offset}"]
     if header.compression:
-        parts = [f"format {header.magic}", f"wrapper up to offset {header.base_offset}", f"codec {codec_name(header)}"]
-    parts += [_times(header), f"crc {_crc(found)}"]
+        parts = [
+            f"format {header.magic}",
+            f"wrapper up to offset {header.base_offset}",
+            f"codec {get_codec_name(header)}",
+        ]
+    parts += [_format_times(header), f"crc {_format_crc(found)}"]
     return f"message at {found.position}, {header.size_bytes} bytes: {', '.join(parts)}"
 
 
 def record_line(found: FoundRecord, said: Pair | None) -> str:
     """Return the line of a record, with its meaning if known, else its bytes."""
     record = found.record
-    parts = [f"offset {record.offset}", time_text(record.timestamp)]
+    parts = [f"offset {record.offset}", format_time(record.timestamp)]
     if said is None:
-        parts += [f"key {_bytes(record.key)}", f"value {_bytes(record.value)}"]
+        parts += [f"key {_format_bytes(record.key)}", f"value {_format_bytes(record.value)}"]
     else:
-        parts.append(meaning_text(said))
-    parts += [f"header {_word(name)} {_bytes(value)}" for name, value in record.headers]
+        parts.append(format_meaning(said))
+    parts += [f"header {_format_word(name)} {_format_bytes(value)}" for name, value in record.headers]
     where = f"{found.position} decompressed" if found.is_decompressed else found.position
     return f"  record at {where}, {found.size_bytes} bytes: {', '.join(parts)}"
 
 
-def meaning_text(said: Pair) -> str:
+def format_meaning(said: Pair) -> str:
     """Return what a record means: its key, if that is a message, and its value."""
     key, value = said
     parts = [] if key is None else [_format_said(key)]
     return ", ".join([*parts, "tombstone" if value is None else _format_said(value)])
 
 
-def damage_line(damage: Damage) -> str:
+def make_damage_line(damage: Damage) -> str:
     """Return the line of a damage: what is broken, where, and what was expected."""
     offset = "" if damage.offset is None else f", offset {damage.offset}"
     passed = f"; {damage.size_bytes} bytes passed over" if damage.size_bytes else ""
     expected = f"expected {damage.expected}, found {damage.found}"
-    return _word(f"DAMAGE in {damage.path} at {damage.position}{offset}: {expected}{passed}")
+    return _format_word(f"DAMAGE in {damage.path} at {damage.position}{offset}: {expected}{passed}")
 
 
-def codec_name(header: BatchHeader) -> str:
+def get_codec_name(header: BatchHeader) -> str:
     """Return the codec's name in `compression.type`, or its number if it is unknown."""
     known = header.compression in Compression._value2member_map_
     return Compression(header.compression).name.lower() if known else str(header.compression)
 
 
-def time_text(timestamp_ms: int) -> str:
+def format_time(timestamp_ms: int) -> str:
     """Return a timestamp in UTC, or the number if it is no valid time."""
     if timestamp_ms < 0:
         return "no time" if timestamp_ms == NO_TIMESTAMP else str(timestamp_ms)
-    return instant_text(timestamp_ms)
+    return format_instant(timestamp_ms)
 
 
-def _span(first: int, last: int) -> str:
+def _format_span(first: int, last: int) -> str:
     return f" {first}" if first == last else f"s {first} to {last}"
 
 
-def _times(header: BatchHeader) -> str:
+def _format_times(header: BatchHeader) -> str:
     if header.timestamp_type:
-        return f"append time {time_text(header.max_timestamp)}"
-    first, last = time_text(header.base_timestamp), time_text(header.max_timestamp)
+        return f"append time {format_time(header.max_timestamp)}"
+    first, last = format_time(header.base_timestamp), format_time(header.max_timestamp)
     if header.delete_horizon_ms is not None:
         return f"create time up to {last}"
     return f"create time {first}" if first == last else f"create time {first} to {last}"
 
 
-def _producer(header: BatchHeader) -> list[str]:
+def _format_producer(header: BatchHeader) -> list[str]:
     if header.producer_id < 0:
         return ["no producer id"]
-    sequences = f"sequence{_span(header.base_sequence, header.last_sequence)}" if header.base_sequence >= 0 else ""
+    sequences = (
+        f"sequence{_format_span(header.base_sequence, header.last_sequence)}" if header.base_sequence >= 0 else ""
+    )
     return [f"producer {header.producer_id} epoch {header.producer_epoch} {sequences}".rstrip()]
 
 
-def _crc(found: FoundBatch) -> str:
+def _format_crc(found: FoundBatch) -> str:
     stored = f"{found.header.crc:#010x}"
     return f"{stored} ok" if found.is_sound else f"{stored} WRONG, computed {found.computed_crc:#010x}"
 
 
-def _bytes(data: bytes | None) -> str:
+def _format_bytes(data: bytes | None) -> str:
     if data is None:
         return "null"
-    text = '"' + readable(data[:SHOWN_BYTES]).replace('"', '\\"') + '"'
+    text = '"' + format_readable(data[:SHOWN_BYTES]).replace('"', '\\"') + '"'
     return text if len(data) <= SHOWN_BYTES else f"{text}... ({len(data)} bytes)"
 
 
-def _word(value: Any) -> str:
-    return readable(str(value).encode("utf-8", "surrogateescape"))
+def _format_word(value: Any) -> str:
+    return format_readable(str(value).encode("utf-8", "surrogateescape"))
 
 
 def _format_said(said: Said) -> str:
     version = "" if said.version is None else f" v{said.version}"
-    return f"{said.name}{version} {_word(json.dumps(said.fields, ensure_ascii=False))}"
+    return f"{said.name}{version} {_format_word(json.dumps(said.fields, ensure_ascii=False))}"
 
 
-def _entry(entry: OffsetEntry | TimeEntry | TransactionEntry | ProducerStateEntry) -> str:
+def _format_entry(entry: OffsetEntry | TimeEntry | TransactionEntry | ProducerStateEntry) -> str:
     if isinstance(entry, OffsetEntry):
         return f"the batch that ends with offset {entry.offset} is at {entry.log_position}"
     if isinstance(entry, TimeEntry):
-        return f"the largest time up to offset {entry.offset} is {time_text(entry.timestamp)}"
+        return f"the largest time up to offset {entry.offset} is {format_time(entry.timestamp)}"
     if isinstance(entry, TransactionEntry):
         offsets = f"offsets {entry.first_offset} to {entry.last_offset}"
         return f"producer {entry.producer_id} aborted {offsets}, last stable offset {entry.last_stable_offset}"
-    return _producer_state(entry)
+    return _format_producer_state(entry)
 
 
-def _producer_state(entry: ProducerStateEntry) -> str:
+def _format_producer_state(entry: ProducerStateEntry) -> str:
     parts = [f"producer {entry.producer_id} epoch {entry.producer_epoch}"]
     if entry.last_offset >= 0:
         first = (entry.last_sequence - entry.offset_delta) & MAX_SEQUENCE
-        parts.append(f"last batch up to offset {entry.last_offset} with sequence{_span(first, entry.last_sequence)}")
-    parts.append(time_text(entry.timestamp))
+        parts.append(
+            f"last batch up to offset {entry.last_offset} with sequence{_format_span(first, entry.last_sequence)}"
+        )
+    parts.append(format_time(entry.timestamp))
     if entry.transaction_first_offset >= 0:
         parts.append(f"in a transaction from offset {entry.transaction_first_offset} on")
     if entry.coordinator_epoch >= 0:

@@ -30,7 +30,7 @@ class Selected(NamedTuple):
     only: int | None = None
 
 
-def pairs_in(given: Given, answers: bytes | None, selected: Selected) -> list[NumberedPair]:
+def collect_pairs(given: Given, answers: bytes | None, selected: Selected) -> list[NumberedPair]:
     """Return the requests of a capture, or of one file with the `answers` of another, each with its answer.
 
     Raises click.UsageError if there are none. What is to be said about the capture goes to standard error.
@@ -39,7 +39,7 @@ def pairs_in(given: Given, answers: bytes | None, selected: Selected) -> list[Nu
         pairs = _list_saved(given, selected)
     else:
         pairs = _list_heard(
-            _read_captured(given.data) if answers is None else [_of_two_files(given.data, answers)], selected
+            _read_captured(given.data) if answers is None else [_connect_two_files(given.data, answers)], selected
         )
     if selected.only is not None and all(each.number != selected.only for each in pairs):
         raise click.UsageError(f"there is no request {selected.only}, the last one is {pairs[-1].number}")
@@ -48,29 +48,29 @@ def pairs_in(given: Given, answers: bytes | None, selected: Selected) -> list[Nu
 
 def _list_heard(connections: list[Connection], selected: Selected) -> list[NumberedPair]:
     from minibroker.captures.explained_capture import number_pairs
-    from minibroker.captures.kafka_streams import conversations_in
+    from minibroker.captures.kafka_streams import find_conversations
 
-    conversations = conversations_in(connections, selected.port)
-    _say(conversations)
+    conversations = find_conversations(connections, selected.port)
+    _print_summary(conversations)
     return number_pairs(conversations.found)
 
 
 def _list_saved(given: Given, selected: Selected) -> list[NumberedPair]:
     """Return what a proxy or a journal has saved, by its numbers there."""
-    from minibroker.proxy.flows import FlowError, exchanges_of
+    from minibroker.proxy.flows import FlowError, parse_exchanges
 
     if selected.port is not None:
         raise click.UsageError("--port is for packets; here --only selects")
     try:
-        found = list(exchanges_of(given.data.splitlines(), given.path or "standard input"))
+        found = list(parse_exchanges(given.data.splitlines(), given.path or "standard input"))
     except FlowError as error:
         raise click.UsageError(str(error)) from None
     if not found:
         raise click.UsageError(NOTHING)
-    return sorted((_pair_of(*each) for each in found), key=lambda pair: pair.number)
+    return sorted((_make_pair(*each) for each in found), key=lambda pair: pair.number)
 
 
-def _pair_of(exchange: Exchange, server: str) -> NumberedPair:
+def _make_pair(exchange: Exchange, server: str) -> NumberedPair:
     from minibroker.captures.explained_capture import NumberedPair
     from minibroker.captures.kafka_streams import SIZE_BYTES, Frame, Pair
     from minibroker.captures.tcp_streams import Connection, stream_of
@@ -80,19 +80,19 @@ def _pair_of(exchange: Exchange, server: str) -> NumberedPair:
 
     begin_ms = exchange.started_ms
     answer = frame(exchange.answer_bytes, begin_ms + (exchange.duration_ms or 0)) if exchange.answer_bytes else None
-    ends = _address(exchange.connection, "client"), _address(server, "server")
+    ends = _parse_address(exchange.connection, "client"), _parse_address(server, "server")
     connection = Connection(*ends, stream_of(b""), stream_of(b""), has_begin=True)
     return NumberedPair(exchange.number, connection, Pair(frame(exchange.request_bytes, begin_ms), answer))
 
 
-def _address(text: str, otherwise: str) -> Address:
+def _parse_address(text: str, otherwise: str) -> Address:
     from minibroker.captures.packets import Address
 
     host, _, port = text.rpartition(":")
     return Address(host.strip("[]"), int(port)) if host and port.isdecimal() else Address(otherwise, 0)
 
 
-def explained_pairs(pairs: list[NumberedPair], only: int | None) -> Iterator[Explained]:
+def explain_pairs(pairs: list[NumberedPair], only: int | None) -> Iterator[Explained]:
     """Yield the explained requests and answers, or those of one number."""
     from minibroker.captures.explained_capture import CaptureExplainer
 
@@ -104,13 +104,13 @@ def explained_pairs(pairs: list[NumberedPair], only: int | None) -> Iterator[Exp
             explainer.learn(each)
 
 
-def line_of(numbered: NumberedPair) -> str:
+def make_line(numbered: NumberedPair) -> str:
     """Return a line about a pair: its number, time, client, API, sizes, duration and errors."""
-    from minibroker.captures.explained_capture import CaptureExplainer, moment_text
+    from minibroker.captures.explained_capture import CaptureExplainer, format_moment
 
     pair = numbered.pair
     sizes = " > ".join(f"{len(frame.data):,}" if frame else "none" for frame in (pair.request, pair.answer))
-    words = [f"#{numbered.number}", moment_text(pair.time), str(numbered.connection.client), numbered.name]
+    words = [f"#{numbered.number}", format_moment(pair.time), str(numbered.connection.client), numbered.name]
     words += [f"{sizes} bytes"]
     words += [f"{pair.duration_ms:.1f} ms"] if pair.duration_ms is not None else []
     errors = [
@@ -124,24 +124,24 @@ def line_of(numbered: NumberedPair) -> str:
 
 def _read_captured(data: bytes) -> list[Connection]:
     from minibroker.captures.packets import Capture, Malformed, is_capture
-    from minibroker.captures.tcp_streams import connections_in
-    from minibroker.captures.tshark_text import connections_of
+    from minibroker.captures.tcp_streams import collect_connections
+    from minibroker.captures.tshark_text import iterate_connections
 
     try:
         if not is_capture(data):
-            return list(connections_of(data.decode("ascii", errors="replace")))
+            return list(iterate_connections(data.decode("ascii", errors="replace")))
         capture = Capture(data)
-        connections = connections_in(capture.segments())
+        connections = collect_connections(capture.segments())
     except (Malformed, ModuleNotFoundError) as error:
         raise click.UsageError(str(error)) from error
     if capture.others:
-        _note(f"packets that are no TCP: {capture.others:,}")
+        _print_note(f"packets that are no TCP: {capture.others:,}")
     if capture.problem:
-        _note(capture.problem)
+        _print_note(capture.problem)
     return connections
 
 
-def _of_two_files(asked: bytes, answered: bytes) -> Connection:
+def _connect_two_files(asked: bytes, answered: bytes) -> Connection:
     from minibroker.captures.packets import Address
     from minibroker.captures.tcp_streams import Connection, stream_of
 
@@ -149,17 +149,17 @@ def _of_two_files(asked: bytes, answered: bytes) -> Connection:
     return Connection(client, server, stream_of(asked), stream_of(answered), has_begin=True)
 
 
-def _note(text: str) -> None:
+def _print_note(text: str) -> None:
     click.echo(f"minibroker: {text}", err=True)
 
 
-def _say(conversations: Conversations) -> None:
+def _print_summary(conversations: Conversations) -> None:
     for each in conversations.found:
         for note in each.notes:
-            _note(f"{each.connection}: {note}")
+            _print_note(f"{each.connection}: {note}")
     for connection in conversations.tls:
-        _note(f"{connection}: TLS, {TLS_HELP}")
+        _print_note(f"{connection}: TLS, {TLS_HELP}")
     if conversations.others:
-        _note(f"connections that are not with Kafka: {conversations.others:,}")
+        _print_note(f"connections that are not with Kafka: {conversations.others:,}")
     if not conversations.found:
         raise click.UsageError(NOTHING)

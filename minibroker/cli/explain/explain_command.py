@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minibroker.cli.explain.explain_input import KINDS, NOTATIONS, Given, Wanted, explain_bytes, kind_of, read
-from minibroker.cli.shared import json_option
+from minibroker.cli.explain.explain_input import KINDS, NOTATIONS, Given, Wanted, explain_bytes, guess_kind, read_source
+from minibroker.cli.shared import make_json_option
 
 if TYPE_CHECKING:
     from minibroker.protocol.explaining.parts import Explained
@@ -40,7 +40,7 @@ UNREADABLE = 1
 @click.option("--html", "as_html", is_flag=True, help="Print a page with hex beside the fields.")
 @click.option("--diff", "other", metavar="FILE|HEX|BASE64", help="Show only how this one differs.")
 @click.option("--diff-version", type=int, help="Show only how the message differs in this version.")
-@json_option("Print a JSON object per frame, with hex for bytes.")
+@make_json_option("Print a JSON object per frame, with hex for bytes.")
 def explain(source: str, **options: Any) -> None:
     """Explain each byte of a request, a response, record batches, a file of a log, or a capture of packets.
 
@@ -57,58 +57,58 @@ def explain(source: str, **options: Any) -> None:
         minibroker explain --list session.pcapng
         minibroker explain --only 3 session.flows
     """
-    given = read(source, options["notation"])
+    given = read_source(source, options["notation"])
     wanted = Wanted(options["kind"], options["api"], options["version"], options["topic"])
     other, version = options["other"], options["diff_version"]
     if other is not None or version is not None:
-        _diff(given, wanted, options["notation"], other, version)
+        _print_diff(given, wanted, options["notation"], other, version)
     elif options["answers"] is not None or _is_capture(given, wanted):
-        _capture(given, options)
+        _explain_capture(given, options)
     else:
-        _print(explain_bytes(given, wanted), options)
+        _print_explained(explain_bytes(given, wanted), options)
 
 
 def _is_capture(given: Given, wanted: Wanted) -> bool:
-    from minibroker.storage.inspection.inspected_files import inspected_file
+    from minibroker.storage.inspection.inspected_files import identify_file
 
     if wanted.kind != "auto":
         return wanted.kind == "capture"
-    is_file = given.path is not None and inspected_file(given.path) is not None
-    return kind_of(given.data, is_file, wanted.api) == "capture"
+    is_file = given.path is not None and identify_file(given.path) is not None
+    return guess_kind(given.data, is_file, wanted.api) == "capture"
 
 
-def _diff(given: Given, wanted: Wanted, notation: str, other: str | None, version: int | None) -> None:
-    from minibroker.cli.explain.explain_diff import differences, in_version
+def _print_diff(given: Given, wanted: Wanted, notation: str, other: str | None, version: int | None) -> None:
+    from minibroker.cli.explain.explain_diff import convert_version, list_differences
 
     first = [each.part for each in explain_bytes(given, wanted)]
     if version is not None:
-        given, wanted = in_version(given, wanted, version)
+        given, wanted = convert_version(given, wanted, version)
     else:
-        given = read(other or "", notation)
-    for line in differences(first, [each.part for each in explain_bytes(given, wanted)]):
+        given = read_source(other or "", notation)
+    for line in list_differences(first, [each.part for each in explain_bytes(given, wanted)]):
         click.echo(line)
 
 
-def _capture(given: Given, options: dict[str, Any]) -> None:
-    from minibroker.cli.explain.explain_captures import Selected, explained_pairs, line_of, pairs_in
+def _explain_capture(given: Given, options: dict[str, Any]) -> None:
+    from minibroker.cli.explain.explain_captures import Selected, collect_pairs, explain_pairs, make_line
 
-    answers = None if options["answers"] is None else read(options["answers"], options["notation"]).data
-    pairs = pairs_in(given, answers, Selected(options["port"], options["only"]))
+    answers = None if options["answers"] is None else read_source(options["answers"], options["notation"]).data
+    pairs = collect_pairs(given, answers, Selected(options["port"], options["only"]))
     if options["as_list"]:
         for each in pairs:
-            click.echo(line_of(each))
+            click.echo(make_line(each))
         return
-    _print(explained_pairs(pairs, options["only"]), options)
+    _print_explained(explain_pairs(pairs, options["only"]), options)
 
 
-def _print(items: Iterable[Explained], options: dict[str, Any]) -> None:
+def _print_explained(items: Iterable[Explained], options: dict[str, Any]) -> None:
     """Print what is explained in one of three forms. End with status 1 if something could not be read."""
-    from minibroker.protocol.explaining.explained_page import page
+    from minibroker.protocol.explaining.explained_page import write_page
     from minibroker.protocol.explaining.explained_text import document, lines
 
     if options["as_html"]:
         items = list(items)
-        for piece in page(items):
+        for piece in write_page(items):
             click.echo(piece, nl=False)
     is_whole = True
     for item in items:

@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minibroker.cli.explain.explain_input import Given, Wanted, api_key, kind_of
-from minibroker.protocol.apis import ApiKey, api_name, request_class, response_class
-from minibroker.protocol.explaining.explained_text import value_text
-from minibroker.protocol.headers import RequestHeader, ResponseHeader, request_header_version, response_header_version
+from minibroker.cli.explain.explain_input import Given, Wanted, guess_kind, parse_api_key
+from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class, get_response_class
+from minibroker.protocol.explaining.explained_text import format_value
+from minibroker.protocol.headers import (
+    RequestHeader,
+    ResponseHeader,
+    get_request_header_version,
+    get_response_header_version,
+)
 from minibroker.protocol.primitives import MalformedMessage
 
 if TYPE_CHECKING:
@@ -19,10 +24,10 @@ if TYPE_CHECKING:
 SIZE_BYTES = 4
 
 
-def differences(first: list[Part], second: list[Part]) -> list[str]:
+def list_differences(first: list[Part], second: list[Part]) -> list[str]:
     """Return a line for each difference, "-" of the first and "+" of the second; in wire order of both."""
     is_single = len(first) == len(second) == 1
-    left, right = _fields(first, is_single), _fields(second, is_single)
+    left, right = _index_fields(first, is_single), _index_fields(second, is_single)
     lines: list[str] = []
     for path in dict.fromkeys([*left, *right]):
         before, after = left.get(path), right.get(path)
@@ -31,30 +36,36 @@ def differences(first: list[Part], second: list[Part]) -> list[str]:
     return lines
 
 
-def _fields(parts: list[Part], is_single: bool) -> dict[str, str]:
+def _index_fields(parts: list[Part], is_single: bool) -> dict[str, str]:
     found: dict[str, str] = {}
     for index, part in enumerate(parts):
-        found.update(_below(part, part.name if is_single else f"{part.name} {index + 1}"))
+        found.update(_iterate_below(part, part.name if is_single else f"{part.name} {index + 1}"))
     return found
 
 
-def _below(part: Part, path: str) -> Iterator[tuple[str, str]]:
-    said = " ".join(each for each in (part.type, value_text(part), part.meaning, part.problem) if each)
+def _iterate_below(part: Part, path: str) -> Iterator[tuple[str, str]]:
+    said = " ".join(each for each in (part.type, format_value(part), part.meaning, part.problem) if each)
     yield path, said
     for each in part.parts:
-        yield from _below(each, f"{path}.{each.name}" if not each.name.startswith("[") else f"{path}{each.name}")
+        yield from _iterate_below(
+            each, f"{path}.{each.name}" if not each.name.startswith("[") else f"{path}{each.name}"
+        )
 
 
-def in_version(given: Given, wanted: Wanted, version: int) -> tuple[Given, Wanted]:
+def convert_version(given: Given, wanted: Wanted, version: int) -> tuple[Given, Wanted]:
     """Return the bytes of the same message in another version, and what they are.
 
     Raises click.UsageError for what is no whole message, or has no such version.
     """
-    kind = kind_of(given.data, False, wanted.api) if wanted.kind == "auto" else wanted.kind
+    kind = guess_kind(given.data, False, wanted.api) if wanted.kind == "auto" else wanted.kind
     if kind not in ("requests", "response", "message"):
         raise click.UsageError("--diff-version is for a request, a response or a message")
     try:
-        data = _request(given.data, version) if kind == "requests" else _message(given.data, kind, wanted, version)
+        data = (
+            _convert_request(given.data, version)
+            if kind == "requests"
+            else _convert_message(given.data, kind, wanted, version)
+        )
     except MalformedMessage as error:
         raise click.UsageError(f"--diff-version needs a whole message: {error}") from error
     except (ValueError, TypeError, AttributeError) as error:
@@ -62,32 +73,34 @@ def in_version(given: Given, wanted: Wanted, version: int) -> tuple[Given, Wante
     return Given(data, None), wanted._replace(kind=kind, version=version)
 
 
-def _request(data: bytes, version: int) -> bytes:
+def _convert_request(data: bytes, version: int) -> bytes:
     key, old = (int.from_bytes(data[at : at + 2], "big") for at in (4, 6))
     if key not in ApiKey._value2member_map_ or len(data) != SIZE_BYTES + int.from_bytes(data[:SIZE_BYTES], "big"):
         raise click.UsageError("--diff-version needs one whole request")
-    message = request_class(key)
-    _check(version, message.versions, key)
-    header, position = RequestHeader.decode_from(data, request_header_version(key, old), SIZE_BYTES)
+    message = get_request_class(key)
+    _check_version(version, message.versions, key)
+    header, position = RequestHeader.decode_from(data, get_request_header_version(key, old), SIZE_BYTES)
     body = message.decode(data, old, position)
     header.request_api_version = version
-    written = header.encode(request_header_version(key, version)) + body.encode(version)
+    written = header.encode(get_request_header_version(key, version)) + body.encode(version)
     return len(written).to_bytes(SIZE_BYTES, "big") + written
 
 
-def _message(data: bytes, kind: str, wanted: Wanted, version: int) -> bytes:
-    key = api_key(wanted.api)
-    message = response_class(key) if kind == "response" else request_class(key)
+def _convert_message(data: bytes, kind: str, wanted: Wanted, version: int) -> bytes:
+    key = parse_api_key(wanted.api)
+    message = get_response_class(key) if kind == "response" else get_request_class(key)
     old = message.versions[-1] if wanted.version is None else wanted.version
     for number in (old, version):
-        _check(number, message.versions, key)
+        _check_version(number, message.versions, key)
     if kind == "message":
         return bytes(message.decode(data, old).encode(version))
-    header, position = ResponseHeader.decode_from(data, response_header_version(key, old), SIZE_BYTES)
-    written = header.encode(response_header_version(key, version)) + message.decode(data, old, position).encode(version)
+    header, position = ResponseHeader.decode_from(data, get_response_header_version(key, old), SIZE_BYTES)
+    written = header.encode(get_response_header_version(key, version)) + message.decode(data, old, position).encode(
+        version
+    )
     return len(written).to_bytes(SIZE_BYTES, "big") + written
 
 
-def _check(version: int, versions: range, key: int) -> None:
+def _check_version(version: int, versions: range, key: int) -> None:
     if version not in versions:
-        raise click.UsageError(f"{api_name(key)} has no version {version}")
+        raise click.UsageError(f"{get_api_name(key)} has no version {version}")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from minibroker.protocol.apis import ApiKey, api_name, request_class
-from minibroker.suggestions import did_you_mean
+from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class
+from minibroker.suggestions import suggest_names
 
 if TYPE_CHECKING:
     from minibroker.protocol.explaining.parts import Explained
@@ -43,9 +43,9 @@ class Wanted(NamedTuple):
     topic: str | None = None
 
 
-def read(source: str, notation: str) -> Given:
+def read_source(source: str, notation: str) -> Given:
     """Return the bytes of a file, of standard input ("-"), or of an argument. Raises click.UsageError."""
-    from minibroker.storage.inspection.inspected_files import inspected_file
+    from minibroker.storage.inspection.inspected_files import identify_file
 
     if source == "-":
         return Given(decode_notation(sys.stdin.buffer.read(MAX_INPUT_BYTES + 1), notation), None)
@@ -55,16 +55,16 @@ def read(source: str, notation: str) -> Given:
     except OSError:  # a name that is too long for one
         is_file = False
     if not is_file:
-        return Given(_argument(source, notation), None)
+        return Given(_parse_argument(source, notation), None)
     if path.stat().st_size > MAX_INPUT_BYTES:
         most = f"{source} is larger than {MAX_INPUT_BYTES >> 20} MiB"
         raise click.UsageError(f"{most}: minibroker dump shows large files of a log, editcap -c splits captures")
-    if notation == "auto" and inspected_file(source) is not None:
+    if notation == "auto" and identify_file(source) is not None:
         notation = "binary"  # a checkpoint looks like hex
     return Given(decode_notation(path.read_bytes(), notation), source)
 
 
-def _argument(text: str, notation: str) -> bytes:
+def _parse_argument(text: str, notation: str) -> bytes:
     if notation in ("auto", "hex") and _HEX.fullmatch(text):
         return _from_hex(text)
     if notation in ("auto", "base64") and (data := _from_base64(text)) is not None:
@@ -110,10 +110,10 @@ def explain_bytes(given: Given, wanted: Wanted) -> Iterator[Explained]:
     from minibroker.protocol.explaining.messages import explain_records, explain_requests
     from minibroker.protocol.explaining.parts import Explained
     from minibroker.storage.inspection.explained_files import explain_file
-    from minibroker.storage.inspection.inspected_files import inspected_file
+    from minibroker.storage.inspection.inspected_files import identify_file
 
-    inspected = inspected_file(given.path) if given.path else None
-    kind = kind_of(given.data, inspected is not None, wanted.api) if wanted.kind == "auto" else wanted.kind
+    inspected = identify_file(given.path) if given.path else None
+    kind = guess_kind(given.data, inspected is not None, wanted.api) if wanted.kind == "auto" else wanted.kind
     data = given.data
     if kind == "file":
         if inspected is None:
@@ -124,36 +124,36 @@ def explain_bytes(given: Given, wanted: Wanted) -> Iterator[Explained]:
     elif kind == "requests":
         yield from (Explained(each, data) for each in explain_requests(data))
     elif kind in ("response", "message"):
-        yield _message(data, kind, wanted)
+        yield _explain_message(data, kind, wanted)
     else:
-        yield Explained(explain_fragment(data, _fragment(kind)), data)
+        yield Explained(explain_fragment(data, _find_fragment(kind)), data)
 
 
-def _message(data: bytes, kind: str, wanted: Wanted) -> Explained:
+def _explain_message(data: bytes, kind: str, wanted: Wanted) -> Explained:
     from minibroker.protocol.explaining.messages import explain_message, explain_response
     from minibroker.protocol.explaining.parts import Explained
 
-    key = api_key(wanted.api)
-    message = request_class(key)
+    key = parse_api_key(wanted.api)
+    message = get_request_class(key)
     version = message.versions[-1] if wanted.version is None else wanted.version
     if version not in message.versions:
-        raise click.UsageError(f"{api_name(key)} has no version {version}")
+        raise click.UsageError(f"{get_api_name(key)} has no version {version}")
     if kind == "response":
         return Explained(explain_response(data, key, version), data)
     return Explained(explain_message(data, message, version), data)
 
 
-def _fragment(kind: str) -> str:
+def _find_fragment(kind: str) -> str:
     """Return the fragment of a name in any case. Raises click.UsageError."""
     from minibroker.protocol.explaining.fragments import FRAGMENTS
 
     known = {each.lower(): each for each in FRAGMENTS}
     if kind.lower() not in known:
-        raise click.UsageError(f"there is no kind {kind}{did_you_mean(kind, [*KINDS, *FRAGMENTS])}")
+        raise click.UsageError(f"there is no kind {kind}{suggest_names(kind, [*KINDS, *FRAGMENTS])}")
     return known[kind.lower()]
 
 
-def kind_of(data: bytes, is_file: bool, api: str | None) -> str:
+def guess_kind(data: bytes, is_file: bool, api: str | None) -> str:
     """Return the kind of bytes by what they look like. Raises click.UsageError."""
     from minibroker.captures.packets import is_capture
     from minibroker.captures.tshark_text import is_tshark_text
@@ -167,7 +167,7 @@ def kind_of(data: bytes, is_file: bool, api: str | None) -> str:
     if len(data) >= _LEAST_REQUEST_BYTES:
         size = int.from_bytes(data[:4], "big")
         key, version = (int.from_bytes(data[at : at + 2], "big") for at in (4, 6))
-        if size >= 8 and key in ApiKey._value2member_map_ and version in request_class(key).versions:
+        if size >= 8 and key in ApiKey._value2member_map_ and version in get_request_class(key).versions:
             return "requests"
     if len(data) > _MAGIC_POSITION and data[_MAGIC_POSITION] <= 2:
         return "records"
@@ -184,11 +184,11 @@ def is_saved(data: bytes) -> bool:
 _LOOKED_AT = 1000  # bytes of what tshark prints, which begins with a line of "="
 
 
-def api_key(api: str | None) -> int:
+def parse_api_key(api: str | None) -> int:
     """Return the key of an API by its name or number. Raises click.UsageError."""
     if api is None:
         raise click.UsageError("--api is needed, such as --api Metadata")
-    by_name = {api_name(key).lower(): int(key) for key in ApiKey}
+    by_name = {get_api_name(key).lower(): int(key) for key in ApiKey}
     by_name |= {str(int(key)): int(key) for key in ApiKey}
     if api.lower() not in by_name:
         raise click.UsageError(f"there is no API {api}")

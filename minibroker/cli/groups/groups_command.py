@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from minibroker.cli.administration import connected, delete_each
-from minibroker.cli.connecting import Bootstrap, connection_options
+from minibroker.cli.administration import connect_client, delete_each
+from minibroker.cli.connecting import Bootstrap, add_connection_options
 from minibroker.cli.groups.groups_delete_offsets import delete_offsets
 from minibroker.cli.groups.groups_describe import describe
 from minibroker.cli.groups.groups_facts import ask_coordinator, group_names
@@ -19,11 +19,11 @@ from minibroker.cli.groups.groups_reset import reset_offsets
 from minibroker.cli.groups.groups_types import TYPES
 from minibroker.cli.shared import (
     WholeHelpGroup,
-    completed_by,
-    failure,
     help_if_alone,
-    json_option,
-    no_such,
+    make_completer,
+    make_failure,
+    make_json_option,
+    make_no_such_error,
     print_table,
 )
 
@@ -57,8 +57,8 @@ def groups(context: click.Context) -> None:
 @groups.command("list")
 @click.option("--state", "states", type=click.Choice(STATES, False), multiple=True, help="Only groups in this state.")
 @click.option("--type", "types", type=click.Choice(TYPES, False), multiple=True, help="Only groups of this type.")
-@connection_options
-@json_option("Print a JSON array.")
+@add_connection_options
+@make_json_option("Print a JSON array.")
 def list_groups(
     states: tuple[str, ...],
     types: tuple[str, ...],
@@ -74,10 +74,10 @@ def list_groups(
     from minibroker.client.client_errors import ClientError
 
     rows, problems = [], []
-    with connected(bootstrap) as client:
+    with connect_client(bootstrap) as client:
         for node in client.nodes():
             try:
-                rows += listed_groups(client, node, states, types)
+                rows += list_groups_of_node(client, node, states, types)
             except ClientError as error:
                 problems.append(str(error))
     rows.sort(key=lambda row: row["group"])
@@ -86,10 +86,10 @@ def list_groups(
     else:
         print_table(["group", "type", "protocol", "state"], [list(row.values()) for row in rows])
     if problems:
-        raise failure(f"not all groups are listed: {'; '.join(problems)}")
+        raise make_failure(f"not all groups are listed: {'; '.join(problems)}")
 
 
-def listed_groups(
+def list_groups_of_node(
     client: Client, node: int, states: tuple[str, ...] = (), types: tuple[str, ...] = ()
 ) -> list[dict[str, Any]]:
     """Return the groups that a node coordinates. Old brokers know no states, and only classic groups."""
@@ -113,9 +113,9 @@ def listed_groups(
 
 
 @groups.command()
-@click.argument("names", nargs=-1, required=True, metavar="GROUP...", shell_complete=completed_by("groups"))
-@connection_options
-@json_option("Print a JSON object.")
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...", shell_complete=make_completer("groups"))
+@add_connection_options
+@make_json_option("Print a JSON object.")
 def delete(names: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
     """Delete groups without members, with their committed offsets, without confirmation.
 
@@ -123,18 +123,18 @@ def delete(names: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
     Example:
         minibroker groups delete billing
     """
-    with connected(bootstrap) as client:
-        delete_each(names, lambda name: _delete(client, name), as_json)
+    with connect_client(bootstrap) as client:
+        delete_each(names, lambda name: _delete_group(client, name), as_json)
 
 
-def _delete(client: Client, name: str) -> None:
+def _delete_group(client: Client, name: str) -> None:
     from minibroker.client.client_errors import check
     from minibroker.protocol.errors import ErrorCode
     from minibroker.protocol.messages.groups import DeleteGroupsRequest
 
     (answer,) = ask_coordinator(client, name, DeleteGroupsRequest(groups_names=[name])).results
     if answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-        raise no_such("group", name, group_names(client))
+        raise make_no_such_error("group", name, group_names(client))
     check(answer.error_code, f"cannot delete {name}")
 
 

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minibroker.cli.administration import connected
-from minibroker.cli.connecting import Bootstrap, connection_options
+from minibroker.cli.administration import connect_client
+from minibroker.cli.connecting import Bootstrap, add_connection_options
 from minibroker.cli.groups.groups_facts import ask_coordinator, fetch_committed, group_names
 from minibroker.cli.groups.groups_share import delete_start_offsets
 from minibroker.cli.groups.groups_types import describe_group
-from minibroker.cli.shared import NamedCommand, completed_by, failure, json_option, no_such
+from minibroker.cli.shared import NamedCommand, make_completer, make_failure, make_json_option, make_no_such_error
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
 
 
 @click.command("delete-offsets", cls=NamedCommand)
-@click.argument("group", shell_complete=completed_by("groups"))
+@click.argument("group", shell_complete=make_completer("groups"))
 @click.option("--topic", "topics", metavar="TOPIC", multiple=True, required=True, help="Can be repeated.",
-              shell_complete=completed_by("topics"))  # fmt: skip
-@connection_options
-@json_option("Print a JSON object.")
+              shell_complete=make_completer("topics"))  # fmt: skip
+@add_connection_options
+@make_json_option("Print a JSON object.")
 def delete_offsets(group: str, topics: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
     """Delete a group's offsets of topics that it does not read, without confirmation.
 
@@ -34,12 +34,12 @@ def delete_offsets(group: str, topics: tuple[str, ...], bootstrap: Bootstrap, as
     Example:
         minibroker groups delete-offsets billing --topic orders
     """
-    from minibroker.client.client_errors import error_name
+    from minibroker.client.client_errors import get_error_name
 
-    with connected(bootstrap) as client:
+    with connect_client(bootstrap) as client:
         found = describe_group(client, group)
         if found.state == "Dead":
-            raise no_such("group", group, group_names(client))
+            raise make_no_such_error("group", group, group_names(client))
         delete = delete_start_offsets if found.type == "share" else _delete_committed
         codes = delete(client, group, dict.fromkeys(topics))
     deleted = [topic for topic, code in codes.items() if not code]
@@ -47,9 +47,9 @@ def delete_offsets(group: str, topics: tuple[str, ...], bootstrap: Bootstrap, as
         click.echo(json.dumps({"group": group, "deleted": deleted}))
     elif deleted:
         click.echo(f"deleted the offsets of {group} in {', '.join(deleted)}")
-    refused = [f"{topic}: {error_name(code)}" for topic, code in codes.items() if code]
+    refused = [f"{topic}: {get_error_name(code)}" for topic, code in codes.items() if code]
     if refused:
-        raise failure(f"cannot delete the offsets of {group}: {'; '.join(refused)}")
+        raise make_failure(f"cannot delete the offsets of {group}: {'; '.join(refused)}")
 
 
 def _delete_committed(client: Client, group: str, topics: Iterable[str]) -> dict[str, int]:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from minibroker.cli.administration import TopicPartition, connected
-from minibroker.cli.connecting import Bootstrap, connection_options
-from minibroker.cli.groups.groups_facts import Group, Member, ends, fetch_committed, group_names
+from minibroker.cli.administration import TopicPartition, connect_client
+from minibroker.cli.connecting import Bootstrap, add_connection_options
+from minibroker.cli.groups.groups_facts import Group, Member, fetch_committed, find_ends, group_names
 from minibroker.cli.groups.groups_share import start_offsets
 from minibroker.cli.groups.groups_types import describe_group
-from minibroker.cli.shared import NamedCommand, completed_by, json_option, no_such, print_table
+from minibroker.cli.shared import NamedCommand, make_completer, make_json_option, make_no_such_error, print_table
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -46,9 +46,9 @@ Offsets = list[Offset] | list[SharedOffset]
 
 
 @click.command(cls=NamedCommand)
-@click.argument("group", shell_complete=completed_by("groups"))
-@connection_options
-@json_option("Print a JSON object.")
+@click.argument("group", shell_complete=make_completer("groups"))
+@add_connection_options
+@make_json_option("Print a JSON object.")
 def describe(group: str, bootstrap: Bootstrap, as_json: bool) -> None:
     """Show a group's members with their partitions, its offsets, and the lag.
 
@@ -58,19 +58,19 @@ def describe(group: str, bootstrap: Bootstrap, as_json: bool) -> None:
     Example:
         minibroker groups describe billing
     """
-    with connected(bootstrap) as client:
+    with connect_client(bootstrap) as client:
         found = describe_group(client, group)
         if found.state == "Dead":
-            raise no_such("group", group, group_names(client))
-        offsets = _shared_offsets(client, group) if found.type == "share" else _offsets(client, found)
+            raise make_no_such_error("group", group, group_names(client))
+        offsets = _list_shared_offsets(client, group) if found.type == "share" else _list_offsets(client, found)
         host, _, port = client.address(found.coordinator).rpartition(":")
     if as_json:
-        click.echo(json.dumps(_as_json(found, host, int(port), offsets)))
+        click.echo(json.dumps(_make_document(found, host, int(port), offsets)))
     else:
-        _print(found, f"node {found.coordinator}, {host}:{port}", offsets)
+        _print_group(found, f"node {found.coordinator}, {host}:{port}", offsets)
 
 
-def _offsets(client: Client, found: Group) -> list[Offset]:
+def _list_offsets(client: Client, found: Group) -> list[Offset]:
     """Return a line for each partition with a committed offset or a member."""
     owners: dict[TopicPartition, str] = {
         (topic, index): member.member
@@ -81,7 +81,7 @@ def _offsets(client: Client, found: Group) -> list[Offset]:
     }
     positions = fetch_committed(client, found.group)
     places = sorted(owners.keys() | positions.keys())
-    end_offsets = ends(client, places)
+    end_offsets = find_ends(client, places)
     lines = []
     for place in places:
         position, end = positions.get(place), end_offsets.get(place)
@@ -91,11 +91,11 @@ def _offsets(client: Client, found: Group) -> list[Offset]:
     return lines
 
 
-def _shared_offsets(client: Client, group: str) -> list[SharedOffset]:
+def _list_shared_offsets(client: Client, group: str) -> list[SharedOffset]:
     return [SharedOffset(*place, *each) for place, each in sorted(start_offsets(client, group).items())]
 
 
-def _as_json(found: Group, host: str, port: int, offsets: Offsets) -> dict[str, Any]:
+def _make_document(found: Group, host: str, port: int, offsets: Offsets) -> dict[str, Any]:
     return {
         **found._asdict(),
         "coordinator": {"id": found.coordinator, "host": host.strip("[]"), "port": port},
@@ -104,7 +104,7 @@ def _as_json(found: Group, host: str, port: int, offsets: Offsets) -> dict[str, 
     }
 
 
-def _print(found: Group, coordinator: str, offsets: Offsets) -> None:
+def _print_group(found: Group, coordinator: str, offsets: Offsets) -> None:
     row = [found.group, found.state, found.type, found.assignor, coordinator]
     print_table(["group", "state", "type", "assignor", "coordinator"], [row])
     if found.members:

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from minibroker.cli.administration import TopicPartition, all_topics
+from minibroker.cli.administration import TopicPartition, get_all_topics
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -71,19 +71,19 @@ def group_names(client: Client) -> list[str]:
     return sorted(each.group_id for answer in answers for each in answer.groups)
 
 
-def described_consumer_group(client: Client, group: str) -> Group:
+def describe_consumer_group(client: Client, group: str) -> Group:
     """Return the consumer group of the newer protocol (KIP-848). Raises `ClientError`."""
     from minibroker.client.client_errors import check
     from minibroker.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest
 
     (found,) = ask_coordinator(client, group, ConsumerGroupDescribeRequest(group_ids=[group])).groups
     check(found.error_code, f"cannot describe {group}", found.error_message)
-    members = [_consumer_member(each) for each in found.members]
+    members = [_make_consumer_member(each) for each in found.members]
     node = client.coordinator("group", group)
     return Group(group, found.group_state, "consumer", found.assignor_name, node, members)
 
 
-def described_classic_group(client: Client, group: str) -> Group:
+def describe_classic_group(client: Client, group: str) -> Group:
     """Return the classic group. Raises `ClientError`."""
     from minibroker.client.client_errors import check
     from minibroker.protocol.errors import ErrorCode
@@ -92,19 +92,19 @@ def described_classic_group(client: Client, group: str) -> Group:
     (found,) = ask_coordinator(client, group, DescribeGroupsRequest(groups=[group])).groups
     if found.error_code != ErrorCode.GROUP_ID_NOT_FOUND:  # its state is Dead
         check(found.error_code, f"cannot describe {group}", found.error_message)
-    members = [_classic_member(each, found.protocol_type) for each in found.members]
+    members = [_make_classic_member(each, found.protocol_type) for each in found.members]
     node = client.coordinator("group", group)
     return Group(group, found.group_state, "classic", found.protocol_data, node, members)
 
 
-def _consumer_member(member: Any) -> Member:
+def _make_consumer_member(member: Any) -> Member:
     partitions = {each.topic_name: sorted(each.partitions) for each in member.assignment.topic_partitions}
     return Member(
         member.member_id, member.instance_id, member.client_id, member.client_host, order_partitions(partitions)
     )
 
 
-def _classic_member(member: Any, protocol_type: str) -> Member:
+def _make_classic_member(member: Any, protocol_type: str) -> Member:
     partitions: dict[str, list[int]] = {}
     if member.member_assignment and protocol_type == CONSUMER:
         from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
@@ -140,11 +140,11 @@ def fetch_committed(client: Client, group: str) -> dict[TopicPartition, Committe
     return found
 
 
-def ends(client: Client, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+def find_ends(client: Client, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """Return the end offset of each partition that exists and has a leader. Raises `ClientError`."""
     from minibroker.client.partition_offsets import LATEST, list_offsets
 
-    led = set(_iterate_led_partitions(all_topics(client).values()))
+    led = set(_iterate_led_partitions(get_all_topics(client).values()))
     return list_offsets(client, dict.fromkeys((each for each in partitions if each in led), LATEST))
 
 

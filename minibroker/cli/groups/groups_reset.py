@@ -13,14 +13,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from minibroker.cli.administration import TopicPartition, connected
-from minibroker.cli.connecting import Bootstrap, connection_options
+from minibroker.cli.administration import TopicPartition, connect_client
+from minibroker.cli.connecting import Bootstrap, add_connection_options
 from minibroker.cli.groups.groups_facts import Group, ask_coordinator, fetch_committed
 from minibroker.cli.groups.groups_share import alter_start_offsets, start_offsets
 from minibroker.cli.groups.groups_types import describe_group
-from minibroker.cli.places import Topics, partitions_of, topics_of, within
-from minibroker.cli.shared import NamedCommand, completed_by, duration_of, failure, json_option, print_table
-from minibroker.quantities import moment_ms
+from minibroker.cli.places import Topics, limit_to_log, list_partitions, parse_topics
+from minibroker.cli.shared import (
+    NamedCommand,
+    make_completer,
+    make_failure,
+    make_json_option,
+    parse_duration,
+    print_table,
+)
+from minibroker.quantities import parse_moment_ms
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -30,10 +37,10 @@ NAMED_TOPICS_OFFSET_COMMIT = (2, 9)  # versions that name topics, and group memb
 Positions = dict[TopicPartition, int | None]
 
 
-def moment_of(text: str) -> int:
+def parse_moment(text: str) -> int:
     """Parse a time, by default in UTC as Kafka's tool takes it, to ms since 1970. Raises click.BadParameter."""
     try:
-        return moment_ms(text, time.time_ns() // 1_000_000, UTC)
+        return parse_moment_ms(text, time.time_ns() // 1_000_000, UTC)
     except ValueError:
         raise click.BadParameter(
             f"{text!r} is no time like 2026-01-31T12:00:00, 2026-01-31T12:00:00.500+01:00 or '2 hours ago'"
@@ -69,12 +76,12 @@ class Target(NamedTuple):
             return latest if current is None else current
         if self.how == "shift_by":
             if current is None:
-                raise failure(f"cannot shift {place[0]}-{place[1]}: nothing is committed for it")
+                raise make_failure(f"cannot shift {place[0]}-{place[1]}: nothing is committed for it")
             return current + self.value
         return latest if at_time is None or at_time < 0 else at_time  # no record is that late
 
 
-def target_of(given: Mapping[str, Any]) -> Target:
+def choose_target(given: Mapping[str, Any]) -> Target:
     """Return the target that the options name, of which only one may be given. Raises click.UsageError."""
     chosen = {how: value for how, value in given.items() if value is not None and value is not False}
     if len(chosen) != 1:
@@ -94,15 +101,15 @@ class Move(NamedTuple):
 
 
 @click.command("reset-offsets", cls=NamedCommand)
-@click.argument("group", shell_complete=completed_by("groups"))
+@click.argument("group", shell_complete=make_completer("groups"))
 @click.option(
     "--topic",
     "topics",
     metavar="TOPIC[:P,...]",
-    type=topics_of,
+    type=parse_topics,
     multiple=True,
     help="All or some of its partitions. Can be repeated.",
-    shell_complete=completed_by("topics"),
+    shell_complete=make_completer("topics"),
 )
 @click.option("--all-topics", is_flag=True, help="All topics with offsets of the group.")
 @click.option("--to-earliest", is_flag=True, help="To the first record.")
@@ -113,18 +120,18 @@ class Move(NamedTuple):
 @click.option(
     "--to-datetime",
     metavar="TIME",
-    type=moment_of,
+    type=parse_moment,
     help="To a time like 2026-01-31T12:00:00, in UTC unless it has a zone, or '2 hours ago'.",
 )
 @click.option(
     "--by-duration",
     metavar="PERIOD",
-    type=duration_of,
+    type=parse_duration,
     help="To this long ago, a period like P1DT12H, PT30M or '30 min'.",
 )
 @click.option("--execute", is_flag=True, help="Do it; without this, only show what would be done.")
-@connection_options
-@json_option("Print a JSON object.")
+@add_connection_options
+@make_json_option("Print a JSON object.")
 def reset_offsets(
     group: str,
     topics: tuple[Topics, ...],
@@ -142,28 +149,28 @@ def reset_offsets(
     Example:
         minibroker groups reset-offsets billing --topic orders --to-earliest --execute
     """
-    target = target_of(where)
+    target = choose_target(where)
     if bool(topics) == all_topics:
         raise click.UsageError("choose partitions with --topic or --all-topics")
-    with connected(bootstrap) as client:
-        is_shared = _inactive(client, group).type == "share"
+    with connect_client(bootstrap) as client:
+        is_shared = _get_inactive_group(client, group).type == "share"
         positions = _start_offsets(client, group) if is_shared else _fetch_committed(client, group)
-        places = sorted(positions) if all_topics else partitions_of(client, topics)
+        places = sorted(positions) if all_topics else list_partitions(client, topics)
         if not places:
-            raise failure(f"{group} has no offsets: choose topics with --topic")
-        moves = _moves(client, target, places, positions)
+            raise make_failure(f"{group} has no offsets: choose topics with --topic")
+        moves = _plan_moves(client, target, places, positions)
         if execute and is_shared:
             alter_start_offsets(client, group, {(move.topic, move.partition): move.new for move in moves})
         elif execute:
-            _commit(client, group, moves)
-    _show(group, moves, execute, as_json)
+            _commit_moves(client, group, moves)
+    _show_moves(group, moves, execute, as_json)
 
 
-def _inactive(client: Client, group: str) -> Group:
+def _get_inactive_group(client: Client, group: str) -> Group:
     """Return the group. Raises click.ClickException if it has members, as they would go on from where they are."""
     found = describe_group(client, group)
     if found.state not in INACTIVE:
-        raise failure(f"the offsets of {group} can only be reset while it has no members, and it is {found.state}")
+        raise make_failure(f"the offsets of {group} can only be reset while it has no members, and it is {found.state}")
     return found
 
 
@@ -175,7 +182,7 @@ def _start_offsets(client: Client, group: str) -> Positions:
     return {place: each.offset for place, each in start_offsets(client, group).items()}
 
 
-def _moves(client: Client, target: Target, places: list[TopicPartition], positions: Positions) -> list[Move]:
+def _plan_moves(client: Client, target: Target, places: list[TopicPartition], positions: Positions) -> list[Move]:
     from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 
     earliest = list_offsets(client, dict.fromkeys(places, EARLIEST))
@@ -186,14 +193,14 @@ def _moves(client: Client, target: Target, places: list[TopicPartition], positio
     for place in places:
         current = positions.get(place)
         offset = target.wanted(place, current, earliest[place], latest[place], at_time.get(place))
-        new = within(place, offset, earliest[place], latest[place]) if target.is_bounded else offset
+        new = limit_to_log(place, offset, earliest[place], latest[place]) if target.is_bounded else offset
         moves.append(Move(*place, current, new))
     return moves
 
 
-def _commit(client: Client, group: str, moves: list[Move]) -> None:
+def _commit_moves(client: Client, group: str, moves: list[Move]) -> None:
     """Commit the offsets. Raises click.ClickException if any is rejected; the others are then committed."""
-    from minibroker.client.client_errors import error_name
+    from minibroker.client.client_errors import get_error_name
     from minibroker.protocol.messages.offsets import OffsetCommitRequest
 
     of_topic = OffsetCommitRequest.OffsetCommitRequestTopic
@@ -205,16 +212,16 @@ def _commit(client: Client, group: str, moves: list[Move]) -> None:
         topics[move.topic].partitions.append(offset)
     request = OffsetCommitRequest(group_id=group, topics=list(topics.values()))
     refused = [
-        f"{topic.name}-{each.partition_index}: {error_name(each.error_code)}"
+        f"{topic.name}-{each.partition_index}: {get_error_name(each.error_code)}"
         for topic in ask_coordinator(client, group, request, *NAMED_TOPICS_OFFSET_COMMIT).topics
         for each in topic.partitions
         if each.error_code
     ]
     if refused:
-        raise failure(f"cannot reset the offsets of {group}: {'; '.join(refused)}")
+        raise make_failure(f"cannot reset the offsets of {group}: {'; '.join(refused)}")
 
 
-def _show(group: str, moves: list[Move], executed: bool, as_json: bool) -> None:
+def _show_moves(group: str, moves: list[Move], executed: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"group": group, "executed": executed, "offsets": [move._asdict() for move in moves]}))
         return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from minibroker.cli.administration import TopicPartition
 from minibroker.cli.groups.groups_facts import Group, Member, ask_coordinator, order_partitions
-from minibroker.cli.shared import failure
+from minibroker.cli.shared import make_failure
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -21,7 +21,7 @@ class StartOffset(NamedTuple):
     lag: int | None
 
 
-def described_share_group(client: Client, group: str) -> Group:
+def describe_share_group(client: Client, group: str) -> Group:
     """Return the share group. Raises `ClientError`."""
     from minibroker.client.client_errors import check
     from minibroker.protocol.messages.share_groups import ShareGroupDescribeRequest
@@ -54,17 +54,17 @@ def start_offsets(client: Client, group: str) -> dict[TopicPartition, StartOffse
         for each in topic.partitions:
             place = topic.topic_name, each.partition_index
             check(each.error_code, f"cannot get the offset of {group} for {place[0]}-{place[1]}", each.error_message)
-            found[place] = StartOffset(_known_or_none(each.start_offset), _known_or_none(each.lag))
+            found[place] = StartOffset(_hide_unknown(each.start_offset), _hide_unknown(each.lag))
     return found
 
 
-def _known_or_none(number: int) -> int | None:
+def _hide_unknown(number: int) -> int | None:
     return None if number < 0 else number
 
 
 def alter_start_offsets(client: Client, group: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Set start offsets. Raises `ClientError`, and click.ClickException if any is rejected; the others are set then."""
-    from minibroker.client.client_errors import check, error_name
+    from minibroker.client.client_errors import check, get_error_name
     from minibroker.protocol.messages.share_groups import AlterShareGroupOffsetsRequest
 
     of_topic = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic
@@ -78,13 +78,13 @@ def alter_start_offsets(client: Client, group: str, offsets: Mapping[TopicPartit
     answer = ask_coordinator(client, group, request)
     check(answer.error_code, f"cannot reset the offsets of {group}", answer.error_message)
     refused = [
-        f"{topic.topic_name}-{each.partition_index}: {error_name(each.error_code)}"
+        f"{topic.topic_name}-{each.partition_index}: {get_error_name(each.error_code)}"
         for topic in answer.responses
         for each in topic.partitions
         if each.error_code
     ]
     if refused:
-        raise failure(f"cannot reset the offsets of {group}: {'; '.join(refused)}")
+        raise make_failure(f"cannot reset the offsets of {group}: {'; '.join(refused)}")
 
 
 def delete_start_offsets(client: Client, group: str, topics: Iterable[str]) -> dict[str, int]:

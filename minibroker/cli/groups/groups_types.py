@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from minibroker.cli.groups.groups_facts import Group, ask_coordinator, described_classic_group, described_consumer_group
-from minibroker.cli.groups.groups_share import described_share_group
+from minibroker.cli.groups.groups_facts import Group, ask_coordinator, describe_classic_group, describe_consumer_group
+from minibroker.cli.groups.groups_share import describe_share_group
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -21,13 +21,13 @@ def describe_group(client: Client, group: str) -> Group:
     from minibroker.client.client_errors import ClientError
     from minibroker.protocol.errors import ErrorCode
 
-    for describe in (described_consumer_group, described_share_group, described_streams_group):
+    for describe in (describe_consumer_group, describe_share_group, describe_streams_group):
         try:
             return describe(client, group)
         except ClientError as error:
             if error.code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
                 raise
-    return described_classic_group(client, group)
+    return describe_classic_group(client, group)
 
 
 class StreamsMember(NamedTuple):
@@ -43,7 +43,7 @@ class StreamsMember(NamedTuple):
     warmup: dict[str, list[int]]
 
 
-def described_streams_group(client: Client, group: str) -> Group:
+def describe_streams_group(client: Client, group: str) -> Group:
     """Return the streams group. Raises `ClientError`."""
     from minibroker.client.client_errors import check
     from minibroker.protocol.messages.streams_groups import StreamsGroupDescribeRequest
@@ -57,9 +57,9 @@ def described_streams_group(client: Client, group: str) -> Group:
             each.client_id,
             each.client_host,
             each.process_id,
-            _tasks(each.assignment.active_tasks),
-            _tasks(each.assignment.standby_tasks),
-            _tasks(each.assignment.warmup_tasks),
+            _group_tasks(each.assignment.active_tasks),
+            _group_tasks(each.assignment.standby_tasks),
+            _group_tasks(each.assignment.warmup_tasks),
         )
         for each in found.members
     ]
@@ -67,5 +67,5 @@ def described_streams_group(client: Client, group: str) -> Group:
     return Group(group, found.group_state, "streams", found.assignor_name or "", node, members)
 
 
-def _tasks(tasks: Any) -> dict[str, list[int]]:
+def _group_tasks(tasks: Any) -> dict[str, list[int]]:
     return {each.subtopology_id: sorted(each.partitions) for each in tasks}

@@ -6,14 +6,14 @@ import json
 
 import click
 
-from minibroker.cli.administration import connected
-from minibroker.cli.connecting import Bootstrap, connection_options
-from minibroker.cli.handover.handover_report import differences, print_report
-from minibroker.cli.handover.handover_shell import script_of
-from minibroker.cli.handover.handover_state import State, state_of
-from minibroker.cli.handover.handover_strimzi import resources_of
-from minibroker.cli.handover.handover_terraform import configuration_of
-from minibroker.cli.shared import json_option
+from minibroker.cli.administration import connect_client
+from minibroker.cli.connecting import Bootstrap, add_connection_options
+from minibroker.cli.handover.handover_report import list_differences, print_report
+from minibroker.cli.handover.handover_shell import write_script
+from minibroker.cli.handover.handover_state import State, collect_state
+from minibroker.cli.handover.handover_strimzi import write_resources
+from minibroker.cli.handover.handover_terraform import write_configuration
+from minibroker.cli.shared import make_json_option
 
 FORMATS = ("report", "sh", "strimzi", "terraform")
 
@@ -33,8 +33,8 @@ FORMATS = ("report", "sh", "strimzi", "terraform")
     type=click.Path(exists=True, file_okay=False),
     help="A data directory without a running broker, instead of a server.",
 )
-@connection_options
-@json_option("Print everything as a JSON object.")
+@add_connection_options
+@make_json_option("Print everything as a JSON object.")
 def handover(form: str, cluster: str, path: str | None, bootstrap: Bootstrap, as_json: bool) -> None:
     """Write what another Kafka needs to take over from any Kafka: topics, configs, users, ACLs, quotas, and the offsets
     of groups; or report it, with the settings that differ from Kafka's defaults.
@@ -48,26 +48,26 @@ def handover(form: str, cluster: str, path: str | None, bootstrap: Bootstrap, as
         minibroker handover --to strimzi --cluster production | kubectl apply -f -
     """
     if path is None:
-        with connected(bootstrap) as client:
-            state = state_of(client, bootstrap.servers)
+        with connect_client(bootstrap) as client:
+            state = collect_state(client, bootstrap.servers)
     else:
-        from minibroker.cli.handover.handover_directory import of_directory, served_copy
+        from minibroker.cli.handover.handover_directory import complete_from_directory, serve_copy
 
-        with served_copy(path) as servers, connected(Bootstrap(servers, ())) as client:
-            state = of_directory(state_of(client, path))
+        with serve_copy(path) as servers, connect_client(Bootstrap(servers, ())) as client:
+            state = complete_from_directory(collect_state(client, path))
     if as_json:
-        click.echo(json.dumps(_as_json(state)))
+        click.echo(json.dumps(_make_document(state)))
     elif form == "sh":
-        click.echo(script_of(state), nl=False)
+        click.echo(write_script(state), nl=False)
     elif form == "strimzi":
-        click.echo(resources_of(state, cluster), nl=False)
+        click.echo(write_resources(state, cluster), nl=False)
     elif form == "terraform":
-        click.echo(configuration_of(state), nl=False)
+        click.echo(write_configuration(state), nl=False)
     else:
         print_report(state)
 
 
-def _as_json(state: State) -> dict[str, object]:
+def _make_document(state: State) -> dict[str, object]:
     offsets = {
         group: [{"topic": topic, "partition": index, "offset": offset} for (topic, index), offset in places.items()]
         for group, places in state.offsets.items()
@@ -77,6 +77,6 @@ def _as_json(state: State) -> dict[str, object]:
         "source": state.source,
         **{name: [row._asdict() for row in getattr(state, name)] for name in named},
         "offsets": offsets,
-        "settings": [row._asdict() for row in differences(state)],
+        "settings": [row._asdict() for row in list_differences(state)],
         "left_out": state.left_out,
     }

@@ -18,14 +18,14 @@ from minibroker.broker.configs.valid_values import STANDARD_AUTHORIZER
 from minibroker.broker.metadata.metadata_snapshots import BOOTSTRAP
 from minibroker.cli.handover.handover_state import State
 from minibroker.storage.checkpoints.checkpoint_texts import META_PROPERTIES
-from minibroker.storage.names import topic_partition_of
+from minibroker.storage.names import parse_topic_partition
 
 AT_RUN_TIME = (2, 3)  # the sources of configs (KIP-226): those of one broker, and of all brokers
 COPIED_TOPICS = ("__cluster_metadata", "__consumer_offsets")
 
 
 @contextmanager
-def served_copy(path: str) -> Iterator[str]:
+def serve_copy(path: str) -> Iterator[str]:
     """Serve a copy in a temporary directory; the address. Raises click.ClickException."""
     from minibroker.broker.configs.properties import parse_properties
     from minibroker.broker.lifecycle import StartError
@@ -41,8 +41,8 @@ def served_copy(path: str) -> Iterator[str]:
         "super.users": "User:ANONYMOUS",
         "auto.create.topics.enable": "false",
     }
-    with _only_errors(), tempfile.TemporaryDirectory() as temporary:
-        _copy(source, Path(temporary))
+    with _log_only_errors(), tempfile.TemporaryDirectory() as temporary:
+        _copy_tree(source, Path(temporary))
         try:
             with Broker(settings, directory=temporary) as broker:
                 yield broker.bootstrap_servers
@@ -50,7 +50,7 @@ def served_copy(path: str) -> Iterator[str]:
             raise click.ClickException(f"{path}: {error}") from None
 
 
-def of_directory(state: State) -> State:
+def complete_from_directory(state: State) -> State:
     """Return what is known of the directory itself: the settings of this process are no one's.
 
     Those that were set at run time are in the metadata; others count as Kafka's defaults.
@@ -61,7 +61,7 @@ def of_directory(state: State) -> State:
 
 
 @contextmanager
-def _only_errors() -> Iterator[None]:
+def _log_only_errors() -> Iterator[None]:
     """Log no warnings meanwhile: the broker would warn that the records are missing."""
     logger = logging.getLogger("minibroker")
     level = logger.level
@@ -72,11 +72,11 @@ def _only_errors() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy_tree(source: Path, target: Path) -> None:
     for entry in source.iterdir():
         if entry.name in (META_PROPERTIES, BOOTSTRAP):
             shutil.copy(entry, target)
             continue
-        place = topic_partition_of(entry.name)
+        place = parse_topic_partition(entry.name)
         if entry.is_dir() and place is not None and place[0] in COPIED_TOPICS:
             shutil.copytree(entry, target / entry.name)

@@ -10,8 +10,8 @@ import click
 from minibroker.cli.administration import DEFAULT_CONFIG
 from minibroker.cli.handover.handover_state import State
 from minibroker.cli.shared import print_table
-from minibroker.protocol.legible import few
-from minibroker.quantities import counted
+from minibroker.protocol.legible import list_few
+from minibroker.quantities import format_count
 
 SECRET: Final = "(secret)"
 # What clusters in production have, where Kafka's default is made for trying it out.
@@ -33,12 +33,12 @@ class Difference(NamedTuple):
     production: str | None
 
 
-def differences(state: State) -> list[Difference]:
+def list_differences(state: State) -> list[Difference]:
     """Return the settings that are not as in production, where that is known, or else not Kafka's defaults."""
-    return list(_differences(state))
+    return list(_iterate_differences(state))
 
 
-def _differences(state: State) -> Iterator[Difference]:
+def _iterate_differences(state: State) -> Iterator[Difference]:
     from minibroker.broker.configs.settings import broker_setting
     from minibroker.broker.configs.settings_values import format_value
 
@@ -66,17 +66,19 @@ def print_report(state: State) -> None:
         "quota": len(state.quotas),
         "group": len(state.offsets),
     }
-    click.echo(f"{state.source} has {', '.join(counted(count, what) for what, count in counts.items())} with offsets")
-    for note in (*_notes(state), *(f"no format has {each}" for each in state.left_out)):
+    click.echo(
+        f"{state.source} has {', '.join(format_count(count, what) for what, count in counts.items())} with offsets"
+    )
+    for note in (*_iterate_notes(state), *(f"no format has {each}" for each in state.left_out)):
         click.echo(f"- {note}")
     click.echo()
-    print_table(["setting", "here", "Kafka's default", "in production"], differences(state))
+    print_table(["setting", "here", "Kafka's default", "in production"], list_differences(state))
 
 
-def _notes(state: State) -> Iterator[str]:
+def _iterate_notes(state: State) -> Iterator[str]:
     alone = [topic.name for topic in state.topics if topic.replicas == 1]
     if alone:
-        yield f"topics with one replica, which the loss of a broker takes away: {few(alone)}"
+        yield f"topics with one replica, which the loss of a broker takes away: {list_few(alone)}"
     if state.users:
         yield "passwords are in no format: each user needs its password again"
     if state.offsets:

@@ -16,7 +16,7 @@ from minibroker.cli.handover.handover_state import DynamicConfigs, State, Topic
 from minibroker.cli.security.acls_command import ListedAcl
 from minibroker.cli.security.quotas_command import DEFAULT, ListedQuota
 from minibroker.cli.security.users_command import ListedUser
-from minibroker.protocol.legible import escaped
+from minibroker.protocol.legible import escape_unprintable
 
 HEAD: Final = r"""#!/bin/sh
 # Written by `minibroker handover` from {source}.
@@ -94,73 +94,73 @@ ENTITIES: Final = (("user", "user"), ("client_id", "client"), ("ip", "ip"))
 Left = Callable[[str], None]
 
 
-def script_of(state: State) -> str:
+def write_script(state: State) -> str:
     """Return the script."""
     left_out: list[str] = list(state.left_out)
     bodies = {
-        "topics": [line for topic in state.topics for line in _topic(topic)],
-        "configs": [line for each in state.configs for line in _configs(each, left_out.append)],
-        "users": list(_users(state.users, left_out.append)),
-        "acls": list(_acls(state.acls, left_out.append)),
-        "quotas": list(_quotas(state.quotas, left_out.append)),
-        "offsets": list(_offsets(state.offsets, left_out.append)),
+        "topics": [line for topic in state.topics for line in _write_topic(topic)],
+        "configs": [line for each in state.configs for line in _write_configs(each, left_out.append)],
+        "users": list(_write_users(state.users, left_out.append)),
+        "acls": list(_write_acls(state.acls, left_out.append)),
+        "quotas": list(_write_quotas(state.quotas, left_out.append)),
+        "offsets": list(_write_offsets(state.offsets, left_out.append)),
     }
-    functions = "".join(f"\n{name}() {{\n    :\n{_indent(lines)}}}\n" for name, lines in bodies.items())
-    notes = "".join(f"# Left out: {escaped(note)}\n" for note in left_out)
-    head = HEAD.format(source=escaped(state.source), parts=", ".join(PARTS))
+    functions = "".join(f"\n{name}() {{\n    :\n{_indent_lines(lines)}}}\n" for name, lines in bodies.items())
+    notes = "".join(f"# Left out: {escape_unprintable(note)}\n" for note in left_out)
+    head = HEAD.format(source=escape_unprintable(state.source), parts=", ".join(PARTS))
     foot = FOOT.format(parts=" ".join(PARTS), all_parts=" | ".join(bodies))
     return head.replace("set -eu\n", f"{notes}set -eu\n", 1) + functions + foot
 
 
-def _indent(lines: Iterable[str]) -> str:
+def _indent_lines(lines: Iterable[str]) -> str:
     return "".join(f"    {line}\n" for line in lines)
 
 
-def _call(script: str, *options: str, **values: str) -> str:
+def _write_call(script: str, *options: str, **values: str) -> str:
     """Return a call of a tool, with options that are safe as they are, and values of any text."""
     named = [f"--{name.replace('_', '-')}={quote(value)}" for name, value in values.items()]
     return " ".join(["tool", script, *options, *named])
 
 
-def _lines(texts: Iterable[str]) -> str:
+def _write_lines(texts: Iterable[str]) -> str:
     """Return what writes lines to the file."""
     return " \\\n        ".join(["lines", *map(quote, texts)])
 
 
-def _topic(topic: Topic) -> Iterator[str]:
+def _write_topic(topic: Topic) -> Iterator[str]:
     """Yield what creates a topic; configs that `kafka-topics` would split at `=` are set afterwards."""
     simple = {name: value for name, value in topic.configs.items() if value and "=" not in value}
     sizes = f'--partitions={topic.partitions} --replication-factor="${{REPLICATION_FACTOR:-{topic.replicas}}}"'
     configs = [f"--config={quote(f'{name}={value}')}" for name, value in simple.items()]
-    yield _call("kafka-topics", "--create --if-not-exists", sizes, *configs, topic=topic.name)
+    yield _write_call("kafka-topics", "--create --if-not-exists", sizes, *configs, topic=topic.name)
     others = {name: value for name, value in topic.configs.items() if name not in simple}
     if others:
-        yield from _set("--topic", topic.name, others)
+        yield from _write_set("--topic", topic.name, others)
 
 
-def _configs(found: DynamicConfigs, left: Left) -> Iterator[str]:
+def _write_configs(found: DynamicConfigs, left: Left) -> Iterator[str]:
     if not found.name:
-        yield from _set("--broker-defaults", None, found.configs)
+        yield from _write_set("--broker-defaults", None, found.configs)
     elif _can_be_given(found.name):
-        yield from _set(f"--{found.kind}", found.name, found.configs)
+        yield from _write_set(f"--{found.kind}", found.name, found.configs)
     else:
         left(f"the configs of {found.whose}, whose name no tool takes")
 
 
-def _set(option: str, name: str | None, configs: Mapping[str, str]) -> Iterator[str]:
-    yield _lines(f"{key}={_property(value)}" for key, value in configs.items())
+def _write_set(option: str, name: str | None, configs: Mapping[str, str]) -> Iterator[str]:
+    yield _write_lines(f"{key}={_escape_property(value)}" for key, value in configs.items())
     entity = option if name is None else f"{option}={quote(name)}"
     yield f'tool kafka-configs --alter {entity} --add-config-file="$file"'
 
 
-def _property(value: str) -> str:
+def _escape_property(value: str) -> str:
     """Return a value for a file of properties, which Java reads as ISO 8859-1."""
     text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
     text = re.sub("^[ \t\f]", lambda found: "\\" + found[0], text)
-    return "".join(each if each.isascii() else _utf16(each) for each in text)
+    return "".join(each if each.isascii() else _escape_utf16(each) for each in text)
 
 
-def _utf16(character: str) -> str:
+def _escape_utf16(character: str) -> str:
     units = character.encode("utf-16-be")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
@@ -170,16 +170,16 @@ def _can_be_given(name: str) -> bool:
     return bool(name) and "\0" not in name
 
 
-def _users(users: Iterable[ListedUser], left: Left) -> Iterator[str]:
+def _write_users(users: Iterable[ListedUser], left: Left) -> Iterator[str]:
     for name, rows in groupby(users, key=lambda row: row.user):
         mechanisms = " ".join(f"{row.mechanism} {row.iterations}" for row in rows)
         if _can_be_given(name):
-            yield f"credential {quote(name)} {quote(escaped(name))} {mechanisms}"
+            yield f"credential {quote(name)} {quote(escape_unprintable(name))} {mechanisms}"
         else:
             left(f"the user {name!r}, whose name no tool takes")
 
 
-def _acls(acls: Iterable[ListedAcl], left: Left) -> Iterator[str]:
+def _write_acls(acls: Iterable[ListedAcl], left: Left) -> Iterator[str]:
     """Yield a call for all operations of a principal, from a host, on a resource."""
     for acl, rows in groupby(acls, key=lambda row: row._replace(operation="")):
         given = acl.name, acl.principal, acl.host
@@ -190,22 +190,22 @@ def _acls(acls: Iterable[ListedAcl], left: Left) -> Iterator[str]:
         effect = acl.permission
         of_cluster = acl.resource == "cluster"
         resource = "--cluster" if of_cluster else f"--{RESOURCES[acl.resource]}={quote(acl.name)}"
-        yield _call(
+        yield _write_call(
             "kafka-acls",
             "--add",
             resource,
             f"--resource-pattern-type={acl.pattern}",
-            *(f"--operation={pascal(each)}" for each in operations),
+            *(f"--operation={convert_to_pascal_case(each)}" for each in operations),
             **{f"{effect}-principal": acl.principal, f"{effect}-host": acl.host},
         )
 
 
-def pascal(name: str) -> str:
+def convert_to_pascal_case(name: str) -> str:
     """Return the name of an operation as Kafka's tools and others take it, such as DescribeConfigs."""
     return "".join(word.capitalize() for word in name.split("_"))
 
 
-def _quotas(quotas: Iterable[ListedQuota], left: Left) -> Iterator[str]:
+def _write_quotas(quotas: Iterable[ListedQuota], left: Left) -> Iterator[str]:
     """Yield a call for all quotas of an entity."""
     for entity, rows in groupby(quotas, key=lambda row: row[:3]):
         named = dict(zip((option for _, option in ENTITIES), entity, strict=True))
@@ -218,13 +218,15 @@ def _quotas(quotas: Iterable[ListedQuota], left: Left) -> Iterator[str]:
             for option, name in named.items()
             if name is not None
         ]
-        yield _call("kafka-configs", "--alter", *options, f"--add-config={limits}")
+        yield _write_call("kafka-configs", "--alter", *options, f"--add-config={limits}")
 
 
-def _offsets(offsets: Mapping[str, Mapping[tuple[str, int], int]], left: Left) -> Iterator[str]:
+def _write_offsets(offsets: Mapping[str, Mapping[tuple[str, int], int]], left: Left) -> Iterator[str]:
     for group, positions in offsets.items():
         if _can_be_given(group):
-            yield _lines(f"{topic},{partition},{offset}" for (topic, partition), offset in positions.items())
-            yield _call("kafka-consumer-groups", "--reset-offsets", '--from-file="$file"', "--execute", group=group)
+            yield _write_lines(f"{topic},{partition},{offset}" for (topic, partition), offset in positions.items())
+            yield _write_call(
+                "kafka-consumer-groups", "--reset-offsets", '--from-file="$file"', "--execute", group=group
+            )
         else:
             left(f"the offsets of the group {group!r}, whose name no tool takes")

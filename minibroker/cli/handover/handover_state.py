@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from minibroker.cli.administration import TOPIC_RESOURCE, TopicPartition, all_topics
-from minibroker.cli.groups.groups_command import listed_groups
+from minibroker.cli.administration import TOPIC_RESOURCE, TopicPartition, get_all_topics
+from minibroker.cli.groups.groups_command import list_groups_of_node
 from minibroker.cli.groups.groups_facts import fetch_committed
-from minibroker.cli.security.acls_command import ListedAcl, described_acls
-from minibroker.cli.security.quotas_command import ListedQuota, described_quotas
-from minibroker.cli.security.users_command import ListedUser, described_users
+from minibroker.cli.security.acls_command import ListedAcl, list_acls_of_cluster
+from minibroker.cli.security.quotas_command import ListedQuota, list_quotas_of_cluster
+from minibroker.cli.security.users_command import ListedUser, list_users_of_cluster
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -64,29 +64,29 @@ class State(NamedTuple):
     left_out: list[str]
 
 
-def state_of(client: Client, source: str) -> State:
+def collect_state(client: Client, source: str) -> State:
     """Ask for everything. Raises `ClientError`."""
     left_out: list[str] = []
-    known = all_topics(client)
-    topics = list(_topics(client, known, left_out))
-    configs = list(_dynamic_configs(client, left_out))
-    offsets = dict(_offsets(client, known, left_out))
+    known = get_all_topics(client)
+    topics = list(_iterate_topics(client, known, left_out))
+    configs = list(_iterate_dynamic_configs(client, left_out))
+    offsets = dict(_iterate_offsets(client, known, left_out))
     node = str(min(client.nodes()))
-    ((_, settings),) = _configs(client, BROKER_RESOURCE, [node])
+    ((_, settings),) = _iterate_configs(client, BROKER_RESOURCE, [node])
     return State(
         source,
         topics,
         configs,
-        _if_served(lambda: described_users(client)),
-        _if_served(lambda: described_acls(client)),
-        _if_served(lambda: described_quotas(client)),
+        _read_if_served(lambda: list_users_of_cluster(client)),
+        _read_if_served(lambda: list_acls_of_cluster(client)),
+        _read_if_served(lambda: list_quotas_of_cluster(client)),
         offsets,
         settings,
         left_out,
     )
 
 
-def _if_served(read: Any) -> list[Any]:
+def _read_if_served(read: Any) -> list[Any]:
     """Return what is read, or nothing of a cluster without an authorizer, or from before it had this."""
     from minibroker.client.client_errors import ClientError
     from minibroker.protocol.errors import ErrorCode
@@ -100,9 +100,9 @@ def _if_served(read: Any) -> list[Any]:
     return found
 
 
-def _topics(client: Client, known: dict[str, Any], left_out: list[str]) -> Iterator[Topic]:
+def _iterate_topics(client: Client, known: dict[str, Any], left_out: list[str]) -> Iterator[Topic]:
     names = sorted(name for name, topic in known.items() if not topic.is_internal)
-    for name, entries in _configs(client, TOPIC_RESOURCE, names):
+    for name, entries in _iterate_configs(client, TOPIC_RESOURCE, names):
         partitions = known[name].partitions
         replicas = max(len(each.replica_nodes) for each in partitions)
         yield Topic(
@@ -110,16 +110,16 @@ def _topics(client: Client, known: dict[str, Any], left_out: list[str]) -> Itera
         )
 
 
-def _dynamic_configs(client: Client, left_out: list[str]) -> Iterator[DynamicConfigs]:
-    for kind, names in ((BROKER_RESOURCE, [""]), *_named_resources(client).items()):
-        for name, entries in _configs(client, kind, names):
+def _iterate_dynamic_configs(client: Client, left_out: list[str]) -> Iterator[DynamicConfigs]:
+    for kind, names in ((BROKER_RESOURCE, [""]), *_list_named_resources(client).items()):
+        for name, entries in _iterate_configs(client, kind, names):
             found = DynamicConfigs(KINDS[kind], name, {})
             found.configs.update(_select_changed_configs(kind, found.whose, entries, left_out))
             if found.configs:
                 yield found
 
 
-def _named_resources(client: Client) -> dict[int, list[str]]:
+def _list_named_resources(client: Client) -> dict[int, list[str]]:
     """Return the groups and the subscriptions of client metrics that have configs; Kafka tells since 4.1."""
     from minibroker.client.client_errors import check
     from minibroker.protocol.messages.configs import ListConfigResourcesRequest
@@ -131,7 +131,7 @@ def _named_resources(client: Client) -> dict[int, list[str]]:
         return [(each.resource_type, each.resource_name) for each in answer.config_resources]
 
     found: dict[int, list[str]] = {}
-    for kind, name in sorted(_if_served(listed)):
+    for kind, name in sorted(_read_if_served(listed)):
         found.setdefault(kind, []).append(name)
     return found
 
@@ -157,7 +157,7 @@ def _select_changed_configs(kind: int, where: str, entries: list[Any], left_out:
     return kept
 
 
-def _configs(client: Client, kind: int, names: list[str]) -> Iterator[tuple[str, list[Any]]]:
+def _iterate_configs(client: Client, kind: int, names: list[str]) -> Iterator[tuple[str, list[Any]]]:
     """Yield the configs of each resource of a kind by its name, in order. Raises `ClientError`."""
     from minibroker.client.client_errors import check
     from minibroker.protocol.messages.configs import DescribeConfigsRequest
@@ -177,11 +177,11 @@ def _configs(client: Client, kind: int, names: list[str]) -> Iterator[tuple[str,
             yield result.resource_name, sorted(result.configs, key=lambda entry: entry.name)
 
 
-def _offsets(
+def _iterate_offsets(
     client: Client, known: dict[str, Any], left_out: list[str]
 ) -> Iterator[tuple[str, dict[TopicPartition, int]]]:
     """Yield the committed offsets of each group for topics that exist."""
-    groups = [row for node in client.nodes() for row in listed_groups(client, node)]
+    groups = [row for node in client.nodes() for row in list_groups_of_node(client, node)]
     for row in sorted(groups, key=lambda row: row["group"]):
         if row["type"] not in WITH_OFFSETS:
             left_out.append(f"the offsets of {row['group']}, a {row['type']} group: Kafka has no tool that sets them")

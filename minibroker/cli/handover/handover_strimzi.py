@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, Final
 
-from minibroker.cli.handover.handover_shell import OPERATIONS, pascal
+from minibroker.cli.handover.handover_shell import OPERATIONS, convert_to_pascal_case
 from minibroker.cli.handover.handover_state import State, Topic
 from minibroker.cli.security.acls_command import ListedAcl
 from minibroker.cli.security.quotas_command import DEFAULT, ListedQuota
-from minibroker.protocol.legible import escaped
+from minibroker.protocol.legible import escape_unprintable
 
 VERSION: Final = "kafka.strimzi.io/v1"
 RESOURCE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -42,30 +42,30 @@ COMMON_NAME: Final = "CN="  # the principal of a certificate, as Strimzi makes a
 Fields = dict[str, Any]
 
 
-def resources_of(state: State, cluster: str) -> str:
+def write_resources(state: State, cluster: str) -> str:
     """Return the documents for the Kafka resource `cluster`."""
     left_out = [*state.left_out, *(f"the configs of {each.whose}" for each in state.configs)]
     left_out += [f"the offsets of the group {group!r}" for group in state.offsets]
-    documents = [_topic(topic, cluster) for topic in state.topics]
-    documents += _users(state, cluster, left_out)
-    head = f"# Written by `minibroker handover` from {escaped(state.source)}, for Strimzi with {VERSION}.\n"
-    notes = "".join(f"# Left out: {escaped(note)}\n" for note in left_out)
-    return head + notes + "".join("---\n" + "".join(_yaml(each)) for each in documents)
+    documents = [_make_topic(topic, cluster) for topic in state.topics]
+    documents += _iterate_users(state, cluster, left_out)
+    head = f"# Written by `minibroker handover` from {escape_unprintable(state.source)}, for Strimzi with {VERSION}.\n"
+    notes = "".join(f"# Left out: {escape_unprintable(note)}\n" for note in left_out)
+    return head + notes + "".join("---\n" + "".join(_write_yaml(each)) for each in documents)
 
 
-def _topic(topic: Topic, cluster: str) -> Fields:
+def _make_topic(topic: Topic, cluster: str) -> Fields:
     spec: Fields = {"topicName": topic.name, "partitions": topic.partitions, "replicas": topic.replicas}
     if topic.configs:
         spec["config"] = topic.configs
-    return _resource("KafkaTopic", topic.name, cluster, spec)
+    return _make_resource("KafkaTopic", topic.name, cluster, spec)
 
 
-def _resource(kind: str, name: str, cluster: str, spec: Fields) -> Fields:
-    metadata = {"name": resource_name(name), "labels": {"strimzi.io/cluster": cluster}}
+def _make_resource(kind: str, name: str, cluster: str, spec: Fields) -> Fields:
+    metadata = {"name": make_resource_name(name), "labels": {"strimzi.io/cluster": cluster}}
     return {"apiVersion": VERSION, "kind": kind, "metadata": metadata, "spec": spec}
 
 
-def resource_name(name: str) -> str:
+def make_resource_name(name: str) -> str:
     """Return a name that Kubernetes takes: the same one if it can, else one that is derived from it."""
     if len(name) <= NAME_CHARACTERS and RESOURCE_NAME.fullmatch(name):
         return name
@@ -73,15 +73,15 @@ def resource_name(name: str) -> str:
     return f"{readable}-{hashlib.sha256(name.encode()).hexdigest()[:8]}".lstrip("-")
 
 
-def _users(state: State, cluster: str, left_out: list[str]) -> Iterator[Fields]:
+def _iterate_users(state: State, cluster: str, left_out: list[str]) -> Iterator[Fields]:
     """Yield a resource for each user that logs in by SCRAM, or has ACLs or quotas of its own."""
     mechanisms = {user: {row.mechanism for row in rows} for user, rows in groupby(state.users, lambda row: row.user)}
-    acls = _acls_by_user(state.acls, left_out)
-    quotas = _quotas_by_user(state.quotas, left_out)
+    acls = _group_acls(state.acls, left_out)
+    quotas = _group_quotas(state.quotas, left_out)
     for name in sorted({*mechanisms, *acls, *quotas}):
         of_certificate = name.startswith(COMMON_NAME) and "," not in name
         own = name.removeprefix(COMMON_NAME) if of_certificate else name
-        spec: Fields = {} if resource_name(own) == own else {"userName": own}  # since Strimzi has this field
+        spec: Fields = {} if make_resource_name(own) == own else {"userName": own}  # since Strimzi has this field
         if "SCRAM-SHA-512" in mechanisms.get(name, ()):
             spec["authentication"] = {"type": "scram-sha-512"}
         elif name in mechanisms:
@@ -92,13 +92,13 @@ def _users(state: State, cluster: str, left_out: list[str]) -> Iterator[Fields]:
             spec["authorization"] = {"type": "simple", "acls": acls[name]}
         if name in quotas:
             spec["quotas"] = quotas[name]
-        yield _resource("KafkaUser", own, cluster, spec)
+        yield _make_resource("KafkaUser", own, cluster, spec)
 
 
-def _acls_by_user(acls: Iterable[ListedAcl], left_out: list[str]) -> dict[str, list[Fields]]:
+def _group_acls(acls: Iterable[ListedAcl], left_out: list[str]) -> dict[str, list[Fields]]:
     found: dict[str, list[Fields]] = {}
     for acl, rows in groupby(acls, key=lambda row: row._replace(operation="")):
-        operations = [pascal(row.operation) for row in rows]
+        operations = [convert_to_pascal_case(row.operation) for row in rows]
         is_named = acl.principal.startswith(USER) and acl.principal != f"{USER}*"
         if not is_named or acl.resource not in RESOURCES or not OPERATIONS.issuperset(operations):
             what = f"{acl.permission} {acl.principal!r} {', '.join(operations)} on the {acl.resource} {acl.name!r}"
@@ -112,7 +112,7 @@ def _acls_by_user(acls: Iterable[ListedAcl], left_out: list[str]) -> dict[str, l
     return found
 
 
-def _quotas_by_user(quotas: Iterable[ListedQuota], left_out: list[str]) -> dict[str, dict[str, float]]:
+def _group_quotas(quotas: Iterable[ListedQuota], left_out: list[str]) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for quota in quotas:
         if quota.user in (None, DEFAULT) or quota.client_id is not None or quota.quota not in QUOTAS:
@@ -124,24 +124,24 @@ def _quotas_by_user(quotas: Iterable[ListedQuota], left_out: list[str]) -> dict[
     return found
 
 
-def _yaml(fields: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+def _write_yaml(fields: Mapping[str, Any], indent: str = "") -> Iterator[str]:
     """Yield the lines of a mapping, in block style."""
     for key, value in fields.items():
-        name = key if PLAIN.fullmatch(key) else _scalar(key)
+        name = key if PLAIN.fullmatch(key) else _write_scalar(key)
         if isinstance(value, dict):
             yield f"{indent}{name}:\n"
-            yield from _yaml(value, indent + "  ")
+            yield from _write_yaml(value, indent + "  ")
         elif isinstance(value, list) and value and isinstance(value[0], dict):
             yield f"{indent}{name}:\n"
             for item in value:
-                first, *others = _yaml(item, indent + "    ")
+                first, *others = _write_yaml(item, indent + "    ")
                 yield f"{indent}  - {first.lstrip(' ')}"
                 yield from others
         else:
-            yield f"{indent}{name}: {_scalar(value)}\n"
+            yield f"{indent}{name}: {_write_scalar(value)}\n"
 
 
-def _scalar(value: Any) -> str:
+def _write_scalar(value: Any) -> str:
     """Return a text, number or list of them as JSON, with what YAML does not take in a text escaped."""
     text = json.dumps(value, ensure_ascii=False)
     return UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

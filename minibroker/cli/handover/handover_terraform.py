@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Final
 
-from minibroker.cli.handover.handover_shell import OPERATIONS, pascal
+from minibroker.cli.handover.handover_shell import OPERATIONS, convert_to_pascal_case
 from minibroker.cli.handover.handover_state import State, Topic
 from minibroker.cli.security.acls_command import ListedAcl
 from minibroker.cli.security.quotas_command import DEFAULT, ListedQuota
 from minibroker.cli.security.users_command import ListedUser
-from minibroker.protocol.legible import escaped
+from minibroker.protocol.legible import escape_unprintable
 
 HEAD: Final = """\
 # Written by `minibroker handover` from {source}, for the provider Mongey/kafka.
@@ -59,92 +59,92 @@ QUOTED: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"
 ENTITIES: Final = ("user", "client-id", "ip")
 
 
-def configuration_of(state: State) -> str:
+def write_configuration(state: State) -> str:
     """Return the configuration."""
     left_out = [*state.left_out, *(f"the configs of {each.whose}" for each in state.configs)]
     left_out += [f"the offsets of the group {group!r}" for group in state.offsets]
-    blocks = [_topic(topic) for topic in state.topics]
-    blocks += map(_user, state.users)
-    blocks += _acls(state.acls, left_out)
-    blocks += _quotas(state.quotas)
-    notes = "".join(f"# Left out: {escaped(note)}\n" for note in left_out)
-    head = HEAD.format(source=escaped(state.source), notes=notes)
+    blocks = [_write_topic(topic) for topic in state.topics]
+    blocks += map(_write_user, state.users)
+    blocks += _write_acls(state.acls, left_out)
+    blocks += _write_quotas(state.quotas)
+    notes = "".join(f"# Left out: {escape_unprintable(note)}\n" for note in left_out)
+    head = HEAD.format(source=escape_unprintable(state.source), notes=notes)
     return head + (PASSWORDS if state.users else "") + "".join(blocks)
 
 
-def _topic(topic: Topic) -> str:
+def _write_topic(topic: Topic) -> str:
     fields = {
-        "name": text(topic.name),
+        "name": quote_text(topic.name),
         "partitions": str(topic.partitions),
         "replication_factor": str(topic.replicas),
     }
     if topic.configs:
-        fields["config"] = _map((key, text(value)) for key, value in topic.configs.items())
-    return _block("kafka_topic", label(topic.name), fields)
+        fields["config"] = _write_map((key, quote_text(value)) for key, value in topic.configs.items())
+    return _write_block("kafka_topic", make_label(topic.name), fields)
 
 
-def _user(user: ListedUser) -> str:
+def _write_user(user: ListedUser) -> str:
     fields = {
-        "username": text(user.user),
-        "scram_mechanism": text(user.mechanism),
+        "username": quote_text(user.user),
+        "scram_mechanism": quote_text(user.mechanism),
         "scram_iterations": str(user.iterations),
-        "password_wo": f"var.passwords[{text(user.user)}]",
-        "password_wo_version": text("1"),
+        "password_wo": f"var.passwords[{quote_text(user.user)}]",
+        "password_wo_version": quote_text("1"),
     }
-    return _block("kafka_user_scram_credential", label(user.user, user.mechanism), fields)
+    return _write_block("kafka_user_scram_credential", make_label(user.user, user.mechanism), fields)
 
 
-def _acls(acls: Iterable[ListedAcl], left_out: list[str]) -> Iterator[str]:
+def _write_acls(acls: Iterable[ListedAcl], left_out: list[str]) -> Iterator[str]:
     for acl in acls:
-        operation = pascal(acl.operation)
+        operation = convert_to_pascal_case(acl.operation)
         if acl.resource not in RESOURCES or operation not in OPERATIONS:
             what = f"{acl.permission} {acl.principal!r} {operation} on the {acl.resource} {acl.name!r}"
             left_out.append(f"an ACL that the provider does not have: {what}")
             continue
         fields = {
-            "resource_type": text(RESOURCES[acl.resource]),
-            "resource_name": text(acl.name),
-            "resource_pattern_type_filter": text(acl.pattern.capitalize()),
-            "acl_principal": text(acl.principal),
-            "acl_host": text(acl.host),
-            "acl_operation": text(operation),
-            "acl_permission_type": text(acl.permission.capitalize()),
+            "resource_type": quote_text(RESOURCES[acl.resource]),
+            "resource_name": quote_text(acl.name),
+            "resource_pattern_type_filter": quote_text(acl.pattern.capitalize()),
+            "acl_principal": quote_text(acl.principal),
+            "acl_host": quote_text(acl.host),
+            "acl_operation": quote_text(operation),
+            "acl_permission_type": quote_text(acl.permission.capitalize()),
         }
-        yield _block("kafka_acl", label(*acl), fields)
+        yield _write_block("kafka_acl", make_label(*acl), fields)
 
 
-def _quotas(quotas: Iterable[ListedQuota]) -> Iterator[str]:
+def _write_quotas(quotas: Iterable[ListedQuota]) -> Iterator[str]:
     """Yield a block for the quotas of each entity."""
     for entity, rows in groupby(quotas, key=lambda row: (row.user, row.client_id, row.ip)):
         parts = [(kind, name) for kind, name in zip(ENTITIES, entity, strict=True) if name is not None]
-        config = {"config": _map((row.quota, json.dumps(row.value)) for row in rows)}
-        own_label = label(*(word for part in parts for word in part))
+        config = {"config": _write_map((row.quota, json.dumps(row.value)) for row in rows)}
+        own_label = make_label(*(word for part in parts for word in part))
         if len(parts) == 1:
-            yield _block("kafka_quota", own_label, {**_entity("entity_", *parts[0]), **config})
+            yield _write_block("kafka_quota", own_label, {**_make_entity("entity_", *parts[0]), **config})
         else:
-            nested = "".join(f"  entity {{\n{_fields(_entity('', *part), '    ')}  }}\n" for part in parts)
-            yield _block("kafka_quota_composite", own_label, config, nested)
+            nested = "".join(f"  entity {{\n{_write_fields(_make_entity('', *part), '    ')}  }}\n" for part in parts)
+            yield _write_block("kafka_quota_composite", own_label, config, nested)
 
 
-def _entity(prefix: str, kind: str, name: str) -> dict[str, str]:
-    named = {} if name == DEFAULT else {f"{prefix}name": text(name)}
-    return {f"{prefix}type": text(kind), **named}
+def _make_entity(prefix: str, kind: str, name: str) -> dict[str, str]:
+    named = {} if name == DEFAULT else {f"{prefix}name": quote_text(name)}
+    return {f"{prefix}type": quote_text(kind), **named}
 
 
-def _block(kind: str, own_label: str, fields: Mapping[str, str], nested: str = "") -> str:
-    return f'\nresource "{kind}" "{own_label}" {{\n{nested}{_fields(fields, "  ")}}}\n'
+def _write_block(kind: str, own_label: str, fields: Mapping[str, str], nested: str = "") -> str:
+    return f'\nresource "{kind}" "{own_label}" {{\n{nested}{_write_fields(fields, "  ")}}}\n'
 
 
-def _fields(fields: Mapping[str, str], indent: str) -> str:
+def _write_fields(fields: Mapping[str, str], indent: str) -> str:
     width = max(map(len, fields))
     return "".join(f"{indent}{name:{width}} = {value}\n" for name, value in fields.items())
 
 
-def _map(pairs: Iterable[tuple[str, str]]) -> str:
-    return "{\n" + "".join(f"    {text(key)} = {value}\n" for key, value in pairs) + "  }"
+def _write_map(pairs: Iterable[tuple[str, str]]) -> str:
+    return "{\n" + "".join(f"    {quote_text(key)} = {value}\n" for key, value in pairs) + "  }"
 
 
-def label(*names: str) -> str:
+def make_label(*names: str) -> str:
     """Return the label of a resource: its name if Terraform takes it, else one that is derived from its names."""
     if len(names) == 1 and LABEL.fullmatch(names[0]):
         return names[0]
@@ -153,12 +153,12 @@ def label(*names: str) -> str:
     return f"{start}{readable}_{hashlib.sha256(json.dumps(names).encode()).hexdigest()[:8]}"
 
 
-def text(value: str) -> str:
+def quote_text(value: str) -> str:
     """Return a text as a quoted one of Terraform, in which `${` and `%{` begin what is computed."""
-    quoted = "".join(QUOTED.get(each) or (each if each.isprintable() else _escape(each)) for each in value)
+    quoted = "".join(QUOTED.get(each) or (each if each.isprintable() else _escape_character(each)) for each in value)
     return '"' + quoted.replace("${", "$${").replace("%{", "%%{") + '"'
 
 
-def _escape(character: str) -> str:
+def _escape_character(character: str) -> str:
     code = ord(character)
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"

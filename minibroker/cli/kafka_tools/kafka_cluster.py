@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from minibroker.cli.administration import connected
+from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap
-from minibroker.cli.kafka_tools.tool_options import server_options
+from minibroker.cli.kafka_tools.tool_options import make_server_options
 
 
 @click.group("kafka-cluster")
@@ -15,8 +15,8 @@ def kafka_cluster() -> None:
 
 
 @kafka_cluster.command("cluster-id")
-@server_options("--config")
+@make_server_options("--config")
 def cluster_id(bootstrap: Bootstrap) -> None:
     """Print the id of the cluster."""
-    with connected(bootstrap) as client:
+    with connect_client(bootstrap) as client:
         click.echo(f"Cluster ID: {client.metadata().cluster_id}")

@@ -10,14 +10,14 @@ from minibroker.cli.administration import (
     BROKER_RESOURCE,
     DEFAULT_CONFIG,
     TOPIC_RESOURCE,
-    all_topics,
-    configs_of,
-    connected,
-    existing_topic,
+    connect_client,
+    get_all_topics,
+    get_configs,
+    get_existing_topic,
 )
 from minibroker.cli.connecting import Bootstrap
-from minibroker.cli.kafka_tools.tool_options import assigned_configs, only_one, server_options
-from minibroker.cli.shared import failure
+from minibroker.cli.kafka_tools.tool_options import choose_only_one, make_server_options, parse_configs
+from minibroker.cli.shared import make_failure
 from minibroker.cli.topics.topics_config import DELETE, SET
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ DEFAULT_BROKER: Final = ""  # the name of all brokers together
 
 
 @click.command("kafka-configs")
-@server_options()
+@make_server_options()
 @click.option("--describe", is_flag=True)
 @click.option("--alter", is_flag=True)
 @click.option("--all", "shows_all", is_flag=True, help="With --describe: those that are not changed, too.")
@@ -47,7 +47,7 @@ DEFAULT_BROKER: Final = ""  # the name of all brokers together
 @click.option("--topic")
 @click.option("--broker")
 @click.option("--broker-defaults", is_flag=True)
-@click.option("--add-config", type=assigned_configs, default="")
+@click.option("--add-config", type=parse_configs, default="")
 @click.option("--delete-config", default="")
 def kafka_configs(
     bootstrap: Bootstrap,
@@ -59,24 +59,24 @@ def kafka_configs(
     **entity: Any,
 ) -> None:
     """Show and change the configs of topics and brokers."""
-    action = only_one({"describe": describe, "alter": alter})
-    kind, name = _entity(**entity)
+    action = choose_only_one({"describe": describe, "alter": alter})
+    kind, name = _choose_entity(**entity)
     deleted = [each.strip() for each in delete_config.split(",") if each.strip()]
     if action == "alter" and (name is None or not (add_config or deleted)):
         raise click.UsageError("--alter needs a name, and --add-config or --delete-config")
-    with connected(bootstrap) as client:
+    with connect_client(bootstrap) as client:
         if kind == TOPICS and name is not None:
-            existing_topic(client, name)
+            get_existing_topic(client, name)
         if action == "alter":
             assert name is not None
-            _alter(client, kind, name, add_config, deleted)
+            _alter_configs(client, kind, name, add_config, deleted)
             click.echo(f"Completed updating {'' if name else 'default '}config for {_make_title(kind, name)}.")
             return
-        for each in _names(client, kind) if name is None else [name]:
-            _describe(client, kind, each, shows_all)
+        for each in _list_names(client, kind) if name is None else [name]:
+            _describe_entity(client, kind, each, shows_all)
 
 
-def _entity(
+def _choose_entity(
     entity_type: str | None,
     entity_name: str | None,
     entity_default: bool,
@@ -100,25 +100,25 @@ def _entity(
     return kind, name
 
 
-def _names(client: Client, kind: str) -> list[str]:
-    return sorted(all_topics(client)) if kind == TOPICS else [*map(str, client.nodes()), DEFAULT_BROKER]
+def _list_names(client: Client, kind: str) -> list[str]:
+    return sorted(get_all_topics(client)) if kind == TOPICS else [*map(str, client.nodes()), DEFAULT_BROKER]
 
 
-def _node(client: Client, kind: str, name: str) -> int | None:
+def _choose_node(client: Client, kind: str, name: str) -> int | None:
     """Return the broker to ask, None for any. Raises click.ClickException."""
     if kind == TOPICS or name == DEFAULT_BROKER:
         return None
     if not name.isdecimal():
-        raise failure(f"the entity name for brokers must be a valid integer broker id, found: {name}")
+        raise make_failure(f"the entity name for brokers must be a valid integer broker id, found: {name}")
     if int(name) not in client.nodes():
-        raise failure(f"there is no broker {name}")
+        raise make_failure(f"there is no broker {name}")
     return int(name)
 
 
-def _describe(client: Client, kind: str, name: str, shows_all: bool) -> None:
+def _describe_entity(client: Client, kind: str, name: str, shows_all: bool) -> None:
     adjective = "Default" if name == DEFAULT_BROKER else "All" if shows_all else "Dynamic"
     click.echo(f"{adjective} configs for {_make_title(kind, name)} are:")
-    for each in configs_of(client, RESOURCES[kind], name, _node(client, kind, name)):
+    for each in get_configs(client, RESOURCES[kind], name, _choose_node(client, kind, name)):
         sources = DYNAMIC[kind][-1:] if name == DEFAULT_BROKER else DYNAMIC[kind]
         if shows_all or each.config_source in sources:
             synonyms = ", ".join(f"{SOURCES[one.source]}:{one.name}={one.value}" for one in each.synonyms)
@@ -130,7 +130,7 @@ def _make_title(kind: str, name: str) -> str:
     return f"{kind} in the cluster" if name == DEFAULT_BROKER else f"{kind.removesuffix('s')} {name}"
 
 
-def _alter(client: Client, kind: str, name: str, added: dict[str, str], deleted: list[str]) -> None:
+def _alter_configs(client: Client, kind: str, name: str, added: dict[str, str], deleted: list[str]) -> None:
     from minibroker.client.client_errors import check
     from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 
@@ -138,7 +138,7 @@ def _alter(client: Client, kind: str, name: str, added: dict[str, str], deleted:
     changes = [(key, SET, value) for key, value in added.items()] + [(key, DELETE, None) for key in deleted]
     configs = [of_resource.AlterableConfig(name=key, config_operation=how, value=value) for key, how, value in changes]
     resource = of_resource(resource_type=RESOURCES[kind], resource_name=name, configs=configs)
-    node = _node(client, kind, name)
+    node = _choose_node(client, kind, name)
     request = IncrementalAlterConfigsRequest(resources=[resource])
     (answer,) = client.request(request, client.controller() if node is None else node).responses
     check(answer.error_code, f"cannot change the configs of {name or 'all brokers'}", answer.error_message)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from minibroker.cli.administration import connected, topic_configs
+from minibroker.cli.administration import connect_client, get_topic_configs
 from minibroker.cli.connecting import Bootstrap
-from minibroker.cli.consume.consume_command import Ending, print_records, source_of
+from minibroker.cli.consume.consume_command import Ending, make_source, print_records
 from minibroker.cli.consume.consume_sources import Selection
-from minibroker.cli.kafka_tools.tool_options import check_known, flag, properties_option, server_options
-from minibroker.cli.places import Where, topics_of, where_of
+from minibroker.cli.kafka_tools.tool_options import check_known, is_true, make_properties_option, make_server_options
+from minibroker.cli.places import Where, parse_topics, parse_where
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -26,25 +26,25 @@ PROPERTIES: Final = (*(f"print.{each}" for each in PARTS), "key.separator", "lin
 LEVELS: Final = ("read_committed", "read_uncommitted")
 
 
-def place_of(text: str) -> Where:
+def parse_place(text: str) -> Where:
     """Parse an offset, `earliest` or `latest`. Raises click.BadParameter."""
     if not text.isdecimal() and text not in ("earliest", "latest"):
         raise click.BadParameter(f"{text!r} is not an offset, earliest or latest")
-    return where_of(text)
+    return parse_where(text)
 
 
 @click.command("kafka-console-consumer")
-@server_options("--consumer.config", "--consumer-property")
+@make_server_options("--consumer.config", "--consumer-property")
 @click.option("--topic")
 @click.option("--include", "--whitelist", "include", help="A regular expression of topics.")
 @click.option("--from-beginning", is_flag=True)
-@click.option("--offset", type=place_of, help="With --partition.")
+@click.option("--offset", type=parse_place, help="With --partition.")
 @click.option("--partition", type=click.IntRange(0))
 @click.option("--group")
 @click.option("--max-messages", type=click.IntRange(1))
 @click.option("--timeout-ms", type=click.IntRange(0))
 @click.option("--isolation-level", type=click.Choice(LEVELS), default="read_uncommitted")
-@properties_option("--property", "--formatter-property")
+@make_properties_option("--property", "--formatter-property")
 def kafka_console_consumer(
     bootstrap: Bootstrap,
     topic: str | None,
@@ -67,22 +67,22 @@ def kafka_console_consumer(
         raise click.UsageError("--group cannot be used with --partition")
     given = dict(properties)
     check_known(given, PROPERTIES)
-    name, indexes = topics_of(f"^({include})$" if topic is None else topic)
-    start = offset or where_of("earliest" if from_beginning else "latest")
+    name, indexes = parse_topics(f"^({include})$" if topic is None else topic)
+    start = offset or parse_where("earliest" if from_beginning else "latest")
     asked = [(name, indexes if partition is None else (partition,))]
-    with connected(bootstrap) as client:
-        lines = _Lines(given, cache(lambda topic: _kind_of_timestamps(client, topic)))
+    with connect_client(bootstrap) as client:
+        lines = _Lines(given, cache(lambda topic: _find_timestamp_type(client, topic)))
         try:
             selection = Selection(asked, (start,), (), None, True, isolation_level == LEVELS[0])
-            source = source_of(client, group, selection)
+            source = make_source(client, group, selection)
             timeout_s = None if timeout_ms is None else timeout_ms / 1000
             print_records(source, lines, Ending(source, follow=True, count=max_messages, timeout_s=timeout_s))
         finally:
             click.echo(f"Processed a total of {lines.printed} messages", err=True)
 
 
-def _kind_of_timestamps(client: Client, topic: str) -> bytes:
-    configs = {each.name: each.value for each in topic_configs(client, topic)}
+def _find_timestamp_type(client: Client, topic: str) -> bytes:
+    configs = {each.name: each.value for each in get_topic_configs(client, topic)}
     return str(configs["message.timestamp.type"]).encode()
 
 
@@ -92,7 +92,7 @@ class _Lines:
     def __init__(self, properties: dict[str, str], kind_of: Callable[[str], bytes]) -> None:
         self.printed = 0
         self._kind_of = kind_of  # which time the timestamps of a topic are
-        shown = {part for part in PARTS if flag(properties, f"print.{part}", part == "value")}
+        shown = {part for part in PARTS if is_true(properties, f"print.{part}", part == "value")}
         self._parts = [_PARTS[part] for part in PARTS if part in shown]
         self._separator = os.fsencode(properties.get("key.separator", "\t"))
         self._end = os.fsencode(properties.get("line.separator", "\n"))

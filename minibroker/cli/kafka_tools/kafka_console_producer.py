@@ -7,7 +7,13 @@ from typing import Final
 import click
 
 from minibroker.cli.connecting import Bootstrap
-from minibroker.cli.kafka_tools.tool_options import check_known, flag, properties_option, run_command, server_options
+from minibroker.cli.kafka_tools.tool_options import (
+    check_known,
+    is_true,
+    make_properties_option,
+    make_server_options,
+    run_command,
+)
 from minibroker.cli.produce.produce_command import CODECS, produce
 
 PROPERTIES: Final = ("parse.key", "key.separator", "null.marker")
@@ -15,9 +21,9 @@ SEPARATOR: Final = "\t"
 
 
 @click.command("kafka-console-producer")
-@server_options("--broker-list", "--producer.config", "--producer-property")
+@make_server_options("--broker-list", "--producer.config", "--producer-property")
 @click.option("--topic", required=True)
-@properties_option("--property", "--reader-property")
+@make_properties_option("--property", "--reader-property")
 @click.option("--compression-codec", type=click.Choice(CODECS), is_flag=False, flag_value="gzip", default="none")
 @click.option("--request-required-acks", type=click.Choice(["0", "1", "-1", "all"]), default="all")
 def kafka_console_producer(
@@ -31,14 +37,14 @@ def kafka_console_producer(
     given = dict(properties)
     check_known(given, PROPERTIES)
     acks = request_required_acks.replace("-1", "all")
-    arguments = ["--compression", compression_codec, "--acks", acks, *_line_options(given), "--", topic]
+    arguments = ["--compression", compression_codec, "--acks", acks, *_make_line_options(given), "--", topic]
     run_command(produce, arguments, bootstrap)
 
 
-def _line_options(given: dict[str, str]) -> list[str]:
+def _make_line_options(given: dict[str, str]) -> list[str]:
     marker = given.get("null.marker")
     options = [] if marker is None else ["--null-value", marker]
-    if flag(given, "parse.key"):
+    if is_true(given, "parse.key"):
         options += ["--key-separator", given.get("key.separator", SEPARATOR)]
         options += [] if marker is None else ["--null-key", marker]
     return options

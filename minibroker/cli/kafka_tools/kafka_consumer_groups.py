@@ -13,7 +13,7 @@ from minibroker.cli.groups.groups_command import delete as delete_command
 from minibroker.cli.groups.groups_command import list_groups
 from minibroker.cli.groups.groups_describe import describe as describe_command
 from minibroker.cli.groups.groups_reset import reset_offsets
-from minibroker.cli.kafka_tools.tool_options import only_one, run_command, server_options
+from minibroker.cli.kafka_tools.tool_options import choose_only_one, make_server_options, run_command
 
 OF_CONSUMERS: Final = ("--type", "classic", "--type", "consumer")
 OFFSETS: Final = (
@@ -26,7 +26,7 @@ PLACES: Final = ("to_earliest", "to_latest", "to_current", "to_offset", "shift_b
 
 
 @click.command("kafka-consumer-groups")
-@server_options()
+@make_server_options()
 @click.option("--list", "lists", is_flag=True)
 @click.option("--describe", is_flag=True)
 @click.option("--delete", is_flag=True)
@@ -59,31 +59,31 @@ def kafka_consumer_groups(
     **reset: Any,
 ) -> None:
     """List, describe, reset and delete groups of consumers."""
-    action = only_one({"list": lists, "describe": describe, "delete": delete, "reset-offsets": resets})
+    action = choose_only_one({"list": lists, "describe": describe, "delete": delete, "reset-offsets": resets})
     if members and offsets:
         raise click.UsageError("--members cannot be used with --offsets")
     if action != "list" and bool(groups) == all_groups:
         raise click.UsageError(f"--{action} needs --group or --all-groups")
-    names = list(groups) if groups else _names(bootstrap)
+    names = list(groups) if groups else _list_names(bootstrap)
     if action == "list":
         for name in names:
             click.echo(name)
     elif action == "describe":
         for name in names:
-            _describe(bootstrap, name, members)
+            _describe_group(bootstrap, name, members)
     elif action == "delete" and names:
         run_command(delete_command, names, bootstrap)
         deleted = ", ".join(f"'{each}'" for each in names)
         click.echo(f"Deletion of requested consumer groups ({deleted}) was successful.")
     elif action == "reset-offsets":
-        _reset(bootstrap, names, **reset)
+        _reset_groups(bootstrap, names, **reset)
 
 
-def _names(bootstrap: Bootstrap) -> list[str]:
+def _list_names(bootstrap: Bootstrap) -> list[str]:
     return [each["group"] for each in json.loads(run_command(list_groups, ["--json", *OF_CONSUMERS], bootstrap))]
 
 
-def _describe(bootstrap: Bootstrap, name: str, shows_members: bool) -> None:
+def _describe_group(bootstrap: Bootstrap, name: str, shows_members: bool) -> None:
     found = json.loads(run_command(describe_command, ["--json", "--", name], bootstrap))
     by_id = {each["member"]: each for each in found["members"]}
     if not by_id:
@@ -93,17 +93,17 @@ def _describe(bootstrap: Bootstrap, name: str, shows_members: bool) -> None:
             (name, each["member"], each["host"], each["client"], sum(map(len, each["partitions"].values())))
             for each in found["members"]
         ]
-        _print(MEMBERS, rows)
+        _print_table(MEMBERS, rows)
         return
     table = []
     for each in found["offsets"]:
         member = by_id.get(each["member"], {})
         owner = (each["member"], member.get("host"), member.get("client"))
         table.append((name, each["topic"], each["partition"], each["committed"], each["end"], each["lag"], *owner))
-    _print(OFFSETS, table)
+    _print_table(OFFSETS, table)
 
 
-def _reset(
+def _reset_groups(
     bootstrap: Bootstrap,
     names: list[str],
     topics: tuple[str, ...],
@@ -124,10 +124,10 @@ def _reset(
         options = ["--json", *arguments, *["--execute"] * execute, "--", name]
         found = json.loads(run_command(reset_offsets, options, bootstrap))["offsets"]
         rows += [(name, each["topic"], each["partition"], each["new"]) for each in found]
-    _print(NEW_OFFSETS, rows)
+    _print_table(NEW_OFFSETS, rows)
 
 
-def _print(columns: Iterable[tuple[str, int]], rows: Iterable[Iterable[object]]) -> None:
+def _print_table(columns: Iterable[tuple[str, int]], rows: Iterable[Iterable[object]]) -> None:
     """Print a table whose columns are as wide as Kafka's, or wider if a cell is."""
     heads, least = zip(*columns, strict=True)
     table = [heads, *(["-" if cell is None else str(cell) for cell in row] for row in rows)]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import click
 
-from minibroker.cli.administration import all_topics, connected
+from minibroker.cli.administration import connect_client, get_all_topics
 from minibroker.cli.connecting import Bootstrap
-from minibroker.cli.kafka_tools.tool_options import chosen_names, server_options
-from minibroker.cli.shared import failure
+from minibroker.cli.kafka_tools.tool_options import choose_names, make_server_options
+from minibroker.cli.shared import make_failure
 from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 
 TIMES = {"latest": LATEST, "earliest": EARLIEST}
 
 
-def time_of(text: str) -> int:
+def parse_time(text: str) -> int:
     """Parse ms since 1970, -1 or `latest`, -2 or `earliest`. Raises click.BadParameter."""
     try:
         return TIMES[text] if text in TIMES else max(int(text), EARLIEST)
@@ -22,19 +22,19 @@ def time_of(text: str) -> int:
 
 
 @click.command("kafka-get-offsets")
-@server_options("--broker-list")
+@make_server_options("--broker-list")
 @click.option("--topic", help="A regular expression, or several with commas.")
 @click.option("--partitions", help="Numbers with commas.")
-@click.option("--time", "timestamp", type=time_of, default="latest")
+@click.option("--time", "timestamp", type=parse_time, default="latest")
 @click.option("--exclude-internal-topics", is_flag=True)
 def kafka_get_offsets(
     bootstrap: Bootstrap, topic: str | None, partitions: str | None, timestamp: int, exclude_internal_topics: bool
 ) -> None:
     """Print the offset of each partition at a time, nothing after the last colon for none."""
     wanted = None if partitions is None else {int(each) for each in partitions.split(",") if each.strip().isdecimal()}
-    with connected(bootstrap) as client:
-        topics = all_topics(client)
-        names = chosen_names(
+    with connect_client(bootstrap) as client:
+        topics = get_all_topics(client)
+        names = choose_names(
             topic, (name for name, each in topics.items() if not (exclude_internal_topics and each.is_internal))
         )
         places = [
@@ -44,7 +44,7 @@ def kafka_get_offsets(
             if each.leader_id >= 0 and (wanted is None or each.partition_index in wanted)
         ]
         if not places:
-            raise failure("Could not match any topic-partitions with the specified filters")
+            raise make_failure("Could not match any topic-partitions with the specified filters")
         found = list_offsets(client, dict.fromkeys(places, timestamp))
     for name, index in sorted(places):
         offset = found[name, index]

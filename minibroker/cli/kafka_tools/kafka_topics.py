@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from minibroker.cli.administration import DEFAULT_CONFIG, all_topics, connected, topic_configs
+from minibroker.cli.administration import DEFAULT_CONFIG, connect_client, get_all_topics, get_topic_configs
 from minibroker.cli.connecting import Bootstrap
-from minibroker.cli.kafka_tools.tool_options import chosen_names, only_one, run_command, server_options
-from minibroker.cli.shared import failure
+from minibroker.cli.kafka_tools.tool_options import choose_names, choose_only_one, make_server_options, run_command
+from minibroker.cli.shared import make_failure
 from minibroker.cli.topics import topics_command
 from minibroker.cli.topics.topics_config import alter
 from minibroker.protocol.primitives import uuid_text
@@ -24,7 +24,7 @@ COLLIDING: Final = (
 
 
 @click.command("kafka-topics")
-@server_options()
+@make_server_options()
 @click.option("--list", "lists", is_flag=True)
 @click.option("--create", is_flag=True)
 @click.option("--describe", is_flag=True)
@@ -41,31 +41,31 @@ def kafka_topics(
     bootstrap: Bootstrap, lists: bool, create: bool, describe: bool, delete: bool, alters: bool, **options: Any
 ) -> None:
     """List, create, describe, change and delete topics."""
-    action = only_one({"list": lists, "create": create, "describe": describe, "delete": delete, "alter": alters})
+    action = choose_only_one({"list": lists, "create": create, "describe": describe, "delete": delete, "alter": alters})
     if action in ("create", "delete", "alter") and options["topic"] is None:
         raise click.UsageError(f"--{action} needs --topic")
     if action == "create":
-        _create(bootstrap, **options)
+        _create_topic(bootstrap, **options)
         return
-    with connected(bootstrap) as client:
-        topics = all_topics(client)
+    with connect_client(bootstrap) as client:
+        topics = get_all_topics(client)
         shown = (name for name, each in topics.items() if not (options["exclude_internal"] and each.is_internal))
-        names = chosen_names(options["topic"], shown)
+        names = choose_names(options["topic"], shown)
         if options["topic"] is not None and not names and action != "list" and not options["if_exists"]:
-            raise failure(f"Topic '{options['topic']}' does not exist as expected")
+            raise make_failure(f"Topic '{options['topic']}' does not exist as expected")
         if action == "list":
             for name in names:
                 click.echo(name)
         elif action == "describe":
             for name in names:
-                _describe(client, topics[name])
+                _describe_topic(client, topics[name])
     if action == "delete" and names:
         run_command(topics_command.delete, names, bootstrap)
     elif action == "alter":
-        _alter(bootstrap, names, options["partitions"])
+        _alter_topics(bootstrap, names, options["partitions"])
 
 
-def _create(
+def _create_topic(
     bootstrap: Bootstrap,
     topic: str,
     partitions: int | None,
@@ -76,8 +76,8 @@ def _create(
 ) -> None:
     if "." in topic or "_" in topic:
         click.echo(COLLIDING)
-    with connected(bootstrap) as client:
-        if if_not_exists and topic in all_topics(client):
+    with connect_client(bootstrap) as client:
+        if if_not_exists and topic in get_all_topics(client):
             return
     numbers = (("--partitions", partitions), ("--replication-factor", replication_factor))
     arguments = [text for name, number in numbers if number is not None for text in (name, str(number))]
@@ -86,15 +86,15 @@ def _create(
     click.echo(f"Created topic {topic}.")
 
 
-def _alter(bootstrap: Bootstrap, names: list[str], partitions: int | None) -> None:
+def _alter_topics(bootstrap: Bootstrap, names: list[str], partitions: int | None) -> None:
     if partitions is None:
         raise click.UsageError("--alter needs --partitions; kafka-configs changes configs")
     for name in names:
         run_command(alter, ["--partitions", str(partitions), "--", name], bootstrap)
 
 
-def _describe(client: Client, topic: Any) -> None:
-    configs = [each for each in topic_configs(client, topic.name) if each.config_source != DEFAULT_CONFIG]
+def _describe_topic(client: Client, topic: Any) -> None:
+    configs = [each for each in get_topic_configs(client, topic.name) if each.config_source != DEFAULT_CONFIG]
     replicas = max((len(each.replica_nodes) for each in topic.partitions), default=0)
     told = {
         "Topic": topic.name,
@@ -103,7 +103,7 @@ def _describe(client: Client, topic: Any) -> None:
         "ReplicationFactor": replicas,
         "Configs": ",".join(f"{each.name}={each.value}" for each in configs),
     }
-    click.echo(_line(told))
+    click.echo(_format_line(told))
     for each in sorted(topic.partitions, key=lambda each: each.partition_index):
         told = {
             "Topic": topic.name,
@@ -114,8 +114,8 @@ def _describe(client: Client, topic: Any) -> None:
             "Elr": "N/A",  # Metadata does not have them
             "LastKnownElr": "N/A",
         }
-        click.echo(f"\t{_line(told)}")
+        click.echo(f"\t{_format_line(told)}")
 
 
-def _line(told: dict[str, object]) -> str:
+def _format_line(told: dict[str, object]) -> str:
     return "\t".join(f"{name}: {value}" for name, value in told.items())

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import click
 
-from minibroker.cli.connecting import Bootstrap, bootstrap_of, given_settings, servers_of
-from minibroker.cli.shared import assignment_of
+from minibroker.cli.connecting import Bootstrap, collect_settings, make_bootstrap, parse_servers
+from minibroker.cli.shared import parse_assignment
 
 _ASSIGNED: Final = re.compile(r"\s*([^=,\s]+)\s*=\s*(\[[^\]]*\]|[^,]*)\s*(?:,|$)")  # a=b, or a=[b,c]
 
 
-def server_options(*others: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def make_server_options(*others: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """`--bootstrap-server`, `--command-config` and `--command-property`, with other names, as argument `bootstrap`.
 
     Other names that end with `config` are of files, and those that end with `property` of settings; the rest are of
@@ -32,20 +32,20 @@ def server_options(*others: str) -> Callable[[Callable[..., Any]], Callable[...,
         def with_bootstrap(
             *args: Any, servers: str, files: tuple[str, ...], client: tuple[tuple[str, str], ...], **kwargs: Any
         ) -> Any:
-            bootstrap = bootstrap_of(servers, given_settings(files, client), None, "info")
+            bootstrap = make_bootstrap(servers, collect_settings(files, client), None, "info")
             return command(*args, bootstrap=bootstrap, **kwargs)
 
-        server = click.option(*servers, "servers", metavar="HOST:PORT", type=servers_of, required=True)
+        server = click.option(*servers, "servers", metavar="HOST:PORT", type=parse_servers, required=True)
         file = click.option(*files, "files", type=click.Path(exists=True, dir_okay=False), multiple=True)
-        setting = click.option(*properties, "client", metavar="NAME=VALUE", type=assignment_of, multiple=True)
+        setting = click.option(*properties, "client", metavar="NAME=VALUE", type=parse_assignment, multiple=True)
         return server(file(setting(with_bootstrap)))
 
     return decorated
 
 
-def properties_option(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def make_properties_option(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Options NAME=VALUE that can be repeated, as a tuple of pairs in the argument `properties`."""
-    return click.option(*names, "properties", metavar="NAME=VALUE", type=assignment_of, multiple=True)
+    return click.option(*names, "properties", metavar="NAME=VALUE", type=parse_assignment, multiple=True)
 
 
 def run_command(command: click.Command, arguments: Iterable[str], bootstrap: Bootstrap) -> str:
@@ -58,7 +58,7 @@ def run_command(command: click.Command, arguments: Iterable[str], bootstrap: Boo
     return printed.getvalue()
 
 
-def only_one(actions: Mapping[str, bool]) -> str:
+def choose_only_one(actions: Mapping[str, bool]) -> str:
     """Return the action that is chosen. Raises click.UsageError unless it is one."""
     chosen = [name for name, is_chosen in actions.items() if is_chosen]
     if len(chosen) != 1:
@@ -66,7 +66,7 @@ def only_one(actions: Mapping[str, bool]) -> str:
     return chosen[0]
 
 
-def chosen_names(pattern: str | None, names: Iterable[str]) -> list[str]:
+def choose_names(pattern: str | None, names: Iterable[str]) -> list[str]:
     """Return the names that a regular expression, or one of several with commas, matches whole; all if it is None.
 
     Raises click.UsageError.
@@ -78,7 +78,7 @@ def chosen_names(pattern: str | None, names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if wanted is None or wanted.fullmatch(name))
 
 
-def assigned_configs(text: str) -> dict[str, str]:
+def parse_configs(text: str) -> dict[str, str]:
     """Parse `a=b,c=[d,e]`. Raises click.BadParameter."""
     found, end = {}, 0
     while end < len(text):
@@ -90,7 +90,7 @@ def assigned_configs(text: str) -> dict[str, str]:
     return found
 
 
-def flag(properties: Mapping[str, str], name: str, otherwise: bool = False) -> bool:
+def is_true(properties: Mapping[str, str], name: str, otherwise: bool = False) -> bool:
     """Return whether a property is true."""
     return properties.get(name, str(otherwise)).strip().lower() == "true"
 

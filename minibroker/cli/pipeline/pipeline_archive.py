@@ -25,7 +25,7 @@ from minibroker.cli.pipeline.pipeline_shared import (
     source_options,
     spark_options,
 )
-from minibroker.cli.shared import INTERRUPTED, assignments_option, json_option, print_table
+from minibroker.cli.shared import INTERRUPTED, make_assignments_option, make_json_option, print_table
 
 if TYPE_CHECKING:
     from minibroker.pipeline.archiving.archive_job import LogArchive
@@ -65,10 +65,10 @@ UNCOMMITTED: Final = (
     show_default=True,
     help="The codec of the Parquet files.",
 )
-@assignments_option("--option", "options", "An option of the reader, such as failOnDataLoss=false.")
+@make_assignments_option("--option", "options", "An option of the reader, such as failOnDataLoss=false.")
 @engine_option
 @spark_options
-@json_option("Print a JSON object of what was written.")
+@make_json_option("Print a JSON object of what was written.")
 def archive(
     source: Source,
     out: str,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
 
-from minibroker.cli.shared import assignments_option
+from minibroker.cli.shared import make_assignments_option
 
 if TYPE_CHECKING:
     from minibroker.pipeline.archiving.archive_tables import ArchiveTable
@@ -21,7 +21,7 @@ FORMATS: Final = ("parquet", "iceberg", "delta")
 def archive_options(help: str) -> Callable[[Command], Command]:
     """`--format` and `--catalog`, as arguments `table_format` and `catalog`, for `archive_at`."""
     choice = click.Choice(FORMATS)
-    catalog = assignments_option(
+    catalog = make_assignments_option(
         "--catalog",
         "catalog",
         "A property of pyiceberg's catalog, such as uri, or of delta-rs's object store; name=NAME chooses a catalog of"

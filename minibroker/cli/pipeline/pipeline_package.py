@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from minibroker.cli.pipeline.pipeline_shared import REMEDY, cannot
-from minibroker.quantities import bytes_text
+from minibroker.quantities import format_bytes
 
 
 @click.command()
@@ -34,6 +34,6 @@ def package(out: Path | None) -> None:
         libraries = write_archive(path)
     except PackageNotFoundError:
         raise cannot(REMEDY) from None
-    click.echo(f"{path}: minibroker, {', '.join(libraries)}, {bytes_text(path.stat().st_size)}")
+    click.echo(f"{path}: minibroker, {', '.join(libraries)}, {format_bytes(path.stat().st_size)}")
     options = " ".join(f"--conf {name}={value}" for name, value in executor_settings(str(path)).items())
     click.echo(f"spark-submit, pyspark and the jobs of minibroker pipeline ship it with\n  {options}")

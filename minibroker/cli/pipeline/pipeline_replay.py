@@ -20,11 +20,11 @@ import click
 from minibroker.cli import variables
 from minibroker.cli.connecting import (
     Bootstrap,
-    client_setting_options,
-    default_servers,
+    add_client_setting_options,
+    add_timeout_option,
+    get_default_servers,
+    make_server_option,
     require_connection,
-    server_option,
-    timeout_option,
 )
 from minibroker.cli.pipeline.pipeline_archives import Format, archive_at, archive_options
 from minibroker.cli.pipeline.pipeline_shared import (
@@ -35,8 +35,8 @@ from minibroker.cli.pipeline.pipeline_shared import (
     runs_locally,
     spark_options,
 )
-from minibroker.cli.places import Where, where_of
-from minibroker.cli.shared import assignment_of, assignments_option, json_option, print_table
+from minibroker.cli.places import Where, parse_where
+from minibroker.cli.shared import make_assignments_option, make_json_option, parse_assignment, print_table
 
 if TYPE_CHECKING:
     from minibroker.pipeline.archiving.archive_tables import Archived
@@ -52,19 +52,21 @@ HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already
 @click.command()
 @click.option("--from", "archive", metavar="DIR", required=True, help="The archive: a directory, or a URL.")
 @archive_options("What the archive is.")
-@server_option(f"Any Kafka.  [env var: {variables.SERVER}]")
+@make_server_option(f"Any Kafka.  [env var: {variables.SERVER}]")
 @click.option(
     "--topic", "topics", metavar="NAME", multiple=True, help="An archived topic; by default all. Can be repeated."
 )
 @click.option("--to", metavar="NAME", help="The topic to write to, for one archived topic.")
-@click.option("--topic-map", metavar="OLD=NEW", type=assignment_of, multiple=True, help="Rename. Can be repeated.")
-@click.option("--start", metavar="WHERE", type=where_of, help="An archived offset or a time; by default all.")
-@click.option("--end", metavar="WHERE", type=where_of, help="End before this offset or time.")
+@click.option("--topic-map", metavar="OLD=NEW", type=parse_assignment, multiple=True, help="Rename. Can be repeated.")
+@click.option("--start", metavar="WHERE", type=parse_where, help="An archived offset or a time; by default all.")
+@click.option("--end", metavar="WHERE", type=parse_where, help="End before this offset or time.")
 @click.option("--repartition", is_flag=True, help="Choose partitions by key, instead of keeping them.")
 @click.option(
     "--partitions", type=click.IntRange(1), help="With --repartition: the number of partitions of a new topic."
 )
-@assignments_option("--config", "configs", "A config of new topics, beside the archived ones; empty to leave one out.")
+@make_assignments_option(
+    "--config", "configs", "A config of new topics, beside the archived ones; empty to leave one out."
+)
 @click.option("--id", "replay_id", metavar="NAME", help="The name of this replay.  [default: by archive and topics]")
 @click.option(
     "--commit-records",
@@ -73,11 +75,11 @@ HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already
     show_default=True,
     help="How many records of a partition to commit at a time.",
 )
-@client_setting_options
-@timeout_option
+@add_client_setting_options
+@add_timeout_option
 @engine_option
 @spark_options
-@json_option("Print a JSON object of what was written.")
+@make_json_option("Print a JSON object of what was written.")
 def replay(
     archive: str,
     table_format: Format,
@@ -114,7 +116,7 @@ def replay(
         raise click.UsageError("--partitions needs --repartition")
     if to is not None and (topic_map or len(topics) > 1):
         raise click.UsageError("--to is for one topic, and goes without --topic-map")
-    servers = servers or default_servers()
+    servers = servers or get_default_servers()
     if servers is None:
         raise click.UsageError("name the broker with --bootstrap-server")
     require_connection(Bootstrap(servers, client, connect_timeout_s))

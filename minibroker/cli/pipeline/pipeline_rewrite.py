@@ -18,7 +18,7 @@ from minibroker.cli.pipeline.pipeline_shared import (
     runs_locally,
     spark_options,
 )
-from minibroker.cli.shared import json_option, print_table
+from minibroker.cli.shared import make_json_option, print_table
 
 if TYPE_CHECKING:
     from minibroker.pipeline.rewriting.report import Report, TopicSpace
@@ -48,7 +48,7 @@ LARGEST_BATCH_BYTES = 1 << 20  # accepted and returned by every broker with defa
 )  # fmt: skip
 @click.option("--committed-only", is_flag=True, help="Formats 0 and 1: keep only committed records of transactions.")
 @click.option("--drop-headers", is_flag=True, help="Formats 0 and 1: keep records without their headers.")
-@json_option("Print a JSON object.")
+@make_json_option("Print a JSON object.")
 @engine_option
 @spark_options
 def rewrite(

@@ -25,16 +25,16 @@ import click
 
 from minibroker.cli.connecting import (
     Bootstrap,
-    client_setting_options,
-    default_servers,
+    add_client_setting_options,
+    add_timeout_option,
+    get_default_servers,
+    make_server_option,
     require_connection,
-    server_option,
-    timeout_option,
 )
-from minibroker.cli.shared import assignment_of
+from minibroker.cli.shared import parse_assignment
 from minibroker.pipeline.spark_errors import reason_of
-from minibroker.protocol.legible import one_line
-from minibroker.quantities import bytes_text, count_text
+from minibroker.protocol.legible import join_lines
+from minibroker.quantities import count_text, format_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,7 +102,7 @@ def source_options(command: Command) -> Callable[..., Any]:
         **others: Any,
     ) -> Any:
         if path is None and servers is None:
-            servers = default_servers()
+            servers = get_default_servers()
         if (path is None) == (servers is None):
             raise click.UsageError("choose one of --path, --bootstrap-server")
         if client and servers is None:
@@ -113,10 +113,10 @@ def source_options(command: Command) -> Callable[..., Any]:
 
     options = (
         path_option("The log directory to read, or its URL; not one that a broker is writing to.", urls=True),
-        server_option("Read any Kafka."),
+        make_server_option("Read any Kafka."),
         click.option("--topic", "topics", metavar="NAME", multiple=True, help="A topic, or all. Can be repeated."),
-        client_setting_options,
-        timeout_option,
+        add_client_setting_options,
+        add_timeout_option,
     )
     for option in reversed(options):
         with_source = option(with_source)
@@ -141,7 +141,7 @@ def runs_locally(engine: Engine, *, size_bytes: int | None = None, records: int 
     if _is_given("master") or _is_given("conf"):
         return False
     if size_bytes is not None:
-        local, size = size_bytes < LOCAL_BYTES_MAX, bytes_text(size_bytes)
+        local, size = size_bytes < LOCAL_BYTES_MAX, format_bytes(size_bytes)
     else:
         local, size = (records or 0) < LOCAL_RECORDS_MAX, f"{count_text(records or 0)} records"
     where = "in this process; --engine spark uses Spark" if local else "by Spark; --engine local does without"
@@ -208,7 +208,7 @@ def spark_options(command: Command) -> Command:
     command = click.option(
         "--conf",
         metavar="NAME=VALUE",
-        type=assignment_of,
+        type=parse_assignment,
         multiple=True,
         help="A setting of Spark, such as spark.driver.memory=4g. Can be repeated.",
     )(command)
@@ -297,4 +297,4 @@ def explained(error: Exception) -> Exception:
 
 def cannot(message: str) -> click.ClickException:
     """Return a job's error as one line, with status 2."""
-    return Cannot(one_line(message))
+    return Cannot(join_lines(message))

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from minibroker.cli.administration import connected
-from minibroker.cli.connecting import Bootstrap, client_setting_options, server_option, timeout_option
+from minibroker.cli.administration import connect_client
+from minibroker.cli.connecting import Bootstrap, add_client_setting_options, add_timeout_option, make_server_option
 from minibroker.cli.pipeline.pipeline_shared import (
     Engine,
     cannot,
@@ -26,7 +26,7 @@ from minibroker.cli.pipeline.pipeline_shared import (
     runs_locally,
     spark_options,
 )
-from minibroker.cli.shared import json_option, print_table
+from minibroker.cli.shared import make_json_option, print_table
 
 if TYPE_CHECKING:
     from minibroker.pipeline.verifying.findings import Finding
@@ -60,10 +60,10 @@ HEAD: Final = ("file", "offset", "position", "kind", "severity", "what is wrong"
     callback=lambda context, _, wanted: _list(context, wanted),
     help="List the checks and exit.",
 )
-@server_option("Ask the broker that uses the directory which open transactions hang.")
-@client_setting_options
-@timeout_option
-@json_option("Print a JSON object per line.")
+@make_server_option("Ask the broker that uses the directory which open transactions hang.")
+@add_client_setting_options
+@add_timeout_option
+@make_json_option("Print a JSON object per line.")
 @engine_option
 @spark_options
 def verify(
@@ -127,13 +127,13 @@ def _collect_findings(
 
 def _as_brokers_say(found: list[Finding], bootstrap: Bootstrap) -> list[Finding]:
     """Return the findings, those of open transactions as the partitions' leaders and the coordinators know them."""
-    from minibroker.cli.transactions.transactions_hanging import known_transactions, open_transactions
+    from minibroker.cli.transactions.transactions_hanging import list_known_transactions, open_transactions
     from minibroker.pipeline.verifying.findings import BY_CODE
 
     concerned = {each.topic for each in found if each.kind in OPEN}
-    with connected(bootstrap) as client:
+    with connect_client(bootstrap) as client:
         opened = [each for topic in sorted(concerned) for each in open_transactions(client, topic)]
-        known = known_transactions(client, {each.producer_id for each in opened})
+        known = list_known_transactions(client, {each.producer_id for each in opened})
     by_place = {(each.topic, each.partition, each.start_offset): each.producer_id for each in opened}
     said = []
     for each in found:

@@ -14,32 +14,32 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
-from minibroker.cli.administration import connected
-from minibroker.cli.connecting import Bootstrap, client_options
+from minibroker.cli.administration import connect_client
+from minibroker.cli.connecting import Bootstrap, add_client_options
 from minibroker.cli.produce.produce_input import (
     BadLine,
     Common,
     Item,
     Items,
     LineFormat,
-    each_source,
-    lines_of,
+    iterate_lines,
+    iterate_records_of_json,
+    iterate_records_of_lines,
+    iterate_sources,
+    iterate_typed_lines,
     record_of_file,
-    records_of_json,
-    records_of_lines,
-    typed_lines,
 )
 from minibroker.cli.produce.produce_report import Report
 from minibroker.cli.shared import (
     NamedCommand,
-    assignments_option,
-    completed_by,
-    failure,
-    json_option,
-    no_partition,
-    of_files,
+    describe_missing_partition,
+    make_assignments_option,
+    make_completer,
+    make_failure,
+    make_json_option,
+    suggest_file_commands,
 )
-from minibroker.quantities import counted, moment_ms
+from minibroker.quantities import format_count, parse_moment_ms
 
 if TYPE_CHECKING:
     from minibroker.client.producer_identity import ProducerIdentity
@@ -55,16 +55,16 @@ GREETINGS: Final = {
 }
 
 
-def timestamp_of(text: str) -> int:
+def parse_timestamp(text: str) -> int:
     """Parse `--timestamp` to ms since 1970. Raises click.BadParameter."""
     try:
-        return moment_ms(text, time.time_ns() // 1_000_000)
+        return parse_moment_ms(text, time.time_ns() // 1_000_000)
     except ValueError:
         raise click.BadParameter(f"{text!r} is no time like 2026-01-31T12:00:00 or '2 hours ago'") from None
 
 
 @click.command(cls=NamedCommand)
-@click.argument("topic", required=False, shell_complete=completed_by("topics"))
+@click.argument("topic", required=False, shell_complete=make_completer("topics"))
 @click.option("--file", "sources", type=click.File("rb"), multiple=True,
               help="A file to read. Can be repeated.  [default: stdin]")  # fmt: skip
 @click.option("--input", "kind", type=click.Choice(INPUTS), default=LINES, show_default=True,
@@ -73,8 +73,8 @@ def timestamp_of(text: str) -> int:
 @click.option("--null-key", metavar="TEXT", help="The text that stands for a null key.")
 @click.option("--null-value", metavar="TEXT", help="The text that stands for a null value, a tombstone.")
 @click.option("--key", "-k", metavar="TEXT", help="The key of records that have none.")
-@assignments_option("--header", "headers", "A header for every record.")
-@click.option("--timestamp", metavar="TIME", type=timestamp_of,
+@make_assignments_option("--header", "headers", "A header for every record.")
+@click.option("--timestamp", metavar="TIME", type=parse_timestamp,
               help="The timestamp of records that have none, such as 2026-01-31T12:00:00.  [default: now]")  # fmt: skip
 @click.option("--partition", type=click.IntRange(0), help="[default: the record's, by the key's hash, or any]")
 @click.option("--compression", type=click.Choice(CODECS), default="none", show_default=True)
@@ -84,8 +84,8 @@ def timestamp_of(text: str) -> int:
               help="Write all records, or none, in a transaction of this id; with --idempotence.")  # fmt: skip
 @click.option("--timeout", "timeout_s", metavar="SECONDS", type=click.FloatRange(0.001, 2_000_000), default=30.0,
               show_default=True, help="Give up on a record that is not acknowledged after this time.")  # fmt: skip
-@client_options
-@json_option("Print the report as a JSON object.")
+@add_client_options
+@make_json_option("Print the report as a JSON object.")
 def produce(
     topic: str | None,
     sources: tuple[BinaryIO, ...],
@@ -118,7 +118,7 @@ def produce(
         printf 'a:1\\nb:2\\n' | minibroker produce orders --key-separator :
         minibroker consume orders --json | minibroker produce copies --input json
     """
-    _check(topic, kind, key_separator, null_key, null_value)
+    _check_arguments(topic, kind, key_separator, null_key, null_value)
     if acks != "all" and (idempotence or transactional_id is not None):
         raise click.UsageError("--idempotence and --transactional-id need --acks all")
     from minibroker.client.producer_identity import ProducerIdentity
@@ -126,12 +126,14 @@ def produce(
     from minibroker.protocol.records.compression import Compression
     from minibroker.protocol.records.record import Header
 
-    common = Common(_bytes(key), timestamp, tuple(Header(name, _bytes(value)) for name, value in headers))
-    form = LineFormat(_bytes(key_separator), _bytes(null_key), _bytes(null_value))
+    common = Common(
+        _encode_argument(key), timestamp, tuple(Header(name, _encode_argument(value)) for name, value in headers)
+    )
+    form = LineFormat(_encode_argument(key_separator), _encode_argument(null_key), _encode_argument(null_value))
     is_typed = not sources and sys.stdin.isatty()
     report, codec = Report(topic, shows_progress=sys.stderr.isatty() and not is_typed), Compression[compression.upper()]
     options: dict[str, Any] = {"acks": ACKS[acks], "codec": codec, "timeout_ms": int(timeout_s * 1000)}
-    with connected(bootstrap) as client:
+    with connect_client(bootstrap) as client:
         has_identity = idempotence or transactional_id is not None
         identity = ProducerIdentity(client, transactional_id) if has_identity else None
 
@@ -139,15 +141,17 @@ def produce(
             return Writer(client, topic, report.of(topic).settled, identity=identity, **options)
 
         try:
-            with _transaction(identity, report):
-                _write(_items(sources, kind, form, common, is_typed), Outbox(writer_of, topic, partition), report)
+            with _run_in_transaction(identity, report):
+                _write_items(
+                    _iterate_items(sources, kind, form, common, is_typed), Outbox(writer_of, topic, partition), report
+                )
         finally:
             report.show(as_json)
     report.check()
 
 
 @contextmanager
-def _transaction(identity: ProducerIdentity | None, report: Report) -> Iterator[None]:
+def _run_in_transaction(identity: ProducerIdentity | None, report: Report) -> Iterator[None]:
     """Commit what is written in this block, if it is in a transaction; abort it if something was not written."""
     if identity is None or identity.transactional_id is None:
         yield
@@ -162,12 +166,12 @@ def _transaction(identity: ProducerIdentity | None, report: Report) -> Iterator[
         report.transaction = "committed" if commits else "aborted"
 
 
-def _check(
+def _check_arguments(
     topic: str | None, kind: str, key_separator: str | None, null_key: str | None, null_value: str | None
 ) -> None:
     """Raise click.UsageError for arguments that do not go together, and for a topic that is a path."""
     if topic is not None and "/" in topic:
-        raise click.UsageError(f"{topic!r} is no topic; {of_files(topic)}")
+        raise click.UsageError(f"{topic!r} is no topic; {suggest_file_commands(topic)}")
     if topic is None and kind != JSON:
         raise click.UsageError("TOPIC is missing; only lines of --input json can say it themselves")
     if kind != LINES and (key_separator, null_key, null_value) != (None, None, None):
@@ -178,12 +182,12 @@ def _check(
         raise click.UsageError("--null-key needs --key-separator, as otherwise there are no keys")
 
 
-def _bytes(text: str | None) -> bytes | None:
+def _encode_argument(text: str | None) -> bytes | None:
     """Return the original bytes of an argument."""
     return None if text is None else os.fsencode(text)
 
 
-def _items(sources: tuple[BinaryIO, ...], kind: str, form: LineFormat, common: Common, is_typed: bool) -> Items:
+def _iterate_items(sources: tuple[BinaryIO, ...], kind: str, form: LineFormat, common: Common, is_typed: bool) -> Items:
     """Return the records, as many at once as there are to read. `is_typed` is true to ask a person for them."""
     if is_typed:
         separator = form.key_separator
@@ -193,10 +197,10 @@ def _items(sources: tuple[BinaryIO, ...], kind: str, form: LineFormat, common: C
     def read(source: BinaryIO) -> Items:
         if kind == FILE:
             return record_of_file(source, common)
-        lines = typed_lines() if is_typed and sys.stdout.isatty() else lines_of(source)
-        return records_of_json(lines, common) if kind == JSON else records_of_lines(lines, form, common)
+        lines = iterate_typed_lines() if is_typed and sys.stdout.isatty() else iterate_lines(source)
+        return iterate_records_of_json(lines, common) if kind == JSON else iterate_records_of_lines(lines, form, common)
 
-    return each_source(sources or (sys.stdin.buffer,), read)
+    return iterate_sources(sources or (sys.stdin.buffer,), read)
 
 
 class Outbox:
@@ -218,9 +222,9 @@ class Outbox:
         writer = self._writers[topic]
         partition = item.partition if self._partition is None else self._partition
         if partition is not None and partition >= writer.partitions:
-            lacking = no_partition(topic, partition, writer.partitions)
+            lacking = describe_missing_partition(topic, partition, writer.partitions)
             if partition == self._partition:
-                raise failure(lacking)
+                raise make_failure(lacking)
             raise BadLine(f"{item.place}: {lacking}; --partition chooses another")
         writer.add(item.record, partition)
 
@@ -234,7 +238,7 @@ class Outbox:
             writer.flush()
 
 
-def _write(items: Items, outbox: Outbox, report: Report) -> None:
+def _write_items(items: Items, outbox: Outbox, report: Report) -> None:
     """Write all records, those before a wrong line too; stop if the broker does not take records any more."""
     try:
         for some in items:
@@ -250,5 +254,5 @@ def _write(items: Items, outbox: Outbox, report: Report) -> None:
     except KeyboardInterrupt:
         unknown = outbox.unsettled()
         if unknown:
-            click.echo(f"minibroker: {counted(unknown, 'record')} may have been written, or not", err=True)
+            click.echo(f"minibroker: {format_count(unknown, 'record')} may have been written, or not", err=True)
         raise

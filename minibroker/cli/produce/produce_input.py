@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 import click
 
-from minibroker.protocol.legible import legible
-from minibroker.quantities import moment_ms
+from minibroker.protocol.legible import make_legible
+from minibroker.quantities import parse_moment_ms
 
 if TYPE_CHECKING:
     from minibroker.protocol.records.record import Header, Record
@@ -71,7 +71,7 @@ Items = Iterator[list[Item]]
 # --- lines ------------------------------------------------------------------------------------------------
 
 
-def lines_of(source: BinaryIO) -> Lines:
+def iterate_lines(source: BinaryIO) -> Lines:
     """Yield lines without line endings, as many as there are to read at once; the last may have no line ending.
 
     Raises `BadLine` for a line that is too long to be a record.
@@ -88,7 +88,7 @@ def lines_of(source: BinaryIO) -> Lines:
         yield [rest]
 
 
-def typed_lines() -> Lines:
+def iterate_typed_lines() -> Lines:
     """Yield lines that a person types, with a prompt, until Ctrl-D. Line editing is that of Python's prompt."""
     with suppress(ImportError):  # on Windows
         import readline  # noqa: F401 - `input` uses it
@@ -100,21 +100,21 @@ def typed_lines() -> Lines:
             return
 
 
-def records_of_lines(lines: Lines, form: LineFormat, common: Common) -> Items:
+def iterate_records_of_lines(lines: Lines, form: LineFormat, common: Common) -> Items:
     """Yield a record for each line."""
     from minibroker.protocol.records.record import Record
 
     for some in lines:
-        now_ms = _now_ms() if common.timestamp_ms is None else common.timestamp_ms
+        now_ms = _get_now_ms() if common.timestamp_ms is None else common.timestamp_ms
         items = []
         for line in some:
-            key, value = key_and_value(line, form)
+            key, value = split_key_and_value(line, form)
             key = common.key if key is None else key
             items.append(Item(Record(-1, now_ms, key, value, common.headers), ""))
         yield items
 
 
-def key_and_value(line: bytes, form: LineFormat) -> tuple[bytes | None, bytes | None]:
+def split_key_and_value(line: bytes, form: LineFormat) -> tuple[bytes | None, bytes | None]:
     """Return the key and the value of a line; without a separator, the whole line is the value."""
     key: bytes | None = None
     value: bytes | None = line
@@ -130,9 +130,9 @@ def record_of_file(source: BinaryIO, common: Common) -> Items:
 
     data = source.read(LINE_MAX_BYTES + 1)
     if len(data) > LINE_MAX_BYTES:
-        raise BadLine(f"{_name(source)} is longer than {LINE_MAX_BYTES} bytes")
-    timestamp_ms = _now_ms() if common.timestamp_ms is None else common.timestamp_ms
-    yield [Item(Record(-1, timestamp_ms, common.key, data, common.headers), _name(source))]
+        raise BadLine(f"{_get_name(source)} is longer than {LINE_MAX_BYTES} bytes")
+    timestamp_ms = _get_now_ms() if common.timestamp_ms is None else common.timestamp_ms
+    yield [Item(Record(-1, timestamp_ms, common.key, data, common.headers), _get_name(source))]
 
 
 # --- JSON -------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class DumpLines:
         return self._place | {name: value for name, value in document.items() if name not in OF_DUMP | has_none}
 
 
-def records_of_json(lines: Lines, common: Common) -> Items:
+def iterate_records_of_json(lines: Lines, common: Common) -> Items:
     """Yield a record for each line of JSON, as `consume --json` prints it, or `dump --json`.
 
     Empty lines are passed over. Raises `BadLine`, after the records before that line.
@@ -166,22 +166,22 @@ def records_of_json(lines: Lines, common: Common) -> Items:
     number, dumped = 0, DumpLines()
     for some in lines:
         items: list[Item] = []
-        now_ms = _now_ms()
+        now_ms = _get_now_ms()
         try:
             for line in some:
                 number += 1
-                document = _object(line) if line.strip() else None
+                document = _parse_object(line) if line.strip() else None
                 if document is not None and "type" in document:
                     document = dumped.record(document)
                 if document is not None:
-                    items.append(_json_item(document, f"line {number}", common, now_ms))
+                    items.append(_make_item(document, f"line {number}", common, now_ms))
         except ValueError as error:
             yield items
             raise BadLine(f"line {number}: {error}") from None
         yield items
 
 
-def _object(line: bytes) -> dict[str, Any]:
+def _parse_object(line: bytes) -> dict[str, Any]:
     """Return the object of a line. Raises ValueError."""
     try:
         document = json.loads(line)
@@ -192,29 +192,29 @@ def _object(line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ValueError(f"this is not JSON, as byte {error.start + 1} is not UTF-8") from None
     if not isinstance(document, dict):
-        raise ValueError(f'a record is a JSON object like {{"value": "a"}}, not {legible(repr(document), 40)}')
+        raise ValueError(f'a record is a JSON object like {{"value": "a"}}, not {make_legible(repr(document), 40)}')
     return document
 
 
-def _json_item(document: dict[str, Any], place: str, common: Common, now_ms: int) -> Item:
+def _make_item(document: dict[str, Any], place: str, common: Common, now_ms: int) -> Item:
     """Return the record of an object. Raises ValueError."""
     from minibroker.protocol.records.record import Record
 
     unknown = sorted(document.keys() - KNOWN)
     if unknown:
-        raise ValueError(f"a record has no field {legible(unknown[0], 40)!r}")
-    key = _bytes(document, "key")
+        raise ValueError(f"a record has no field {make_legible(unknown[0], 40)!r}")
+    key = _get_bytes(document, "key")
     record = Record(
         -1,
-        _timestamp(document, common, now_ms),
+        _get_timestamp(document, common, now_ms),
         common.key if key is None and "key" not in document else key,
-        _bytes(document, "value"),
-        (*_headers(document.get("headers")), *common.headers),
+        _get_bytes(document, "value"),
+        (*_parse_headers(document.get("headers")), *common.headers),
     )
-    return Item(record, place, _field(document, "topic", str), _number(document, "partition", PARTITION_MAX))
+    return Item(record, place, _get_field(document, "topic", str), _get_number(document, "partition", PARTITION_MAX))
 
 
-def _bytes(document: dict[str, Any], name: str) -> bytes | None:
+def _get_bytes(document: dict[str, Any], name: str) -> bytes | None:
     """Return a text, or base64 under the other name. What is no text is written as JSON; null is null."""
     encoded = document.get(f"{name}_base64")
     value = document.get(name)
@@ -234,7 +234,7 @@ def _bytes(document: dict[str, Any], name: str) -> bytes | None:
         raise ValueError(f"{name}_base64 is not base64: {error}") from None
 
 
-def _headers(given: Any) -> tuple[Header, ...]:
+def _parse_headers(given: Any) -> tuple[Header, ...]:
     """Return headers of a list of names and values, or of an object."""
     from minibroker.protocol.records.record import Header
 
@@ -244,51 +244,53 @@ def _headers(given: Any) -> tuple[Header, ...]:
         raise ValueError('headers are a list like [{"name": "a", "value": "b"}], or an object')
     found = []
     for each in given or ():
-        name = _field(each, "name", str)
+        name = _get_field(each, "name", str)
         if name is None:
             raise ValueError("a header has no name")
-        found.append(Header(name, _bytes(each, "value")))
+        found.append(Header(name, _get_bytes(each, "value")))
     return tuple(found)
 
 
-def _timestamp(document: dict[str, Any], common: Common, now_ms: int) -> int:
+def _get_timestamp(document: dict[str, Any], common: Common, now_ms: int) -> int:
     """Return the timestamp in ms: a number, or a time as people write it; without one, that of all records, or now."""
     given = document.get("timestamp")
     if isinstance(given, str):
         try:
-            return moment_ms(given, now_ms)
+            return parse_moment_ms(given, now_ms)
         except ValueError:
-            raise ValueError(f"timestamp {legible(given, 40)!r} is no time") from None
-    number = _number(document, "timestamp", TIMESTAMP_MAX)
+            raise ValueError(f"timestamp {make_legible(given, 40)!r} is no time") from None
+    number = _get_number(document, "timestamp", TIMESTAMP_MAX)
     if number is not None:
         return number
     return now_ms if common.timestamp_ms is None else common.timestamp_ms
 
 
-def _number(document: dict[str, Any], name: str, maximum: int) -> int | None:
-    number: int | None = _field(document, name, int)
+def _get_number(document: dict[str, Any], name: str, maximum: int) -> int | None:
+    number: int | None = _get_field(document, name, int)
     if number is not None and not 0 <= number <= maximum:
         raise ValueError(f"{name} {number} is out of range")
     return number
 
 
-def _field(document: dict[str, Any], name: str, kind: type[Any]) -> Any:
+def _get_field(document: dict[str, Any], name: str, kind: type[Any]) -> Any:
     """Return a field of this type, None without it. Raises ValueError for another type."""
     value = document.get(name)
     if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-        raise ValueError(f"{name} is {legible(json.dumps(value), 40)}, and not a {'text' if kind is str else 'number'}")
+        raise ValueError(
+            f"{name} is {make_legible(json.dumps(value), 40)}, and not a {'text' if kind is str else 'number'}"
+        )
     return value
 
 
-def _now_ms() -> int:
+def _get_now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _name(source: BinaryIO) -> str:
+def _get_name(source: BinaryIO) -> str:
     return str(getattr(source, "name", "<stdin>"))
 
 
-def each_source(sources: Iterable[BinaryIO], read: Callable[[BinaryIO], Items]) -> Items:
+def iterate_sources(sources: Iterable[BinaryIO], read: Callable[[BinaryIO], Items]) -> Items:
     """Yield the records of one source after the other; a message about a line names the file if there are several."""
     all_sources = list(sources)
     for source in all_sources:
@@ -297,4 +299,4 @@ def each_source(sources: Iterable[BinaryIO], read: Callable[[BinaryIO], Items]) 
         except BadLine as error:
             if len(all_sources) == 1:
                 raise
-            raise BadLine(f"{_name(source)}: {error.message}") from None
+            raise BadLine(f"{_get_name(source)}: {error.message}") from None

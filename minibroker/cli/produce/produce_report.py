@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from minibroker.cli.shared import failure
-from minibroker.quantities import counted
+from minibroker.cli.shared import make_failure
+from minibroker.quantities import format_count
 
 if TYPE_CHECKING:
     from minibroker.client.record_producing import Outcome
@@ -65,7 +65,9 @@ class TopicReport:
 
     def line(self) -> str:
         """Return the report for people."""
-        return f"{counted(self.records, 'record')} written to {self.topic}{''.join(map(_place, self.rows()))}"
+        return (
+            f"{format_count(self.records, 'record')} written to {self.topic}{''.join(map(_format_place, self.rows()))}"
+        )
 
     def document(self) -> dict[str, object]:
         """Return the report for programs."""
@@ -107,7 +109,7 @@ class Report:
         self._shown_s, self._is_shown = now_s, True
         records = sum(each.records for each in self._topics.values())
         rate = records / (now_s - self._began_s)
-        click.echo(f"{CLEAR_LINE}{counted(records, 'record')} written, {rate:,.0f} a second", err=True, nl=False)
+        click.echo(f"{CLEAR_LINE}{format_count(records, 'record')} written, {rate:,.0f} a second", err=True, nl=False)
 
     def show(self, as_json: bool) -> None:
         """Print the report, of each topic if records say their topics."""
@@ -129,10 +131,10 @@ class Report:
         if failed:
             reasons = [each.first_failure for each in self._topics.values() if each.failed]
             stopped = ", so the rest was not read" if self.gave_up else ""
-            raise failure(f"{counted(failed, 'record')} not written: {reasons[0]}{stopped}")
+            raise make_failure(f"{format_count(failed, 'record')} not written: {reasons[0]}{stopped}")
 
 
-def _place(row: Written) -> str:
+def _format_place(row: Written) -> str:
     if row.first_offset is None:
         return f", partition {row.partition}"
     if row.first_offset == row.last_offset:

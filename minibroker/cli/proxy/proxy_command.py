@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from minibroker.cli import variables
-from minibroker.cli.connecting import client_setting_options, servers_of
+from minibroker.cli.connecting import add_client_setting_options, parse_servers
 from minibroker.cli.log_format import FORMATS, log_to_stderr
-from minibroker.cli.shared import assignments_option, completed_by, is_on_the_command_line, print_table
+from minibroker.cli.shared import is_on_the_command_line, make_assignments_option, make_completer, print_table
 
 if TYPE_CHECKING:
     from minibroker.proxy.proxy import Proxy
@@ -22,7 +22,7 @@ LEVELS = ("debug", "info", "warning", "error")
 
 @click.command()
 @click.option(
-    "--upstream", metavar="HOST[:PORT]", required=True, type=servers_of, help="A bootstrap server of the cluster."
+    "--upstream", metavar="HOST[:PORT]", required=True, type=parse_servers, help="A bootstrap server of the cluster."
 )
 @click.option(
     "--listen",
@@ -32,11 +32,11 @@ LEVELS = ("debug", "info", "warning", "error")
     help="Where to stand for it. The other nodes get the free ports behind this one; any free ports if it is 0.",
 )
 @click.option("--advertised-host", metavar="HOST", help="The host that clients get, if it is not that of --listen.")
-@assignments_option(
+@make_assignments_option(
     "--set", "listener", "A broker's setting that begins with ssl.; with one, clients must use TLS.",
-    completed_by("broker_settings"),
+    make_completer("broker_settings"),
 )  # fmt: skip
-@client_setting_options
+@add_client_setting_options
 @click.option("--faults", type=click.Path(dir_okay=False, path_type=Path), help="Load faults from this YAML file.")
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Write all exchanges to this file.")
 @click.option("--pcap", type=click.Path(dir_okay=False, path_type=Path), help="Write all exchanges as packets.")
@@ -91,9 +91,9 @@ def proxy(
     from minibroker.broker.lifecycle import StartError
     from minibroker.client.client_errors import SettingError
     from minibroker.proxy.proxy import Proxy
-    from minibroker.proxy.serving import Wishes, run
-    from minibroker.testing.control.control_server import address_of
-    from minibroker.testing.seen.journal import condition
+    from minibroker.proxy.serving import Wishes, run_proxy
+    from minibroker.testing.control.control_server import parse_address
+    from minibroker.testing.seen.journal import make_condition
 
     log_to_stderr(log_level, log_format)
     given = {name: value for name, value in which.items() if value is not None}
@@ -102,7 +102,7 @@ def proxy(
     if control is None and is_on_the_command_line("control_token"):
         raise click.UsageError("--control-token needs --control")
     try:
-        shows = None if quiet else condition(**given)
+        shows = None if quiet else make_condition(**given)
         made = Proxy(
             upstream,
             listen,
@@ -112,9 +112,9 @@ def proxy(
         )
         if made.lends_its_login:
             LOG.warning("other machines reach the proxy without authentication, and the cluster with its login")
-        page = None if explorer is None else address_of(explorer, None, "--explorer")
-        steered = None if control is None else address_of(control, control_token)
-        run(made, Wishes(click.echo, shows, faults, save, pcap, page, steered, control_token))
+        page = None if explorer is None else parse_address(explorer, None, "--explorer")
+        steered = None if control is None else parse_address(control, control_token)
+        run_proxy(made, Wishes(click.echo, shows, faults, save, pcap, page, steered, control_token))
     except (SettingsError, StartError, SettingError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     _print_statistics(made)

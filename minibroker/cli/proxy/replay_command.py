@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import click
 
 from minibroker.cli.connecting import (
-    bootstrap_of,
-    client_setting_options,
-    defaults,
-    servers_of,
-    timeout_option,
-    unreachable,
+    add_client_setting_options,
+    add_timeout_option,
+    get_defaults,
+    make_bootstrap,
+    make_unreachable_error,
+    parse_servers,
 )
 from minibroker.cli.shared import CLIENT_ID
-from minibroker.quantities import counted
+from minibroker.quantities import format_count
 
 if TYPE_CHECKING:
     from minibroker.client.connection_settings import ClientSettings
@@ -29,11 +29,13 @@ DIFFERENT = 1
 
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--to", metavar="HOST[:PORT]", required=True, type=servers_of, help="A bootstrap server of the cluster.")
+@click.option(
+    "--to", metavar="HOST[:PORT]", required=True, type=parse_servers, help="A bootstrap server of the cluster."
+)
 @click.option("--api", metavar="NAME", help="Send only requests of this API.")
 @click.option("--client-id", metavar="ID", help="Send only requests of the clients with this id.")
-@timeout_option
-@client_setting_options
+@add_timeout_option
+@add_client_setting_options
 def replay(
     file: Path,
     to: str,
@@ -54,25 +56,25 @@ def replay(
     """
     from minibroker.client.client_errors import ClientError, SettingError
     from minibroker.client.connection_settings import ClientSettings
-    from minibroker.proxy.flows import FlowError, exchanges_in
-    from minibroker.testing.seen.journal import condition
+    from minibroker.proxy.flows import FlowError, read_exchanges
+    from minibroker.testing.seen.journal import make_condition
 
-    bootstrap = bootstrap_of(to, client, connect_timeout_s, "info")
+    bootstrap = make_bootstrap(to, client, connect_timeout_s, "info")
     try:
-        settings = ClientSettings({**defaults(bootstrap), **dict(bootstrap.settings)}, CLIENT_ID)
-        meets = condition(api, client_id=client_id)
-        found = [each for each in exchanges_in(file) if meets(each)]
+        settings = ClientSettings({**get_defaults(bootstrap), **dict(bootstrap.settings)}, CLIENT_ID)
+        meets = make_condition(api, client_id=client_id)
+        found = [each for each in read_exchanges(file) if meets(each)]
     except (SettingError, FlowError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     try:
-        is_same = asyncio.run(_replay(settings, found))
+        is_same = asyncio.run(_replay_exchanges(settings, found))
     except ClientError as error:
-        raise unreachable(bootstrap, str(error)) from None
+        raise make_unreachable_error(bootstrap, str(error)) from None
     if not is_same:
         sys.exit(DIFFERENT)
 
 
-async def _replay(settings: ClientSettings, exchanges: list[Exchange]) -> bool:
+async def _replay_exchanges(settings: ClientSettings, exchanges: list[Exchange]) -> bool:
     """Replay the exchanges, and print what differs. Return whether nothing does."""
     from minibroker.proxy.replaying import Replay
 
@@ -86,6 +88,6 @@ async def _replay(settings: ClientSettings, exchanges: list[Exchange]) -> bool:
             click.echo(f"#{each.exchange.number} {each.exchange.api} {each.exchange.version}")
             for line in lines:
                 click.echo(f"  {line}")
-    left_out = f", {counted(skipped, 'request')} of logins left out" if skipped else ""
-    click.echo(f"{counted(sent, 'request')} sent, {counted(different, 'answer')} differ{left_out}")
+    left_out = f", {format_count(skipped, 'request')} of logins left out" if skipped else ""
+    click.echo(f"{format_count(sent, 'request')} sent, {format_count(different, 'answer')} differ{left_out}")
     return not different

@@ -8,8 +8,8 @@ from typing import Any, BinaryIO, Final
 
 import click
 
-from minibroker.cli.schemas.registries import registry_options
-from minibroker.cli.shared import WholeHelpGroup, failure, help_if_alone, json_option, print_rows
+from minibroker.cli.schemas.registries import make_registry_options
+from minibroker.cli.shared import WholeHelpGroup, help_if_alone, make_failure, make_json_option, print_rows
 from minibroker.registry.registry_client import RegistryClient, RequestFailed
 
 TYPES: Final = {"json": "JSON", "proto": "PROTOBUF", "avsc": "AVRO"}  # by suffix
@@ -30,7 +30,7 @@ def schemas(context: click.Context) -> None:
     help_if_alone(context)
 
 
-def _reference_of(text: str) -> Referred:
+def _parse_reference(text: str) -> Referred:
     """Parse NAME=SUBJECT:VERSION. Raises click.BadParameter."""
     name, equals, place = text.partition("=")
     subject, colon, version = place.rpartition(":")
@@ -39,8 +39,8 @@ def _reference_of(text: str) -> Referred:
     return name, subject, -1 if version == "latest" else int(version)
 
 
-def _schema_options(command: Any) -> Any:
-    command = click.option("--reference", "references", metavar="NAME=SUBJECT:VERSION", type=_reference_of,
+def _add_schema_options(command: Any) -> Any:
+    command = click.option("--reference", "references", metavar="NAME=SUBJECT:VERSION", type=_parse_reference,
                            multiple=True, help="What a name in it stands for; can be repeated.")(command)  # fmt: skip
     command = click.option("--type", "kind", type=click.Choice(KINDS, case_sensitive=False),
                            help="[default: by the file's name: .avsc, .json, .proto; else AVRO]")(command)  # fmt: skip
@@ -48,13 +48,13 @@ def _schema_options(command: Any) -> Any:
     return click.argument("subject")(command)
 
 
-def _body(file: BinaryIO, kind: str | None, references: Sequence[Referred]) -> dict[str, Any]:
+def _make_body(file: BinaryIO, kind: str | None, references: Sequence[Referred]) -> dict[str, Any]:
     """Return the request for a schema in a file. Raises click.ClickException for a file that is no text."""
     name = str(getattr(file, "name", "-"))
     try:
         text = file.read().decode()
     except UnicodeDecodeError:
-        raise failure(f"{name} is not UTF-8") from None
+        raise make_failure(f"{name} is not UTF-8") from None
     body: dict[str, Any] = {"schema": text, "schemaType": kind or TYPES.get(name.rpartition(".")[2], "AVRO")}
     if references:
         names = ("name", "subject", "version")
@@ -65,8 +65,8 @@ def _body(file: BinaryIO, kind: str | None, references: Sequence[Referred]) -> d
 @schemas.command("list")
 @click.option("--prefix", default=":*:", help="Only subjects that begin with this.")
 @click.option("--deleted", is_flag=True, help="Deleted versions, too.")
-@registry_options()
-@json_option("Print a JSON array.")
+@make_registry_options()
+@make_json_option("Print a JSON array.")
 def list_schemas(prefix: str, deleted: bool, registry: RegistryClient, as_json: bool) -> None:
     """List the versions of all subjects.
 
@@ -86,8 +86,8 @@ def list_schemas(prefix: str, deleted: bool, registry: RegistryClient, as_json: 
 @schemas.command()
 @click.argument("schema", metavar="SUBJECT|ID")
 @click.option("--version", default="latest", show_default=True, help="The version of the subject.")
-@registry_options()
-@json_option("Print the whole answer: ids, type, references and text.")
+@make_registry_options()
+@make_json_option("Print the whole answer: ids, type, references and text.")
 def show(schema: str, version: str, registry: RegistryClient, as_json: bool) -> None:
     """Show a version of a subject, or the schema with an id.
 
@@ -97,10 +97,10 @@ def show(schema: str, version: str, registry: RegistryClient, as_json: bool) -> 
     """
     path = ("schemas", "ids", schema) if schema.isdecimal() else ("subjects", schema, "versions", version)
     found = registry.ask("GET", *path)
-    click.echo(json.dumps(found) if as_json else _pretty(found["schema"]))
+    click.echo(json.dumps(found) if as_json else _indent_json(found["schema"]))
 
 
-def _pretty(text: str) -> str:
+def _indent_json(text: str) -> str:
     """Return JSON with indentation; other texts stay as they are."""
     try:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
@@ -109,9 +109,9 @@ def _pretty(text: str) -> str:
 
 
 @schemas.command()
-@_schema_options
+@_add_schema_options
 @click.option("--normalize", is_flag=True, help="Store the schema without differences that have no meaning.")
-@registry_options()
+@make_registry_options()
 def register(
     subject: str, file: BinaryIO, kind: str | None, references: tuple[Referred, ...], normalize: bool,
     registry: RegistryClient,
@@ -123,14 +123,14 @@ def register(
         minibroker schemas register users-value user.avsc
     """
     query = {"normalize": str(normalize).lower()}
-    body = _body(file, kind, references)
+    body = _make_body(file, kind, references)
     click.echo(registry.ask("POST", "subjects", subject, "versions", body=body, query=query)["id"])
 
 
 @schemas.command()
-@_schema_options
+@_add_schema_options
 @click.option("--version", help="Compare with this version.  [default: those that the subject's level names]")
-@registry_options()
+@make_registry_options()
 def check(
     subject: str, file: BinaryIO, kind: str | None, references: tuple[Referred, ...], version: str | None,
     registry: RegistryClient,
@@ -142,11 +142,13 @@ def check(
         minibroker schemas check users-value user.avsc
     """
     place = () if version is None else (version,)
-    body = _body(file, kind, references)
+    body = _make_body(file, kind, references)
     path = ("compatibility", "subjects", subject, "versions", *place)
     found = registry.ask("POST", *path, body=body, query={"verbose": "true"})
     if not found["is_compatible"]:
-        raise failure("not compatible: " + " ".join(", ".join(found.get("messages") or ["no reason is given"]).split()))
+        raise make_failure(
+            "not compatible: " + " ".join(", ".join(found.get("messages") or ["no reason is given"]).split())
+        )
     click.echo("compatible")
 
 
@@ -154,7 +156,7 @@ def check(
 @click.argument("subject")
 @click.option("--version", help="Only this version.")
 @click.option("--permanent", is_flag=True, help="For good, including what was deleted before.")
-@registry_options()
+@make_registry_options()
 def delete(subject: str, version: str | None, permanent: bool, registry: RegistryClient) -> None:
     """Delete a subject, or one version, and print what was deleted.
 

@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from minibroker.broker.security.acls import PatternType, Permission
-from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType, user_resource
-from minibroker.cli.administration import connected
-from minibroker.cli.connecting import Bootstrap, connection_options
-from minibroker.cli.shared import WholeHelpGroup, completed_by, failure, help_if_alone, json_option, print_table
+from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType, make_user_resource
+from minibroker.cli.administration import connect_client
+from minibroker.cli.connecting import Bootstrap, add_connection_options
+from minibroker.cli.shared import (
+    WholeHelpGroup,
+    help_if_alone,
+    make_completer,
+    make_failure,
+    make_json_option,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -45,13 +52,13 @@ def acls(context: click.Context) -> None:
     help_if_alone(context)
 
 
-def _acl_options(command: Command) -> Command:
+def _add_acl_options(command: Command) -> Command:
     """Add what names an ACL and a cluster: arguments, `--topic` and its like, and the options of clients."""
     options: list[Callable[[Command], Command]] = [
         click.argument("user"),
         click.argument("operation", type=click.Choice(list(OPERATIONS))),
-        click.option("--topic", help="The topic; * for all.", shell_complete=completed_by("topics")),
-        click.option("--group", help="The group.", shell_complete=completed_by("groups")),
+        click.option("--topic", help="The topic; * for all.", shell_complete=make_completer("topics")),
+        click.option("--group", help="The group.", shell_complete=make_completer("groups")),
         click.option("--transactional-id", help="The transactional id."),
         click.option("--cluster", is_flag=True, help="The cluster itself."),
         click.option("--delegation-token", help="The delegation token, by its id."),
@@ -59,14 +66,14 @@ def _acl_options(command: Command) -> Command:
         click.option("--prefixed", is_flag=True, help="The name is a prefix."),
         click.option("--host", default="*", show_default=True, help="The client's address, or a range of them."),
         click.option("--deny", is_flag=True, help="Deny it, instead of allowing it."),
-        connection_options,
+        add_connection_options,
     ]
     for option in reversed(options):
         command = option(command)
     return command
 
 
-def _resource(options: dict[str, Any]) -> tuple[int, str]:
+def _choose_resource(options: dict[str, Any]) -> tuple[int, str]:
     """Return the type and name of the resource that the options name. Raises click.UsageError."""
     kinds = {
         "topic": ResourceType.TOPIC,
@@ -78,7 +85,7 @@ def _resource(options: dict[str, Any]) -> tuple[int, str]:
     if options["cluster"]:
         found.append((ResourceType.CLUSTER, CLUSTER_NAME))
     if options["user_principal"] is not None:
-        found.append((ResourceType.USER, user_resource(options["user_principal"])))
+        found.append((ResourceType.USER, make_user_resource(options["user_principal"])))
     if len(found) != 1:
         raise click.UsageError(
             "choose one of --topic, --group, --transactional-id, --cluster, --delegation-token, --user-principal"
@@ -86,9 +93,9 @@ def _resource(options: dict[str, Any]) -> tuple[int, str]:
     return found[0]
 
 
-def _parts(user: str, operation: str, options: dict[str, Any]) -> dict[str, Any]:
+def _make_parts(user: str, operation: str, options: dict[str, Any]) -> dict[str, Any]:
     """Return an ACL as the fields of a request, but for the type of its pattern."""
-    resource_type, name = _resource(options)
+    resource_type, name = _choose_resource(options)
     return {
         "resource_type": resource_type,
         "resource_name": name,
@@ -99,13 +106,13 @@ def _parts(user: str, operation: str, options: dict[str, Any]) -> dict[str, Any]
     }
 
 
-def _pattern_type(options: dict[str, Any]) -> PatternType:
+def _choose_pattern_type(options: dict[str, Any]) -> PatternType:
     return PatternType.PREFIXED if options["prefixed"] else PatternType.LITERAL
 
 
 @acls.command("list")
-@connection_options
-@json_option("Print a JSON array.")
+@add_connection_options
+@make_json_option("Print a JSON array.")
 def list_acls(bootstrap: Bootstrap, as_json: bool) -> None:
     """List all ACLs.
 
@@ -113,15 +120,15 @@ def list_acls(bootstrap: Bootstrap, as_json: bool) -> None:
     Example:
         minibroker acls list
     """
-    with connected(bootstrap) as client:
-        rows = described_acls(client)
+    with connect_client(bootstrap) as client:
+        rows = list_acls_of_cluster(client)
     if as_json:
         click.echo(json.dumps([row._asdict() for row in rows]))
     else:
         print_table(ListedAcl._fields, rows)
 
 
-def described_acls(client: Client) -> list[ListedAcl]:
+def list_acls_of_cluster(client: Client) -> list[ListedAcl]:
     """Return all ACLs. Raises `ClientError`."""
     from minibroker.client.client_errors import check
     from minibroker.protocol.messages.security import DescribeAclsRequest
@@ -153,7 +160,7 @@ def described_acls(client: Client) -> list[ListedAcl]:
 
 
 @acls.command()
-@_acl_options
+@_add_acl_options
 def add(user: str, operation: str, bootstrap: Bootstrap, **options: Any) -> None:
     """Allow a user (* for everybody) an operation on a resource, or deny it.
 
@@ -168,16 +175,16 @@ def add(user: str, operation: str, bootstrap: Bootstrap, **options: Any) -> None
     if topic != "*" and topic.endswith("*"):  # no topic has such a name
         raise click.UsageError(f"no topic is named {topic}; for a prefix, give --topic {topic.rstrip('*')} --prefixed")
     creation = CreateAclsRequest.AclCreation(
-        **_parts(user, operation, options), resource_pattern_type=_pattern_type(options)
+        **_make_parts(user, operation, options), resource_pattern_type=_choose_pattern_type(options)
     )
-    with connected(bootstrap) as client:
+    with connect_client(bootstrap) as client:
         (result,) = client.request(CreateAclsRequest(creations=[creation]), client.controller()).results
         check(result.error_code, "cannot add the ACL", result.error_message)
     click.echo(f"{'denied' if options['deny'] else 'allowed'} {user} to {operation}")
 
 
 @acls.command()
-@_acl_options
+@_add_acl_options
 def remove(user: str, operation: str, bootstrap: Bootstrap, **options: Any) -> None:
     """Remove an ACL, named as it was added.
 
@@ -188,19 +195,19 @@ def remove(user: str, operation: str, bootstrap: Bootstrap, **options: Any) -> N
     from minibroker.client.client_errors import check
     from minibroker.protocol.messages.security import DeleteAclsRequest
 
-    parts = _parts(user, operation, options)
+    parts = _make_parts(user, operation, options)
     wanted = DeleteAclsRequest.DeleteAclsFilter(
         resource_type_filter=parts["resource_type"],
         resource_name_filter=parts["resource_name"],
-        pattern_type_filter=_pattern_type(options),
+        pattern_type_filter=_choose_pattern_type(options),
         principal_filter=parts["principal"],
         host_filter=parts["host"],
         operation=parts["operation"],
         permission_type=parts["permission_type"],
     )
-    with connected(bootstrap) as client:
+    with connect_client(bootstrap) as client:
         (result,) = client.request(DeleteAclsRequest(filters=[wanted]), client.controller()).filter_results
         check(result.error_code, "cannot remove the ACL", result.error_message)
     if not result.matching_acls:
-        raise failure("there is no such ACL; 'minibroker acls list' shows those that there are")
+        raise make_failure("there is no such ACL; 'minibroker acls list' shows those that there are")
     click.echo(f"removed {len(result.matching_acls)}")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from minibroker.cli.administration import connected
-from minibroker.cli.connecting import Bootstrap, connection_options
-from minibroker.cli.shared import WholeHelpGroup, assignment_of, help_if_alone, json_option, print_table
+from minibroker.cli.administration import connect_client
+from minibroker.cli.connecting import Bootstrap, add_connection_options
+from minibroker.cli.shared import WholeHelpGroup, help_if_alone, make_json_option, parse_assignment, print_table
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -42,15 +42,15 @@ def quotas(context: click.Context) -> None:
     help_if_alone(context)
 
 
-def _entity_options(command: Command) -> Command:
+def _add_entity_options(command: Command) -> Command:
     for flag, what in (("--ip", "An address"), ("--client-id", "A client id"), ("--user", "A user")):
         command = click.option(flag, help=f"{what}; * for each that has no quotas of its own.")(command)
     return command
 
 
 @quotas.command("list")
-@connection_options
-@json_option("Print a JSON array.")
+@add_connection_options
+@make_json_option("Print a JSON array.")
 def list_quotas(bootstrap: Bootstrap, as_json: bool) -> None:
     """List all quotas. The name * stands for the default.
 
@@ -58,15 +58,15 @@ def list_quotas(bootstrap: Bootstrap, as_json: bool) -> None:
     Example:
         minibroker quotas list
     """
-    with connected(bootstrap) as client:
-        rows = described_quotas(client)
+    with connect_client(bootstrap) as client:
+        rows = list_quotas_of_cluster(client)
     if as_json:
         click.echo(json.dumps([dict(zip(HEAD, row, strict=True)) for row in rows]))
     else:
         print_table(HEAD, rows)
 
 
-def described_quotas(client: Client) -> list[ListedQuota]:
+def list_quotas_of_cluster(client: Client) -> list[ListedQuota]:
     """Return all quotas. Raises `ClientError`."""
     from minibroker.client.client_errors import check
     from minibroker.protocol.messages.quotas import DescribeClientQuotasRequest
@@ -82,9 +82,9 @@ def described_quotas(client: Client) -> list[ListedQuota]:
 
 
 @quotas.command("set")
-@click.argument("limits", metavar="NAME=VALUE...", nargs=-1, required=True, type=assignment_of)
-@_entity_options
-@connection_options
+@click.argument("limits", metavar="NAME=VALUE...", nargs=-1, required=True, type=parse_assignment)
+@_add_entity_options
+@add_connection_options
 def set_quotas(limits: tuple[tuple[str, str], ...], bootstrap: Bootstrap, **options: str | None) -> None:
     """Set quotas: producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate (of a user or
     client id), connection_creation_rate (of an address).
@@ -99,14 +99,14 @@ def set_quotas(limits: tuple[tuple[str, str], ...], bootstrap: Bootstrap, **opti
             wanted[name] = float(text)
         except ValueError:
             raise click.UsageError(f"{name} is a number, and cannot be {text!r}") from None
-    _alter(bootstrap, options, wanted, remove=False)
+    _alter_quotas(bootstrap, options, wanted, remove=False)
     click.echo(f"set {', '.join(wanted)}")
 
 
 @quotas.command()
 @click.argument("names", nargs=-1, required=True)
-@_entity_options
-@connection_options
+@_add_entity_options
+@add_connection_options
 def remove(names: tuple[str, ...], bootstrap: Bootstrap, **options: str | None) -> None:
     """Remove quotas.
 
@@ -114,11 +114,13 @@ def remove(names: tuple[str, ...], bootstrap: Bootstrap, **options: str | None) 
     Example:
         minibroker quotas remove --user alice producer_byte_rate
     """
-    _alter(bootstrap, options, dict.fromkeys(names, 0.0), remove=True)
+    _alter_quotas(bootstrap, options, dict.fromkeys(names, 0.0), remove=True)
     click.echo(f"removed {', '.join(names)}")
 
 
-def _alter(bootstrap: Bootstrap, options: dict[str, str | None], limits: dict[str, float], *, remove: bool) -> None:
+def _alter_quotas(
+    bootstrap: Bootstrap, options: dict[str, str | None], limits: dict[str, float], *, remove: bool
+) -> None:
     from minibroker.client.client_errors import check
     from minibroker.protocol.messages.quotas import AlterClientQuotasRequest
 
@@ -128,7 +130,7 @@ def _alter(bootstrap: Bootstrap, options: dict[str, str | None], limits: dict[st
         raise click.UsageError("choose one of --user, --client-id, --ip, or the first two")
     entity = [shape.EntityData(entity_type=kind, entity_name=None if name == DEFAULT else name) for kind, name in named]
     changes = [shape.OpData(key=key, value=value, remove=remove) for key, value in limits.items()]
-    with connected(bootstrap) as client:
+    with connect_client(bootstrap) as client:
         request = AlterClientQuotasRequest(entries=[shape(entity=entity, ops=changes)])
         (answer,) = client.request(request, client.controller()).entries
         check(answer.error_code, "cannot change quotas", answer.error_message)

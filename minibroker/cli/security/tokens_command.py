@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from minibroker.cli.administration import connected
-from minibroker.cli.connecting import Bootstrap, connection_options
-from minibroker.cli.shared import WholeHelpGroup, duration_of, failure, help_if_alone, json_option, print_rows
-from minibroker.quantities import time_text
+from minibroker.cli.administration import connect_client
+from minibroker.cli.connecting import Bootstrap, add_connection_options
+from minibroker.cli.shared import (
+    WholeHelpGroup,
+    help_if_alone,
+    make_failure,
+    make_json_option,
+    parse_duration,
+    print_rows,
+)
+from minibroker.quantities import format_time
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -39,10 +46,10 @@ def tokens(context: click.Context) -> None:
 @click.option("--renewer", "renewers", metavar="USER", multiple=True,
               help="A user who may renew it, too. Can be repeated.")  # fmt: skip
 @click.option("--owner", metavar="USER", help="The user that the token is for.  [default: yourself]")
-@click.option("--max-lifetime", metavar="DURATION", type=duration_of,
+@click.option("--max-lifetime", metavar="DURATION", type=parse_duration,
               help="How long it lives at most, however often it is renewed.")  # fmt: skip
-@connection_options
-@json_option("Print a JSON object.")
+@add_connection_options
+@make_json_option("Print a JSON object.")
 def create(
     renewers: tuple[str, ...], owner: str | None, max_lifetime: int | None, bootstrap: Bootstrap, as_json: bool
 ) -> None:
@@ -62,7 +69,7 @@ def create(
     request = CreateDelegationTokenRequest(renewers=named, max_lifetime_ms=max_lifetime or AS_LONG_AS_POSSIBLE)
     if owner is not None:
         request.owner_principal_type, request.owner_principal_name = USER, owner
-    with connected(bootstrap) as client:
+    with connect_client(bootstrap) as client:
         lowest = 0 if owner is None else FIRST_WITH_OWNER
         answer = client.request(request, client.controller(), lowest=lowest)
         refused = answer.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
@@ -83,9 +90,9 @@ def create(
 
 @tokens.command()
 @click.argument("token_id", metavar="ID")
-@click.option("--period", metavar="DURATION", type=duration_of,
+@click.option("--period", metavar="DURATION", type=parse_duration,
               help="How long it is valid from now on.  [default: the longest]")  # fmt: skip
-@connection_options
+@add_connection_options
 def renew(token_id: str, period: int | None, bootstrap: Bootstrap) -> None:
     """Renew a token that is yours, or that you may renew.
 
@@ -96,19 +103,21 @@ def renew(token_id: str, period: int | None, bootstrap: Bootstrap) -> None:
     from minibroker.client.client_errors import check
     from minibroker.protocol.messages.delegation_tokens import RenewDelegationTokenRequest
 
-    with connected(bootstrap) as client:
+    with connect_client(bootstrap) as client:
         request = RenewDelegationTokenRequest(
-            hmac=_secret_of(client, token_id), renew_period_ms=period or AS_LONG_AS_POSSIBLE
+            hmac=_find_secret(client, token_id), renew_period_ms=period or AS_LONG_AS_POSSIBLE
         )
         answer = client.request(request, client.controller())
         check(answer.error_code, "cannot renew the token")
-    click.echo(f"{token_id} expires at {time_text(answer.expiry_timestamp_ms)} UTC")
+    click.echo(f"{token_id} expires at {format_time(answer.expiry_timestamp_ms)} UTC")
 
 
 @tokens.command()
 @click.argument("token_id", metavar="ID")
-@click.option("--after", metavar="DURATION", type=duration_of, help="How long it stays valid.  [default: not at all]")
-@connection_options
+@click.option(
+    "--after", metavar="DURATION", type=parse_duration, help="How long it stays valid.  [default: not at all]"
+)
+@add_connection_options
 def expire(token_id: str, after: int | None, bootstrap: Bootstrap) -> None:
     """Let a token expire, at once or later. Open sessions continue.
 
@@ -119,22 +128,24 @@ def expire(token_id: str, after: int | None, bootstrap: Bootstrap) -> None:
     from minibroker.client.client_errors import check
     from minibroker.protocol.messages.delegation_tokens import ExpireDelegationTokenRequest
 
-    with connected(bootstrap) as client:
+    with connect_client(bootstrap) as client:
         request = ExpireDelegationTokenRequest(
-            hmac=_secret_of(client, token_id), expiry_time_period_ms=after or AT_ONCE
+            hmac=_find_secret(client, token_id), expiry_time_period_ms=after or AT_ONCE
         )
         answer = client.request(request, client.controller())
         check(answer.error_code, "cannot expire the token")
     click.echo(
-        f"removed {token_id}" if after is None else f"{token_id} expires at {time_text(answer.expiry_timestamp_ms)} UTC"
+        f"removed {token_id}"
+        if after is None
+        else f"{token_id} expires at {format_time(answer.expiry_timestamp_ms)} UTC"
     )
 
 
 @tokens.command()
 @click.option("--owner", "owners", metavar="USER", multiple=True, help="Only tokens of this user. Can be repeated.")
 @click.option("--secrets", "with_secrets", is_flag=True, help="Print the secrets, too.")
-@connection_options
-@json_option("Print a JSON array.")
+@add_connection_options
+@make_json_option("Print a JSON array.")
 def describe(owners: tuple[str, ...], with_secrets: bool, bootstrap: Bootstrap, as_json: bool) -> None:
     """Describe the tokens that you may see: yours, those that you may renew, and those that ACLs let you describe.
 
@@ -142,8 +153,8 @@ def describe(owners: tuple[str, ...], with_secrets: bool, bootstrap: Bootstrap, 
     Example:
         minibroker tokens describe --owner alice
     """
-    with connected(bootstrap) as client:
-        rows = [_row(token, with_secrets) for token in _describe_tokens(client, owners)]
+    with connect_client(bootstrap) as client:
+        rows = [_make_row(token, with_secrets) for token in _describe_tokens(client, owners)]
     rows.sort(key=lambda row: (row["owner"], row["issued_ms"], row["id"]))
     if as_json:
         click.echo(json.dumps(rows))
@@ -151,7 +162,7 @@ def describe(owners: tuple[str, ...], with_secrets: bool, bootstrap: Bootstrap, 
         print_rows(rows, NAMES)
 
 
-def _row(token: Any, with_secret: bool) -> dict[str, Any]:
+def _make_row(token: Any, with_secret: bool) -> dict[str, Any]:
     return {
         "id": token.token_id,
         **({"secret": base64.b64encode(token.hmac).decode()} if with_secret else {}),
@@ -176,9 +187,9 @@ def _describe_tokens(client: Client, owners: tuple[str, ...]) -> list[Any]:
     return list(answer.tokens)
 
 
-def _secret_of(client: Client, token_id: str) -> bytes:
+def _find_secret(client: Client, token_id: str) -> bytes:
     """Return the HMAC of a token, so that nobody has to write it on a command line. Raises click.ClickException."""
     found: bytes | None = next((one.hmac for one in _describe_tokens(client, ()) if one.token_id == token_id), None)
     if found is None:
-        raise failure(f"there is no token {token_id} that you may see")
+        raise make_failure(f"there is no token {token_id} that you may see")
     return found

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from minibroker.cli.administration import connected
-from minibroker.cli.connecting import Bootstrap, connection_options
-from minibroker.cli.shared import WholeHelpGroup, help_if_alone, json_option, no_such, print_table
+from minibroker.cli.administration import connect_client
+from minibroker.cli.connecting import Bootstrap, add_connection_options
+from minibroker.cli.shared import WholeHelpGroup, help_if_alone, make_json_option, make_no_such_error, print_table
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -42,8 +42,8 @@ def users(context: click.Context) -> None:
 
 
 @users.command("list")
-@connection_options
-@json_option("Print a JSON array.")
+@add_connection_options
+@make_json_option("Print a JSON array.")
 def list_users(bootstrap: Bootstrap, as_json: bool) -> None:
     """List the users, with their mechanisms and iterations.
 
@@ -51,15 +51,15 @@ def list_users(bootstrap: Bootstrap, as_json: bool) -> None:
     Example:
         minibroker users list
     """
-    with connected(bootstrap) as client:
-        rows = described_users(client)
+    with connect_client(bootstrap) as client:
+        rows = list_users_of_cluster(client)
     if as_json:
         click.echo(json.dumps([row._asdict() for row in rows]))
     else:
         print_table(ListedUser._fields, rows)
 
 
-def described_users(client: Client) -> list[ListedUser]:
+def list_users_of_cluster(client: Client) -> list[ListedUser]:
     """Return all users, one row for each mechanism. Raises `ClientError`."""
     return [
         ListedUser(user, MECHANISMS[info.mechanism - 1], info.iterations)
@@ -80,7 +80,7 @@ def described_users(client: Client) -> list[ListedUser]:
     show_default=True,
     help="How often the password is hashed.",
 )
-@connection_options
+@add_connection_options
 def add(name: str, mechanisms: tuple[str, ...], iterations: int, bootstrap: Bootstrap) -> None:
     """Add a user, or change its password. The password is asked for, or read from a pipe.
 
@@ -88,10 +88,10 @@ def add(name: str, mechanisms: tuple[str, ...], iterations: int, bootstrap: Boot
     Example:
         minibroker users add alice --mechanism SCRAM-SHA-512 < password
     """
-    from minibroker.broker.security.scram import BY_NAME, salted_password
+    from minibroker.broker.security.scram import BY_NAME, salt_password
     from minibroker.protocol.messages.security import AlterUserScramCredentialsRequest
 
-    password = _password()
+    password = _read_password()
     upsertions = []
     for mechanism in [BY_NAME[text] for text in mechanisms or MECHANISMS]:
         salt = secrets.token_bytes(16)
@@ -100,18 +100,18 @@ def add(name: str, mechanisms: tuple[str, ...], iterations: int, bootstrap: Boot
             mechanism=mechanism,
             iterations=iterations,
             salt=salt,
-            salted_password=salted_password(mechanism, password, salt, iterations),
+            salted_password=salt_password(mechanism, password, salt, iterations),
         )
         upsertions.append(upsertion)
-    with connected(bootstrap) as client:
+    with connect_client(bootstrap) as client:
         for upsertion in upsertions:  # Kafka takes a user once in a request
-            _alter(client, f"cannot add {name}", upsertions=[upsertion])
+            _alter_credentials(client, f"cannot add {name}", upsertions=[upsertion])
     click.echo(f"added {name}")
 
 
 @users.command()
 @click.argument("name")
-@connection_options
+@add_connection_options
 def remove(name: str, bootstrap: Bootstrap) -> None:
     """Remove a user. Its open connections continue.
 
@@ -122,16 +122,18 @@ def remove(name: str, bootstrap: Bootstrap) -> None:
     from minibroker.protocol.messages.security import AlterUserScramCredentialsRequest
 
     deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion
-    with connected(bootstrap) as client:
+    with connect_client(bootstrap) as client:
         known = _describe_users(client)
         if name not in known:
-            raise no_such("user", name, known)
+            raise make_no_such_error("user", name, known)
         for info in known[name]:
-            _alter(client, f"cannot remove {name}", deletions=[deletion(name=name, mechanism=info.mechanism)])
+            _alter_credentials(
+                client, f"cannot remove {name}", deletions=[deletion(name=name, mechanism=info.mechanism)]
+            )
     click.echo(f"removed {name}")
 
 
-def _password() -> str:
+def _read_password() -> str:
     """Return the password that a person types, or that comes by a pipe. Raises click.UsageError."""
     if sys.stdin.isatty():
         password = str(click.prompt("Password", hide_input=True, confirmation_prompt=True))
@@ -152,7 +154,7 @@ def _describe_users(client: Client) -> dict[str, list[Any]]:
     return {result.user: result.credential_infos for result in answer.results}
 
 
-def _alter(client: Client, doing: str, **changes: Any) -> None:
+def _alter_credentials(client: Client, doing: str, **changes: Any) -> None:
     from minibroker.client.client_errors import check
     from minibroker.protocol.messages.security import AlterUserScramCredentialsRequest
 

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from minibroker.cli.administration import (
-    all_topics,
     check_configs,
-    connected,
+    connect_client,
     delete_each,
-    existing_topic,
-    topic_configs,
+    get_all_topics,
+    get_existing_topic,
+    get_topic_configs,
 )
-from minibroker.cli.connecting import Bootstrap, connection_options
+from minibroker.cli.connecting import Bootstrap, add_connection_options
 from minibroker.cli.shared import (
     WholeHelpGroup,
-    assignments_option,
-    completed_by,
-    failure,
     help_if_alone,
-    json_option,
-    no_such,
+    make_assignments_option,
+    make_completer,
+    make_failure,
+    make_json_option,
+    make_no_such_error,
     print_table,
 )
 from minibroker.cli.topics.topics_config import DYNAMIC_TOPIC_CONFIG, alter, config
@@ -65,8 +65,8 @@ topics.add_command(config)
 
 
 @topics.command("list")
-@connection_options
-@json_option("Print a JSON array.")
+@add_connection_options
+@make_json_option("Print a JSON array.")
 def list_topics(bootstrap: Bootstrap, as_json: bool) -> None:
     """List the topics.
 
@@ -74,10 +74,10 @@ def list_topics(bootstrap: Bootstrap, as_json: bool) -> None:
     Example:
         minibroker topics list --json
     """
-    with connected(bootstrap) as client:
-        found = all_topics(client)
+    with connect_client(bootstrap) as client:
+        found = get_all_topics(client)
     rows = [
-        {"name": name, "partitions": len(topic.partitions), "replication_factor": _replication_factor(topic)}
+        {"name": name, "partitions": len(topic.partitions), "replication_factor": _get_replication_factor(topic)}
         for name, topic in sorted(found.items())
     ]
     if as_json:
@@ -92,9 +92,9 @@ def list_topics(bootstrap: Bootstrap, as_json: bool) -> None:
     "--partitions", type=click.IntRange(1), help="The number of partitions.  [default: the broker's num.partitions]"
 )
 @click.option("--replication-factor", type=click.IntRange(1), help="[default: the broker's]")
-@assignments_option("--config", "configs", "A topic config.", completed_by("topic_settings"))
-@connection_options
-@json_option("Print a JSON object.")
+@make_assignments_option("--config", "configs", "A topic config.", make_completer("topic_settings"))
+@add_connection_options
+@make_json_option("Print a JSON object.")
 def create(
     name: str,
     partitions: int | None,
@@ -121,13 +121,13 @@ def create(
         configs=[of_topic.CreatableTopicConfig(name=key, value=value) for key, value in configs],
     )
     lowest = 0 if partitions and replication_factor else DEFAULTS_VERSION
-    with connected(bootstrap) as client:
+    with connect_client(bootstrap) as client:
         request = CreateTopicsRequest(topics=[topic], timeout_ms=client.settings.request_timeout_ms)
         try:
             (answer,) = client.request(request, client.controller(), lowest=lowest).topics
         except ClientError as error:
             if lowest and error.code == ErrorCode.UNSUPPORTED_VERSION:
-                raise failure(
+                raise make_failure(
                     "brokers before 2.4 have no defaults: add --partitions and --replication-factor"
                 ) from None
             raise
@@ -136,9 +136,9 @@ def create(
 
 
 @topics.command()
-@click.argument("name", metavar="TOPIC", shell_complete=completed_by("topics"))
-@connection_options
-@json_option("Print a JSON object.")
+@click.argument("name", metavar="TOPIC", shell_complete=make_completer("topics"))
+@add_connection_options
+@make_json_option("Print a JSON object.")
 def describe(name: str, bootstrap: Bootstrap, as_json: bool) -> None:
     """Show a topic's partitions, with their first and next offsets, and the configs it overrides.
 
@@ -148,9 +148,9 @@ def describe(name: str, bootstrap: Bootstrap, as_json: bool) -> None:
     Example:
         minibroker topics describe orders
     """
-    with connected(bootstrap) as client:
-        topic = existing_topic(client, name)
-        partitions, configs = _partitions(client, topic), _configs(client, name)
+    with connect_client(bootstrap) as client:
+        topic = get_existing_topic(client, name)
+        partitions, configs = _describe_partitions(client, topic), _get_overrides(client, name)
     if as_json:
         rows = [row._asdict() for row in partitions]
         click.echo(json.dumps({"name": name, "partitions": rows, "configs": configs}))
@@ -163,9 +163,9 @@ def describe(name: str, bootstrap: Bootstrap, as_json: bool) -> None:
 
 
 @topics.command()
-@click.argument("names", metavar="TOPIC...", nargs=-1, required=True, shell_complete=completed_by("topics"))
-@connection_options
-@json_option("Print a JSON object.")
+@click.argument("names", metavar="TOPIC...", nargs=-1, required=True, shell_complete=make_completer("topics"))
+@add_connection_options
+@make_json_option("Print a JSON object.")
 def delete(names: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
     """Delete topics with all their records, without confirmation.
 
@@ -173,11 +173,11 @@ def delete(names: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
     Example:
         minibroker topics delete orders payments
     """
-    with connected(bootstrap) as client:
-        delete_each(names, lambda name: _delete(client, name), as_json)
+    with connect_client(bootstrap) as client:
+        delete_each(names, lambda name: _delete_topic(client, name), as_json)
 
 
-def _delete(client: Client, name: str) -> None:
+def _delete_topic(client: Client, name: str) -> None:
     from minibroker.client.client_errors import check
     from minibroker.protocol.errors import ErrorCode
     from minibroker.protocol.messages.topics import DeleteTopicsRequest
@@ -188,15 +188,15 @@ def _delete(client: Client, name: str) -> None:
     )
     (answer,) = client.request(request, client.controller()).responses
     if answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        raise no_such("topic", name, all_topics(client))
+        raise make_no_such_error("topic", name, get_all_topics(client))
     check(answer.error_code, f"cannot delete {name}", answer.error_message)
 
 
-def _replication_factor(topic: Any) -> int:
+def _get_replication_factor(topic: Any) -> int:
     return max((len(partition.replica_nodes) for partition in topic.partitions), default=0)
 
 
-def _partitions(client: Client, topic: Any) -> list[Partition]:
+def _describe_partitions(client: Client, topic: Any) -> list[Partition]:
     from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 
     led = [(topic.name, each.partition_index) for each in topic.partitions if each.leader_id >= 0]
@@ -214,13 +214,13 @@ def _partitions(client: Client, topic: Any) -> list[Partition]:
     ]
 
 
-def _configs(client: Client, name: str) -> dict[str, str | None] | None:
+def _get_overrides(client: Client, name: str) -> dict[str, str | None] | None:
     """Return the configs that the topic overrides, or None if the broker does not tell them."""
     from minibroker.client.client_errors import ClientError
     from minibroker.protocol.errors import ErrorCode
 
     try:
-        entries = topic_configs(client, name)
+        entries = get_topic_configs(client, name)
     except ClientError as error:
         if error.code != ErrorCode.UNSUPPORTED_VERSION:
             raise

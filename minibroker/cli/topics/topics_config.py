@@ -11,13 +11,20 @@ from minibroker.cli.administration import (
     TOPIC_RESOURCE,
     Config,
     check_configs,
-    config_row,
-    connected,
-    existing_topic,
-    topic_configs,
+    connect_client,
+    get_existing_topic,
+    get_topic_configs,
+    make_config_row,
 )
-from minibroker.cli.connecting import Bootstrap, connection_options
-from minibroker.cli.shared import NamedCommand, assignments_option, completed_by, failure, json_option, print_table
+from minibroker.cli.connecting import Bootstrap, add_connection_options
+from minibroker.cli.shared import (
+    NamedCommand,
+    make_assignments_option,
+    make_completer,
+    make_failure,
+    make_json_option,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -27,18 +34,18 @@ SET, DELETE = 0, 1  # operations of IncrementalAlterConfigs
 
 
 @click.command(cls=NamedCommand)
-@click.argument("name", metavar="TOPIC", shell_complete=completed_by("topics"))
-@assignments_option("--set", "assignments", "A config to set.", completed_by("topic_settings"))
+@click.argument("name", metavar="TOPIC", shell_complete=make_completer("topics"))
+@make_assignments_option("--set", "assignments", "A config to set.", make_completer("topic_settings"))
 @click.option(
     "--delete",
     "deleted",
     metavar="NAME",
     multiple=True,
     help="A config to reset to its default. Can be repeated.",
-    shell_complete=completed_by("topic_settings"),
+    shell_complete=make_completer("topic_settings"),
 )
-@connection_options
-@json_option("Print a JSON array, or what was changed as a JSON object.")
+@add_connection_options
+@make_json_option("Print a JSON array, or what was changed as a JSON object.")
 def config(
     name: str,
     assignments: tuple[tuple[str, str], ...],
@@ -54,18 +61,18 @@ def config(
     """
     changed = dict(assignments)
     _check_change([key for key, _ in assignments], deleted)
-    with connected(bootstrap) as client:
-        existing_topic(client, name)
+    with connect_client(bootstrap) as client:
+        get_existing_topic(client, name)
         if not changed and not deleted:
-            _show([_row(entry) for entry in topic_configs(client, name)], as_json)
+            _show_configs([_make_row(entry) for entry in get_topic_configs(client, name)], as_json)
             return
-        known = {entry.name for entry in topic_configs(client, name)}
+        known = {entry.name for entry in get_topic_configs(client, name)}
         unknown = next((key for key in deleted if key not in known), None)
         if unknown is not None:
-            from minibroker.suggestions import did_you_mean
+            from minibroker.suggestions import suggest_names
 
-            raise failure(f"{name} has no config {unknown}{did_you_mean(unknown, sorted(known))}")
-        _change(client, name, changed, deleted)
+            raise make_failure(f"{name} has no config {unknown}{suggest_names(unknown, sorted(known))}")
+        _change_configs(client, name, changed, deleted)
         kept = _find_kept_configs(client, name, deleted)
     if as_json:
         gone = [key for key in deleted if key not in kept]
@@ -80,7 +87,7 @@ def config(
 
 def _find_kept_configs(client: Client, name: str, deleted: tuple[str, ...]) -> dict[str, str | None]:
     """Return the deleted configs that the topic still has, with their values: some cannot be unset again."""
-    entries = topic_configs(client, name) if deleted else []
+    entries = get_topic_configs(client, name) if deleted else []
     return {
         entry.name: entry.value
         for entry in entries
@@ -96,26 +103,26 @@ def _check_change(assigned: list[str], deleted: tuple[str, ...]) -> None:
         raise click.UsageError(f"{twice} is given twice")
 
 
-def _row(entry: Any) -> Config:
-    row = config_row(entry)
-    return row if row.default is not None else row._replace(default=_documented_default(entry.name))
+def _make_row(entry: Any) -> Config:
+    row = make_config_row(entry)
+    return row if row.default is not None else row._replace(default=_get_documented_default(entry.name))
 
 
-def _documented_default(name: str) -> str | None:
+def _get_documented_default(name: str) -> str | None:
     """Return Apache Kafka's default for a config whose default is a setting in hours, which brokers do not report."""
     from minibroker.broker.configs.settings import Settings
 
     return next((entry.value for entry in Settings({}).describe_topic({}) if entry.name == name), None)
 
 
-def _show(rows: list[Config], as_json: bool) -> None:
+def _show_configs(rows: list[Config], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([row._asdict() for row in rows]))
     else:
         print_table(Config._fields[:-1], [row[:-1] for row in rows])
 
 
-def _change(client: Client, name: str, changed: dict[str, str], deleted: tuple[str, ...]) -> None:
+def _change_configs(client: Client, name: str, changed: dict[str, str], deleted: tuple[str, ...]) -> None:
     """Change the configs. Raises `ClientError` if the broker rejects it; then nothing is changed."""
     from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 
@@ -129,12 +136,12 @@ def _change(client: Client, name: str, changed: dict[str, str], deleted: tuple[s
 
 
 @click.command(cls=NamedCommand)
-@click.argument("name", metavar="TOPIC", shell_complete=completed_by("topics"))
+@click.argument("name", metavar="TOPIC", shell_complete=make_completer("topics"))
 @click.option(
     "--partitions", type=click.IntRange(1), required=True, help="The new number of partitions, larger than now."
 )
-@connection_options
-@json_option("Print a JSON object.")
+@add_connection_options
+@make_json_option("Print a JSON object.")
 def alter(name: str, partitions: int, bootstrap: Bootstrap, as_json: bool) -> None:
     """Add partitions to a topic. Existing records stay in their partitions.
 
@@ -146,8 +153,8 @@ def alter(name: str, partitions: int, bootstrap: Bootstrap, as_json: bool) -> No
     from minibroker.protocol.messages.topics import CreatePartitionsRequest
 
     wanted = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=partitions, assignments=None)
-    with connected(bootstrap) as client:
-        before = len(existing_topic(client, name).partitions)
+    with connect_client(bootstrap) as client:
+        before = len(get_existing_topic(client, name).partitions)
         request = CreatePartitionsRequest(topics=[wanted], timeout_ms=client.settings.request_timeout_ms)
         (answer,) = client.request(request, client.controller()).results
         check(answer.error_code, f"cannot alter {name}", answer.error_message)

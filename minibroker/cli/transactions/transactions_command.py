@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from minibroker.cli.administration import connected
-from minibroker.cli.connecting import Bootstrap, connection_options
-from minibroker.cli.shared import WholeHelpGroup, help_if_alone, json_option, no_such, print_rows
+from minibroker.cli.administration import connect_client
+from minibroker.cli.connecting import Bootstrap, add_connection_options
+from minibroker.cli.shared import WholeHelpGroup, help_if_alone, make_json_option, make_no_such_error, print_rows
 from minibroker.cli.transactions.transactions_hanging import abort, find_hanging
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def transactions(context: click.Context) -> None:
 
 @transactions.command("list")
 @click.option("--state", "states", type=click.Choice(STATES, False), multiple=True, help="Only ids in this state.")
-@connection_options
-@json_option("Print a JSON array.")
+@add_connection_options
+@make_json_option("Print a JSON array.")
 def list_transactions(states: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
     """List the transactional ids and the states of their transactions.
 
@@ -43,7 +43,7 @@ def list_transactions(states: tuple[str, ...], bootstrap: Bootstrap, as_json: bo
     Example:
         minibroker transactions list --state Ongoing
     """
-    with connected(bootstrap) as client:
+    with connect_client(bootstrap) as client:
         rows = _list_transactions(client, states)
     if as_json:
         click.echo(json.dumps(rows))
@@ -72,8 +72,8 @@ def _list_transactions(client: Client, states: tuple[str, ...]) -> list[dict[str
 
 @transactions.command()
 @click.argument("transactional_id")
-@connection_options
-@json_option("Print a JSON object.")
+@add_connection_options
+@make_json_option("Print a JSON object.")
 def describe(transactional_id: str, bootstrap: Bootstrap, as_json: bool) -> None:
     """Show the producer of a transactional id, and its transaction's start and partitions.
 
@@ -81,7 +81,7 @@ def describe(transactional_id: str, bootstrap: Bootstrap, as_json: bool) -> None
     Example:
         minibroker transactions describe orders-1 --json
     """
-    with connected(bootstrap) as client:
+    with connect_client(bootstrap) as client:
         row = _describe_transaction(client, transactional_id)
     if as_json:
         click.echo(json.dumps(row))
@@ -97,7 +97,7 @@ def _describe_transaction(client: Client, transactional_id: str) -> dict[str, An
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
     (found,) = client.request(request, node).transaction_states
     if found.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-        raise no_such(
+        raise make_no_such_error(
             "transactional id", transactional_id, (row["transactional_id"] for row in _list_transactions(client, ()))
         )
     client.check(found.error_code, f"cannot describe {transactional_id}", node)

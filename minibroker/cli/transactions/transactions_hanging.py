@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from minibroker.cli.administration import all_topics, connected
-from minibroker.cli.connecting import Bootstrap, connection_options
-from minibroker.cli.shared import completed_by, failure, json_option, no_such, print_rows
+from minibroker.cli.administration import connect_client, get_all_topics
+from minibroker.cli.connecting import Bootstrap, add_connection_options
+from minibroker.cli.shared import make_completer, make_failure, make_json_option, make_no_such_error, print_rows
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -37,7 +37,7 @@ class OpenTransaction(NamedTuple):
 
 
 @click.command("find-hanging")
-@click.option("--topic", help="Only the partitions of this topic.", shell_complete=completed_by("topics"))
+@click.option("--topic", help="Only the partitions of this topic.", shell_complete=make_completer("topics"))
 @click.option(
     "--max-transaction-timeout",
     "minutes",
@@ -47,8 +47,8 @@ class OpenTransaction(NamedTuple):
     show_default=True,
     help="The longest time of a transaction, the brokers' transaction.max.timeout.ms.",
 )
-@connection_options
-@json_option("Print a JSON array.")
+@add_connection_options
+@make_json_option("Print a JSON array.")
 def find_hanging(topic: str | None, minutes: int, bootstrap: Bootstrap, as_json: bool) -> None:
     """Find transactions that have been open for too long in a log and that no coordinator knows.
 
@@ -57,9 +57,9 @@ def find_hanging(topic: str | None, minutes: int, bootstrap: Bootstrap, as_json:
         minibroker transactions find-hanging --topic orders
     """
     before_ms = time.time() * 1000 - minutes * 60_000
-    with connected(bootstrap) as client:
+    with connect_client(bootstrap) as client:
         candidates = [each for each in open_transactions(client, topic) if each.last_ms < before_ms]
-        known = known_transactions(client, {each.producer_id for each in candidates})
+        known = list_known_transactions(client, {each.producer_id for each in candidates})
     hanging = [each for each in candidates if (each.producer_id, each.topic, each.partition) not in known]
     if as_json:
         click.echo(json.dumps([each._asdict() for each in hanging]))
@@ -68,10 +68,10 @@ def find_hanging(topic: str | None, minutes: int, bootstrap: Bootstrap, as_json:
 
 
 @click.command()
-@click.option("--topic", required=True, help="The topic.", shell_complete=completed_by("topics"))
+@click.option("--topic", required=True, help="The topic.", shell_complete=make_completer("topics"))
 @click.option("--partition", required=True, type=click.IntRange(0), help="The partition.")
 @click.option("--start-offset", required=True, type=click.IntRange(0), help="The first offset of the transaction.")
-@connection_options
+@add_connection_options
 def abort(topic: str, partition: int, start_offset: int, bootstrap: Bootstrap) -> None:
     """Abort a hanging transaction in one partition, without confirmation.
 
@@ -79,21 +79,21 @@ def abort(topic: str, partition: int, start_offset: int, bootstrap: Bootstrap) -
     Example:
         minibroker transactions abort --topic orders --partition 0 --start-offset 17
     """
-    with connected(bootstrap) as client:
+    with connect_client(bootstrap) as client:
         for each in open_transactions(client, topic):
             if (each.partition, each.start_offset) == (partition, start_offset):
-                _abort(client, each)
+                _abort_transaction(client, each)
                 click.echo(f"aborted the transaction of producer {each.producer_id} in {topic}-{partition}")
                 return
-    raise failure(f"no open transaction of {topic}-{partition} begins at offset {start_offset}")
+    raise make_failure(f"no open transaction of {topic}-{partition} begins at offset {start_offset}")
 
 
 def open_transactions(client: Client, only: str | None) -> list[OpenTransaction]:
     """Return the open transactions in the logs of a topic, or of all topics. Raises click.ClickException."""
     by_leader: defaultdict[int, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    found = all_topics(client)
+    found = get_all_topics(client)
     if only is not None and only not in found:
-        raise no_such("topic", only, found)
+        raise make_no_such_error("topic", only, found)
     for topic in found.values() if only is None else (found[only],):
         for partition in topic.partitions:
             if partition.leader_id != NO_LEADER:
@@ -114,14 +114,14 @@ def _open_at(client: Client, leader: int, partitions: dict[str, list[int]]) -> l
             what = f"cannot describe the producers of {topic.name}-{partition.partition_index}"
             client.check(partition.error_code, what, leader)
             found += [
-                _open(topic.name, partition.partition_index, leader, producer)
+                _make_open_transaction(topic.name, partition.partition_index, leader, producer)
                 for producer in partition.active_producers
                 if producer.current_txn_start_offset != NO_OFFSET
             ]
     return found
 
 
-def _open(topic: str, partition: int, leader: int, producer: Any) -> OpenTransaction:
+def _make_open_transaction(topic: str, partition: int, leader: int, producer: Any) -> OpenTransaction:
     return OpenTransaction(
         topic,
         partition,
@@ -134,7 +134,7 @@ def _open(topic: str, partition: int, leader: int, producer: Any) -> OpenTransac
     )
 
 
-def known_transactions(client: Client, producer_ids: set[int]) -> set[tuple[int, str, int]]:
+def list_known_transactions(client: Client, producer_ids: set[int]) -> set[tuple[int, str, int]]:
     """Return (producer id, topic, partition) of these producers' transactions at the coordinators."""
     from minibroker.protocol.messages.transactions import DescribeTransactionsRequest, ListTransactionsRequest
 
@@ -149,7 +149,7 @@ def known_transactions(client: Client, producer_ids: set[int]) -> set[tuple[int,
     return known
 
 
-def _abort(client: Client, transaction: OpenTransaction) -> None:
+def _abort_transaction(client: Client, transaction: OpenTransaction) -> None:
     from minibroker.protocol.messages.transactions import WriteTxnMarkersRequest
 
     Marker = WriteTxnMarkersRequest.WritableTxnMarker

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from minibroker.pipeline.archiving.archive_tables import ArchiveError
 from minibroker.pipeline.schema_sources import Place, known_schemas
-from minibroker.registry.decoding import Decoder, DecodingError, GivenDecoder, json_text
+from minibroker.registry.decoding import Decoder, DecodingError, GivenDecoder, format_json
 
 DECODED: Final = "value_decoded"
 ERROR: Final = "value_error"
@@ -77,7 +77,7 @@ def _plain(value: Any) -> Any:
     """Return a value without what columns cannot have; numbers of JSON that are whole stay whole."""
     if isinstance(value, dict):
         if len(value) > FIELDS_MAX:
-            return {"json": json_text(value)}
+            return {"json": format_json(value)}
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]

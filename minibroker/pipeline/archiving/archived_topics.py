@@ -24,7 +24,7 @@ from minibroker.protocol.messages.metadata_records import TOPIC_RESOURCE
 from minibroker.storage.checkpoints.checkpoint_texts import (
     PARTITION_METADATA,
     MalformedCheckpoint,
-    topic_id_from_text,
+    parse_topic_id,
 )
 
 # A replay does not set these: they would delete or refuse archived records, or name replicas of the old cluster.
@@ -58,7 +58,7 @@ def topic_ids(options: ReadOptions, topics: Iterable[str]) -> dict[str, str]:
 
 def _id_in(path: str) -> bytes:
     try:
-        return topic_id_from_text(DISK.read_whole(path))
+        return parse_topic_id(DISK.read_whole(path))
     except FileNotFoundError:
         return NO_ID
     except MalformedCheckpoint as error:

@@ -22,7 +22,7 @@ from minibroker.protocol.records.batch import COMPRESSION_MASK, LOG_OVERHEAD_BYT
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.lz4_frames import with_right_checksum
 from minibroker.protocol.records.message import MAGIC_POSITION, MIN_MESSAGE_BYTES, read_message
-from minibroker.protocol.records.message_set import check_codec, messages_in
+from minibroker.protocol.records.message_set import check_codec, iterate_messages_in
 
 _SIZE_AND_CRC: Final = Struct(">iI")
 _SIZE_POSITION: Final = 8
@@ -48,7 +48,7 @@ def unwrap(batch: memoryview, arena: Arena) -> Int64s:
     found = _inner_starts(payload, wrapper.magic)
     if found is None:
         arena.used = start
-        for _ in messages_in(wrapper, payload):
+        for _ in iterate_messages_in(wrapper, payload):
             pass
         raise InvalidRecords("its messages do not fill it exactly")
     return found + start

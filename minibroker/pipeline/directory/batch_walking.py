@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
-from minibroker.protocol.records.walking import FoundBatch, checksums
-from minibroker.storage.batch_scanning import headers, is_blank
+from minibroker.protocol.records.walking import FoundBatch, format_checksums
+from minibroker.storage.batch_scanning import is_blank, iterate_headers
 from minibroker.storage.files import File
-from minibroker.storage.inspection.file_walking import walker_of
+from minibroker.storage.inspection.file_walking import make_walker
 from minibroker.storage.inspection.log_inspection import Damage
 from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET
 
@@ -28,7 +28,7 @@ def walk(file: File, position: int, end: int, next_offset: int, *, blank_ends: b
     least_offset = next_offset  # offsets in damaged headers must not hide sound batches behind them
     while position < end:
         try:
-            for at, header in headers(file, position, end):
+            for at, header in iterate_headers(file, position, end):
                 yield at, header
                 position, next_offset = at + header.size_bytes, header.next_offset
             return
@@ -53,7 +53,7 @@ def damage_at(file: File, position: int, end: int, next_offset: int, least_offse
     `next_offset` is the expected offset. No later batch can have an offset below `least_offset`. Raises `OSError`.
     """
     limit = least_offset + MAX_RELATIVE_OFFSET + 1
-    step = walker_of(file, end, next_offset=least_offset, limit=limit).step(position)
+    step = make_walker(file, end, next_offset=least_offset, limit=limit).step(position)
     if isinstance(step, FoundBatch):  # the caller knows that it is damaged
-        return Damage(file.path, position, step.header.size_bytes, next_offset, *checksums(step))
+        return Damage(file.path, position, step.header.size_bytes, next_offset, *format_checksums(step))
     return Damage(file.path, position, step.size_bytes, next_offset, step.expected, step.found)

@@ -24,10 +24,10 @@ from minibroker.protocol.messages.metadata_records import (
 )
 from minibroker.protocol.primitives import MalformedMessage
 from minibroker.protocol.records.batch import MAGIC
-from minibroker.protocol.records.control import control_message
+from minibroker.protocol.records.control import decode_control_message
 from minibroker.protocol.records.internal import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from minibroker.protocol.records.metadata_values import UnknownMetadata, read_frame
-from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.walking import BatchWalker, FoundBatch
 from minibroker.storage.names import LOG_SUFFIX
@@ -155,7 +155,7 @@ def _note(found: ClusterMetadata, value: bytes) -> None:
 
 
 def _note_voters(found: ClusterMetadata, record: Record) -> None:
-    message = control_message(record)
+    message = decode_control_message(record)
     if isinstance(message, LeaderChangeMessage):
         found.voters = {voter.voter_id for voter in message.voters}
 
@@ -172,7 +172,7 @@ def readable_records(data: bytes, metadata: ClusterMetadata) -> Iterator[tuple[R
         if isinstance(found, FoundBatch) and found.is_sound and found.header.magic == MAGIC:
             metadata.is_torn = False
             try:
-                for record in records_of(view, position):
+                for record in iterate_records(view, position):
                     yield record, found.header.is_control
             except KafkaError:
                 metadata.unreadable += 1

@@ -14,9 +14,9 @@ from minibroker.pipeline.log_source import OptionError, TopicPartition
 from minibroker.storage.checkpoints.checkpoint_texts import (
     LOG_START_OFFSET_CHECKPOINT,
     MalformedCheckpoint,
-    offsets_from_text,
+    parse_offsets,
 )
-from minibroker.storage.names import LOG_SUFFIX, offsets_with, topic_partition_of
+from minibroker.storage.names import LOG_SUFFIX, list_offsets_with, parse_topic_partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def log_start_offsets(log_directory: str) -> Mapping[tuple[str, int], int]:
     """
     path = f"{log_directory}/{LOG_START_OFFSET_CHECKPOINT}"
     try:
-        return offsets_from_text(DISK.read_whole(path))
+        return parse_offsets(DISK.read_whole(path))
     except FileNotFoundError:
         return {}
     except MalformedCheckpoint as error:
@@ -87,13 +87,13 @@ def _logs_at(path: str) -> list[FoundLog]:
         entries = DISK.entries(path)
     except OSError as error:
         raise OptionError(f"path: {_missing(path, error)}") from None
-    if offsets_with(list(entries), LOG_SUFFIX):
-        itself = topic_partition_of(os.path.basename(path))
+    if list_offsets_with(list(entries), LOG_SUFFIX):
+        itself = parse_topic_partition(os.path.basename(path))
         if itself is None:
             raise OptionError(f"path: {url_of(path)} holds segments, but is not named <topic>-<partition>")
         return [FoundLog(TopicPartition(*itself), path, os.path.dirname(path))]
     partitions = (
-        (topic_partition_of(name), f"{path}/{name}") for name, is_directory in entries.items() if is_directory
+        (parse_topic_partition(name), f"{path}/{name}") for name, is_directory in entries.items() if is_directory
     )
     return [
         FoundLog(TopicPartition(*partition), log_path, path)

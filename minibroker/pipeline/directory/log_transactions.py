@@ -19,11 +19,11 @@ from minibroker.pipeline.directory.segment_files import OpenSegment, Place, Segm
 from minibroker.pipeline.log_source import CorruptData
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
-from minibroker.storage.batch_scanning import stored_batch
+from minibroker.storage.batch_scanning import read_stored_batch
 from minibroker.storage.checkpoints.checkpoint_texts import (
     RECOVERY_POINT_CHECKPOINT,
     MalformedCheckpoint,
-    offsets_from_text,
+    parse_offsets,
 )
 from minibroker.storage.files import File
 from minibroker.storage.inspection.log_inspection import Damage
@@ -31,7 +31,7 @@ from minibroker.storage.names import CLEAN_SHUTDOWN, INDEX_SUFFIX, SNAPSHOT_SUFF
 from minibroker.storage.producers.aborted_transactions import (
     AbortedTransaction,
     AbortedTransactions,
-    transactions_from_bytes,
+    decode_transactions,
 )
 from minibroker.storage.producers.producer_state import CorruptSnapshot, ProducerStates
 from minibroker.storage.producers.transaction_markers import read_marker
@@ -57,7 +57,7 @@ class Transactions:
 
     def stable_offset(self) -> int:
         """Return the first offset of the oldest open transaction, or the end of the log."""
-        return self._states.first_unstable_offset(self._place.next_offset)
+        return self._states.find_first_unstable_offset(self._place.next_offset)
 
     def aborted(self, start: int, end: int) -> list[tuple[int, int, int]]:
         """Return (producer id, first offset, marker's offset) of aborted transactions from `start` to before `end`."""
@@ -122,7 +122,7 @@ class Transactions:
             return
         self._begun.pop(header.producer_id, None)
         try:
-            marker = read_marker(stored_batch(file, position, header))
+            marker = read_marker(read_stored_batch(file, position, header))
         except CorruptBatch as error:
             self._leave_out(str(error.message), header.base_offset, header.producer_id)
             return
@@ -135,7 +135,7 @@ class Transactions:
         for producer_id, (position, header) in self._begun.items():
             if producer_id in self._states.open_transactions:
                 try:
-                    stored_batch(file, position, header)
+                    read_stored_batch(file, position, header)
                 except CorruptBatch as error:
                     self._leave_out(str(error.message), offset, producer_id)
 
@@ -170,7 +170,7 @@ def _safe_end(log: FoundLog) -> int:
         return MAX_OFFSET
     try:
         text = DISK.read_whole(f"{log.log_directory}/{RECOVERY_POINT_CHECKPOINT}")
-        return offsets_from_text(text).get(log.partition, 0)
+        return parse_offsets(text).get(log.partition, 0)
     except (FileNotFoundError, MalformedCheckpoint):
         return 0
 
@@ -185,7 +185,7 @@ def _read_transaction_index(segment: SegmentFile, end: int) -> list[AbortedTrans
             return None
         if not DISK.exists(segment.file(TRANSACTION_INDEX_SUFFIX)):
             return []
-        entries = transactions_from_bytes(DISK.read_whole(segment.file(TRANSACTION_INDEX_SUFFIX)))
+        entries = decode_transactions(DISK.read_whole(segment.file(TRANSACTION_INDEX_SUFFIX)))
     except (FileNotFoundError, CorruptIndex):
         return None
     is_whole = all(segment.base_offset <= each.last_offset < end for each in entries)

@@ -21,16 +21,16 @@ from minibroker.pipeline.directory.batch_walking import steps
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
-from minibroker.storage.batch_scanning import headers, is_blank, stored_batch
+from minibroker.storage.batch_scanning import is_blank, iterate_headers, read_stored_batch
 from minibroker.storage.files import File
 from minibroker.storage.names import (
     CLEANED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SWAP_SUFFIX,
-    offset_in,
-    offsets_with,
-    segment_name,
+    list_offsets_with,
+    make_segment_name,
+    parse_offset_in,
 )
 
 MAX_INDEX_BYTES = 1 << 28
@@ -93,7 +93,7 @@ def segments_in(directory: str) -> list[SegmentFile]:
         swaps = _whole_swaps(names)
         if not swaps:
             break
-    found = _segments(directory, offsets_with(names, LOG_SUFFIX))
+    found = _segments(directory, list_offsets_with(names, LOG_SUFFIX))
     for swap in _segments(directory, swaps, SWAP_SUFFIX):
         with closing(OpenSegment(swap)) as opened:
             end = max(opened.last_place().next_offset, swap.base_offset + 1)
@@ -103,15 +103,17 @@ def segments_in(directory: str) -> list[SegmentFile]:
 
 def _whole_swaps(names: Sequence[str]) -> list[int]:
     """Return the segments whose compaction is complete: while one is still being made, the others are not."""
-    cleaned = [offset for name in names if name.endswith(CLEANED_SUFFIX) and (offset := offset_in(name)) is not None]
-    swaps = offsets_with(names, LOG_SUFFIX + SWAP_SUFFIX)
+    cleaned = [
+        offset for name in names if name.endswith(CLEANED_SUFFIX) and (offset := parse_offset_in(name)) is not None
+    ]
+    swaps = list_offsets_with(names, LOG_SUFFIX + SWAP_SUFFIX)
     return [offset for offset in swaps if not cleaned or offset < min(cleaned)]
 
 
 def _segments(directory: str, base_offsets: Iterable[int], state: str = "") -> list[SegmentFile]:
     found = []
     for base_offset in base_offsets:
-        path = f"{directory}/{segment_name(base_offset)}"
+        path = f"{directory}/{make_segment_name(base_offset)}"
         with suppress(FileNotFoundError):  # it was removed after the names were read
             size_bytes, modified_ns = DISK.stamp(f"{path}{LOG_SUFFIX}{state}")
             found.append(SegmentFile(path, base_offset, size_bytes, modified_ns, state))
@@ -210,7 +212,7 @@ class OpenSegment:
         if last is None or place.position == self.size_bytes or not is_blank(self.file, place.position):
             return place
         try:
-            stored_batch(self.file, place.position - last.size_bytes, last)
+            read_stored_batch(self.file, place.position - last.size_bytes, last)
         except CorruptBatch:
             return before
         return place
@@ -220,7 +222,7 @@ class OpenSegment:
         if place.position == 0 or place.last_position is None:
             return place.position <= self.size_bytes
         try:
-            found = next(headers(self.file, place.last_position, self.size_bytes), None)
+            found = next(iterate_headers(self.file, place.last_position, self.size_bytes), None)
         except CorruptBatch:
             return False
         return found is not None and place_after(*found) == place
@@ -245,7 +247,7 @@ class OpenSegment:
 
     def _header(self, position: int) -> BatchHeader | None:
         """Return the header of the whole batch at `position` if another batch or nothing follows; else None."""
-        found: Iterator[tuple[int, BatchHeader]] = headers(self.file, position, self.size_bytes)
+        found: Iterator[tuple[int, BatchHeader]] = iterate_headers(self.file, position, self.size_bytes)
         try:
             _, header = next(found)
             next(found, None)

@@ -21,9 +21,9 @@ from minibroker.pipeline.directory.splitting import Stretch, Stretches
 from minibroker.pipeline.log_source import DataLoss, OffsetRange, ReadRequest, Split
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader
-from minibroker.protocol.records.formats import check_any, header_at
+from minibroker.protocol.records.formats import check_any, read_header_at
 from minibroker.protocol.records.message import MAGIC_POSITION
-from minibroker.storage.batch_scanning import headers
+from minibroker.storage.batch_scanning import iterate_headers
 from minibroker.storage.files import File
 from minibroker.storage.inspection.log_inspection import Damage
 
@@ -158,7 +158,7 @@ def _is_unchanged(file: File, stretch: Stretch) -> bool:
 
 def _header(file: File, position: int, end: int) -> BatchHeader | None:
     try:
-        return next((header for _, header in headers(file, position, end)), None)
+        return next((header for _, header in iterate_headers(file, position, end)), None)
     except CorruptBatch:
         return None
 
@@ -190,7 +190,7 @@ def _whole(data: bytes, left: int) -> tuple[int, int, bool]:
 
 
 def _next_offset(data: bytes, position: int) -> int:
-    return header_at(data, position).next_offset
+    return read_header_at(data, position).next_offset
 
 
 def _is_sound(data: bytes, position: int) -> bool:

@@ -11,8 +11,8 @@ from minibroker.pipeline.directory.log_view import LogView
 from minibroker.pipeline.directory.segment_files import OpenSegment, SegmentFile, index_entries
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import BatchHeader
-from minibroker.protocol.records.streaming import streamed_records
-from minibroker.storage.batch_scanning import stored_batch
+from minibroker.protocol.records.streaming import stream_records
+from minibroker.storage.batch_scanning import read_stored_batch
 from minibroker.storage.names import TIME_INDEX_SUFFIX
 
 TIME_INDEX_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
@@ -74,7 +74,7 @@ class _Search:
         Return the start of a damaged batch, so that a reader finds the damage.
         """
         try:
-            for record in streamed_records(stored_batch(self._opened.file, position, header), with_values=False):
+            for record in stream_records(read_stored_batch(self._opened.file, position, header), with_values=False):
                 if record is not None and record.timestamp >= self._timestamp_ms and record.offset >= self._start:
                     return record.offset
         except KafkaError:

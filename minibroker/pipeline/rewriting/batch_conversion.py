@@ -49,7 +49,7 @@ from minibroker.protocol.records.batch import (
 )
 from minibroker.protocol.records.building import assemble
 from minibroker.protocol.records.compression import compress, decompress
-from minibroker.protocol.records.message import message_header
+from minibroker.protocol.records.message import read_message_header
 from minibroker.protocol.records.restarting import elide_records, restore_attributes
 
 COLUMNS = ("key", "value", "offset", "timestampMs", "headers")
@@ -264,11 +264,11 @@ def _write_batch(batch: EncodedBatch, settings: BatchSettings) -> Iterator[Writt
         yield Written(read_header(batch.data), batch.data)
         return
     if settings.codec:
-        yield Written(message_header(batch.data)._replace(record_count=batch.record_count), batch.data)
+        yield Written(read_message_header(batch.data)._replace(record_count=batch.record_count), batch.data)
         return
     view, position = memoryview(batch.data), 0
     while position < len(view):
-        header = message_header(view, position)
+        header = read_message_header(view, position)
         yield Written(header, view[position : position + header.size_bytes])
         position += header.size_bytes
 

@@ -24,7 +24,7 @@ from minibroker.pipeline.rewriting.transaction_rewriting import (
 from minibroker.pipeline.rewriting.workspace import Workspace
 from minibroker.storage.directories.log_directory import LOCK
 from minibroker.storage.files import Disk
-from minibroker.storage.names import LOG_SUFFIX, offsets_with
+from minibroker.storage.names import LOG_SUFFIX, list_offsets_with
 
 
 class Rewriting:
@@ -166,7 +166,7 @@ class SegmentRewriting:
         if self.open is None:
             return None
         directory = f"{self.source}/{task.log}"
-        bases = offsets_with(disk.names(directory), LOG_SUFFIX)
+        bases = list_offsets_with(disk.names(directory), LOG_SUFFIX)
         return read_aborted_ranges(disk, directory, bases, self.open.get(task.log, {}))
 
 

@@ -23,9 +23,9 @@ from minibroker.storage.names import (
     LOG_SUFFIX,
     SWAP_SUFFIX,
     TEMPORARY_SUFFIX,
-    offsets_with,
-    segment_name,
-    topic_partition_of,
+    list_offsets_with,
+    make_segment_name,
+    parse_topic_partition,
 )
 from minibroker.storage.recovery.failed_sync import FAILED_SYNC
 
@@ -82,7 +82,7 @@ def plan_of(source: str, topics: Collection[str] = ()) -> Plan:
 
 
 def _logs(disk: Disk, source: str) -> list[tuple[str, str, int]]:
-    found = ((name, topic_partition_of(name)) for name in disk.names(source))
+    found = ((name, parse_topic_partition(name)) for name in disk.names(source))
     logs = [(name, *key) for name, key in found if key and disk.is_directory(f"{source}/{name}")]
     if not logs:
         raise RewriteError(f"{source} has no logs")
@@ -105,7 +105,7 @@ def _segments(disk: Disk, source: str, name: str) -> list[int]:
             raise RewriteError(
                 f"{source}/{name}/{each}: left by a crash: start a broker on the directory and stop it first"
             )
-    return offsets_with(names, LOG_SUFFIX)
+    return list_offsets_with(names, LOG_SUFFIX)
 
 
 def _tasks(
@@ -113,7 +113,7 @@ def _tasks(
 ) -> list[SegmentTask]:
     tasks = []
     for base_offset in segments:
-        size_bytes = disk.size_bytes(f"{directory}/{segment_name(base_offset)}{LOG_SUFFIX}")
+        size_bytes = disk.size_bytes(f"{directory}/{make_segment_name(base_offset)}{LOG_SUFFIX}")
         is_last = base_offset == segments[-1]
         tasks.append(SegmentTask(topic, partition, base_offset, size_bytes, is_last, is_last and not is_clean))
     return tasks
@@ -133,6 +133,6 @@ def _digest(source: str, tasks: Iterable[SegmentTask]) -> str:
     """Return a digest that changes if a segment does."""
     lines = []
     for task in tasks:
-        path = f"{source}/{task.log}/{segment_name(task.base_offset)}{LOG_SUFFIX}"
+        path = f"{source}/{task.log}/{make_segment_name(task.base_offset)}{LOG_SUFFIX}"
         lines.append(f"{path} {task.size_bytes} {os.stat(path).st_mtime_ns}")
     return sha256("\n".join(lines).encode()).hexdigest()

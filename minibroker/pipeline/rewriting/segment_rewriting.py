@@ -25,10 +25,10 @@ from minibroker.protocol.records.batch import MAGIC, BatchHeader
 from minibroker.protocol.records.compression import Compression
 from minibroker.storage.checkpoints.checkpoint_texts import (
     LEADER_EPOCH_CHECKPOINT,
-    epochs_from_text,
+    parse_epochs,
 )
 from minibroker.storage.checkpoints.leader_epochs import LeaderEpochs
-from minibroker.storage.compaction.batch_reading import StoredBatch, Uncleanable, stored_batches
+from minibroker.storage.compaction.batch_reading import StoredBatch, Uncleanable, iterate_stored_batches
 from minibroker.storage.compaction.segment_writer import SegmentWriter
 from minibroker.storage.files import Disk
 from minibroker.storage.log_settings import LogSettings
@@ -38,7 +38,7 @@ from minibroker.storage.names import (
     SEGMENT_SUFFIXES,
     TRANSACTION_INDEX_SUFFIX,
     log_name,
-    segment_name,
+    make_segment_name,
 )
 from minibroker.storage.producers.aborted_transactions import AbortedTransaction
 from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET
@@ -102,7 +102,7 @@ class SegmentRewriter:
         self._task = task
         self._disk = Disk()
         self._directory = f"{source}/{task.log}"
-        self._path = f"{self._directory}/{segment_name(task.base_offset)}{LOG_SUFFIX}"
+        self._path = f"{self._directory}/{make_segment_name(task.base_offset)}{LOG_SUFFIX}"
         self._work = work
         self._settings = settings
         self._uncommitted = uncommitted
@@ -179,7 +179,7 @@ class SegmentRewriter:
         position = 0
         with closing(self._disk.open_to_read(self._path)) as file:
             try:
-                for batch in stored_batches(file, size_bytes, self._task.base_offset, BUFFER_BYTES):
+                for batch in iterate_stored_batches(file, size_bytes, self._task.base_offset, BUFFER_BYTES):
                     yield batch
                     position += len(batch.data)
                     self._end_offset = batch.header.next_offset
@@ -192,7 +192,7 @@ class SegmentRewriter:
         path = f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
         if not self._disk.exists(path):
             return LeaderEpochs().epoch_at
-        return LeaderEpochs(epochs_from_text(content(self._disk, path))).epoch_at
+        return LeaderEpochs(parse_epochs(content(self._disk, path))).epoch_at
 
 
 class _Output:
@@ -210,7 +210,7 @@ class _Output:
         self._limit_bytes = limit_bytes
         self._base_offset = self._next_offset = base_offset
         self._batches = self._records = 0
-        self._path = f"{self._work}/{segment_name(base_offset)}"
+        self._path = f"{self._work}/{make_segment_name(base_offset)}"
         self._writer = SegmentWriter(self._disk, self._path, base_offset, LOG_SETTINGS, BUFFER_BYTES)
 
     def add(self, written: Written) -> None:

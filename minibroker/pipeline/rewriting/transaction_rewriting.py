@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from minibroker.pipeline.decode.aborted import AbortedRanges
 from minibroker.protocol.errors import CorruptBatch
-from minibroker.storage.batch_scanning import headers
+from minibroker.storage.batch_scanning import iterate_headers
 from minibroker.storage.files import Disk
-from minibroker.storage.names import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_name
+from minibroker.storage.names import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, make_segment_name
 from minibroker.storage.producers.aborted_transactions import (
     AbortedTransaction,
-    transactions_from_bytes,
+    decode_transactions,
 )
 
 
@@ -41,9 +41,9 @@ class Survey(NamedTuple):
 def survey(disk: Disk, directory: str, base_offset: int, *, is_torn: bool = False) -> Survey:
     """Read the headers of a segment, up to the first invalid one if it may be torn."""
     found = Survey(base_offset, {}, {}, {})
-    with closing(disk.open_to_read(f"{directory}/{segment_name(base_offset)}{LOG_SUFFIX}")) as file:
+    with closing(disk.open_to_read(f"{directory}/{make_segment_name(base_offset)}{LOG_SUFFIX}")) as file:
         try:
-            for _, header in headers(file, 0, file.size_bytes()):
+            for _, header in iterate_headers(file, 0, file.size_bytes()):
                 if not header.is_transactional or header.producer_id < 0:
                     continue
                 if header.is_control:
@@ -90,7 +90,7 @@ def read_indexed_transactions(disk: Disk, directory: str, base_offsets: Iterable
     """Return the aborted transactions in the indexes of these segments. Raises `CorruptIndex`, `OSError`."""
     found: list[AbortedTransaction] = []
     for base_offset in base_offsets:
-        path = f"{directory}/{segment_name(base_offset)}{TRANSACTION_INDEX_SUFFIX}"
+        path = f"{directory}/{make_segment_name(base_offset)}{TRANSACTION_INDEX_SUFFIX}"
         if disk.exists(path):
-            found += transactions_from_bytes(content(disk, path))
+            found += decode_transactions(content(disk, path))
     return sorted(found, key=lambda transaction: transaction.last_offset)

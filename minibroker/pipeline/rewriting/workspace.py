@@ -31,7 +31,7 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
 )
 from minibroker.storage.directories.log_directory import LOCK
 from minibroker.storage.files import Disk, File
-from minibroker.storage.names import CLEAN_SHUTDOWN, SNAPSHOT_SUFFIX, segment_name
+from minibroker.storage.names import CLEAN_SHUTDOWN, SNAPSHOT_SUFFIX, make_segment_name
 
 STATE = ".rewrite"
 VERSION = 1
@@ -196,7 +196,7 @@ class Workspace:
         return f"{self._state}/logs/{log}"
 
     def _done_path(self, task: SegmentTask) -> str:
-        return f"{self._state}/done/{task.log}.{segment_name(task.base_offset)}"
+        return f"{self._state}/done/{task.log}.{make_segment_name(task.base_offset)}"
 
 
 def _describe_run(plan: Plan, settings: RewriteSettings) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from minibroker.client.murmur2 import MULTIPLIER, SEED, murmur2
+from minibroker.client.murmur2 import MULTIPLIER, SEED, compute_murmur2
 from minibroker.pipeline.array_types import Int64s, UInt8s
 from minibroker.pipeline.log_source import TopicPartition
 
@@ -106,7 +106,7 @@ def murmur2_of(keys: pa.BinaryArray) -> UInt32s:
     short = np.flatnonzero(lengths <= _COLUMN_KEY_BYTES_MAX)
     hashes[short] = _murmur2_of_short(data, starts[short], lengths[short])
     for row in np.flatnonzero(lengths > _COLUMN_KEY_BYTES_MAX):
-        hashes[row] = murmur2(data[starts[row] : starts[row] + lengths[row]].tobytes())
+        hashes[row] = compute_murmur2(data[starts[row] : starts[row] + lengths[row]].tobytes())
     return hashes
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from minibroker.client.client_errors import ClientError, error_name, may_pass
+from minibroker.client.client_errors import ClientError, get_error_name, may_pass
 from minibroker.client.cluster_client import Sent
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.encode.encoder import EncodeError, encode
@@ -199,13 +199,13 @@ class Sender:
 
     def _fail_unless_it_may_pass(self, batch: Outgoing, code: int, detail: Any) -> None:
         if code in FENCED:
-            raise Fenced(f"{batch.partition}: {error_name(code)}: another producer has the transactional id by now")
+            raise Fenced(f"{batch.partition}: {get_error_name(code)}: another producer has the transactional id by now")
         if code == ErrorCode.MESSAGE_TOO_LARGE:
-            raise self._make_refusal(batch.partition, batch.rows, f"{error_name(code)}, {len(batch.data)} bytes")
+            raise self._make_refusal(batch.partition, batch.rows, f"{get_error_name(code)}, {len(batch.data)} bytes")
         if not may_pass(code) and (code not in SEQUENCE_LOST or self._renew is None):
             raise self._failure(batch, code, detail)
         if batch.attempts > self._settings.retries or time.monotonic() > batch.deadline:
-            why = str(detail) if isinstance(detail, ClientError) else error_name(code)
+            why = str(detail) if isinstance(detail, ClientError) else get_error_name(code)
             limit = f"{batch.attempts} attempts within kafka.delivery.timeout.ms={self._settings.delivery_timeout_ms}"
             raise WriteFailed(f"{batch.partition}: not written in {limit}: {why}")
 
@@ -218,9 +218,9 @@ class Sender:
             first = records[0]
             reason = first.batch_index_error_message or said or ""
             return self._make_refusal(
-                batch.partition, batch.rows.slice(first.batch_index), f"{error_name(code)} {reason}"
+                batch.partition, batch.rows.slice(first.batch_index), f"{get_error_name(code)} {reason}"
             )
-        return WriteFailed(f"{batch.partition}: {error_name(code)}" + (f" ({said})" if said else ""))
+        return WriteFailed(f"{batch.partition}: {get_error_name(code)}" + (f" ({said})" if said else ""))
 
     def _make_refusal(self, partition: TopicPartition, rows: pa.RecordBatch, why: str) -> RecordRefused:
         """Return an error that names the first of the rows."""

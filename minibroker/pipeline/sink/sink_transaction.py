@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from minibroker.client.client_connection import NEWEST
-from minibroker.client.client_errors import ClientError, error_name, may_pass
+from minibroker.client.client_errors import ClientError, get_error_name, may_pass
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.sink.identity import Identity
@@ -30,7 +30,7 @@ from minibroker.protocol.messages.transactions import (
     InitProducerIdRequest,
     TxnOffsetCommitRequest,
 )
-from minibroker.protocol.response_errors import error_codes
+from minibroker.protocol.response_errors import collect_error_codes
 
 Generation = Literal[1, 2]
 
@@ -192,10 +192,10 @@ class Transaction:
                     raise WriteFailed(f"transactional id {self.transactional_id}: {what}: {error}") from None
                 code, said = int(ErrorCode.NETWORK_EXCEPTION), str(error)
             else:
-                code = next(iter(error_codes(answer)), int(ErrorCode.NONE))
+                code = next(iter(collect_error_codes(answer)), int(ErrorCode.NONE))
                 if code == ErrorCode.NONE:
                     return answer
-                said = f"{self._client.address(node_id)}: {error_name(code)}"
+                said = f"{self._client.address(node_id)}: {get_error_name(code)}"
             if not may_pass(code) or time.monotonic() > deadline:
                 raise self._failure(code, f"transactional id {self.transactional_id}: {what}: {said}")
             if code == ErrorCode.CONCURRENT_TRANSACTIONS:

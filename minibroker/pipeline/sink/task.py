@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from minibroker.client.client_errors import error_name, may_pass
+from minibroker.client.client_errors import get_error_name, may_pass
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.sink.partitioner import Partitioner
@@ -138,7 +138,7 @@ class Topics:
         while self._counts.get(topic, 0) < at_least:
             code = self._ask(topic)
             if code != ErrorCode.NONE and not may_pass(code):
-                raise WriteFailed(f"{self._client.bootstrap_servers}: topic {topic}: {error_name(code)}")
+                raise WriteFailed(f"{self._client.bootstrap_servers}: topic {topic}: {get_error_name(code)}")
             if self._counts.get(topic, 0) >= at_least:
                 break
             if time.monotonic() + _BACKOFF_S > deadline:
@@ -158,7 +158,7 @@ class Topics:
     def _missing(self, topic: str, at_least: int, code: int) -> str:
         waited = f"after {self._max_block_ms} ms"
         if code != ErrorCode.NONE:
-            return f"{self._client.bootstrap_servers}: topic {topic}: {error_name(code)} {waited}"
+            return f"{self._client.bootstrap_servers}: topic {topic}: {get_error_name(code)} {waited}"
         return (
             f"{self._client.bootstrap_servers}: partition {at_least - 1} of topic {topic}, which has "
             f"{self._counts[topic]}, is not present in metadata {waited}"

@@ -28,13 +28,13 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
     REPLICATION_OFFSET_CHECKPOINT,
     MalformedCheckpoint,
     TopicPartition,
-    aborted_counts_from_text,
-    aborted_counts_text,
-    properties_from_text,
-    topic_id_from_text,
+    format_aborted_counts,
+    parse_aborted_counts,
+    parse_properties,
+    parse_topic_id,
 )
 from minibroker.storage.directories.log_directory import is_directory_id
-from minibroker.storage.names import TRANSACTION_INDEX_SUFFIX, segment_name
+from minibroker.storage.names import TRANSACTION_INDEX_SUFFIX, make_segment_name
 from minibroker.storage.producers.aborted_transactions import TRANSACTION_ENTRY
 
 OFFSET_CHECKPOINTS = (
@@ -143,7 +143,7 @@ def expected_ids(
 def read_topic_id(path: DiskPath) -> tuple[bytes | None, str]:
     """Return the id in a `partition.metadata`, and an error; neither if there is no file."""
     try:
-        return topic_id_from_text(path.read_bytes()), ""
+        return parse_topic_id(path.read_bytes()), ""
     except FileNotFoundError:
         return None, ""
     except OSError as error:
@@ -173,7 +173,7 @@ def wrong_identity(root: DiskPath, metadata: ClusterMetadata) -> Iterator[Proble
             yield Problem("meta-properties", -1, -1, "it is missing: Kafka does not start on a directory without it")
         return
     try:
-        values = properties_from_text(path.read_bytes())
+        values = parse_properties(path.read_bytes())
     except MalformedCheckpoint as error:
         yield Problem("meta-properties", -1, -1, str(error))
         return
@@ -213,15 +213,15 @@ def wrong_counts(directory: DiskPath, bases: Iterable[int]) -> Iterator[Problem]
     """
     text = (directory / ABORTED_TRANSACTIONS_CHECKPOINT).read_bytes()
     try:
-        counts = aborted_counts_from_text(text)
-        if text not in (b"", aborted_counts_text(counts)):
+        counts = parse_aborted_counts(text)
+        if text not in (b"", format_aborted_counts(counts)):
             raise MalformedCheckpoint("its rows are malformed or not sorted")
     except MalformedCheckpoint as error:
         yield Problem("checkpoint", -1, -1, str(error))
         return
     known = set(bases)
     for base, (count, crc) in counts.items():
-        index = directory / (segment_name(base) + TRANSACTION_INDEX_SUFFIX)
+        index = directory / (make_segment_name(base) + TRANSACTION_INDEX_SUFFIX)
         data = index.read_bytes() if index.exists() else b""
         if base not in known:
             if base > min(known, default=0):

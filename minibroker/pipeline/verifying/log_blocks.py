@@ -19,7 +19,7 @@ from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.verifying.findings import Problem
 from minibroker.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 from minibroker.protocol.records.walking import FoundBatch, PassedOver, Wrong
-from minibroker.storage.inspection.file_walking import walker_of
+from minibroker.storage.inspection.file_walking import make_walker
 
 BLOCK_BYTES = 4 << 20
 MAX_OFFSET = 1 << 48  # the largest plausible offset in a search behind damage
@@ -102,7 +102,7 @@ class LogFile:
         self._damages = 0
         self._file = DISK.open_to_read(path)
         self._size = self._file.size_bytes()
-        self._walker = walker_of(self._file, self._size, limit=MAX_OFFSET)
+        self._walker = make_walker(self._file, self._size, limit=MAX_OFFSET)
 
     def close(self) -> None:
         """Close the file."""

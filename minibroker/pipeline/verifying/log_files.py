@@ -34,10 +34,10 @@ from minibroker.storage.names import (
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
-    offset_in,
-    offsets_with,
-    segment_name,
-    topic_partition_of,
+    list_offsets_with,
+    make_segment_name,
+    parse_offset_in,
+    parse_topic_partition,
 )
 
 TRIES = 5  # to list the files of a partition while a broker removes some
@@ -86,18 +86,18 @@ class PartitionPlan:
     def listed(self) -> PartitionPlan:
         """Return the plan with the files that are in the directory now. Raises `FileNotFoundError`."""
         names = frozenset(each.name for each in self.path("").files())
-        images = (name for name in names if name.endswith(IMAGE_SUFFIX) and offset_in(name) is not None)
+        images = (name for name in names if name.endswith(IMAGE_SUFFIX) and parse_offset_in(name) is not None)
         return replace(
             self,
             names=names,
-            bases=tuple(offsets_with(names, LOG_SUFFIX)),
-            snapshots=tuple(offsets_with(names, SNAPSHOT_SUFFIX)),
+            bases=tuple(list_offsets_with(names, LOG_SUFFIX)),
+            snapshots=tuple(list_offsets_with(names, SNAPSHOT_SUFFIX)),
             images=tuple(sorted(images)),
         )
 
     def for_segment(self, base: int) -> PartitionPlan:
         """Return the part of it that a segment's check needs, as each segment's plan is sent to a task."""
-        names = self.names & {segment_name(base) + suffix for suffix in SEGMENT_SUFFIXES}
+        names = self.names & {make_segment_name(base) + suffix for suffix in SEGMENT_SUFFIXES}
         return replace(self, bases=self.bases[:1], snapshots=(), images=(), names=names)
 
     def path(self, name: str) -> DiskPath:
@@ -131,7 +131,7 @@ class SegmentPlan:
 
     def name(self, suffix: str) -> str:
         """Return the name of one of its files."""
-        return segment_name(self.base_offset) + suffix
+        return make_segment_name(self.base_offset) + suffix
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ def segments_of(partition: PartitionPlan) -> list[SegmentPlan]:
     found = []
     for base, after in zip(partition.bases, nexts, strict=True):
         plan = partition.for_segment(base)
-        found.append(SegmentPlan(plan, base, after, plan.path(segment_name(base) + LOG_SUFFIX).size_bytes()))
+        found.append(SegmentPlan(plan, base, after, plan.path(make_segment_name(base) + LOG_SUFFIX).size_bytes()))
     return found
 
 
@@ -265,10 +265,10 @@ def _partition_directories(path: DiskPath) -> tuple[DiskPath, dict[TopicPartitio
     """Return the log directory, and the names of the partitions' directories; only one for a partition's directory."""
     if not path.is_dir():
         raise OptionError(f"{path} is not a directory")
-    itself = topic_partition_of(path.name)
+    itself = parse_topic_partition(path.name)
     if itself is not None and any(each.name.endswith(LOG_SUFFIX) for each in path.files()):
         return path.parent, {itself: path.name}
-    named = ((topic_partition_of(each.name), each) for each in path.directories())
+    named = ((parse_topic_partition(each.name), each) for each in path.directories())
     found = {partition: each.name for partition, each in named if partition is not None}
     if not found:
         raise OptionError(f"{path} has no partitions: directories with names like orders-0")

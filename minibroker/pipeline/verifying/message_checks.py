@@ -14,9 +14,9 @@ from minibroker.pipeline.verifying.log_blocks import Block
 from minibroker.pipeline.verifying.record_checks import Checked, Records, Unreadable, describe_undecompressed
 from minibroker.protocol.errors import CorruptBatch, InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, MAGIC
-from minibroker.protocol.records.formats import batches_in
+from minibroker.protocol.records.formats import iterate_batches_in
 from minibroker.protocol.records.message import Message, check_message, read_message
-from minibroker.protocol.records.message_set import inner_messages
+from minibroker.protocol.records.message_set import decompress_inner_messages
 
 
 def check_messages(block: Block, *, compacted: bool) -> Checked:
@@ -69,13 +69,13 @@ def _check_inner_messages(wrapper: Message, *, compacted: bool) -> list[Message]
 def _inner(wrapper: Message) -> list[Message]:
     """Return the messages of a wrapper as they are stored. Raises `Unreadable`."""
     try:
-        payload = inner_messages(wrapper, MAX_BATCH_BYTES)
+        payload = decompress_inner_messages(wrapper, MAX_BATCH_BYTES)
     except KafkaError as error:
         raise describe_undecompressed(error) from error
     found: list[Message] = []
     end = 0
     try:
-        for position, header in batches_in(payload):
+        for position, header in iterate_batches_in(payload):
             end = position + header.size_bytes
             if header.magic != wrapper.magic or header.compression:
                 raise Unreadable("record", f"codec {header.compression} and magic {header.magic} in a wrapper")

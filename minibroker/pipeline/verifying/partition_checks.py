@@ -40,7 +40,7 @@ from minibroker.storage.names import (
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
-    segment_name,
+    make_segment_name,
 )
 
 MAX_TRANSACTION_MS = 15 * 60 * 1000  # transaction.max.timeout.ms
@@ -85,7 +85,7 @@ def _find_removed(plan: PartitionPlan, bases: Sequence[int]) -> list[Finding]:
     findings = plan.findings()
     for base in bases:
         detail = "it was removed during the check; what spans segments was checked behind it"
-        findings.add(segment_name(base) + LOG_SUFFIX, Problem("vanished", -1, base, detail))
+        findings.add(make_segment_name(base) + LOG_SUFFIX, Problem("vanished", -1, base, detail))
     return list(findings)
 
 
@@ -134,7 +134,7 @@ class _Fold:
         self._check_open_transactions()
         for offset in self._plan.snapshots:
             if offset > end:
-                name = segment_name(offset) + SNAPSHOT_SUFFIX
+                name = make_segment_name(offset) + SNAPSHOT_SUFFIX
                 self.findings.add(name, Problem("snapshot-beyond-log", -1, offset, f"the log ends at {end}"))
         for name, offset in self._plan.checkpoints.items():
             if offset > end:
@@ -191,7 +191,7 @@ class _Fold:
         plan = self._plan
         if not plan.bases or plan.begins_elsewhere:
             return
-        first, file = plan.bases[0], segment_name(plan.bases[0]) + LOG_SUFFIX
+        first, file = plan.bases[0], make_segment_name(plan.bases[0]) + LOG_SUFFIX
         epochs = read_epochs(plan.path(LEADER_EPOCH_CHECKPOINT))[0] if plan.knows(LEADER_EPOCH_CHECKPOINT) else []
         start = plan.checkpoints.get(LOG_START_OFFSET_CHECKPOINT, -1)
         removed = start >= first or any(name.endswith(LOG_SUFFIX + DELETED_SUFFIX) for name in plan.names)
@@ -233,7 +233,7 @@ class _Fold:
         aborts = [self._carry_marker(marker, here.first_markers) for marker in here.aborts]
         known_log = Known(self._first_offset, self._plan.compacted, bool(self._damages or summary.damages))
         markers = {marker.offset: marker for marker in aborts}
-        index_name = segment_name(summary.base_offset) + TRANSACTION_INDEX_SUFFIX
+        index_name = make_segment_name(summary.base_offset) + TRANSACTION_INDEX_SUFFIX
         self.findings.extend(summary.file, missing_entries(here.entries, aborts))
         for place, entry in enumerate(here.entries):
             wrong = wrong_entry(place, entry, markers.get(entry.last_offset), known_log)
@@ -306,7 +306,7 @@ class _Fold:
             return {}
         found = {}
         for offset in self._plan.snapshots:
-            name = segment_name(offset) + SNAPSHOT_SUFFIX
+            name = make_segment_name(offset) + SNAPSHOT_SUFFIX
             with suppress(FileNotFoundError):  # a running broker removes the oldest ones
                 found[offset], problems = read_snapshot(self._plan.path(name))
                 self.findings.extend(name, problems)
@@ -316,7 +316,9 @@ class _Fold:
         """Compare the snapshot at this offset with the log up to it. A missing one is a finding if `expected`."""
         if expected and offset > self._first_offset and self._states and offset not in self._plan.snapshots:
             detail = f"a start must read the log before {offset} to find its producers"
-            self.findings.add(segment_name(offset) + SNAPSHOT_SUFFIX, Problem("snapshot-missing", -1, offset, detail))
+            self.findings.add(
+                make_segment_name(offset) + SNAPSHOT_SUFFIX, Problem("snapshot-missing", -1, offset, detail)
+            )
         entries = self._snapshots.pop(offset, [])
         if self._damages or self._plan.compacted and offset <= self._plan.clean_offset:
             return
@@ -330,4 +332,4 @@ class _Fold:
             compacted=self._plan.compacted,
             missing=self._missing + missing,
         )
-        self.findings.extend(segment_name(offset) + SNAPSHOT_SUFFIX, problems)
+        self.findings.extend(make_segment_name(offset) + SNAPSHOT_SUFFIX, problems)

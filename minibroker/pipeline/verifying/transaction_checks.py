@@ -17,7 +17,7 @@ from minibroker.pipeline.verifying.producer_checks import Event
 from minibroker.pipeline.verifying.record_checks import Unreadable, payload_of, read_records
 from minibroker.protocol.errors import InvalidRecords
 from minibroker.protocol.messages.control_records import EndTxnMarker
-from minibroker.protocol.records.control import ControlType, control_message, control_type
+from minibroker.protocol.records.control import ControlType, decode_control_message, decode_control_type
 from minibroker.storage.producers.aborted_transactions import (
     TRANSACTION_ENTRY,
     TRANSACTION_INDEX_VERSION,
@@ -143,7 +143,7 @@ def read_control(block: Block, index: int, *, compacted: bool) -> Marker | None:
         return Marker(producer_id, NO_RECORD, -1, offset, position, -1, -1, time) if producer_id >= 0 else None
     records = list(read_records(payload_of(block, index), header))
     try:
-        kind, message = control_type(records[0].key), control_message(records[0])
+        kind, message = decode_control_type(records[0].key), decode_control_message(records[0])
     except InvalidRecords as error:
         raise Unreadable("control-batch", str(error)) from error
     if not isinstance(message, EndTxnMarker):

@@ -9,7 +9,7 @@ from zlib import crc32
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.explaining.internal_records import ExplainRecord
-from minibroker.protocol.explaining.meanings import moment
+from minibroker.protocol.explaining.meanings import format_moment
 from minibroker.protocol.explaining.parts import MOST_DECOMPRESSED_BYTES, Cursor, Part, Unreadable
 from minibroker.protocol.record_fields import BY_PLACE
 from minibroker.protocol.records.batch import (
@@ -25,7 +25,7 @@ from minibroker.protocol.records.batch import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
-from minibroker.protocol.records.compression import Compression, decompressed_chunks
+from minibroker.protocol.records.compression import Compression, decompress_chunks
 from minibroker.protocol.records.crc import crc32c
 from minibroker.protocol.records.varints import (
     MAX_VARINT_BYTES,
@@ -73,9 +73,9 @@ def explain_batches(cursor: Cursor, explain_record: ExplainRecord) -> None:
         if cursor.left_bytes <= MAGIC_POSITION:
             raise Unreadable(f"{cursor.left_bytes} bytes are too few for a batch")
         if cursor.data[cursor.position + MAGIC_POSITION] < MAGIC:
-            _message(cursor, f"message [{index}]", explain_record)
+            _explain_message(cursor, f"message [{index}]", explain_record)
         else:
-            _batch(cursor, f"batch [{index}]", explain_record)
+            _explain_batch(cursor, f"batch [{index}]", explain_record)
         index += 1
 
 
@@ -94,29 +94,29 @@ def _describe_parts(cursor: Cursor, name: str, type_: str) -> Iterator[Part]:
 # --- format 2 ---
 
 
-def _batch(cursor: Cursor, name: str, explain_record: ExplainRecord) -> None:
+def _explain_batch(cursor: Cursor, name: str, explain_record: ExplainRecord) -> None:
     start = cursor.position
     with _describe_parts(cursor, name, "RecordBatch") as batch:
-        fields = {field: _field(cursor, field, code) for field, code in _HEADER[:2]}
+        fields = {field: _explain_field(cursor, field, code) for field, code in _HEADER[:2]}
         length = fields["batch_length"].value
         if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
             raise Unreadable(f"a batch of {length + LOG_OVERHEAD_BYTES} bytes is smaller than its header")
         is_whole = length <= cursor.left_bytes
         with cursor.contained(batch, min(length, cursor.left_bytes)):
-            fields |= {field: _field(cursor, field, code) for field, code in _HEADER[2:]}
+            fields |= {field: _explain_field(cursor, field, code) for field, code in _HEADER[2:]}
             _explain_header(fields)
             if is_whole:
                 _explain_crc(fields["crc"], crc32c(memoryview(cursor.data)[start + CRC_START : cursor.end]))
             else:
                 batch.meaning = "cut off: the rest of it is not here"
-            _records(cursor, fields, explain_record)
+            _explain_records(cursor, fields, explain_record)
 
 
-def _field(cursor: Cursor, name: str, code: str) -> Part:
+def _explain_field(cursor: Cursor, name: str, code: str) -> Part:
     with cursor.part(name, _TYPES[code]) as part:
         part.value = cursor.number(_PACKINGS[code])
         if name in _TIMES:
-            part.meaning = moment(part.value)
+            part.meaning = format_moment(part.value)
     return part
 
 
@@ -125,14 +125,14 @@ def _explain_header(fields: dict[str, Part]) -> None:
     if fields["magic"].value != MAGIC:
         raise Unreadable(f"there is no magic {fields['magic'].value}")
     times = "log append time" if attributes.value & TIMESTAMP_TYPE_BIT else "create time"
-    said = [_codec(attributes.value), times, *(text for bit, text in _FLAGS if attributes.value & bit)]
+    said = [_name_codec(attributes.value), times, *(text for bit, text in _FLAGS if attributes.value & bit)]
     attributes.meaning = ", ".join(said)
     for name in ("producer_id", "producer_epoch", "base_sequence"):
         if fields[name].value == -1:
             fields[name].meaning = "none"
 
 
-def _codec(attributes: int) -> str:
+def _name_codec(attributes: int) -> str:
     number = attributes & COMPRESSION_MASK
     known = number in Compression._value2member_map_
     return Compression(number).name.lower() if known else f"unknown codec {number}"
@@ -142,7 +142,7 @@ def _explain_crc(part: Part, computed: int) -> None:
     part.meaning = "right" if part.value == computed else f"WRONG: the bytes have {computed}, in hex {computed:08x}"
 
 
-def _records(cursor: Cursor, fields: dict[str, Part], explain_record: ExplainRecord) -> None:
+def _explain_records(cursor: Cursor, fields: dict[str, Part], explain_record: ExplainRecord) -> None:
     attributes, count = fields["attributes"].value, fields["record_count"].value
     reader = _Records(fields, explain_record)
     if not attributes & COMPRESSION_MASK:
@@ -150,7 +150,7 @@ def _records(cursor: Cursor, fields: dict[str, Part], explain_record: ExplainRec
             reader.record(cursor, index)
         return
     with cursor.part("records", "compressed records") as part:
-        stopped = _decompress(cursor, part, cursor.bytes(cursor.left_bytes), attributes & COMPRESSION_MASK)
+        stopped = _decompress_payload(cursor, part, cursor.bytes(cursor.left_bytes), attributes & COMPRESSION_MASK)
         assert part.payload is not None
         inner = cursor.inside(part.payload)
         with inner.part("", "") as top, inner.contained(top):
@@ -159,12 +159,12 @@ def _records(cursor: Cursor, fields: dict[str, Part], explain_record: ExplainRec
         part.parts, part.problem = top.parts, stopped or top.problem
 
 
-def _decompress(cursor: Cursor, part: Part, compressed: bytes, codec: int) -> str:
+def _decompress_payload(cursor: Cursor, part: Part, compressed: bytes, codec: int) -> str:
     """Decompress the payload of a part; return where that stopped for want of room, or nothing. Raises Unreadable."""
     pieces: list[Bytes] = []
     stopped = ""
     try:
-        pieces.extend(decompressed_chunks(codec, compressed, cursor.room_bytes))
+        pieces.extend(decompress_chunks(codec, compressed, cursor.room_bytes))
     except KafkaError as error:
         if error.code != ErrorCode.MESSAGE_TOO_LARGE:
             raise Unreadable(f"it cannot be decompressed: {error}") from None
@@ -187,42 +187,42 @@ class _Records:
 
     def record(self, cursor: Cursor, index: int) -> None:
         with _describe_parts(cursor, f"record [{index}]", "Record") as record:
-            length = _zigzag(cursor, "length", "varint").value
+            length = _explain_zigzag(cursor, "length", "varint").value
             if not 1 <= length <= cursor.left_bytes:
                 raise Unreadable(f"a length of {length:,} bytes, and {cursor.left_bytes:,} are left")
             with cursor.contained(record, length):
-                self._body(cursor, record)
+                self._explain_body(cursor, record)
 
-    def _body(self, cursor: Cursor, record: Part) -> None:
-        _field(cursor, "attributes", "b")
-        timestamp = _zigzag(cursor, "timestamp_delta", "varlong")
-        timestamp.meaning = moment(self._base_timestamp + timestamp.value)
-        offset = _zigzag(cursor, "offset_delta", "varint")
+    def _explain_body(self, cursor: Cursor, record: Part) -> None:
+        _explain_field(cursor, "attributes", "b")
+        timestamp = _explain_zigzag(cursor, "timestamp_delta", "varlong")
+        timestamp.meaning = format_moment(self._base_timestamp + timestamp.value)
+        offset = _explain_zigzag(cursor, "offset_delta", "varint")
         offset.meaning = f"offset {self._base_offset + offset.value}"
         record.meaning = offset.meaning
-        key, value = _bytes(cursor, "key"), _bytes(cursor, "value")
+        key, value = _explain_bytes(cursor, "key"), _explain_bytes(cursor, "value")
         self._explain_record(cursor, self._is_control, key, value)
         with cursor.part("headers", "[]header") as headers:
-            count = _varint(cursor, MAX_VARINT_BYTES)
+            count = _read_varint(cursor, MAX_VARINT_BYTES)
             headers.prefix_bytes = cursor.position - headers.start
             headers.meaning = f"{count} header{'' if count == 1 else 's'}"
             if not 0 <= count <= cursor.left_bytes:
                 raise Unreadable(f"{count:,} headers, and {cursor.left_bytes:,} bytes are left")
             for index in range(count):
                 with _describe_parts(cursor, f"[{index}]", "header"):
-                    name = _bytes(cursor, "key")
+                    name = _explain_bytes(cursor, "key")
                     if name.value is not None:
                         name.type, name.value = "string", name.value.decode(errors="replace")
-                    _bytes(cursor, "value")
+                    _explain_bytes(cursor, "value")
 
 
-def _zigzag(cursor: Cursor, name: str, type_: str) -> Part:
+def _explain_zigzag(cursor: Cursor, name: str, type_: str) -> Part:
     with cursor.part(name, type_) as part:
-        part.value = _varint(cursor, MAX_VARINT_BYTES if type_ == "varint" else MAX_VARLONG_BYTES)
+        part.value = _read_varint(cursor, MAX_VARINT_BYTES if type_ == "varint" else MAX_VARLONG_BYTES)
     return part
 
 
-def _varint(cursor: Cursor, most_bytes: int) -> int:
+def _read_varint(cursor: Cursor, most_bytes: int) -> int:
     try:
         raw, cursor.position = read_raw(memoryview(cursor.data)[: cursor.end], cursor.position, most_bytes)
     except MalformedVarint as error:
@@ -230,9 +230,9 @@ def _varint(cursor: Cursor, most_bytes: int) -> int:
     return from_zigzag(raw)
 
 
-def _bytes(cursor: Cursor, name: str) -> Part:
+def _explain_bytes(cursor: Cursor, name: str) -> Part:
     with cursor.part(name, "bytes") as part:
-        length = _varint(cursor, MAX_VARINT_BYTES)
+        length = _read_varint(cursor, MAX_VARINT_BYTES)
         part.prefix_bytes = cursor.position - part.start
         _read_slice(cursor, part, length)
     return part
@@ -248,31 +248,31 @@ def _read_slice(cursor: Cursor, part: Part, length: int) -> None:
 # --- formats 0 and 1 ---
 
 
-def _message(cursor: Cursor, name: str, explain_record: ExplainRecord) -> None:
+def _explain_message(cursor: Cursor, name: str, explain_record: ExplainRecord) -> None:
     with _describe_parts(cursor, name, "Message") as message:
-        offset, size = (_field(cursor, field, code) for field, code in _MESSAGE_HEADER[:2])
+        offset, size = (_explain_field(cursor, field, code) for field, code in _MESSAGE_HEADER[:2])
         message.meaning = f"offset {offset.value}"
         is_whole = 0 <= size.value <= cursor.left_bytes
         with cursor.contained(message, min(max(size.value, 0), cursor.left_bytes)):
-            crc = _field(cursor, "crc", "I")
+            crc = _explain_field(cursor, "crc", "I")
             covered = cursor.position
-            magic, attributes = (_field(cursor, field, code) for field, code in _MESSAGE_HEADER[3:])
-            attributes.meaning = _codec(attributes.value)
+            magic, attributes = (_explain_field(cursor, field, code) for field, code in _MESSAGE_HEADER[3:])
+            attributes.meaning = _name_codec(attributes.value)
             if magic.value == 1:
-                _field(cursor, "timestamp", "q")
+                _explain_field(cursor, "timestamp", "q")
             if is_whole:
                 _explain_crc(crc, crc32(memoryview(cursor.data)[covered : cursor.end]))
             else:
                 message.meaning += ", cut off: the rest of it is not here"
-            key, value = _sized_bytes(cursor, "key"), _sized_bytes(cursor, "value")
+            key, value = _explain_sized_bytes(cursor, "key"), _explain_sized_bytes(cursor, "value")
             codec = attributes.value & COMPRESSION_MASK
             if not codec:
                 explain_record(cursor, False, key, value)
             elif value.value is not None:
-                _inner_messages(cursor, value, codec, explain_record)
+                _explain_inner_messages(cursor, value, codec, explain_record)
 
 
-def _sized_bytes(cursor: Cursor, name: str) -> Part:
+def _explain_sized_bytes(cursor: Cursor, name: str) -> Part:
     with cursor.part(name, "bytes") as part:
         length = cursor.number(_PACKINGS["i"])
         part.prefix_bytes = 4
@@ -280,10 +280,10 @@ def _sized_bytes(cursor: Cursor, name: str) -> Part:
     return part
 
 
-def _inner_messages(cursor: Cursor, value: Part, codec: int, explain_record: ExplainRecord) -> None:
+def _explain_inner_messages(cursor: Cursor, value: Part, codec: int, explain_record: ExplainRecord) -> None:
     """Explain the messages that are compressed in the value of a wrapper."""
     try:
-        stopped = _decompress(cursor, value, value.value, codec)
+        stopped = _decompress_payload(cursor, value, value.value, codec)
     except Unreadable as error:
         value.problem = str(error)
         return

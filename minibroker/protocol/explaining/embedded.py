@@ -6,7 +6,7 @@ They need not be what they look like. If they cannot be read, they stay bytes.
 from __future__ import annotations
 
 from minibroker.protocol.declare import Message
-from minibroker.protocol.explaining.internal_records import ReadMessage, int16
+from minibroker.protocol.explaining.internal_records import ReadMessage, explain_int16
 from minibroker.protocol.explaining.parts import HIDDEN, Cursor, Part, Unreadable
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
@@ -46,10 +46,12 @@ def explain_embedded(cursor: Cursor, part: Part, message: type[Message], size_by
     if place in _SASL_FIELDS:
         return explain_sasl(cursor, part, size_bytes)
     kind = _CONSUMERS.get(place)
-    return kind is not None and _consumer_message(cursor, part, kind, size_bytes, read)
+    return kind is not None and _explain_consumer_message(cursor, part, kind, size_bytes, read)
 
 
-def _consumer_message(cursor: Cursor, part: Part, kind: type[Message], size_bytes: int, read: ReadMessage) -> bool:
+def _explain_consumer_message(
+    cursor: Cursor, part: Part, kind: type[Message], size_bytes: int, read: ReadMessage
+) -> bool:
     inner = cursor.inside(cursor.data, cursor.position, cursor.position + size_bytes)
     try:
         with inner.part(kind.__name__, "message") as whole:
@@ -65,7 +67,7 @@ def _consumer_message(cursor: Cursor, part: Part, kind: type[Message], size_byte
 
 def explain_versioned(cursor: Cursor, kind: type[Message], read: ReadMessage) -> None:
     """Explain a message behind its version. As Java does, take what is known of a later version."""
-    version = int16(cursor, "version").value
+    version = explain_int16(cursor, "version").value
     if version < 0:
         raise Unreadable(f"there is no version {version}")
     read(cursor, kind, min(version, kind.versions[-1]))
@@ -76,22 +78,22 @@ def explain_sasl(cursor: Cursor, part: Part, size_bytes: int) -> bool:
     start = cursor.position
     data = cursor.bytes(size_bytes)
     if data.count(b"\0") == 2 and not data.startswith(b"n,"):
-        _plain(part, data, start)
+        _explain_plain(part, data, start)
     elif data[:2] in (*_GS2_HEADERS, b"r=", b"c=", b"v=", b"e=") and b"\1auth=" not in data:
-        _scram(part, data, start)
+        _explain_scram(part, data, start)
     else:
         part.is_secret, part.meaning = bool(data), HIDDEN if data else ""
     return True
 
 
-def _plain(part: Part, data: bytes, start: int) -> None:
+def _explain_plain(part: Part, data: bytes, start: int) -> None:
     part.meaning = "SASL PLAIN (RFC 4616)"
     for name, value in zip(("authorization id", "user", "password"), data.split(b"\0"), strict=True):
-        part.parts.append(_text(name, value, start, len(value), is_secret=name == "password"))
+        part.parts.append(_make_text_part(name, value, start, len(value), is_secret=name == "password"))
         start += len(value) + 1
 
 
-def _scram(part: Part, data: bytes, start: int) -> None:
+def _explain_scram(part: Part, data: bytes, start: int) -> None:
     part.meaning = "SCRAM (RFC 5802)"
     has_header = data[:2] in _GS2_HEADERS
     for index, each in enumerate(data.split(b",")):
@@ -101,10 +103,10 @@ def _scram(part: Part, data: bytes, start: int) -> None:
             name, value, is_secret = "channel binding flag", each, False
         elif has_header and not each:
             name = "authorization id"
-        part.parts.append(_text(name, value, start, len(each), is_secret=is_secret))
+        part.parts.append(_make_text_part(name, value, start, len(each), is_secret=is_secret))
         start += len(each) + 1
 
 
-def _text(name: str, value: bytes, start: int, size_bytes: int, *, is_secret: bool) -> Part:
+def _make_text_part(name: str, value: bytes, start: int, size_bytes: int, *, is_secret: bool) -> Part:
     text = HIDDEN if is_secret else value.decode(errors="replace")
     return Part(name, "string", start, start + size_bytes, value=text, is_secret=is_secret)

@@ -10,7 +10,7 @@ from html import escape
 from itertools import count
 from typing import TYPE_CHECKING
 
-from minibroker.protocol.explaining.explained_text import background_text, value_text
+from minibroker.protocol.explaining.explained_text import format_background, format_value
 
 if TYPE_CHECKING:
     from minibroker.protocol.explaining.parts import Explained, Part
@@ -63,27 +63,27 @@ addEventListener("focusout", (event) => light(event, false));
 """
 
 
-def page(items: Iterable[Explained]) -> Iterator[str]:
+def write_page(items: Iterable[Explained]) -> Iterator[str]:
     """Yield a page of its own in pieces."""
     yield HEAD.format(title="minibroker explain", style=STYLE) + "<main>\n"
     for item in items:
         part = item.part
         heading = f"{item.heading}: " if item.heading else ""
         yield f"<h1>{escape(heading + (part.meaning or part.name))}, {part.end - part.start:,} bytes</h1>\n"
-        yield side_by_side(item)
+        yield write_side_by_side(item)
     yield "</main>\n" + SCRIPT
 
 
-def side_by_side(item: Explained) -> str:
+def write_side_by_side(item: Explained) -> str:
     """Return the hex and the tree of one item. The numbers of its parts are its own."""
     leaves: list[tuple[int, int, int]] = []
     blocks: list[str] = []
-    tree = "".join(_tree(item.part, item.data, count(), leaves, blocks))
-    shown = f'<div class="hex">{_hex(item.data, leaves, item.part.start)}{"".join(blocks)}</div>'
+    tree = "".join(_write_tree(item.part, item.data, count(), leaves, blocks))
+    shown = f'<div class="hex">{_write_hex(item.data, leaves, item.part.start)}{"".join(blocks)}</div>'
     return f'<div class="frame">{shown}<div class="tree"><ul>{tree}</ul></div></div>\n'
 
 
-def _tree(
+def _write_tree(
     part: Part, data: Bytes, numbers: Iterator[int], leaves: list[tuple[int, int, int]], blocks: list[str]
 ) -> Iterator[str]:
     """Yield the items of a part and of all in it; add the ranges of its bytes to `leaves`, decompressed to `blocks`."""
@@ -97,10 +97,10 @@ def _tree(
         inner_leaves = leaves if part.payload is None else []
         yield "<ul>"
         for each in part.parts:
-            yield from _tree(each, data, numbers, inner_leaves, blocks)
+            yield from _write_tree(each, data, numbers, inner_leaves, blocks)
         yield "</ul>"
         if part.payload is not None:
-            blocks.append(f"<p>decompressed</p>{_hex(part.payload, inner_leaves, 0)}")
+            blocks.append(f"<p>decompressed</p>{_write_hex(part.payload, inner_leaves, 0)}")
     if part.problem:
         yield f'<div class="problem">{escape(part.problem)}</div>'
     yield "</li>"
@@ -108,16 +108,16 @@ def _tree(
 
 def _say_part(part: Part) -> str:
     said = [f'<span class="type">{escape(part.type)}</span>']
-    if value := value_text(part):
+    if value := format_value(part):
         said.append(f'<span class="value">{escape(value)}</span>')
     if part.meaning:
         said.append(f'<span class="meaning">{escape(part.meaning)}</span>')
-    if told := background_text(part):
+    if told := format_background(part):
         said.append(f'<span class="about">{escape(told)}</span>')
     return " ".join(said)
 
 
-def _hex(data: Bytes, leaves: list[tuple[int, int, int]], start: int) -> str:
+def _write_hex(data: Bytes, leaves: list[tuple[int, int, int]], start: int) -> str:
     """Return rows of hex, in which the bytes of each part are marked by its number."""
     rows: list[str] = []
     position = start

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from minibroker.protocol.legible import legible, readable
+from minibroker.protocol.legible import format_readable, make_legible
 
 if TYPE_CHECKING:
     from minibroker.protocol.explaining.parts import Part
@@ -23,43 +23,43 @@ def lines(part: Part, data: Bytes, *, about: bool = False) -> Iterator[str]:
     With `about`, a second line says what the field is for, since which version, and by which KIP.
     """
     width = max(2 * depth + len(each.name) for depth, each in part.walk())
-    yield from _lines(part, data, 0, "", min(width, NAME_CHARACTERS), about)
+    yield from _write_lines(part, data, 0, "", min(width, NAME_CHARACTERS), about)
 
 
-def _lines(part: Part, data: Bytes, depth: int, mark: str, name_width: int, about: bool) -> Iterator[str]:
+def _write_lines(part: Part, data: Bytes, depth: int, mark: str, name_width: int, about: bool) -> Iterator[str]:
     width = max(4, len(f"{len(data):x}"))
     inner = part.payload if part.payload is not None else data
     is_leaf = not part.parts or part.payload is not None
     end = part.end if is_leaf else part.start + part.prefix_bytes
     place = f"{mark}{part.start:0{width}x}"
     name = f"{'  ' * depth}{part.name}"
-    hexadecimal = f"{HIDDEN_HEX:<{3 * ROW_BYTES}}" if part.is_secret else _hex(data, part.start, end)
+    hexadecimal = f"{HIDDEN_HEX:<{3 * ROW_BYTES}}" if part.is_secret else _write_hex(data, part.start, end)
     yield f"{place}  {hexadecimal}  {name:<{name_width}}  {_say_part(part)}".rstrip()
-    if about and (told := background_text(part)):
+    if about and (told := format_background(part)):
         yield f"{'':{len(place)}}  {'':{3 * ROW_BYTES}}  {'  ' * depth}  {told}"
     for each in part.parts:
-        yield from _lines(each, inner, depth + 1, "+" if part.payload is not None else mark, name_width, about)
+        yield from _write_lines(each, inner, depth + 1, "+" if part.payload is not None else mark, name_width, about)
     if part.problem:
         at = f"{mark}{part.end:0{width}x}"
         yield f"{at}  {'':{3 * ROW_BYTES}} {'  ' * (depth + 1)}! {part.problem}"
 
 
-def _hex(data: Bytes, start: int, end: int) -> str:
+def _write_hex(data: Bytes, start: int, end: int) -> str:
     shown = bytes(data[start : min(end, start + ROW_BYTES)]).hex(" ")
     return f"{shown:<{3 * ROW_BYTES - 1}}{'…' if end - start > ROW_BYTES else ' '}"
 
 
 def _say_part(part: Part) -> str:
-    return "  ".join(each for each in (part.type, value_text(part), part.meaning and f"({part.meaning})") if each)
+    return "  ".join(each for each in (part.type, format_value(part), part.meaning and f"({part.meaning})") if each)
 
 
-def background_text(part: Part) -> str:
+def format_background(part: Part) -> str:
     """Return what a field is for, the versions that have it unless all do, and its KIP, as far as known."""
     since = f"Versions {part.versions}." if part.versions not in ("", "0+") else ""
     return " ".join(each for each in (part.about, since, f"KIP-{part.kip}." if part.kip else "") if each)
 
 
-def value_text(part: Part) -> str:
+def format_value(part: Part) -> str:
     """Return the value as people read it, shortened."""
     value = part.value
     if value is None:
@@ -67,11 +67,9 @@ def value_text(part: Part) -> str:
     if isinstance(value, bytes):
         if part.type == "uuid":
             return ""
-        shown = readable(value[:VALUE_CHARACTERS])
-        return (
-            f'"{legible(shown, VALUE_CHARACTERS)}"{f" {len(value):,} bytes" if len(value) > VALUE_CHARACTERS else ""}'
-        )
-    return f'"{legible(value, VALUE_CHARACTERS)}"' if isinstance(value, str) else str(value)
+        shown = make_legible(format_readable(value[:VALUE_CHARACTERS]), VALUE_CHARACTERS)
+        return f'"{shown}"{f" {len(value):,} bytes" if len(value) > VALUE_CHARACTERS else ""}'
+    return f'"{make_legible(value, VALUE_CHARACTERS)}"' if isinstance(value, str) else str(value)
 
 
 def document(part: Part) -> dict[str, Any]:

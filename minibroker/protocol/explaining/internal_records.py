@@ -33,49 +33,51 @@ def record_explainer(topic: str | None, read: ReadMessage) -> ExplainRecord:
 
     def explain(cursor: Cursor, is_control: bool, key: Part, value: Part) -> None:
         if is_control:
-            _control_record(cursor, key, value, read)
+            _explain_control_record(cursor, key, value, read)
         elif topic == METADATA_TOPIC:
-            _within(cursor, value, lambda inner: explain_metadata(inner, read))
+            _explain_within(cursor, value, lambda inner: explain_metadata(inner, read))
         elif topic in COORDINATOR_KINDS:
-            _coordinator_record(cursor, key, value, topic, read)
+            _explain_coordinator_record(cursor, key, value, topic, read)
 
     return explain
 
 
 def explain_metadata(cursor: Cursor, read: ReadMessage) -> str:
     """Explain the value of a record of the metadata log. Return what it is."""
-    numbers = {name: _varint(cursor, name) for name in ("frame_version", "type", "version")}
+    numbers = {name: _explain_varint(cursor, name) for name in ("frame_version", "type", "version")}
     if numbers["frame_version"].value != FRAME_VERSION:
         raise Unreadable(f"there is no version {numbers['frame_version'].value} of the frame")
     kind = METADATA_KINDS.get(numbers["type"].value)
-    return _message(cursor, kind, numbers["type"], numbers["version"].value, read)
+    return _explain_message(cursor, kind, numbers["type"], numbers["version"].value, read)
 
 
 def explain_key(cursor: Cursor, topic: str, read: ReadMessage) -> str:
     """Explain the key of a record of a coordinator's topic. Return what it is."""
-    number = int16(cursor, "type")
-    return _message(cursor, COORDINATOR_KINDS[topic][0].get(number.value), number, KEY_VERSION, read)
+    number = explain_int16(cursor, "type")
+    return _explain_message(cursor, COORDINATOR_KINDS[topic][0].get(number.value), number, KEY_VERSION, read)
 
 
 def explain_value(cursor: Cursor, kind: type[Message], read: ReadMessage) -> str:
     """Explain the value of a record of a coordinator's topic, whose type the key says. Return what it is."""
-    return _message(cursor, kind, None, int16(cursor, "version").value, read)
+    return _explain_message(cursor, kind, None, explain_int16(cursor, "version").value, read)
 
 
-def int16(cursor: Cursor, name: str) -> Part:
+def explain_int16(cursor: Cursor, name: str) -> Part:
     """Read a number in front of a message."""
     with cursor.part(name, "int16") as part:
         part.value = cursor.number(INT16)
     return part
 
 
-def _varint(cursor: Cursor, name: str) -> Part:
+def _explain_varint(cursor: Cursor, name: str) -> Part:
     with cursor.part(name, "unsigned varint") as part:
         part.value = cursor.varint()
     return part
 
 
-def _message(cursor: Cursor, kind: type[Message] | None, number: Part | None, version: int, read: ReadMessage) -> str:
+def _explain_message(
+    cursor: Cursor, kind: type[Message] | None, number: Part | None, version: int, read: ReadMessage
+) -> str:
     """Explain a message of a record, whose type is in `number`. Return its name and version."""
     if kind is None:
         raise Unreadable(f"there is no type {number.value if number else version}")
@@ -87,36 +89,36 @@ def _message(cursor: Cursor, kind: type[Message] | None, number: Part | None, ve
     return f"{kind.__name__} version {version}"
 
 
-def _coordinator_record(cursor: Cursor, key: Part, value: Part, topic: str, read: ReadMessage) -> None:
-    _within(cursor, key, lambda inner: explain_key(inner, topic, read))
+def _explain_coordinator_record(cursor: Cursor, key: Part, value: Part, topic: str, read: ReadMessage) -> None:
+    _explain_within(cursor, key, lambda inner: explain_key(inner, topic, read))
     kind = COORDINATOR_KINDS[topic][1].get(key.parts[0].value) if key.parts else None
     if value.value is None:
         value.meaning = "null: a tombstone, which deletes the key"
     elif kind is not None:
-        _within(cursor, value, lambda inner: explain_value(inner, kind, read))
+        _explain_within(cursor, value, lambda inner: explain_value(inner, kind, read))
 
 
-def _control_record(cursor: Cursor, key: Part, value: Part, read: ReadMessage) -> None:
-    _within(cursor, key, _control_key)
+def _explain_control_record(cursor: Cursor, key: Part, value: Part, read: ReadMessage) -> None:
+    _explain_within(cursor, key, _explain_control_key)
     number = key.parts[1].value if len(key.parts) > 1 else -1
     if number not in ControlType._value2member_map_:
         key.meaning = "control record of an unknown type"
         return
     kind = ControlType(number)
     key.meaning = f"control record: {kind.name}"
-    _within(cursor, value, lambda inner: _control_value(inner, kind, read))
+    _explain_within(cursor, value, lambda inner: _explain_control_value(inner, kind, read))
 
 
-def _control_key(cursor: Cursor) -> str:
-    int16(cursor, "version")
-    number = int16(cursor, "type")
+def _explain_control_key(cursor: Cursor) -> str:
+    explain_int16(cursor, "version")
+    number = explain_int16(cursor, "type")
     number.meaning = ControlType(number.value).name if number.value in ControlType._value2member_map_ else "unknown"
     return ""
 
 
-def _control_value(cursor: Cursor, kind: ControlType, read: ReadMessage) -> str:
+def _explain_control_value(cursor: Cursor, kind: ControlType, read: ReadMessage) -> str:
     if kind in (ControlType.ABORT, ControlType.COMMIT):
-        int16(cursor, "version")
+        explain_int16(cursor, "version")
         read(cursor, EndTxnMarker, 0)
         return EndTxnMarker.__name__
     message, latest = QUORUM_MESSAGES[kind]
@@ -126,7 +128,7 @@ def _control_value(cursor: Cursor, kind: ControlType, read: ReadMessage) -> str:
     return message.__name__
 
 
-def _within(cursor: Cursor, part: Part, explain: Callable[[Cursor], str]) -> None:
+def _explain_within(cursor: Cursor, part: Part, explain: Callable[[Cursor], str]) -> None:
     """Explain the bytes of a key or value as parts of it. Null stays null."""
     if part.value is None:
         return

@@ -6,27 +6,27 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from minibroker.protocol.apis import ApiKey, api_name
+from minibroker.protocol.apis import ApiKey, get_api_name
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.primitives import uuid_text
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def meaning_of(name: str, value: Any) -> str:
+def find_meaning(name: str, value: Any) -> str:
     """Return what a value means in a field of this name; empty if it says all itself."""
     if isinstance(value, bytes):
         return uuid_text(value)
     if name in _BY_NAME:
         return _BY_NAME[name](value)
     if name.endswith("error_code"):
-        return _error(value)
+        return _name_error(value)
     if "timestamp" in name and isinstance(value, int):
-        return moment(value)
+        return format_moment(value)
     return ""
 
 
-def moment(timestamp_ms: int) -> str:
+def format_moment(timestamp_ms: int) -> str:
     """Return a time in UTC; empty for what is none."""
     try:
         return f"{(_EPOCH + timedelta(milliseconds=timestamp_ms)).isoformat(timespec='milliseconds')[:-6]}Z"
@@ -34,26 +34,28 @@ def moment(timestamp_ms: int) -> str:
         return ""
 
 
-def _error(code: int) -> str:
+def _name_error(code: int) -> str:
     return ErrorCode(code).name if code in ErrorCode._value2member_map_ else "unknown error"
 
 
-def _api(key: int) -> str:
-    return api_name(key) if key in ApiKey._value2member_map_ else "unknown API"
+def _name_api(key: int) -> str:
+    return get_api_name(key) if key in ApiKey._value2member_map_ else "unknown API"
 
 
-def _one_of(*words: str, first: int = 0) -> Callable[[int], str]:
+def _make_chooser(*words: str, first: int = 0) -> Callable[[int], str]:
     return lambda value: words[value - first] if first <= value < first + len(words) else ""
 
 
 _BY_NAME: dict[str, Callable[[int], str]] = {
-    "request_api_key": _api,
-    "api_key": _api,
+    "request_api_key": _name_api,
+    "api_key": _name_api,
     "acks": lambda value: {-1: "all in-sync replicas", 0: "none: no answer", 1: "the leader"}.get(value, ""),
-    "isolation_level": _one_of("read_uncommitted", "read_committed"),
-    "key_type": _one_of("group", "transaction", "share"),
+    "isolation_level": _make_chooser("read_uncommitted", "read_committed"),
+    "key_type": _make_chooser("group", "transaction", "share"),
     "leader_epoch": lambda value: "unknown" if value == -1 else "",
     "current_leader_epoch": lambda value: "unknown" if value == -1 else "",
     "replica_id": lambda value: "a consumer" if value == -1 else "",
-    "timestamp": lambda value: {-1: "latest", -2: "earliest", -3: "the largest timestamp"}.get(value, moment(value)),
+    "timestamp": lambda value: {-1: "latest", -2: "earliest", -3: "the largest timestamp"}.get(
+        value, format_moment(value)
+    ),
 }

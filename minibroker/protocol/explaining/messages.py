@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from struct import Struct as Packing
 
-from minibroker.protocol.apis import ApiKey, api_name, request_class, response_class
+from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class, get_response_class
 from minibroker.protocol.declare import Message
-from minibroker.protocol.describing import background, type_text
+from minibroker.protocol.describing import find_background, format_type
 from minibroker.protocol.explaining.batches import explain_batches
 from minibroker.protocol.explaining.embedded import explain_embedded
 from minibroker.protocol.explaining.internal_records import record_explainer
-from minibroker.protocol.explaining.meanings import meaning_of
+from minibroker.protocol.explaining.meanings import find_meaning
 from minibroker.protocol.explaining.parts import HIDDEN, NO_TOPICS, Cursor, Part, Topics, Unreadable
 from minibroker.protocol.explaining.secret_fields import SECRET_MESSAGES, is_secret
 from minibroker.protocol.fields import Kind
@@ -25,10 +25,10 @@ from minibroker.protocol.headers import (
     RequestHeader,
     ResponseHeader,
     answer_version,
-    request_header_version,
-    response_header_version,
+    get_request_header_version,
+    get_response_header_version,
 )
-from minibroker.protocol.layout import Place, layout, least_item_bytes
+from minibroker.protocol.layout import Place, layout, measure_least_item_bytes
 from minibroker.protocol.primitives import MAX_TAGS
 from minibroker.protocol.records.varints import Bytes
 
@@ -51,13 +51,13 @@ def explain_message(data: Bytes, message: type[Message], version: int, position:
 
 def explain_request(data: Bytes, position: int = 0, topics: Topics = NO_TOPICS) -> Part:
     """Explain the frame of a request at `position`. `topics` are the names of topics by their ids."""
-    return _frame(Cursor(data, position, topics=topics), "request", _request)
+    return _explain_frame(Cursor(data, position, topics=topics), "request", _explain_request)
 
 
 def explain_response(data: Bytes, api_key: int, version: int, position: int = 0, topics: Topics = NO_TOPICS) -> Part:
     """Explain the frame of the response to a request of this API and version."""
     cursor = Cursor(data, position, topics=topics)
-    return _frame(cursor, "response", lambda cursor: _response(cursor, api_key, version))
+    return _explain_frame(cursor, "response", lambda cursor: _explain_response(cursor, api_key, version))
 
 
 def explain_requests(data: Bytes) -> Iterator[Part]:
@@ -77,7 +77,7 @@ def explain_records(data: Bytes, position: int = 0, topic: str | None = None) ->
     return whole
 
 
-def _frame(cursor: Cursor, name: str, read: Callable[[Cursor], str]) -> Part:
+def _explain_frame(cursor: Cursor, name: str, read: Callable[[Cursor], str]) -> Part:
     with cursor.part(name, "frame") as frame, cursor.contained(frame, None):
         with cursor.part("size", "int32") as size:
             size.value = cursor.number(SIZE)
@@ -92,71 +92,71 @@ def _frame(cursor: Cursor, name: str, read: Callable[[Cursor], str]) -> Part:
     return frame
 
 
-def _request(cursor: Cursor) -> str:
+def _explain_request(cursor: Cursor) -> str:
     cursor.need(_KEY_AND_VERSION.size)
     key, version = _KEY_AND_VERSION.unpack_from(cursor.data, cursor.position)
     known = key in ApiKey._value2member_map_
-    header_version = request_header_version(key, version) if known else 1
+    header_version = get_request_header_version(key, version) if known else 1
     with cursor.part("header", f"RequestHeader version {header_version}"):
-        _struct(cursor, RequestHeader, RequestHeader, header_version)
+        _explain_struct(cursor, RequestHeader, RequestHeader, header_version)
     if not known:
         raise Unreadable(f"there is no API {key}")
-    return _body(cursor, request_class(key), version)
+    return _explain_body(cursor, get_request_class(key), version)
 
 
-def _response(cursor: Cursor, api_key: int, version: int) -> str:
+def _explain_response(cursor: Cursor, api_key: int, version: int) -> str:
     version = answer_version(api_key, version, cursor.data, cursor.position + CORRELATION_ID_BYTES)
     is_known = api_key in ApiKey._value2member_map_
-    header_version = response_header_version(api_key, version) if is_known else 0
+    header_version = get_response_header_version(api_key, version) if is_known else 0
     with cursor.part("header", f"ResponseHeader version {header_version}"):
-        _struct(cursor, ResponseHeader, ResponseHeader, header_version)
+        _explain_struct(cursor, ResponseHeader, ResponseHeader, header_version)
     if not is_known:
         raise Unreadable(f"there is no API {api_key}")
-    return _body(cursor, response_class(api_key), version)
+    return _explain_body(cursor, get_response_class(api_key), version)
 
 
-def _body(cursor: Cursor, message: type[Message], version: int) -> str:
+def _explain_body(cursor: Cursor, message: type[Message], version: int) -> str:
     if version not in message.versions:
         known = f"{message.versions[0]} to {message.versions[-1]}"
         raise Unreadable(f"{message.__name__} has no version {version}, only {known}")
     with cursor.part("body", message.__name__):
         read_message(cursor, message, version)
-    return f"{api_name(message.api_key)} version {version}"
+    return f"{get_api_name(message.api_key)} version {version}"
 
 
 # --- structs and their fields ---
 
 
-def _struct(cursor: Cursor, struct: type, message: type[Message], version: int) -> None:
+def _explain_struct(cursor: Cursor, struct: type, message: type[Message], version: int) -> None:
     flexible = version in message.flexible
     shape = layout(struct, version, flexible)
     for place in shape.body:
-        with cursor.part(place.name, _type(place.kind, place.compact)) as part:
-            _describe(part, place, struct, message)
-            _value(cursor, part, place.kind, place, message, version)
+        with cursor.part(place.name, _name_type(place.kind, place.compact)) as part:
+            _describe_field(part, place, struct, message)
+            _explain_value(cursor, part, place.kind, place, message, version)
     if flexible:
-        _tags(cursor, shape.tagged, struct, message, version)
+        _explain_tags(cursor, shape.tagged, struct, message, version)
 
 
-def _describe(part: Part, place: Place, struct: type, message: type[Message]) -> None:
-    part.versions, part.about, part.kip = background(place.name, struct, message)
+def _describe_field(part: Part, place: Place, struct: type, message: type[Message]) -> None:
+    part.versions, part.about, part.kip = find_background(place.name, struct, message)
 
 
-def _type(kind: Kind, compact: bool) -> str:
+def _name_type(kind: Kind, compact: bool) -> str:
     has_length = not kind.is_fixed and kind.struct is None
-    return f"compact {type_text(kind)}" if compact and has_length else type_text(kind)
+    return f"compact {format_type(kind)}" if compact and has_length else format_type(kind)
 
 
-def _value(cursor: Cursor, part: Part, kind: Kind, place: Place, message: type[Message], version: int) -> None:
+def _explain_value(cursor: Cursor, part: Part, kind: Kind, place: Place, message: type[Message], version: int) -> None:
     if kind.is_fixed:
         part.value = cursor.number(_PACKINGS[kind.code])
-        part.meaning = meaning_of(part.name, part.value)
+        part.meaning = find_meaning(part.name, part.value)
         if kind.code == UUID and part.value in cursor.topics:
             part.meaning += f", {cursor.topics[part.value]}"
     elif kind.struct is not None:
         _explain_nested(cursor, part, kind.struct, place, message, version)
     elif kind.item is not None:
-        _array(cursor, part, kind.item, place, message, version)
+        _explain_array(cursor, part, kind.item, place, message, version)
     else:
         _explain_slice(cursor, part, kind, place, message)
 
@@ -170,10 +170,10 @@ def _explain_nested(
         if marker == 0 if place.tagged else marker < 0:
             part.meaning = "null"
             return
-    _struct(cursor, struct, message, version)
+    _explain_struct(cursor, struct, message, version)
 
 
-def _length(cursor: Cursor, part: Part, code: str, *, compact: bool, nullable: bool) -> int:
+def _read_length(cursor: Cursor, part: Part, code: str, *, compact: bool, nullable: bool) -> int:
     """Read a length or count; -1 is null, and negative ones that are not allowed end the reading."""
     start = cursor.position
     length: int = cursor.varint() - 1 if compact else cursor.number(_LENGTHS.get(code, SIZE))
@@ -184,7 +184,7 @@ def _length(cursor: Cursor, part: Part, code: str, *, compact: bool, nullable: b
 
 
 def _explain_slice(cursor: Cursor, part: Part, kind: Kind, place: Place, message: type[Message]) -> None:
-    length = _length(cursor, part, kind.code, compact=place.compact, nullable=place.nullable)
+    length = _read_length(cursor, part, kind.code, compact=place.compact, nullable=place.nullable)
     if length < 0:
         part.meaning = "null"
         return
@@ -208,30 +208,32 @@ def _explain_slice(cursor: Cursor, part: Part, kind: Kind, place: Place, message
 def read_message(cursor: Cursor, message: type[Message], version: int) -> None:
     """Explain the fields of a message as parts of the open part."""
     cursor.is_secret = cursor.is_secret or message in SECRET_MESSAGES
-    _struct(cursor, message, message, version)
+    _explain_struct(cursor, message, message, version)
 
 
-def _array(cursor: Cursor, part: Part, item: Kind, place: Place, message: type[Message], version: int) -> None:
-    count = _length(cursor, part, "array", compact=place.compact, nullable=place.nullable)
+def _explain_array(cursor: Cursor, part: Part, item: Kind, place: Place, message: type[Message], version: int) -> None:
+    count = _read_length(cursor, part, "array", compact=place.compact, nullable=place.nullable)
     if count < 0:
         part.meaning = "null"
         return
     part.meaning = f"{count} item{'' if count == 1 else 's'}"
-    if count * least_item_bytes(item, version, place.compact) > cursor.left_bytes:
+    if count * measure_least_item_bytes(item, version, place.compact) > cursor.left_bytes:
         part.problem = f"{count:,} items do not fit into the {cursor.left_bytes:,} bytes that are left"
     for index in range(count):
-        with cursor.part(f"[{index}]", _type(item, place.compact)) as each:
-            _item(cursor, each, item, place, message, version)
+        with cursor.part(f"[{index}]", _name_type(item, place.compact)) as each:
+            _explain_item(cursor, each, item, place, message, version)
 
 
-def _item(cursor: Cursor, part: Part, item: Kind, place: Place, message: type[Message], version: int) -> None:
+def _explain_item(cursor: Cursor, part: Part, item: Kind, place: Place, message: type[Message], version: int) -> None:
     if item.struct is not None:
-        _struct(cursor, item.struct, message, version)
+        _explain_struct(cursor, item.struct, message, version)
     else:
-        _value(cursor, part, item, place._replace(nullable=False), message, version)
+        _explain_value(cursor, part, item, place._replace(nullable=False), message, version)
 
 
-def _tags(cursor: Cursor, tagged: tuple[Place, ...], struct: type, message: type[Message], version: int) -> None:
+def _explain_tags(
+    cursor: Cursor, tagged: tuple[Place, ...], struct: type, message: type[Message], version: int
+) -> None:
     known = {place.tag: place for place in tagged}
     with cursor.part("tagged fields", "tags") as part:
         count = cursor.varint()
@@ -240,10 +242,10 @@ def _tags(cursor: Cursor, tagged: tuple[Place, ...], struct: type, message: type
         if count > MAX_TAGS:
             raise Unreadable(f"{count:,} tagged fields, and {MAX_TAGS:,} are the most")
         for _ in range(count):
-            _tag(cursor, known, struct, message, version)
+            _explain_tag(cursor, known, struct, message, version)
 
 
-def _tag(cursor: Cursor, known: dict[int, Place], struct: type, message: type[Message], version: int) -> None:
+def _explain_tag(cursor: Cursor, known: dict[int, Place], struct: type, message: type[Message], version: int) -> None:
     start = cursor.position
     with cursor.part("tag", "tagged field") as part:
         tag, size = cursor.varint(), cursor.varint()
@@ -253,10 +255,10 @@ def _tag(cursor: Cursor, known: dict[int, Place], struct: type, message: type[Me
         if place is None:
             part.name, part.value, part.meaning = "unknown tag", cursor.bytes(size), "of a later version, or a vendor's"
             return
-        part.name, part.type = place.name, f"tag {tag}, {_type(place.kind, place.compact)}"
-        _describe(part, place, struct, message)
+        part.name, part.type = place.name, f"tag {tag}, {_name_type(place.kind, place.compact)}"
+        _describe_field(part, place, struct, message)
         with cursor.contained(part, size):
-            _value(cursor, part, place.kind, place, message, version)
+            _explain_value(cursor, part, place.kind, place, message, version)
 
 
 _PACKINGS = {code: Packing(f">{code}") for code in ("?", "b", "h", "H", "i", "I", "q", "d", "16s")}

@@ -146,7 +146,7 @@ class Cursor:
                 part.problem = str(error)
         finally:
             if self.position < self.end:
-                part.parts.append(rest(self.data, self.position, self.end, is_secret=self.is_secret))
+                part.parts.append(make_rest(self.data, self.position, self.end, is_secret=self.is_secret))
                 self.position = self.end
             self.end = outer
 
@@ -196,14 +196,14 @@ class Cursor:
         return value
 
 
-def rest(data: Bytes, start: int, end: int, *, is_secret: bool = False) -> Part:
+def make_rest(data: Bytes, start: int, end: int, *, is_secret: bool = False) -> Part:
     """Return the part of bytes that were not read."""
     if is_secret:
         return Part("not read", "bytes", start, end, meaning=HIDDEN, is_secret=True)
     return Part("not read", "bytes", start, end, value=bytes(data[start:end]))
 
 
-def topics_named_in(part: Part) -> Iterator[tuple[bytes, str]]:
+def iterate_named_topics(part: Part) -> Iterator[tuple[bytes, str]]:
     """Yield the id and the name of each topic that a message names with both, such as an answer to Metadata."""
     for _, each in part.walk():
         values = {field.name: field.value for field in each.parts}

@@ -140,7 +140,7 @@ def read_header(data: Bytes, position: int = 0) -> BatchHeader:
     Raises `CorruptBatch` if fewer than 61 bytes are left.
     """
     if len(data) - position < HEADER_BYTES:
-        raise _too_short(len(data) - position, position)
+        raise _make_too_short_error(len(data) - position, position)
     return tuple.__new__(BatchHeader, HEADER.unpack_from(data, position))  # takes half the time of `_make`
 
 
@@ -158,36 +158,36 @@ def check_batch(data: Bytes, position: int = 0) -> BatchHeader:
 
     Raises `CorruptBatch` for missing bytes, a magic other than 2, an impossible length or a wrong checksum.
     """
-    header = _bounded_header(data, position)
+    header = _read_bounded_header(data, position)
     end = position + header.batch_length + LOG_OVERHEAD_BYTES
     if end > len(data):
-        raise _incomplete(header, data, position)
+        raise _make_incomplete_error(header, data, position)
     computed = crc32c(memoryview(data)[position + CRC_START : end])
     if computed != header.crc:
-        raise _wrong_checksum(header, computed, position)
+        raise _make_checksum_error(header, computed, position)
     return header
 
 
 def check_batch_in_steps(data: Bytes, position: int = 0) -> Steps[BatchHeader]:
     """Check a batch as `check_batch` does, in steps."""
-    header = _bounded_header(data, position)
+    header = _read_bounded_header(data, position)
     if position + header.size_bytes > len(data):
-        raise _incomplete(header, data, position)
-    computed = yield from _crc_in_steps(data, position + CRC_START, position + header.size_bytes)
+        raise _make_incomplete_error(header, data, position)
+    computed = yield from _compute_crc_in_steps(data, position + CRC_START, position + header.size_bytes)
     if computed != header.crc:
-        raise _wrong_checksum(header, computed, position)
+        raise _make_checksum_error(header, computed, position)
     return header
 
 
-def _incomplete(header: BatchHeader, data: Bytes, position: int) -> CorruptBatch:
+def _make_incomplete_error(header: BatchHeader, data: Bytes, position: int) -> CorruptBatch:
     return CorruptBatch(f"the batch has {header.size_bytes} bytes, of which {len(data) - position} are here", position)
 
 
-def _wrong_checksum(header: BatchHeader, computed: int, position: int) -> CorruptBatch:
+def _make_checksum_error(header: BatchHeader, computed: int, position: int) -> CorruptBatch:
     return CorruptBatch(f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})", position)
 
 
-def _crc_in_steps(data: Bytes, start: int, end: int) -> Steps[int]:
+def _compute_crc_in_steps(data: Bytes, start: int, end: int) -> Steps[int]:
     view, crc = memoryview(data), 0
     for at in range(start, end, CRC_STEP_BYTES):
         crc = crc32c(view[at : min(at + CRC_STEP_BYTES, end)], crc)
@@ -204,7 +204,7 @@ def batches(data: Bytes) -> Iterator[tuple[int, BatchHeader]]:
     """
     position = 0
     while len(data) - position >= HEADER_BYTES:
-        header = _bounded_header(data, position)
+        header = _read_bounded_header(data, position)
         if header.batch_length > len(data) - position - LOG_OVERHEAD_BYTES:
             return
         yield position, header
@@ -247,17 +247,17 @@ def seal(data: bytearray | memoryview, position: int, size_bytes: int) -> None:
 
 def seal_in_steps(data: bytearray | memoryview, position: int, size_bytes: int) -> Steps[None]:
     """Seal a batch as `seal` does, in steps."""
-    crc = yield from _crc_in_steps(data, position + CRC_START, position + size_bytes)
+    crc = yield from _compute_crc_in_steps(data, position + CRC_START, position + size_bytes)
     _CRC.pack_into(data, position + CRC_POSITION, crc)
 
 
-def _bounded_header(data: Bytes, position: int) -> BatchHeader:
+def _read_bounded_header(data: Bytes, position: int) -> BatchHeader:
     """Return the header after checking magic and length. Magic comes first, as older messages may be shorter."""
     left = len(data) - position
     if left > MAGIC_POSITION and data[position + MAGIC_POSITION] != MAGIC:
-        raise CorruptBatch(_magic_message(data[position + MAGIC_POSITION]), position)
+        raise CorruptBatch(_describe_magic(data[position + MAGIC_POSITION]), position)
     if left < HEADER_BYTES:
-        raise _too_short(left, position)
+        raise _make_too_short_error(left, position)
     header = tuple.__new__(BatchHeader, HEADER.unpack_from(data, position))
     if header.batch_length < MIN_BATCH_LENGTH:
         raise CorruptBatch(
@@ -267,11 +267,11 @@ def _bounded_header(data: Bytes, position: int) -> BatchHeader:
     return header
 
 
-def _too_short(left: int, position: int) -> CorruptBatch:
+def _make_too_short_error(left: int, position: int) -> CorruptBatch:
     return CorruptBatch(f"{left} bytes are left, fewer than a batch header's {HEADER_BYTES}", position)
 
 
-def _magic_message(magic: int) -> str:
+def _describe_magic(magic: int) -> str:
     if magic < MAGIC:
         return f"Message format {magic} is not supported, only format {MAGIC}"
     return f"Invalid magic found in record: {magic}"

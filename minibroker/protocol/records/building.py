@@ -21,13 +21,13 @@ from minibroker.protocol.records.batch import (
     seal,
     seal_in_steps,
 )
-from minibroker.protocol.records.compressing import compressed_chunks
+from minibroker.protocol.records.compressing import compress_chunks
 from minibroker.protocol.records.compression import Compression, compress
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.records.varints import Bytes, wrap_to_64_bits, zigzag_bytes
+from minibroker.protocol.records.varints import Bytes, encode_zigzag, wrap_to_64_bits
 from minibroker.protocol.steps import Steps
 
-_NULL = zigzag_bytes(-1)
+_NULL = encode_zigzag(-1)
 _NO_ATTRIBUTES = b"\0"
 
 
@@ -61,7 +61,7 @@ def build_batch(
         encode_record(record, delta, record.timestamp - base_timestamp)
         for record, delta in zip(kept, deltas, strict=True)
     )
-    attributes = _attributes(compression, timestamp_type, transactional, control)
+    attributes = _make_attributes(compression, timestamp_type, transactional, control)
     timestamps = base_timestamp, max(record.timestamp for record in kept)
     producer = producer_id, producer_epoch, base_sequence
     header = BatchHeader(
@@ -79,7 +79,7 @@ def build_plain_batch(
     """
     parts: list[bytes] = [bytes(HEADER_BYTES)]
     for delta, (key, value) in enumerate(entries):
-        before_key, before_value = _around(delta, len(key), -1 if value is None else len(value))
+        before_key, before_value = _make_record_frame(delta, len(key), -1 if value is None else len(value))
         parts += (before_key, key, before_value, value or b"", b"\0")
     batch = bytearray().join(parts)
     finish_plain_batch(batch, len(entries), timestamp, producer)
@@ -87,11 +87,11 @@ def build_plain_batch(
 
 
 @lru_cache(maxsize=1024)
-def _around(delta: int, key_bytes: int, value_bytes: int) -> tuple[bytes, bytes]:
+def _make_record_frame(delta: int, key_bytes: int, value_bytes: int) -> tuple[bytes, bytes]:
     """Return what lies before the key of a record, and before its value, whose length is -1 for null."""
-    offset, key_length, value_length = zigzag_bytes(delta), zigzag_bytes(key_bytes), zigzag_bytes(value_bytes)
+    offset, key_length, value_length = encode_zigzag(delta), encode_zigzag(key_bytes), encode_zigzag(value_bytes)
     size_bytes = 3 + len(offset) + len(key_length) + key_bytes + len(value_length) + max(value_bytes, 0)
-    return b"".join((zigzag_bytes(size_bytes), b"\0\0", offset, key_length)), value_length
+    return b"".join((encode_zigzag(size_bytes), b"\0\0", offset, key_length)), value_length
 
 
 def finish_plain_batch(
@@ -115,11 +115,11 @@ def build_batch_in_steps(
 ) -> Steps[bytearray]:
     """Build a batch as `build_batch` does, in steps, from records with one timestamp."""
     timestamps = records[0].timestamp, records[0].timestamp
-    attributes = _attributes(compression, 0, transactional, control=False)
+    attributes = _make_attributes(compression, 0, transactional, control=False)
     producer = producer_id, producer_epoch, -1
     header = BatchHeader(0, 0, -1, MAGIC, 0, attributes, len(records) - 1, *timestamps, *producer, len(records))
     payload = (encode_record(record, delta, 0) for delta, record in enumerate(records))
-    return (yield from assemble_in_steps(header, compressed_chunks(compression, payload, None)))
+    return (yield from assemble_in_steps(header, compress_chunks(compression, payload, None)))
 
 
 def recompress_in_steps(
@@ -138,13 +138,13 @@ def recompress_in_steps(
     deltas from 0 on. Raises as `decompress` does, and `too_large(size_bytes)` above `max_bytes`; no more than that is
     held in memory.
     """
-    from minibroker.protocol.records.payload import payload_chunks  # no start needs them
+    from minibroker.protocol.records.payload import iterate_payload_chunks  # no start needs them
     from minibroker.protocol.records.restarting import renumber_records
 
-    payload = payload_chunks(batch, 0, header)
+    payload = iterate_payload_chunks(batch, 0, header)
     if renumbers:
         payload = renumber_records(payload, header.record_count)
-    chunks = compressed_chunks(codec, payload, level)
+    chunks = compress_chunks(codec, payload, level)
     changed = header._replace(attributes=header.attributes & ~(COMPRESSION_MASK | ELIDED_BIT) | codec)
     return (yield from assemble_in_steps(changed, _bound_chunks(chunks, max_bytes - HEADER_BYTES, too_large)))
 
@@ -181,25 +181,25 @@ def assemble_in_steps(header: BatchHeader, chunks: Iterable[Bytes]) -> Steps[byt
 
 def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
     """Return a record as it is in a batch, with its length first."""
-    parts = [_NO_ATTRIBUTES, zigzag_bytes(wrap_to_64_bits(timestamp_delta)), zigzag_bytes(offset_delta)]
-    _put(parts, record.key)
-    _put(parts, record.value)
-    parts.append(zigzag_bytes(len(record.headers)))
+    parts = [_NO_ATTRIBUTES, encode_zigzag(wrap_to_64_bits(timestamp_delta)), encode_zigzag(offset_delta)]
+    _put_bytes(parts, record.key)
+    _put_bytes(parts, record.value)
+    parts.append(encode_zigzag(len(record.headers)))
     for key, value in record.headers:
-        _put(parts, key.encode())
-        _put(parts, value)
+        _put_bytes(parts, key.encode())
+        _put_bytes(parts, value)
     body = b"".join(parts)
-    return zigzag_bytes(len(body)) + body
+    return encode_zigzag(len(body)) + body
 
 
-def _put(parts: list[bytes], value: bytes | None) -> None:
+def _put_bytes(parts: list[bytes], value: bytes | None) -> None:
     if value is None:
         parts.append(_NULL)
     else:
-        parts += (zigzag_bytes(len(value)), value)
+        parts += (encode_zigzag(len(value)), value)
 
 
-def _attributes(compression: int, timestamp_type: int, transactional: bool, control: bool) -> int:
+def _make_attributes(compression: int, timestamp_type: int, transactional: bool, control: bool) -> int:
     return (
         compression
         | (TIMESTAMP_TYPE_BIT if timestamp_type == LOG_APPEND_TIME else 0)

@@ -16,11 +16,11 @@ from minibroker.protocol.records.compression import (
     XERIAL_HEADER,
     ZSTD_DEFAULT_LEVEL,
     Compression,
+    check_codec,
     compress,
-    in_pieces,
-    known_codec,
-    lz4_block,
-    xerial_block,
+    cut_into_pieces,
+    make_lz4_block,
+    make_xerial_block,
 )
 from minibroker.protocol.records.varints import Bytes
 
@@ -31,49 +31,49 @@ _ZSTD_SOURCE_BYTES = 1 << 18  # for larger sources, slow levels use tables of up
 _SLOW_PIECE_BYTES = 1 << 12  # for gzip, which takes up to a microsecond for a byte at its slowest level
 
 
-def compressed_chunks(codec: int, chunks: Iterable[Bytes], level: int | None) -> Iterator[Bytes]:
+def compress_chunks(codec: int, chunks: Iterable[Bytes], level: int | None) -> Iterator[Bytes]:
     """Yield `chunks` compressed as `compress` does; codec 0 returns them unchanged.
 
     Each piece takes a few milliseconds, at zstd's slowest levels 10, and may be empty. Raises `KafkaError`
     UNSUPPORTED_COMPRESSION_TYPE for codecs 5-7, and what `chunks` raises.
     """
     chunks = iter(chunks)
-    match known_codec(codec) if codec else codec:
+    match check_codec(codec) if codec else codec:
         case Compression.GZIP:
-            return _gzip(chunks, level)
+            return _compress_gzip(chunks, level)
         case Compression.SNAPPY:
-            return _snappy(chunks)
+            return _compress_snappy(chunks)
         case Compression.LZ4:
-            return _lz4(chunks, level)
+            return _compress_lz4(chunks, level)
         case Compression.ZSTD:
-            return _zstd(chunks, level)
+            return _compress_zstd(chunks, level)
     return chunks
 
 
-def _gzip(chunks: Iterable[Bytes], level: int | None) -> Iterator[Bytes]:
+def _compress_gzip(chunks: Iterable[Bytes], level: int | None) -> Iterator[Bytes]:
     stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, GZIP_WINDOW)
-    for piece in in_pieces(chunks, _SLOW_PIECE_BYTES):
+    for piece in cut_into_pieces(chunks, _SLOW_PIECE_BYTES):
         yield stream.compress(piece)
     yield stream.flush()
 
 
-def _snappy(chunks: Iterable[Bytes]) -> Iterator[Bytes]:
+def _compress_snappy(chunks: Iterable[Bytes]) -> Iterator[Bytes]:
     yield XERIAL_HEADER
-    for block in _blocks(chunks, XERIAL_BLOCK_BYTES):
-        yield xerial_block(block) if block else b""
+    for block in _cut_into_blocks(chunks, XERIAL_BLOCK_BYTES):
+        yield make_xerial_block(block) if block else b""
 
 
-def _lz4(chunks: Iterable[Bytes], level: int | None) -> Iterator[Bytes]:
+def _compress_lz4(chunks: Iterable[Bytes], level: int | None) -> Iterator[Bytes]:
     yield LZ4_HEADER
-    for block in _blocks(chunks, LZ4_BLOCK_BYTES):
-        yield lz4_block(block, level) if block else b""
+    for block in _cut_into_blocks(chunks, LZ4_BLOCK_BYTES):
+        yield make_lz4_block(block, level) if block else b""
     yield LZ4_END
 
 
-def _blocks(chunks: Iterable[Bytes], block_bytes: int) -> Iterator[bytes]:
+def _cut_into_blocks(chunks: Iterable[Bytes], block_bytes: int) -> Iterator[bytes]:
     """Yield the same bytes in blocks of this size, the last one smaller. Empty ones are pauses."""
     waiting = bytearray()
-    for piece in in_pieces(chunks, block_bytes):
+    for piece in cut_into_pieces(chunks, block_bytes):
         waiting += piece
         if len(waiting) >= block_bytes:
             yield bytes(waiting[:block_bytes])
@@ -84,7 +84,7 @@ def _blocks(chunks: Iterable[Bytes], block_bytes: int) -> Iterator[bytes]:
         yield bytes(waiting)
 
 
-def _zstd(chunks: Iterator[Bytes], level: int | None) -> Iterator[Bytes]:
+def _compress_zstd(chunks: Iterator[Bytes], level: int | None) -> Iterator[Bytes]:
     import zstandard
 
     wanted = ZSTD_DEFAULT_LEVEL if level is None else level
@@ -106,7 +106,7 @@ def _zstd(chunks: Iterator[Bytes], level: int | None) -> Iterator[Bytes]:
         wanted, source_size=max(size_bytes, 1), write_content_size=False
     )
     stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
-    for piece in in_pieces(chain(first, chunks), piece_bytes or STEP_BYTES):
+    for piece in cut_into_pieces(chain(first, chunks), piece_bytes or STEP_BYTES):
         yield stream.compress(piece)
         if piece_bytes and piece:
             yield stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)

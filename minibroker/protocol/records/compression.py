@@ -41,7 +41,7 @@ def compress(codec: int, data: Bytes, level: int | None = None) -> Bytes:
     """
     if codec == Compression.NONE:
         return data
-    return _COMPRESSORS[known_codec(codec)](data, level)
+    return _COMPRESSORS[check_codec(codec)](data, level)
 
 
 def decompress(codec: int, data: Bytes, limit_bytes: int) -> Bytes:
@@ -53,30 +53,30 @@ def decompress(codec: int, data: Bytes, limit_bytes: int) -> Bytes:
     """
     if codec == Compression.NONE:
         return data
-    return _join_chunks(_DECOMPRESSORS[known_codec(codec)](data, limit_bytes, _CHUNK_BYTES), limit_bytes)
+    return _join_chunks(_DECOMPRESSORS[check_codec(codec)](data, limit_bytes, _CHUNK_BYTES), limit_bytes)
 
 
-def decompressed_chunks(codec: int, data: Bytes, limit_bytes: int, chunk_bytes: int = STEP_BYTES) -> Iterator[Bytes]:
+def decompress_chunks(codec: int, data: Bytes, limit_bytes: int, chunk_bytes: int = STEP_BYTES) -> Iterator[Bytes]:
     """Decompress as `decompress` does, in pieces of about `chunk_bytes`, each in less than a millisecond.
 
     A piece may be empty. With codec 0 the pieces are views of `data`. Raises what `decompress` raises, also for a block
     of snappy of more than `MAX_UNCOMPRESSED_BYTES`, which is decompressed at once.
     """
     if codec == Compression.NONE:
-        yield from in_pieces((data,), chunk_bytes)
+        yield from cut_into_pieces((data,), chunk_bytes)
         return
     left_bytes = limit_bytes
-    for chunk in _DECOMPRESSORS[known_codec(codec)](data, limit_bytes, chunk_bytes):
+    for chunk in _DECOMPRESSORS[check_codec(codec)](data, limit_bytes, chunk_bytes):
         left_bytes -= len(chunk)
         if left_bytes < 0:
-            raise _too_large(limit_bytes)
+            raise _make_too_large_error(limit_bytes)
         if len(chunk) > chunk_bytes:  # a block of snappy or lz4, which is decompressed at once
-            yield from in_pieces((chunk,), chunk_bytes)
+            yield from cut_into_pieces((chunk,), chunk_bytes)
         else:
             yield chunk
 
 
-def in_pieces(chunks: Iterable[Bytes], piece_bytes: int) -> Iterator[Bytes]:
+def cut_into_pieces(chunks: Iterable[Bytes], piece_bytes: int) -> Iterator[Bytes]:
     """Yield the same bytes in pieces of at most `piece_bytes`. Empty chunks, which are pauses, stay."""
     for chunk in chunks:
         view = memoryview(chunk)
@@ -84,7 +84,7 @@ def in_pieces(chunks: Iterable[Bytes], piece_bytes: int) -> Iterator[Bytes]:
             yield view[start : start + piece_bytes]
 
 
-def known_codec(codec: int) -> int:
+def check_codec(codec: int) -> int:
     """Return the codec if it is 1-4. Raises `KafkaError` UNSUPPORTED_COMPRESSION_TYPE."""
     if codec in _COMPRESSORS:
         return codec
@@ -96,7 +96,7 @@ def _join_chunks(chunks: Iterator[Bytes], limit_bytes: int) -> Bytes:
     joined: Bytes = b""
     for chunk in chunks:
         if len(joined) + len(chunk) > limit_bytes:
-            raise _too_large(limit_bytes)
+            raise _make_too_large_error(limit_bytes)
         if not joined:
             joined = chunk  # usually the only one, so it is not copied
         elif isinstance(joined, bytearray):
@@ -106,7 +106,7 @@ def _join_chunks(chunks: Iterator[Bytes], limit_bytes: int) -> Bytes:
     return joined
 
 
-def _too_large(limit_bytes: int) -> KafkaError:
+def _make_too_large_error(limit_bytes: int) -> KafkaError:
     return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"the records decompress to more than {limit_bytes} bytes")
 
 
@@ -118,11 +118,11 @@ GZIP_WINDOW = 31  # zlib's largest window, plus 16 for gzip's header and trailer
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
-def _gzip_compress(data: Bytes, level: int | None) -> bytes:
+def _compress_gzip(data: Bytes, level: int | None) -> bytes:
     return zlib.compress(data, -1 if level is None else level, GZIP_WINDOW)
 
 
-def _gzip_chunks(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterator[Bytes]:
+def _decompress_gzip(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterator[Bytes]:
     """Decompress the members, as Java's GZIPInputStream does: it ignores bytes behind a member that are not another."""
     view = memoryview(data)
     position = 0
@@ -154,15 +154,15 @@ XERIAL_BLOCK_BYTES = 32 * 1024
 _INT32 = Struct(">i")
 
 
-def _snappy_compress(data: Bytes, level: int | None) -> bytes:
+def _compress_snappy(data: Bytes, level: int | None) -> bytes:
     view = memoryview(data)
     parts = [XERIAL_HEADER]
     for start in range(0, len(view), XERIAL_BLOCK_BYTES):
-        parts.append(xerial_block(view[start : start + XERIAL_BLOCK_BYTES]))
+        parts.append(make_xerial_block(view[start : start + XERIAL_BLOCK_BYTES]))
     return b"".join(parts)
 
 
-def xerial_block(data: Bytes) -> bytes:
+def make_xerial_block(data: Bytes) -> bytes:
     """Return a block of the framing with `data`."""
     from cramjam import snappy
 
@@ -170,20 +170,20 @@ def xerial_block(data: Bytes) -> bytes:
     return _INT32.pack(len(block)) + block
 
 
-def _snappy_chunks(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterator[Bytes]:
+def _decompress_snappy(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterator[Bytes]:
     view = memoryview(data)
     if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         limit_bytes = min(limit_bytes, MAX_UNCOMPRESSED_BYTES)  # a block is in memory at once
-        yield _snappy_block(view, limit_bytes, limit_bytes)
+        yield _decompress_snappy_block(view, limit_bytes, limit_bytes)
         return
     left_bytes = limit_bytes
-    for block in _xerial_blocks(view):
-        chunk = _snappy_block(block, min(left_bytes, MAX_UNCOMPRESSED_BYTES), limit_bytes)
+    for block in _iterate_xerial_blocks(view):
+        chunk = _decompress_snappy_block(block, min(left_bytes, MAX_UNCOMPRESSED_BYTES), limit_bytes)
         left_bytes -= len(chunk)
         yield chunk
 
 
-def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
+def _iterate_xerial_blocks(view: memoryview) -> Iterator[memoryview]:
     if len(view) < len(XERIAL_HEADER):
         raise CorruptBatch("invalid snappy data: it ends in the frame's header")
     position = len(XERIAL_HEADER)
@@ -201,7 +201,7 @@ def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
         position += size_bytes
 
 
-def _snappy_block(block: memoryview, left_bytes: int, limit_bytes: int) -> bytearray:
+def _decompress_snappy_block(block: memoryview, left_bytes: int, limit_bytes: int) -> bytearray:
     """Decompress a raw block. It announces its length, which is checked before memory is allocated.
 
     `left_bytes` is what is left of the limit.
@@ -211,7 +211,7 @@ def _snappy_block(block: memoryview, left_bytes: int, limit_bytes: int) -> bytea
     try:
         chunk = bytearray(min(cramjam.snappy.decompress_raw_len(block), left_bytes + 1))
         if len(chunk) > left_bytes:
-            raise _too_large(limit_bytes)
+            raise _make_too_large_error(limit_bytes)
         cramjam.snappy.decompress_raw_into(block, chunk)
     except cramjam.DecompressionError as error:
         raise CorruptBatch(f"invalid snappy data: {error}") from error
@@ -241,16 +241,16 @@ LZ4_BLOCK_BYTES = _LZ4_BLOCK_BYTES[0x40]
 LZ4_END = bytes(4)
 
 
-def _lz4_compress(data: Bytes, level: int | None) -> bytes:
+def _compress_lz4(data: Bytes, level: int | None) -> bytes:
     """Return a frame as Kafka writes it: independent blocks of 64 KB, no content size, no content checksum."""
     view = memoryview(data)
     starts = range(0, len(view), LZ4_BLOCK_BYTES)
     return b"".join(
-        (LZ4_HEADER, *(lz4_block(view[start : start + LZ4_BLOCK_BYTES], level) for start in starts), LZ4_END)
+        (LZ4_HEADER, *(make_lz4_block(view[start : start + LZ4_BLOCK_BYTES], level) for start in starts), LZ4_END)
     )
 
 
-def lz4_block(data: Bytes, level: int | None) -> bytes:
+def make_lz4_block(data: Bytes, level: int | None) -> bytes:
     """Return a block of a frame with `data`, of at most 64 KB."""
     from cramjam import lz4
 
@@ -264,7 +264,7 @@ def lz4_block(data: Bytes, level: int | None) -> bytes:
     return _UINT32.pack(len(block)) + bytes(block)
 
 
-def _lz4_chunks(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterator[Bytes]:
+def _decompress_lz4(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterator[Bytes]:
     """Decompress the first frame, block by block.
 
     As in Kafka, bytes behind it are ignored, so is a checksum of the content, and linked blocks are refused.
@@ -272,7 +272,7 @@ def _lz4_chunks(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterator[Byt
     view = memoryview(data)
     if view[:4] != _LZ4_MAGIC or len(view) < 5 or not view[4] & _LZ4_INDEPENDENT_BLOCKS:
         raise CorruptBatch("invalid lz4 data: not a frame of independent blocks")
-    header, position = _lz4_header(view)
+    header, position = _read_lz4_header(view)
     has_checksums = bool(header[4] & _LZ4_BLOCK_CHECKSUMS)
     while True:
         if len(view) - position < _UINT32.size:
@@ -283,18 +283,18 @@ def _lz4_chunks(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterator[Byt
         end = position + _UINT32.size + (word & ~_LZ4_UNCOMPRESSED) + (_UINT32.size if has_checksums else 0)
         if end > len(view):
             raise CorruptBatch("invalid lz4 data: it ends early")
-        yield _lz4_decompressed(header, view[position:end])
+        yield _decompress_lz4_block(header, view[position:end])
         position = end
     if view[4] & _LZ4_CONTENT_CHECKSUM and len(view) - position < 2 * _UINT32.size:
         raise CorruptBatch("invalid lz4 data: it ends early")
 
 
-def _lz4_header(view: memoryview) -> tuple[bytes, int]:
+def _read_lz4_header(view: memoryview) -> tuple[bytes, int]:
     """Return the header for a frame with one of the blocks, and where the blocks begin."""
     flags = view[4]
     size_bytes = 7 + (8 if flags & _LZ4_CONTENT_SIZE else 0)
     whole = bytes(view[:size_bytes])
-    if flags & _LZ4_RESERVED or not flags & _LZ4_VERSION or whole[5:6] not in map(_one_byte, _LZ4_BLOCK_BYTES):
+    if flags & _LZ4_RESERVED or not flags & _LZ4_VERSION or whole[5:6] not in map(_encode_byte, _LZ4_BLOCK_BYTES):
         raise CorruptBatch("invalid lz4 data: its header has values that are not known")
     if len(whole) < size_bytes or with_right_checksum(whole) != whole:
         raise CorruptBatch("invalid lz4 data: the header's checksum is wrong")
@@ -302,11 +302,11 @@ def _lz4_header(view: memoryview) -> tuple[bytes, int]:
     return bytes(with_right_checksum(_LZ4_MAGIC + bytes((kept, whole[5], 0)))), size_bytes
 
 
-def _one_byte(value: int) -> bytes:
+def _encode_byte(value: int) -> bytes:
     return bytes((value,))
 
 
-def _lz4_decompressed(header: bytes, block: memoryview) -> Bytes:
+def _decompress_lz4_block(header: bytes, block: memoryview) -> Bytes:
     """Decompress a block, with its size and its checksum."""
     from cramjam import DecompressionError, lz4
 
@@ -326,13 +326,13 @@ _ZSTD_MAX_HEADER_BYTES = 18
 _ZSTD_MAX_WINDOW_BYTES = 1 << 27  # the limit of Kafka's library
 
 
-def _zstd_compress(data: Bytes, level: int | None) -> bytes:
+def _compress_zstd(data: Bytes, level: int | None) -> bytes:
     import zstandard
 
     return zstandard.ZstdCompressor(level=ZSTD_DEFAULT_LEVEL if level is None else level).compress(data)
 
 
-def _zstd_chunks(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterator[Bytes]:
+def _decompress_zstd(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterator[Bytes]:
     """Decompress all frames as a stream, as the library's one-shot function trusts the announced size."""
     import zstandard
 
@@ -341,14 +341,14 @@ def _zstd_chunks(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterator[By
     try:
         while chunk := stream.read(chunk_bytes):
             yield chunk
-        end = yield from _zstd_end(memoryview(data))
+        end = yield from _find_zstd_end(memoryview(data))
         if not data or end != len(data):
             raise CorruptBatch("invalid zstd data: it ends early")
     except (zstandard.ZstdError, IndexError) as error:
         raise CorruptBatch(f"invalid zstd data: {error}") from error
 
 
-def _zstd_end(view: memoryview) -> Generator[Bytes, None, int]:
+def _find_zstd_end(view: memoryview) -> Generator[Bytes, None, int]:
     """Return where the last frame ends. That is behind truncated data, which the stream reader does not report.
 
     It yields an empty chunk after every 1024 frames or blocks, as there may be many.
@@ -381,14 +381,14 @@ def _zstd_end(view: memoryview) -> Generator[Bytes, None, int]:
 
 
 _COMPRESSORS: dict[int, Callable[[Bytes, int | None], bytes]] = {
-    Compression.GZIP: _gzip_compress,
-    Compression.SNAPPY: _snappy_compress,
-    Compression.LZ4: _lz4_compress,
-    Compression.ZSTD: _zstd_compress,
+    Compression.GZIP: _compress_gzip,
+    Compression.SNAPPY: _compress_snappy,
+    Compression.LZ4: _compress_lz4,
+    Compression.ZSTD: _compress_zstd,
 }
 _DECOMPRESSORS: dict[int, Callable[[Bytes, int, int], Iterator[Bytes]]] = {
-    Compression.GZIP: _gzip_chunks,
-    Compression.SNAPPY: _snappy_chunks,
-    Compression.LZ4: _lz4_chunks,
-    Compression.ZSTD: _zstd_chunks,
+    Compression.GZIP: _decompress_gzip,
+    Compression.SNAPPY: _decompress_snappy,
+    Compression.LZ4: _decompress_lz4,
+    Compression.ZSTD: _decompress_zstd,
 }

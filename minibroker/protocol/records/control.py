@@ -53,12 +53,12 @@ QUORUM_MESSAGES: dict[ControlType, tuple[type[QuorumMessage], int]] = {  # and t
 }
 
 
-def control_key(control_type: ControlType) -> bytes:
+def encode_control_key(control_type: ControlType) -> bytes:
     """Return the key of a control record of this type."""
     return _KEY.pack(0, control_type)
 
 
-def control_type(key: bytes | None) -> ControlType | None:
+def decode_control_type(key: bytes | None) -> ControlType | None:
     """Return the type in a control record's key; None for a type of a later Kafka, which readers skip.
 
     Raises `InvalidRecords` for an invalid key.
@@ -74,22 +74,22 @@ def control_type(key: bytes | None) -> ControlType | None:
 def end_transaction_marker(*, committed: bool, coordinator_epoch: int, timestamp: int) -> Record:
     """Return the record that ends a transaction. Its batch must have the producer's id and epoch."""
     kind = ControlType.COMMIT if committed else ControlType.ABORT
-    return Record(timestamp=timestamp, key=control_key(kind), value=_MARKER.pack(0, coordinator_epoch))
+    return Record(timestamp=timestamp, key=encode_control_key(kind), value=_MARKER.pack(0, coordinator_epoch))
 
 
-def control_record(message: QuorumMessage, *, timestamp: int) -> Record:
+def make_control_record(message: QuorumMessage, *, timestamp: int) -> Record:
     """Return the record of a quorum's message, in the version of its field `version`."""
     kind = next(kind for kind, (known, _) in QUORUM_MESSAGES.items() if type(message) is known)
-    return Record(timestamp=timestamp, key=control_key(kind), value=message.encode(message.version))
+    return Record(timestamp=timestamp, key=encode_control_key(kind), value=message.encode(message.version))
 
 
-def control_message(record: Record) -> EndTxnMarker | QuorumMessage | None:
+def decode_control_message(record: Record) -> EndTxnMarker | QuorumMessage | None:
     """Decode a control record: an `EndTxnMarker` (the key says ABORT or COMMIT) or a quorum's message.
 
     Return None for a type of a later Kafka. As in Kafka, a value of a later version is read as the latest known one.
     Raises `InvalidRecords` for a malformed key or value.
     """
-    kind = control_type(record.key)
+    kind = decode_control_type(record.key)
     if kind is None:
         return None
     value = record.value or b""
@@ -99,7 +99,7 @@ def control_message(record: Record) -> EndTxnMarker | QuorumMessage | None:
     if version < 0:
         raise InvalidRecords(f"Invalid version found for control record: {version}. May indicate data corruption")
     if kind in (ControlType.ABORT, ControlType.COMMIT):
-        return _marker(value)
+        return _decode_marker(value)
     message, latest = QUORUM_MESSAGES[kind]
     try:
         return message.decode(value, min(version, latest))
@@ -107,7 +107,7 @@ def control_message(record: Record) -> EndTxnMarker | QuorumMessage | None:
         raise InvalidRecords(f"malformed control record of type {kind.name}: {error}") from error
 
 
-def _marker(value: bytes) -> EndTxnMarker:
+def _decode_marker(value: bytes) -> EndTxnMarker:
     if len(value) < _MARKER.size:
         raise InvalidRecords(f"Invalid value size found for end transaction marker: {len(value)} bytes")
     _, coordinator_epoch = _MARKER.unpack_from(value)

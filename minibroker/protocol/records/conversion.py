@@ -24,17 +24,17 @@ from minibroker.protocol.records.batch import (
     seal_in_steps,
 )
 from minibroker.protocol.records.building import encode_record
-from minibroker.protocol.records.compressing import compressed_chunks
+from minibroker.protocol.records.compressing import compress_chunks
 from minibroker.protocol.records.compression import STEP_BYTES, Compression
 from minibroker.protocol.records.message import NO_TIMESTAMP
 from minibroker.protocol.records.message_set import build_message_set_in_steps
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.records.streaming import streamed_records
+from minibroker.protocol.records.streaming import stream_records
 from minibroker.protocol.records.varints import Bytes
-from minibroker.protocol.steps import Steps, at_once
+from minibroker.protocol.steps import Steps, run_all_steps
 
 
-def down_converted_in_steps(batch: Bytes, header: BatchHeader, magic: int, first_offset: int = 0) -> Steps[bytearray]:
+def down_convert_in_steps(batch: Bytes, header: BatchHeader, magic: int, first_offset: int = 0) -> Steps[bytearray]:
     """Convert a stored batch to the older format `magic` (0 or 1) in the same codec, one record at a time.
 
     The result is empty for a control batch, and for one without records. If the records are not compressed, those below
@@ -48,7 +48,7 @@ def down_converted_in_steps(batch: Bytes, header: BatchHeader, magic: int, first
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "Down-conversion of zstandard-compressed batches is not supported"
         )
-    records: Iterable[Record | None] = streamed_records(batch)
+    records: Iterable[Record | None] = stream_records(batch)
     if codec == Compression.NONE:
         records = (record for record in records if record is None or record.offset >= first_offset)
     return (
@@ -69,7 +69,9 @@ def build(
     Offsets and timestamps do not change. The result is empty for no records. Raises `KafkaError`
     UNSUPPORTED_COMPRESSION_TYPE for a codec that the format does not have.
     """
-    return at_once(build_in_steps(records, magic, compression=compression, level=level, timestamp_type=timestamp_type))
+    return run_all_steps(
+        build_in_steps(records, magic, compression=compression, level=level, timestamp_type=timestamp_type)
+    )
 
 
 def build_in_steps(
@@ -89,7 +91,7 @@ def build_in_steps(
         )
     encoding = _Encoding()
     batch = bytearray(HEADER_BYTES)
-    for chunk in compressed_chunks(compression, encoding.chunks(records), level):
+    for chunk in compress_chunks(compression, encoding.chunks(records), level):
         batch += chunk
         yield
     first = encoding.first

@@ -27,7 +27,7 @@ def _load_extension() -> Crc32c | None:
     return function
 
 
-def _load() -> Crc32c:
+def _load_crc32c() -> Crc32c:
     extension = _load_extension()
     if extension is not None:
         return extension
@@ -40,7 +40,7 @@ def _load() -> Crc32c:
     return package.crc32c
 
 
-crc32c: Crc32c = _load()
+crc32c: Crc32c = _load_crc32c()
 """`crc32c(data, seed=0) -> int`: the CRC-32C of a contiguous bytes-like object, which is not copied.
 
 `seed` is the checksum of the bytes before, so that `crc32c(b, crc32c(a)) == crc32c(a + b)`.

@@ -1,7 +1,7 @@
 """Batches of format 2 whose records are stored without their unused attributes byte (KIP-931, which was discarded).
 
 Bit 7 of a batch's attributes says that the byte is missing in each of its records. Readers get the records with the
-byte from `payload_of`. Only topics with the setting `record.attributes.elide` store such batches.
+byte from `get_payload`. Only topics with the setting `record.attributes.elide` store such batches.
 
     with     |length|attributes 0|timestamp delta|offset delta|key ...|value ...|headers ...|
     without  |length - 1|timestamp delta|offset delta|key ...|value ...|headers ...|
@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from minibroker.protocol.records.batch import CONTROL_BIT, ELIDED_BIT, MAGIC, BatchHeader
 from minibroker.protocol.records.building import assemble_in_steps
-from minibroker.protocol.records.compressing import compressed_chunks
-from minibroker.protocol.records.payload import payload_chunks
-from minibroker.protocol.records.restarting import HasAttributes, elided_chunks
+from minibroker.protocol.records.compressing import compress_chunks
+from minibroker.protocol.records.payload import iterate_payload_chunks
+from minibroker.protocol.records.restarting import HasAttributes, elide_chunks
 from minibroker.protocol.records.varints import Bytes
-from minibroker.protocol.steps import Steps, at_once
+from minibroker.protocol.steps import Steps, run_all_steps
 
 
 def without_attributes(batch: Bytes, header: BatchHeader, level: int | None = None) -> bytearray | None:
@@ -24,23 +24,23 @@ def without_attributes(batch: Bytes, header: BatchHeader, level: int | None = No
     That is a batch without attributes, one of another format, a control batch, or one with an attribute other than 0,
     which would be lost. Raises what reading the records raises.
     """
-    return at_once(without_attributes_in_steps(batch, header, level))
+    return run_all_steps(without_attributes_in_steps(batch, header, level))
 
 
 def without_attributes_in_steps(batch: Bytes, header: BatchHeader, level: int | None = None) -> Steps[bytearray | None]:
     """Return the batch as `without_attributes` does, in steps."""
     if header.magic != MAGIC or header.attributes & (ELIDED_BIT | CONTROL_BIT) or header.record_count == 0:
         return None
-    chunks = elided_chunks(payload_chunks(batch, 0, header), header.record_count)
+    chunks = elide_chunks(iterate_payload_chunks(batch, 0, header), header.record_count)
     changed = header._replace(attributes=header.attributes | ELIDED_BIT)
     try:
-        return (yield from assemble_in_steps(changed, compressed_chunks(header.compression, chunks, level)))
+        return (yield from assemble_in_steps(changed, compress_chunks(header.compression, chunks, level)))
     except HasAttributes:
         return None
 
 
 def with_attributes_in_steps(batch: Bytes, header: BatchHeader, level: int | None = None) -> Steps[bytearray]:
     """Return, in steps, the batch with the attributes of its records restored. Raises what reading them raises."""
-    chunks = compressed_chunks(header.compression, payload_chunks(batch, 0, header), level)
+    chunks = compress_chunks(header.compression, iterate_payload_chunks(batch, 0, header), level)
     changed = header._replace(attributes=header.attributes & ~ELIDED_BIT)
     return (yield from assemble_in_steps(changed, chunks))

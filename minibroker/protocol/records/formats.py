@@ -13,7 +13,7 @@ from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES, MAGIC, MIN_BATCH_LENGTH, BatchHeader, check_batch
 from minibroker.protocol.records.batch import read_header as read_batch_header
 from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES
-from minibroker.protocol.records.message import MAGIC_POSITION, MIN_MESSAGE_BYTES, check_message, message_header
+from minibroker.protocol.records.message import MAGIC_POSITION, MIN_MESSAGE_BYTES, check_message, read_message_header
 from minibroker.protocol.records.varints import Bytes
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ def is_old(data: Bytes, position: int = 0) -> bool:
     return at < len(data) and data[at] < MAGIC
 
 
-def header_at(data: Bytes, position: int = 0) -> BatchHeader:
+def read_header_at(data: Bytes, position: int = 0) -> BatchHeader:
     """Return the header of the batch or message at `position`, unchecked. Raises `CorruptBatch` if it is incomplete."""
-    return message_header(data, position) if is_old(data, position) else read_batch_header(data, position)
+    return read_message_header(data, position) if is_old(data, position) else read_batch_header(data, position)
 
 
 def check_any(data: Bytes, position: int = 0) -> BatchHeader:
@@ -45,18 +45,19 @@ def check_any(data: Bytes, position: int = 0) -> BatchHeader:
 def records_in(batch: Bytes, position: int = 0, *, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Iterator[Record]:
     """Return the records of the batch or message at `position`, with absolute offsets. Includes control records.
 
-    It must have been checked, or come from the log. Raises what `records_of` and `records_of_message` raise.
+    It must have been checked, or come from the log. Raises what `iterate_records` and
+    `iterate_records_of_message` raise.
     """
     if is_old(batch, position):
-        from minibroker.protocol.records.message_set import records_of_message  # no start needs it
+        from minibroker.protocol.records.message_set import iterate_records_of_message  # no start needs it
 
-        return records_of_message(batch, position, limit_bytes=limit_bytes)
-    from minibroker.protocol.records.payload import records_of  # as above
+        return iterate_records_of_message(batch, position, limit_bytes=limit_bytes)
+    from minibroker.protocol.records.payload import iterate_records  # as above
 
-    return records_of(batch, position, limit_bytes=limit_bytes)
+    return iterate_records(batch, position, limit_bytes=limit_bytes)
 
 
-def batches_in(data: Bytes) -> Iterator[tuple[int, BatchHeader]]:
+def iterate_batches_in(data: Bytes) -> Iterator[tuple[int, BatchHeader]]:
     """Yield (position, header) of each complete batch or message in `data`. Checksums are not verified.
 
     An incomplete one at the end is left out. Raises `CorruptBatch` for an impossible magic or length.
@@ -67,7 +68,7 @@ def batches_in(data: Bytes) -> Iterator[tuple[int, BatchHeader]]:
         if not old and data[position + MAGIC_POSITION] != MAGIC:
             raise CorruptBatch(f"Invalid magic found in record: {data[position + MAGIC_POSITION]}", position)
         try:
-            header = header_at(data, position)
+            header = read_header_at(data, position)
         except CorruptBatch:  # too short
             return
         if header.batch_length < MIN_LENGTHS[header.magic]:

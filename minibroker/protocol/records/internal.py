@@ -48,19 +48,19 @@ def decode_internal(topic: str, key: bytes | None, value: bytes | None) -> tuple
     if topic not in COORDINATOR_KINDS:
         raise ValueError(f"the format of the records of {topic} is unknown")
     key_kinds, value_kinds = COORDINATOR_KINDS[topic]
-    kind = _int16(key, "key")
+    kind = _decode_int16(key, "key")
     if kind not in key_kinds:
         raise UnknownRecord(f"a key of type {kind}")
     decoded_key = Decoded(key_kinds[kind].decode(key or b"", KEY_VERSION, _INT16.size), KEY_VERSION)
     if value is None:
         return decoded_key, None
-    version, value_kind = _int16(value, "value"), value_kinds[kind]
+    version, value_kind = _decode_int16(value, "value"), value_kinds[kind]
     if version not in value_kind.versions:
         raise UnknownRecord(f"{value_kind.__name__} version {version}")
     return decoded_key, Decoded(value_kind.decode(value, version, _INT16.size), version)
 
 
-def _int16(data: bytes | None, what: str) -> int:
+def _decode_int16(data: bytes | None, what: str) -> int:
     if data is None or len(data) < _INT16.size:
         raise UnknownRecord(f"a {what} of {0 if data is None else len(data)} bytes")
     number: int = _INT16.unpack_from(data)[0]
@@ -76,13 +76,13 @@ def _by_type(suffix: str, *modules: ModuleType) -> dict[int, type[Message]]:
     }
 
 
-def _kinds(*modules: ModuleType) -> tuple[dict[int, type[Message]], dict[int, type[Message]]]:
+def _index_kinds(*modules: ModuleType) -> tuple[dict[int, type[Message]], dict[int, type[Message]]]:
     return _by_type("Key", *modules), _by_type("Value", *modules)
 
 
 # By topic: the messages of keys, and of values, by the type of the record.
 COORDINATOR_KINDS = {
-    GROUPS_TOPIC: _kinds(group_records, share_group_records, streams_group_records),
-    TRANSACTIONS_TOPIC: _kinds(transaction_records),
-    SHARE_STATE_TOPIC: _kinds(share_state_records),
+    GROUPS_TOPIC: _index_kinds(group_records, share_group_records, streams_group_records),
+    TRANSACTIONS_TOPIC: _index_kinds(transaction_records),
+    SHARE_STATE_TOPIC: _index_kinds(share_state_records),
 }

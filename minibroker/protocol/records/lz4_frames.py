@@ -45,20 +45,20 @@ def _with_checksum(frame: Bytes, hashed_from: int) -> bytearray:
     at = _FIXED_BYTES + (8 if flags & _CONTENT_SIZE_BIT else 0) + (4 if flags & _DICTIONARY_BIT else 0)
     if at >= len(copy):
         raise CorruptBatch("invalid lz4 data: it ends in the frame's header")
-    copy[at] = xxhash32(bytes(copy[hashed_from:at])) >> 8 & 0xFF
+    copy[at] = compute_xxhash32(bytes(copy[hashed_from:at])) >> 8 & 0xFF
     return copy
 
 
-def xxhash32(data: bytes) -> int:
+def compute_xxhash32(data: bytes) -> int:
     """Compute xxHash32 with seed 0, for the few bytes of a header."""
     position = 0
     if len(data) >= 16:
         lanes = [(_PRIMES[0] + _PRIMES[1]) & _MASK, _PRIMES[1], 0, -_PRIMES[0] & _MASK]
         while position + 16 <= len(data):
             for lane in range(4):
-                lanes[lane] = _round(lanes[lane], _UINT32.unpack_from(data, position + 4 * lane)[0])
+                lanes[lane] = _mix_lane(lanes[lane], _UINT32.unpack_from(data, position + 4 * lane)[0])
             position += 16
-        value = sum(_rotate(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True))
+        value = sum(_rotate_bits(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True))
     else:
         value = _PRIMES[4]
     return _finish_hash(value + len(data), data[position:])
@@ -68,19 +68,19 @@ def _finish_hash(value: int, rest: bytes) -> int:
     position = 0
     while position + 4 <= len(rest):
         word = _UINT32.unpack_from(rest, position)[0]
-        value = _rotate(value + word * _PRIMES[2] & _MASK, 17) * _PRIMES[3] & _MASK
+        value = _rotate_bits(value + word * _PRIMES[2] & _MASK, 17) * _PRIMES[3] & _MASK
         position += 4
     for byte in rest[position:]:
-        value = _rotate(value + byte * _PRIMES[4] & _MASK, 11) * _PRIMES[0] & _MASK
+        value = _rotate_bits(value + byte * _PRIMES[4] & _MASK, 11) * _PRIMES[0] & _MASK
     value &= _MASK
     value = (value ^ value >> 15) * _PRIMES[1] & _MASK
     value = (value ^ value >> 13) * _PRIMES[2] & _MASK
     return value ^ value >> 16
 
 
-def _round(lane: int, word: int) -> int:
-    return _rotate(lane + word * _PRIMES[1] & _MASK, 13) * _PRIMES[0] & _MASK
+def _mix_lane(lane: int, word: int) -> int:
+    return _rotate_bits(lane + word * _PRIMES[1] & _MASK, 13) * _PRIMES[0] & _MASK
 
 
-def _rotate(value: int, bits: int) -> int:
+def _rotate_bits(value: int, bits: int) -> int:
     return (value << bits | value >> (32 - bits)) & _MASK

@@ -75,7 +75,7 @@ class Message(NamedTuple):
         return LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_BIT else CREATE_TIME
 
 
-def message_header(data: Bytes, position: int = 0) -> BatchHeader:
+def read_message_header(data: Bytes, position: int = 0) -> BatchHeader:
     """Return the message at `position` as the header of a batch of one record, unchecked.
 
     For a wrapper, `base_offset` and `last_offset` are the offset of the last message in it, and `record_count` is -1,
@@ -101,7 +101,7 @@ def check_message(data: Bytes, position: int = 0) -> BatchHeader:
 
     Raises `CorruptBatch` for missing bytes, a magic other than 0 and 1, an impossible size or a wrong checksum.
     """
-    header = message_header(data, position)
+    header = read_message_header(data, position)
     if header.magic not in (0, 1):
         raise CorruptBatch(f"Invalid magic found in record: {header.magic}", position)
     if header.size_bytes < MIN_MESSAGE_BYTES[header.magic]:
@@ -190,7 +190,7 @@ def set_message_time(data: bytearray | memoryview, position: int, timestamp_type
 
     As in Kafka, a change clears unknown attribute bits.
     """
-    header = message_header(data, position)
+    header = read_message_header(data, position)
     if header.timestamp_type == timestamp_type and header.max_timestamp == timestamp_ms:
         return
     type_bit = TIMESTAMP_TYPE_BIT if timestamp_type == LOG_APPEND_TIME else 0

@@ -16,13 +16,13 @@ from struct import Struct
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD_BYTES, TIMESTAMP_TYPE_BIT, BatchHeader
-from minibroker.protocol.records.compressing import compressed_chunks
+from minibroker.protocol.records.compressing import compress_chunks
 from minibroker.protocol.records.compression import (
     MAX_UNCOMPRESSED_BYTES,
     STEP_BYTES,
     Compression,
     decompress,
-    decompressed_chunks,
+    decompress_chunks,
 )
 from minibroker.protocol.records.lz4_frames import with_old_checksum, with_right_checksum
 from minibroker.protocol.records.message import (
@@ -36,13 +36,13 @@ from minibroker.protocol.records.message import (
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.varints import Bytes
 from minibroker.protocol.records.windows import Window
-from minibroker.protocol.steps import Steps, at_once
+from minibroker.protocol.steps import Steps, run_all_steps
 
 _OFFSET_AND_SIZE = Struct(">qi")
 _MESSAGES_AT_ONCE = 128
 
 
-def records_of_message(
+def iterate_records_of_message(
     data: Bytes, position: int = 0, *, limit_bytes: int = MAX_UNCOMPRESSED_BYTES
 ) -> Iterator[Record]:
     """Return the records of the message at `position`: the message itself, or those in a wrapper.
@@ -57,24 +57,24 @@ def records_of_message(
         message, _ = read_message(bytes(memoryview(data)[position : position + header.size_bytes]), is_checked=True)
     if not message.compression:
         return iter((Record(message.offset, message.timestamp, message.key, message.value),))  # type: ignore[arg-type]
-    return _records_in(message, inner_messages(message, limit_bytes))
+    return _iterate_records_in(message, decompress_inner_messages(message, limit_bytes))
 
 
-def _records_in(wrapper: Message, payload: bytes) -> Iterator[Record]:
-    base_offset = _base_offset(wrapper, payload)
+def _iterate_records_in(wrapper: Message, payload: bytes) -> Iterator[Record]:
+    base_offset = _find_base_offset(wrapper, payload)
     append_time = wrapper.timestamp if wrapper.timestamp_type == LOG_APPEND_TIME else None
-    for message in messages_in(wrapper, payload):
+    for message in iterate_messages_in(wrapper, payload):
         timestamp = message.timestamp if append_time is None else append_time
         yield Record(base_offset + message.offset, timestamp, message.key, message.value)  # type: ignore[arg-type]
 
 
-def inner_messages(wrapper: Message, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> bytes:
+def decompress_inner_messages(wrapper: Message, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> bytes:
     """Return the decompressed set in a wrapper. Raises `InvalidRecords`, and what `decompress` raises."""
     return bytes(decompress(*_read_compressed(wrapper), limit_bytes))
 
 
 def _read_compressed(wrapper: Message) -> tuple[int, Bytes]:
-    """Return the codec of a wrapper, and its compressed value. Raises as `inner_messages` does."""
+    """Return the codec of a wrapper, and its compressed value. Raises as `decompress_inner_messages` does."""
     codec, value = wrapper.compression, wrapper.value
     if value is None:
         raise InvalidRecords(f"Found invalid compressed record set with null value (magic = {wrapper.magic})")
@@ -92,7 +92,7 @@ def check_codec(codec: int, magic: int) -> None:
         )
 
 
-def messages_in(wrapper: Message, payload: bytes) -> Iterator[Message]:
+def iterate_messages_in(wrapper: Message, payload: bytes) -> Iterator[Message]:
     """Yield the messages in a wrapper, with their inner offsets. `payload` is the decompressed value.
 
     Each message is checked. Raises `CorruptBatch`, and `InvalidRecords` also for a message of another format, a
@@ -110,23 +110,25 @@ def messages_in(wrapper: Message, payload: bytes) -> Iterator[Message]:
 
 def _check_inner(wrapper: Message, index: int, message: Message) -> None:
     if message.magic != wrapper.magic:
-        _refuse(index, f"its magic {message.magic} does not match outer magic {wrapper.magic}")
+        _raise_refusal(index, f"its magic {message.magic} does not match outer magic {wrapper.magic}")
     if message.compression:
-        _refuse(index, "Compressed outer record should not have an inner record with a compression attribute set")
+        _raise_refusal(
+            index, "Compressed outer record should not have an inner record with a compression attribute set"
+        )
 
 
-def _refuse(index: int, message: str) -> None:
+def _raise_refusal(index: int, message: str) -> None:
     raise InvalidRecords(f"record {index}: {message}", ((index, message),))
 
 
-def _base_offset(wrapper: Message, payload: bytes) -> int:
+def _find_base_offset(wrapper: Message, payload: bytes) -> int:
     """Return the number to add to the inner offsets of a wrapper."""
     if wrapper.magic == 0 or wrapper.offset == 0:  # some versions of librdkafka produced all wrappers with offset 0
         return 0
-    return _checked_base(wrapper, last_inner_offset(payload))
+    return _check_base_offset(wrapper, find_last_inner_offset(payload))
 
 
-def _checked_base(wrapper: Message, last_offset: int) -> int:
+def _check_base_offset(wrapper: Message, last_offset: int) -> int:
     if wrapper.offset < last_offset:
         raise InvalidRecords(
             f"Found invalid wrapper offset in compressed v1 message set, wrapper offset '{wrapper.offset}' is less "
@@ -135,7 +137,7 @@ def _checked_base(wrapper: Message, last_offset: int) -> int:
     return wrapper.offset - last_offset
 
 
-def last_inner_offset(payload: bytes) -> int:
+def find_last_inner_offset(payload: bytes) -> int:
     """Return the offset of the last message in a set, 0 for an empty set. Raises `CorruptBatch`."""
     position = offset = 0
     while position < len(payload):
@@ -153,14 +155,14 @@ def _next_inner(payload: bytes, position: int) -> tuple[int, int]:
     return offset, position + size + LOG_OVERHEAD_BYTES
 
 
-def inner_chunks(wrapper: Message, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Iterator[Bytes]:
-    """Yield what `inner_messages` returns in pieces. Raises the same errors, on the way."""
-    yield from decompressed_chunks(*_read_compressed(wrapper), limit_bytes)
+def iterate_inner_chunks(wrapper: Message, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Iterator[Bytes]:
+    """Yield what `decompress_inner_messages` returns in pieces. Raises the same errors, on the way."""
+    yield from decompress_chunks(*_read_compressed(wrapper), limit_bytes)
 
 
-def messages_in_steps(wrapper: Message) -> Iterator[Message | None]:
-    """Yield the messages as `messages_in` does, one at a time, and None for a pause."""
-    window, position, index = Window(inner_chunks(wrapper)), 0, 0
+def iterate_messages_in_steps(wrapper: Message) -> Iterator[Message | None]:
+    """Yield the messages as `iterate_messages_in` does, one at a time, and None for a pause."""
+    window, position, index = Window(iterate_inner_chunks(wrapper)), 0, 0
     while True:
         if index % _MESSAGES_AT_ONCE == 0:
             yield None
@@ -181,25 +183,25 @@ def messages_in_steps(wrapper: Message) -> Iterator[Message | None]:
         index += 1
 
 
-def base_offset_in_steps(wrapper: Message) -> Steps[int]:
+def find_base_offset_in_steps(wrapper: Message) -> Steps[int]:
     """Return, in steps, the number to add to the inner offsets of a wrapper. Raises as reading it does."""
     if wrapper.magic == 0 or wrapper.offset == 0:
         return 0
-    window, position, offset = Window(inner_chunks(wrapper)), 0, 0
+    window, position, offset = Window(iterate_inner_chunks(wrapper)), 0, 0
     steps = 0
     while True:
         while len(window.data) - position < LOG_OVERHEAD_BYTES and not window.ended:
             position = window.more(position)
             yield
         if position >= len(window.data):
-            return _checked_base(wrapper, offset)
+            return _check_base_offset(wrapper, offset)
         offset, position = _next_inner(window.data, position)
         steps += 1
         if steps % 1024 == 0:
             yield
 
 
-def headers_of_set(data: Bytes) -> Iterator[tuple[int, BatchHeader]]:
+def iterate_headers_of_set(data: Bytes) -> Iterator[tuple[int, BatchHeader]]:
     """Check each message of a set and yield (position, header). A wrapper is one message.
 
     As in Kafka, an incomplete message at the end is left out. Raises `CorruptBatch`.
@@ -227,7 +229,7 @@ def build_message_set(
     The records keep their offsets, which must increase, and their timestamps, if the format has them; headers are lost.
     The result is empty for no records. Raises `KafkaError` UNSUPPORTED_COMPRESSION_TYPE.
     """
-    return at_once(
+    return run_all_steps(
         build_message_set_in_steps(records, magic, compression=compression, level=level, timestamp_type=timestamp_type)
     )
 
@@ -244,7 +246,7 @@ def build_message_set_in_steps(
     check_codec(compression, magic)
     encoding = _Encoding(magic, timestamp_type, relative=magic == 1 and compression != 0)
     out = bytearray()
-    for chunk in compressed_chunks(compression, encoding.chunks(records), level):
+    for chunk in compress_chunks(compression, encoding.chunks(records), level):
         out += chunk
         yield
     if not compression or not encoding.count:

@@ -39,7 +39,7 @@ class Frame(NamedTuple):
     position: int
 
 
-def written_version(kind: type[Message], metadata_version: int) -> int:
+def choose_version(kind: type[Message], metadata_version: int) -> int:
     """Return the version of this kind of record at a level of metadata.version."""
     versions = WRITTEN_VERSIONS.get(kind, ())
     return next((version for level, version in versions if level <= metadata_version), 0)
@@ -47,7 +47,7 @@ def written_version(kind: type[Message], metadata_version: int) -> int:
 
 def encode_metadata(message: Message, metadata_version: int) -> bytes:
     """Return `message` encoded as a record's value, in the version for a level of metadata.version."""
-    version = written_version(type(message), metadata_version)
+    version = choose_version(type(message), metadata_version)
     out = Output()
     out += varint(FRAME_VERSION) + varint(message.api_key) + varint(version)
     message.encode_into(out, version)

@@ -18,10 +18,10 @@ from minibroker.protocol.records.compression import (
     STEP_BYTES,
     UNBOUNDED_BYTES,
     decompress,
-    decompressed_chunks,
+    decompress_chunks,
 )
 from minibroker.protocol.records.record import Record, parse_records
-from minibroker.protocol.records.restarting import restore_attributes, restored_chunks
+from minibroker.protocol.records.restarting import restore_attributes, restore_chunks
 from minibroker.protocol.records.varints import Bytes
 
 ENCODING_MASK = COMPRESSION_MASK | ELIDED_BIT
@@ -29,7 +29,7 @@ ENCODING_MASK = COMPRESSION_MASK | ELIDED_BIT
 PLAIN_BYTES = 1 << 20  # one piece of an uncompressed batch
 
 
-def records_of(batch: Bytes, position: int = 0, *, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Iterator[Record]:
+def iterate_records(batch: Bytes, position: int = 0, *, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Iterator[Record]:
     """Return the records of the batch at `position`. They may decompress to `limit_bytes`. Includes control records.
 
     The batch must have been checked (`check_batch`), or come from the log. Raises `InvalidRecords` at the first
@@ -38,10 +38,10 @@ def records_of(batch: Bytes, position: int = 0, *, limit_bytes: int = MAX_UNCOMP
     header = read_header(batch, position)
     if header.record_count == 0:  # compaction has removed all records
         return iter(())
-    return parse_records(payload_of(batch, position, header, limit_bytes), header)
+    return parse_records(get_payload(batch, position, header, limit_bytes), header)
 
 
-def payload_of(batch: Bytes, position: int, header: BatchHeader, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Bytes:
+def get_payload(batch: Bytes, position: int, header: BatchHeader, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Bytes:
     """Return the bytes of the records, decompressed; a view if the batch is not compressed.
 
     Elided attributes are restored. Raises `InvalidRecords` if such records are malformed, and what `decompress` raises.
@@ -56,28 +56,28 @@ def payload_of(batch: Bytes, position: int, header: BatchHeader, limit_bytes: in
     return restore_attributes(bytes(payload), header.record_count)
 
 
-def payload_up_to(batch: Bytes, header: BatchHeader, limit_bytes: int) -> bytes | None:
-    """Return what `payload_of` returns, or None if that is more than `limit_bytes`."""
+def get_payload_up_to(batch: Bytes, header: BatchHeader, limit_bytes: int) -> bytes | None:
+    """Return what `get_payload` returns, or None if that is more than `limit_bytes`."""
     if header.size_bytes > limit_bytes:
         return None
     try:
-        return bytes(payload_of(batch, 0, header, limit_bytes))
+        return bytes(get_payload(batch, 0, header, limit_bytes))
     except KafkaError as error:
         if error.code != ErrorCode.MESSAGE_TOO_LARGE:
             raise
         return None
 
 
-def payload_chunks(
+def iterate_payload_chunks(
     batch: Bytes, position: int, header: BatchHeader, limit_bytes: int = UNBOUNDED_BYTES
 ) -> Iterator[Bytes]:
-    """Yield what `payload_of` returns in pieces, each of which takes a millisecond at most, and of any total size.
+    """Yield what `get_payload` returns in pieces, each of which takes a millisecond at most, and of any total size.
 
     Raises the same errors, on the way.
     """
     view = memoryview(batch)[position + HEADER_BYTES : position + header.batch_length + LOG_OVERHEAD_BYTES]
     codec = header.attributes & COMPRESSION_MASK
-    chunks = decompressed_chunks(codec, view, limit_bytes, STEP_BYTES if codec else PLAIN_BYTES)
+    chunks = decompress_chunks(codec, view, limit_bytes, STEP_BYTES if codec else PLAIN_BYTES)
     if not header.attributes & ELIDED_BIT:
         return chunks
-    return restored_chunks(chunks, header.record_count)
+    return restore_chunks(chunks, header.record_count)

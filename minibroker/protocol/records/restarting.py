@@ -14,10 +14,10 @@ from minibroker.protocol.records.varints import (
     MAX_VARLONG_BYTES,
     Bytes,
     MalformedVarint,
+    encode_zigzag,
     from_zigzag,
     read_raw,
     wrap_to_64_bits,
-    zigzag_bytes,
 )
 from minibroker.protocol.records.windows import Window
 
@@ -41,8 +41,8 @@ def move_timestamps(chunks: Iterator[Bytes], stays: bytes | bytearray, by_ms: in
         if not stays[index]:
             return None
         raw, rest = read_raw(data, body + 1, MAX_VARLONG_BYTES)
-        start = data[body : body + 1] + zigzag_bytes(wrap_to_64_bits(from_zigzag(raw) + by_ms))
-        return zigzag_bytes(length - (rest - body) + len(start)) + start, rest
+        start = data[body : body + 1] + encode_zigzag(wrap_to_64_bits(from_zigzag(raw) + by_ms))
+        return encode_zigzag(length - (rest - body) + len(start)) + start, rest
 
     return restart_records(Window(chunks), len(stays), new_start)
 
@@ -50,47 +50,47 @@ def move_timestamps(chunks: Iterator[Bytes], stays: bytes | bytearray, by_ms: in
 def elide_records(payload: bytes, count: int) -> bytes | None:
     """Return the `count` records in `payload` without attributes; None if one is not 0. Raises `InvalidRecords`."""
     try:
-        return b"".join(elided_chunks(iter((payload,)), count))
+        return b"".join(elide_chunks(iter((payload,)), count))
     except HasAttributes:
         return None
 
 
 def restore_attributes(payload: bytes, count: int) -> bytes:
     """Return the `count` records in `payload` with restored attributes. Raises `InvalidRecords`."""
-    return b"".join(restored_chunks(iter((payload,)), count))
+    return b"".join(restore_chunks(iter((payload,)), count))
 
 
-def elided_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
+def elide_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
     """Elide as `elide_records` does, from records in pieces. Raises `HasAttributes` if a record has attributes."""
-    return restart_records(Window(chunks), count, _without)
+    return restart_records(Window(chunks), count, _cut_attributes)
 
 
-def restored_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
+def restore_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
     """Restore as `restore_attributes` does, from records in pieces."""
-    return restart_records(Window(chunks), count, _with)
+    return restart_records(Window(chunks), count, _add_attributes)
 
 
 class HasAttributes(Exception):
     """A record has an attribute, which would be lost."""
 
 
-def _without(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
+def _cut_attributes(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
     """Return a record's start without attributes, and where the rest begins."""
     if data[body]:
         raise HasAttributes
-    return zigzag_bytes(length - 1), body + 1
+    return encode_zigzag(length - 1), body + 1
 
 
-def _with(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
+def _add_attributes(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
     """Return a record's start with attributes, and where the rest begins."""
-    return zigzag_bytes(length + 1) + b"\0", body
+    return encode_zigzag(length + 1) + b"\0", body
 
 
 def _number_record(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
     _, at = read_raw(data, body + 1, MAX_VARLONG_BYTES)
     _, rest = read_raw(data, at, MAX_VARINT_BYTES)
-    start = data[body:at] + zigzag_bytes(index)
-    return zigzag_bytes(length - (rest - body) + len(start)) + start, rest
+    start = data[body:at] + encode_zigzag(index)
+    return encode_zigzag(length - (rest - body) + len(start)) + start, rest
 
 
 def restart_records(window: Window, count: int, new_start: NewStart) -> Iterator[Bytes]:
@@ -100,13 +100,13 @@ def restart_records(window: Window, count: int, new_start: NewStart) -> Iterator
     """
     position = index = 0
     while index < count:
-        out, position, index = _those_at_hand(window, position, index, (count, new_start))
+        out, position, index = _restart_those_at_hand(window, position, index, (count, new_start))
         yield out
         if out or index == count:
             continue
-        found = _extent(window, position)
-        if found is not None and found[1] - found[0] > window.large_bytes and _starts(window, found[0]):
-            position = yield from _large(window, found, index, new_start)
+        found = _find_extent(window, position)
+        if found is not None and found[1] - found[0] > window.large_bytes and _has_start_at_hand(window, found[0]):
+            position = yield from _restart_large(window, found, index, new_start)
             index += 1
         elif window.ended:
             raise _make_error(window, position)
@@ -118,30 +118,32 @@ def restart_records(window: Window, count: int, new_start: NewStart) -> Iterator
         yield window.data
 
 
-def _starts(window: Window, body: int) -> bool:
+def _has_start_at_hand(window: Window, body: int) -> bool:
     """Return whether the start of the record at `body` is at hand."""
     left = len(window.data) - body
     return left >= _START_BYTES or (window.ended and left > 0)
 
 
-def _large(window: Window, extent: tuple[int, int], index: int, new_start: NewStart) -> Generator[Bytes, None, int]:
+def _restart_large(
+    window: Window, extent: tuple[int, int], index: int, new_start: NewStart
+) -> Generator[Bytes, None, int]:
     """Yield a large record in pieces. Return its end in the window's data."""
     body, end = extent
     restart = new_start(window.data, body, end - body, index)
     if restart is None:
-        return (yield from _rest_of(window, body, window.start + end, stays=False))
+        return (yield from _yield_rest(window, body, window.start + end, stays=False))
     yield restart[0]
-    return (yield from _rest_of(window, restart[1], window.start + end, stays=True))
+    return (yield from _yield_rest(window, restart[1], window.start + end, stays=True))
 
 
-def _those_at_hand(
+def _restart_those_at_hand(
     window: Window, position: int, index: int, wanted: tuple[int, NewStart]
 ) -> tuple[bytearray, int, int]:
     """Return up to some hundred whole records with new starts, and the position and index of the next record."""
     count, new_start = wanted
     data, out = window.data, bytearray()
     while index < count:
-        found = _extent(window, position)
+        found = _find_extent(window, position)
         if found is None or found[1] > len(data):
             break
         body, end = found
@@ -155,7 +157,7 @@ def _those_at_hand(
     return out, position, index
 
 
-def _rest_of(window: Window, position: int, end: int, *, stays: bool) -> Generator[Bytes, None, int]:
+def _yield_rest(window: Window, position: int, end: int, *, stays: bool) -> Generator[Bytes, None, int]:
     """Yield the bytes before byte `end`, or skip them. Return where that is in the window's data."""
     while True:
         at_hand = min(len(window.data), end - window.start)
@@ -167,7 +169,7 @@ def _rest_of(window: Window, position: int, end: int, *, stays: bool) -> Generat
         position = window.more(at_hand)
 
 
-def _extent(window: Window, position: int) -> tuple[int, int] | None:
+def _find_extent(window: Window, position: int) -> tuple[int, int] | None:
     """Return where the record at `position` begins behind its length, and where it ends, maybe behind the data.
 
     Return None if too little is at hand.

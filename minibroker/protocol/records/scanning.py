@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from minibroker.protocol.records.strides import IS_COMPILED, after_headers, stride
+from minibroker.protocol.records.strides import IS_COMPILED, skip_headers, stride
 from minibroker.protocol.records.varints import (
     MAX_VARINT_BYTES,
     MAX_VARLONG_BYTES,
@@ -72,21 +72,21 @@ class Scan:
     def run(self) -> bool:
         """Scan all records. Return whether all `count` are good, and nothing follows them."""
         if self.count < (MIN_COMPILED_RUN if IS_COMPILED else MIN_RUN):  # a single call for the usual small batch
-            self._stride(self.count, len(self.payload))
+            self._step_over_short_records(self.count, len(self.payload))
             if self.index == self.count and self.position == len(self.payload):
                 return True
             self.index = self.position = 0
         steps = MIN_RUN
         while self.index < self.count:
-            if self.count - self.index >= MIN_RUN and self._leap() >= MIN_RUN:
+            if self.count - self.index >= MIN_RUN and self._pass_run() >= MIN_RUN:
                 steps = MIN_RUN
-            elif not self._walk(min(self.count, self.index + steps), len(self.payload)):
+            elif not self._step_over_records(min(self.count, self.index + steps), len(self.payload)):
                 return False
             else:
                 steps = min(steps * 2, MAX_WALK)
         return self.position == len(self.payload)
 
-    def _leap(self) -> int:
+    def _pass_run(self) -> int:
         """Pass the run that starts here. Return its number of records, 0 if there is none."""
         run = find_run(self.payload, self.position, self.index, self.count)
         if run is None:
@@ -107,7 +107,7 @@ class Scan:
         if self.any_offsets:
             return self._step_on(min(self.count, index + _STEPS_AT_ONCE))
         while self.index < self.count and self.position < end:
-            if self.count - self.index >= MIN_RUN and self._leap() >= MIN_RUN:
+            if self.count - self.index >= MIN_RUN and self._pass_run() >= MIN_RUN:
                 self._steps = MIN_RUN
             elif self._walk_piece(min(self.count, self.index + self._steps)):
                 self._steps = min(self._steps * 2, MAX_WALK)
@@ -116,32 +116,32 @@ class Scan:
         return self.index > index
 
     def _walk_piece(self, end_index: int) -> bool:
-        """Walk as `_walk` does, but for a millisecond at most."""
-        return self._walk(end_index, min(self.position + WALK_BYTES, len(self.payload)))
+        """Walk as `_step_over_records` does, but for a millisecond at most."""
+        return self._step_over_records(end_index, min(self.position + WALK_BYTES, len(self.payload)))
 
     def _step_on(self, end_index: int) -> bool:
         """Step over the good records before `end_index`. Return False if there are none."""
         index, end = self.index, self.position + WALK_BYTES
-        while self.index < end_index and self.position < end and self._step(len(self.payload)):
+        while self.index < end_index and self.position < end and self._step_over_record(len(self.payload)):
             pass
         return self.index > index
 
-    def _walk(self, end_index: int, stop: int) -> bool:
+    def _step_over_records(self, end_index: int, stop: int) -> bool:
         """Step over the records before `end_index` that end at `stop` or before. Return whether all are, and good."""
         while self.index < end_index:
-            self._stride(end_index, stop)
-            if self.index < end_index and not self._step(stop):
+            self._step_over_short_records(end_index, stop)
+            if self.index < end_index and not self._step_over_record(stop):
                 return False
         return True
 
-    def _stride(self, end_index: int, stop: int) -> None:
+    def _step_over_short_records(self, end_index: int, stop: int) -> None:
         """Step over records with short varints, as `stride` does."""
         self.index, self.position, saw_null_key = stride(
             self.payload, self.position, stop, self.index, end_index, self.timestamp_deltas
         )
         self.saw_null_key |= saw_null_key
 
-    def _step(self, stop: int) -> bool:
+    def _step_over_record(self, stop: int) -> bool:
         """Step over one record of any kind. Return False if it is bad, or ends behind `stop`."""
         data = self.payload
         try:
@@ -155,7 +155,7 @@ class Scan:
             position += 0 if key & 1 else key >> 1
             value, position = read_raw(data, position, MAX_VARINT_BYTES)
             position += 0 if value & 1 else value >> 1
-            position = after_headers(data, position, end)
+            position = skip_headers(data, position, end)
         except (MalformedVarint, IndexError):
             return False
         if length & 1 or position != end:
@@ -195,19 +195,19 @@ def find_run(payload: bytes | bytearray, position: int, index: int, count: int) 
     """
     if not _looks_repeated(payload, position):
         return None
-    layout = _layout_of(payload, position)
+    layout = _find_layout(payload, position)
     if layout is None:
         return None
     size = layout.end - position
     end_index = min(count, index + MAX_RUN, _end_of_offset_width(index))
     length = min(end_index - index, (len(payload) - position) // size)
     for start in layout.lengths:
-        length = _equal_at_start(_column(payload, start, size, length))
-    offset_deltas = [_column(payload, start, size, length) for start in layout.offset_delta]
-    timestamp_deltas = [_column(payload, start, size, length) for start in layout.timestamp_delta]
-    if offset_deltas != _expected_offset_deltas(index, length) or not _are_varints(timestamp_deltas):
+        length = _count_equal_at_start(_cut_column(payload, start, size, length))
+    offset_deltas = [_cut_column(payload, start, size, length) for start in layout.offset_delta]
+    timestamp_deltas = [_cut_column(payload, start, size, length) for start in layout.timestamp_delta]
+    if offset_deltas != _make_expected_offset_deltas(index, length) or not _are_varints(timestamp_deltas):
         return None
-    return Run(length, size, _distinct_numbers(timestamp_deltas), layout.keyed)
+    return Run(length, size, _collect_distinct_numbers(timestamp_deltas), layout.keyed)
 
 
 def _looks_repeated(payload: bytes | bytearray, position: int) -> bool:
@@ -223,7 +223,7 @@ def _looks_repeated(payload: bytes | bytearray, position: int) -> bool:
         return False
 
 
-def _layout_of(payload: bytes | bytearray, position: int) -> _Layout | None:
+def _find_layout(payload: bytes | bytearray, position: int) -> _Layout | None:
     """Return the layout of the record at `position`; None if it is malformed, or has too many headers."""
     lengths: list[int] = []
 
@@ -257,11 +257,11 @@ def _layout_of(payload: bytes | bytearray, position: int) -> _Layout | None:
     return _Layout(lengths, range(body + 1, offset_at), range(offset_at, key_at), at, not key & 1)
 
 
-def _column(payload: bytes | bytearray, start: int, size: int, length: int) -> bytes | bytearray:
+def _cut_column(payload: bytes | bytearray, start: int, size: int, length: int) -> bytes | bytearray:
     return payload[start : start + size * (length - 1) + 1 : size]
 
 
-def _equal_at_start(column: bytes | bytearray) -> int:
+def _count_equal_at_start(column: bytes | bytearray) -> int:
     """Return how many bytes at the start are equal. The comparison is much faster, and usually true."""
     first = column[:1]
     return len(column) if column == first * len(column) else len(column) - len(column.lstrip(first))
@@ -281,7 +281,7 @@ def _end_of_offset_width(index: int) -> int:
     return 64 if index < 64 else (index | _PERIOD - 1) + 1
 
 
-def _expected_offset_deltas(index: int, length: int) -> list[bytes | bytearray] | None:
+def _make_expected_offset_deltas(index: int, length: int) -> list[bytes | bytearray] | None:
     """Return the columns of the offset deltas `index`, `index` + 1, ..., which all need as many bytes as the first."""
     if index < 64:
         return [_ONE_BYTE[index : index + length]]
@@ -301,23 +301,23 @@ def _are_varints(columns: list[bytes | bytearray]) -> bool:
     return columns[-1].isascii() and not any(column.translate(None, _WITH_TOP_BIT) for column in columns[:-1])
 
 
-def _distinct_numbers(columns: list[bytes | bytearray]) -> set[int]:
+def _collect_distinct_numbers(columns: list[bytes | bytearray]) -> set[int]:
     """Return the distinct numbers of the rows, in zigzag encoding."""
     if len(columns) == 1:
-        return _distinct_bytes(columns[0])
+        return _collect_distinct_bytes(columns[0])
     numbers: set[int] = set()
     if len(columns) == 2:
         for _ in range(32):  # timestamps usually increase, so that equal high bytes are neighbours
             low, high = columns
-            length = _equal_at_start(high)
-            numbers.update((byte & 0x7F) + (high[0] << 7) for byte in _distinct_bytes(low[:length]))
+            length = _count_equal_at_start(high)
+            numbers.update((byte & 0x7F) + (high[0] << 7) for byte in _collect_distinct_bytes(low[:length]))
             columns = [low[length:], high[length:]]
             if length == len(high):
                 return numbers
     return numbers.union(read_raw(bytes(row), 0, MAX_VARLONG_BYTES)[0] for row in set(zip(*columns, strict=True)))
 
 
-def _distinct_bytes(column: bytes | bytearray) -> set[int]:
+def _collect_distinct_bytes(column: bytes | bytearray) -> set[int]:
     """Return `set(column)`, faster if there are few distinct values, as for timestamps within some milliseconds."""
     found: set[int] = set()
     for _ in range(8):

@@ -33,10 +33,10 @@ class Overhead(NamedTuple):
     expected_after: int
 
 
-def overhead(count: int, key_bytes: int, value_bytes: int) -> Overhead:
+def measure_overhead(count: int, key_bytes: int, value_bytes: int) -> Overhead:
     """Measure `count` records (1 or more), a millisecond apart, without headers and compression."""
-    old = [len(build(_records(count, key_bytes, value_bytes), magic)) for magic in (0, 1)]
-    batch = build(_records(count, key_bytes, value_bytes), MAGIC)
+    old = [len(build(_make_records(count, key_bytes, value_bytes), magic)) for magic in (0, 1)]
+    batch = build(_make_records(count, key_bytes, value_bytes), MAGIC)
     shorter = without_attributes(batch, check_batch(batch))
     assert shorter is not None
     carried = count * (key_bytes + value_bytes)
@@ -51,7 +51,7 @@ def overhead(count: int, key_bytes: int, value_bytes: int) -> Overhead:
     )
 
 
-def _records(count: int, key_bytes: int, value_bytes: int) -> Iterator[Record]:
+def _make_records(count: int, key_bytes: int, value_bytes: int) -> Iterator[Record]:
     key, value = bytes(key_bytes), bytes(value_bytes)
     for offset in range(count):
         yield Record(offset, START_MS + offset, key, value)

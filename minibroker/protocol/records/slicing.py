@@ -14,10 +14,10 @@ from minibroker.protocol.records.varints import (
     MAX_VARLONG_BYTES,
     SECOND_BYTE,
     MalformedVarint,
+    encode_zigzag,
     from_zigzag,
     read_raw,
     wrap_to_64_bits,
-    zigzag_bytes,
 )
 
 # (start, end, raw offset delta, raw timestamp delta, key, whether the value is null); raw is zigzag, as stored
@@ -27,8 +27,8 @@ RecordSlice = tuple[int, int, int, int, bytes | None, bool]
 def slices(data: bytes, count: int) -> Iterator[RecordSlice]:
     """Yield the `count` records of `data`, which must contain nothing else. Raises `InvalidRecords`.
 
-    Varints of up to two bytes are read inline, because calls would cost more than all else. `_slice_at` reads records
-    with longer ones, and reports malformed records.
+    Varints of up to two bytes are read inline, because calls would cost more than all else. `_slice_record_at` reads
+    records with longer ones, and reports malformed records.
     """
     end, limit, second = 0, len(data), SECOND_BYTE
     for _ in range(count):
@@ -56,14 +56,14 @@ def slices(data: bytes, count: int) -> Iterator[RecordSlice]:
                 raise IndexError
             found = start, end, offset_delta, timestamp_delta, key, data[position] & 1 != 0
         except IndexError:
-            found = _slice_at(data, start)
+            found = _slice_record_at(data, start)
             end = found[1]
         yield found
     if end != limit:
         raise InvalidRecords(f"{limit - end} bytes are left after the last record")
 
 
-def _slice_at(data: bytes, start: int) -> RecordSlice:
+def _slice_record_at(data: bytes, start: int) -> RecordSlice:
     """Return the record at `start`, with varints of any size. Raises `InvalidRecords`."""
     try:
         length, body = read_raw(data, start, MAX_VARINT_BYTES)
@@ -85,5 +85,5 @@ def with_timestamps_moved(data: bytes, record: RecordSlice, by_ms: int) -> bytes
     start, end, _, raw_delta, _, _ = record
     body = read_raw(data, start, MAX_VARINT_BYTES)[1]
     rest = read_raw(data, body + 1, MAX_VARLONG_BYTES)[1]
-    moved = data[body : body + 1] + zigzag_bytes(wrap_to_64_bits(from_zigzag(raw_delta) + by_ms))
-    return zigzag_bytes(len(moved) + end - rest) + moved + data[rest:end]
+    moved = data[body : body + 1] + encode_zigzag(wrap_to_64_bits(from_zigzag(raw_delta) + by_ms))
+    return encode_zigzag(len(moved) + end - rest) + moved + data[rest:end]

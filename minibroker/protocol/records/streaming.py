@@ -13,8 +13,8 @@ from minibroker.protocol.records.batch import LOG_APPEND_TIME, MAX_RECORD_BYTES,
 from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES, UNBOUNDED_BYTES
 from minibroker.protocol.records.formats import is_old
 from minibroker.protocol.records.message import Message, check_message, read_message
-from minibroker.protocol.records.message_set import base_offset_in_steps, messages_in_steps
-from minibroker.protocol.records.payload import payload_chunks, payload_up_to
+from minibroker.protocol.records.message_set import find_base_offset_in_steps, iterate_messages_in_steps
+from minibroker.protocol.records.payload import get_payload_up_to, iterate_payload_chunks
 from minibroker.protocol.records.record import Malformed, Record, read_record
 from minibroker.protocol.records.slicing import RecordSlice, slices
 from minibroker.protocol.records.varints import Bytes, MalformedVarint, to_zigzag, wrap_to_64_bits
@@ -25,21 +25,21 @@ WHOLE_BYTES = 1 << 20  # decompressed at once, outside of the event loop
 _RECORDS_AT_ONCE = 128
 
 
-def streamed_records(batch: Bytes, position: int = 0, *, with_values: bool = True) -> Iterator[Record | None]:
+def stream_records(batch: Bytes, position: int = 0, *, with_values: bool = True) -> Iterator[Record | None]:
     """Yield the records of the batch or message at `position`, without headers, and None for a pause.
 
     Without `with_values`, large records lack key and value, and there is no limit on the size of all. Raises what
-    `records_in` raises.
+    `iterate_records_in` raises.
     """
     if is_old(batch, position):
-        return _of_message(batch, position)
-    return _of_batch(batch, position, read_header(batch, position), with_values)
+        return _stream_message(batch, position)
+    return _stream_batch(batch, position, read_header(batch, position), with_values)
 
 
-def _of_batch(batch: Bytes, position: int, header: BatchHeader, with_values: bool) -> Iterator[Record | None]:
+def _stream_batch(batch: Bytes, position: int, header: BatchHeader, with_values: bool) -> Iterator[Record | None]:
     append_time = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
     limit_bytes = MAX_UNCOMPRESSED_BYTES if with_values else UNBOUNDED_BYTES
-    window = Window(payload_chunks(batch, position, header, limit_bytes))
+    window = Window(iterate_payload_chunks(batch, position, header, limit_bytes))
     at = 0
     for index in range(header.record_count):
         if index % _RECORDS_AT_ONCE == 0:
@@ -49,7 +49,7 @@ def _of_batch(batch: Bytes, position: int, header: BatchHeader, with_values: boo
                 at = window.more(at)
                 yield None
             if extent.length > window.large_bytes:
-                record, at = yield from _large(window, extent, (header, append_time), with_values)
+                record, at = yield from _stream_large_record(window, extent, (header, append_time), with_values)
             else:
                 record, at = read_record(window.data, at, header, append_time, with_headers=False)
         except (MalformedVarint, Malformed) as error:
@@ -57,7 +57,7 @@ def _of_batch(batch: Bytes, position: int, header: BatchHeader, with_values: boo
         yield record
 
 
-def _large(
+def _stream_large_record(
     window: Window, extent: Extent, times: tuple[BatchHeader, int | None], with_values: bool
 ) -> Steps[tuple[Record, int]]:
     """Return a large record, and its end."""
@@ -77,7 +77,7 @@ def check_sizes(batch: Bytes, header: BatchHeader, limit_bytes: int) -> Steps[No
     """
     if limit_bytes >= MAX_RECORD_BYTES or not header.compression or is_old(batch, 0):
         return
-    window, at = Window(payload_chunks(batch, 0, header)), 0
+    window, at = Window(iterate_payload_chunks(batch, 0, header)), 0
     for index in range(header.record_count):
         if index % _RECORDS_AT_ONCE == 0:
             yield
@@ -96,15 +96,15 @@ def check_sizes(batch: Bytes, header: BatchHeader, limit_bytes: int) -> Steps[No
             yield
 
 
-def slices_of(batch: Bytes, header: BatchHeader) -> Iterator[RecordSlice | None]:
-    """Yield the records of the batch by `slices` or, if they are large, by `keyed_records`."""
-    payload = payload_up_to(batch, header, WHOLE_BYTES)
+def stream_slices(batch: Bytes, header: BatchHeader) -> Iterator[RecordSlice | None]:
+    """Yield the records of the batch by `slices` or, if they are large, by `slice_keyed_records`."""
+    payload = get_payload_up_to(batch, header, WHOLE_BYTES)
     if payload is not None:
         return slices(payload, header.record_count)
-    return keyed_records(Window(payload_chunks(batch, 0, header)), header.record_count)
+    return slice_keyed_records(Window(iterate_payload_chunks(batch, 0, header)), header.record_count)
 
 
-def keyed_records(window: Window, count: int) -> Iterator[RecordSlice | None]:
+def slice_keyed_records(window: Window, count: int) -> Iterator[RecordSlice | None]:
     """Yield the `count` records in the window as `slices` does, but with invalid start and end, and None for a pause.
 
     Raises `InvalidRecords`, and what the window's chunks raise.
@@ -118,13 +118,13 @@ def keyed_records(window: Window, count: int) -> Iterator[RecordSlice | None]:
                 yield found
         except InvalidRecords:
             if index < count:
-                extent = _extent(window, position)
+                extent = _find_extent(window, position)
                 if extent is None or window.awaits(extent):
                     position = window.more(position)
                     yield None
                     continue
                 if extent.length > window.large_bytes:
-                    found, position = yield from _large_slice(window, extent)
+                    found, position = yield from _slice_large_record(window, extent)
                     index += 1
                     yield found
                     continue
@@ -134,14 +134,14 @@ def keyed_records(window: Window, count: int) -> Iterator[RecordSlice | None]:
         raise InvalidRecords("bytes are left after the last record")
 
 
-def _extent(window: Window, position: int) -> Extent | None:
+def _find_extent(window: Window, position: int) -> Extent | None:
     try:
         return window.extent(position)
     except MalformedVarint as error:
         raise InvalidRecords(f"the record at byte {window.start + position} is malformed: {error}") from error
 
 
-def _large_slice(window: Window, extent: Extent) -> Steps[tuple[RecordSlice, int]]:
+def _slice_large_record(window: Window, extent: Extent) -> Steps[tuple[RecordSlice, int]]:
     walked = LargeRecord(window, extent, keeps=1)
     try:
         yield from walked.walk(with_headers=False)
@@ -151,18 +151,18 @@ def _large_slice(window: Window, extent: Extent) -> Steps[tuple[RecordSlice, int
     return (0, 0, *deltas, walked.key, walked.value_bytes < 0), walked.position
 
 
-def _of_message(data: Bytes, position: int) -> Iterator[Record | None]:
+def _stream_message(data: Bytes, position: int) -> Iterator[Record | None]:
     header = check_message(data, position)
     message, _ = read_message(bytes(memoryview(data)[position : position + header.size_bytes]), is_checked=True)
     if message.compression:
-        return _of_wrapper(message)
+        return _stream_wrapper(message)
     return iter((Record(message.offset, message.timestamp, message.key, message.value),))  # type: ignore[arg-type]
 
 
-def _of_wrapper(wrapper: Message) -> Iterator[Record | None]:
-    base_offset = yield from base_offset_in_steps(wrapper)
+def _stream_wrapper(wrapper: Message) -> Iterator[Record | None]:
+    base_offset = yield from find_base_offset_in_steps(wrapper)
     append_time = wrapper.timestamp if wrapper.timestamp_type == LOG_APPEND_TIME else None
-    for message in messages_in_steps(wrapper):
+    for message in iterate_messages_in_steps(wrapper):
         if message is None:
             yield None
             continue

@@ -58,7 +58,7 @@ def stride(
             if value > 0x7F:
                 value, position = value + second[data[position]], position + 1
             position += 0 if value & 1 else value >> 1
-            position = after_headers(data, position, end) if data[position] else position + 1
+            position = skip_headers(data, position, end) if data[position] else position + 1
             if position != end or offset != expected or length & 1:
                 raise IndexError
             if delta != noted:
@@ -71,7 +71,7 @@ def stride(
     return expected >> 1, start, bool(keys & 1)
 
 
-def after_headers(data: bytes, position: i64, end: i64) -> i64:
+def skip_headers(data: bytes, position: i64, end: i64) -> i64:
     """Return the position after the headers, whose count is at `position`; 0 if they are malformed.
 
     `end` is the end of the record. Without it, a batch of a few bytes could claim 2^30 headers. Raises IndexError and

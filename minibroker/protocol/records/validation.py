@@ -18,7 +18,7 @@ from minibroker.protocol.records.batch import (
     BatchHeader,
 )
 from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES
-from minibroker.protocol.records.payload import ENCODING_MASK, payload_chunks
+from minibroker.protocol.records.payload import ENCODING_MASK, iterate_payload_chunks
 from minibroker.protocol.records.record import Malformed, Record, read_record
 from minibroker.protocol.records.scanning import Scan
 from minibroker.protocol.records.slicing import slices
@@ -32,7 +32,7 @@ from minibroker.protocol.records.varints import (
     wrap_to_64_bits,
 )
 from minibroker.protocol.records.windows import Extent, LargeRecord, Window
-from minibroker.protocol.steps import Steps, at_once
+from minibroker.protocol.steps import Steps, run_all_steps
 
 NO_TIMESTAMP = -1
 
@@ -76,10 +76,10 @@ def check_records(data: Bytes, position: int, header: BatchHeader, rules: Rules)
     check_header(header)
     if header.batch_length <= SMALL_BYTES and not header.attributes & ENCODING_MASK:
         view = memoryview(data)[position + HEADER_BYTES : position + header.batch_length + LOG_OVERHEAD_BYTES]
-        largest = _largest_of_good(bytes(view), header, rules)  # reading a byte of bytes is twice as fast
+        largest = _find_largest_if_good(bytes(view), header, rules)  # reading a byte of bytes is twice as fast
         if largest is not None:
             return largest
-    return at_once(check_records_in_steps(data, position, header, rules))
+    return run_all_steps(check_records_in_steps(data, position, header, rules))
 
 
 def check_plain_records(data: Bytes, header: BatchHeader, rules: Rules) -> int:
@@ -88,14 +88,14 @@ def check_plain_records(data: Bytes, header: BatchHeader, rules: Rules) -> int:
     end = header.batch_length + LOG_OVERHEAD_BYTES
     if header.record_count == 1 and _is_usual_record(data, end, header, rules):
         return max(header.base_timestamp, NO_TIMESTAMP)
-    largest = _largest_of_good(bytes(memoryview(data)[HEADER_BYTES:end]), header, rules)
-    return at_once(check_records_in_steps(data, 0, header, rules)) if largest is None else largest
+    largest = _find_largest_if_good(bytes(memoryview(data)[HEADER_BYTES:end]), header, rules)
+    return run_all_steps(check_records_in_steps(data, 0, header, rules)) if largest is None else largest
 
 
 def check_records_in_steps(data: Bytes, position: int, header: BatchHeader, rules: Rules) -> Steps[int]:
     """Check records as `check_records` does, in steps, with only a piece of the records in memory."""
     check_header(header)
-    return (yield from check_window(Window(payload_chunks(data, position, header)), header, rules))
+    return (yield from check_window(Window(iterate_payload_chunks(data, position, header)), header, rules))
 
 
 def check_window(window: Window, header: BatchHeader, rules: Rules) -> Steps[int]:
@@ -104,7 +104,7 @@ def check_window(window: Window, header: BatchHeader, rules: Rules) -> Steps[int
     if len(window.data) < SMALL_BYTES:
         window.more(0)
     yield
-    largest = _largest_of_good(window.data, header, rules) if window.ended else None
+    largest = _find_largest_if_good(window.data, header, rules) if window.ended else None
     return (yield from _Checking(window, header, rules).run()) if largest is None else largest
 
 
@@ -143,12 +143,12 @@ def _is_usual_record(data: Bytes, end: int, header: BatchHeader, rules: Rules) -
         return False
 
 
-def _largest_of_good(payload: bytes, header: BatchHeader, rules: Rules) -> int | None:
+def _find_largest_if_good(payload: bytes, header: BatchHeader, rules: Rules) -> int | None:
     """Return the largest timestamp of a few records, -1 for none; None if a record is bad."""
     scan = Scan(payload, header.record_count)
     if not scan.run():
         return None
-    smallest, largest = _timestamp_range(scan.timestamp_deltas, header)
+    smallest, largest = _find_timestamp_range(scan.timestamp_deltas, header)
     keys_required, earliest_ms, latest_ms, _ = rules
     in_time = largest == NO_TIMESTAMP or earliest_ms <= smallest <= largest <= latest_ms
     if not in_time or (keys_required and scan.saw_null_key):
@@ -171,7 +171,7 @@ class RecordErrors:
         elif not rules.takes(record.timestamp):
             self.code = ErrorCode.INVALID_TIMESTAMP
             if self.count < MAX_RECORD_ERRORS:
-                self.add(index, timestamp_message(record, rules.earliest_ms, rules.latest_ms))
+                self.add(index, make_timestamp_message(record, rules.earliest_ms, rules.latest_ms))
             else:
                 self.count += 1
 
@@ -194,7 +194,7 @@ class _Checking:
         self._header = header
         self._rules = rules
         self._scan = Scan(window.data, header.record_count)
-        self._noted = (0, 0)  # index and position of the first record that `_note` has not included
+        self._noted = (0, 0)  # index and position of the first record that `_check_scanned` has not included
         self._largest = NO_TIMESTAMP
         self._errors = RecordErrors()
         self._misnumbered: tuple[int, str] | None = None
@@ -206,12 +206,12 @@ class _Checking:
         while scan.index < scan.count:
             if scan.advance():
                 if len(scan.timestamp_deltas) > MAX_DELTAS:
-                    yield from self._note()
+                    yield from self._check_scanned()
             else:
-                yield from self._note()
+                yield from self._check_scanned()
                 yield from self._go_on()
             yield
-        yield from self._note()
+        yield from self._check_scanned()
         end = window.start + scan.position
         size = yield from window.drain(end + 1)
         if end != size:
@@ -222,12 +222,12 @@ class _Checking:
             raise self._errors.refusal()
         return self._largest
 
-    def _note(self) -> Steps[None]:
+    def _check_scanned(self) -> Steps[None]:
         """Check the timestamps and keys that the scan has found since the last call, while the records are at hand."""
         scan, header, rules = self._scan, self._header, self._rules
         index, position = self._noted
         if scan.index > index:
-            smallest, largest = _timestamp_range(scan.timestamp_deltas, header)
+            smallest, largest = _find_timestamp_range(scan.timestamp_deltas, header)
             self._largest = max(self._largest, largest)
             in_time = rules.takes(smallest) and rules.takes(largest)
             if not in_time or (rules.keys_required and scan.saw_null_key):
@@ -326,7 +326,7 @@ def check_header(header: BatchHeader) -> None:
         )
 
 
-def _timestamp_range(deltas: set[int], header: BatchHeader) -> tuple[int, int]:
+def _find_timestamp_range(deltas: set[int], header: BatchHeader) -> tuple[int, int]:
     """Return the smallest and the largest timestamp of the records without -1; both are -1 if there is no other."""
     if header.attributes & TIMESTAMP_TYPE_BIT:
         return header.max_timestamp, header.max_timestamp
@@ -339,7 +339,7 @@ def _timestamp_range(deltas: set[int], header: BatchHeader) -> tuple[int, int]:
     return (min(timestamps), max(timestamps)) if timestamps else (NO_TIMESTAMP, NO_TIMESTAMP)
 
 
-def timestamp_message(record: Record, earliest_ms: int, latest_ms: int) -> str:
+def make_timestamp_message(record: Record, earliest_ms: int, latest_ms: int) -> str:
     """Return the message about a record whose timestamp is out of range."""
     return (
         f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range. "
@@ -347,7 +347,7 @@ def timestamp_message(record: Record, earliest_ms: int, latest_ms: int) -> str:
     )
 
 
-def stamped_by_producer(indexes: Sequence[int]) -> InvalidRecords:
+def refuse_stamped_by_producer(indexes: Sequence[int]) -> InvalidRecords:
     """Return the error for records that a producer has sent with LogAppendTime."""
     errors = RecordErrors()
     errors.code = ErrorCode.INVALID_TIMESTAMP

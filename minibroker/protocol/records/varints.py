@@ -26,7 +26,7 @@ class MalformedVarint(ValueError):
     """A varint that is too long for its type, or incomplete."""
 
 
-def zigzag_bytes(value: int) -> bytes:
+def encode_zigzag(value: int) -> bytes:
     """Encode `value` (any int64) as a varint or varlong, which are the same for the same value."""
     rest = (value << 1) ^ (value >> 63)
     if rest < 0x80:

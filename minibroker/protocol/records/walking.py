@@ -29,7 +29,7 @@ from minibroker.protocol.records.batch import (
     read_header,
 )
 from minibroker.protocol.records.crc import crc32c
-from minibroker.protocol.records.formats import MIN_LENGTHS, header_at
+from minibroker.protocol.records.formats import MIN_LENGTHS, read_header_at
 from minibroker.protocol.records.message import MAGIC_POSITION, MIN_MESSAGE_BYTES
 from minibroker.protocol.records.varints import Bytes
 
@@ -122,24 +122,24 @@ class BatchWalker:
         """
         header = self.header_at(position)
         if header is None:
-            return self._passed_over(position, *self._complaint(position))
-        found = FoundBatch(position, header, self._crc(position, header))
+            return self._pass_over(position, *self._explain_damage(position))
+        found = FoundBatch(position, header, self._compute_crc(position, header))
         if found.is_sound or (header.magic == MAGIC and self._may_begin(position + header.size_bytes)):
             return found
         if header.magic < MAGIC and self._is_format_2(position, header):
-            return self._passed_over(position, Wrong.MAGIC, _magic_at(position), f"{header.magic}")
-        return self._passed_over(position, Wrong.CHECKSUM, *checksums(found))
+            return self._pass_over(position, Wrong.MAGIC, _describe_magic_at(position), f"{header.magic}")
+        return self._pass_over(position, Wrong.CHECKSUM, *format_checksums(found))
 
     def header_at(self, position: int) -> BatchHeader | None:
         """Return the header at `position`, None unless a complete batch could begin there."""
-        return self._header(self._read, position)
+        return self._find_header(self._read, position)
 
     def next_sound(self, start: int, bound: int, limit: int = NO_LIMIT) -> int | None:
         """Return the first position from `start` on of a sound batch that ends by `bound`, and below offset `limit`."""
         read = self._readers()
         while start + MIN_MESSAGE_BYTES[0] <= bound:
             block = read(start, BLOCK_BYTES)
-            for candidate in _candidates(block):
+            for candidate in _iterate_candidates(block):
                 if self._is_sound_batch(start + candidate, bound, limit):
                     return start + candidate
             if len(block) < BLOCK_BYTES:
@@ -151,22 +151,22 @@ class BatchWalker:
         """Return whether the batch has valid offsets."""
         return self.next_offset <= header.base_offset and header.last_offset < self.limit
 
-    def _header(self, read: Read, position: int) -> BatchHeader | None:
+    def _find_header(self, read: Read, position: int) -> BatchHeader | None:
         head = read(position, HEADER_BYTES)
         if len(head) < MIN_MESSAGE_BYTES[0] or head[MAGIC_POSITION] > MAGIC:
             return None
         least_bytes = MIN_LENGTHS[head[MAGIC_POSITION]] + LOG_OVERHEAD_BYTES
         if len(head) < least_bytes:
             return None
-        header = header_at(head)
+        header = read_header_at(head)
         return header if least_bytes <= header.size_bytes <= self.size_bytes - position else None
 
-    def _crc(self, position: int, header: BatchHeader) -> int:
+    def _compute_crc(self, position: int, header: BatchHeader) -> int:
         if header.magic == MAGIC:
-            return self._pieces(crc32c, position + CRC_START, position + header.size_bytes)
-        return self._pieces(crc32, position + MAGIC_POSITION, position + header.size_bytes)
+            return self._compute_in_pieces(crc32c, position + CRC_START, position + header.size_bytes)
+        return self._compute_in_pieces(crc32, position + MAGIC_POSITION, position + header.size_bytes)
 
-    def _pieces(self, function: Callable[[memoryview, int], int], at: int, end: int) -> int:
+    def _compute_in_pieces(self, function: Callable[[memoryview, int], int], at: int, end: int) -> int:
         crc = 0
         while at < end:
             piece = self._read(at, min(BLOCK_BYTES, end - at))
@@ -181,9 +181,9 @@ class BatchWalker:
         if header.size_bytes < HEADER_BYTES:
             return False
         stored = int.from_bytes(self._read(position + CRC_POSITION, CRC_START - CRC_POSITION))
-        return self._pieces(crc32c, position + CRC_START, position + header.size_bytes) == stored
+        return self._compute_in_pieces(crc32c, position + CRC_START, position + header.size_bytes) == stored
 
-    def _complaint(self, position: int) -> tuple[Wrong, str, str]:
+    def _explain_damage(self, position: int) -> tuple[Wrong, str, str]:
         """Return (what is wrong, what was expected, what was found) for bytes that are not the header of a batch."""
         head, left = self._read(position, HEADER_BYTES), self.size_bytes - position
         if len(head) < HEADER_BYTES:
@@ -193,29 +193,29 @@ class BatchWalker:
             return Wrong.ZEROS, "a record batch", "zeros"
         magic = int.from_bytes(head[MAGIC_POSITION : MAGIC_POSITION + 1], signed=True)
         if not 0 <= magic <= MAGIC:
-            return Wrong.MAGIC, _magic_at(position), f"{magic}"
+            return Wrong.MAGIC, _describe_magic_at(position), f"{magic}"
         size_bytes, least_bytes = read_header(head).size_bytes, MIN_LENGTHS[magic] + LOG_OVERHEAD_BYTES
         what = "batch" if magic == MAGIC else "message"
         if size_bytes < least_bytes:
             return Wrong.LENGTH, f"a {what} of at least {least_bytes} bytes", f"one of {size_bytes}"
         return Wrong.LENGTH, f"a {what} of {size_bytes} bytes", f"the end of the file after {left}"
 
-    def _passed_over(self, position: int, wrong: Wrong, expected: str, found: str) -> PassedOver:
-        resume = self._resume(position)
+    def _pass_over(self, position: int, wrong: Wrong, expected: str, found: str) -> PassedOver:
+        resume = self._find_resumption(position)
         if self._crc_budget_bytes < 0 and resume == self.size_bytes:
             found += "; too much of what follows looks like a batch, so the search for the next one was given up"
         return PassedOver(position, resume - position, wrong, expected, found)
 
-    def _resume(self, position: int) -> int:
+    def _find_resumption(self, position: int) -> int:
         """Return where to resume after bytes that are not a batch: at the next one that is sound, or in the index."""
-        end = self._announced_end(position)
+        end = self._find_announced_end(position)
         if end and self._may_begin(end):
             return end
-        bound, limit = self._known_after(position)
+        bound, limit = self._find_known_after(position)
         found = self.next_sound(position + 1, bound, limit)
         return bound if found is None else found
 
-    def _announced_end(self, position: int) -> int:
+    def _find_announced_end(self, position: int) -> int:
         """Return the end of the bytes at `position` by the length field of all formats; 0 if it is impossible."""
         head = self._read(position, LOG_OVERHEAD_BYTES)
         if len(head) < LOG_OVERHEAD_BYTES:
@@ -230,27 +230,27 @@ class BatchWalker:
         header = self.header_at(position)
         if header is None or header.magic == MAGIC:
             return header is not None and self.is_in_range(header)
-        return self._crc(position, header) == header.crc
+        return self._compute_crc(position, header) == header.crc
 
-    def _known_after(self, position: int) -> tuple[int, int]:
+    def _find_known_after(self, position: int) -> tuple[int, int]:
         """Return (position, offset) of the next batch in the index that exists, or the end."""
         while self._next_known is not None:
             last_offset, known = self._next_known
             if known > position:
-                header = self._header(self._lookahead, known)
+                header = self._find_header(self._lookahead, known)
                 if header is not None and header.last_offset == last_offset:
                     return known, header.base_offset
             self._next_known = next(self._known, None)
         return self.size_bytes, self.limit
 
     def _is_sound_batch(self, position: int, bound: int, limit: int) -> bool:
-        header = self._header(self._lookahead, position)
+        header = self._find_header(self._lookahead, position)
         if header is None or position + header.size_bytes > bound:
             return False
         if not self.is_in_range(header) or header.last_offset >= limit:
             return False
         self._crc_budget_bytes -= header.size_bytes
-        return self._crc_budget_bytes >= 0 and self._crc(position, header) == header.crc
+        return self._crc_budget_bytes >= 0 and self._compute_crc(position, header) == header.crc
 
 
 def next_sound_batch(data: Bytes, position: int) -> int | None:
@@ -260,16 +260,16 @@ def next_sound_batch(data: Bytes, position: int) -> int | None:
     return walker.next_sound(position, len(view))
 
 
-def checksums(found: FoundBatch) -> tuple[str, str]:
+def format_checksums(found: FoundBatch) -> tuple[str, str]:
     """Return (expected, found) for a batch with a wrong checksum, for people."""
     return f"checksum {found.computed_crc:#010x}, as computed", f"{found.header.crc:#010x}, as stored"
 
 
-def _magic_at(position: int) -> str:
+def _describe_magic_at(position: int) -> str:
     return f"magic {MAGIC} at {position + MAGIC_POSITION}"
 
 
-def _candidates(block: memoryview) -> Iterator[int]:
+def _iterate_candidates(block: memoryview) -> Iterator[int]:
     """Yield the positions in the block where batches or messages may begin, ascending."""
     if not bytes(block).strip(b"\0"):  # a preallocated file is full of zeros
         return iter(())

@@ -149,19 +149,19 @@ class LargeRecord:
 
         Raises `Malformed` or `MalformedVarint`, also if the data ends within the record, and what the chunks raise.
         """
-        yield from self._at_hand(1)
+        yield from self._read_until_at_hand(1)
         self.position += 1  # skips the attributes, which are unused
-        self.timestamp_delta = yield from self._number(MAX_VARLONG_BYTES)
-        self.offset_delta = yield from self._number(MAX_VARINT_BYTES)
-        self.key_bytes, self.key = yield from self._bytes()
-        self.value_bytes, self.value = yield from self._bytes()
+        self.timestamp_delta = yield from self._read_number(MAX_VARLONG_BYTES)
+        self.offset_delta = yield from self._read_number(MAX_VARINT_BYTES)
+        self.key_bytes, self.key = yield from self._skip_bytes()
+        self.value_bytes, self.value = yield from self._skip_bytes()
         self._keeps = 0
         if with_headers:
-            yield from self._headers()
+            yield from self._skip_headers()
             if self._left:
                 raise Malformed(f"{self._left} bytes are left in it after its headers")
         self.position += self._left
-        yield from self._at_hand(0)
+        yield from self._read_until_at_hand(0)
         if self.position > len(self._window.data):
             raise Malformed("it ends early")
 
@@ -170,24 +170,24 @@ class LargeRecord:
         """The number of bytes that are left of the record."""
         return self._end - self._window.start - self.position
 
-    def _at_hand(self, size_bytes: int) -> Steps[None]:
+    def _read_until_at_hand(self, size_bytes: int) -> Steps[None]:
         """Read until `size_bytes` are at hand, or all."""
         window = self._window
         while len(window.data) - self.position < size_bytes and not window.ended:
             self.position = window.more(self.position)
             yield
 
-    def _number(self, max_bytes: int) -> Steps[int]:
-        yield from self._at_hand(max_bytes)
+    def _read_number(self, max_bytes: int) -> Steps[int]:
+        yield from self._read_until_at_hand(max_bytes)
         at = self.position
         piece = self._window.data[at : at + max(min(max_bytes, self._left), 0)]
         raw, size = read_raw(piece, 0, max_bytes)
         self.position = at + size
         return from_zigzag(raw)
 
-    def _bytes(self) -> Steps[tuple[int, bytes | None]]:
+    def _skip_bytes(self) -> Steps[tuple[int, bytes | None]]:
         """Step over a key or value. Return its size, -1 for null, and its bytes if they are kept."""
-        size = yield from self._number(MAX_VARINT_BYTES)
+        size = yield from self._read_number(MAX_VARINT_BYTES)
         if size < 0:
             return -1, None
         if size > self._left:
@@ -199,12 +199,12 @@ class LargeRecord:
         if size > MAX_UNCOMPRESSED_BYTES:
             text = f"a key or value of {size} bytes is not held in memory: {MAX_UNCOMPRESSED_BYTES} is the most"
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
-        return size, (yield from self._keep(size))
+        return size, (yield from self._keep_bytes(size))
 
-    def _keep(self, size: int) -> Steps[bytes]:
+    def _keep_bytes(self, size: int) -> Steps[bytes]:
         parts, missing = [], size
         while missing:
-            yield from self._at_hand(1)
+            yield from self._read_until_at_hand(1)
             part = self._window.data[self.position : self.position + missing]
             parts.append(part)
             self.position += len(part)
@@ -213,22 +213,22 @@ class LargeRecord:
                 raise MalformedVarint("the data ends in a varint")
         return b"".join(parts)
 
-    def _headers(self) -> Steps[None]:
-        count = yield from self._number(MAX_VARINT_BYTES)
+    def _skip_headers(self) -> Steps[None]:
+        count = yield from self._read_number(MAX_VARINT_BYTES)
         if not 0 <= count <= self._left:
             raise Malformed(f"{count} headers, {self._left} bytes are left")
         while count:
-            yield from self._at_hand(2)
+            yield from self._read_until_at_hand(2)
             window = self._window
             limit = min(len(window.data), self._end - window.start, self.position + STEP_BYTES // 2)
             self.position, passed = pass_headers(window.data, self.position, limit, count)
             count -= passed
             yield
             if not passed:  # the header is not completely at hand, or unusual
-                size, _ = yield from self._bytes()
+                size, _ = yield from self._skip_bytes()
                 if size < 0:
                     raise Malformed("a header without a key")
-                yield from self._bytes()
+                yield from self._skip_bytes()
                 count -= 1
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from minibroker.registry.formats.java_json import text_of
+from minibroker.registry.formats.java_json import format_json
 from minibroker.registry.state.registry_errors import RegistryError
 from minibroker.web import messages
 
@@ -82,7 +82,7 @@ class Answer:
     @cached_property
     def data(self) -> bytes:
         """The body as it is sent."""
-        return (text_of(self.body) if self.raw is None else self.raw).encode()
+        return (format_json(self.body) if self.raw is None else self.raw).encode()
 
 
 def _has_many_values(body: bytes) -> bool:
@@ -96,12 +96,12 @@ def _has_many_values(body: bytes) -> bool:
     return sum(map(outside.count, (b",", b"[", b"{"))) > MOST_VALUES
 
 
-def error_answer(error: RegistryError) -> Answer:
+def answer_error(error: RegistryError) -> Answer:
     """Return the answer for an error."""
     return Answer({"error_code": error.code, "message": error.message}, error.status)
 
 
-def request_of(asked: messages.Request) -> Request:
+def make_request(asked: messages.Request) -> Request:
     """Return a request as the registry reads it: slashes at its end, or next to each other, count for nothing."""
     segments = list(filter(None, asked.segments))
     return Request(asked.method, segments, asked.query_string, asked.headers, rest=asked.rest, left=asked.left)

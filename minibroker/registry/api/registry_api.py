@@ -9,30 +9,30 @@ from minibroker.registry.api.http_messages import Answer, Request
 from minibroker.registry.api.registry_routes import (
     INT_MAX,
     ROUTES,
-    limit_of,
-    not_found,
+    make_not_found_error,
     on,
-    page,
-    path_number,
-    version_number,
+    parse_limit,
+    parse_path_number,
+    parse_version_number,
+    take_page,
 )
 from minibroker.registry.api.settings_api import SettingsApi
-from minibroker.registry.formats.java_json import text_of
+from minibroker.registry.formats.java_json import format_json
 from minibroker.registry.state import registry_errors as errors
-from minibroker.registry.state.coroutine_slices import Slices, turn_for_others
+from minibroker.registry.state.coroutine_slices import Slices, let_others_go_on
 from minibroker.registry.state.qualified_subjects import (
     DEFAULT,
     WILDCARD,
-    context_prefix,
     is_valid,
+    make_context_prefix,
     normalize_subject,
     parse_subject,
-    within,
+    qualify_within,
 )
-from minibroker.registry.state.registry import NewSchema, missing_version
-from minibroker.registry.state.registry_configs import config_of, contract_of
+from minibroker.registry.state.registry import NewSchema, make_missing_version_error
+from minibroker.registry.state.registry_configs import find_config, parse_contract
 from minibroker.registry.state.registry_errors import RegistryError
-from minibroker.registry.state.schema_records import AVRO, StoredSchema, references_of
+from minibroker.registry.state.schema_records import AVRO, StoredSchema, parse_references
 from minibroker.registry.state.schema_state import SchemaState
 
 GROUP_ID: Final = "schema-registry"
@@ -49,7 +49,7 @@ class RegistryApi(SettingsApi):
         of_path = [route for route in ROUTES.get(len(request.segments), ()) if route.matches(request.segments)]
         route_of_method = next((route for route in of_path if route.method == request.method), None)
         if route_of_method is None:
-            raise RegistryError(405, "HTTP 405 Method Not Allowed") if of_path else not_found()
+            raise RegistryError(405, "HTTP 405 Method Not Allowed") if of_path else make_not_found_error()
         if "findTags" in request.query:
             raise RegistryError(422, "findTags is not supported here")
         request.variables = {
@@ -77,13 +77,13 @@ class RegistryApi(SettingsApi):
             for name in _with_prefix(state, normalize_subject(request.text("subjectPrefix", WILDCARD)))
             if (deleted and not only) or state.is_live(name) != only
         )
-        return page(request, names, LISTED_MAX)
+        return take_page(request, names, LISTED_MAX)
 
     @on("POST", "/subjects/{subject}")
     async def find_schema(self, request: Request) -> dict[str, Any]:
         """Return the version of a subject that has a schema."""
-        subject, deleted = await self._subject(request), request.flag("deleted")
-        new = await self._new_schema(request, subject)
+        subject, deleted = await self._get_subject(request), request.flag("deleted")
+        new = await self._parse_new_schema(request, subject)
         schema = await self._registry.find(subject, new, deleted)
         if schema is None:
             state = await self._registry.state()
@@ -95,13 +95,13 @@ class RegistryApi(SettingsApi):
     @on("DELETE", "/subjects/{subject}")
     async def delete_subject(self, request: Request) -> list[int]:
         """Delete a subject; return its versions."""
-        subject = await self._subject(request)
+        subject = await self._get_subject(request)
         return await self._registry.delete_subject(subject, permanent=request.flag("permanent"))
 
     @on("GET", "/subjects/{subject}/metadata")
     async def find_by_metadata(self, request: Request) -> dict[str, Any]:
         """Return the latest version whose metadata has properties."""
-        state, subject = await self._registry.state(), await self._subject(request)
+        state, subject = await self._registry.state(), await self._get_subject(request)
         wanted = dict(zip(request.query.get("key", []), request.query.get("value", []), strict=False)).items()
         for schema in reversed(state.schemas(subject, request.flag("deleted"))):
             if schema.metadata is not None and wanted <= (schema.metadata.get("properties") or {}).items():
@@ -114,13 +114,13 @@ class RegistryApi(SettingsApi):
     @on("GET", "/subjects/{subject}/versions")
     async def list_versions(self, request: Request) -> list[int]:
         """Return the versions of a subject."""
-        state, subject = await self._registry.state(), await self._subject(request)
+        state, subject = await self._registry.state(), await self._get_subject(request)
         only = request.flag("deletedOnly")
         deleted = only or request.flag("deleted")
         if not state.has_subjects(subject, deleted):
             raise errors.subject_not_found(subject)
         found = [schema.version for schema in state.schemas(subject, deleted) if schema.deleted or not only]
-        return page(request, found, SCHEMAS_MAX * 10)
+        return take_page(request, found, SCHEMAS_MAX * 10)
 
     @on("POST", "/subjects/{subject}/versions")
     async def register(self, request: Request) -> dict[str, Any]:
@@ -129,10 +129,10 @@ class RegistryApi(SettingsApi):
         The text of Protobuf is not in the answer: Confluent's client for Python would keep it for the id, and then take
         it for the descriptor in base64 that it had registered.
         """
-        subject = await self._subject(request)
+        subject = await self._get_subject(request)
         if not is_valid(subject):
             raise errors.invalid_subject(subject)
-        schema = await self._registry.register(subject, await self._new_schema(request, subject), request.left)
+        schema = await self._registry.register(subject, await self._parse_new_schema(request, subject), request.left)
         fields = describe_version(schema)
         left_out = {"subject", "ts", "deleted"} | ({"schema"} if schema.kind == "PROTOBUF" else set())
         return {name: fields[name] for name in fields if name not in left_out}
@@ -140,31 +140,31 @@ class RegistryApi(SettingsApi):
     @on("GET", "/subjects/{subject}/versions/{version}")
     async def get_version(self, request: Request) -> dict[str, Any]:
         """Return a version of a subject."""
-        return await self._show_schema(request, await self._version(request, request.flag("deleted")))
+        return await self._show_schema(request, await self._get_version(request, request.flag("deleted")))
 
     @on("GET", "/subjects/{subject}/versions/{version}/schema")
     async def get_version_text(self, request: Request) -> Answer:
         """Return the text of a version alone."""
-        schema = await self._version(request, request.flag("deleted"))
+        schema = await self._get_version(request, request.flag("deleted"))
         return Answer(raw=(await self._show_schema(request, schema))["schema"])
 
     @on("GET", "/subjects/{subject}/versions/{version}/referencedby")
     async def list_referrers(self, request: Request) -> list[int]:
         """Return the ids of the schemas that refer to a version."""
-        schema = await self._version(request, deleted=True)
+        schema = await self._get_version(request, deleted=True)
         state = await self._registry.state()
         found = sorted(state.index(schema.subject).referrers.get((schema.subject, schema.version), ()))
-        return page(request, found, LISTED_MAX)
+        return take_page(request, found, LISTED_MAX)
 
     @on("DELETE", "/subjects/{subject}/versions/{version}")
     async def delete_version(self, request: Request) -> int:
         """Delete a version; return it."""
-        subject, named = await self._subject(request), request.variables["version"]
+        subject, named = await self._get_subject(request), request.variables["version"]
         permanent = request.flag("permanent")
-        return await self._registry.delete_version(subject, version_number(named), named, permanent=permanent)
+        return await self._registry.delete_version(subject, parse_version_number(named), named, permanent=permanent)
 
-    async def _version(self, request: Request, deleted: bool) -> StoredSchema:
-        subject, version = await self._subject(request), version_number(request.variables["version"])
+    async def _get_version(self, request: Request, deleted: bool) -> StoredSchema:
+        subject, version = await self._get_subject(request), parse_version_number(request.variables["version"])
         state = await self._registry.state()
         schema = state.get(subject, version, deleted)
         name = parse_subject(subject)
@@ -172,7 +172,7 @@ class RegistryApi(SettingsApi):
             others = (state.get(prefix + name.subject, version, deleted) for prefix in state.prefixes()[1:])
             schema = next(filter(None, others), None)
         if schema is None:
-            raise missing_version(state, subject, version, deleted)
+            raise make_missing_version_error(state, subject, version, deleted)
         return schema
 
     # --- schemas --------------------------------------------------------------------------------
@@ -182,9 +182,9 @@ class RegistryApi(SettingsApi):
         """Return the versions of all subjects with a prefix, or also of those that have such an alias."""
         state, deleted = await self._registry.state(), request.flag("deleted")
         latest, rules, slices = request.flag("latestOnly"), request.text("ruleType"), Slices()
-        first, count = request.number("offset", 0), limit_of(request, SCHEMAS_MAX)
+        first, count = request.number("offset", 0), parse_limit(request, SCHEMAS_MAX)
         prefix = normalize_subject(request.text("subjectPrefix"))
-        aliases = _aliases(state, prefix) if request.flag("aliases") else {}
+        aliases = _group_aliases(state, prefix) if request.flag("aliases") else {}
         listed: list[StoredSchema] = []
         for name in sorted({*_with_prefix(state, prefix), *aliases}):
             await slices.next()
@@ -196,7 +196,7 @@ class RegistryApi(SettingsApi):
         for schema in listed[max(first, 0) : first + count]:
             await slices.next()
             also = {"aliases": aliases[schema.subject]} if schema.subject in aliases else {}
-            texts.append(text_of(describe_version(schema) | also))
+            texts.append(format_json(describe_version(schema) | also))
         return Answer(raw=f"[{','.join(texts)}]")
 
     @on("GET", "/schemas/types")
@@ -223,19 +223,21 @@ class RegistryApi(SettingsApi):
     @on("GET", "/schemas/ids/{id}/subjects")
     async def list_subjects_of_id(self, request: Request) -> list[str]:
         """Return the subjects with the schema of an id."""
-        return page(request, [subject for subject, _ in await self._versions_of_id(request)], LISTED_MAX)
+        return take_page(request, [subject for subject, _ in await self._list_versions_of_id(request)], LISTED_MAX)
 
     @on("GET", "/schemas/ids/{id}/versions")
     async def list_versions_of_id(self, request: Request) -> list[dict[str, Any]]:
         """Return the versions of subjects with the schema of an id."""
-        found = [{"subject": subject, "version": version} for subject, version in await self._versions_of_id(request)]
-        return page(request, found, LISTED_MAX)
+        found = [
+            {"subject": subject, "version": version} for subject, version in await self._list_versions_of_id(request)
+        ]
+        return take_page(request, found, LISTED_MAX)
 
     @on("GET", "/schemas/guids/{guid}")
     async def get_by_guid(self, request: Request) -> dict[str, Any]:
         """Return the schema with a GUID."""
         state, guid = await self._registry.state(), request.variables["guid"]
-        for prefix, id in _ids_of(state, guid):
+        for prefix, id in _list_ids(state, guid):
             schema = state.by_id(id, prefix)
             if schema is not None:
                 found = await self._show_schema(request, schema)
@@ -246,13 +248,13 @@ class RegistryApi(SettingsApi):
     async def list_ids_of_guid(self, request: Request) -> list[dict[str, Any]]:
         """Return the ids of the schema with a GUID, by context."""
         state, guid = await self._registry.state(), request.variables["guid"]
-        found = [{"context": parse_subject(prefix).context, "id": id} for prefix, id in _ids_of(state, guid)]
+        found = [{"context": parse_subject(prefix).context, "id": id} for prefix, id in _list_ids(state, guid)]
         if not found:
             raise errors.schema_not_found(guid)
         return found
 
     async def _by_id(self, request: Request) -> StoredSchema:
-        state, id = await self._registry.state(), path_number(request.variables["id"])
+        state, id = await self._registry.state(), parse_path_number(request.variables["id"])
         subject = _resolve_subject(state, request.text("subject"))
         found, name = state.by_id(id, subject), parse_subject(subject)
         if found is None and name.subject and name.context == DEFAULT:
@@ -262,7 +264,7 @@ class RegistryApi(SettingsApi):
             raise errors.schema_not_found(id)
         return found
 
-    async def _versions_of_id(self, request: Request) -> list[tuple[str, int]]:
+    async def _list_versions_of_id(self, request: Request) -> list[tuple[str, int]]:
         try:
             schema = await self._by_id(request)
         except RegistryError as error:
@@ -277,17 +279,17 @@ class RegistryApi(SettingsApi):
     @on("POST", "/compatibility/subjects/{subject}/versions", "/compatibility/subjects/{subject}/versions/{version}")
     async def check(self, request: Request) -> dict[str, Any]:
         """Return whether a schema is compatible with a version of a subject, or with all that its level names."""
-        state, subject = await self._registry.state(), await self._subject(request)
+        state, subject = await self._registry.state(), await self._get_subject(request)
         earlier = state.schemas(subject)
         if "version" in request.variables:
-            version = version_number(request.variables["version"])
+            version = parse_version_number(request.variables["version"])
             schema = state.get(subject, version)
             if schema is None and version != -1:
                 raise errors.version_not_found(version)
             earlier = [] if schema is None else [schema]
         verbose = request.flag("verbose")
         try:
-            new = await self._new_schema(request, subject)
+            new = await self._parse_new_schema(request, subject)
             reasons = await self._registry.check(subject, new, earlier, request.left)
         except RegistryError as error:
             if error.code != errors.INVALID_SCHEMA or not verbose:
@@ -300,13 +302,13 @@ class RegistryApi(SettingsApi):
     @on("GET", "/contexts")
     async def list_contexts(self, request: Request) -> list[str]:
         """Return the contexts."""
-        return page(request, [DEFAULT, *sorted((await self._registry.state()).contexts)], LISTED_MAX)
+        return take_page(request, [DEFAULT, *sorted((await self._registry.state()).contexts)], LISTED_MAX)
 
     @on("DELETE", "/contexts/{context}")
     async def delete_context(self, request: Request) -> Answer:
         """Delete a context without subjects."""
         try:
-            prefix = context_prefix(request.variables["context"])
+            prefix = make_context_prefix(request.variables["context"])
         except ValueError as error:
             raise RegistryError(400, str(error)) from None
         await self._registry.delete_context(prefix)
@@ -330,15 +332,15 @@ class RegistryApi(SettingsApi):
 
     # --- parts of requests and answers ----------------------------------------------------------
 
-    async def _subject(self, request: Request) -> str:
+    async def _get_subject(self, request: Request) -> str:
         """Return the subject of a path, or the one for which it is an alias."""
         return _resolve_subject(await self._registry.state(), normalize_subject(request.variables["subject"]))
 
-    async def _new_schema(self, request: Request, subject: str) -> NewSchema:
+    async def _parse_new_schema(self, request: Request, subject: str) -> NewSchema:
         """Return the schema in a request. Raises RegistryError."""
         body = request.json()
-        await turn_for_others(len(request.body))
-        config = config_of(await self._registry.state(), subject)
+        await let_others_go_on(len(request.body))
+        config = find_config(await self._registry.state(), subject)
         text, kind = body.get("schema") or "", body.get("schemaType") or AVRO
         id, version = body.get("id"), body.get("version")
         if not isinstance(text, str) or not isinstance(kind, str):
@@ -349,10 +351,10 @@ class RegistryApi(SettingsApi):
             if body.get(name):
                 raise RegistryError(422, f"{name} is not supported here")
         try:
-            references = references_of(body.get("references"))
+            references = parse_references(body.get("references"))
         except ValueError as error:
             raise RegistryError(422, str(error)) from None
-        metadata, rules = contract_of(body.get("metadata")), contract_of(body.get("ruleSet"))
+        metadata, rules = parse_contract(body.get("metadata")), parse_contract(body.get("ruleSet"))
         normalize = request.flag("normalize") or config.get("normalize") is True
         return NewSchema(text, kind, references, metadata, rules, -1 if id is None else id, version or 0, normalize)
 
@@ -361,7 +363,7 @@ class RegistryApi(SettingsApi):
         found, wanted = describe_version(schema), request.text("format").strip()
         if request.text("referenceFormat") == "qualified":
             for reference in found.get("references", ()):
-                reference["subject"] = within(schema.subject, reference["subject"])
+                reference["subject"] = qualify_within(schema.subject, reference["subject"])
         if wanted:
             parsed = await self._registry.formats.parse_stored(await self._registry.state(), schema)
             found["schema"] = await self._registry.formats.formatted(schema.kind, parsed, wanted)
@@ -384,7 +386,7 @@ def describe_version(schema: StoredSchema) -> dict[str, Any]:
 def _resolve_subject(state: SchemaState, subject: str) -> str:
     """Return a subject, or the one for which it is an alias."""
     alias = state.configs.get(subject, {}).get("alias") if subject else None
-    return within(subject, str(alias)) if alias else subject
+    return qualify_within(subject, str(alias)) if alias else subject
 
 
 def _with_prefix(state: SchemaState, prefix: str) -> list[str]:
@@ -392,10 +394,10 @@ def _with_prefix(state: SchemaState, prefix: str) -> list[str]:
 
     They are of its context, or of all if it begins with the wildcard.
     """
-    return list(filter(_matching(prefix), state.subjects_from("" if prefix.startswith(WILDCARD) else prefix)))
+    return list(filter(_make_matcher(prefix), state.subjects_from("" if prefix.startswith(WILDCARD) else prefix)))
 
 
-def _matching(prefix: str) -> Callable[[str], bool]:
+def _make_matcher(prefix: str) -> Callable[[str], bool]:
     if prefix.startswith(WILDCARD):
         bare = prefix.removeprefix(WILDCARD)
         return lambda name: not bare or parse_subject(name).subject.startswith(bare)
@@ -403,9 +405,9 @@ def _matching(prefix: str) -> Callable[[str], bool]:
     return lambda name: name.startswith(prefix) and parse_subject(name).context == context
 
 
-def _aliases(state: SchemaState, prefix: str) -> dict[str, list[str]]:
+def _group_aliases(state: SchemaState, prefix: str) -> dict[str, list[str]]:
     """Return by subject its aliases with a prefix."""
-    matches, found = _matching(prefix), dict[str, list[str]]()
+    matches, found = _make_matcher(prefix), dict[str, list[str]]()
     for name in sorted(name for name in state.configs if name and matches(name)):
         subject = _resolve_subject(state, name)
         if subject != name:
@@ -413,7 +415,7 @@ def _aliases(state: SchemaState, prefix: str) -> dict[str, list[str]]:
     return found
 
 
-def _ids_of(state: SchemaState, guid: str) -> list[tuple[str, int]]:
+def _list_ids(state: SchemaState, guid: str) -> list[tuple[str, int]]:
     """Return the ids of a GUID, with the contexts as they are written before a subject."""
     found = ((prefix, state.index(prefix).id_by_guid.get(guid)) for prefix in state.prefixes())
     return [(prefix, id) for prefix, id in found if id is not None]

@@ -9,11 +9,11 @@ import logging
 from time import perf_counter
 from typing import Final, Protocol
 
-from minibroker.addresses import refusal_of
-from minibroker.registry.api.http_messages import Answer, Request, error_answer, request_of
+from minibroker.addresses import find_refusal
+from minibroker.registry.api.http_messages import Answer, Request, answer_error, make_request
 from minibroker.registry.api.registry_api import RegistryApi
-from minibroker.registry.state.coroutine_slices import turn_for_others
-from minibroker.registry.state.qualified_subjects import WILDCARD, context_prefix
+from minibroker.registry.state.coroutine_slices import let_others_go_on
+from minibroker.registry.state.qualified_subjects import WILDCARD, make_context_prefix
 from minibroker.registry.state.registry_errors import RegistryError
 from minibroker.web import messages
 
@@ -62,11 +62,11 @@ class RegistryApplication:
 
     async def answer(self, asked: messages.Request) -> messages.Answer:
         """Return the answer to a request, which may be an error."""
-        began, request = perf_counter(), request_of(asked)
+        began, request = perf_counter(), make_request(asked)
         answer = await self._answer_request(request)
         if self._observer is not None:
             self._observer.after(request, answer, (perf_counter() - began) * 1000)
-        return _sent(request, answer)
+        return _make_answer(request, answer)
 
     async def _answer_request(self, request: Request) -> Answer:
         try:
@@ -77,34 +77,34 @@ class RegistryApplication:
                 _check_page(request, is_private=True)
             _ = request.answer_type
             await request.read(BODY_BYTES_MAX)
-            await turn_for_others(len(request.body))
+            await let_others_go_on(len(request.body))
             resolve_context(request)
             replacement = None if self._observer is None else await self._observer.before(request)
             answer = await self._api.answer(request) if replacement is None else replacement
-            await turn_for_others(len(request.body))
-            await turn_for_others(len(answer.data))
+            await let_others_go_on(len(request.body))
+            await let_others_go_on(len(answer.data))
             return answer
         except RegistryError as error:
-            return Answer(error_answer(error).body, error.status, headers=HEADERS.get(error.status, ()))
+            return Answer(answer_error(error).body, error.status, headers=HEADERS.get(error.status, ()))
         except messages.Refused as error:
-            return error_answer(RegistryError(error.status, error.message))
+            return answer_error(RegistryError(error.status, error.message))
         except ImportError as error:  # of what only some schemas need
             from minibroker.registry.decoding import REMEDY
 
-            return error_answer(RegistryError(50001, f"{error.name} is missing: the registry needs {REMEDY}"))
+            return answer_error(RegistryError(50001, f"{error.name} is missing: the registry needs {REMEDY}"))
         except Exception:
             log.exception("%s %s failed", request.method, request.path)
-            return error_answer(RegistryError(50001, "Internal error; the log of the broker says more"))
+            return answer_error(RegistryError(50001, "Internal error; the log of the broker says more"))
 
 
 def _check_page(request: Request, *, is_private: bool) -> None:
     """Raise RegistryError for a page of another site, and with `is_private` for another name than this machine's."""
-    refusal = refusal_of(request.headers, is_private=is_private)
+    refusal = find_refusal(request.headers, is_private=is_private)
     if refusal is not None:
         raise RegistryError(403, f"{refusal}; a registry for others listens on another address")
 
 
-def _sent(request: Request, answer: Answer) -> messages.Answer:
+def _make_answer(request: Request, answer: Answer) -> messages.Answer:
     try:
         kind = request.answer_type
     except RegistryError:
@@ -118,7 +118,7 @@ def resolve_context(request: Request) -> None:
     if len(segments) < 3 or segments[0] != "contexts":
         return
     try:
-        prefix = context_prefix(segments[1])
+        prefix = make_context_prefix(segments[1])
     except ValueError as error:
         raise RegistryError(400, str(error)) from None
     rest = segments[2:]
@@ -126,14 +126,14 @@ def resolve_context(request: Request) -> None:
         rest.append(prefix)
     for index, part in enumerate(rest[:-1]):
         if part in WITH_SUBJECT or (index == 0 and part in WITH_SETTINGS):
-            rest[index + 1] = _within(prefix, rest[index + 1])
+            rest[index + 1] = _qualify_subject(prefix, rest[index + 1])
             break
     request.segments = rest
     if rest[:2] == ["schemas", "ids"]:
-        request.query["subject"] = [_within(prefix, request.text("subject"))]
+        request.query["subject"] = [_qualify_subject(prefix, request.text("subject"))]
     elif rest in (["schemas"], ["subjects"]):
-        request.query["subjectPrefix"] = [_within(prefix, request.text("subjectPrefix"))]
+        request.query["subjectPrefix"] = [_qualify_subject(prefix, request.text("subjectPrefix"))]
 
 
-def _within(prefix: str, subject: str) -> str:
+def _qualify_subject(prefix: str, subject: str) -> str:
     return subject if subject.startswith((":.", WILDCARD)) else prefix + subject

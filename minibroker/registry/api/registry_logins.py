@@ -14,10 +14,10 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from minibroker.broker.configs.listeners import Listener, broker_listeners
+from minibroker.broker.configs.listeners import Listener, make_broker_listeners
 from minibroker.broker.network.authenticator import SaslListener
 from minibroker.broker.security.exchanges import Authenticated, AuthenticationFailed, InvalidCredentials
-from minibroker.broker.security.scram import MAX_ITERATIONS, ScramMechanism, salted_password
+from minibroker.broker.security.scram import MAX_ITERATIONS, ScramMechanism, salt_password
 from minibroker.registry.api.http_messages import Request
 from minibroker.registry.state.registry_errors import RegistryError
 
@@ -44,7 +44,7 @@ class BrokersUsers:
         cluster = self._cluster()
         settings = cluster.static_settings
         if self._first is None or self._first[0] is not settings:  # to parse them takes a tenth of a request's time
-            self._first = settings, broker_listeners(settings)[0]
+            self._first = settings, make_broker_listeners(settings)[0]
         listener = self._first[1]
         if not listener.authenticates:
             return None
@@ -70,17 +70,17 @@ class BrokersUsers:
             return await _run_exchange(sasl, "PLAIN", f"\0{name}\0{password}".encode())
         for mechanism in ScramMechanism:
             known = sasl.credential(name, mechanism) if mechanism.text in sasl.mechanisms else None
-            if known is not None and await self._knows(mechanism, known, password):
+            if known is not None and await self._knows_password(mechanism, known, password):
                 return name
         raise InvalidCredentials("the name or the password is wrong")
 
-    async def _knows(self, mechanism: ScramMechanism, known: UserScramCredentialRecord, password: str) -> bool:
+    async def _knows_password(self, mechanism: ScramMechanism, known: UserScramCredentialRecord, password: str) -> bool:
         proof = hmac.digest(_KEY, f"{mechanism} {known.name} {password}".encode(), "sha256")
         if self._proven.get(proof) == known:
             return True
         if known.iterations > MAX_ITERATIONS:
             return False
-        salted = await asyncio.to_thread(salted_password, mechanism, password, known.salt, known.iterations)
+        salted = await asyncio.to_thread(salt_password, mechanism, password, known.salt, known.iterations)
         client_key = hmac.digest(salted, b"Client Key", mechanism.hash_name)
         if not hmac.compare_digest(hashlib.new(mechanism.hash_name, client_key).digest(), known.stored_key):
             return False

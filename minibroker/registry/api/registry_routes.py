@@ -45,18 +45,18 @@ def on(method: str, *paths: str) -> Callable[[Handler], Handler]:
     return register
 
 
-def not_found() -> RegistryError:
+def make_not_found_error() -> RegistryError:
     return RegistryError(404, "HTTP 404 Not Found")
 
 
-def path_number(text: str) -> int:
+def parse_path_number(text: str) -> int:
     """Return a number in a path. Raises RegistryError."""
     if not text.isascii() or not text.isdecimal() or len(text) > DIGITS_MAX or int(text) > INT_MAX:
-        raise not_found()
+        raise make_not_found_error()
     return int(text)
 
 
-def version_number(text: str) -> int:
+def parse_version_number(text: str) -> int:
     """Return a version, -1 for "latest". Raises RegistryError."""
     bare = text.strip()
     if bare.lower() == "latest" or bare == "-1":
@@ -66,7 +66,7 @@ def version_number(text: str) -> int:
     return int(bare)
 
 
-def scope_of(request: Request) -> str | None:
+def get_scope(request: Request) -> str | None:
     """Return whose config or mode a request is about: a subject, a context, or (None) all."""
     named = request.variables.get("subject")
     if named is None:
@@ -76,11 +76,11 @@ def scope_of(request: Request) -> str | None:
     return normalize_subject(named) or None
 
 
-def limit_of(request: Request, maximum: int) -> int:
+def parse_limit(request: Request, maximum: int) -> int:
     limit = request.number("limit", -1)
     return limit if 0 < limit <= maximum else maximum
 
 
-def page(request: Request, found: Any, maximum: int) -> list[Any]:
+def take_page(request: Request, found: Any, maximum: int) -> list[Any]:
     first = max(request.number("offset", 0), 0)
-    return list(islice(found, first, first + limit_of(request, maximum)))
+    return list(islice(found, first, first + parse_limit(request, maximum)))

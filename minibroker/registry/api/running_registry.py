@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from minibroker.addresses import HostPort, host_port, is_loopback
-from minibroker.broker.configs.listeners import broker_listeners
+from minibroker.addresses import HostPort, is_loopback, parse_host_port
+from minibroker.broker.configs.listeners import make_broker_listeners
 from minibroker.broker.lifecycle import StartError
 from minibroker.registry.state.registry import Registry
 from minibroker.web.asgi import Asgi
@@ -35,14 +35,14 @@ class RunningRegistry:
         self.registry = Registry(cluster)
         with _start_errors():
             self.server = Server(address)
-        self._asgi = Asgi(self._answer)
+        self._asgi = Asgi(self._answer_request)
 
     async def start(self) -> None:
         """Serve, with the security of the broker's first listener. Raises StartError."""
         with _start_errors():
-            await self.server.start(self._asgi, _tls_of(self._cluster()))
+            await self.server.start(self._asgi, _find_tls(self._cluster()))
 
-    async def _answer(self, request: Request) -> Answer:
+    async def _answer_request(self, request: Request) -> Answer:
         return await self._application.answer(request)
 
     @cached_property
@@ -56,9 +56,9 @@ class RunningRegistry:
         return RegistryApplication(api, users, self._observer, is_private=self._is_private)
 
 
-def _tls_of(cluster: Broker) -> ssl.SSLContext | None:
+def _find_tls(cluster: Broker) -> ssl.SSLContext | None:
     """Return the TLS of the broker's first listener, or None if it has none."""
-    listener = broker_listeners(cluster.static_settings)[0]
+    listener = make_broker_listeners(cluster.static_settings)[0]
     if not listener.has_tls:
         return None
     return next(iter(cluster.nodes.values())).tls[listener.name].current.context
@@ -75,26 +75,26 @@ def _start_errors() -> Iterator[None]:
         raise StartError(str(error)) from None
 
 
-def registry_address(text: str) -> HostPort:
+def parse_registry_address(text: str) -> HostPort:
     """Parse "HOST:PORT" or "PORT". Raises StartError."""
     try:
-        return host_port(text)
+        return parse_host_port(text)
     except ValueError as error:
         raise StartError(f"--registry {text}: {error}") from None
 
 
-def registry_line(url: str) -> str:
+def make_registry_line(url: str) -> str:
     """Return the line that announces a registry."""
     return f"minibroker has a schema registry at {url}"
 
 
 @contextlib.asynccontextmanager
-async def registry_beside(cluster: Callable[[], Broker], address: str) -> AsyncIterator[str]:
+async def serve_registry_beside(cluster: Callable[[], Broker], address: str) -> AsyncIterator[str]:
     """Serve a registry beside a broker that runs; yield the line that announces it. Raises StartError."""
-    running = RunningRegistry(cluster, registry_address(address))
+    running = RunningRegistry(cluster, parse_registry_address(address))
     try:
         await running.start()
-        yield registry_line(running.server.url)
+        yield make_registry_line(running.server.url)
         await running.server.stop()
     finally:
         running.server.close()

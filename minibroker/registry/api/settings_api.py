@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from minibroker.registry.api.http_messages import Request
-from minibroker.registry.api.registry_routes import on, scope_of
+from minibroker.registry.api.registry_routes import get_scope, on
 from minibroker.registry.state import registry_errors as errors
 from minibroker.registry.state.registry import Registry
-from minibroker.registry.state.registry_configs import checked_mode, config_of, mode_of, own_mode
+from minibroker.registry.state.registry_configs import check_mode, find_config, find_mode, get_own_mode
 
 
 class SettingsApi:
@@ -21,9 +21,9 @@ class SettingsApi:
     @on("GET", "/config", "/config/{subject}")
     async def get_config(self, request: Request) -> Mapping[str, Any]:
         """Return the config of a subject, or of all."""
-        state, subject = await self._registry.state(), scope_of(request)
+        state, subject = await self._registry.state(), get_scope(request)
         if subject is None or request.flag("defaultToGlobal"):
-            return config_of(state, subject)
+            return find_config(state, subject)
         if subject not in state.configs:
             raise errors.no_config(subject)
         return state.configs[subject]
@@ -32,14 +32,14 @@ class SettingsApi:
     async def set_config(self, request: Request) -> dict[str, Any]:
         """Change the config of a subject, or of all; return the request."""
         asked = request.json()
-        await self._registry.set_config(scope_of(request), asked)
+        await self._registry.set_config(get_scope(request), asked)
         return asked
 
     @on("DELETE", "/config", "/config/{subject}")
     async def delete_config(self, request: Request) -> Mapping[str, Any]:
         """Remove the config of a subject, or of all; return what it was."""
-        state, subject = await self._registry.state(), scope_of(request)
-        before = state.configs.get(subject) if subject is not None else config_of(state, None)
+        state, subject = await self._registry.state(), get_scope(request)
+        before = state.configs.get(subject) if subject is not None else find_config(state, None)
         if before is None:
             raise errors.subject_not_found(str(subject))
         await self._registry.set_config(subject, None)
@@ -48,10 +48,10 @@ class SettingsApi:
     @on("GET", "/mode", "/mode/{subject}")
     async def get_mode(self, request: Request) -> dict[str, str]:
         """Return the mode of a subject, or of all."""
-        state, subject = await self._registry.state(), scope_of(request)
+        state, subject = await self._registry.state(), get_scope(request)
         if subject is None or request.flag("defaultToGlobal"):
-            return {"mode": mode_of(state, subject)}
-        mode = own_mode(state, subject)
+            return {"mode": find_mode(state, subject)}
+        mode = get_own_mode(state, subject)
         if mode is None:
             raise errors.no_mode(subject)
         return {"mode": mode}
@@ -60,15 +60,15 @@ class SettingsApi:
     async def set_mode(self, request: Request) -> dict[str, Any]:
         """Set the mode of a subject, or of all; return the request. Null removes it."""
         asked = request.json()
-        mode = None if "mode" in asked and asked["mode"] is None else checked_mode(asked.get("mode"))
-        await self._registry.set_mode(scope_of(request), mode, force=request.flag("force"))
+        mode = None if "mode" in asked and asked["mode"] is None else check_mode(asked.get("mode"))
+        await self._registry.set_mode(get_scope(request), mode, force=request.flag("force"))
         return asked
 
     @on("DELETE", "/mode", "/mode/{subject}")
     async def delete_mode(self, request: Request) -> dict[str, str | None]:
         """Remove the mode of a subject or of all, or of a context and its subjects; return what it was."""
-        state, subject, recursive = await self._registry.state(), scope_of(request), request.flag("recursive")
-        before = mode_of(state, None) if subject is None else own_mode(state, subject)
+        state, subject, recursive = await self._registry.state(), get_scope(request), request.flag("recursive")
+        before = find_mode(state, None) if subject is None else get_own_mode(state, subject)
         if before is None and not recursive:
             raise errors.subject_not_found(str(subject))
         await self._registry.delete_mode(subject, recursive=recursive)

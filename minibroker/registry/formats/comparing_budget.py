@@ -60,7 +60,7 @@ class Found:
     def __init__(self, parts: Sequence[Any], counts: Callable[[Any], bool] = bool) -> None:
         """`counts` says which changes do."""
         self.parts = parts
-        self.count = min(sum(_count(part, counts) for part in parts), MANY)
+        self.count = min(sum(_count_parts(part, counts) for part in parts), MANY)
 
 
 class Below(NamedTuple):
@@ -70,11 +70,11 @@ class Below(NamedTuple):
     parts: Sequence[Any]
 
 
-def _count(part: Any, counts: Callable[[Any], bool]) -> int:
+def _count_parts(part: Any, counts: Callable[[Any], bool]) -> int:
     if isinstance(part, Found):
         return part.count
     if isinstance(part, Below):
-        return sum(_count(each, counts) for each in part.parts)
+        return sum(_count_parts(each, counts) for each in part.parts)
     return int(counts(part))
 
 
@@ -114,7 +114,7 @@ def forget(known: dict[Any, Any], keys: Iterable[Any]) -> None:
         known.pop(key)
 
 
-def named_changes(sentences: Iterable[str], count: int, most: int = CHANGES) -> list[str]:
+def name_changes(sentences: Iterable[str], count: int, most: int = CHANGES) -> list[str]:
     """Return sentences on changes, as many as an answer may name, and then how many more there are."""
     named: list[str] = []
     characters = 0

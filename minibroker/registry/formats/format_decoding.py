@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from minibroker.registry.formats.decoding_budget import MAXIMUM_VALUES, Values
-from minibroker.registry.formats.java_json import json_decoder
+from minibroker.registry.formats.java_json import make_json_decoder
 from minibroker.registry.formats.schema import InvalidData, ParsedSchema
 
 KEY_HEADER: Final = "__key_schema_id"
@@ -44,10 +44,10 @@ def read_schema_id(data: bytes | None, headers: Headers = (), *, key: bool = Fal
     header = KEY_HEADER if key else VALUE_HEADER
     for name, value in headers:
         if name == header and value is not None:
-            identifier = _identifier(value)
+            identifier = _split_identifier(value)
             if identifier is not None:
                 return Framed(identifier[0], data, identifier[1])
-    identifier = _identifier(data)
+    identifier = _split_identifier(data)
     return None if identifier is None else Framed(*identifier)
 
 
@@ -57,15 +57,15 @@ def decode(kind: str, schema: ParsedSchema, record: Framed) -> Any:
     `kind` is Confluent's name of the format: "AVRO", "JSON" or "PROTOBUF"; `schema` was parsed by that format.
     """
     if kind == "JSON":
-        return _json(record.data)
+        return _decode_json(record.data)
     if kind == "AVRO":
-        return _avro(schema, record.data)
+        return _decode_avro(schema, record.data)
     if kind == "PROTOBUF":
-        return _protobuf(schema, record)
+        return _decode_protobuf(schema, record)
     raise InvalidData(f"there is no format {kind}")
 
 
-def _identifier(data: bytes) -> tuple[int | UUID, bytes] | None:
+def _split_identifier(data: bytes) -> tuple[int | UUID, bytes] | None:
     """Return the id or GUID that data begins with, and what comes after it, or None."""
     if len(data) >= 5 and data[0] == ID_MAGIC:
         return int.from_bytes(data[1:5], "big"), data[5:]
@@ -74,7 +74,7 @@ def _identifier(data: bytes) -> tuple[int | UUID, bytes] | None:
     return None
 
 
-def _json(data: bytes) -> Any:
+def _decode_json(data: bytes) -> Any:
     count = sum(map(data.count, BETWEEN_VALUES))
     if count > MAXIMUM_VALUES:  # it may be that many are in texts
         count = sum(map(TEXT_OF_JSON.sub(b"", data).count, BETWEEN_VALUES))
@@ -83,12 +83,12 @@ def _json(data: bytes) -> Any:
         if count <= MANY_VALUES:
             return json.loads(data)
         text = data.decode(json.detect_encoding(data), "surrogatepass")
-        return json_decoder(text).decode(text)
+        return make_json_decoder(text).decode(text)
     except (ValueError, RecursionError) as error:
         raise InvalidData(f"the data is no JSON: {error}") from None
 
 
-def _avro(schema: ParsedSchema, data: bytes) -> Any:
+def _decode_avro(schema: ParsedSchema, data: bytes) -> Any:
     from minibroker.registry.formats.avro import AvroSchema
     from minibroker.registry.formats.avro.avro_reading import read_avro
 
@@ -96,7 +96,7 @@ def _avro(schema: ParsedSchema, data: bytes) -> Any:
     return read_avro(schema.type, data)
 
 
-def _protobuf(schema: ParsedSchema, record: Framed) -> Any:
+def _decode_protobuf(schema: ParsedSchema, record: Framed) -> Any:
     # Late: the library protobuf takes 30 ms to import.
     from minibroker.registry.formats.protobuf import ProtobufSchema
     from minibroker.registry.formats.protobuf.protobuf_decoding import read_indexes, read_protobuf

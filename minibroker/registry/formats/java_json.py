@@ -18,10 +18,10 @@ LEAST_PLAIN, GREATEST_PLAIN = 1e-3, 1e7  # Java's Double.toString writes others 
 
 def parse_json(text: str) -> Any:
     """Parse JSON. Raises ValueError, also for NaN and the infinities, which Python's parser accepts."""
-    return json_decoder(text, parse_constant=_no_number).decode(text)
+    return make_json_decoder(text, parse_constant=_refuse_number).decode(text)
 
 
-def json_decoder(text: str, **options: Any) -> json.JSONDecoder:
+def make_json_decoder(text: str, **options: Any) -> json.JSONDecoder:
     """Return a decoder with these options; for a large text one that lets other threads go on meanwhile.
 
     Python's own scanner does; the faster one takes up to a tenth of a second for a megabyte. Both are recursive.
@@ -32,18 +32,18 @@ def json_decoder(text: str, **options: Any) -> json.JSONDecoder:
     return cast(json.JSONDecoder, decoder)
 
 
-def _no_number(text: str) -> Any:
+def _refuse_number(text: str) -> Any:
     raise ValueError(f"Non-standard token '{text}'")
 
 
-def text_of(value: Any) -> str:
+def format_json(value: Any) -> str:
     """Return a value as compact JSON; keys keep their order."""
     if isinstance(value, str):
         return quote(value)
     if isinstance(value, dict):
-        return "{" + ",".join(f"{quote(key)}:{text_of(each)}" for key, each in value.items()) + "}"
+        return "{" + ",".join(f"{quote(key)}:{format_json(each)}" for key, each in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(text_of, value)) + "]"
+        return "[" + ",".join(map(format_json, value)) + "]"
     if isinstance(value, float):
         return double_text(value)
     return CONSTANTS[value] if value is None or isinstance(value, bool) else str(value)

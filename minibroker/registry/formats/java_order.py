@@ -11,7 +11,7 @@ LOAD_FACTOR: Final = 0.75
 Key = TypeVar("Key", str, int)
 
 
-def union_in_java_order(first: Collection[Key], added: Iterable[Key] = ()) -> list[Key]:
+def unite_in_java_order(first: Collection[Key], added: Iterable[Key] = ()) -> list[Key]:
     """Return the keys of `new HashSet<>(first)` after `addAll(added)`, in the order of its iterator."""
     keys = dict.fromkeys(first)
     buckets = LEAST_BUCKETS
@@ -20,16 +20,16 @@ def union_in_java_order(first: Collection[Key], added: Iterable[Key] = ()) -> li
     keys.update(dict.fromkeys(added))
     while len(keys) > buckets * LOAD_FACTOR:
         buckets *= 2
-    return sorted(keys, key=lambda key: _spread(key) & (buckets - 1))
+    return sorted(keys, key=lambda key: _spread_hash(key) & (buckets - 1))
 
 
-def _spread(key: str | int) -> int:
+def _spread_hash(key: str | int) -> int:
     """Return what a HashMap makes of a key's hash code."""
-    code = key & 0xFFFFFFFF if isinstance(key, int) else _string_hash(key)
+    code = key & 0xFFFFFFFF if isinstance(key, int) else _hash_text(key)
     return code ^ (code >> 16)
 
 
-def _string_hash(text: str) -> int:
+def _hash_text(text: str) -> int:
     """Return `String.hashCode()`, without its sign."""
     units = text.encode("utf-16-be", "surrogatepass")
     code = 0

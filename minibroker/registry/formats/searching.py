@@ -29,7 +29,7 @@ class Finder:
         """
         if pattern not in self._patterns:
             self._budget.spend(len(pattern) * EFFORT_OF_A_CHARACTER)
-            self._patterns[pattern] = _compile(pattern)
+            self._patterns[pattern] = _compile_pattern(pattern)
         self._budget.spend(1 + len(name))
         compiled = self._patterns[pattern]
         if compiled is None:
@@ -43,7 +43,7 @@ class Finder:
         return found
 
 
-def _compile(pattern: str) -> Pattern | None:
+def _compile_pattern(pattern: str) -> Pattern | None:
     """Return a pattern that matches names as a whole, or None if it is none."""
     try:
         return Pattern(f"(?s:.*)(?:{pattern})(?s:.*)")

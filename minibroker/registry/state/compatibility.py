@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from minibroker.named_tuples import NamedTuple
 from minibroker.registry.formats.schema import ParsedSchema
-from minibroker.registry.state.contracts import Part, property_of, reserved_names
+from minibroker.registry.state.contracts import Part, get_property, get_reserved_names
 from minibroker.registry.state.coroutine_slices import Left, Slices
-from minibroker.registry.state.registry_configs import level_of
+from minibroker.registry.state.registry_configs import get_level
 from minibroker.registry.state.registry_errors import invalid_schema
 from minibroker.registry.state.schema_formats import SchemaFormats
 from minibroker.registry.state.schema_records import StoredSchema
@@ -29,7 +29,7 @@ class Candidate(NamedTuple):
     metadata: Part
 
 
-async def objections(
+async def find_objections(
     formats: SchemaFormats,
     state: SchemaState,
     config: Mapping[str, Any],
@@ -42,16 +42,16 @@ async def objections(
     Only the first one that differs is reported. Raises RegistryError if one of them cannot be parsed, if it takes too
     long to compare two of them, or once `left` returns: the client is gone.
     """
-    level, validates = level_of(config), config.get("validateFields") is True
-    texts = _reserved_differences(candidate, earlier) if validates else []
-    others = _of_group(config, candidate, earlier)
+    level, validates = get_level(config), config.get("validateFields") is True
+    texts = _find_reserved_differences(candidate, earlier) if validates else []
+    others = _select_group(config, candidate, earlier)
     slices, lenient = Slices(), config.get("compatibilityPolicy") == "LENIENT"
     compare = partial(formats.incompatibilities, candidate.kind, lenient=lenient, left=left)
     direction, _, transitive = level.partition("_")
     for schema in reversed(others if transitive else others[-1:]) if direction != "NONE" else ():
         await slices.next()
         older = await formats.parse_stored(state, schema)
-        differences = await _compare(compare, direction, candidate, schema, older)
+        differences = await _compare_with_earlier(compare, direction, candidate, schema, older)
         if differences:
             texts += differences
             break
@@ -59,13 +59,13 @@ async def objections(
     return [*texts, f"{{validateFields: '{in_lower_case}', compatibility: '{level}'}}"] if texts else []
 
 
-def _reserved_differences(candidate: Candidate, earlier: Sequence[StoredSchema]) -> list[str]:
+def _find_reserved_differences(candidate: Candidate, earlier: Sequence[StoredSchema]) -> list[str]:
     """Return what is wrong with the names that metadata reserve: once reserved they stay so, and no field has them.
 
     Raises RegistryError if a field has a name that no schema may have.
     """
-    reserved = reserved_names(candidate.metadata)
-    before = reserved_names(earlier[-1].metadata) if earlier else set()
+    reserved = get_reserved_names(candidate.metadata)
+    before = get_reserved_names(earlier[-1].metadata) if earlier else set()
     removed = [f"The new schema has reserved field {name} {REMOVED}" for name in sorted(before - reserved)]
     names = candidate.parsed.field_names()
     if any(name.startswith("$$") for name in names):  # as only those of JSON Schema can
@@ -74,16 +74,18 @@ def _reserved_differences(candidate: Candidate, earlier: Sequence[StoredSchema])
     return [*removed, *(f"The new schema has field that conflicts with the reserved field {name}." for name in taken)]
 
 
-def _of_group(config: Mapping[str, Any], candidate: Candidate, earlier: Sequence[StoredSchema]) -> list[StoredSchema]:
+def _select_group(
+    config: Mapping[str, Any], candidate: Candidate, earlier: Sequence[StoredSchema]
+) -> list[StoredSchema]:
     """Return the earlier versions of the schema's compatibility group."""
     group = config.get("compatibilityGroup")
     if group is None:
         return list(earlier)
-    wanted = property_of(candidate.metadata, group)
-    return [each for each in earlier if property_of(each.metadata, group) == wanted]
+    wanted = get_property(candidate.metadata, group)
+    return [each for each in earlier if get_property(each.metadata, group) == wanted]
 
 
-async def _compare(
+async def _compare_with_earlier(
     compare: Callable[[ParsedSchema, ParsedSchema], Awaitable[list[str]]],
     direction: str,
     candidate: Candidate,

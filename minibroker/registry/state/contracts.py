@@ -24,7 +24,7 @@ class InvalidRules(ValueError):
     """Rules are not valid, although each part of them is of the right type."""
 
 
-def merged_metadata(older: Part, newer: Part) -> Part:
+def merge_metadata(older: Part, newer: Part) -> Part:
     """Return both metadata; what is newer takes precedence."""
     if older is None or newer is None:
         return newer if older is None else older
@@ -33,7 +33,7 @@ def merged_metadata(older: Part, newer: Part) -> Part:
     return {name: value for name, value in (merged | {"sensitive": sensitive}).items() if value}
 
 
-def merged_rules(older: Part, newer: Part) -> Part:
+def merge_rules(older: Part, newer: Part) -> Part:
     """Return both sets of rules; a newer rule replaces one of its name."""
     if older is None or newer is None:
         return newer if older is None else older
@@ -45,9 +45,9 @@ def merged_rules(older: Part, newer: Part) -> Part:
     return {kind: rules for kind, rules in merged.items() if rules}
 
 
-def same_metadata(wanted: Part, found: Part, version: int) -> bool:
+def is_same_metadata(wanted: Part, found: Part, version: int) -> bool:
     """Return whether metadata are those of a version; of which only one need say so."""
-    asked, told = property_of(wanted, VERSION), property_of(found, VERSION)
+    asked, told = get_property(wanted, VERSION), get_property(found, VERSION)
     if asked is None and told is not None:
         wanted = with_version(wanted, told)
     elif asked is not None and told is None:
@@ -57,17 +57,17 @@ def same_metadata(wanted: Part, found: Part, version: int) -> bool:
 
 def with_version(metadata: Part, version: int | str) -> Part:
     """Return metadata with the version of the schema."""
-    return merged_metadata(metadata, {"properties": {VERSION: str(version)}})
+    return merge_metadata(metadata, {"properties": {VERSION: str(version)}})
 
 
-def property_of(metadata: Part, name: str) -> str | None:
+def get_property(metadata: Part, name: str) -> str | None:
     """Return a property of metadata, or None."""
     return None if metadata is None else (metadata.get("properties") or {}).get(name)
 
 
-def reserved_names(metadata: Part) -> set[str]:
+def get_reserved_names(metadata: Part) -> set[str]:
     """Return the names of fields that metadata reserve."""
-    return {name.strip() for name in (property_of(metadata, RESERVED) or "").split(",")} - {""}
+    return {name.strip() for name in (get_property(metadata, RESERVED) or "").split(",")} - {""}
 
 
 def check_part(part: Any) -> None:
@@ -76,28 +76,28 @@ def check_part(part: Any) -> None:
         raise ValueError("metadata and rule sets are objects")
     for name, value in (part or {}).items():
         if name in RULES:
-            for rule in _of(list, value, f"{name} is a list of rules"):
+            for rule in _check_kind(list, value, f"{name} is a list of rules"):
                 _check_rule(rule)
         elif name == "tags":
-            for tags in _of(dict, value, "tags are lists of texts").values():
-                _check_texts(_of(list, tags, "tags are lists of texts"), "tags are lists of texts")
+            for tags in _check_kind(dict, value, "tags are lists of texts").values():
+                _check_texts(_check_kind(list, tags, "tags are lists of texts"), "tags are lists of texts")
         elif name == "properties":
-            _check_texts(_of(dict, value, "properties are texts").values(), "properties are texts")
+            _check_texts(_check_kind(dict, value, "properties are texts").values(), "properties are texts")
         elif name == "sensitive":
-            _check_texts(_of(list, value, "sensitive is a list of texts"), "sensitive is a list of texts")
+            _check_texts(_check_kind(list, value, "sensitive is a list of texts"), "sensitive is a list of texts")
 
 
 def _check_rule(rule: Any) -> None:
-    for name, value in _of(dict, rule, "a rule is an object").items():
+    for name, value in _check_kind(dict, rule, "a rule is an object").items():
         if name == "tags":
-            _check_texts(_of(list, value, "a rule's tags are texts"), "a rule's tags are texts")
+            _check_texts(_check_kind(list, value, "a rule's tags are texts"), "a rule's tags are texts")
         elif name == "params":
-            _check_texts(_of(dict, value, "a rule's params are texts").values(), "a rule's params are texts")
+            _check_texts(_check_kind(dict, value, "a rule's params are texts").values(), "a rule's params are texts")
         elif name in TEXTS and not isinstance(value, str | None):
             raise ValueError(f"a rule's {name} is a text")
 
 
-def _of(kind: type[Any], value: Any, message: str) -> Any:
+def _check_kind(kind: type[Any], value: Any, message: str) -> Any:
     if not isinstance(value, kind | None):
         raise ValueError(message)
     return kind() if value is None else value
@@ -121,7 +121,7 @@ def clean_part(part: Any) -> Part:
         if not value:
             continue
         if name in RULES:
-            parts[name] = [_whole_rule(rule) for rule in value]
+            parts[name] = [_complete_rule(rule) for rule in value]
         elif name == "tags":
             parts[name] = {tag: sorted({*(value[tag] or ())}) for tag in sorted(value)}
         elif name == "properties":
@@ -132,7 +132,7 @@ def clean_part(part: Any) -> Part:
     return parts
 
 
-def _whole_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
+def _complete_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
     """Return a rule as Confluent stores it. Raises ValueError."""
     whole: dict[str, Any] = {"name": rule.get("name"), "doc": rule.get("doc")}
     whole |= {"kind": rule.get("kind") or KINDS[0], "mode": rule.get("mode") or RUNNING[-1], "type": rule.get("type")}

@@ -43,7 +43,7 @@ def parse_subject(text: str) -> QualifiedSubject:
     return QualifiedSubject(DEFAULT, text)
 
 
-def prefix_of(subject: str | None) -> str:
+def get_prefix(subject: str | None) -> str:
     """Return the context of a subject as it is written before it; that of None is the default one."""
     return parse_subject(subject or "").prefix
 
@@ -53,13 +53,13 @@ def normalize_subject(text: str) -> str:
     return parse_subject(text).text
 
 
-def within(parent: str | None, subject: str) -> str:
+def qualify_within(parent: str | None, subject: str) -> str:
     """Return a subject that is named within another one: without a context of its own, it is in the parent's."""
     own = parse_subject(subject)
-    return own.text if own.context != DEFAULT else prefix_of(parent) + own.subject
+    return own.text if own.context != DEFAULT else get_prefix(parent) + own.subject
 
 
-def context_prefix(name: str) -> str:
+def make_context_prefix(name: str) -> str:
     """Return a context, given with or without its dot and colons, as it is written before a subject.
 
     Raises ValueError.

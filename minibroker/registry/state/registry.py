@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any, Final
 from minibroker.registry.formats.schema import ParsedSchema, Reference
 from minibroker.registry.state import registry_errors as errors
 from minibroker.registry.state import schema_records as records
-from minibroker.registry.state.compatibility import Candidate, objections
+from minibroker.registry.state.compatibility import Candidate, find_objections
 from minibroker.registry.state.contracts import (
     VERSION,
-    merged_metadata,
-    merged_rules,
-    property_of,
-    same_metadata,
+    get_property,
+    is_same_metadata,
+    merge_metadata,
+    merge_rules,
     with_version,
 )
-from minibroker.registry.state.coroutine_slices import Left, Slices, turn_for_others
-from minibroker.registry.state.qualified_subjects import DEFAULT, parse_subject, prefix_of, within
-from minibroker.registry.state.registry_configs import IMPORTING, READING, changed_config, config_of, mode_of
-from minibroker.registry.state.schema_formats import SchemaFormats, sorted_references
+from minibroker.registry.state.coroutine_slices import Left, Slices, let_others_go_on
+from minibroker.registry.state.qualified_subjects import DEFAULT, get_prefix, parse_subject, qualify_within
+from minibroker.registry.state.registry_configs import IMPORTING, READING, change_config, find_config, find_mode
+from minibroker.registry.state.schema_formats import SchemaFormats, sort_references
 from minibroker.registry.state.schema_records import Entry, Key, StoredSchema
 from minibroker.registry.state.schema_state import SchemaState
 from minibroker.registry.state.schemas_topic import SchemasTopic
@@ -85,18 +85,18 @@ class Registry:
         """
         async with self._writing:
             state = await self._topic.read_to_change()
-            config = config_of(state, subject)
+            config = find_config(state, subject)
             has_defaults = any(name.startswith(("default", "override")) for name in config)
             if new.text.strip() and not has_defaults:
-                schema = await self._find(state, subject, new, latest_only=new.version == LATEST)
+                schema = await self._find_version(state, subject, new, latest_only=new.version == LATEST)
                 known = None if schema is None else _find_registered(state, new, schema)
                 if known is not None:
                     return known
-            return await self._register(subject, new, left)
+            return await self._register_schema(subject, new, left)
 
-    async def _register(self, subject: str, new: NewSchema, left: Left | None) -> StoredSchema:
+    async def _register_schema(self, subject: str, new: NewSchema, left: Left | None) -> StoredSchema:
         state, asked, mark = await self._topic.read_to_change(), new, self._topic.mark
-        config, mode = config_of(state, subject), mode_of(state, subject)
+        config, mode = find_config(state, subject), find_mode(state, subject)
         _check_may_register(subject, mode, new)
         earlier = state.schemas(subject)
         next_version = max(state.versions.get(subject, {0: None}), default=0) + 1
@@ -104,43 +104,43 @@ class Registry:
             new = _complete_schema(new, config, earlier, next_version)
         if not new.text.strip():
             raise errors.no_schema()
-        schema, parsed = await self._canonical(state, subject, new, stored=new.id >= 0)
+        schema, parsed = await self._prepare_schema(state, subject, new, stored=new.id >= 0)
         index = state.index(subject)
         id = index.id_by_guid.get(schema.guid, -1) if new.id == -1 else new.id
         if new.version == 0:
-            known = await self._alike(state, earlier, schema, parsed, id)
+            known = await self._find_alike(state, earlier, schema, parsed, id)
             if known is not None:
                 return known
         if mode not in IMPORTING:
             candidate = Candidate(new.kind, parsed, schema.metadata)
-            reasons = await objections(self.formats, state, config, candidate, earlier, left)
+            reasons = await find_objections(self.formats, state, config, candidate, earlier, left)
             if reasons:
                 raise errors.incompatible(subject, reasons)
         if new.version > 0 and new.version != next_version and mode not in IMPORTING:
             raise errors.RegistryError(errors.INVALID_SCHEMA, "Version is not one more than previous version")
-        await turn_for_others(len(schema.text))
+        await let_others_go_on(len(schema.text))
         state = await self._topic.read_to_change()
         if self._topic.mark != mark:  # others write to the topic, too
-            return await self._register(subject, asked, left)
+            return await self._register_schema(subject, asked, left)
         version = new.version if new.version > 0 else next_version
         _check_id(state, subject, schema, id)
         schema = replace(schema, version=version, id=index.max_id + 1 if id < 0 else id)
-        await self._topic.append([*_before(state, schema), records.schema_entry(schema)])
+        await self._topic.append([*_list_entries_before(state, schema), records.make_schema_entry(schema)])
         return schema
 
-    async def _canonical(
+    async def _prepare_schema(
         self, state: SchemaState, subject: str, new: NewSchema, *, stored: bool = False
     ) -> tuple[StoredSchema, ParsedSchema]:
         """Return a new schema as it is to be stored, without id and version. Raises RegistryError."""
         references = tuple(
-            each._replace(version=_latest_version(state, subject, each)) if each.version == LATEST else each
+            each._replace(version=_find_latest_version(state, subject, each)) if each.version == LATEST else each
             for each in new.references
         )
         parse = partial(self.formats.parse, state, new.kind, references=references, subject=subject, stored=stored)
         parsed = await parse(new.text, check_defaults=new.normalize and not stored)  # as Confluent, else never
         text = parsed.canonical
         if new.normalize:
-            text, references = await self.formats.normalized(new.kind, parsed), sorted_references(references)
+            text, references = await self.formats.normalized(new.kind, parsed), sort_references(references)
             parsed = await parse(text)
         return StoredSchema(subject, 0, -1, text, new.kind, references, new.metadata, new.rule_set), parsed
 
@@ -167,25 +167,25 @@ class Registry:
         self, state: SchemaState, subject: str, new: NewSchema, deleted: bool
     ) -> StoredSchema | None:
         """Return the version with this schema, or with what it takes from the latest version and from the config."""
-        found, latest = await self._find(state, subject, new, deleted=deleted), state.latest(subject)
+        found, latest = await self._find_version(state, subject, new, deleted=deleted), state.latest(subject)
         if found is not None or latest is None:
             return found
-        completed = _with_contracts(new, config_of(state, subject), latest)
-        return None if completed == new else await self._find(state, subject, completed, deleted=deleted)
+        completed = _with_contracts(new, find_config(state, subject), latest)
+        return None if completed == new else await self._find_version(state, subject, completed, deleted=deleted)
 
-    async def _find(
+    async def _find_version(
         self, state: SchemaState, subject: str, new: NewSchema, *, deleted: bool = False, latest_only: bool = False
     ) -> StoredSchema | None:
         if not new.text.strip():
             return None
         try:
-            schema, parsed = await self._canonical(state, subject, new)
+            schema, parsed = await self._prepare_schema(state, subject, new)
         except errors.RegistryError:  # only a new schema has its defaults checked, and no deleted references
-            schema, parsed = await self._canonical(state, subject, new, stored=True)
+            schema, parsed = await self._prepare_schema(state, subject, new, stored=True)
         candidates = state.schemas(subject, deleted)
-        return await self._alike(state, candidates[-1:] if latest_only else candidates, schema, parsed, -1)
+        return await self._find_alike(state, candidates[-1:] if latest_only else candidates, schema, parsed, -1)
 
-    async def _alike(
+    async def _find_alike(
         self,
         state: SchemaState,
         candidates: Sequence[StoredSchema],
@@ -206,9 +206,13 @@ class Registry:
         likeness, slices = await self.formats.likeness(parsed, schema), Slices()
         for candidate in reversed(candidates):
             await slices.next()
-            if candidate.kind != schema.kind or id not in (-1, candidate.id) or not _same_contracts(schema, candidate):
+            if (
+                candidate.kind != schema.kind
+                or id not in (-1, candidate.id)
+                or not _have_same_contracts(schema, candidate)
+            ):
                 continue
-            if await self._comparison_key(state, candidate) == likeness:
+            if await self._make_comparison_key(state, candidate) == likeness:
                 return candidate
             if candidate.references and not schema.references:
                 resolved = await self.formats.parse_stored(state, candidate)
@@ -216,7 +220,7 @@ class Registry:
                     return candidate
         return None
 
-    async def _comparison_key(self, state: SchemaState, schema: StoredSchema) -> str:
+    async def _make_comparison_key(self, state: SchemaState, schema: StoredSchema) -> str:
         found = self._likenesses.get(schema.guid)
         if found is None:
             parsed = await self.formats.parse_stored(state, schema)
@@ -233,10 +237,10 @@ class Registry:
         if not new.text.strip():
             raise errors.no_schema()
         state = await self.state()
-        config = config_of(state, subject)
-        schema, parsed = await self._canonical(state, subject, new)
+        config = find_config(state, subject)
+        schema, parsed = await self._prepare_schema(state, subject, new)
         candidate = Candidate(new.kind, parsed, schema.metadata)
-        return await objections(self.formats, state, config, candidate, earlier, left)
+        return await find_objections(self.formats, state, config, candidate, earlier, left)
 
     # --- deleting -------------------------------------------------------------------------------
 
@@ -248,17 +252,17 @@ class Registry:
                 raise errors.version_deleted(subject, named)
             schema = state.get(subject, version, deleted=True)
             if schema is None:
-                raise missing_version(state, subject, version, deleted=True)
+                raise make_missing_version_error(state, subject, version, deleted=True)
             _check_writable(state, subject)
             _check_unreferenced(state, schema)
             if permanent and not schema.deleted:
                 raise errors.version_not_deleted(subject, schema.version)
             if permanent:
                 last = len(state.versions[subject]) == 1
-                settings = _settings_of(state, subject) if last else ()
-                await self._topic.append([records.tombstone(schema.key), *settings])
+                settings = _list_setting_tombstones(state, subject) if last else ()
+                await self._topic.append([records.make_tombstone(schema.key), *settings])
             else:
-                await self._topic.append([records.schema_entry(replace(schema, deleted=True))])
+                await self._topic.append([records.make_schema_entry(replace(schema, deleted=True))])
             return schema.version
 
     async def delete_subject(self, subject: str, *, permanent: bool) -> list[int]:
@@ -276,10 +280,10 @@ class Registry:
                 if permanent and not schema.deleted:
                     raise errors.subject_not_deleted(subject)
             if permanent:
-                tombstones = [records.tombstone(schema.key) for schema in schemas]
-                await self._append_many([*tombstones, *_settings_of(state, subject)])
+                tombstones = [records.make_tombstone(schema.key) for schema in schemas]
+                await self._append_many([*tombstones, *_list_setting_tombstones(state, subject)])
             elif schemas:
-                await self._topic.append([records.deletion_entry(subject, schemas[-1].version)])
+                await self._topic.append([records.make_deletion_entry(subject, schemas[-1].version)])
             return [schema.version for schema in schemas]
 
     # --- configs, modes and contexts ------------------------------------------------------------
@@ -291,9 +295,9 @@ class Registry:
         """
         async with self._writing:
             state = await self._topic.read_to_change()
-            entry = records.tombstone(Key("CONFIG", subject))
+            entry = records.make_tombstone(Key("CONFIG", subject))
             if asked is not None:
-                entry = records.config_entry(subject, changed_config(state.configs.get(subject, {}), asked))
+                entry = records.make_config_entry(subject, change_config(state.configs.get(subject, {}), asked))
             _check_writable(state, subject)
             await self._topic.append([entry])
 
@@ -305,16 +309,16 @@ class Registry:
         async with self._writing:
             state = await self._topic.read_to_change()
             entries: list[Entry] = []
-            if mode == "IMPORT" and mode_of(state, subject) != "IMPORT" and not force:
+            if mode == "IMPORT" and find_mode(state, subject) != "IMPORT" and not force:
                 if state.has_subjects(subject, deleted=False):
                     raise errors.not_permitted("Cannot import since found existing subjects")
                 for name in state.matching(subject):
                     for schema in state.schemas(name, deleted=True):
                         _check_unreferenced(state, schema)
-                        entries.append(records.tombstone(schema.key))
-                entries.append(records.clearing_entry(subject))
-            removed = records.tombstone(Key("MODE", subject))
-            entries.append(removed if mode is None else records.mode_entry(subject, mode))
+                        entries.append(records.make_tombstone(schema.key))
+                entries.append(records.make_clearing_entry(subject))
+            removed = records.make_tombstone(Key("MODE", subject))
+            entries.append(removed if mode is None else records.make_mode_entry(subject, mode))
             await self._append_many(entries)
 
     async def delete_mode(self, scope: str | None, *, recursive: bool) -> None:
@@ -325,9 +329,9 @@ class Registry:
         async with self._writing:
             state = await self._topic.read_to_change()
             named = scope is not None and parse_subject(scope).subject != ""
-            inside = [name for name in state.modes if name and prefix_of(name) == prefix_of(scope) and name != scope]
+            inside = [name for name in state.modes if name and get_prefix(name) == get_prefix(scope) and name != scope]
             scopes = [scope, *(inside if recursive and not named else ())]
-            await self._append_many([records.tombstone(Key("MODE", each)) for each in scopes])
+            await self._append_many([records.make_tombstone(Key("MODE", each)) for each in scopes])
 
     async def delete_context(self, prefix: str) -> None:
         """Delete a context without subjects. Raises RegistryError."""
@@ -335,7 +339,7 @@ class Registry:
             state = await self._topic.read_to_change()
             if state.has_subjects(prefix, deleted=True):
                 raise errors.context_not_empty(prefix)
-            await self._topic.append([records.tombstone(Key("CONTEXT", parse_subject(prefix).context))])
+            await self._topic.append([records.make_tombstone(Key("CONTEXT", parse_subject(prefix).context))])
 
     async def _append_many(self, entries: Sequence[Entry], portion: int = 1000) -> None:
         """Append records in several batches, so that none takes long or is too large."""
@@ -344,7 +348,7 @@ class Registry:
             await self._topic.read_to_change()
 
 
-def missing_version(state: SchemaState, subject: str, version: int, deleted: bool) -> errors.RegistryError:
+def make_missing_version_error(state: SchemaState, subject: str, version: int, deleted: bool) -> errors.RegistryError:
     """Return the error for a version that does not exist."""
     if state.has_subjects(subject, deleted):
         return errors.version_not_found(version)
@@ -352,12 +356,12 @@ def missing_version(state: SchemaState, subject: str, version: int, deleted: boo
 
 
 def _check_writable(state: SchemaState, subject: str | None) -> None:
-    if mode_of(state, subject) in READING:
-        raise errors.not_permitted(f"Subject {subject} in context {prefix_of(subject)} is in read-only mode")
+    if find_mode(state, subject) in READING:
+        raise errors.not_permitted(f"Subject {subject} in context {get_prefix(subject)} is in read-only mode")
 
 
 def _check_may_register(subject: str, mode: str, new: NewSchema) -> None:
-    place = f"Subject {subject} in context {prefix_of(subject)}"
+    place = f"Subject {subject} in context {get_prefix(subject)}"
     if mode in READING:
         raise errors.not_permitted(f"{place} is in read-only mode")
     if new.id >= 0 and mode not in IMPORTING:
@@ -373,33 +377,33 @@ def _check_unreferenced(state: SchemaState, schema: StoredSchema) -> None:
 
 def _check_id(state: SchemaState, subject: str, schema: StoredSchema, id: int) -> None:
     """Raise RegistryError if the id is that of another schema."""
-    known = state.by_id(id, prefix_of(subject)) if id >= 0 else None
+    known = state.by_id(id, get_prefix(subject)) if id >= 0 else None
     if known is not None and (known.guid != schema.guid or known.kind != schema.kind):
         raise errors.not_permitted(
-            f"Overwrite new schema with id {id} in context {prefix_of(subject)} is not permitted."
+            f"Overwrite new schema with id {id} in context {get_prefix(subject)} is not permitted."
         )
 
 
-def _before(state: SchemaState, schema: StoredSchema) -> list[Entry]:
+def _list_entries_before(state: SchemaState, schema: StoredSchema) -> list[Entry]:
     """Return what must be in the topic before a new version: its context, and the end of deleted ones with its id."""
     context = parse_subject(schema.subject).context
-    new_context = [] if context == DEFAULT or context in state.contexts else [records.context_entry(context)]
+    new_context = [] if context == DEFAULT or context in state.contexts else [records.make_context_entry(context)]
     replaced = [
-        records.tombstone(each.key)
+        records.make_tombstone(each.key)
         for each in state.versions.get(schema.subject, {}).values()
         if each.deleted and each.id == schema.id and each.version < schema.version
     ]
     return [*new_context, *replaced]
 
 
-def _settings_of(state: SchemaState, subject: str) -> list[Entry]:
+def _list_setting_tombstones(state: SchemaState, subject: str) -> list[Entry]:
     """Return the records that remove the mode and the config of a subject."""
     kinds = (("MODE", state.modes), ("CONFIG", state.configs))
-    return [records.tombstone(Key(kind, subject)) for kind, found in kinds if subject in found]
+    return [records.make_tombstone(Key(kind, subject)) for kind, found in kinds if subject in found]
 
 
-def _latest_version(state: SchemaState, subject: str, reference: Reference) -> int:
-    latest = state.latest(within(subject, reference.subject))
+def _find_latest_version(state: SchemaState, subject: str, reference: Reference) -> int:
+    latest = state.latest(qualify_within(subject, reference.subject))
     return LATEST if latest is None else latest.version
 
 
@@ -413,8 +417,8 @@ def _find_registered(state: SchemaState, new: NewSchema, known: StoredSchema) ->
     return older if older is not None and (older.id, older.guid) == (known.id, known.guid) else None
 
 
-def _same_contracts(schema: StoredSchema, other: StoredSchema) -> bool:
-    return schema.rule_set == other.rule_set and same_metadata(schema.metadata, other.metadata, other.version)
+def _have_same_contracts(schema: StoredSchema, other: StoredSchema) -> bool:
+    return schema.rule_set == other.rule_set and is_same_metadata(schema.metadata, other.metadata, other.version)
 
 
 def _complete_schema(
@@ -425,7 +429,7 @@ def _complete_schema(
     if not new.text.strip() and previous is not None:
         new = replace(new, text=previous.text, kind=previous.kind, references=previous.references)
     new = _with_contracts(new, config, previous)
-    if new.version != 0 or property_of(new.metadata, VERSION) is not None:
+    if new.version != 0 or get_property(new.metadata, VERSION) is not None:
         new = replace(new, metadata=with_version(new.metadata, next_version))
     return new
 
@@ -435,6 +439,6 @@ def _with_contracts(new: NewSchema, config: Mapping[str, Any], previous: StoredS
     if previous is not None:
         metadata = previous.metadata if metadata is None else metadata
         rules = previous.rule_set if rules is None else rules
-    metadata = merged_metadata(merged_metadata(config.get("defaultMetadata"), metadata), config.get("overrideMetadata"))
-    rules = merged_rules(merged_rules(config.get("defaultRuleSet"), rules), config.get("overrideRuleSet"))
+    metadata = merge_metadata(merge_metadata(config.get("defaultMetadata"), metadata), config.get("overrideMetadata"))
+    rules = merge_rules(merge_rules(config.get("defaultRuleSet"), rules), config.get("overrideRuleSet"))
     return replace(new, metadata=metadata, rule_set=rules)

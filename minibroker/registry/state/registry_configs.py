@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from minibroker.registry.state.contracts import InvalidRules, Part, clean_part
-from minibroker.registry.state.qualified_subjects import GLOBAL, prefix_of
+from minibroker.registry.state.qualified_subjects import GLOBAL, get_prefix
 from minibroker.registry.state.registry_errors import (
     RegistryError,
     invalid_level,
@@ -28,11 +28,11 @@ READING: Final = ("READONLY", OVERRIDE)
 EVERYWHERE: Final = f":{GLOBAL}:"
 
 
-def _scopes(subject: str | None) -> Iterator[str | None]:
+def _list_scopes(subject: str | None) -> Iterator[str | None]:
     """Return whose settings may apply to a subject, the nearest first."""
     if subject:
         yield subject
-    prefix = prefix_of(subject)
+    prefix = get_prefix(subject)
     if prefix:
         yield prefix
     else:
@@ -40,32 +40,32 @@ def _scopes(subject: str | None) -> Iterator[str | None]:
     yield EVERYWHERE
 
 
-def config_of(state: SchemaState, subject: str | None) -> Mapping[str, Any]:
+def find_config(state: SchemaState, subject: str | None) -> Mapping[str, Any]:
     """Return the config that applies to a subject; the level comes from further away if the nearest has none."""
-    found = [state.configs[scope] for scope in _scopes(subject) if scope in state.configs]
+    found = [state.configs[scope] for scope in _list_scopes(subject) if scope in state.configs]
     level = next((config["compatibilityLevel"] for config in found if "compatibilityLevel" in config), DEFAULT_LEVEL)
     return {**(found[0] if found else {}), "compatibilityLevel": level}
 
 
-def level_of(config: Mapping[str, Any]) -> str:
+def get_level(config: Mapping[str, Any]) -> str:
     """Return the level of a config."""
     return str(config.get("compatibilityLevel", DEFAULT_LEVEL))
 
 
-def mode_of(state: SchemaState, subject: str | None) -> str:
+def find_mode(state: SchemaState, subject: str | None) -> str:
     """Return the mode that applies to a subject."""
-    found = (own_mode(state, scope) for scope in _scopes(subject))
+    found = (get_own_mode(state, scope) for scope in _list_scopes(subject))
     return next((mode for mode in found if mode is not None), DEFAULT_MODE)
 
 
-def own_mode(state: SchemaState, scope: str | None) -> str | None:
+def get_own_mode(state: SchemaState, scope: str | None) -> str | None:
     """Return the mode of a subject alone, or of a context; READONLY_OVERRIDE of all is the mode of each."""
     if OVERRIDE in (state.modes.get(None), state.modes.get(EVERYWHERE)):
         return OVERRIDE
     return state.modes.get(scope)
 
 
-def checked_mode(mode: Any) -> str:
+def check_mode(mode: Any) -> str:
     """Return the mode in a request. Raises RegistryError."""
     name = mode.upper() if isinstance(mode, str) else ""
     if name not in MODES:
@@ -73,7 +73,7 @@ def checked_mode(mode: Any) -> str:
     return name
 
 
-def changed_config(before: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+def change_config(before: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return a config after a request, which sets what it names; null removes it. Raises RegistryError."""
     changed = dict(before)
     for name, value in asked.items():
@@ -101,11 +101,11 @@ def _check_value(name: str, value: Any) -> Any:
     if name in TEXTS and isinstance(value, str):
         return value
     if name in CONTRACTS:
-        return contract_of(value)
+        return parse_contract(value)
     raise RegistryError(422, f"{name} cannot be set to {value!r} here")
 
 
-def contract_of(part: Any) -> Part:
+def parse_contract(part: Any) -> Part:
     """Return metadata or rules of a request as they are stored. Raises RegistryError."""
     try:
         return clean_part(part)

@@ -12,9 +12,9 @@ from typing import Final, TypeVar, cast
 from minibroker.registry.formats.comparing_budget import Budget, TooMuch
 from minibroker.registry.formats.schema import Format, InvalidSchema, ParsedSchema, Reference
 from minibroker.registry.state.coroutine_slices import Left
-from minibroker.registry.state.qualified_subjects import within
+from minibroker.registry.state.qualified_subjects import qualify_within
 from minibroker.registry.state.registry_errors import invalid_schema, missing_reference, too_much
-from minibroker.registry.state.schema_records import StoredSchema, guid_of
+from minibroker.registry.state.schema_records import StoredSchema, compute_guid
 from minibroker.registry.state.schema_state import SchemaState
 
 Result = TypeVar("Result")
@@ -55,8 +55,8 @@ class SchemaFormats:
         if kind not in FORMATS:
             raise invalid_schema(kind, f"Invalid schema type {kind}")
         try:
-            resolved = resolved_references(state, references, subject, deleted=stored)
-            return await self._parse(kind, text, resolved, check_defaults)
+            resolved = resolve_references(state, references, subject, deleted=stored)
+            return await self._parse_cached(kind, text, resolved, check_defaults)
         except InvalidSchema as error:
             raise invalid_schema(kind, str(error)) from None
 
@@ -64,29 +64,31 @@ class SchemaFormats:
         """Parse a schema that is stored. Raises RegistryError."""
         return await self.parse(state, schema.kind, schema.text, schema.references, schema.subject, stored=True)
 
-    async def _parse(self, kind: str, text: str, resolved: Mapping[str, str], check_defaults: bool) -> ParsedSchema:
+    async def _parse_cached(
+        self, kind: str, text: str, resolved: Mapping[str, str], check_defaults: bool
+    ) -> ParsedSchema:
         key = kind, text, tuple(resolved.items()), check_defaults and kind == "AVRO"
         found = self._parsed.get(key)
         if found is None:
-            size = LARGE_CHARACTERS + 1 if key[3] else _size_of(key)  # few defaults may take long to check
-            found = await _aside(partial(parsed_schema, kind, text, resolved, check_defaults=key[3]), size)
-        self._cache(key, found)
+            size = LARGE_CHARACTERS + 1 if key[3] else _measure_key(key)  # few defaults may take long to check
+            found = await _run_aside(partial(parse_schema, kind, text, resolved, check_defaults=key[3]), size)
+        self._cache_parsed(key, found)
         return found
 
-    def _cache(self, key: Cached, parsed: ParsedSchema) -> None:
+    def _cache_parsed(self, key: Cached, parsed: ParsedSchema) -> None:
         """Make a schema the last of those that were used, and forget the first ones if they are too many."""
         if self._parsed.pop(key, None) is None:
-            self._characters += _size_of(key)
+            self._characters += _measure_key(key)
         self._parsed[key] = parsed
         while len(self._parsed) > CACHED or self._characters > CACHED_CHARACTERS:
             oldest = next(iter(self._parsed))
             del self._parsed[oldest]
-            self._characters -= _size_of(oldest)
+            self._characters -= _measure_key(oldest)
 
     async def normalized(self, kind: str, parsed: ParsedSchema) -> str:
         """Return the normalized text. Raises RegistryError."""
         try:
-            return await _aside(partial(parsed.normalized), len(parsed.canonical))
+            return await _run_aside(partial(parsed.normalized), len(parsed.canonical))
         except InvalidSchema as error:
             raise invalid_schema(kind, str(error)) from None
 
@@ -100,7 +102,7 @@ class SchemaFormats:
     async def likeness(self, parsed: ParsedSchema, schema: StoredSchema) -> str:
         """Return a text that is equal for schemas that differ only in the order of their parts, and in contracts."""
         try:
-            return await _aside(partial(_comparison_key, parsed, schema), len(schema.text))
+            return await _run_aside(partial(_make_comparison_key, parsed, schema), len(schema.text))
         except InvalidSchema as error:
             raise invalid_schema(schema.kind, str(error)) from None
 
@@ -114,8 +116,8 @@ class SchemaFormats:
         returns.
         """
         budget, more = Budget(), {"lenient": True} if lenient and kind == "JSON" else {}
-        compare = partial(_format(kind).incompatibilities, reader, writer, budget, **more)
-        async with self._comparing, _abandoned_when(left, budget):
+        compare = partial(_get_format(kind).incompatibilities, reader, writer, budget, **more)
+        async with self._comparing, _abandon_when(left, budget):
             try:
                 return await asyncio.to_thread(compare)
             except TooMuch as error:
@@ -123,7 +125,7 @@ class SchemaFormats:
 
 
 @asynccontextmanager
-async def _abandoned_when(left: Left | None, budget: Budget) -> AsyncIterator[None]:
+async def _abandon_when(left: Left | None, budget: Budget) -> AsyncIterator[None]:
     """Abandon a comparison when `left` returns, or when it is cancelled: its thread would go on."""
     leaving = None if left is None else asyncio.ensure_future(left())
     if leaving is not None:
@@ -138,17 +140,17 @@ async def _abandoned_when(left: Left | None, budget: Budget) -> AsyncIterator[No
             leaving.cancel()
 
 
-def _size_of(key: Cached) -> int:
+def _measure_key(key: Cached) -> int:
     return len(key[1]) + sum(len(text) for _, text in key[2])
 
 
-def parsed_schema(kind: str, text: str, resolved: Mapping[str, str], *, check_defaults: bool = False) -> ParsedSchema:
+def parse_schema(kind: str, text: str, resolved: Mapping[str, str], *, check_defaults: bool = False) -> ParsedSchema:
     """Parse a schema with what it refers to; only Avro's defaults can be checked.
 
     Raises InvalidSchema, and ImportError if the format's library is missing.
     """
     more = {"check_defaults": True} if check_defaults else {}
-    parsed = _format(kind).parse(text, resolved, **more)
+    parsed = _get_format(kind).parse(text, resolved, **more)
     try:
         parsed.canonical.encode()
     except UnicodeEncodeError:
@@ -156,16 +158,16 @@ def parsed_schema(kind: str, text: str, resolved: Mapping[str, str], *, check_de
     return parsed
 
 
-def _format(kind: str) -> Format:
+def _get_format(kind: str) -> Format:
     return cast(Format, import_module(f"minibroker.registry.formats.{FORMATS[kind]}"))
 
 
-async def _aside(work: partial[Result], size: int) -> Result:
+async def _run_aside(work: partial[Result], size: int) -> Result:
     """Do work on texts of `size` characters, in a thread if there are many, so that the loop goes on."""
     return work() if size <= LARGE_CHARACTERS else await asyncio.to_thread(work)
 
 
-def resolved_references(
+def resolve_references(
     state: SchemaState, references: tuple[Reference, ...], subject: str, *, deleted: bool = True
 ) -> dict[str, str]:
     """Return the texts that references stand for by their names, each after those that it refers to.
@@ -181,7 +183,7 @@ def resolved_references(
         if depth > DEPTH_MAX:
             raise InvalidSchema(f"References are more than {DEPTH_MAX} deep")
         for reference in references:
-            schema = state.get(within(parent, reference.subject), reference.version, deleted)
+            schema = state.get(qualify_within(parent, reference.subject), reference.version, deleted)
             if schema is None:
                 raise InvalidSchema(missing_reference(reference))
             if reference.name not in visited:
@@ -196,10 +198,10 @@ def resolved_references(
     return texts
 
 
-def _comparison_key(parsed: ParsedSchema, schema: StoredSchema) -> str:
-    return guid_of(parsed.comparable(), sorted_references(schema.references))
+def _make_comparison_key(parsed: ParsedSchema, schema: StoredSchema) -> str:
+    return compute_guid(parsed.comparable(), sort_references(schema.references))
 
 
-def sorted_references(references: tuple[Reference, ...]) -> tuple[Reference, ...]:
+def sort_references(references: tuple[Reference, ...]) -> tuple[Reference, ...]:
     """Return references as Confluent normalizes them."""
     return tuple(sorted({*references}, key=lambda each: (each.subject, each.version)))

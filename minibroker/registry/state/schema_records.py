@@ -22,7 +22,7 @@ from uuid import UUID
 
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.records.record import Record
-from minibroker.registry.formats.java_json import text_of
+from minibroker.registry.formats.java_json import format_json
 from minibroker.registry.formats.schema import Reference
 from minibroker.registry.state.contracts import check_part
 
@@ -68,7 +68,7 @@ class StoredSchema:
     guid: str = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "guid", guid_of(self.text, self.references, self.metadata, self.rule_set))
+        object.__setattr__(self, "guid", compute_guid(self.text, self.references, self.metadata, self.rule_set))
 
     @property
     def key(self) -> Key:
@@ -80,7 +80,7 @@ class StoredSchema:
         return any(rule.get("type") == type for rules in (self.rule_set or {}).values() for rule in rules)
 
 
-def guid_of(
+def compute_guid(
     text: str,
     references: tuple[Reference, ...] = (),
     metadata: Mapping[str, Any] | None = None,
@@ -91,16 +91,16 @@ def guid_of(
     for name, subject, version in references:
         digest.update(name.encode() + subject.encode() + (version & 0xFFFFFFFF).to_bytes(4, "big"))
     if metadata is not None:
-        digest.update(b"\x01" + b"".join(_metadata_bytes(metadata)))
+        digest.update(b"\x01" + b"".join(_encode_metadata(metadata)))
     if rule_set is not None:
         digest.update(b"\x01")
         for kind in ("migrationRules", "domainRules", "encodingRules"):
             for rule in rule_set.get(kind) or ():
-                digest.update(b"".join(_rule_bytes(rule)))
+                digest.update(b"".join(_encode_rule(rule)))
     return str(UUID(bytes=digest.digest()))
 
 
-def _metadata_bytes(metadata: Mapping[str, Any]) -> list[bytes]:
+def _encode_metadata(metadata: Mapping[str, Any]) -> list[bytes]:
     tags: Mapping[str, list[str]] = metadata.get("tags") or {}
     properties: Mapping[str, str] = metadata.get("properties") or {}
     parts = [part for name in sorted(tags) for part in (name, *sorted({*tags[name]}))]
@@ -109,7 +109,7 @@ def _metadata_bytes(metadata: Mapping[str, Any]) -> list[bytes]:
     return [part.encode() for part in parts]
 
 
-def _rule_bytes(rule: Mapping[str, Any]) -> list[bytes]:
+def _encode_rule(rule: Mapping[str, Any]) -> list[bytes]:
     params: Mapping[str, str] = rule.get("params") or {}
     parts = [rule.get("name"), rule.get("doc"), rule.get("kind", "TRANSFORM"), rule.get("mode", "WRITEREAD")]
     parts += [rule.get("type"), *sorted({*(rule.get("tags") or ())})]
@@ -121,7 +121,7 @@ def _rule_bytes(rule: Mapping[str, Any]) -> list[bytes]:
 # --- writing ------------------------------------------------------------------------------------
 
 
-def schema_entry(schema: StoredSchema) -> Entry:
+def make_schema_entry(schema: StoredSchema) -> Entry:
     """Return the record of a version."""
     value: dict[str, Any] = {"subject": schema.subject, "version": schema.version, "id": schema.id}
     if schema.kind != AVRO:
@@ -133,57 +133,57 @@ def schema_entry(schema: StoredSchema) -> Entry:
     if schema.rule_set is not None:
         value["ruleSet"] = dict(schema.rule_set)
     value |= {"schema": schema.text, "deleted": schema.deleted}
-    return _key(schema.key), text_of(value).encode()
+    return _encode_key(schema.key), format_json(value).encode()
 
 
-def config_entry(subject: str | None, config: Mapping[str, Any]) -> Entry:
+def make_config_entry(subject: str | None, config: Mapping[str, Any]) -> Entry:
     """Return the record of the config of a subject, or of all."""
-    return _subject_entry("CONFIG", subject, config)
+    return _make_subject_entry("CONFIG", subject, config)
 
 
-def mode_entry(subject: str | None, mode: str) -> Entry:
+def make_mode_entry(subject: str | None, mode: str) -> Entry:
     """Return the record of the mode of a subject, or of all."""
-    return _subject_entry("MODE", subject, {"mode": mode})
+    return _make_subject_entry("MODE", subject, {"mode": mode})
 
 
-def deletion_entry(subject: str, version: int) -> Entry:
+def make_deletion_entry(subject: str, version: int) -> Entry:
     """Return the record that deletes all versions of a subject up to one."""
-    return _subject_entry("DELETE_SUBJECT", subject, {"version": version})
+    return _make_subject_entry("DELETE_SUBJECT", subject, {"version": version})
 
 
-def clearing_entry(subject: str | None) -> Entry:
+def make_clearing_entry(subject: str | None) -> Entry:
     """Return the record after which the deleted versions of a subject, or of a context, are forgotten."""
-    return _subject_entry("CLEAR_SUBJECT", subject, {})
+    return _make_subject_entry("CLEAR_SUBJECT", subject, {})
 
 
-def context_entry(context: str) -> Entry:
+def make_context_entry(context: str) -> Entry:
     """Return the record of a context."""
-    return _key(Key("CONTEXT", context)), text_of({"tenant": TENANT, "context": context}).encode()
+    return _encode_key(Key("CONTEXT", context)), format_json({"tenant": TENANT, "context": context}).encode()
 
 
-def tombstone(key: Key) -> Entry:
+def make_tombstone(key: Key) -> Entry:
     """Return the record that takes back another one."""
-    return _key(key), None
+    return _encode_key(key), None
 
 
-def _subject_entry(kind: str, subject: str | None, value: Mapping[str, Any]) -> Entry:
+def _make_subject_entry(kind: str, subject: str | None, value: Mapping[str, Any]) -> Entry:
     named = {} if subject is None else {"subject": subject}
-    return _key(Key(kind, subject)), text_of(named | dict(value)).encode()
+    return _encode_key(Key(kind, subject)), format_json(named | dict(value)).encode()
 
 
-def _key(key: Key) -> bytes:
+def _encode_key(key: Key) -> bytes:
     if key.kind == "CONTEXT":
-        return text_of({"keytype": key.kind, "tenant": TENANT, "context": key.name, "magic": 0}).encode()
+        return format_json({"keytype": key.kind, "tenant": TENANT, "context": key.name, "magic": 0}).encode()
     named: dict[str, Any] = {"keytype": key.kind, "subject": key.name}
     if key.kind == "SCHEMA":
-        return text_of(named | {"version": key.version, "magic": 1}).encode()
-    return text_of(named | {"magic": 0}).encode()
+        return format_json(named | {"version": key.version, "magic": 1}).encode()
+    return format_json(named | {"magic": 0}).encode()
 
 
 # --- reading ------------------------------------------------------------------------------------
 
 
-def parsed_record(record: Record) -> tuple[Key, dict[str, Any] | None]:
+def parse_record(record: Record) -> tuple[Key, dict[str, Any] | None]:
     """Return the key and the value of a record. Raises ValueError for what is none of the registry's."""
     if record.key is None:
         raise ValueError("a record of a registry has a key")
@@ -202,7 +202,7 @@ def parsed_record(record: Record) -> tuple[Key, dict[str, Any] | None]:
     return Key(key["keytype"], named, version), value
 
 
-def stored_schema(key: Key, value: Mapping[str, Any], timestamp_ms: int) -> StoredSchema:
+def parse_stored_schema(key: Key, value: Mapping[str, Any], timestamp_ms: int) -> StoredSchema:
     """Return the version of a subject in a record. Raises ValueError."""
     id, text = value.get("id"), value.get("schema")
     if key.name is None or not isinstance(id, int) or not isinstance(text, str):
@@ -215,7 +215,7 @@ def stored_schema(key: Key, value: Mapping[str, Any], timestamp_ms: int) -> Stor
         id,
         text,
         str(value.get("schemaType") or AVRO),
-        references_of(value.get("references")),
+        parse_references(value.get("references")),
         value.get("metadata"),
         value.get("ruleSet"),
         value.get("deleted") is True,
@@ -223,7 +223,7 @@ def stored_schema(key: Key, value: Mapping[str, Any], timestamp_ms: int) -> Stor
     )
 
 
-def stored_config(value: Mapping[str, Any]) -> dict[str, Any]:
+def parse_stored_config(value: Mapping[str, Any]) -> dict[str, Any]:
     """Return the config in a record, also with settings that have no effect here. Raises ValueError."""
     config = {name: each for name, each in value.items() if name != "subject" and each is not None}
     if config.get("compatibilityLevel", LEVELS[0]) not in LEVELS:
@@ -239,7 +239,7 @@ def stored_config(value: Mapping[str, Any]) -> dict[str, Any]:
     return config
 
 
-def stored_mode(value: Mapping[str, Any]) -> str:
+def parse_stored_mode(value: Mapping[str, Any]) -> str:
     """Return the mode in a record. Raises ValueError."""
     mode = value.get("mode")
     if not isinstance(mode, str) or mode not in MODES:
@@ -247,7 +247,7 @@ def stored_mode(value: Mapping[str, Any]) -> str:
     return mode
 
 
-def references_of(found: Any) -> tuple[Reference, ...]:
+def parse_references(found: Any) -> tuple[Reference, ...]:
     """Return the references in a record or a request. Raises ValueError."""
     try:
         references = tuple(Reference(each["name"], each["subject"], each["version"]) for each in found or ())

@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from minibroker.protocol.records.record import Record
-from minibroker.registry.state.qualified_subjects import GLOBAL, parse_subject, prefix_of, within
+from minibroker.registry.state.qualified_subjects import GLOBAL, get_prefix, parse_subject, qualify_within
 from minibroker.registry.state.schema_records import (
     Key,
     StoredSchema,
-    parsed_record,
-    stored_config,
-    stored_mode,
-    stored_schema,
+    parse_record,
+    parse_stored_config,
+    parse_stored_mode,
+    parse_stored_schema,
 )
 
 HIGHEST = "\U0010ffff"  # sorts after every subject that has the same beginning
@@ -46,26 +46,26 @@ class SchemaState:
 
     def apply(self, record: Record) -> None:
         """Apply a record. Raises ValueError for one that is not a registry's; then nothing has changed."""
-        key, value = parsed_record(record)
+        key, value = parse_record(record)
         if key.kind == "SCHEMA":
             if value is None:
-                self._forget(key)
+                self._forget_schema(key)
             else:
-                self._store(stored_schema(key, value, record.timestamp))
+                self._store_schema(parse_stored_schema(key, value, record.timestamp))
         elif key.kind == "DELETE_SUBJECT" and value is not None and key.name is not None:
             for schema in list(self.versions.get(key.name, {}).values()):
                 if schema.version <= value["version"]:
-                    self._store(replace(schema, deleted=True))
+                    self._store_schema(replace(schema, deleted=True))
         elif key.kind == "CLEAR_SUBJECT" and value is not None:
-            self._clear(key.name)
+            self._clear_deleted(key.name)
         elif key.kind == "CONFIG":
-            _put(self.configs, key.name, None if value is None else stored_config(value))
+            _put_or_remove(self.configs, key.name, None if value is None else parse_stored_config(value))
         elif key.kind == "MODE":
-            _put(self.modes, key.name, None if value is None else stored_mode(value))
+            _put_or_remove(self.modes, key.name, None if value is None else parse_stored_mode(value))
         elif key.kind == "CONTEXT" and key.name is not None:
-            _put(self.contexts, key.name, value and True)
+            _put_or_remove(self.contexts, key.name, value and True)
 
-    def _store(self, schema: StoredSchema) -> None:
+    def _store_schema(self, schema: StoredSchema) -> None:
         if schema.subject not in self.versions:
             self.versions[schema.subject] = {}
             insort(self._subjects, schema.subject)
@@ -75,11 +75,11 @@ class SchemaState:
         index.id_by_guid[schema.guid] = schema.id
         index.max_id = max(index.max_id, schema.id)
         for reference in schema.references:
-            target = within(schema.subject, reference.subject), reference.version
+            target = qualify_within(schema.subject, reference.subject), reference.version
             ids = self.index(target[0]).referrers.setdefault(target, set())
             (ids.discard if schema.deleted else ids.add)(schema.id)
 
-    def _forget(self, key: Key) -> None:
+    def _forget_schema(self, key: Key) -> None:
         subject = key.name or ""
         schema = self.versions.get(subject, {}).pop(key.version, None)
         if schema is None:
@@ -95,14 +95,14 @@ class SchemaState:
                 del index.versions_by_id[schema.id]
                 index.id_by_guid.pop(schema.guid, None)
         for reference in schema.references:
-            target = within(subject, reference.subject), reference.version
+            target = qualify_within(subject, reference.subject), reference.version
             self.index(target[0]).referrers.get(target, set()).discard(schema.id)
 
-    def _clear(self, subject: str | None) -> None:
+    def _clear_deleted(self, subject: str | None) -> None:
         for name in list(self.matching(subject)):
             for schema in list(self.versions[name].values()):
                 if schema.deleted:
-                    self._forget(schema.key)
+                    self._forget_schema(schema.key)
 
     # --- looking up -----------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class SchemaState:
             return iter([subject] if subject in self.versions else [])
         if name.context == GLOBAL:
             return iter(list(self._subjects))
-        return (each for each in self.subjects_from(name.prefix) if prefix_of(each) == name.prefix)
+        return (each for each in self.subjects_from(name.prefix) if get_prefix(each) == name.prefix)
 
     def has_subjects(self, subject: str | None, deleted: bool) -> bool:
         """Return whether there is such a subject, with `deleted` also one whose versions are all deleted."""
@@ -166,7 +166,7 @@ class SchemaState:
         return ["", *(f":{context}:" for context in sorted(self.contexts))]
 
 
-def _put(target: dict[Any, Any], key: Any, value: Any) -> None:
+def _put_or_remove(target: dict[Any, Any], key: Any, value: Any) -> None:
     if value is None:
         target.pop(key, None)
     else:

@@ -11,13 +11,13 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from minibroker.broker.coordination.coordinator_logs import stored_batches
+from minibroker.broker.coordination.coordinator_logs import iterate_stored_batches
 from minibroker.broker.metadata.partitions import NO_LEADER, Partition
 from minibroker.broker.turn import wait_for
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import check_batch, read_header
 from minibroker.protocol.records.building import build_plain_batch
-from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import Steps
 from minibroker.registry.state.coroutine_slices import Slices
@@ -68,7 +68,7 @@ class SchemasTopic:
 
     async def read_to_change(self) -> SchemaState:
         """Return the state with all records, of which some may still have to be written. Raises RegistryError."""
-        partition = self._partition()
+        partition = self._find_partition()
         if partition is not None:
             partition.log.write_pending()
         return await self.read()
@@ -79,47 +79,47 @@ class SchemasTopic:
         return self._begins, self._position
 
     def _is_current(self) -> bool:
-        partition = self._partition()
+        partition = self._find_partition()
         if partition is None:
             if self._log is not None:
-                self._begin(None)
+                self._begin_reading(None)
             return True
         if self._log is not partition.log or self._position > partition.log.high_watermark:
-            self._begin(partition.log)  # it is another one, or was truncated
+            self._begin_reading(partition.log)  # it is another one, or was truncated
         return self._position == partition.log.high_watermark
 
-    def _partition(self) -> Partition | None:
+    def _find_partition(self) -> Partition | None:
         topic = self._cluster().image.topics.get(NAME)
         partition = None if topic is None else topic.partition(0)
         if partition is not None and (partition.leader_id == NO_LEADER or partition.log.offline):
             raise store_failed(f"nobody leads {NAME}-0")
         return partition
 
-    def _begin(self, from_log: Log | None) -> None:
+    def _begin_reading(self, from_log: Log | None) -> None:
         self.state, self._log, self._position = SchemaState(), from_log, 0
         self._begins += 1
 
     def _read_in_steps(self) -> Steps[None]:
-        partition = self._partition()
+        partition = self._find_partition()
         if partition is None:
             return
         source = partition.log
         self._position = max(self._position, source.log_start_offset)
         try:
-            for position, header, data in stored_batches(source, self._position, READ_BYTES):
+            for position, header, data in iterate_stored_batches(source, self._position, READ_BYTES):
                 batch = memoryview(data)[position : position + header.size_bytes]
                 check_batch(batch)
                 if not header.is_control:
-                    for record in records_of(batch):
+                    for record in iterate_records(batch):
                         if source is not self._log:
                             return
-                        self._apply(record)
+                        self._apply_record(record)
                         yield
                 self._position = max(self._position, header.last_offset + 1)
         except (KafkaError, OSError) as error:
             raise store_failed(str(error)) from None
 
-    def _apply(self, record: Record) -> None:
+    def _apply_record(self, record: Record) -> None:
         if record.offset < self._position:
             return  # of a batch whose end was still to be read
         self._position = record.offset + 1
@@ -137,7 +137,7 @@ class SchemasTopic:
         """
         cluster = self._cluster()
         try:
-            partition = self._partition() or self._create(cluster)
+            partition = self._find_partition() or self._create_topic(cluster)
             now_ms = cluster.clock.wall_ms()
             batch = memoryview(build_plain_batch(entries, now_ms))
             if len(batch) > partition.log.settings.max_message_bytes:
@@ -148,7 +148,7 @@ class SchemasTopic:
         await self._await_written(cluster, partition)
         if self._log is partition.log and self._position == offset:  # else it is read from the log
             for index, (key, value) in enumerate(entries):
-                self._apply(Record(offset + index, now_ms, key, value))
+                self._apply_record(Record(offset + index, now_ms, key, value))
 
     async def _await_written(self, cluster: Broker, partition: Partition) -> None:
         done: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
@@ -167,9 +167,9 @@ class SchemasTopic:
         if failure is not None:
             raise store_failed(str(failure))
 
-    def _create(self, cluster: Broker) -> Partition:
+    def _create_topic(self, cluster: Broker) -> Partition:
         replicas = min(REPLICAS_MAX, len(cluster.nodes))
         cluster.controller.create_topic(NAME, 1, replicas, overrides=OVERRIDES)
-        partition = self._partition()
+        partition = self._find_partition()
         assert partition is not None
         return partition

@@ -58,45 +58,48 @@ def checkpoint_rows(text: bytes, columns: int) -> list[list[str]]:
     return rows
 
 
-def offsets_text(offsets: Mapping[TopicPartition, int]) -> bytes:
+def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     """Return an offset checkpoint. Its rows are sorted, so that equal offsets give equal files."""
     return checkpoint_text([f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())])
 
 
-def offsets_from_text(text: bytes) -> dict[TopicPartition, int]:
+def parse_offsets(text: bytes) -> dict[TopicPartition, int]:
     """Parse an offset checkpoint into offsets by (topic, partition). Raises `MalformedCheckpoint`."""
     return {
-        (topic, _number(partition)): _number(offset) for topic, partition, offset in checkpoint_rows(text, columns=3)
+        (topic, _parse_number(partition)): _parse_number(offset)
+        for topic, partition, offset in checkpoint_rows(text, columns=3)
     }
 
 
-def epochs_text(epochs: Iterable[tuple[int, int]]) -> bytes:
+def format_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
     """Return a `leader-epoch-checkpoint` of these rows (epoch, start offset), oldest first."""
     return checkpoint_text([f"{epoch} {start_offset}" for epoch, start_offset in epochs])
 
 
-def epochs_from_text(text: bytes) -> list[tuple[int, int]]:
+def parse_epochs(text: bytes) -> list[tuple[int, int]]:
     """Parse a `leader-epoch-checkpoint` into (epoch, start offset) rows. Raises `MalformedCheckpoint`."""
-    return [(_number(epoch), _number(start_offset)) for epoch, start_offset in checkpoint_rows(text, columns=2)]
+    return [
+        (_parse_number(epoch), _parse_number(start_offset)) for epoch, start_offset in checkpoint_rows(text, columns=2)
+    ]
 
 
-def aborted_counts_text(counts: Mapping[int, tuple[int, int]]) -> bytes:
+def format_aborted_counts(counts: Mapping[int, tuple[int, int]]) -> bytes:
     """Return an `aborted-transactions-checkpoint` of (number of `.txnindex` entries, their CRC-32C) by base offset."""
     return checkpoint_text([f"{base_offset} {count} {crc}" for base_offset, (count, crc) in sorted(counts.items())])
 
 
-def aborted_counts_from_text(text: bytes) -> dict[int, tuple[int, int]]:
-    """Parse an `aborted-transactions-checkpoint`, as `aborted_counts_text` takes it. Raises `MalformedCheckpoint`."""
+def parse_aborted_counts(text: bytes) -> dict[int, tuple[int, int]]:
+    """Parse an `aborted-transactions-checkpoint`, as `format_aborted_counts` takes it. Raises `MalformedCheckpoint`."""
     rows = checkpoint_rows(text, columns=3)
-    return {_number(base_offset): (_number(count), _number(crc)) for base_offset, count, crc in rows}
+    return {_parse_number(base_offset): (_parse_number(count), _parse_number(crc)) for base_offset, count, crc in rows}
 
 
-def partition_metadata_text(topic_id: bytes) -> bytes:
+def format_partition_metadata(topic_id: bytes) -> bytes:
     """Return a `partition.metadata`, which has no newline at its end. `topic_id` has 16 bytes."""
     return b"version: 0\ntopic_id: " + urlsafe_b64encode(topic_id).rstrip(b"=")
 
 
-def topic_id_from_text(text: bytes) -> bytes:
+def parse_topic_id(text: bytes) -> bytes:
     """Return the topic id, 16 bytes, of a `partition.metadata`. Raises `MalformedCheckpoint`."""
     lines = dict(line.split(": ", 1) for line in _decode_text(text).splitlines() if ": " in line)
     if lines.get("version") != "0" or "topic_id" not in lines:
@@ -110,7 +113,7 @@ def topic_id_from_text(text: bytes) -> bytes:
     return topic_id
 
 
-def properties_text(values: Mapping[str, str], now_ms: int) -> bytes:
+def format_properties(values: Mapping[str, str], now_ms: int) -> bytes:
     """Return a Java properties file: two comment lines, of which the second has the time, then the values.
 
     The values must not need Java's escapes. Ids and numbers never do.
@@ -119,7 +122,7 @@ def properties_text(values: Mapping[str, str], now_ms: int) -> bytes:
     return "\n".join(("#", f"#{stamp}", *(f"{key}={value}" for key, value in values.items()), "")).encode()
 
 
-def properties_from_text(text: bytes) -> dict[str, str]:
+def parse_properties(text: bytes) -> dict[str, str]:
     """Parse a Java properties file without escapes or continued lines. Raises `MalformedCheckpoint`."""
     values: dict[str, str] = {}
     for number, line in enumerate(_decode_text(text).splitlines(), 1):
@@ -140,7 +143,7 @@ def _decode_text(text: bytes) -> str:
         raise MalformedCheckpoint("it is not text") from None
 
 
-def _number(word: str) -> int:
+def _parse_number(word: str) -> int:
     try:
         return int(word)
     except ValueError:

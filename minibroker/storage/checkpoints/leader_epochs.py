@@ -10,7 +10,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Iterable
 
-from minibroker.storage.checkpoints.checkpoint_texts import LEADER_EPOCH_CHECKPOINT, epochs_text
+from minibroker.storage.checkpoints.checkpoint_texts import LEADER_EPOCH_CHECKPOINT, format_epochs
 from minibroker.storage.files import Disk
 
 logger = logging.getLogger(__name__)
@@ -127,16 +127,16 @@ class LeaderEpochFile:
     def write(self) -> None:
         """Write the file if it is out of date. Raises `OSError`."""
         if self._epochs.changed:
-            self._disk.write_whole(self._path, epochs_text(self._epochs.entries()), sync=False)
+            self._disk.write_whole(self._path, format_epochs(self._epochs.entries()), sync=False)
             self._epochs.changed = False
             self._synced = not self._replaces  # a power cut leaves the first file whole, or visibly without content
             self._replaces = True
 
-    def unsynced_paths(self) -> list[str]:
+    def list_unsynced_paths(self) -> list[str]:
         """Write the file, and return its path in a list if it needs a sync. Raises `OSError`."""
         self.write()
         return [] if self._synced or self._epochs.latest == UNDEFINED_EPOCH else [self._path]
 
     def mark_synced(self) -> None:
-        """Mark the file as synced. The caller syncs what `unsynced_paths` has returned."""
+        """Mark the file as synced. The caller syncs what `list_unsynced_paths` has returned."""
         self._synced = True

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from minibroker.storage.checkpoints.checkpoint_texts import (
     MalformedCheckpoint,
     TopicPartition,
-    offsets_from_text,
-    offsets_text,
+    format_offsets,
+    parse_offsets,
 )
 from minibroker.storage.environment import Environment
 from minibroker.storage.names import TEMPORARY_SUFFIX
@@ -44,7 +44,7 @@ class OffsetCheckpoint:
         if not self._disk.exists(self.path):
             return
         try:
-            found = offsets_from_text(self._disk.read_whole(self.path))
+            found = parse_offsets(self._disk.read_whole(self.path))
         except MalformedCheckpoint as error:
             raise LogDirectoryError(f"{self.path} is malformed: {error}") from None
         self._named = set(found)
@@ -55,7 +55,7 @@ class OffsetCheckpoint:
         self._writes += 1
         self._named |= self.offsets.keys()
         self._written = None
-        self._disk.write_whole(self.path, offsets_text(self.offsets), sync=sync)
+        self._disk.write_whole(self.path, format_offsets(self.offsets), sync=sync)
         self._set_written(dict(self.offsets))
 
     def forget(self, key: TopicPartition) -> bool:
@@ -102,7 +102,7 @@ class OffsetCheckpoint:
         file = self._disk.open(self.path + suffix, create=True)
         try:
             file.truncate(0)
-            file.write(0, offsets_text(offsets))
+            file.write(0, format_offsets(offsets))
             file.sync()
         finally:
             file.close()

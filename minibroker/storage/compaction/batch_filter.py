@@ -27,20 +27,20 @@ from minibroker.protocol.records.batch import (
     read_header,
 )
 from minibroker.protocol.records.building import assemble, assemble_in_steps
-from minibroker.protocol.records.compressing import compressed_chunks
+from minibroker.protocol.records.compressing import compress_chunks
 from minibroker.protocol.records.compression import compress
 from minibroker.protocol.records.conversion import build
 from minibroker.protocol.records.elision import without_attributes
 from minibroker.protocol.records.formats import records_in
-from minibroker.protocol.records.message import message_header
+from minibroker.protocol.records.message import read_message_header
 from minibroker.protocol.records.message_set import build_message_set
-from minibroker.protocol.records.payload import payload_chunks, payload_of, payload_up_to
+from minibroker.protocol.records.payload import get_payload, get_payload_up_to, iterate_payload_chunks
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.restarting import move_timestamps
 from minibroker.protocol.records.slicing import slices, with_timestamps_moved
-from minibroker.protocol.records.streaming import WHOLE_BYTES, check_sizes, slices_of
+from minibroker.protocol.records.streaming import WHOLE_BYTES, check_sizes, stream_slices
 from minibroker.protocol.records.varints import Bytes, from_zigzag, wrap_to_64_bits
-from minibroker.protocol.steps import at_once
+from minibroker.protocol.steps import run_all_steps
 from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.compaction.offset_map import OffsetMap
 from minibroker.storage.compaction.resting import never_rest, with_rests
@@ -120,15 +120,15 @@ class BatchFilter:
         Raises `KafkaError` if the records cannot be read.
         """
         if header.magic < MAGIC:
-            return self._messages(header, batch)
+            return self._filter_messages(header, batch)
         if header.attributes & CONTROL_BIT:
-            kept = self._marker(header, batch)
+            kept = self._filter_marker(header, batch)
         elif header.attributes & TRANSACTIONAL_BIT and self._transactions.passes_aborted(header):
             kept = None
         else:
-            kept = self._data(header, batch)
+            kept = self._filter_data(header, batch)
         if kept is None and self._must_stay(header):
-            kept = _empty_batch(header)
+            kept = _make_empty_batch(header)
         if kept is not None and self._elides:
             kept = _elide_attributes(*kept)
         counts = self.counts
@@ -139,7 +139,7 @@ class BatchFilter:
             counts.written_records += kept[0].record_count
         return kept
 
-    def _messages(self, header: BatchHeader, message: bytes) -> Batch | None:
+    def _filter_messages(self, header: BatchHeader, message: bytes) -> Batch | None:
         """Return what is kept of an old message or wrapper, None for nothing: these formats have no producer state."""
         records = list(records_in(message))
         kept = [record for record in records if self._record_stays(record)]
@@ -151,8 +151,8 @@ class BatchFilter:
         if self._converts:
             found = self._convert_batch(header, kept)
         else:
-            data = message if len(kept) == len(records) else _rebuilt_message(header, kept)
-            found = message_header(data), data
+            data = message if len(kept) == len(records) else _rebuild_message(header, kept)
+            found = read_message_header(data), data
         counts.written_bytes += len(found[1])
         counts.written_records += len(kept)
         return found
@@ -162,8 +162,8 @@ class BatchFilter:
         header = read_header(data)
         if all(record.value is not None for record in kept) or old.last_offset > self._keys.latest_offset:
             return header, data
-        payload = bytes(payload_of(data, 0, header))
-        return self._with_horizon(header, _Kept(payload, len(kept), _largest_delta(header, payload)))
+        payload = bytes(get_payload(data, 0, header))
+        return self._with_horizon(header, _Kept(payload, len(kept), _find_largest_delta(header, payload)))
 
     def _record_stays(self, record: Record) -> bool:
         if record.offset > self._keys.latest_offset:
@@ -175,23 +175,23 @@ class BatchFilter:
             return False
         return self._keys.get(record.key) <= record.offset
 
-    def _marker(self, header: BatchHeader, batch: bytes) -> Batch | None:
+    def _filter_marker(self, header: BatchHeader, batch: bytes) -> Batch | None:
         ends_nothing = self._transactions.passes_marker(header, batch)
         if not header.record_count or ends_nothing and self._is_past_horizon(header):
             return None
         if ends_nothing and not header.attributes & DELETE_HORIZON_BIT:
-            payload = bytes(payload_of(batch, 0, header))
-            return self._with_horizon(header, _Kept(payload, header.record_count, _largest_delta(header, payload)))
+            payload = bytes(get_payload(batch, 0, header))
+            return self._with_horizon(header, _Kept(payload, header.record_count, _find_largest_delta(header, payload)))
         return header, batch
 
-    def _data(self, header: BatchHeader, batch: bytes) -> Batch | None:
+    def _filter_data(self, header: BatchHeader, batch: bytes) -> Batch | None:
         if not header.record_count:
             return None
-        at_once(check_sizes(batch, header, self._record_bytes))
-        payload = payload_up_to(batch, header, WHOLE_BYTES)
+        run_all_steps(check_sizes(batch, header, self._record_bytes))
+        payload = get_payload_up_to(batch, header, WHOLE_BYTES)
         if payload is None:
-            return self._data_in_pieces(header, batch)
-        kept = self._latest(header, payload)
+            return self._filter_data_in_pieces(header, batch)
+        kept = self._find_latest_records(header, payload)
         if not kept.record_count:
             return None
         # If only a part of the keys is known, a later cleaning may remove older values of a tombstone's key. The
@@ -201,12 +201,12 @@ class BatchFilter:
             return self._with_horizon(header, kept)
         return (header, batch) if kept.record_count == header.record_count else _rebuild_batch(header, kept)
 
-    def _data_in_pieces(self, header: BatchHeader, batch: bytes) -> Batch | None:
-        """Filter a batch as `_data` does, in two passes, as its records are too large for memory."""
+    def _filter_data_in_pieces(self, header: BatchHeader, batch: bytes) -> Batch | None:
+        """Filter a batch as `_filter_data` does, in two passes, as its records are too large for memory."""
         stays = bytearray()
         largest_delta, has_tombstone = NO_DELTA, False
         horizon_passed = self._is_past_horizon(header)
-        for record in slices_of(batch, header):
+        for record in stream_slices(batch, header):
             if record is None:
                 continue
             _, _, raw_offset, raw_time, key, is_tombstone = record
@@ -231,12 +231,12 @@ class BatchFilter:
         elif count == header.record_count:
             return header, batch
         changed = _with_kept(changed, _Kept(b"", count, largest_delta + by_ms))
-        chunks = compressed_chunks(
-            header.compression, move_timestamps(payload_chunks(batch, 0, header), stays, by_ms), None
+        chunks = compress_chunks(
+            header.compression, move_timestamps(iterate_payload_chunks(batch, 0, header), stays, by_ms), None
         )
-        return changed, at_once(assemble_in_steps(changed, chunks))
+        return changed, run_all_steps(assemble_in_steps(changed, chunks))
 
-    def _latest(self, header: BatchHeader, payload: bytes) -> _Kept:
+    def _find_latest_records(self, header: BatchHeader, payload: bytes) -> _Kept:
         """Return the latest record of each key, without tombstones behind their horizon."""
         get, latest_offset, base = self._keys.get, self._keys.latest_offset, header.base_offset
         tombstones_stay = not self._is_past_horizon(header)
@@ -297,7 +297,7 @@ class _Kept(NamedTuple):
     has_tombstone: bool = False
 
 
-def _largest_delta(header: BatchHeader, payload: bytes) -> int:
+def _find_largest_delta(header: BatchHeader, payload: bytes) -> int:
     return max(from_zigzag(record[3]) for record in slices(payload, header.record_count))
 
 
@@ -320,7 +320,7 @@ def _with_kept(header: BatchHeader, kept: _Kept) -> BatchHeader:
     return header._replace(attributes=attributes, max_timestamp=largest, record_count=kept.record_count)
 
 
-def _rebuilt_message(header: BatchHeader, kept: list[Record]) -> bytes:
+def _rebuild_message(header: BatchHeader, kept: list[Record]) -> bytes:
     """Return a wrapper of the same format and codec with these records."""
     codec, timestamp_type = header.compression, header.timestamp_type
     return bytes(build_message_set(kept, header.magic, compression=codec, timestamp_type=timestamp_type))
@@ -332,7 +332,7 @@ def _elide_attributes(header: BatchHeader, data: Bytes) -> Batch:
     return (header, data) if batch is None else (read_header(batch), batch)
 
 
-def _empty_batch(header: BatchHeader) -> Batch:
+def _make_empty_batch(header: BatchHeader) -> Batch:
     """Return the batch without records, as Kafka writes it."""
     attributes = header.attributes & KNOWN_ATTRIBUTES & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT)
     changed = header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0)

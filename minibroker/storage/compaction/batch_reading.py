@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES, MAGIC, BatchHeader
-from minibroker.protocol.records.formats import check_any, header_at
+from minibroker.protocol.records.formats import check_any, read_header_at
 from minibroker.protocol.records.message import MIN_MESSAGE_BYTES
-from minibroker.storage.batch_scanning import describe_misplaced, sound_batches
+from minibroker.storage.batch_scanning import describe_misplaced, iterate_sound_batches
 from minibroker.storage.files import File
 
 MIN_BLOCK_BYTES = 4096
@@ -30,7 +30,7 @@ class StoredBatch(NamedTuple):
     data: bytes
 
 
-def stored_batches(file: File, size_bytes: int, first_offset: int, block_bytes: int) -> Iterator[StoredBatch]:
+def iterate_stored_batches(file: File, size_bytes: int, first_offset: int, block_bytes: int) -> Iterator[StoredBatch]:
     """Yield the batches in the first `size_bytes` of a segment whose base offset is `first_offset`.
 
     About `block_bytes` are read at once; a larger batch is read whole only after its checksum was verified in pieces.
@@ -39,26 +39,26 @@ def stored_batches(file: File, size_bytes: int, first_offset: int, block_bytes: 
     position, next_offset = 0, first_offset
     try:
         while position < size_bytes:
-            for batch in _batches_at(file, position, size_bytes, max(block_bytes, MIN_BLOCK_BYTES)):
+            for batch in _iterate_batches_at(file, position, size_bytes, max(block_bytes, MIN_BLOCK_BYTES)):
                 header = batch.header
                 if header.base_offset < next_offset or header.last_offset_delta < 0:
                     raise describe_misplaced(file, position, header, next_offset)
                 yield batch
                 position, next_offset = position + len(batch.data), header.next_offset
     except CorruptBatch as error:
-        raise uncleanable(file, position, next_offset, error) from error
+        raise make_uncleanable_error(file, position, next_offset, error) from error
 
 
-def uncleanable(file: File, position: int, offset: int, reason: Exception) -> Uncleanable:
+def make_uncleanable_error(file: File, position: int, offset: int, reason: Exception) -> Uncleanable:
     """Return the error for a batch that cannot be read."""
     return Uncleanable(f"{file.path}: the batch at position {position}, offset {offset}, cannot be read: {reason}")
 
 
-def _batches_at(file: File, position: int, end: int, block_bytes: int) -> Iterator[StoredBatch]:
+def _iterate_batches_at(file: File, position: int, end: int, block_bytes: int) -> Iterator[StoredBatch]:
     """Yield the batches from `position` on that lie in one block, or the first one if it is larger than a block."""
     block = file.read(position, min(block_bytes, end - position))
     at = 0
-    while (header := _header_in(block, at)) is not None:
+    while (header := _read_header_in(block, at)) is not None:
         size = header.batch_length + LOG_OVERHEAD_BYTES
         if header.magic <= MAGIC and at + size > len(block) and position + at + size <= end:
             break
@@ -67,14 +67,14 @@ def _batches_at(file: File, position: int, end: int, block_bytes: int) -> Iterat
         yield StoredBatch(position + at, header, data)
         at += size
     if at == 0:
-        for _, header in sound_batches(file, position, end):  # verifies the checksum in pieces
+        for _, header in iterate_sound_batches(file, position, end):  # verifies the checksum in pieces
             yield StoredBatch(position, header, file.read(position, header.size_bytes))
             break
 
 
-def _header_in(block: bytes, at: int) -> BatchHeader | None:
+def _read_header_in(block: bytes, at: int) -> BatchHeader | None:
     """Return the header at `at`, None if it is incomplete."""
     try:
-        return header_at(block, at)
+        return read_header_at(block, at)
     except CorruptBatch:
         return None

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from minibroker.protocol.records.batch import BatchHeader
-from minibroker.protocol.records.control import ControlType, control_type
-from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.control import ControlType, decode_control_type
+from minibroker.protocol.records.payload import iterate_records
 from minibroker.storage.producers.aborted_transactions import AbortedTransaction
 
 
@@ -34,7 +34,7 @@ class CleanedTransactions:
 
     def passes_aborted(self, header: BatchHeader) -> bool:
         """Return whether a transactional data batch belongs to an aborted transaction."""
-        self._advance(header.last_offset)
+        self._open_aborted_up_to(header.last_offset)
         if header.producer_id in self._open_aborted:
             self._has_records.add(header.producer_id)
             return True
@@ -46,11 +46,11 @@ class CleanedTransactions:
 
         Raises `InvalidRecords` for a batch without a control record's key.
         """
-        self._advance(header.last_offset)
+        self._open_aborted_up_to(header.last_offset)
         if header.record_count == 0:  # emptied by an earlier cleaning, and kept for the producer's epoch
             return True
-        record = next(records_of(batch), None)
-        kind = None if record is None else control_type(record.key)
+        record = next(iterate_records(batch), None)
+        kind = None if record is None else decode_control_type(record.key)
         if kind is ControlType.ABORT:
             return not self._ends_aborted(header.producer_id)
         if kind is ControlType.COMMIT:
@@ -68,7 +68,7 @@ class CleanedTransactions:
         self.still_indexed.append(transaction)
         return True
 
-    def _advance(self, last_offset: int) -> None:
+    def _open_aborted_up_to(self, last_offset: int) -> None:
         """Open the aborted transactions that have begun by `last_offset`."""
         while self._waiting and self._waiting[-1].first_offset <= last_offset:
             transaction = self._waiting.pop()

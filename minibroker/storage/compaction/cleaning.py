@@ -17,7 +17,7 @@ from threading import Lock
 from minibroker.protocol.errors import KafkaError
 from minibroker.storage.compaction.batch_filter import NO_OFFSET, LastRecord
 from minibroker.storage.compaction.batch_reading import Uncleanable
-from minibroker.storage.compaction.dirtiness import Dirtiness, closed_segments
+from minibroker.storage.compaction.dirtiness import Dirtiness, iterate_closed_segments
 from minibroker.storage.compaction.resting import never_rest
 from minibroker.storage.compaction.rewriting import Limits, Plan, Rewriter, Rewritten, Source
 from minibroker.storage.compaction.segment_writer import discard_cleaned, discard_half_swapped
@@ -93,7 +93,7 @@ class Cleaning:
         """
         try:
             if self.rewriter is None:
-                self.rewriter = Rewriter(self._plan, self._pace, self._rest)
+                self.rewriter = Rewriter(self._plan, self._count_and_wait, self._rest)
                 self._groups.extend(self.rewriter.map_keys())
             else:
                 self._plan.disk.sync_directory(self._plan.directory)  # makes the last swap durable
@@ -102,7 +102,7 @@ class Cleaning:
             self._written = self.rewriter.write(self._groups[0])
             return True
         except (OSError, Uncleanable):
-            self._check()  # the error may only mean that files were deleted or truncated
+            self._check_unchanged()  # the error may only mean that files were deleted or truncated
             raise
 
     def swap(self) -> None:
@@ -114,7 +114,7 @@ class Cleaning:
         assert written is not None
         new, self._written = written.segment, None
         try:
-            self._check()
+            self._check_unchanged()
             self.log.replace_segments([source.segment for source in group], new, written.aborted)
         except ValueError as error:
             discard_cleaned(self._plan.disk, new.path)
@@ -128,32 +128,32 @@ class Cleaning:
 
     def conclude(self) -> None:
         """Set the log's clean offset after all work. For the loop's thread. Raises `CleaningAborted`."""
-        self._check()
+        self._check_unchanged()
         if self.rewriter is not None:
             self.log.clean_offset = max(self.dirt.first_dirty_offset, self.rewriter.keys.latest_offset + 1)
 
-    def _check(self) -> None:
+    def _check_unchanged(self) -> None:
         """Raise `CleaningAborted` if the log has changed. For any thread, as it only reads the log's attributes."""
         if self._cancelled or self.log.truncation_generation != self._generation or self.log.offline:
             raise CleaningAborted(f"the cleaning of {self.log} was aborted")
         if self.log.settings is not self._plan.settings and self.log.settings != self._plan.settings:
             raise CleaningAborted(f"the settings of {self.log} have changed while it was cleaned")
 
-    def _pace(self, size_bytes: int) -> None:
+    def _count_and_wait(self, size_bytes: int) -> None:
         """Count bytes, and wait as long as the throttle says."""
-        self._check()
+        self._check_unchanged()
         throttle = self._throttle
         due_ms = throttle.took(size_bytes)
         while (early_ms := due_ms - throttle.monotonic_ms()) >= MIN_WAIT_MS:
             throttle.wait(min(early_ms / 1000.0, MAX_WAIT_SECONDS))
-            self._check()
+            self._check_unchanged()
 
 
 def plan_of(log: Log, dirt: Dirtiness, limits: Limits, now_ms: int) -> Plan:
     """Return the input of a cleaning. For the loop's thread."""
     sources = [
         Source(segment, segment.path, segment.base_offset, end_offset, segment.size_bytes)
-        for segment, end_offset in closed_segments(log)
+        for segment, end_offset in iterate_closed_segments(log)
         if end_offset <= dirt.end_offset
     ]
     indexes = [segment.path + TRANSACTION_INDEX_SUFFIX for segment in log.segments]
@@ -163,7 +163,7 @@ def plan_of(log: Log, dirt: Dirtiness, limits: Limits, now_ms: int) -> Plan:
         sources,
         indexes,
         log.aborted_transactions(0, log.log_end_offset + 1),
-        _last_records(log),
+        _collect_last_records(log),
         log.recovery_point,
         log.settings,
         dirt,
@@ -172,7 +172,7 @@ def plan_of(log: Log, dirt: Dirtiness, limits: Limits, now_ms: int) -> Plan:
     )
 
 
-def _last_records(log: Log) -> dict[int, LastRecord]:
+def _collect_last_records(log: Log) -> dict[int, LastRecord]:
     """Return the last record of each producer that the log has state of."""
     return {
         producer_id: LastRecord(entry.batches[-1][2] if entry.batches else NO_OFFSET, entry.epoch)

@@ -32,12 +32,12 @@ class Dirtiness(NamedTuple):
         return self.cleanable_bytes / max(self.clean_bytes + self.cleanable_bytes, 1)
 
 
-def dirtiness(log: Log, now_ms: int) -> Dirtiness:
+def measure_dirtiness(log: Log, now_ms: int) -> Dirtiness:
     """Measure a log. Raises `OSError`, or `KafkaError` if it needs a timestamp that cannot be read."""
-    first_dirty = first_dirty_offset(log)
+    first_dirty = find_first_dirty_offset(log)
     end_offset = _end_offset(log, first_dirty, now_ms)
     clean_bytes = cleanable_bytes = 0
-    for segment, segment_end in closed_segments(log):
+    for segment, segment_end in iterate_closed_segments(log):
         if segment.base_offset < first_dirty:
             clean_bytes += segment.size_bytes
         if first_dirty < segment_end <= end_offset:
@@ -53,12 +53,12 @@ def is_due(log: Log, dirt: Dirtiness) -> bool:
     return dirt.is_overdue or dirt.ratio > log.settings.min_cleanable_dirty_ratio
 
 
-def first_dirty_offset(log: Log) -> int:
+def find_first_dirty_offset(log: Log) -> int:
     """Return the first offset that was never compacted."""
     return max(log.clean_offset, log.log_start_offset)
 
 
-def closed_segments(log: Log) -> Iterator[tuple[Segment, int]]:
+def iterate_closed_segments(log: Log) -> Iterator[tuple[Segment, int]]:
     """Yield (segment, base offset of the next one) for all segments that are no longer written to, oldest first."""
     segments: Sequence[Segment] = log.segments
     for segment, following in zip(segments, segments[1:], strict=False):
@@ -70,7 +70,7 @@ def _end_offset(log: Log, first_dirty: int, now_ms: int) -> int:
     stable_offset = min(log.last_stable_offset, log.high_watermark)
     lag_ms = log.settings.min_compaction_lag_ms
     end_offset = log.segments[0].base_offset
-    for segment, segment_end in closed_segments(log):
+    for segment, segment_end in iterate_closed_segments(log):
         if segment_end > stable_offset:
             break
         if lag_ms > 0 and segment_end > first_dirty and segment.largest_timestamp() > now_ms - lag_ms:
@@ -84,7 +84,7 @@ def _is_overdue(log: Log, first_dirty: int, now_ms: int) -> bool:
     lag_ms = log.settings.max_compaction_lag_ms
     if lag_ms == MAX_LONG:
         return False
-    for segment, segment_end in closed_segments(log):
+    for segment, segment_end in iterate_closed_segments(log):
         if segment_end > first_dirty:
             segment.load()
             if 0 < segment.first_timestamp < now_ms - lag_ms:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from minibroker.protocol.records.streaming import streamed_records
+from minibroker.protocol.records.streaming import stream_records
 from minibroker.protocol.records.varints import Bytes
 from minibroker.storage.compaction.batch_filter import Batch
 from minibroker.storage.compaction.batch_reading import StoredBatch
@@ -36,10 +36,10 @@ def foresee_cleaning(plan: Plan, listed: str, most_offsets: int) -> Iterator[For
     rewriter = Rewriter(plan._replace(recovery_point=MAX_LONG), lambda _: None)  # so that nothing is synced
     for group in rewriter.map_keys():
         for source in group:
-            yield _of_segment(source, rewriter, most_offsets if source.path == listed else 0)
+            yield _foresee_segment(source, rewriter, most_offsets if source.path == listed else 0)
 
 
-def _of_segment(source: Source, rewriter: Rewriter, most_offsets: int) -> Foreseen:
+def _foresee_segment(source: Source, rewriter: Rewriter, most_offsets: int) -> Foreseen:
     counts, offsets = rewriter.counts, list[int]()
     read_records, written_records, written_bytes = counts.read_records, counts.written_records, counts.written_bytes
     for batch, kept in rewriter.filtered(source):
@@ -55,9 +55,9 @@ def _list_removed_offsets(batch: StoredBatch, kept: Batch | None) -> list[int]:
     """Return the offsets of the records of a batch that are not kept."""
     if kept is not None and kept[1] is batch.data:
         return []
-    staying = set() if kept is None else set(_offsets(kept[1]))
-    return [offset for offset in _offsets(batch.data) if offset not in staying]
+    staying = set() if kept is None else set(_iterate_offsets(kept[1]))
+    return [offset for offset in _iterate_offsets(batch.data) if offset not in staying]
 
 
-def _offsets(batch: Bytes) -> Iterator[int]:
-    return (record.offset for record in streamed_records(batch, with_values=False) if record is not None)
+def _iterate_offsets(batch: Bytes) -> Iterator[int]:
+    return (record.offset for record in stream_records(batch, with_values=False) if record is not None)

@@ -36,7 +36,7 @@ class OffsetMap:
 
     def __init__(self, memory_bytes: int, load_factor: float, keys_at_most: int) -> None:
         """Allocate all memory at once, but for no more than `keys_at_most` keys."""
-        self._slots = slots = _slots(memory_bytes // ENTRY_BYTES, int(keys_at_most / load_factor) + 1)
+        self._slots = slots = _choose_slot_count(memory_bytes // ENTRY_BYTES, int(keys_at_most / load_factor) + 1)
         self.capacity = min(int(slots * load_factor), slots - 1)  # a lookup ends at a free slot
         self.count = 0
         self.latest_offset = -1
@@ -79,7 +79,7 @@ class OffsetMap:
         return NOT_FOUND
 
 
-def _slots(most: int, wanted: int) -> int:
+def _choose_slot_count(most: int, wanted: int) -> int:
     """Return the first prime from `wanted` on, or the last one up to `most`."""
     slots = _next_prime(wanted, step=1) if wanted < most else most
     return slots if slots < most else _next_prime(most, step=-1)

@@ -54,10 +54,10 @@ class Rests:
 
 def with_rests(records: Iterator[Item], rest: Callable[[], None]) -> Iterator[Item]:
     """Return the same records, with a call of `rest` before every `RECORDS_BETWEEN_RESTS` of them."""
-    return chain.from_iterable(_portions(records, rest))
+    return chain.from_iterable(_rest_between(records, rest))
 
 
-def _portions(records: Iterator[Item], rest: Callable[[], None]) -> Iterator[Iterator[Item]]:
+def _rest_between(records: Iterator[Item], rest: Callable[[], None]) -> Iterator[Iterator[Item]]:
     for first in records:
         rest()
         yield chain((first,), islice(records, RECORDS_BETWEEN_RESTS - 1))

@@ -11,14 +11,14 @@ from typing import NamedTuple
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import CONTROL_BIT, MAGIC, TRANSACTIONAL_BIT, BatchHeader
 from minibroker.protocol.records.formats import records_in
-from minibroker.protocol.records.streaming import check_sizes, slices_of
-from minibroker.protocol.steps import at_once
+from minibroker.protocol.records.streaming import check_sizes, stream_slices
+from minibroker.protocol.steps import run_all_steps
 from minibroker.storage.compaction.batch_filter import Batch, BatchFilter, Counts, LastRecord, Retention
 from minibroker.storage.compaction.batch_reading import (
     StoredBatch,
     Uncleanable,
-    stored_batches,
-    uncleanable,
+    iterate_stored_batches,
+    make_uncleanable_error,
 )
 from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.compaction.dirtiness import Dirtiness
@@ -30,7 +30,7 @@ from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from minibroker.storage.producers.aborted_transactions import (
     AbortedTransaction,
-    transactions_from_bytes,
+    decode_transactions,
 )
 from minibroker.storage.segment import Segment
 from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET, CorruptIndex
@@ -112,9 +112,9 @@ class KeyMapper:
         """
         header = batch.header
         try:
-            taken = not self._holds_keys(header, batch.data) or self._put(header, batch.data)
+            taken = not self._holds_keys(header, batch.data) or self._put_keys(header, batch.data)
         except KafkaError as error:
-            raise uncleanable(file, batch.position, header.base_offset, error) from error
+            raise make_uncleanable_error(file, batch.position, header.base_offset, error) from error
         if taken and header.last_offset >= self._start_offset:
             self._keys.latest_offset = header.last_offset
         return taken
@@ -127,12 +127,12 @@ class KeyMapper:
             return False
         return header.record_count != 0 and header.last_offset >= self._start_offset
 
-    def _put(self, header: BatchHeader, data: bytes) -> bool:
+    def _put_keys(self, header: BatchHeader, data: bytes) -> bool:
         if header.magic < MAGIC:
             return self._put_messages(data)
         put, start, base = self._keys.put, self._start_offset, header.base_offset
-        at_once(check_sizes(data, header, self._record_bytes))
-        for record in with_rests(slices_of(data, header), self._rest):
+        run_all_steps(check_sizes(data, header, self._record_bytes))
+        for record in with_rests(stream_slices(data, header), self._rest):
             if record is None:
                 continue
             _, _, raw_offset, _, key, _ = record
@@ -202,7 +202,7 @@ class Rewriter:
         dirt = plan.dirt
         self._plan = plan
         self._pace = pace
-        aborted = self._aborted_transactions()
+        aborted = self._read_aborted_transactions()
         self.keys = OffsetMap(
             plan.limits.keys_bytes, plan.limits.load_factor, dirt.end_offset - dirt.first_dirty_offset
         )
@@ -228,7 +228,7 @@ class Rewriter:
             record_bytes=record_bytes,
             rest=rest,
         )
-        self._old_horizon_ms = self._horizon_of_old_formats()
+        self._old_horizon_ms = self._find_horizon_of_old_formats()
 
     @property
     def counts(self) -> Counts:
@@ -249,13 +249,15 @@ class Rewriter:
         """Map the keys of one segment. Return False if there was no room for all."""
         file = self._plan.disk.open(source.path + LOG_SUFFIX)
         fits = True
-        for batch in stored_batches(file, source.size_bytes, source.base_offset, self._plan.limits.buffer_bytes):
+        for batch in iterate_stored_batches(
+            file, source.size_bytes, source.base_offset, self._plan.limits.buffer_bytes
+        ):
             self._pace(len(batch.data))
             fits = self._mapper.take(file, batch)
             if not fits:
                 break
         if source.end_offset > self._plan.recovery_point:
-            _sync(file)  # older values are removed because of these: a power cut must not lose both
+            _sync_file(file)  # older values are removed because of these: a power cut must not lose both
         return fits
 
     def write(self, group: Sequence[Source]) -> Rewritten:
@@ -264,7 +266,7 @@ class Rewriter:
         try:
             writer = SegmentWriter(plan.disk, first.path, first.base_offset, plan.settings, plan.limits.buffer_bytes)
             for source in group:
-                self._copy(source, writer)
+                self._copy_segment(source, writer)
             aborted, self._transactions.still_indexed = self._transactions.still_indexed, []
             file = writer.finish(aborted, plan.disk.modified_ms(group[-1].path + LOG_SUFFIX))
         except SegmentOverflow as error:
@@ -276,7 +278,7 @@ class Rewriter:
         new = Segment.of_file(plan.disk, plan.directory, first.base_offset, plan.settings, plan.now_ms, file)
         return Rewritten(new, aborted)
 
-    def _copy(self, source: Source, writer: SegmentWriter) -> None:
+    def _copy_segment(self, source: Source, writer: SegmentWriter) -> None:
         """Write what is kept of one segment."""
         for _, kept in self.filtered(source):
             if kept is not None:
@@ -288,15 +290,17 @@ class Rewriter:
         disk = self._plan.disk
         file = disk.open(source.path + LOG_SUFFIX)
         self._filter.old_tombstones_stay = disk.modified_ms(source.path + LOG_SUFFIX) > self._old_horizon_ms
-        for batch in stored_batches(file, source.size_bytes, source.base_offset, self._plan.limits.buffer_bytes):
+        for batch in iterate_stored_batches(
+            file, source.size_bytes, source.base_offset, self._plan.limits.buffer_bytes
+        ):
             self._pace(len(batch.data))
             try:
                 kept = self._filter.filtered(batch.header, batch.data)
             except KafkaError as error:
-                raise uncleanable(file, batch.position, batch.header.base_offset, error) from error
+                raise make_uncleanable_error(file, batch.position, batch.header.base_offset, error) from error
             yield batch, kept
 
-    def _horizon_of_old_formats(self) -> int:
+    def _find_horizon_of_old_formats(self) -> int:
         """Return a time, in ms: segments modified until then keep no tombstones of formats 0 and 1.
 
         It is `delete.retention.ms` before the time of the last clean segment.
@@ -307,20 +311,22 @@ class Rewriter:
         return self._plan.disk.modified_ms(clean[-1].path + LOG_SUFFIX) - self._plan.settings.delete_retention_ms
 
     def _index_sizes(self, source: Source) -> IndexSizes:
-        return IndexSizes(self._size_of(source.path + INDEX_SUFFIX), self._size_of(source.path + TIME_INDEX_SUFFIX))
+        return IndexSizes(
+            self._measure_file(source.path + INDEX_SUFFIX), self._measure_file(source.path + TIME_INDEX_SUFFIX)
+        )
 
-    def _size_of(self, path: str) -> int:
+    def _measure_file(self, path: str) -> int:
         try:
             return self._plan.disk.size_bytes(path)
         except FileNotFoundError:  # it is rebuilt when it is needed
             return 0
 
-    def _aborted_transactions(self) -> set[AbortedTransaction]:
+    def _read_aborted_transactions(self) -> set[AbortedTransaction]:
         """Return all aborted transactions. An unreadable index raises, as its transactions would seem committed."""
         found = set(self._plan.aborted)
         for path in self._plan.transaction_indexes:
             try:
-                found |= set(transactions_from_bytes(self._plan.disk.read_whole(path)))
+                found |= set(decode_transactions(self._plan.disk.read_whole(path)))
             except FileNotFoundError:
                 continue
             except CorruptIndex as error:
@@ -328,7 +334,7 @@ class Rewriter:
         return found
 
 
-def _sync(file: File) -> None:
+def _sync_file(file: File) -> None:
     try:
         file.sync()
     except OSError as error:

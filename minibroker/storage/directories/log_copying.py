@@ -16,7 +16,7 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
     PARTITION_METADATA,
 )
 from minibroker.storage.log import Log
-from minibroker.storage.names import LOG_SUFFIX, MOVED_MARKER, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, segment_name
+from minibroker.storage.names import LOG_SUFFIX, MOVED_MARKER, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, make_segment_name
 from minibroker.storage.segment import Segment
 
 CHUNK_BYTES = 4 << 20  # copied in one piece of work
@@ -111,7 +111,7 @@ class LogCopy:
         """Return whether only a small end of the log is missing, after the work on the tail."""
         if self._tail is None or not self.log.in_use or self._tail not in self.log.segments:
             return False
-        later = self._from(self._tail)
+        later = self._list_segments_from(self._tail)
         if any(self._whole.get(segment.base_offset) is not segment for segment in self.log.segments[: -len(later)]):
             return False
         return 0 <= sum(segment.size_bytes for segment in later) - sum(self._late.values()) <= TAIL_BYTES
@@ -132,7 +132,7 @@ class LogCopy:
         """The offset up to which a current copy is synced, with its indexes."""
         return min([self.tail_offset, *self._unsynced_logs, *self._unsynced_indexes])
 
-    def unsynced_names(self) -> list[str]:
+    def list_unsynced_names(self) -> list[str]:
         """Return the names of the indexes that may not be synced."""
         return [os.path.basename(path) for paths in self._unsynced_indexes.values() for path in paths]
 
@@ -141,14 +141,14 @@ class LogCopy:
         assert self._tail is not None
         self._copy_late(self._tail)
 
-    def _from(self, segment: Segment) -> list[Segment]:
+    def _list_segments_from(self, segment: Segment) -> list[Segment]:
         """Return the segments of the log from this one on."""
         return list(self.log.segments[self.log.segments.index(segment) :])
 
     def _copy_late(self, tail: Segment) -> int:
         """Copy what is missing from `tail` on. Return the number of copied bytes."""
         count = 0
-        for segment in self._from(tail):
+        for segment in self._list_segments_from(tail):
             position, end = self._late.get(segment.base_offset, 0), segment.size_bytes
             self._copy_batches(segment, position, end)
             self._late[segment.base_offset] = end
@@ -159,7 +159,7 @@ class LogCopy:
 
     def _copy_segment(self, segment: Segment, position: int, end: int) -> None:
         """Copy a chunk of the batches from `position` on, and after the last chunk the indexes."""
-        name = segment_name(segment.base_offset)
+        name = make_segment_name(segment.base_offset)
         self._copy_batches(segment, position, min(position + CHUNK_BYTES, end))
         if end - position <= CHUNK_BYTES:
             self._unsynced_logs[segment.base_offset] = f"{self.path}/{name}{LOG_SUFFIX}"
@@ -178,8 +178,8 @@ class LogCopy:
         """
         for offset in stale:
             for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
-                self._disk.remove(f"{self.path}/{segment_name(offset)}{suffix}")
-        name = segment_name(tail.base_offset)
+                self._disk.remove(f"{self.path}/{make_segment_name(offset)}{suffix}")
+        name = make_segment_name(tail.base_offset)
         self._copy_late(tail)
         self._unsynced_logs[tail.base_offset] = f"{self.path}/{name}{LOG_SUFFIX}"
         self._sync_logs([offset for offset in self._unsynced_logs if offset < promised_offset])
@@ -210,7 +210,7 @@ class LogCopy:
 
     def _copy_batches(self, segment: Segment, start: int, end: int) -> None:
         source = self._disk.open_to_read(segment.path + LOG_SUFFIX)
-        copy = self._disk.open(f"{self.path}/{segment_name(segment.base_offset)}{LOG_SUFFIX}", create=True)
+        copy = self._disk.open(f"{self.path}/{make_segment_name(segment.base_offset)}{LOG_SUFFIX}", create=True)
         try:
             if start == 0:
                 copy.truncate(0)

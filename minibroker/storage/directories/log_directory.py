@@ -18,13 +18,13 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
     REPLICATION_OFFSET_CHECKPOINT,
     MalformedCheckpoint,
     TopicPartition,
-    properties_from_text,
-    properties_text,
-    topic_id_from_text,
+    format_properties,
+    parse_properties,
+    parse_topic_id,
 )
 from minibroker.storage.checkpoints.offset_checkpoint import OffsetCheckpoint
 from minibroker.storage.directories.log_copying import LogCopy
-from minibroker.storage.environment import attempt
+from minibroker.storage.environment import run_and_catch
 from minibroker.storage.files import File
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_settings import LogSettings
@@ -34,18 +34,18 @@ from minibroker.storage.names import (
     LOG_SUFFIX,
     MOVED_MARKER,
     STRAY_LOG_SUFFIX,
-    future_log_name,
     is_deleted_log,
     log_name,
-    topic_partition_of,
-    topic_partition_of_future,
-    unlisted_log_name,
+    make_future_log_name,
+    make_unlisted_log_name,
+    parse_topic_partition,
+    parse_topic_partition_of_future,
 )
 from minibroker.storage.recovery.recovery import (
     NO_TOPIC_ID,
     Checkpointed,
     LogDirectoryError,
-    new_log,
+    create_log,
     open_log,
     write_topic_id,
 )
@@ -72,7 +72,7 @@ def is_directory_id(text: str) -> bool:
     return True
 
 
-def lasting_recovery_point(log: Log) -> int:
+def find_lasting_recovery_point(log: Log) -> int:
     """Return the recovery point, or 1 less, so that it stays true whatever is appended.
 
     A start after a crash reads the segment with this offset, and those after it. If a segment begins at the recovery
@@ -86,7 +86,7 @@ def lasting_recovery_point(log: Log) -> int:
 
 # The offset of a log in each checkpoint; None for no row.
 CHECKPOINTED: dict[str, Callable[[Log], int | None]] = {
-    RECOVERY_POINT_CHECKPOINT: lasting_recovery_point,
+    RECOVERY_POINT_CHECKPOINT: find_lasting_recovery_point,
     LOG_START_OFFSET_CHECKPOINT: lambda log: (
         log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None
     ),
@@ -96,7 +96,7 @@ CHECKPOINTED: dict[str, Callable[[Log], int | None]] = {
 OFFSET_CHECKPOINTS = tuple(CHECKPOINTED)
 
 
-def _in_threads(jobs: Sequence[Callable[[], Exception | None]]) -> list[Exception]:
+def _run_in_threads(jobs: Sequence[Callable[[], Exception | None]]) -> list[Exception]:
     """Run all jobs in several threads, and return the errors that they return."""
     from concurrent.futures import ThreadPoolExecutor  # here, as it is not needed before the stop
 
@@ -180,7 +180,7 @@ class LogDirectory:
         `new_id` returns a new directory id. Call this once, after `lock()`.
         """
         try:
-            self._identify(node_id, cluster_id, new_id)
+            self._check_identity(node_id, cluster_id, new_id)
             for path in self._missing:
                 self._disk.sync_directory(self._disk.parent(path))
             for path in self._list_deleted():
@@ -198,7 +198,7 @@ class LogDirectory:
             names = self._disk.names(self.path)
         except OSError as error:
             raise LogDirectoryError(f"log directory {self.path} cannot be used: {error.strerror or error}") from error
-        found = ((name, topic_partition_of(name)) for name in names)
+        found = ((name, parse_topic_partition(name)) for name in names)
         return [key for name, key in found if key and self._disk.is_directory(f"{self.path}/{name}")]
 
     def open_log(self, topic: str, partition: int, settings: LogSettings, *, guarded: bool = False) -> Log:
@@ -216,7 +216,7 @@ class LogDirectory:
             guarded=guarded,
         )
         log = self.logs[key] = open_log(self._environment, self._log_path(key), key, settings, known)
-        end_offset = log.log_end_offset if known.clean else lasting_recovery_point(log)
+        end_offset = log.log_end_offset if known.clean else find_lasting_recovery_point(log)
         if end_offset < known.recovery_point:
             self._lower_recovery_point(log)
         if known.clean_offset <= log.log_end_offset:  # otherwise the log was truncated, and all of it is dirty
@@ -234,7 +234,7 @@ class LogDirectory:
         except OSError as error:
             raise LogDirectoryError(f"{path} cannot be read: {error.strerror or error}") from error
         try:
-            return path, topic_id_from_text(text), size_bytes
+            return path, parse_topic_id(text), size_bytes
         except MalformedCheckpoint:
             return path, NO_TOPIC_ID, size_bytes
 
@@ -258,7 +258,7 @@ class LogDirectory:
                 log = open_log(self._environment, path, key, settings, Checkpointed(clean=True))
                 log.distrust_disk()
             else:
-                log = new_log(self._environment, path, key, topic_id, settings)
+                log = create_log(self._environment, path, key, topic_id, settings)
         except (OSError, LogDirectoryError) as error:
             if not left:
                 with suppress(OSError):
@@ -293,9 +293,9 @@ class LogDirectory:
         log.recovery_point = min(log.recovery_point, copy.recovery_point)
         return log
 
-    def future_path(self, topic: str, partition: int, unique: str) -> str:
+    def make_future_path(self, topic: str, partition: int, unique: str) -> str:
         """Return the path for a new copy of a log. `unique` is 32 hexadecimal digits."""
-        return f"{self.path}/{future_log_name(topic, partition, unique)}"
+        return f"{self.path}/{make_future_log_name(topic, partition, unique)}"
 
     def discard(self, path: str) -> None:
         """Remove a useless directory in this one, in another thread."""
@@ -314,7 +314,7 @@ class LogDirectory:
 
     def take_futures(self) -> list[TopicPartition]:
         """Remove the incomplete copies of logs, and return their (topic, partition). Raises `OSError`."""
-        found = [(name, key) for name in self._disk.names(self.path) if (key := topic_partition_of_future(name))]
+        found = [(name, key) for name in self._disk.names(self.path) if (key := parse_topic_partition_of_future(name))]
         for name, _ in found:
             self._disk.remove_tree(f"{self.path}/{name}")
         return [key for _, key in found]
@@ -324,24 +324,24 @@ class LogDirectory:
 
         `unique` is 32 hexadecimal digits, other ones for each deletion. Raises `OSError`, and then nothing has changed.
         """
-        path = self._unlist((log.topic, log.partition), unique, DELETED_LOG_SUFFIX)
+        path = self._rename_and_close((log.topic, log.partition), unique, DELETED_LOG_SUFFIX)
         self._removal.later(path, log.settings.file_delete_delay_ms)
 
     def set_aside(self, topic: str, partition: int, unique: str) -> str:
         """Rename a stray log's directory, and close the log. Return the new path. Raises `OSError`."""
-        return self._unlist((topic, partition), unique, STRAY_LOG_SUFFIX)
+        return self._rename_and_close((topic, partition), unique, STRAY_LOG_SUFFIX)
 
-    def _unlist(self, key: TopicPartition, unique: str, suffix: str) -> str:
+    def _rename_and_close(self, key: TopicPartition, unique: str, suffix: str) -> str:
         """Rename a log's directory, and close the log. Return the new path."""
-        path = f"{self.path}/{unlisted_log_name(*key, unique, suffix)}"
+        path = f"{self.path}/{make_unlisted_log_name(*key, unique, suffix)}"
         self._disk.rename(self._log_path(key), path)
         if key in self.logs:
             self.logs.pop(key).abandon()
         self._unopened.discard(key)
-        self._forget(key)
+        self._forget_rows(key)
         return path
 
-    def _forget(self, key: TopicPartition) -> None:
+    def _forget_rows(self, key: TopicPartition) -> None:
         """Remove a log's rows from the checkpoints, and schedule writing them, once for many logs."""
         had_rows = [checkpoint.forget(key) for checkpoint in self._checkpoints.values()]
         if any(had_rows) and not self._is_to_forget:
@@ -390,10 +390,10 @@ class LogDirectory:
         opened, and so not recovered. `broker_epoch` is written into the marker; None: the epoch of the last marker.
         """
         try:
-            failures = _in_threads([partial(attempt, log.close) for log in self.logs.values()])
+            failures = _run_in_threads([partial(run_and_catch, log.close) for log in self.logs.values()])
             self.write_checkpoints(sync=True)
             # Nothing else would remove them after the stop, and Kafka would take them for damaged logs.
-            _in_threads([partial(self._removal.now, path) for path in self._list_deleted()])
+            _run_in_threads([partial(self._removal.now, path) for path in self._list_deleted()])
             if failures:
                 raise failures[0]
             if self.clean or not self._unopened:
@@ -412,7 +412,7 @@ class LogDirectory:
             self._lock.close()
             self._lock = None
 
-    def unmake(self) -> None:
+    def undo_lock(self) -> None:
         """Undo `lock()` after a start that failed: unlock the directory, and remove it if `lock()` has created it."""
         if self._missing and self._lock is not None:  # without the lock, another process has created it
             self._removal.now(self.path)
@@ -424,11 +424,11 @@ class LogDirectory:
     def _read_properties(self) -> dict[str, str]:
         path = f"{self.path}/{META_PROPERTIES}"
         try:
-            return properties_from_text(self._disk.read_whole(path)) if self._disk.exists(path) else {}
+            return parse_properties(self._disk.read_whole(path)) if self._disk.exists(path) else {}
         except (OSError, MalformedCheckpoint) as error:
             raise LogDirectoryError(f"{path} cannot be read: {error}") from error
 
-    def _identify(self, node_id: int, cluster_id: str, new_id: Callable[[], str]) -> None:
+    def _check_identity(self, node_id: int, cluster_id: str, new_id: Callable[[], str]) -> None:
         """Check the properties, and write missing ones."""
         values = self.check_identity(node_id, cluster_id)
         self.cluster_id = cluster_id
@@ -440,7 +440,7 @@ class LogDirectory:
             "version": META_PROPERTIES_VERSION,
         }
         if not written.items() <= values.items():
-            text = properties_text(written, self._environment.now_ms())
+            text = format_properties(written, self._environment.now_ms())
             self._disk.write_whole(f"{self.path}/{META_PROPERTIES}", text, sync=True)
 
     def _take_marker(self) -> None:

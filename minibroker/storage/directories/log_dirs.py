@@ -10,7 +10,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.checkpoints.checkpoint_texts import TopicPartition
 from minibroker.storage.directories.log_copying import LogCopy
 from minibroker.storage.directories.log_directory import LogDirectory
-from minibroker.storage.environment import attempt
+from minibroker.storage.environment import run_and_catch
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import MOVED_MARKER
@@ -51,13 +51,13 @@ class LogDirectories:
             self.cluster_id = cluster_id or (cluster_ids[0] if cluster_ids else first_cluster_id or new_id())
             for directory in self.directories:
                 directory.check_identity(node_id, self.cluster_id)
-            self._found, older = self._locate()
+            self._found, older = self._locate_logs()
             self._settle_moves(older)
             for directory in self.directories:
                 directory.open(node_id, self.cluster_id, new_id)
         except BaseException:
             for directory in self.directories:
-                directory.unmake()
+                directory.undo_lock()
             raise
 
     def __str__(self) -> str:
@@ -112,7 +112,7 @@ class LogDirectories:
 
     def assign_topic_id(self, log: Log, topic_id: bytes) -> None:
         """Store the topic id, 16 bytes, of a log that has none. Raises `LogDirectoryError`."""
-        self.directory_of(log).assign_topic_id(log, topic_id)
+        self.find_directory_of(log).assign_topic_id(log, topic_id)
 
     def delete_log(self, log: Log, unique: str) -> None:
         """Rename the log's directory at once, and remove its files after `file.delete.delay.ms`.
@@ -137,7 +137,7 @@ class LogDirectories:
         del self._found[topic, partition]
         return path
 
-    def directory_of(self, log: Log) -> LogDirectory:
+    def find_directory_of(self, log: Log) -> LogDirectory:
         """Return the directory that contains the log."""
         return self._found[log.topic, log.partition]
 
@@ -154,7 +154,7 @@ class LogDirectories:
     def close(self) -> None:
         """Flush and close everything, and write the markers of a clean stop. Raises `KafkaError`, `OSError`."""
         closings = [partial(directory.close, broker_epoch=self.broker_epoch) for directory in self.directories]
-        for failure in [error for error in map(attempt, closings) if error is not None]:
+        for failure in [error for error in map(run_and_catch, closings) if error is not None]:
             raise failure
 
     def abandon(self) -> None:
@@ -171,7 +171,7 @@ class LogDirectories:
             del self._preferred[next(iter(self._preferred))]
         self._preferred[topic, partition] = directory
 
-    def interrupted_moves(self) -> list[tuple[TopicPartition, LogDirectory]]:
+    def list_interrupted_moves(self) -> list[tuple[TopicPartition, LogDirectory]]:
         """Return the moves that the last stop has interrupted: (topic, partition) and target. They must begin again."""
         return [
             (key, directory) for key, directory in self._interrupted if self._found.get(key) not in (None, directory)
@@ -209,7 +209,7 @@ class LogDirectories:
         self.disk.sync_directory(source.path)
         self.disk.remove(f"{log.directory}/{MOVED_MARKER}")
 
-    def _locate(self) -> tuple[dict[TopicPartition, LogDirectory], dict[TopicPartition, LogDirectory]]:
+    def _locate_logs(self) -> tuple[dict[TopicPartition, LogDirectory], dict[TopicPartition, LogDirectory]]:
         """Return the directory of each log, and that of its old copy, which a crash right after a move leaves."""
         located: dict[TopicPartition, LogDirectory] = {}
         older: dict[TopicPartition, LogDirectory] = {}

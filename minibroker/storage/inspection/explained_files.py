@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
-from minibroker.protocol.explaining.meanings import moment
+from minibroker.protocol.explaining.meanings import format_moment
 from minibroker.protocol.explaining.messages import explain_records
 from minibroker.protocol.explaining.parts import Cursor, Part, Unreadable
 from minibroker.protocol.records.crc import crc32c
@@ -23,7 +23,7 @@ from minibroker.storage.inspection.inspected_files import (
     Properties,
     Rows,
 )
-from minibroker.storage.inspection.text_inspection import json_fields
+from minibroker.storage.inspection.text_inspection import iterate_json_fields
 
 _TYPES: Final = {"b": "int8", "h": "int16", "i": "int32", "I": "uint32", "q": "int64"}
 _ABOUT_JSON: Final = {
@@ -61,15 +61,15 @@ def explain_file(data: bytes, inspected: InspectedFile, topic: str | None = None
             case Entries() as layout:
                 _explain_entries(cursor, layout, inspected, start)
             case Rows(columns):
-                _lines(cursor, columns)
+                _explain_lines(cursor, columns)
             case Properties():
-                _properties(cursor)
+                _explain_properties(cursor)
             case JsonObject():
-                _json(cursor)
+                _explain_json(cursor)
     return whole
 
 
-def _entries(cursor: Cursor, layout: Entries, start: int) -> list[list[Part]]:
+def _explain_entries_of_a_size(cursor: Cursor, layout: Entries, start: int) -> list[list[Part]]:
     """Explain all entries of one size up to the end, or to the zeros that Kafka reserves for later ones."""
     first = start // layout.packing.size
     codes = layout.packing.format.lstrip(">")
@@ -81,11 +81,13 @@ def _entries(cursor: Cursor, layout: Entries, start: int) -> list[list[Part]]:
                 cursor.position = cursor.end
             return entries
         with cursor.part(f"entry [{first + len(entries)}]", "entry"):
-            entries.append([_number(cursor, name, code) for name, code in zip(layout.names, codes, strict=True)])
+            entries.append(
+                [_explain_number(cursor, name, code) for name, code in zip(layout.names, codes, strict=True)]
+            )
     return entries
 
 
-def _number(cursor: Cursor, name: str, code: str) -> Part:
+def _explain_number(cursor: Cursor, name: str, code: str) -> Part:
     with cursor.part(name, _TYPES[code]) as part:
         part.value = cursor.number(Struct(f">{code}"))
     return part
@@ -94,39 +96,41 @@ def _number(cursor: Cursor, name: str, code: str) -> Part:
 def _explain_entries(cursor: Cursor, layout: Entries, inspected: InspectedFile, start: int) -> None:
     base_offset = inspected.base_offset or 0
     if inspected.kind is Kind.PRODUCER_SNAPSHOT:
-        _snapshot_head(cursor)
-    for entry in _entries(cursor, layout, start):
+        _explain_snapshot_head(cursor)
+    for entry in _explain_entries_of_a_size(cursor, layout, start):
         if inspected.kind is Kind.OFFSET_INDEX:
             offset, position = entry
             offset.meaning = f"offset {base_offset + offset.value}, with which a batch ends"
             position.meaning = "of that batch in the .log file"
         elif inspected.kind is Kind.TIME_INDEX:
             timestamp, offset = entry
-            timestamp.meaning = moment(timestamp.value)
+            timestamp.meaning = format_moment(timestamp.value)
             offset.meaning = f"offset {base_offset + offset.value}: none up to it has a larger timestamp"
         elif inspected.kind is Kind.PRODUCER_SNAPSHOT:
             for part in entry:
-                part.meaning = moment(part.value) if part.name == "timestamp" else "none" if part.value == -1 else ""
+                part.meaning = (
+                    format_moment(part.value) if part.name == "timestamp" else "none" if part.value == -1 else ""
+                )
 
 
-def _snapshot_head(cursor: Cursor) -> None:
-    _, crc, _ = (_number(cursor, name, code) for name, code in _SNAPSHOT_HEAD)
+def _explain_snapshot_head(cursor: Cursor) -> None:
+    _, crc, _ = (_explain_number(cursor, name, code) for name, code in _SNAPSHOT_HEAD)
     computed = crc32c(memoryview(cursor.data)[SNAPSHOT_CRC_START : cursor.end])
     crc.meaning = "right" if crc.value == computed else f"WRONG: the bytes have {computed}"
 
 
-def _lines(cursor: Cursor, columns: Sequence[str]) -> None:
+def _explain_lines(cursor: Cursor, columns: Sequence[str]) -> None:
     """Explain a checkpoint: a version, the number of rows, and the rows."""
     names, data = iter(("version", "rows")), bytes(cursor.data)
     while cursor.left_bytes:
         with cursor.part(next(names, "row"), "line") as part:
-            part.value = _line(cursor, data)
+            part.value = _read_line(cursor, data)
             if part.name == "row":
                 words = zip(columns, part.value.split(), strict=False)
                 part.meaning = ", ".join(f"{column} {word}" for column, word in words)
 
 
-def _line(cursor: Cursor, data: bytes) -> str:
+def _read_line(cursor: Cursor, data: bytes) -> str:
     """Read a line of the cursor's data, with its end."""
     found = data.find(b"\n", cursor.position, cursor.end)
     start, end = cursor.position, cursor.end if found < 0 else found
@@ -134,20 +138,20 @@ def _line(cursor: Cursor, data: bytes) -> str:
     return data[start:end].decode(errors="replace")
 
 
-def _properties(cursor: Cursor) -> None:
+def _explain_properties(cursor: Cursor) -> None:
     data = bytes(cursor.data)
     while cursor.left_bytes:
         with cursor.part("property", "line") as part:
-            part.value = _line(cursor, data)
+            part.value = _read_line(cursor, data)
             if part.value.startswith("#"):
                 part.name = "comment"
 
 
-def _json(cursor: Cursor) -> None:
+def _explain_json(cursor: Cursor) -> None:
     import json  # a slow import
 
     try:
-        fields = list(json_fields(bytes(cursor.data)))
+        fields = list(iterate_json_fields(bytes(cursor.data)))
     except ValueError as error:
         raise Unreadable(f"no JSON object: {error}") from None
     for _, end, key, value in fields:

@@ -29,7 +29,7 @@ class BlockReader:
         return self._block[at : at + size]
 
 
-def walker_of(
+def make_walker(
     file: File,
     size_bytes: int,
     *,

@@ -70,11 +70,12 @@ Entry = OffsetEntry | TimeEntry | TransactionEntry | ProducerStateEntry
 AnyEntry = TypeVar("AnyEntry", OffsetEntry, TimeEntry, TransactionEntry)
 
 
-def offset_entries(file: File, base_offset: int) -> Iterator[OffsetEntry | Note | Damage]:
+def iterate_offset_entries(file: File, base_offset: int) -> Iterator[OffsetEntry | Note | Damage]:
     """Yield all entries of a `.index` file. Offsets and positions must increase. Raises `OSError`."""
-    used = _used_bytes(file, OffsetIndex.ENTRY)
+    used = _measure_used(file, OffsetIndex.ENTRY)
     found = (
-        OffsetEntry(at, base_offset + offset, where) for at, (offset, where) in _entries(file, OffsetIndex.ENTRY, used)
+        OffsetEntry(at, base_offset + offset, where)
+        for at, (offset, where) in _iterate_entries(file, OffsetIndex.ENTRY, used)
     )
     before = OffsetEntry(0, base_offset - 1, -1)
     for entry, last in _judge_entries(
@@ -85,15 +86,15 @@ def offset_entries(file: File, base_offset: int) -> Iterator[OffsetEntry | Note 
             expected = f"an offset above {last.offset} and a position above {last.log_position}"
             what = f"offset {entry.offset} at position {entry.log_position}"
             yield Damage(file.path, entry.position, 0, entry.offset, expected, what)
-    yield from _rest(file, used, OffsetIndex.ENTRY)
+    yield from _report_rest(file, used, OffsetIndex.ENTRY)
 
 
-def time_entries(file: File, base_offset: int) -> Iterator[TimeEntry | Note | Damage]:
+def iterate_time_entries(file: File, base_offset: int) -> Iterator[TimeEntry | Note | Damage]:
     """Yield all entries of a `.timeindex` file. Timestamps must increase and offsets not decrease. Raises `OSError`."""
-    used = _used_bytes(file, TimeIndex.ENTRY)
+    used = _measure_used(file, TimeIndex.ENTRY)
     found = (
         TimeEntry(at, timestamp, base_offset + offset)
-        for at, (timestamp, offset) in _entries(file, TimeIndex.ENTRY, used)
+        for at, (timestamp, offset) in _iterate_entries(file, TimeIndex.ENTRY, used)
     )
     before = TimeEntry(0, -1, base_offset)
     for entry, last in _judge_entries(found, before, lambda a, b: b.timestamp > a.timestamp and b.offset >= a.offset):
@@ -102,23 +103,23 @@ def time_entries(file: File, base_offset: int) -> Iterator[TimeEntry | Note | Da
             expected = f"a timestamp above {last.timestamp} and an offset of at least {last.offset}"
             what = f"timestamp {entry.timestamp} with offset {entry.offset}"
             yield Damage(file.path, entry.position, 0, entry.offset, expected, what)
-    yield from _rest(file, used, TimeIndex.ENTRY)
+    yield from _report_rest(file, used, TimeIndex.ENTRY)
 
 
-def transaction_entries(file: File) -> Iterator[TransactionEntry | Note | Damage]:
+def iterate_transaction_entries(file: File) -> Iterator[TransactionEntry | Note | Damage]:
     """Yield all entries of a `.txnindex` file. Last offsets must increase. Raises `OSError`."""
-    used = _used_bytes(file, TRANSACTION_ENTRY)
-    found = (TransactionEntry(at, *fields) for at, fields in _entries(file, TRANSACTION_ENTRY, used))
+    used = _measure_used(file, TRANSACTION_ENTRY)
+    found = (TransactionEntry(at, *fields) for at, fields in _iterate_entries(file, TRANSACTION_ENTRY, used))
     before = TransactionEntry(0, TRANSACTION_INDEX_VERSION, -1, -1, -1, -1)
     for entry, last in _judge_entries(found, before, lambda a, b: b.last_offset > a.last_offset):
         yield entry
-        problem = _transaction_problem(entry, last)
+        problem = _find_transaction_problem(entry, last)
         if problem:
             yield Damage(file.path, entry.position, 0, entry.first_offset, *problem)
-    yield from _rest(file, used, TRANSACTION_ENTRY)
+    yield from _report_rest(file, used, TRANSACTION_ENTRY)
 
 
-def _transaction_problem(entry: TransactionEntry, last: TransactionEntry | None) -> tuple[str, str] | None:
+def _find_transaction_problem(entry: TransactionEntry, last: TransactionEntry | None) -> tuple[str, str] | None:
     if entry.version != TRANSACTION_INDEX_VERSION:
         return f"version {TRANSACTION_INDEX_VERSION}", f"{entry.version}"
     if entry.producer_id < 0:
@@ -128,7 +129,7 @@ def _transaction_problem(entry: TransactionEntry, last: TransactionEntry | None)
     return None if last is None else (f"a last offset above {last.last_offset}", f"{entry.last_offset}")
 
 
-def snapshot_entries(file: File) -> Iterator[ProducerStateEntry | Note | Damage]:
+def iterate_snapshot_entries(file: File) -> Iterator[ProducerStateEntry | Note | Damage]:
     """Yield all entries of a `.snapshot` file, even if its checksum is wrong. Raises `OSError`."""
     size = file.size_bytes()
     head = file.read(0, SNAPSHOT_HEAD.size)
@@ -138,14 +139,14 @@ def snapshot_entries(file: File) -> Iterator[ProducerStateEntry | Note | Damage]
     version, crc, count = SNAPSHOT_HEAD.unpack(head)
     if version != SNAPSHOT_VERSION:
         yield Damage(file.path, 0, 0, None, f"version {SNAPSHOT_VERSION}", f"{version}")
-    computed = _crc_from(file, SNAPSHOT_CRC_START, size)
+    computed = _compute_crc_from(file, SNAPSHOT_CRC_START, size)
     if crc != computed:
         expected, found = f"checksum {computed:#010x}, as computed", f"{crc:#010x}, as stored"
         yield Damage(file.path, SNAPSHOT_CRC_POSITION, 0, None, expected, found)
     there = (size - SNAPSHOT_HEAD.size) / SNAPSHOT_ENTRY.size
     if count != there:
         yield Damage(file.path, SNAPSHOT_CRC_START, 0, None, f"{count} entries, as announced", f"room for {there:g}")
-    for position, fields in _entries(file, SNAPSHOT_ENTRY, size, SNAPSHOT_HEAD.size):
+    for position, fields in _iterate_entries(file, SNAPSHOT_ENTRY, size, SNAPSHOT_HEAD.size):
         yield ProducerStateEntry(position, *fields)
 
 
@@ -183,7 +184,7 @@ def _judge_entries(
         window = successors + list(islice(entries, 1))
 
 
-def _crc_from(file: File, position: int, end: int) -> int:
+def _compute_crc_from(file: File, position: int, end: int) -> int:
     crc, reader = 0, BlockReader(file, end)
     while piece := reader.at(position, BLOCK_BYTES):
         crc = crc32c(piece, crc)
@@ -191,7 +192,7 @@ def _crc_from(file: File, position: int, end: int) -> int:
     return crc
 
 
-def _entries(file: File, entry: Struct, end: int, position: int = 0) -> Iterator[tuple[int, tuple[Any, ...]]]:
+def _iterate_entries(file: File, entry: Struct, end: int, position: int = 0) -> Iterator[tuple[int, tuple[Any, ...]]]:
     """Yield (position, fields) of each whole entry up to `end`."""
     reader = BlockReader(file, end)
     while len(data := reader.at(position, entry.size)) == entry.size:
@@ -199,7 +200,7 @@ def _entries(file: File, entry: Struct, end: int, position: int = 0) -> Iterator
         position += entry.size
 
 
-def _used_bytes(file: File, entry: Struct) -> int:
+def _measure_used(file: File, entry: Struct) -> int:
     """Return the size of all entries, without the zeros that a broker keeps behind them while it appends."""
     size = end = file.size_bytes()
     while end:
@@ -211,7 +212,7 @@ def _used_bytes(file: File, entry: Struct) -> int:
     return min(-(-end // entry.size), size // entry.size) * entry.size
 
 
-def _rest(file: File, position: int, entry: Struct) -> Iterator[Note | Damage]:
+def _report_rest(file: File, position: int, entry: Struct) -> Iterator[Note | Damage]:
     """Report the bytes behind the last entry."""
     left = file.size_bytes() - position
     if left >= entry.size:

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from typing import Generic, Protocol
 
 from minibroker.protocol.errors import KafkaError
-from minibroker.protocol.records.control import ControlType, control_type
-from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.control import ControlType, decode_control_type
+from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.files import File
 from minibroker.storage.inspection.index_inspection import (
@@ -65,7 +65,7 @@ class OffsetIndexCheck(_Entries[OffsetEntry]):
         while self.next is not None and self.next.log_position <= found.position:
             entry = self.take()
             if entry.log_position < found.position:
-                yield self._no_batch(entry)
+                yield self._report_no_batch(entry)
             elif found.is_credible and entry.offset != found.header.last_offset:
                 expected = f"offset {found.header.last_offset}, the last of the batch at {found.position}"
                 yield self.mismatch(entry, found.header.base_offset, expected, f"{entry.offset}")
@@ -77,9 +77,9 @@ class OffsetIndexCheck(_Entries[OffsetEntry]):
 
     def end(self, size_bytes: int) -> Iterator[Damage]:
         while self.next is not None:
-            yield self._no_batch(self.take())
+            yield self._report_no_batch(self.take())
 
-    def _no_batch(self, entry: OffsetEntry) -> Damage:
+    def _report_no_batch(self, entry: OffsetEntry) -> Damage:
         return self.mismatch(entry, entry.offset, "the position at which a batch begins", f"{entry.log_position}")
 
 
@@ -126,7 +126,7 @@ class TransactionIndexCheck(_Entries[TransactionEntry]):
 
     def batch(self, found: FoundBatch) -> Iterator[Damage]:
         header = found.header
-        if not found.is_credible or not header.is_control or not self._aborts(found):
+        if not found.is_credible or not header.is_control or not self._is_abort(found):
             return
         while self.next is not None and self.next.last_offset < header.base_offset:
             self.take()
@@ -137,12 +137,12 @@ class TransactionIndexCheck(_Entries[TransactionEntry]):
             found_text = "none" if entry is None else f"producer {entry.producer_id}, offset {entry.last_offset}"
             yield Damage(self.path, position, 0, header.base_offset, expected, found_text)
 
-    def _aborts(self, found: FoundBatch) -> bool:
+    def _is_abort(self, found: FoundBatch) -> bool:
         if found.header.size_bytes > MAX_CONTROL_BATCH_BYTES:
             return False
         try:
-            records = records_of(self._log.read(found.position, found.header.size_bytes))
-            return any(control_type(record.key) == ControlType.ABORT for record in records)
+            records = iterate_records(self._log.read(found.position, found.header.size_bytes))
+            return any(decode_control_type(record.key) == ControlType.ABORT for record in records)
         except KafkaError:
             return False  # reported where the records are read
 

@@ -1,7 +1,7 @@
 """A file of a log directory for people: its kind, which follows from its name, and its content, in order.
 
-`LAYOUTS` says what is in each kind of file besides logs. By it `contents` yields entry by entry, and what is damaged;
-`explained_files` explains byte by byte.
+`LAYOUTS` says what is in each kind of file besides logs. By it `iterate_contents` yields entry by entry, and what is
+damaged; `explained_files` explains byte by byte.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
     MalformedCheckpoint,
-    epochs_from_text,
+    parse_epochs,
 )
 from minibroker.storage.checkpoints.leader_epochs import LeaderEpochs
 from minibroker.storage.files import Disk, File
@@ -35,11 +35,11 @@ from minibroker.storage.inspection.index_inspection import (
     OffsetEntry,
     ProducerStateEntry,
     TransactionEntry,
-    offset_entries,
-    snapshot_entries,
+    iterate_offset_entries,
+    iterate_snapshot_entries,
+    iterate_time_entries,
+    iterate_transaction_entries,
     sound_entries,
-    time_entries,
-    transaction_entries,
 )
 from minibroker.storage.inspection.index_verification import (
     Check,
@@ -47,7 +47,7 @@ from minibroker.storage.inspection.index_verification import (
     TimeIndexCheck,
     TransactionIndexCheck,
 )
-from minibroker.storage.inspection.inspected_records import FoundRecord, records_in
+from minibroker.storage.inspection.inspected_records import FoundRecord, iterate_records_in
 from minibroker.storage.inspection.log_inspection import Damage, LogInspection, Note
 from minibroker.storage.inspection.text_inspection import (
     ABORTED_COLUMNS,
@@ -55,8 +55,8 @@ from minibroker.storage.inspection.text_inspection import (
     OFFSET_COLUMNS,
     Line,
     checkpoint_lines,
-    json_lines,
-    property_lines,
+    iterate_json_lines,
+    iterate_property_lines,
 )
 from minibroker.storage.names import (
     CLEAN_SHUTDOWN,
@@ -69,9 +69,9 @@ from minibroker.storage.names import (
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
-    offset_in,
-    offsets_with,
-    topic_partition_of,
+    list_offsets_with,
+    parse_offset_in,
+    parse_topic_partition,
 )
 from minibroker.storage.producers.aborted_transactions import TRANSACTION_ENTRY
 from minibroker.storage.producers.producer_state import SNAPSHOT_ENTRY
@@ -181,7 +181,7 @@ class InspectedFile(NamedTuple):
         """The topic of the log that the file belongs to, None if it is unknown."""
         if self.kind is Kind.METADATA_SNAPSHOT:
             return METADATA_TOPIC
-        found = topic_partition_of(os.path.basename(os.path.dirname(os.path.abspath(self.path))))
+        found = parse_topic_partition(os.path.basename(os.path.dirname(os.path.abspath(self.path))))
         return found[0] if found else None
 
     @property
@@ -197,14 +197,16 @@ class InspectedFile(NamedTuple):
         return os.path.join(directory, f"{match['stem']}{suffix}{match['state'] or ''}")
 
 
-def inspected_file(path: str) -> InspectedFile | None:
+def identify_file(path: str) -> InspectedFile | None:
     """Return the file with its kind and offset by its name, None if it is of no kind that can be shown."""
     name = os.path.basename(path)
     if name in _BY_NAME:
         return InspectedFile(path, _BY_NAME[name], None)
     match = _NAME.fullmatch(name)
     kind = _BY_SUFFIX.get(match["suffix"]) if match else None
-    return InspectedFile(path, kind, None if kind is Kind.METADATA_SNAPSHOT else offset_in(name)) if kind else None
+    return (
+        InspectedFile(path, kind, None if kind is Kind.METADATA_SNAPSHOT else parse_offset_in(name)) if kind else None
+    )
 
 
 class Options(NamedTuple):
@@ -220,63 +222,65 @@ class Options(NamedTuple):
     most_bytes: int = MAX_UNCOMPRESSED_BYTES
 
 
-def contents(disk: Disk, inspected: InspectedFile, options: Options) -> Iterator[Item]:
+def iterate_contents(disk: Disk, inspected: InspectedFile, options: Options) -> Iterator[Item]:
     """Yield the content of a file, and every damage.
 
     A read error is also reported as damage. Raises `OSError` if the file cannot be opened.
     """
     file = disk.open_to_read(inspected.path)
     try:
-        yield from _contents(disk, file, inspected, options)
+        yield from _iterate_contents(disk, file, inspected, options)
     except OSError as error:
         path = error.filename or inspected.path
         yield Damage(path, 0, 0, None, "a file that can be read to its end", error.strerror or str(error))
 
 
-def _contents(disk: Disk, file: File, inspected: InspectedFile, options: Options) -> Iterator[Item]:
+def _iterate_contents(disk: Disk, file: File, inspected: InspectedFile, options: Options) -> Iterator[Item]:
     kind = inspected.kind
     if kind is Kind.METADATA_SNAPSHOT or (kind is Kind.LOG and not options.verify):
-        yield from _log(disk, file, inspected, [], options)
+        yield from _iterate_log(disk, file, inspected, [], options)
     elif kind is Kind.LOG:
-        beside = [each for each in _indexes_beside(disk, inspected) if each[0].path not in options.shown]
+        beside = [each for each in _open_indexes_beside(disk, inspected) if each[0].path not in options.shown]
         for index, of_index in beside:
-            yield from (each for each in _entries(index, of_index) if isinstance(each, Damage))
-        yield from _log(disk, file, inspected, [_check(file, *each) for each in beside], options)
+            yield from (each for each in _iterate_entries(index, of_index) if isinstance(each, Damage))
+        yield from _iterate_log(disk, file, inspected, [_make_check(file, *each) for each in beside], options)
     else:
-        yield from _entries(file, inspected)
+        yield from _iterate_entries(file, inspected)
         if options.verify and kind in _WITH_LOG:
-            yield from _compared_with_log(disk, file, inspected)
+            yield from _compare_with_log(disk, file, inspected)
 
 
-def _compared_with_log(disk: Disk, file: File, inspected: InspectedFile) -> Iterator[Damage]:
+def _compare_with_log(disk: Disk, file: File, inspected: InspectedFile) -> Iterator[Damage]:
     """Compare an index with its log, if that exists. Yield the damage."""
     path = inspected.beside(LOG_SUFFIX)
     with suppress(FileNotFoundError):
         log = disk.open_to_read(path)
-        found = _log(disk, log, inspected._replace(path=path), [_check(log, file, inspected)], Options(records=False))
+        found = _iterate_log(
+            disk, log, inspected._replace(path=path), [_make_check(log, file, inspected)], Options(records=False)
+        )
         yield from (each for each in found if isinstance(each, Damage) and each.path == file.path)
 
 
-def _entries(file: File, inspected: InspectedFile) -> Iterator[Entry | Line | Note | Damage]:
+def _iterate_entries(file: File, inspected: InspectedFile) -> Iterator[Entry | Line | Note | Damage]:
     layout, base_offset = LAYOUTS[inspected.kind], inspected.base_offset or 0
     match layout:
         case Rows(columns):
             yield from checkpoint_lines(file, columns)
         case Properties(separator, required):
-            yield from property_lines(file, separator, required)
+            yield from iterate_property_lines(file, separator, required)
         case JsonObject(required):
-            yield from json_lines(file, required)
+            yield from iterate_json_lines(file, required)
         case _ if inspected.kind is Kind.OFFSET_INDEX:
-            yield from offset_entries(file, base_offset)
+            yield from iterate_offset_entries(file, base_offset)
         case _ if inspected.kind is Kind.TIME_INDEX:
-            yield from time_entries(file, base_offset)
+            yield from iterate_time_entries(file, base_offset)
         case _ if inspected.kind is Kind.TRANSACTION_INDEX:
-            yield from transaction_entries(file)
+            yield from iterate_transaction_entries(file)
         case _:
-            yield from snapshot_entries(file)
+            yield from iterate_snapshot_entries(file)
 
 
-def _log(
+def _iterate_log(
     disk: Disk, file: File, inspected: InspectedFile, checks: list[Check], options: Options
 ) -> Iterator[FoundBatch | FoundRecord | Note | Damage]:
     is_segment = inspected.kind is not Kind.METADATA_SNAPSHOT
@@ -285,13 +289,13 @@ def _log(
         base_offset=inspected.base_offset,
         end_offset=_next_base_offset(disk, inspected),
         known=_iterate_indexed(disk, inspected) if is_segment else (),
-        epochs=_epochs_beside(disk, inspected) if is_segment and options.verify else None,
+        epochs=_read_epochs_beside(disk, inspected) if is_segment and options.verify else None,
     )
     for finding in inspection.findings():
         yield finding
         if isinstance(finding, FoundBatch):
             if options.records:
-                yield from records_in(file, finding, options.most_bytes)
+                yield from iterate_records_in(file, finding, options.most_bytes)
             for check in checks:
                 yield from check.batch(finding)
         elif isinstance(finding, Damage):
@@ -305,7 +309,7 @@ def _iterate_indexed(disk: Disk, inspected: InspectedFile) -> Iterator[tuple[int
     """Yield (last offset, position) of the batches that are in the offset index."""
     with suppress(FileNotFoundError):
         index = disk.open_to_read(inspected.beside(INDEX_SUFFIX))
-        for entry in sound_entries(offset_entries(index, inspected.base_offset or 0), OffsetEntry):
+        for entry in sound_entries(iterate_offset_entries(index, inspected.base_offset or 0), OffsetEntry):
             yield entry.offset, entry.log_position
 
 
@@ -315,19 +319,19 @@ def _next_base_offset(disk: Disk, inspected: InspectedFile) -> int | None:
     base_offset = inspected.base_offset
     if base_offset is None or not name.endswith(LOG_SUFFIX):
         return None
-    others = offsets_with(disk.names(directory or "."), LOG_SUFFIX)
+    others = list_offsets_with(disk.names(directory or "."), LOG_SUFFIX)
     return min((offset for offset in others if offset > base_offset), default=None)
 
 
-def _indexes_beside(disk: Disk, inspected: InspectedFile) -> Iterator[tuple[File, InspectedFile]]:
+def _open_indexes_beside(disk: Disk, inspected: InspectedFile) -> Iterator[tuple[File, InspectedFile]]:
     for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
         path = inspected.beside(suffix)
         with suppress(FileNotFoundError):
             yield disk.open_to_read(path), inspected._replace(path=path, kind=_BY_SUFFIX[suffix])
 
 
-def _check(log: File, file: File, inspected: InspectedFile) -> Check:
-    entries = _entries(file, inspected)
+def _make_check(log: File, file: File, inspected: InspectedFile) -> Check:
+    entries = _iterate_entries(file, inspected)
     if inspected.kind is Kind.OFFSET_INDEX:
         return OffsetIndexCheck(file.path, entries)
     if inspected.kind is Kind.TIME_INDEX:
@@ -335,9 +339,9 @@ def _check(log: File, file: File, inspected: InspectedFile) -> Check:
     return TransactionIndexCheck(log, file.path, entries)
 
 
-def _epochs_beside(disk: Disk, inspected: InspectedFile) -> LeaderEpochs | None:
+def _read_epochs_beside(disk: Disk, inspected: InspectedFile) -> LeaderEpochs | None:
     """Return the leader epochs of the log, None if they cannot be read; showing the checkpoint itself reports why."""
     path = os.path.join(os.path.dirname(inspected.path), LEADER_EPOCH_CHECKPOINT)
     with suppress(FileNotFoundError, MalformedCheckpoint):
-        return LeaderEpochs(epochs_from_text(disk.open_to_read(path).read(0, MAX_EPOCHS_BYTES)))
+        return LeaderEpochs(parse_epochs(disk.open_to_read(path).read(0, MAX_EPOCHS_BYTES)))
     return None

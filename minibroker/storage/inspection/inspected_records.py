@@ -9,8 +9,12 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import ELIDED_BIT, HEADER_BYTES, MAGIC
 from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES
 from minibroker.protocol.records.message import read_message
-from minibroker.protocol.records.message_set import headers_of_set, inner_messages, records_of_message
-from minibroker.protocol.records.payload import payload_of
+from minibroker.protocol.records.message_set import (
+    decompress_inner_messages,
+    iterate_headers_of_set,
+    iterate_records_of_message,
+)
+from minibroker.protocol.records.payload import get_payload
 from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.records.varints import Bytes, read_varint
 from minibroker.protocol.records.walking import FoundBatch
@@ -27,7 +31,7 @@ class FoundRecord(NamedTuple):
     record: Record
 
 
-def records_in(
+def iterate_records_in(
     file: File, found: FoundBatch, most_bytes: int = MAX_UNCOMPRESSED_BYTES
 ) -> Iterator[FoundRecord | Note | Damage]:
     """Yield the records of a batch, and the damage that makes the rest unreadable; of a larger one a note.
@@ -42,31 +46,33 @@ def records_in(
         yield Note(file.path, found.position, header.base_offset, text)
         return
     if header.magic < MAGIC:
-        yield from _messages(file, found, most_bytes)
+        yield from _iterate_messages(file, found, most_bytes)
         return
     try:
-        payload = payload_of(file.read(found.position, header.size_bytes), 0, header, most_bytes)
+        payload = get_payload(file.read(found.position, header.size_bytes), 0, header, most_bytes)
     except KafkaError as error:
-        yield _unread(file, found, found.position + HEADER_BYTES, "records that can be decompressed", error, most_bytes)
+        yield _explain_unread(
+            file, found, found.position + HEADER_BYTES, "records that can be decompressed", error, most_bytes
+        )
         return
     start = 0 if header.compression or header.attributes & ELIDED_BIT else found.position + HEADER_BYTES
     yield from _parse_records(file, found, payload, start)
 
 
-def _messages(file: File, found: FoundBatch, most_bytes: int) -> Iterator[FoundRecord | Note | Damage]:
+def _iterate_messages(file: File, found: FoundBatch, most_bytes: int) -> Iterator[FoundRecord | Note | Damage]:
     """Yield the record of a message of format 0 or 1, or those in a wrapper."""
     try:
         data = file.read(found.position, found.header.size_bytes)
         wrapper, _ = read_message(data)
-        records = records_of_message(data, limit_bytes=most_bytes)
+        records = iterate_records_of_message(data, limit_bytes=most_bytes)
         if not wrapper.compression:
             yield FoundRecord(found.position, len(data), False, next(records))
             return
-        places = headers_of_set(inner_messages(wrapper, most_bytes))
+        places = iterate_headers_of_set(decompress_inner_messages(wrapper, most_bytes))
         for (position, inner), record in zip(places, records, strict=True):
             yield FoundRecord(position, inner.size_bytes, True, record)
     except KafkaError as error:
-        yield _unread(file, found, found.position, "messages that can be read", error, most_bytes)
+        yield _explain_unread(file, found, found.position, "messages that can be read", error, most_bytes)
 
 
 def _parse_records(file: File, found: FoundBatch, payload: Bytes, start: int) -> Iterator[FoundRecord | Damage]:
@@ -76,7 +82,7 @@ def _parse_records(file: File, found: FoundBatch, payload: Bytes, start: int) ->
         try:
             record = next(records)
         except KafkaError as error:
-            yield _damage(file, found, start + position, f"record {index + 1} of {header.record_count}", error)
+            yield _make_damage(file, found, start + position, f"record {index + 1} of {header.record_count}", error)
             return
         length, after = read_varint(payload, position)
         size_bytes = after + length - position
@@ -92,15 +98,15 @@ def _parse_records(file: File, found: FoundBatch, payload: Bytes, start: int) ->
         yield Damage(file.path, start + position, 0, header.last_offset, expected, what)
 
 
-def _unread(
+def _explain_unread(
     file: File, found: FoundBatch, position: int, expected: str, error: KafkaError, most_bytes: int
 ) -> Note | Damage:
     """Return why records are not shown: those that are merely large are not damaged."""
     if error.code != ErrorCode.MESSAGE_TOO_LARGE:
-        return _damage(file, found, position, expected, error)
+        return _make_damage(file, found, position, expected, error)
     text = f"the records of this batch are not shown: they decompress to more than {most_bytes} bytes"
     return Note(file.path, found.position, found.header.base_offset, text)
 
 
-def _damage(file: File, found: FoundBatch, position: int, expected: str, error: KafkaError) -> Damage:
+def _make_damage(file: File, found: FoundBatch, position: int, expected: str, error: KafkaError) -> Damage:
     return Damage(file.path, position, 0, found.header.base_offset, expected, error.message or error.code.name)

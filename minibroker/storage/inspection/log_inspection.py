@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from minibroker.protocol.records.batch import MAGIC, BatchHeader
-from minibroker.protocol.records.walking import NO_LIMIT, FoundBatch, PassedOver, checksums
+from minibroker.protocol.records.walking import NO_LIMIT, FoundBatch, PassedOver, format_checksums
 from minibroker.storage.checkpoints.checkpoint_texts import LEADER_EPOCH_CHECKPOINT
 from minibroker.storage.checkpoints.leader_epochs import LeaderEpochs
 from minibroker.storage.files import File
-from minibroker.storage.inspection.file_walking import walker_of
+from minibroker.storage.inspection.file_walking import make_walker
 from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET
 
 
@@ -64,7 +64,7 @@ class LogInspection:
     ) -> None:
         self._path = file.path
         limit = NO_LIMIT if base_offset is None else base_offset + MAX_RELATIVE_OFFSET + 1
-        self._walker = walker_of(
+        self._walker = make_walker(
             file,
             file.size_bytes(),
             next_offset=0 if base_offset is None else base_offset,
@@ -95,14 +95,14 @@ class LogInspection:
         header, expected = found.header, self._walker.next_offset
         if not found.is_sound:
             self._is_certain = False
-            yield self._damage(found, expected, *checksums(found))
+            yield self._make_damage(found, expected, *format_checksums(found))
             return
-        following = self._following(found) if header.magic == MAGIC else None
+        following = self._read_following(found) if header.magic == MAGIC else None
         if self._is_misplaced(header, following):
             self._is_certain = False
             first, last = header.base_offset, header.last_offset
             what = f"offsets {first} to {last}" if header.magic == MAGIC else f"offset {first}"
-            yield self._damage(found, expected, self._offsets_expected(), what)
+            yield self._make_damage(found, expected, self._describe_expected_offsets(), what)
             return
         if self._is_certain and header.base_offset > expected and header.magic == MAGIC:
             text = f"no offsets {expected} to {header.base_offset - 1}, as compaction leaves it"
@@ -110,7 +110,7 @@ class LogInspection:
         self._walker.next_offset = header.next_offset
         self._is_certain = True
         if header.magic == MAGIC:
-            yield from self._judged_epoch(found, following)
+            yield from self._judge_epoch(found, following)
 
     def _is_misplaced(self, header: BatchHeader, following: BatchHeader | None) -> bool:
         """Return whether the base offset, which no checksum covers, contradicts the batch before or behind."""
@@ -120,16 +120,16 @@ class LogInspection:
         gap = header.base_offset > expected
         return gap and following is not None and expected <= following.base_offset <= header.last_offset
 
-    def _judged_epoch(self, found: FoundBatch, following: BatchHeader | None) -> Iterator[Damage]:
+    def _judge_epoch(self, found: FoundBatch, following: BatchHeader | None) -> Iterator[Damage]:
         """Check the leader epoch, which no checksum covers, either."""
         epoch, offset = found.header.partition_leader_epoch, found.header.base_offset
-        expected = self._epoch_expected(offset, epoch, following)
+        expected = self._find_expected_epoch(offset, epoch, following)
         if expected:
-            yield self._damage(found, offset, expected, f"{epoch}")
+            yield self._make_damage(found, offset, expected, f"{epoch}")
         else:
             self._epoch = epoch
 
-    def _epoch_expected(self, offset: int, epoch: int, following: BatchHeader | None) -> str | None:
+    def _find_expected_epoch(self, offset: int, epoch: int, following: BatchHeader | None) -> str | None:
         """Return what the epoch should be, None if it may be right."""
         known = self._epochs.epoch_at(offset)
         if known >= 0:
@@ -138,14 +138,14 @@ class LogInspection:
             return f"a leader epoch from {self._epoch} to {following.partition_leader_epoch}"
         return f"a leader epoch of at least {self._epoch}" if epoch < self._epoch else None
 
-    def _following(self, found: FoundBatch) -> BatchHeader | None:
+    def _read_following(self, found: FoundBatch) -> BatchHeader | None:
         """Return the header behind the batch, None unless it is a plausible one of format 2."""
         header = self._walker.header_at(found.position + found.header.size_bytes)
         return header if header is not None and header.magic == MAGIC else None
 
-    def _damage(self, found: FoundBatch, offset: int, expected: str, what: str) -> Damage:
+    def _make_damage(self, found: FoundBatch, offset: int, expected: str, what: str) -> Damage:
         return Damage(self._path, found.position, 0, offset, expected, what)
 
-    def _offsets_expected(self) -> str:
+    def _describe_expected_offsets(self) -> str:
         limit = "" if self._walker.limit == NO_LIMIT else f" and below {self._walker.limit}"
         return f"offsets from {self._walker.next_offset} on{limit}"

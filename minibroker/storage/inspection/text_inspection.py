@@ -36,7 +36,7 @@ def checkpoint_lines(file: File, columns: tuple[str, ...]) -> Iterator[Line | Da
     """Yield the rows of a checkpoint with these columns. An empty file has none. Raises `OSError`."""
     if file.size_bytes() == 0:
         return
-    lines = _lines(file)
+    lines = _iterate_lines(file)
     position, text = next(lines, (0, ""))
     if text != str(CHECKPOINT_VERSION):
         yield Damage(file.path, position, 0, None, f"version {CHECKPOINT_VERSION} in the first line", _show_line(text))
@@ -44,7 +44,7 @@ def checkpoint_lines(file: File, columns: tuple[str, ...]) -> Iterator[Line | Da
     count, before = 0, (-1, -1)
     for position, text in lines:
         count += 1
-        row = _row(file, position, text, columns)
+        row = _parse_row(file, position, text, columns)
         yield row
         if columns == EPOCH_COLUMNS and isinstance(row, Line):
             epoch, start_offset = now = int(row.fields["epoch"]), int(row.fields["start_offset"])
@@ -59,7 +59,7 @@ def checkpoint_lines(file: File, columns: tuple[str, ...]) -> Iterator[Line | Da
         )
 
 
-def _row(file: File, position: int, text: str, columns: tuple[str, ...]) -> Line | Damage:
+def _parse_row(file: File, position: int, text: str, columns: tuple[str, ...]) -> Line | Damage:
     words = text.split()
     expected = " and ".join(columns)
     if len(words) != len(columns):
@@ -75,13 +75,13 @@ def _row(file: File, position: int, text: str, columns: tuple[str, ...]) -> Line
     return Line(position, fields)
 
 
-def property_lines(file: File, separator: str, required: tuple[str, ...]) -> Iterator[Line | Damage]:
+def iterate_property_lines(file: File, separator: str, required: tuple[str, ...]) -> Iterator[Line | Damage]:
     """Yield the key and value of each line of `meta.properties` ("=") or `partition.metadata` (": ").
 
     Raises `OSError`.
     """
     missing = dict.fromkeys(required)
-    for position, text in _lines(file):
+    for position, text in _iterate_lines(file):
         if not text.strip() or text.startswith(("#", "!")):
             continue
         key, found, value = text.partition(separator)
@@ -94,11 +94,11 @@ def property_lines(file: File, separator: str, required: tuple[str, ...]) -> Ite
         yield Damage(file.path, file.size_bytes(), 0, None, f"a line for {key}", "the end of the file")
 
 
-def json_lines(file: File, required: tuple[str, ...]) -> Iterator[Line | Damage]:
+def iterate_json_lines(file: File, required: tuple[str, ...]) -> Iterator[Line | Damage]:
     """Yield each field of a file with a JSON object. An empty file has none. Raises `OSError`."""
     data = file.read(0, MAX_JSON_BYTES)
     try:
-        lines = [Line(start, {key: str(value)}) for start, _, key, value in json_fields(data)]
+        lines = [Line(start, {key: str(value)}) for start, _, key, value in iterate_json_fields(data)]
     except ValueError as error:
         yield Damage(file.path, 0, len(data), None, "a JSON object", str(error))
         return
@@ -108,7 +108,7 @@ def json_lines(file: File, required: tuple[str, ...]) -> Iterator[Line | Damage]
         yield Damage(file.path, len(data), 0, None, f"a field {key}", "the end of the file")
 
 
-def json_fields(data: bytes) -> Iterator[tuple[int, int, str, Any]]:
+def iterate_json_fields(data: bytes) -> Iterator[tuple[int, int, str, Any]]:
     """Yield (start, end, key, value) of each field of a JSON object. No bytes have no fields. Raises ValueError."""
     import json  # a slow import
 
@@ -119,14 +119,14 @@ def json_fields(data: bytes) -> Iterator[tuple[int, int, str, Any]]:
     except RecursionError:
         raise ValueError("too many values in each other") from None
     decoder, position = json.JSONDecoder(), text.find("{") + 1
-    while text and text[position := _end(_BEFORE_KEY, text, position)] != "}":
+    while text and text[position := _find_end(_BEFORE_KEY, text, position)] != "}":
         key, end = decoder.raw_decode(text, position)
-        value, end = decoder.raw_decode(text, _end(_BEFORE_VALUE, text, end))
+        value, end = decoder.raw_decode(text, _find_end(_BEFORE_VALUE, text, end))
         yield position, end, key, value
         position = end
 
 
-def _end(pattern: re.Pattern[str], text: str, position: int) -> int:
+def _find_end(pattern: re.Pattern[str], text: str, position: int) -> int:
     found = pattern.match(text, position)
     assert found is not None  # the text is a JSON object
     return found.end()
@@ -136,7 +136,7 @@ def _show_line(text: str) -> str:
     return repr(text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}...")
 
 
-def _lines(file: File) -> Iterator[tuple[int, str]]:
+def _iterate_lines(file: File) -> Iterator[tuple[int, str]]:
     """Yield (position, text) of each line. Long lines are cut, and bytes that are not UTF-8 become escapes."""
     position, end = 0, file.size_bytes()
     reader = BlockReader(file, end)

@@ -25,8 +25,8 @@ from minibroker.protocol.records.crc import crc32c
 from minibroker.storage.checkpoints.checkpoint_texts import (
     ABORTED_TRANSACTIONS_CHECKPOINT,
     MalformedCheckpoint,
-    aborted_counts_from_text,
-    aborted_counts_text,
+    format_aborted_counts,
+    parse_aborted_counts,
 )
 from minibroker.storage.files import Disk
 from minibroker.storage.names import OFFSET_DIGITS, TRANSACTION_INDEX_SUFFIX
@@ -49,12 +49,12 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: int
 
 
-def transactions_bytes(transactions: Iterable[AbortedTransaction]) -> bytes:
+def encode_transactions(transactions: Iterable[AbortedTransaction]) -> bytes:
     """Return the content of a `.txnindex` file."""
     return b"".join(TRANSACTION_ENTRY.pack(TRANSACTION_INDEX_VERSION, *transaction) for transaction in transactions)
 
 
-def transactions_from_bytes(data: bytes) -> list[AbortedTransaction]:
+def decode_transactions(data: bytes) -> list[AbortedTransaction]:
     """Parse a `.txnindex` file. Raises `CorruptIndex`."""
     if len(data) % TRANSACTION_ENTRY.size:
         raise CorruptIndex(f"its size is {len(data)}, not a multiple of {TRANSACTION_ENTRY.size}")
@@ -118,7 +118,7 @@ class AbortedTransactions:
         if transactions:
             self._behind = segment_path
             self.catch_up()
-        self.count(_base_offset(segment_path))
+        self.count(_parse_base_offset(segment_path))
 
     def catch_up(self) -> None:
         """Write entries that could not be written. Called before a flush, and before a new segment begins."""
@@ -127,9 +127,9 @@ class AbortedTransactions:
         file = self._disk.open(self._behind + TRANSACTION_INDEX_SUFFIX, create=True)
         try:
             written = file.size_bytes() // TRANSACTION_ENTRY.size  # a torn entry is written again
-            first = bisect_left(self._last_offsets, _base_offset(self._behind)) + written
+            first = bisect_left(self._last_offsets, _parse_base_offset(self._behind)) + written
             try:
-                file.write(written * TRANSACTION_ENTRY.size, transactions_bytes(self._known[first:]))
+                file.write(written * TRANSACTION_ENTRY.size, encode_transactions(self._known[first:]))
             except OSError:
                 with suppress(OSError):
                     file.truncate(written * TRANSACTION_ENTRY.size)  # others may read the file
@@ -142,7 +142,7 @@ class AbortedTransactions:
     def count(self, base_offset: int) -> None:
         """Update the count of the newest segment, when it ends or the log is closed."""
         first = bisect_left(self._last_offsets, base_offset)
-        data = transactions_bytes(self._known[first:])
+        data = encode_transactions(self._known[first:])
         if data:
             self._counts[base_offset] = len(data) // TRANSACTION_ENTRY.size, crc32c(data)
         else:
@@ -153,7 +153,7 @@ class AbortedTransactions:
         self._counts = {offset: self._counts[offset] for offset in base_offsets if offset in self._counts}
         if self._counts != self._written:
             path = f"{directory}/{ABORTED_TRANSACTIONS_CHECKPOINT}"
-            self._disk.write_whole(path, aborted_counts_text(self._counts), sync=False)
+            self._disk.write_whole(path, format_aborted_counts(self._counts), sync=False)
             self._written = dict(self._counts)
 
     def renew(self, start_offset: int, end_offset: int, transactions: Sequence[AbortedTransaction]) -> None:
@@ -164,27 +164,27 @@ class AbortedTransactions:
         changed = slice(bisect_left(self._last_offsets, start_offset), bisect_left(self._last_offsets, end_offset))
         self._known[changed] = transactions
         self._last_offsets[changed] = [transaction.last_offset for transaction in transactions]
-        self._unsynced = {path for path in self._unsynced if not start_offset <= _base_offset(path) < end_offset}
+        self._unsynced = {path for path in self._unsynced if not start_offset <= _parse_base_offset(path) < end_offset}
         for base_offset in [offset for offset in self._counts if start_offset <= offset < end_offset]:
             del self._counts[base_offset]
         if transactions:
-            data = transactions_bytes(transactions)
+            data = encode_transactions(transactions)
             self._counts[start_offset] = len(transactions), crc32c(data)
 
-    def unsynced_paths(self) -> list[str]:
+    def list_unsynced_paths(self) -> list[str]:
         """Return the paths of the files that may not be synced."""
         return sorted(self._unsynced)
 
     def mark_synced(self) -> None:
-        """Mark the files as synced. The caller syncs what `unsynced_paths` has returned."""
+        """Mark the files as synced. The caller syncs what `list_unsynced_paths` has returned."""
         self._unsynced.clear()
 
     def remove_before(self, offset: int) -> None:
         """Remove the transactions whose markers lie before `offset`, as their segments were deleted."""
         gone = bisect_left(self._last_offsets, offset)
         del self._known[:gone], self._last_offsets[:gone]
-        self._unsynced = {path for path in self._unsynced if _base_offset(path) >= offset}
-        if self._behind is not None and _base_offset(self._behind) < offset:
+        self._unsynced = {path for path in self._unsynced if _parse_base_offset(path) >= offset}
+        if self._behind is not None and _parse_base_offset(self._behind) < offset:
             self._behind = None
 
     def truncate(self, segment_path: str, end_offset: int) -> None:
@@ -193,13 +193,13 @@ class AbortedTransactions:
         if kept == len(self._known):
             return
         del self._known[kept:], self._last_offsets[kept:]
-        of_segment = self._known[bisect_left(self._last_offsets, _base_offset(segment_path)) :]
+        of_segment = self._known[bisect_left(self._last_offsets, _parse_base_offset(segment_path)) :]
         path = segment_path + TRANSACTION_INDEX_SUFFIX
         self._behind = None
-        last = _base_offset(segment_path)
-        self._unsynced = {path for path in self._unsynced if _base_offset(path) <= last}
+        last = _parse_base_offset(segment_path)
+        self._unsynced = {path for path in self._unsynced if _parse_base_offset(path) <= last}
         if of_segment:
-            self._disk.write_whole(path, transactions_bytes(of_segment), sync=False)
+            self._disk.write_whole(path, encode_transactions(of_segment), sync=False)
             self._unsynced.add(path)
         else:
             self._disk.remove(path)
@@ -210,7 +210,7 @@ def read_counts(disk: Disk, directory: str) -> Counts:
     """Return the counts of the checkpoint, or none if it is malformed. Raises `OSError`."""
     path = f"{directory}/{ABORTED_TRANSACTIONS_CHECKPOINT}"
     try:
-        return aborted_counts_from_text(disk.read_whole(path))
+        return parse_aborted_counts(disk.read_whole(path))
     except MalformedCheckpoint as error:
         logger.warning("%s is malformed, and is rebuilt: %s", path, error)
         return {}
@@ -229,15 +229,15 @@ def read_index(disk: Disk, path: str, end_offset: int, expected: tuple[int, int]
         count, crc = expected
         if crc32c(data[: count * TRANSACTION_ENTRY.size]) != crc:
             raise CorruptIndex(f"it no longer has its {count} entries")
-    found = transactions_from_bytes(data)
+    found = decode_transactions(data)
     last_offsets = [transaction.last_offset for transaction in found]
     if last_offsets != sorted(set(last_offsets)):
         raise CorruptIndex("its entries do not increase")
-    if found and not _base_offset(path) <= last_offsets[0] <= last_offsets[-1] < end_offset:
+    if found and not _parse_base_offset(path) <= last_offsets[0] <= last_offsets[-1] < end_offset:
         raise CorruptIndex("an entry belongs to a marker in another segment")
     return found
 
 
-def _base_offset(path: str) -> int:
+def _parse_base_offset(path: str) -> int:
     """Return a segment's base offset by the path of its transaction index, or by its path without suffix."""
     return int(path.rsplit("/", 1)[1][:OFFSET_DIGITS])

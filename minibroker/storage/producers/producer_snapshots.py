@@ -6,9 +6,9 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from minibroker.protocol.records.batch import BatchHeader
-from minibroker.storage.batch_scanning import headers, stored_batch
+from minibroker.storage.batch_scanning import iterate_headers, read_stored_batch
 from minibroker.storage.files import Disk
-from minibroker.storage.names import SNAPSHOT_SUFFIX, segment_name
+from minibroker.storage.names import SNAPSHOT_SUFFIX, make_segment_name
 from minibroker.storage.producers.aborted_transactions import AbortedTransaction
 from minibroker.storage.producers.producer_state import CorruptSnapshot, ProducerStates
 from minibroker.storage.producers.transaction_markers import read_marker
@@ -35,7 +35,7 @@ class ProducerSnapshots:
         """
         if states.end_offset <= start_offset or states.end_offset in self._offsets:
             return False
-        self._disk.write_whole(self._path(states.end_offset), states.snapshot(), sync=False)
+        self._disk.write_whole(self._make_path(states.end_offset), states.snapshot(), sync=False)
         self._offsets = sorted((*self._offsets, states.end_offset))
         if sync:
             self._unsynced.add(states.end_offset)
@@ -45,17 +45,17 @@ class ProducerSnapshots:
         """Load the newest sound snapshot at or before `end_offset` into `states`, or clear them at `start_offset`."""
         for offset in reversed([offset for offset in self._offsets if start_offset <= offset <= end_offset]):
             try:
-                states.load(self._disk.read_whole(self._path(offset)), offset)
+                states.load(self._disk.read_whole(self._make_path(offset)), offset)
                 return
             except CorruptSnapshot as error:
-                logger.warning("%s is damaged, the log is read instead: %s", self._path(offset), error)
+                logger.warning("%s is damaged, the log is read instead: %s", self._make_path(offset), error)
                 self.remove([offset])
         states.clear(start_offset)
 
     def remove(self, offsets: Iterable[int]) -> None:
         """Remove the snapshots of these offsets."""
         for offset in offsets:
-            self._disk.remove(self._path(offset))
+            self._disk.remove(self._make_path(offset))
             self._offsets.remove(offset)
             self._unsynced.discard(offset)
 
@@ -74,16 +74,16 @@ class ProducerSnapshots:
             strays.pop()
         self.remove(strays)
 
-    def unsynced_paths(self) -> list[str]:
+    def list_unsynced_paths(self) -> list[str]:
         """Return the paths of the snapshots that may not be synced."""
-        return [self._path(offset) for offset in sorted(self._unsynced)]
+        return [self._make_path(offset) for offset in sorted(self._unsynced)]
 
     def mark_synced(self) -> None:
-        """Mark the files as synced. The caller syncs what `unsynced_paths` has returned."""
+        """Mark the files as synced. The caller syncs what `list_unsynced_paths` has returned."""
         self._unsynced.clear()
 
-    def _path(self, offset: int) -> str:
-        return f"{self._directory}/{segment_name(offset)}{SNAPSHOT_SUFFIX}"
+    def _make_path(self, offset: int) -> str:
+        return f"{self._directory}/{make_segment_name(offset)}{SNAPSHOT_SUFFIX}"
 
 
 def replay_batch(
@@ -98,7 +98,7 @@ def replay_batch(
     if not header.is_control:
         states.update(header, header.base_offset)
         return None
-    marker = read_marker(stored_batch(segment.file, position, header))
+    marker = read_marker(read_stored_batch(segment.file, position, header))
     return states.end_transaction(header, header.base_offset, marker)
 
 
@@ -108,8 +108,8 @@ def replay(states: ProducerStates, segments: Sequence[Segment], end_offset: int)
     for segment, segment_end in zip(segments, ends, strict=True):
         if segment_end <= states.end_offset:
             continue
-        start = segment.position_of(states.end_offset) if states.end_offset > segment.base_offset else 0
-        for position, header in headers(segment.file, start, segment.size_bytes):
+        start = segment.find_position_of(states.end_offset) if states.end_offset > segment.base_offset else 0
+        for position, header in iterate_headers(segment.file, start, segment.size_bytes):
             if header.base_offset >= end_offset:
                 break
             replay_batch(states, segment, position, header)

@@ -84,7 +84,7 @@ class ProducerStates:
         """Return the entry of a producer, None if it is unknown."""
         return self._entries.get(producer_id)
 
-    def first_unstable_offset(self, offset: int) -> int:
+    def find_first_unstable_offset(self, offset: int) -> int:
         """Return the first offset of the oldest open transaction, or `offset` if there is none."""
         for first_offset in self.open_transactions.values():
             return first_offset
@@ -92,7 +92,7 @@ class ProducerStates:
 
     def stable_offset(self, log_start_offset: int, log_end_offset: int) -> int:
         """Return the last stable offset of a log from `log_start_offset` to `log_end_offset`."""
-        return max(self.first_unstable_offset(log_end_offset), log_start_offset)
+        return max(self.find_first_unstable_offset(log_end_offset), log_start_offset)
 
     def check(self, header: BatchHeader) -> tuple[int, int] | None:
         """Check a batch with a producer id. Return None if it may be appended.
@@ -123,7 +123,7 @@ class ProducerStates:
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             f"Out of order sequence number for producer {header.producer_id}: {first} (incoming seq. number), "
             f"{batches[-1][1] if batches else -1} (current end sequence number); expected {expected}, "
-            f"last five batches: {_sequences(batches)}",
+            f"last five batches: {_format_sequences(batches)}",
         )
 
     def check_first(self, header: BatchHeader) -> None:
@@ -151,7 +151,7 @@ class ProducerStates:
         """Raise `KafkaError` INVALID_PRODUCER_EPOCH for an old epoch. This is for requests without sequences."""
         entry = self._entries.get(producer_id)
         if entry is not None and epoch < entry.epoch:
-            raise _past_epoch(producer_id, epoch, entry)
+            raise _make_past_epoch_error(producer_id, epoch, entry)
 
     def check_marker(self, header: BatchHeader, marker: Marker, transaction_version: int = 0) -> None:
         """Check that this marker may end the producer's transaction. A marker without an open transaction passes.
@@ -181,7 +181,7 @@ class ProducerStates:
 
     def update(self, header: BatchHeader, first_offset: int) -> None:
         """Update the state by a data batch that was appended at `first_offset`."""
-        entry = self._entry(header)
+        entry = self._find_or_make_entry(header)
         entry.last_timestamp = timestamp = header.max_timestamp
         delta = header.last_offset_delta
         if header.attributes & TRANSACTIONAL_BIT and entry.transaction_first_offset == NO_OFFSET:
@@ -199,7 +199,7 @@ class ProducerStates:
 
         `marker` is its content, None if compaction has emptied it.
         """
-        entry = self._entry(header)
+        entry = self._find_or_make_entry(header)
         entry.last_timestamp = header.max_timestamp
         first_offset = self.open_transactions.pop(header.producer_id, NO_OFFSET)
         entry.transaction_first_offset = NO_OFFSET
@@ -208,7 +208,7 @@ class ProducerStates:
         entry.coordinator_epoch = marker.coordinator_epoch
         if marker.committed or first_offset == NO_OFFSET:
             return None
-        return AbortedTransaction(header.producer_id, first_offset, offset, self.first_unstable_offset(offset + 1))
+        return AbortedTransaction(header.producer_id, first_offset, offset, self.find_first_unstable_offset(offset + 1))
 
     def give_up(self, producer_id: int, offset: int) -> AbortedTransaction:
         """End a producer's open transaction at `offset` as if aborted, as its outcome is unknown.
@@ -217,9 +217,9 @@ class ProducerStates:
         """
         first_offset = self.open_transactions.pop(producer_id)
         self._entries[producer_id].transaction_first_offset = NO_OFFSET
-        return AbortedTransaction(producer_id, first_offset, offset, self.first_unstable_offset(offset + 1))
+        return AbortedTransaction(producer_id, first_offset, offset, self.find_first_unstable_offset(offset + 1))
 
-    def _entry(self, header: BatchHeader) -> ProducerEntry:
+    def _find_or_make_entry(self, header: BatchHeader) -> ProducerEntry:
         """Return the entry of the batch's producer, with the batch's epoch."""
         entry = self._entries.get(header.producer_id)
         if entry is None:
@@ -266,7 +266,7 @@ def _open_transactions(entries: dict[int, ProducerEntry]) -> dict[int, int]:
     return {producer_id: offset for offset, producer_id in sorted(found) if offset != NO_OFFSET}
 
 
-def _sequences(batches: Sequence[AppendedBatch]) -> str:
+def _format_sequences(batches: Sequence[AppendedBatch]) -> str:
     return ", ".join(f"{first}-{last}" for first, last, *_ in batches) or "none"
 
 
@@ -277,7 +277,7 @@ def _check_transactional(header: BatchHeader, entry: ProducerEntry) -> None:
         )
 
 
-def _past_epoch(producer_id: int, epoch: int, entry: ProducerEntry) -> KafkaError:
+def _make_past_epoch_error(producer_id: int, epoch: int, entry: ProducerEntry) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_PRODUCER_EPOCH,
         f"Epoch of producer {producer_id} is {epoch}, which is smaller than the last seen epoch {entry.epoch}",
@@ -286,13 +286,13 @@ def _past_epoch(producer_id: int, epoch: int, entry: ProducerEntry) -> KafkaErro
 
 def _check_new_epoch(header: BatchHeader, entry: ProducerEntry) -> None:
     if header.producer_epoch < entry.epoch:
-        raise _past_epoch(header.producer_id, header.producer_epoch, entry)
+        raise _make_past_epoch_error(header.producer_id, header.producer_epoch, entry)
     if header.base_sequence != 0:
         raise KafkaError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             f"Invalid sequence number for new epoch of producer {header.producer_id}: {header.producer_epoch} "
             f"(request epoch), {header.base_sequence} (seq. number), {entry.epoch} (current producer epoch); "
-            f"expected 0, last five batches: {_sequences(entry.batches)}",
+            f"expected 0, last five batches: {_format_sequences(entry.batches)}",
         )
 
 

@@ -24,9 +24,9 @@ class Marker(NamedTuple):
     coordinator_epoch: int
 
 
-def marker_batch(producer_id: int, producer_epoch: int, marker: Marker, timestamp: int) -> bytearray:
+def make_marker_batch(producer_id: int, producer_epoch: int, marker: Marker, timestamp: int) -> bytearray:
     """Return the control batch that ends a producer's transaction. `timestamp` is in ms since 1970."""
-    batch = bytearray(_template(marker.committed))
+    batch = bytearray(_make_template(marker.committed))
     _PRODUCER.pack_into(batch, _PRODUCER_POSITION, timestamp, timestamp, producer_id, producer_epoch)
     _EPOCH.pack_into(batch, _EPOCH_POSITION, marker.coordinator_epoch)
     seal(batch, 0, len(batch))
@@ -34,7 +34,7 @@ def marker_batch(producer_id: int, producer_epoch: int, marker: Marker, timestam
 
 
 @cache
-def _template(committed: bool) -> bytes:
+def _make_template(committed: bool) -> bytes:
     """Return a marker without producer, time and coordinator epoch."""
     from minibroker.protocol.records.control import end_transaction_marker
 
@@ -45,7 +45,7 @@ def _template(committed: bool) -> bytes:
 def read_marker(batch: Bytes) -> Marker | None:
     """Return the marker in a control batch; None for another control record, a malformed or an emptied batch."""
     for committed in (True, False):
-        template = _template(committed)
+        template = _make_template(committed)
         end = _EPOCH_POSITION + _EPOCH.size
         if (
             len(batch) == len(template)
@@ -59,14 +59,14 @@ def read_marker(batch: Bytes) -> Marker | None:
 def _decode_marker(batch: Bytes) -> Marker | None:
     """Read a marker that is encoded differently from ours, or return None."""
     from minibroker.protocol.messages.control_records import EndTxnMarker  # here, as it is rarely needed
-    from minibroker.protocol.records.control import ControlType, control_message, control_type
-    from minibroker.protocol.records.payload import records_of
+    from minibroker.protocol.records.control import ControlType, decode_control_message, decode_control_type
+    from minibroker.protocol.records.payload import iterate_records
 
     try:
-        record = next(records_of(batch))
-        message = control_message(record)
+        record = next(iterate_records(batch))
+        message = decode_control_message(record)
     except (StopIteration, KafkaError):
         return None
     if not isinstance(message, EndTxnMarker):
         return None
-    return Marker(control_type(record.key) is ControlType.COMMIT, message.coordinator_epoch)
+    return Marker(decode_control_type(record.key) is ControlType.COMMIT, message.coordinator_epoch)

@@ -21,7 +21,7 @@ FAILED_SYNC = "sync-failed"
 BLOCK_BYTES = 1 << 20
 
 
-def remember(disk: Disk, directory: str) -> None:
+def mark_failed_sync(disk: Disk, directory: str) -> None:
     """Create the marker file. If that fails, only a restart of the machine shows what is on the disk."""
     path = f"{directory}/{FAILED_SYNC}"
     try:

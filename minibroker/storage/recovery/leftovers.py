@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from minibroker.protocol.records.batch import CRC_START, HEADER_BYTES, read_header
 from minibroker.protocol.records.crc import crc32c
-from minibroker.storage.batch_scanning import spans
+from minibroker.storage.batch_scanning import iterate_spans
 from minibroker.storage.files import Disk, File
 from minibroker.storage.names import (
     CLEANED_SUFFIX,
@@ -22,9 +22,9 @@ from minibroker.storage.names import (
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TEMPORARY_SUFFIX,
-    offset_in,
-    offsets_with,
-    segment_name,
+    list_offsets_with,
+    make_segment_name,
+    parse_offset_in,
 )
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 SECTOR_BYTES = 512
 
 
-def settle(disk: Disk, directory: str) -> list[str]:
+def settle_leftovers(disk: Disk, directory: str) -> list[str]:
     """Finish or undo interrupted steps. Return the names that are left. Raises `OSError`, `CorruptBatch`.
 
     `.deleted`, `.cleaned` and temporary files are removed. A `.swap` file is complete, and replaces the segments whose
@@ -44,7 +44,7 @@ def settle(disk: Disk, directory: str) -> list[str]:
         _remove_unfinished(disk, directory, names)
         _complete_swaps(disk, directory, disk.names(directory))
         names = disk.names(directory)
-    orphans = _orphans(names)
+    orphans = _find_orphans(names)
     for name in orphans:
         logger.warning("%s/%s is removed: there is no log file beside it", directory, name)
         disk.remove(f"{directory}/{name}")
@@ -52,9 +52,11 @@ def settle(disk: Disk, directory: str) -> list[str]:
 
 
 def _remove_unfinished(disk: Disk, directory: str, names: Sequence[str]) -> None:
-    cleaned = [offset for name in names if name.endswith(CLEANED_SUFFIX) and (offset := offset_in(name)) is not None]
+    cleaned = [
+        offset for name in names if name.endswith(CLEANED_SUFFIX) and (offset := parse_offset_in(name)) is not None
+    ]
     for name in names:
-        offset = offset_in(name)
+        offset = parse_offset_in(name)
         half_cleaned = name.endswith(SWAP_SUFFIX) and cleaned and offset is not None and offset >= min(cleaned)
         if half_cleaned or name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
             disk.remove(f"{directory}/{name}")
@@ -62,14 +64,14 @@ def _remove_unfinished(disk: Disk, directory: str, names: Sequence[str]) -> None
 
 def _complete_swaps(disk: Disk, directory: str, names: Sequence[str]) -> None:
     """Remove the originals, then rename the new files. After another crash in between, this is done again."""
-    for base_offset in offsets_with(names, LOG_SUFFIX + SWAP_SUFFIX):
-        file = disk.open(f"{directory}/{segment_name(base_offset)}{LOG_SUFFIX}{SWAP_SUFFIX}")
+    for base_offset in list_offsets_with(names, LOG_SUFFIX + SWAP_SUFFIX):
+        file = disk.open(f"{directory}/{make_segment_name(base_offset)}{LOG_SUFFIX}{SWAP_SUFFIX}")
         end_offset = base_offset + 1  # even without batches, the file replaces the original of its name
-        for _, _, _, last_offset in spans(file, 0, file.size_bytes()):
+        for _, _, _, last_offset in iterate_spans(file, 0, file.size_bytes()):
             end_offset = last_offset + 1
         for name in names:
-            offset = offset_in(name)
-            original = name[len(segment_name(0)) :] in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
+            offset = parse_offset_in(name)
+            original = name[len(make_segment_name(0)) :] in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
             if original and offset is not None and base_offset <= offset < end_offset:
                 disk.remove(f"{directory}/{name}")
     for name in names:
@@ -77,17 +79,17 @@ def _complete_swaps(disk: Disk, directory: str, names: Sequence[str]) -> None:
             disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
 
 
-def _orphans(names: Sequence[str]) -> set[str]:
-    logs = set(offsets_with(names, LOG_SUFFIX))
+def _find_orphans(names: Sequence[str]) -> set[str]:
+    logs = set(list_offsets_with(names, LOG_SUFFIX))
     return {
-        segment_name(offset) + suffix
+        make_segment_name(offset) + suffix
         for suffix in SEGMENT_SUFFIXES[1:]
-        for offset in offsets_with(names, suffix)
+        for offset in list_offsets_with(names, suffix)
         if offset not in logs
     }
 
 
-def damage_behind(file: File, position: int, end: int) -> str | None:
+def find_damage_behind(file: File, position: int, end: int) -> str | None:
     """Return why the unsound bytes from `position` to `end` are damage, None if they are a torn write.
 
     Raises `OSError`.

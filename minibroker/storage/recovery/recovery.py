@@ -12,16 +12,16 @@ from contextlib import suppress
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
-from minibroker.storage.batch_scanning import describe_misplaced, headers, is_blank, sound_batches
+from minibroker.storage.batch_scanning import describe_misplaced, is_blank, iterate_headers, iterate_sound_batches
 from minibroker.storage.checkpoints.checkpoint_texts import (
     ABORTED_TRANSACTIONS_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
     MalformedCheckpoint,
-    epochs_from_text,
-    epochs_text,
-    partition_metadata_text,
-    topic_id_from_text,
+    format_epochs,
+    format_partition_metadata,
+    parse_epochs,
+    parse_topic_id,
 )
 from minibroker.storage.checkpoints.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
 from minibroker.storage.files import Disk
@@ -32,19 +32,19 @@ from minibroker.storage.names import (
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
-    offsets_with,
+    list_offsets_with,
 )
 from minibroker.storage.producers.aborted_transactions import (
     AbortedTransaction,
     AbortedTransactions,
+    encode_transactions,
     read_counts,
     read_index,
-    transactions_bytes,
 )
 from minibroker.storage.producers.producer_snapshots import ProducerSnapshots, replay, replay_batch
 from minibroker.storage.producers.producer_state import ProducerStates
-from minibroker.storage.recovery.failed_sync import FAILED_SYNC, remember, write_again
-from minibroker.storage.recovery.leftovers import damage_behind, settle
+from minibroker.storage.recovery.failed_sync import FAILED_SYNC, mark_failed_sync, write_again
+from minibroker.storage.recovery.leftovers import find_damage_behind, settle_leftovers
 from minibroker.storage.segment import Segment
 from minibroker.storage.segment_indexes import CorruptIndex
 from minibroker.storage.side_files import LogContents
@@ -96,7 +96,7 @@ def open_log(
         raise LogDirectoryError(f"the log in {directory} cannot be opened: {error}") from error
 
 
-def new_log(
+def create_log(
     environment: Environment, directory: str, topic_partition: tuple[str, int], topic_id: bytes, settings: LogSettings
 ) -> Log:
     """Create an empty log in `directory`, which has no files of a log. Raises `LogDirectoryError`."""
@@ -124,7 +124,7 @@ def new_log(
 def write_topic_id(disk: Disk, directory: str, topic_id: bytes, *, sync: bool) -> None:
     """Write a log's `partition.metadata`, unless the id is zeros, which stand for none. Raises `OSError`."""
     if topic_id != NO_TOPIC_ID:
-        disk.write_whole(f"{directory}/{PARTITION_METADATA}", partition_metadata_text(topic_id), sync=sync)
+        disk.write_whole(f"{directory}/{PARTITION_METADATA}", format_partition_metadata(topic_id), sync=sync)
 
 
 class _Opening:
@@ -138,12 +138,12 @@ class _Opening:
         self.directory = directory
         self.label = "{}-{}".format(*topic_partition)
         self.settings = settings
-        self.names = settle(self.disk, directory)
+        self.names = settle_leftovers(self.disk, directory)
         self.segments = [
             Segment.open(self.disk, directory, base_offset, settings, self.now_ms)
-            for base_offset in offsets_with(self.names, LOG_SUFFIX)
+            for base_offset in list_offsets_with(self.names, LOG_SUFFIX)
         ]
-        self.snapshots = ProducerSnapshots(self.disk, directory, offsets_with(self.names, SNAPSHOT_SUFFIX))
+        self.snapshots = ProducerSnapshots(self.disk, directory, list_offsets_with(self.names, SNAPSHOT_SUFFIX))
         self.snapshots.remove_strays([segment.base_offset for segment in self.segments])
         self.states = ProducerStates()
         self.epochs = LeaderEpochs()
@@ -162,7 +162,7 @@ class _Opening:
         path = f"{self.directory}/{PARTITION_METADATA}"
         text = self.disk.read_whole(path)
         try:
-            return topic_id_from_text(text)
+            return parse_topic_id(text)
         except MalformedCheckpoint as error:
             if clean and text.strip(b"\0"):
                 raise MalformedCheckpoint(
@@ -199,16 +199,16 @@ class _Opening:
             self.epochs,
             self.states,
             self.snapshots,
-            self._aborted_transactions(end_offset),
+            self._read_aborted_transactions(end_offset),
             start_offset,
             end_offset,
             recovery_point,
             known.clean,
         )
 
-    def _aborted_transactions(self, end_offset: int) -> AbortedTransactions:
+    def _read_aborted_transactions(self, end_offset: int) -> AbortedTransactions:
         """Return the transactions in the index files whose markers the log still has. Rewrite wrong files."""
-        indexed = set(offsets_with(self.names, TRANSACTION_INDEX_SUFFIX))
+        indexed = set(list_offsets_with(self.names, TRANSACTION_INDEX_SUFFIX))
         counts = read_counts(self.disk, self.directory) if ABORTED_TRANSACTIONS_CHECKPOINT in self.names else {}
         found: list[AbortedTransaction] = []
         if indexed or counts:
@@ -242,14 +242,14 @@ class _Opening:
         try:
             if before:
                 replay(states, before, segment.base_offset)
-            for position, header in headers(segment.file, 0, segment.size_bytes):
+            for position, header in iterate_headers(segment.file, 0, segment.size_bytes):
                 transaction = replay_batch(states, segment, position, header)
                 if transaction is not None:
                     found.append(transaction)
         except CorruptBatch as damage:
             logger.warning("%s: its aborted transactions are incomplete: %s", path, damage.message)
         segment.close()
-        self.disk.write_whole(path, transactions_bytes(found), sync=False)
+        self.disk.write_whole(path, encode_transactions(found), sync=False)
         return found
 
     def _read_epochs(self) -> None:
@@ -257,7 +257,7 @@ class _Opening:
         path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
         if LEADER_EPOCH_CHECKPOINT in self.names:
             try:
-                self.epochs = LeaderEpochs(epochs_from_text(self.disk.read_whole(path)))
+                self.epochs = LeaderEpochs(parse_epochs(self.disk.read_whole(path)))
             except MalformedCheckpoint as error:
                 logger.warning("%s is malformed, and is rebuilt from the log: %s", path, error)
         if self.epochs.latest == UNDEFINED_EPOCH:
@@ -267,7 +267,7 @@ class _Opening:
         """Add the epochs of the batches between two offsets, as far as these can be read. Recovery reports damage."""
         with suppress(CorruptBatch):
             for segment in self.segments:
-                for _, header in headers(segment.file, 0, segment.size_bytes):
+                for _, header in iterate_headers(segment.file, 0, segment.size_bytes):
                     if header.base_offset >= end_offset:
                         return
                     if header.next_offset > start_offset:
@@ -290,19 +290,19 @@ class _Opening:
         if not self.segments:
             return known.log_start_offset
         if not known.clean:
-            return self._recover(known.recovery_point, known.clean_offset)
+            return self._recover_segments(known.recovery_point, known.clean_offset)
         try:
             return self._clean_end_offset()
         except CorruptBatch as error:
             if self.guarded:
                 raise LostRecords(f"{error.message}, although the last stop was clean") from error
             logger.warning("%s is damaged although the last stop was clean: %s", self.label, error.message)
-            return self._recover(self.segments[-1].base_offset, known.clean_offset)
+            return self._recover_segments(self.segments[-1].base_offset, known.clean_offset)
 
     def _write_epochs(self) -> None:
         """Write the leader epochs into the checkpoint, as the next start relies on it."""
         path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
-        self.disk.write_whole(path, epochs_text(self.epochs.entries()), sync=False)
+        self.disk.write_whole(path, format_epochs(self.epochs.entries()), sync=False)
         self.epochs.changed = True  # until the next flush has synced it
 
     def _check_end(self, end_offset: int, known: Checkpointed, last_epoch: list[tuple[int, int]], early: bool) -> None:
@@ -332,7 +332,7 @@ class _Opening:
         if len(self.segments) > 1 and not last.size_bytes:
             end_offset = self.segments[-2].next_offset()
             if end_offset > last.base_offset:
-                self._remove(self.segments.pop())
+                self._remove_segment(self.segments.pop())
                 return end_offset
         return last.next_offset()
 
@@ -348,13 +348,13 @@ class _Opening:
         if start_offset:
             self.disk.sync_directory(self.directory)  # without any segment, a start would begin at offset 0
         for segment in self.segments:
-            self._remove(segment)
+            self._remove_segment(segment)
         if self.segments:
             self.disk.sync_directory(self.directory)
         self.segments = [new]
         self.recovered = {new.path: []}  # there may be an old index of this name
 
-    def _recover(self, recovery_point: int, clean_offset: int) -> int:
+    def _recover_segments(self, recovery_point: int, clean_offset: int) -> int:
         """Read the segments from the recovery point on, and truncate unsound data. Return the log's end offset.
 
         A power cut may remove an unsynced segment and leave a later one. Segments behind such a gap are removed, unless
@@ -367,18 +367,18 @@ class _Opening:
         self._load_producers(self.segments[0].base_offset, next_offset)
         for segment in self.segments[first:]:
             if not segment.size_bytes and segment.base_offset < next_offset:
-                self._remove(segment)  # left by a failed roll, after which appends went to the segment before
+                self._remove_segment(segment)  # left by a failed roll, after which appends went to the segment before
                 self.segments.remove(segment)
                 continue
             compacted = "compact" in self.settings.cleanup_policy or segment.base_offset <= clean_offset
             if segment.base_offset < next_offset or segment.base_offset > next_offset and not compacted:
                 before = self.segments[self.segments.index(segment) - 1]
                 reason = f"it ends at offset {next_offset}, and the next segment begins at {segment.base_offset}"
-                self._cut(before, next_offset, CorruptBatch(reason, before.size_bytes))
+                self._truncate_segment(before, next_offset, CorruptBatch(reason, before.size_bytes))
                 break
             next_offset, problem = self._recover_segment(segment, max(next_offset, segment.base_offset))
             if problem:
-                self._cut(segment, next_offset, problem)
+                self._truncate_segment(segment, next_offset, problem)
                 if segment is self.segments[-1]:
                     break
             elif segment is not self.segments[-1]:  # the indexes of the active one are written when it ends
@@ -392,11 +392,11 @@ class _Opening:
         """Read a segment and rebuild its indexes. Return the offset after its last sound batch, and the error there."""
         self.states.end_offset = next_offset
         self.snapshots.take(self.states, self.segments[0].base_offset)
-        noted = segment.noted_last_offset()
+        noted = segment.read_noted_last_offset()
         segment.forget()
         aborted: list[AbortedTransaction] = []
         try:
-            for position, header in sound_batches(segment.file, 0, segment.size_bytes):
+            for position, header in iterate_sound_batches(segment.file, 0, segment.size_bytes):
                 last_offset = header.base_offset + header.last_offset_delta
                 if header.base_offset < next_offset or not segment.indexes.can_name(last_offset):
                     raise describe_misplaced(segment.file, position, header, next_offset)
@@ -429,7 +429,7 @@ class _Opening:
                 *(segment.file.path, position, header.base_offset, epoch, latest),
             )
 
-    def _cut(self, segment: Segment, end_offset: int, problem: CorruptBatch) -> None:
+    def _truncate_segment(self, segment: Segment, end_offset: int, problem: CorruptBatch) -> None:
         """Truncate the log behind its sound batches, and log what is lost.
 
         If the next segment begins right there, nothing is lost: the bytes between were never part of the log.
@@ -454,7 +454,7 @@ class _Opening:
             problem.message,
         )
         for other in reversed(later):
-            self._remove(other)
+            self._remove_segment(other)
             self.segments.remove(other)
         segment.file.truncate(problem.position)
         segment.size_bytes = problem.position
@@ -467,7 +467,7 @@ class _Opening:
         """Raise `LostRecords` unless a crash has torn what is about to be removed."""
         damage = f"there are {len(later)} segments behind it" if any(other.size_bytes for other in later) else None
         if damage is None:
-            damage = damage_behind(segment.file, problem.position, segment.size_bytes)
+            damage = find_damage_behind(segment.file, problem.position, segment.size_bytes)
         if damage is not None:
             raise LostRecords(
                 f"{segment.file.path} is damaged at position {problem.position}, offset {end_offset}: {damage}"
@@ -479,10 +479,10 @@ class _Opening:
             segment.file.sync()
             self.disk.sync_directory(self.directory)
         except OSError:
-            remember(self.disk, self.directory)
+            mark_failed_sync(self.disk, self.directory)
             raise
 
-    def _remove(self, segment: Segment) -> None:
+    def _remove_segment(self, segment: Segment) -> None:
         segment.close()
         for suffix in SEGMENT_SUFFIXES:
             self.disk.remove(segment.path + suffix)

@@ -11,15 +11,15 @@ from minibroker import __version__
 from minibroker.broker.monitoring.measuring import has_nodes
 from minibroker.broker.network.http_server import DOWN, HEALTH, READY, UP
 from minibroker.testing.broker import Broker
-from minibroker.testing.control.control_pages import pages
-from minibroker.testing.control.control_routes import control_routes
-from minibroker.testing.control.http_errors import EVERYWHERE, GUARDED, mistake
-from minibroker.testing.control.models import fault_schema
-from minibroker.testing.control.request_routes import Observed, request_routes
+from minibroker.testing.control.control_pages import make_page_routes
+from minibroker.testing.control.control_routes import make_control_routes
+from minibroker.testing.control.http_errors import EVERYWHERE, GUARDED, describe_mistake
+from minibroker.testing.control.models import make_fault_schema
+from minibroker.testing.control.request_routes import Observed, make_request_routes
 from minibroker.web.application import Application
 from minibroker.web.guard import Guard
-from minibroker.web.messages import Answer, Request, json_answer, text_answer
-from minibroker.web.openapi import described
+from minibroker.web.messages import Answer, Request, make_json_answer, make_text_answer
+from minibroker.web.openapi import describe_routes
 from minibroker.web.routes import Route, Routes
 
 HOW_TO_ASK = """\
@@ -29,14 +29,14 @@ DESCRIPTION = f"The state, faults, time and journal of a broker, for tests. {HOW
 DESCRIPTION_OF_PROXY = f"The faults and the journal of a proxy in front of a Kafka. {HOW_TO_ASK}"
 
 
-def control_app(broker: Broker, token: str | None = None, closing: asyncio.Event | None = None) -> Control:
+def make_control_app(broker: Broker, token: str | None = None, closing: asyncio.Event | None = None) -> Control:
     """Return the application for a broker in the same event loop. With a token, requests must send it.
 
     With `closing`, which is set when the server closes, it has the explorer, too.
     """
-    app = Control("minibroker control", DESCRIPTION, control_routes(broker), token)
-    app.add(probes(lambda: has_nodes(broker.running if broker.is_running else None)))
-    app.add(pages(lambda: broker.bootstrap_servers))
+    app = Control("minibroker control", DESCRIPTION, make_control_routes(broker), token)
+    app.add(make_probes(lambda: has_nodes(broker.running if broker.is_running else None)))
+    app.add(make_page_routes(lambda: broker.bootstrap_servers))
     if closing is not None:
         from minibroker.explorer.explorer_routes import explorer_routes
 
@@ -44,11 +44,11 @@ def control_app(broker: Broker, token: str | None = None, closing: asyncio.Event
     return app
 
 
-def proxy_control_app(proxy: Observed, token: str | None = None) -> Control:
+def make_proxy_control_app(proxy: Observed, token: str | None = None) -> Control:
     """Return the application for a proxy in the same event loop: its journal and its faults."""
-    app = Control("minibroker proxy control", DESCRIPTION_OF_PROXY, request_routes(proxy), token)
-    app.add(probes(lambda: True))
-    app.add(pages(lambda: proxy.bootstrap_servers, "proxy.html"))
+    app = Control("minibroker proxy control", DESCRIPTION_OF_PROXY, make_request_routes(proxy), token)
+    app.add(make_probes(lambda: True))
+    app.add(make_page_routes(lambda: proxy.bootstrap_servers, "proxy.html"))
     return app
 
 
@@ -56,30 +56,30 @@ class Control(Application):
     """The application; its description has the token, which is optional unless the control needs one."""
 
     def __init__(self, title: str, description: str, routes: Iterable[Route], token: str | None) -> None:
-        super().__init__(routes, Guard(token), mistake)
+        super().__init__(routes, Guard(token), describe_mistake)
         self._info = {"title": title, "version": __version__, "description": description}
         self._needs_token = token is not None
         self.add([Route("GET", "/openapi.json", self.describe, "describe", is_guarded=False, is_raw=True)])
 
     async def describe(self, _: Request) -> Answer:
         """Answer with the description. It takes long, so a thread makes it."""
-        return json_answer(await asyncio.to_thread(lambda: self.description))
+        return make_json_answer(await asyncio.to_thread(lambda: self.description))
 
     @cached_property
     def description(self) -> dict[str, Any]:
         """The description for people and for generators of clients."""
         errors = EVERYWHERE | GUARDED if self._needs_token else EVERYWHERE
-        faults = {"NewFault": fault_schema()}
-        return described(self.routes, errors, faults, needs_token=self._needs_token, **self._info)
+        faults = {"NewFault": make_fault_schema()}
+        return describe_routes(self.routes, errors, faults, needs_token=self._needs_token, **self._info)
 
 
-def probes(is_ready: Callable[[], bool]) -> Routes:
+def make_probes(is_ready: Callable[[], bool]) -> Routes:
     """Return /health, while the loop runs, and /ready if clients can connect; whoever probes needs no token."""
 
     def ready(_: Request) -> Answer:
-        return text_answer(UP.decode()) if is_ready() else text_answer(f"{DOWN}\n", 503)
+        return make_text_answer(UP.decode()) if is_ready() else make_text_answer(f"{DOWN}\n", 503)
 
     routes = Routes(is_guarded=False, is_raw=True)
-    routes.on("GET", HEALTH, lambda _: text_answer(UP.decode()), "health")
+    routes.on("GET", HEALTH, lambda _: make_text_answer(UP.decode()), "health")
     routes.on("GET", READY, ready, "ready")
     return routes

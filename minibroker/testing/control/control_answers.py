@@ -8,7 +8,7 @@ from msgspec import UNSET, Struct, UnsetType, defstruct
 
 from minibroker.broker.client_telemetry import ClientMetric
 from minibroker.testing.seen import log_reading
-from minibroker.testing.seen.exchange import Exchange, text_of
+from minibroker.testing.seen.exchange import Exchange, format_bytes
 from minibroker.testing.verbs import dead_letter_records, share_deliveries, share_verbs
 from minibroker.testing.verbs.streams_group_views import StreamsGroupState, StreamsMemberState
 from minibroker.testing.verbs.token_verbs import Token
@@ -21,7 +21,7 @@ class Shown(Struct, kw_only=True):
     def of(cls, seen: Any, **others: Any) -> Self:
         """Return what is shown of an object: its fields of the same names, and others."""
         names = [name for name in cls.__struct_fields__ if name not in others]
-        return cls(**{name: _plain(getattr(seen, name)) for name in names}, **others)
+        return cls(**{name: _make_plain(getattr(seen, name)) for name in names}, **others)
 
 
 class ShownRecord(Shown):
@@ -30,13 +30,13 @@ class ShownRecord(Shown):
     @classmethod
     def of(cls, seen: Any, **others: Any) -> Self:
         """Return a record with its bytes as texts."""
-        key, value = _text(seen.key), _text(seen.value)
-        headers = [(name, _text(content)) for name, content in seen.headers]
-        exact = {"key_hex": _hex(seen.key), "value_hex": _hex(seen.value)}
+        key, value = _decode_text(seen.key), _decode_text(seen.value)
+        headers = [(name, _decode_text(content)) for name, content in seen.headers]
+        exact = {"key_hex": _encode_hex(seen.key), "value_hex": _encode_hex(seen.value)}
         return super().of(seen, key=key, value=value, headers=headers, **exact)
 
 
-def like(name: str, seen: Any, base: type = Shown, **others: Any) -> Any:
+def make_shown_type(name: str, seen: Any, base: type = Shown, **others: Any) -> Any:
     """Return the type of what is shown of a type: its fields, and others."""
     kinds = get_type_hints(seen) | others
     said = {"__doc__": seen.__doc__}
@@ -45,14 +45,14 @@ def like(name: str, seen: Any, base: type = Shown, **others: Any) -> Any:
 
 TEXTS: dict[str, Any] = dict.fromkeys(("key", "value", "key_hex", "value_hex"), str | None)
 TEXTS["headers"] = list[tuple[str, str | None]]
-Record = like("Record", log_reading.Record, ShownRecord, **TEXTS)
-DeliveredRecord = like("DeliveredRecord", share_verbs.DeliveredRecord, ShownRecord, **TEXTS)
-DeadLetter = like("DeadLetter", dead_letter_records.DeadLetter, ShownRecord, **TEXTS)
-DelegationToken = like("DelegationToken", Token)
-Delivery = like("Delivery", share_deliveries.Delivery)
-Metric = like("Metric", ClientMetric)
-StreamsMember = like("StreamsMember", StreamsMemberState)
-StreamsGroup = like("StreamsGroup", StreamsGroupState, members=list[StreamsMember])  # type: ignore[valid-type]
+Record = make_shown_type("Record", log_reading.Record, ShownRecord, **TEXTS)
+DeliveredRecord = make_shown_type("DeliveredRecord", share_verbs.DeliveredRecord, ShownRecord, **TEXTS)
+DeadLetter = make_shown_type("DeadLetter", dead_letter_records.DeadLetter, ShownRecord, **TEXTS)
+DelegationToken = make_shown_type("DelegationToken", Token)
+Delivery = make_shown_type("Delivery", share_deliveries.Delivery)
+Metric = make_shown_type("Metric", ClientMetric)
+StreamsMember = make_shown_type("StreamsMember", StreamsMemberState)
+StreamsGroup = make_shown_type("StreamsGroup", StreamsGroupState, members=list[StreamsMember])  # type: ignore[valid-type]
 
 
 class BrokerState(Struct):
@@ -111,7 +111,7 @@ class SeenRequest(Shown):
     raw: dict[str, Any] | None = None
 
 
-def seen_request(exchange: Exchange, raw: bool = False) -> SeenRequest:
+def show_request(exchange: Exchange, raw: bool = False) -> SeenRequest:
     """Return a request of the journal."""
     return SeenRequest.of(exchange, node=exchange.node_id, raw=exchange.as_json() if raw else None)
 
@@ -130,16 +130,16 @@ class FaultState(Shown):
         return super().of(seen, rule=str(seen.rule))
 
 
-def _plain(value: Any) -> Any:
+def _make_plain(value: Any) -> Any:
     """Return a value with objects for NamedTuples, which are lists otherwise."""
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [_make_plain(each) for each in value]
     return value._asdict() if hasattr(value, "_asdict") else value
 
 
-def _text(data: bytes | None) -> str | None:
-    return None if data is None else text_of(data)
+def _decode_text(data: bytes | None) -> str | None:
+    return None if data is None else format_bytes(data)
 
 
-def _hex(data: bytes | None) -> str | None:
+def _encode_hex(data: bytes | None) -> str | None:
     return None if data is None else data.hex()

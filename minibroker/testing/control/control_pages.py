@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from minibroker import __version__
-from minibroker.web.messages import Answer, Request, text_answer
+from minibroker.web.messages import Answer, Request, make_text_answer
 from minibroker.web.routes import Routes
 
 FILES: Final = {"/docs": "docs.html", "/docs.js": "docs.js", "/style.css": "style.css"}
@@ -26,7 +26,7 @@ HEADERS: Final = {
 }
 
 
-def pages(bootstrap_servers: Callable[[], str], first: str = "landing.html") -> Routes:
+def make_page_routes(bootstrap_servers: Callable[[], str], first: str = "landing.html") -> Routes:
     """Return the paths of the pages. `first` is the file of the one at `/`."""
     routes = Routes(is_guarded=False, is_raw=True)
 
@@ -39,12 +39,12 @@ def pages(bootstrap_servers: Callable[[], str], first: str = "landing.html") -> 
         values = {"servers": bootstrap_servers(), "control": asked, "version": __version__}
         for name, value in values.items():
             text = text.replace(f"{{{name}}}", escape(value))
-        return text_answer(text, 200, "text/html", HEADERS)
+        return make_text_answer(text, 200, "text/html", HEADERS)
 
     for path, name in FILES.items():
-        routes.on("GET", path, _served(FOLDER / name), name)
+        routes.on("GET", path, _serve_file(FOLDER / name), name)
     return routes
 
 
-def _served(path: Path) -> Callable[[Request], Answer]:
-    return lambda request: text_answer(path.read_text(encoding="utf-8"), 200, TYPES[path.suffix], HEADERS)
+def _serve_file(path: Path) -> Callable[[Request], Answer]:
+    return lambda request: make_text_answer(path.read_text(encoding="utf-8"), 200, TYPES[path.suffix], HEADERS)

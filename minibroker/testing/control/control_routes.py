@@ -15,15 +15,20 @@ from typing import Any, Final
 from minibroker.quantities import Duration
 from minibroker.testing.broker import Broker
 from minibroker.testing.control.control_answers import BrokerState, ClockState, Metric, Record, StreamsGroup
-from minibroker.testing.control.delegation_routes import delegation_routes
+from minibroker.testing.control.delegation_routes import add_delegation_routes
 from minibroker.testing.control.http_errors import MISSING, WAITED
 from minibroker.testing.control.models import KINDS, NOTHING, POSITIVE, NewRecords
-from minibroker.testing.control.registry_routes import registry_fault_routes, registry_routes
-from minibroker.testing.control.request_routes import fault_routes, journal_routes
-from minibroker.testing.control.security_routes import rights_routes, security_routes, token_routes, user_routes
-from minibroker.testing.control.share_routes import share_routes
+from minibroker.testing.control.registry_routes import add_registry_fault_routes, add_registry_routes
+from minibroker.testing.control.request_routes import add_fault_routes, add_journal_routes
+from minibroker.testing.control.security_routes import (
+    add_rights_routes,
+    add_security_routes,
+    add_token_routes,
+    add_user_routes,
+)
+from minibroker.testing.control.share_routes import add_share_routes
 from minibroker.testing.embedded.directories import Snapshot
-from minibroker.testing.reports.failure_report import state_of
+from minibroker.testing.reports.failure_report import collect_state
 from minibroker.web.routes import Route, Routes
 
 MOST_SNAPSHOTS: Final = 100  # each is a copy of all logs
@@ -42,19 +47,19 @@ class NodeVerb(StrEnum):
     REFRESH = "refresh"
 
 
-def control_routes(broker: Broker) -> list[Route]:
+def make_control_routes(broker: Broker) -> list[Route]:
     """Return all paths, for a broker in the same event loop."""
     found: list[Route] = []
     for tag, parts in {
-        "life": (_life, _clock),
-        "records": (_records, _expectations, journal_routes),
-        "waits": (_waits,),
-        "faults": (fault_routes,),
-        "nodes": (_nodes, _leaders, _coordinators),
-        "groups": (_groups, share_routes, _transactions),
-        "security": (security_routes, user_routes, rights_routes, token_routes, delegation_routes),
-        "clients": (_clients,),
-        "registry": (registry_routes, registry_fault_routes),
+        "life": (_add_life_routes, _add_clock_routes),
+        "records": (_add_record_routes, _add_expectation_routes, add_journal_routes),
+        "waits": (_add_wait_routes,),
+        "faults": (add_fault_routes,),
+        "nodes": (_add_node_routes, _add_leader_routes, _add_coordinator_routes),
+        "groups": (_add_group_routes, add_share_routes, _add_transaction_routes),
+        "security": (add_security_routes, add_user_routes, add_rights_routes, add_token_routes, add_delegation_routes),
+        "clients": (_add_client_routes,),
+        "registry": (add_registry_routes, add_registry_fault_routes),
     }.items():
         routes = Routes(ROOT, tag=tag, kinds=KINDS)
         for part in parts:
@@ -63,14 +68,14 @@ def control_routes(broker: Broker) -> list[Route]:
     return found
 
 
-def _life(broker: Broker, routes: Routes) -> None:
+def _add_life_routes(broker: Broker, routes: Routes) -> None:
     snapshots: dict[int, Snapshot] = {}
     taken = 0
 
     @routes.get("/broker")
     def get_broker() -> BrokerState:
         """Return the broker's address, and its topics and groups."""
-        state: dict[str, Any] = dict(state_of(broker)) if broker.is_running else {}
+        state: dict[str, Any] = dict(collect_state(broker)) if broker.is_running else {}
         return BrokerState(broker.bootstrap_servers, broker.nodes, broker.is_running, **state)
 
     @routes.post("/snapshots", answer="SnapshotNumber.snapshot")
@@ -96,7 +101,7 @@ def _life(broker: Broker, routes: Routes) -> None:
     routes.on("POST", "/kill", broker.kill, "kill_broker")
 
 
-def _clock(broker: Broker, routes: Routes) -> None:
+def _add_clock_routes(broker: Broker, routes: Routes) -> None:
     @routes.get("/clock")
     def get_clock() -> ClockState:
         """Return the broker's time."""
@@ -121,7 +126,7 @@ def _clock(broker: Broker, routes: Routes) -> None:
         return get_clock()
 
 
-def _records(broker: Broker, routes: Routes) -> None:
+def _add_record_routes(broker: Broker, routes: Routes) -> None:
     @routes.post("/topics", body="NewTopic", status=201, answer="TopicName.topic", kinds={"partitions": POSITIVE})
     async def create_topic(name: str, partitions: int | None = None, config: Mapping[str, Any] = NOTHING) -> str:
         """Create a topic, with configs by Kafka's names, such as retention.ms."""
@@ -147,7 +152,7 @@ def _records(broker: Broker, routes: Routes) -> None:
     listed("/topics/{topic}/records", broker.records, "list_records")
 
 
-def _expectations(broker: Broker, routes: Routes) -> None:
+def _add_expectation_routes(broker: Broker, routes: Routes) -> None:
     on = partial(routes.on, "POST", errors=WAITED)
     about = "Wait until a topic has this many records; return them."
     expect = partial(on, "/topics/{topic}/expect", about=about, answer=list[Record], without=("decoded",))
@@ -157,7 +162,7 @@ def _expectations(broker: Broker, routes: Routes) -> None:
     expect_nothing(broker.aassert_nothing_produced, "expect_nothing", body="Silence")
 
 
-def _waits(broker: Broker, routes: Routes) -> None:
+def _add_wait_routes(broker: Broker, routes: Routes) -> None:
     on = partial(routes.on, "POST", errors=WAITED)
     on("/groups/{group}/wait", broker.await_for_group, "wait_for_group", body="GroupWait", answer="Members.members")
     path, caught_up = "/groups/{group}/wait-until-caught-up", broker.await_until_caught_up
@@ -168,7 +173,7 @@ def _waits(broker: Broker, routes: Routes) -> None:
     on(path, reached, "wait_for_high_watermark", body="WatermarkWait")
 
 
-def _nodes(broker: Broker, routes: Routes) -> None:
+def _add_node_routes(broker: Broker, routes: Routes) -> None:
     verbs = {
         "stop": broker.stop_node,
         "kill": broker.kill_node,
@@ -187,7 +192,7 @@ def _nodes(broker: Broker, routes: Routes) -> None:
             verbs[verb](node)
 
 
-def _leaders(broker: Broker, routes: Routes) -> None:
+def _add_leader_routes(broker: Broker, routes: Routes) -> None:
     path = "/topics/{topic}/partitions/{partition}"
     routes.on("GET", f"{path}/leader", broker.leader, "get_leader", answer="Leader.leader")
 
@@ -206,7 +211,7 @@ def _leaders(broker: Broker, routes: Routes) -> None:
     routes.on("POST", "/elect-leaders", broker.elect_leaders, "elect_leaders")
 
 
-def _coordinators(broker: Broker, routes: Routes) -> None:
+def _add_coordinator_routes(broker: Broker, routes: Routes) -> None:
     for path, kind, other in (
         ("/groups/{group}", "group", "transactional_id"),
         ("/transactions/{transactional_id}", "transaction", "group"),
@@ -217,7 +222,7 @@ def _coordinators(broker: Broker, routes: Routes) -> None:
         move(f"{path}/move-coordinator", broker.move_coordinator, f"move_{kind}_coordinator")
 
 
-def _groups(broker: Broker, routes: Routes) -> None:
+def _add_group_routes(broker: Broker, routes: Routes) -> None:
     routes.on("GET", "/groups/{group}/committed", broker.committed, "get_committed", answer="Committed.committed")
     routes.on("GET", "/groups/{group}/lag/{topic}", broker.lag, "get_lag", answer="Lag.lag")
     routes.on("POST", "/groups/{group}/force-rebalance", broker.force_rebalance, "force_rebalance")
@@ -231,7 +236,7 @@ def _groups(broker: Broker, routes: Routes) -> None:
     routes.on("GET", "/streams-groups/{group}", broker.streams_group, "get_streams_group", answer=StreamsGroup)
 
 
-def _transactions(broker: Broker, routes: Routes) -> None:
+def _add_transaction_routes(broker: Broker, routes: Routes) -> None:
     path = "/transactions/{transactional_id}"
     routes.on("GET", path, broker.transaction_state, "get_transaction", answer="TransactionState.state")
     routes.on("POST", f"{path}/fence", broker.fence, "fence_producer")
@@ -239,7 +244,7 @@ def _transactions(broker: Broker, routes: Routes) -> None:
     routes.on("POST", f"{path}/release", broker.release, "release_transactions")
 
 
-def _clients(broker: Broker, routes: Routes) -> None:
+def _add_client_routes(broker: Broker, routes: Routes) -> None:
     @routes.post("/client-metrics", body="MetricsAsked")
     def collect_client_metrics(names: tuple[str, ...] = (), interval: Duration = "1 s") -> None:
         """Ask clients that connect from now on for their metrics: those with such beginnings of their names, or all."""

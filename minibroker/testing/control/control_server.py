@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from minibroker.addresses import HostPort, bracketed, host_port, is_loopback
+from minibroker.addresses import HostPort, format_host, is_loopback, parse_host_port
 from minibroker.broker.lifecycle import StartError
 from minibroker.testing.broker import Broker
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 REMEDY = "the HTTP control needs the extra control: python3 -m pip install msgspec h11 pyyaml"
 
 
-def address_of(text: str, token: str | None, option: str = "--control") -> HostPort:
+def parse_address(text: str, token: str | None, option: str = "--control") -> HostPort:
     """Parse "HOST:PORT" or "PORT". Raises StartError, also for an address that other machines reach without a token.
 
     An empty token counts as none. `option` is named in errors.
     """
     try:
-        address = host_port(text)
+        address = parse_host_port(text)
     except ValueError as error:
         raise StartError(f"{option} {text}: {error}") from None
     if token == "":
@@ -37,7 +37,7 @@ def address_of(text: str, token: str | None, option: str = "--control") -> HostP
 
 
 @contextlib.asynccontextmanager
-async def controlled(
+async def serve_control(
     broker: Broker, address: HostPort, token: str | None, *, explorer: bool = False
 ) -> AsyncIterator[str]:
     """Serve inside the block, with the explorer if it is wanted; yield the URL. Raises StartError.
@@ -47,14 +47,14 @@ async def controlled(
     closing = asyncio.Event()
 
     def made() -> Application:
-        from minibroker.testing.control.app import control_app
+        from minibroker.testing.control.app import make_control_app
 
-        return control_app(broker, token, closing if explorer else None)
+        return make_control_app(broker, token, closing if explorer else None)
 
     from minibroker.web.server import MOMENT_SECONDS
 
     late = LateApplication(made)
-    async with served(lambda: late, address, closing) as url:
+    async with serve_application(lambda: late, address, closing) as url:
         making = asyncio.get_running_loop().call_later(MOMENT_SECONDS, late.make)
         yield url
         making.cancel()
@@ -87,7 +87,9 @@ class LateApplication:
 
 
 @contextlib.asynccontextmanager
-async def served(made: Callable[[], Answering], address: HostPort, closing: asyncio.Event) -> AsyncIterator[str]:
+async def serve_application(
+    made: Callable[[], Answering], address: HostPort, closing: asyncio.Event
+) -> AsyncIterator[str]:
     """Serve the application that `made` returns; yield the URL. Set `closing` at the end. Raises StartError."""
     from minibroker.web.asgi import Asgi
     from minibroker.web.server import Server, is_missing
@@ -101,7 +103,7 @@ async def served(made: Callable[[], Answering], address: HostPort, closing: asyn
     except OSError as error:
         raise StartError(str(error)) from None
     try:
-        yield f"http://{bracketed(address.host)}:{server.port}"
+        yield f"http://{format_host(address.host)}:{server.port}"
     finally:
         closing.set()
         await server.stop()

@@ -16,7 +16,7 @@ PATH = "/delegation-tokens"
 Library = Literal["java", "franz-go"]  # others cannot
 
 
-def delegation_routes(broker: Broker, routes: Routes) -> None:
+def add_delegation_routes(broker: Broker, routes: Routes) -> None:
     """Add the paths of delegation tokens."""
 
     def tokens() -> TokenVerbs:

@@ -70,11 +70,11 @@ TYPES: Final = {str: "string", int: "integer", float: "number", bool: "boolean"}
 FAULT: Final = {"$ref": "#/components/schemas/NewFault"}
 
 
-def fault_schema() -> dict[str, Any]:
+def make_fault_schema() -> dict[str, Any]:
     """Return the schema of a fault: the words of `Rule` that JSON can have."""
     words: dict[str, dict[str, Any]] = {}
     for name, (kinds, word) in WORDS.items():
-        schemas = [schema for schema in map(_schema_of, kinds) if schema is not None]
+        schemas = [schema for schema in map(_make_schema, kinds) if schema is not None]
         if _is_span(name):
             schemas = [{"type": "string", "examples": ["10 s"]}]
         if schemas:
@@ -92,7 +92,7 @@ def _is_span(word: str) -> bool:
     return word in WORDS and timedelta in WORDS[word][0]
 
 
-def _schema_of(kind: Any) -> dict[str, Any] | None:
+def _make_schema(kind: Any) -> dict[str, Any] | None:
     """Return the schema of a type, or None for one that JSON does not have."""
     if get_origin(kind) is Literal:
         return {"enum": list(get_args(kind))}

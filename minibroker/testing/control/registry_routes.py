@@ -74,7 +74,7 @@ class RegistryFaultState(Shown):
     hits: int
 
 
-def registry_routes(broker: Broker, routes: Routes) -> None:
+def add_registry_routes(broker: Broker, routes: Routes) -> None:
     """Add the paths for schemas and requests."""
 
     @routes.get("/registry", answer="RegistryAddress.url")
@@ -114,7 +114,7 @@ def registry_routes(broker: Broker, routes: Routes) -> None:
         return broker.registry.requests(method, path)
 
 
-def registry_fault_routes(broker: Broker, routes: Routes) -> None:
+def add_registry_fault_routes(broker: Broker, routes: Routes) -> None:
     """Add the paths for faults of the registry."""
 
     def fault(number: int) -> RegistryFault:

@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from typing import Any, Protocol, Unpack
 
 from minibroker.quantities import Duration
-from minibroker.testing.control.control_answers import FaultState, JournalState, SeenRequest, seen_request
+from minibroker.testing.control.control_answers import FaultState, JournalState, SeenRequest, show_request
 from minibroker.testing.control.http_errors import MISSING, WAITED
 from minibroker.testing.control.models import KINDS, NewFaults
 from minibroker.testing.faults.engine import Fault, Faults
@@ -38,23 +38,23 @@ class Observed(Host, Protocol):
         """Wait until the journal has `count` such requests; return all of them. Raises RuntimeError if it is off."""
 
 
-def request_routes(observed: Observed) -> list[Route]:
+def make_request_routes(observed: Observed) -> list[Route]:
     """Return the paths for a host in the same event loop, which has these alone."""
     found: list[Route] = []
-    for tag, part in {"records": journal_routes, "faults": fault_routes}.items():
+    for tag, part in {"records": add_journal_routes, "faults": add_fault_routes}.items():
         routes = Routes("/v1", tag=tag, kinds=KINDS)
         part(observed, routes)
         found += routes
     return found
 
 
-def journal_routes(observed: Observed, routes: Routes) -> None:
+def add_journal_routes(observed: Observed, routes: Routes) -> None:
     """Add what the journal has."""
 
     @routes.get("/requests", without=("where",))
     def list_requests(api: str | None = None, raw: bool = False, **which: Unpack[Which]) -> list[SeenRequest]:
         """Return the requests that the journal has, oldest first."""
-        return [seen_request(exchange, raw) for exchange in observed.journal.requests(api, **which)]
+        return [show_request(exchange, raw) for exchange in observed.journal.requests(api, **which)]
 
     @routes.get("/journal")
     def get_journal() -> JournalState:
@@ -78,10 +78,10 @@ def journal_routes(observed: Observed, routes: Routes) -> None:
         api: str | None = None, count: int = 1, timeout: Duration = DEFAULT_TIMEOUT, **which: Unpack[Which]
     ) -> list[SeenRequest]:
         """Wait until the journal has this many requests; return them."""
-        return list(map(seen_request, await observed.await_for_requests(api, count, timeout, **which)))
+        return list(map(show_request, await observed.await_for_requests(api, count, timeout, **which)))
 
 
-def fault_routes(observed: Observed, routes: Routes) -> None:
+def add_fault_routes(observed: Observed, routes: Routes) -> None:
     """Add what faults do."""
 
     routes.on("GET", "/faults", observed.faults.all, "list_faults", answer=list[FaultState])

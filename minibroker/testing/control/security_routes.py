@@ -54,7 +54,7 @@ class SecurityState(Struct):
     issuer: IssuerState | None = None
 
 
-def security_routes(broker: Broker, routes: Routes) -> None:
+def add_security_routes(broker: Broker, routes: Routes) -> None:
     """Add the paths of the protocol, the certificate and the issuer."""
 
     @routes.get("/security")
@@ -81,7 +81,7 @@ def security_routes(broker: Broker, routes: Routes) -> None:
     routes.on("POST", "/certificate", broker.use_certificate, "use_certificate", body="CertificateKind", kinds=kind)
 
 
-def user_routes(broker: Broker, routes: Routes) -> None:
+def add_user_routes(broker: Broker, routes: Routes) -> None:
     """Add the paths of users and their clients."""
 
     def users() -> Users:
@@ -101,7 +101,7 @@ def user_routes(broker: Broker, routes: Routes) -> None:
     on(broker.client_config, "get_client_config", body="ClientOptions", answer=dict[str, Any] | str)
 
 
-def rights_routes(broker: Broker, routes: Routes) -> None:
+def add_rights_routes(broker: Broker, routes: Routes) -> None:
     """Add the paths of ACLs and quotas."""
 
     def acls() -> AclVerbs:
@@ -122,7 +122,7 @@ def rights_routes(broker: Broker, routes: Routes) -> None:
     on("/quotas/remove", QuotaVerbs.remove, "remove_quotas", body="QuotaEntity")
 
 
-def token_routes(broker: Broker, routes: Routes) -> None:
+def add_token_routes(broker: Broker, routes: Routes) -> None:
     """Add the paths of the issuer's tokens and keys."""
 
     def issuer() -> Issuer:

@@ -15,7 +15,7 @@ from minibroker.web.routes import Routes
 PATH = "/share-groups/{group}"
 
 
-def share_routes(broker: Broker, routes: Routes) -> None:
+def add_share_routes(broker: Broker, routes: Routes) -> None:
     """Add the paths for what was delivered."""
     get = partial(routes.on, "GET", owner=broker.share_group)
     post = partial(routes.on, "POST", owner=broker.share_group)

@@ -12,19 +12,19 @@ import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from minibroker.addresses import LOOPBACK, HostPort, host_port
+from minibroker.addresses import LOOPBACK, HostPort, parse_host_port
 from minibroker.broker.configs.listeners import LISTENER, META_ADDRESSES
 from minibroker.broker.configs.settings_table import PROTOCOLS
 from minibroker.broker.configs.valid_values import STANDARD_AUTHORIZER
 from minibroker.broker.security.delegation import SECRET_KEY
 from minibroker.broker.security.mechanisms import HANDLER, MODULES, SIGNED, URL
-from minibroker.broker.security.scram import BY_NAME, credential, salted_password
+from minibroker.broker.security.scram import BY_NAME, make_credential, salt_password
 from minibroker.protocol.messages.metadata_records import (
     BROKER_RESOURCE,
     RemoveUserScramCredentialRecord,
 )
 from minibroker.testing.completion import hides
-from minibroker.testing.embedded.client_configs import quoted
+from minibroker.testing.embedded.client_configs import quote_for_jaas
 from minibroker.testing.embedded.given_settings import AUDIENCE, TEST_ISSUER, TEST_USERS
 
 if TYPE_CHECKING:
@@ -51,21 +51,21 @@ class Security:
         if protocol not in PROTOCOLS:
             raise ValueError(f"security is one of {', '.join(PROTOCOLS)}, and cannot be {protocol!r}")
         self.protocol = protocol
-        self.passwords: dict[str, str] = {**users_of(given.get(TEST_USERS, "")), **users}
-        self._given = {**given, **_listeners(protocol, given)}
-        self.hosts = _hosts(self._given)
-        self.authority = _authority() if protocol.endswith("SSL") else None
+        self.passwords: dict[str, str] = {**parse_users(given.get(TEST_USERS, "")), **users}
+        self._given = {**given, **_secure_listeners(protocol, given)}
+        self.hosts = _list_hosts(self._given)
+        self.authority = _get_authority() if protocol.endswith("SSL") else None
         self._certified = None if self.authority is None else self.authority.issue("localhost", self.hosts)
         self._token_key = secrets.token_urlsafe(32)
-        self.issuer = self._issuer() if protocol.startswith("SASL") else None
+        self.issuer = self._make_issuer() if protocol.startswith("SASL") else None
         if self.issuer is None and TEST_ISSUER in given:
             raise ValueError(f"with {protocol} there is no issuer for {TEST_ISSUER}: nobody logs in")
-        self._records = {name: _credentials(name, password) for name, password in self.passwords.items()}
+        self._records = {name: _make_credentials(name, password) for name, password in self.passwords.items()}
 
-    def _issuer(self) -> Issuer:
+    def _make_issuer(self) -> Issuer:
         from minibroker.testing.embedded.issuer import Issuer  # which a broker without SASL does not need
 
-        address = _address(self._given.get(TEST_ISSUER, "0"))
+        address = _parse_address(self._given.get(TEST_ISSUER, "0"))
         name = self.hosts[0] if address.host in META_ADDRESSES else address.host
         return Issuer(self.passwords, self._certified, address, name)
 
@@ -85,13 +85,13 @@ class Security:
                 "ssl.allow.dn.changes": "true",
                 "ssl.allow.san.changes": "true",
                 "ssl.principal.mapping.rules": "RULE:^CN=([^,]*).*$/$1/,DEFAULT",
-                **key_store(self._certified),
+                **make_key_store_settings(self._certified),
             }
         if self.protocol == "SSL":
             texts["ssl.client.auth"] = "requested"
         if self.protocol.startswith("SASL"):
             texts["sasl.enabled.mechanisms"] = ",".join(MECHANISMS)
-            texts[self._jaas_setting] = self._plain_users()
+            texts[self._jaas_setting] = self._format_plain_users()
             texts[f"{own}oauthbearer.sasl.jaas.config"] = f"{MODULES['OAUTHBEARER']} required;"
         return texts | self._given
 
@@ -135,31 +135,33 @@ class Security:
             ]
         else:
             self.passwords[name] = password
-            changes = self._records[name] = _credentials(name, password)
+            changes = self._records[name] = _make_credentials(name, password)
         if cluster is not None:
             cluster.commit(changes)
             if self.protocol.startswith("SASL"):
                 self._change_plain_users(cluster)
 
     def _change_plain_users(self, cluster: Cluster) -> None:
-        cluster.controller.change_config(BROKER_RESOURCE, "", {self._jaas_setting: self._plain_users()})
+        cluster.controller.change_config(BROKER_RESOURCE, "", {self._jaas_setting: self._format_plain_users()})
 
     @property
     def _jaas_setting(self) -> str:
         return f"listener.name.{self.protocol.lower()}.plain.sasl.jaas.config"
 
-    def _plain_users(self) -> str:
-        users = "".join(f" {quoted('user_' + name)}={quoted(password)}" for name, password in self.passwords.items())
+    def _format_plain_users(self) -> str:
+        users = "".join(
+            f" {quote_for_jaas('user_' + name)}={quote_for_jaas(password)}" for name, password in self.passwords.items()
+        )
         return f"{MODULES['PLAIN']} required{users};"
 
 
-def _authority() -> Authority:
+def _get_authority() -> Authority:
     from minibroker.testing.embedded.certificates import Authority  # cryptography takes some time to import
 
     return Authority()
 
 
-def users_of(text: str) -> dict[str, str]:
+def parse_users(text: str) -> dict[str, str]:
     """Return the passwords of `NAME:PASSWORD,...` by name. Raises ValueError, which does not contain them."""
     pairs = [part.strip().partition(":") for part in text.split(",") if part.strip()]
     if not all(name and colon for name, colon, _ in pairs):
@@ -167,7 +169,7 @@ def users_of(text: str) -> dict[str, str]:
     return {name: password for name, _, password in pairs}
 
 
-def _listeners(protocol: str, given: Mapping[str, str]) -> dict[str, str]:
+def _secure_listeners(protocol: str, given: Mapping[str, str]) -> dict[str, str]:
     """Return the listeners, with this protocol instead of plaintext. Raises ValueError if there is none to change."""
     listeners = given.get("listeners", f"PLAINTEXT://{LOOPBACK}:0")
     if re.search(rf"(?<![^,\s]){protocol}://", listeners, re.IGNORECASE):
@@ -178,25 +180,25 @@ def _listeners(protocol: str, given: Mapping[str, str]) -> dict[str, str]:
     return {name: PLAIN_LISTENER.sub(protocol, text) for name, text in texts.items() if text}
 
 
-def _hosts(given: Mapping[str, str]) -> tuple[str, ...]:
+def _list_hosts(given: Mapping[str, str]) -> tuple[str, ...]:
     """Return the names under which clients find the broker and the issuer; the first is the first listener's."""
     advertised = given.get("advertised.listeners") or given.get("listeners") or f"PLAINTEXT://{LOOPBACK}"
     texts = map(str.strip, advertised.split(","))
     found = [match["host"] for match in map(LISTENER.fullmatch, texts) if match is not None]
     named = [host or socket.getfqdn() for host in found if host not in META_ADDRESSES]
-    issuer, _ = _address(given.get(TEST_ISSUER, "0"))
+    issuer, _ = _parse_address(given.get(TEST_ISSUER, "0"))
     return tuple(dict.fromkeys((*named, *LOCAL_NAMES, *({issuer} - {*META_ADDRESSES}))))
 
 
-def _address(text: str) -> HostPort:
+def _parse_address(text: str) -> HostPort:
     """Return the host and port of HOST:PORT or PORT, by default on the loopback address. Raises ValueError."""
     try:
-        return host_port(text)
+        return parse_host_port(text)
     except ValueError:
         raise ValueError(f"{TEST_ISSUER} is HOST:PORT or PORT, and cannot be {text!r}") from None
 
 
-def key_store(certified: Certified) -> dict[str, str]:
+def make_key_store_settings(certified: Certified) -> dict[str, str]:
     """Return the settings of a key store."""
     return {
         "ssl.keystore.type": "PEM",
@@ -205,16 +207,16 @@ def key_store(certified: Certified) -> dict[str, str]:
     }
 
 
-def _credentials(name: str, password: str) -> list[Any]:
+def _make_credentials(name: str, password: str) -> list[Any]:
     made = []
     for mechanism in BY_NAME.values():
         salt = secrets.token_bytes(16)
-        salted = salted_password(mechanism, password, salt, ITERATIONS)
-        made.append(credential(name, mechanism, salt, ITERATIONS, salted))
+        salted = salt_password(mechanism, password, salt, ITERATIONS)
+        made.append(make_credential(name, mechanism, salt, ITERATIONS, salted))
     return made
 
 
-def certificate_for(security: Security, kind: str) -> Mapping[str, str]:
+def make_certificate_settings(security: Security, kind: str) -> Mapping[str, str]:
     """Return the settings of a listener's key store: "good", "expired", "other host" or "unknown authority"."""
     if security.authority is None:
         raise ValueError(f"with {security.protocol} there are no certificates")
@@ -223,9 +225,9 @@ def certificate_for(security: Security, kind: str) -> Mapping[str, str]:
         "good": lambda: issue("localhost", hosts),
         "expired": lambda: issue("localhost", hosts, expired=True),
         "other host": lambda: issue("elsewhere.test", ("elsewhere.test",)),
-        "unknown authority": lambda: _authority().issue("localhost", hosts),
+        "unknown authority": lambda: _get_authority().issue("localhost", hosts),
     }
     if kind not in kinds:
         raise ValueError(f"a certificate is one of {', '.join(kinds)}, and cannot be {kind!r}")
     own = f"listener.name.{security.protocol.lower()}."
-    return {own + name: value for name, value in key_store(kinds[kind]()).items()}
+    return {own + name: value for name, value in make_key_store_settings(kinds[kind]()).items()}

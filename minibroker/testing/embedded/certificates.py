@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from minibroker.operating_system import secret_file
+from minibroker.operating_system import make_secret_file
 
 LIFE: Final = timedelta(days=365)
 
@@ -26,7 +26,7 @@ class Certified(NamedTuple):
 
     def load_into(self, context: ssl.SSLContext) -> None:
         """Let a TLS context present the certificate."""
-        with secret_file((self.key + self.certificate).encode()) as path:  # the library reads files only
+        with make_secret_file((self.key + self.certificate).encode()) as path:  # the library reads files only
             context.load_cert_chain(path)
 
     def server_context(self) -> ssl.SSLContext:
@@ -41,38 +41,40 @@ class Authority:
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _name("minibroker test authority")
-        built = _builder(self._name, self._name, self._key, *_validity(expired=False))
+        self._name = _make_name("minibroker test authority")
+        built = _make_builder(self._name, self._name, self._key, *_choose_validity(expired=False))
         built = built.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        built = built.add_extension(_usage(signs_certificates=True), critical=True)
-        self.certificate = _pem(built.sign(self._key, hashes.SHA256()))
+        built = built.add_extension(_make_usage(signs_certificates=True), critical=True)
+        self.certificate = _encode_pem(built.sign(self._key, hashes.SHA256()))
 
     def issue(self, name: str, hosts: tuple[str, ...] = (), *, expired: bool = False) -> Certified:
         """Return a key and a certificate for a client, or for a server at these names and addresses."""
         key = ec.generate_private_key(ec.SECP256R1())
-        built = _builder(_name(name), self._name, key, *_validity(expired=expired))
+        built = _make_builder(_make_name(name), self._name, key, *_choose_validity(expired=expired))
         built = built.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        built = built.add_extension(_usage(signs_certificates=False), critical=True)
+        built = built.add_extension(_make_usage(signs_certificates=False), critical=True)
         purpose = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
         built = built.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         built = built.add_extension(issuer, critical=False)
         if hosts:
-            built = built.add_extension(x509.SubjectAlternativeName([_host(each) for each in hosts]), critical=False)
+            built = built.add_extension(
+                x509.SubjectAlternativeName([_make_host(each) for each in hosts]), critical=False
+            )
         private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-        return Certified(private, _pem(built.sign(self._key, hashes.SHA256())))
+        return Certified(private, _encode_pem(built.sign(self._key, hashes.SHA256())))
 
 
-def _name(common_name: str) -> x509.Name:
+def _make_name(common_name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
-def _validity(*, expired: bool) -> tuple[datetime, datetime]:
+def _choose_validity(*, expired: bool) -> tuple[datetime, datetime]:
     begin = datetime.now(UTC) - timedelta(days=1)
     return (begin - LIFE, begin) if expired else (begin, begin + LIFE)
 
 
-def _builder(
+def _make_builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, begin: datetime, end: datetime
 ) -> x509.CertificateBuilder:
     return (
@@ -87,7 +89,7 @@ def _builder(
     )
 
 
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+def _make_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=not signs_certificates,
         content_commitment=False,
@@ -101,12 +103,12 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _host(name: str) -> x509.GeneralName:
+def _make_host(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         return x509.DNSName(name)
 
 
-def _pem(certificate: x509.Certificate) -> str:
+def _encode_pem(certificate: x509.Certificate) -> str:
     return certificate.public_bytes(Encoding.PEM).decode()

@@ -51,7 +51,7 @@ class Access(NamedTuple):
         return context
 
 
-def _librdkafka(access: Access) -> dict[str, Any]:
+def _configure_librdkafka(access: Access) -> dict[str, Any]:
     config: dict[str, Any] = {"bootstrap.servers": access.servers, "security.protocol": access.protocol}
     if access.authority is not None:
         config["ssl.ca.pem"] = access.authority
@@ -71,12 +71,12 @@ def _librdkafka(access: Access) -> dict[str, Any]:
     return config
 
 
-def _properties(access: Access) -> str:
-    lines = (f"{name}={value}" for name, value in _librdkafka(access).items())
+def _format_properties(access: Access) -> str:
+    lines = (f"{name}={value}" for name, value in _configure_librdkafka(access).items())
     return "".join(line.replace("\n", "\\n") + "\n" for line in lines)
 
 
-def _python(access: Access) -> dict[str, Any]:
+def _configure_python(access: Access) -> dict[str, Any]:
     config: dict[str, Any] = {"bootstrap_servers": access.servers, "security_protocol": access.protocol}
     if access.authority is not None:
         config["ssl_context"] = access.ssl_context()
@@ -87,31 +87,31 @@ def _python(access: Access) -> dict[str, Any]:
     return config
 
 
-def _aiokafka(access: Access) -> dict[str, Any]:
-    config, tokens = _python(access), access.tokens
+def _configure_aiokafka(access: Access) -> dict[str, Any]:
+    config, tokens = _configure_python(access), access.tokens
     if tokens is not None:
 
         async def token(_: object) -> str:
             return tokens.token()
 
-        config["sasl_oauth_token_provider"] = _token_provider("aiokafka.abc", token)
+        config["sasl_oauth_token_provider"] = _make_token_provider("aiokafka.abc", token)
     return config
 
 
-def _kafka_python(access: Access) -> dict[str, Any]:
-    config, tokens = _python(access), access.tokens
+def _configure_kafka_python(access: Access) -> dict[str, Any]:
+    config, tokens = _configure_python(access), access.tokens
     if tokens is not None:
-        config["sasl_oauth_token_provider"] = _token_provider("kafka.net.sasl.oauth", lambda _: tokens.token())
+        config["sasl_oauth_token_provider"] = _make_token_provider("kafka.net.sasl.oauth", lambda _: tokens.token())
     return config
 
 
-def _token_provider(module: str, token: Callable[[object], Any]) -> Any:
+def _make_token_provider(module: str, token: Callable[[object], Any]) -> Any:
     """Return an object of the class from which a library wants it to be derived."""
     base = import_module(module).AbstractTokenProvider
     return type("TokenProvider", (base,), {"token": token})()
 
 
-def _java(access: Access) -> dict[str, Any]:
+def _configure_java(access: Access) -> dict[str, Any]:
     config = {"bootstrap.servers": access.servers, "security.protocol": access.protocol}
     if access.authority is not None:
         config |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": access.authority}
@@ -131,36 +131,38 @@ def _java(access: Access) -> dict[str, Any]:
         if access.authority is not None:
             options |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": access.authority}
     if access.mechanism is not None:
-        words = "".join(f" {name}={quoted(value or '')}" for name, value in options.items())
+        words = "".join(f" {name}={quote_for_jaas(value or '')}" for name, value in options.items())
         config["sasl.jaas.config"] = f"{SECURITY}{MODULES.get(access.mechanism, SCRAM_MODULE)} required{words};"
     return config
 
 
-def _kafkajs(access: Access) -> dict[str, Any]:
+def _configure_kafkajs(access: Access) -> dict[str, Any]:
     config: dict[str, Any] = {"brokers": access.servers.split(","), "ssl": False}
     if access.authority is not None:
         config["ssl"] = {"ca": [access.authority]}
         if access.certified is not None:
             config["ssl"] |= {"key": access.certified.key, "cert": access.certified.certificate}
     if access.mechanism is not None:
-        named = _name_credentials("username", "password", access) if access.tokens is None else _token_options(access)
+        named = (
+            _name_credentials("username", "password", access) if access.tokens is None else _make_token_options(access)
+        )
         config["sasl"] = {"mechanism": access.mechanism.lower(), **named}
     return config
 
 
-def _franz_go(access: Access) -> dict[str, Any]:
+def _configure_franz_go(access: Access) -> dict[str, Any]:
     config: dict[str, Any] = {"seed_brokers": access.servers.split(",")}
     if access.authority is not None:
         config["tls"] = {"ca_pem": access.authority}
         if access.certified is not None:
             config["tls"] |= {"key_pem": access.certified.key, "certificate_pem": access.certified.certificate}
     if access.mechanism is not None:
-        named = _name_credentials("user", "pass", access) if access.tokens is None else _token_options(access)
+        named = _name_credentials("user", "pass", access) if access.tokens is None else _make_token_options(access)
         config["sasl"] = {"mechanism": access.mechanism, **named}
     return config
 
 
-def _token_options(access: Access) -> dict[str, str | None]:
+def _make_token_options(access: Access) -> dict[str, str | None]:
     """Return a token for a library that takes a function, and what a function needs to get others."""
     assert access.tokens is not None
     endpoint, scope, token = access.tokens
@@ -172,17 +174,17 @@ def _name_credentials(user: str, password: str, access: Access) -> dict[str, str
     return {user: access.user, password: access.password}
 
 
-def quoted(text: str) -> str:
+def quote_for_jaas(text: str) -> str:
     """Return a text as a word of a JAAS configuration. A string there ends with its line, so line ends are escaped."""
     return '"' + "".join(JAAS_ESCAPES.get(one, one) for one in text) + '"'
 
 
 LIBRARIES: Final[Mapping[str, Callable[[Access], Any]]] = {
-    "confluent": _librdkafka,
-    "librdkafka.properties": _properties,
-    "aiokafka": _aiokafka,
-    "kafka-python": _kafka_python,
-    "java": _java,
-    "kafkajs": _kafkajs,
-    "franz-go": _franz_go,
+    "confluent": _configure_librdkafka,
+    "librdkafka.properties": _format_properties,
+    "aiokafka": _configure_aiokafka,
+    "kafka-python": _configure_kafka_python,
+    "java": _configure_java,
+    "kafkajs": _configure_kafkajs,
+    "franz-go": _configure_franz_go,
 }

@@ -30,7 +30,7 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
     REPLICATION_OFFSET_CHECKPOINT,
 )
 from minibroker.storage.files import Disk, File
-from minibroker.storage.names import CLEAN_SHUTDOWN, TEMPORARY_SUFFIX, topic_partition_of
+from minibroker.storage.names import CLEAN_SHUTDOWN, TEMPORARY_SUFFIX, parse_topic_partition
 
 # The files of a log directory beside the logs.
 FILES: Final = {
@@ -100,14 +100,14 @@ class Directories:
         self._lock = lock_file(str(self._temporary / OWNER))
         self._remove = weakref.finalize(self, _remove_own, self._temporary, os.getpid())  # at exit at the latest
         if self._given is None:
-            self.current = self._next()
+            self.current = self._make_next_path()
 
     def begin_anew(self) -> None:
         """Switch to an empty directory. A thread removes the old one if it was temporary."""
         if self._given is not None:
-            _empty(self._given)
+            _remove_contents(self._given)
             return
-        old, self.current = self.current, self._next()
+        old, self.current = self.current, self._make_next_path()
         self._removals = [removal for removal in self._removals if removal.is_alive()]
         if old is not None:
             removal = threading.Thread(target=shutil.rmtree, args=(old, True), name="minibroker-removal", daemon=True)
@@ -117,8 +117,8 @@ class Directories:
     def snapshot(self) -> Snapshot:
         """Copy the current directory."""
         assert self.current is not None
-        copy = self._next()
-        _copy(self.current, copy)
+        copy = self._make_next_path()
+        _copy_tree(self.current, copy)
         return Snapshot(copy)
 
     def check(self, snapshot: Snapshot) -> None:
@@ -130,7 +130,7 @@ class Directories:
         """Switch to a copy of a snapshot. `check` the snapshot before."""
         self.begin_anew()
         assert self.current is not None
-        _copy(snapshot.directory, self.current)
+        _copy_tree(snapshot.directory, self.current)
 
     def close(self, *, aside: bool = False) -> None:
         """Remove the temporary directory; with `aside` in a thread, for which the process waits at its end."""
@@ -147,7 +147,7 @@ class Directories:
         else:
             remove()
 
-    def _next(self) -> Path:
+    def _make_next_path(self) -> Path:
         assert self._temporary is not None
         self._number += 1
         path = self._temporary / str(self._number)
@@ -183,11 +183,11 @@ def _remove_own(directory: Path, process_id: int) -> None:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy_tree(source: Path, target: Path) -> None:
     shutil.copytree(source, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".lock"))
 
 
-def _empty(directory: Path) -> None:
+def _remove_contents(directory: Path) -> None:
     """Remove what a broker has written there, and nothing else: the directory may contain other files."""
     for path in directory.iterdir():
         if path.is_dir() and not path.is_symlink():
@@ -198,4 +198,4 @@ def _empty(directory: Path) -> None:
 
 
 def _is_log(name: str) -> bool:
-    return topic_partition_of(name) is not None or UNLISTED_LOG.fullmatch(name) is not None
+    return parse_topic_partition(name) is not None or UNLISTED_LOG.fullmatch(name) is not None

@@ -29,7 +29,7 @@ from minibroker.broker.lifecycle import BrokerLifecycle, Seams
 from minibroker.broker.metadata.features import INITIAL
 from minibroker.broker.requests.interceptors import Interceptor
 from minibroker.testing.embedded.directories import Directories, Snapshot
-from minibroker.testing.embedded.given_settings import check_settings, text_of_setting
+from minibroker.testing.embedded.given_settings import check_settings, format_setting
 from minibroker.testing.embedded.ports import Ports, close_all
 from minibroker.testing.loops import (
     Loop,
@@ -38,8 +38,8 @@ from minibroker.testing.loops import (
     Served,
     await_blocking,
     blocking,
-    brief,
     immediate,
+    shorten_tracebacks,
 )
 from minibroker.testing.moving_clock import MovingClock
 
@@ -70,7 +70,7 @@ class EmbeddedBroker(Served):
     broker in the caller's own loop, only the coroutines can be used.
     """
 
-    @brief
+    @shorten_tracebacks
     def __init__(
         self,
         settings: Mapping[str, object] | None = None,
@@ -102,8 +102,8 @@ class EmbeddedBroker(Served):
         # The settings that hold unless others are given; who wants a plain broker's replaces them.
         self.defaults: dict[str, str] = DEFAULTS | {"auto.create.topics.enable": str(auto_create).lower()}
         self.interceptors: Final[list[Interceptor]] = []  # kept across restarts; while empty, they cost nothing
-        self.emulated: Final = None if emulate is None else self._emulate(emulate)
-        self._given = {name: text_of_setting(value) for name, value in (settings or {}).items()}
+        self.emulated: Final = None if emulate is None else self._emulate_release(emulate)
+        self._given = {name: format_setting(value) for name, value in (settings or {}).items()}
         self._security = self._make_security(security or self._given.get("test.security"), users)
         check_settings(self._texts)
         self.nodes: Final = nodes
@@ -115,18 +115,18 @@ class EmbeddedBroker(Served):
         self.witnesses: Final[list[Callable[[str, str], None]]] = []  # called on the loop with what a test does
         self._explorer = ServedExplorer() if explorer else None
         self._ports: Ports | None = None
-        self._registry = self._new_registry(registry) if registry else None
+        self._registry = self._make_registry(registry) if registry else None
         self._running: BrokerLifecycle | None = None
         self._clock: MovingClock | None = None
         self._life: LifeClock | None = None
 
-    def _emulate(self, name: str) -> str:
+    def _emulate_release(self, name: str) -> str:
         """Answer like this release; return its name. Raises ValueError."""
         from minibroker.testing.emulation.emulation import Emulation
-        from minibroker.testing.emulation.releases import release_of, settings_of
+        from minibroker.testing.emulation.releases import list_settings, release_of
 
         release = release_of(name)
-        self.defaults |= settings_of(release)
+        self.defaults |= list_settings(release)
         self.interceptors.append(Emulation(release))
         return release
 
@@ -143,14 +143,14 @@ class EmbeddedBroker(Served):
         if self._loop is not None and not self._loop.is_elsewhere:
             if self._explorer is not None:
                 self._loop.run(self._explorer.stop())
-            self._end(aside=True)
+            self._end_loop(aside=True)
         return ports
 
     @blocking
     async def restart(self) -> None:
         """Stop cleanly, if the broker is up, and start again with the same ports and data. Raises StartError."""
-        await self._close()
-        await self._serve()
+        await self._close_broker()
+        await self._serve_cluster()
         self.tell("life", "restart")
 
     arestart = await_blocking(restart)
@@ -170,11 +170,11 @@ class EmbeddedBroker(Served):
         except SettingsError:
             self._security = before
             raise
-        await self._close()
+        await self._close_broker()
         if before is not None and before.issuer is not None:
             before.issuer.stop()
         self.ports.change(Settings(self._texts))
-        await self._serve()
+        await self._serve_cluster()
 
     asecure = await_blocking(secure)
 
@@ -207,7 +207,7 @@ class EmbeddedBroker(Served):
     @immediate
     def reset(self) -> None:
         """Remove topics, groups, transactions, configs, faults, and the journal. Connections and ports stay."""
-        self._replace(None)
+        self._replace_life(None)
 
     @immediate
     def snapshot(self) -> Snapshot:
@@ -224,7 +224,7 @@ class EmbeddedBroker(Served):
 
         Raises FileNotFoundError if the snapshot was removed.
         """
-        self._replace(snapshot)
+        self._replace_life(snapshot)
 
     # --- where it is ------------------------------------------------------------------------------
 
@@ -243,7 +243,7 @@ class EmbeddedBroker(Served):
             raise RuntimeError("the broker has no schema registry: it needs Broker(registry=True)")
         return self._registry
 
-    def _new_registry(self, wanted: bool | str) -> RegistryVerbs:
+    def _make_registry(self, wanted: bool | str) -> RegistryVerbs:
         from minibroker.testing.embedded.registry_verbs import RegistryVerbs  # which few tests need
 
         host = cast(Any, self)  # `Broker`, which has the journal
@@ -273,7 +273,7 @@ class EmbeddedBroker(Served):
         if protocol is not None:
             from minibroker.testing.embedded.broker_security import Security  # which few tests need
 
-            listeners = text_of_setting(Settings(self.defaults)["listeners"])
+            listeners = format_setting(Settings(self.defaults)["listeners"])
             return Security(protocol, users or {}, {"listeners": listeners} | self._given)
         if users or self._given.keys() & {"test.users", "test.issuer"}:
             raise ValueError("users and an issuer need security, such as SASL_SSL")
@@ -324,7 +324,7 @@ class EmbeddedBroker(Served):
 
     # --- on the loop ------------------------------------------------------------------------------
 
-    def _begin(self, loop: Loop) -> None:
+    def _begin_on(self, loop: Loop) -> None:
         if self._loop is not None:
             loop.close()
             raise RuntimeError("the broker has been started already")
@@ -336,26 +336,26 @@ class EmbeddedBroker(Served):
         self._loop = loop
 
     async def _serve_first(self) -> None:
-        await self._serve()
+        await self._serve_cluster()
         if self._explorer is not None:
             await self._explorer.start(self)
 
     async def _close_last(self) -> None:
         if self._explorer is not None:
             await self._explorer.stop()
-        await self._close()
+        await self._close_broker()
 
-    async def _serve(self) -> None:
+    async def _serve_cluster(self) -> None:
         if self._clock is None:
             self._clock = MovingClock(SystemClock(asyncio.get_running_loop()))
         if self._issuer is not None:
             await self._issuer.start(self.loop, self._clock.wall_ms)
-        settings = self._settings()
+        settings = self._make_settings()
         if self._ports is None:
             self._ports = Ports(settings, self.nodes)
         bound = self._ports.listen(settings)
         try:
-            self._running = BrokerLifecycle(settings, bound, self._seams())
+            self._running = BrokerLifecycle(settings, bound, self._make_seams())
             await self._running.serve(self.measured)
             if self._security is not None:
                 self._security.complete(self._running.cluster)
@@ -365,11 +365,11 @@ class EmbeddedBroker(Served):
             close_all(bound)
             raise
 
-    def _settings(self) -> Settings:
+    def _make_settings(self) -> Settings:
         found = {} if self._security is None else self._security.issuer_settings
         return Settings(found | self._texts | {"log.dirs": str(self.directory)})
 
-    def _seams(self) -> Seams:
+    def _make_seams(self) -> Seams:
         """End the timers of the last life, and return the seams of the next."""
         clock = self.moving_clock
         self._end_life()
@@ -377,9 +377,9 @@ class EmbeddedBroker(Served):
         disk = self._directories.disk(None if self.measured is None else self.measured.syncs)
         levels = INITIAL
         if self.emulated is not None:
-            from minibroker.testing.emulation.emulation import first_levels_of
+            from minibroker.testing.emulation.emulation import list_first_levels
 
-            levels = first_levels_of(self.emulated)
+            levels = list_first_levels(self.emulated)
         records = [*self.first_records, *(() if self._security is None else self._security.first_records)]
         first_id = self.first_cluster_id
         return Seams(self._life, clock, disk, self._random, self.interceptors, levels, records, first_id)
@@ -389,7 +389,7 @@ class EmbeddedBroker(Served):
         if self._life is not None:
             self._life.end()
 
-    def _replace(self, snapshot: Snapshot | None) -> None:
+    def _replace_life(self, snapshot: Snapshot | None) -> None:
         running = self.running
         cluster_id = running.cluster.cluster_id
         if snapshot is not None:
@@ -400,9 +400,9 @@ class EmbeddedBroker(Served):
                 self._directories.begin_anew()
             else:
                 self._directories.restore(snapshot)
-            away, settings = set(self.ports.listeners) - set(running.node_ids), self._settings()
+            away, settings = set(self.ports.listeners) - set(running.node_ids), self._make_settings()
             returning = {node_id: self.ports.listen_for(node_id, settings) for node_id in away}
-            running.replace(settings, self._seams(), cluster_id=cluster_id, returning=returning)
+            running.replace(settings, self._make_seams(), cluster_id=cluster_id, returning=returning)
             self.moving_clock.reset()
             if self._issuer is not None:
                 self._issuer.reset()
@@ -413,14 +413,14 @@ class EmbeddedBroker(Served):
             self.kill()
             raise
 
-    async def _close(self) -> None:
+    async def _close_broker(self) -> None:
         if self._registry is not None:
             await self._registry.stop()
         running, self._running = self._running, None
         if running is not None:
             await running.close()
 
-    def _end(self, *, aside: bool = False) -> None:
+    def _end_loop(self, *, aside: bool = False) -> None:
         if self._registry is not None:
             self._registry.close()
         if self._ports is not None:
@@ -445,7 +445,7 @@ class ServedExplorer:
     async def start(self, broker: object) -> None:
         """Serve the explorer of a `Broker` on any free port. Raises StartError."""
         control = import_module(CONTROL_SERVER)
-        serving = control.controlled(broker, HostPort(), None, explorer=True)
+        serving = control.serve_control(broker, HostPort(), None, explorer=True)
         self.url = f"{await self._served.enter_async_context(serving)}/explorer/"
 
     async def stop(self) -> None:

@@ -26,7 +26,7 @@ def check_settings(texts: Mapping[str, str]) -> None:
 
 
 @contextmanager
-def warned_of() -> Iterator[None]:
+def check_without_warnings() -> Iterator[None]:
     """Check settings without a warning meanwhile: the command has logged them."""
     log.addFilter(_is_no_warning)
     try:
@@ -39,10 +39,10 @@ def _is_no_warning(record: logging.LogRecord) -> bool:
     return record.levelno != logging.WARNING
 
 
-def text_of_setting(value: object) -> str:
+def format_setting(value: object) -> str:
     """Return a setting's value as in a properties file."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):
-        return ",".join(text_of_setting(each) for each in value)
+        return ",".join(format_setting(each) for each in value)
     return str(value)

@@ -23,11 +23,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, Unpack
 from urllib.parse import parse_qs, unquote_plus
 
-from minibroker.addresses import LOOPBACK, HostPort, bound
+from minibroker.addresses import LOOPBACK, HostPort, bind_address
 from minibroker.broker.lifecycle import StartError
-from minibroker.broker.network.http_server import HttpRequest, HttpServer, http_response
+from minibroker.broker.network.http_server import HttpRequest, HttpServer, encode_http_response
 from minibroker.broker.security.exchanges import equal
-from minibroker.quantities import Duration, milliseconds
+from minibroker.quantities import Duration, parse_milliseconds
 from minibroker.testing.completion import hides
 from minibroker.testing.embedded.given_settings import AUDIENCE, TEST_ISSUER
 from minibroker.testing.loops import Loop, Runs, immediate
@@ -102,16 +102,16 @@ class Issuer(Runs):
         if self._server is not None:
             return
         self._loop, self._wall_ms = loop, wall_ms
-        self._server = HttpServer(self._answer, log)
+        self._server = HttpServer(self._answer_request, log)
         tls = None if self._certified is None else self._certified.server_context()
-        clients = await self._listen(self._address, tls)
+        clients = await self._listen_on(self._address, tls)
         is_for_both = tls is None and self._address.host == LOOPBACK
-        self._ports = (clients, clients if is_for_both else await self._listen(HostPort(), None))
+        self._ports = (clients, clients if is_for_both else await self._listen_on(HostPort(), None))
 
-    async def _listen(self, address: HostPort, tls: ssl.SSLContext | None) -> int:
+    async def _listen_on(self, address: HostPort, tls: ssl.SSLContext | None) -> int:
         assert self._server is not None
         try:
-            listening = bound(address)
+            listening = bind_address(address)
         except OSError as error:
             raise StartError(f"{TEST_ISSUER}: {error}") from None
         port: int = listening.getsockname()[1]
@@ -151,12 +151,12 @@ class Issuer(Runs):
     @immediate
     def token(self, user: str, **options: Unpack[TokenOptions]) -> str:
         """Return a token of a user, who need not exist; see `TokenOptions`. Raises ValueError for a wrong duration."""
-        return self._token(user, options)[0]
+        return self._make_token(user, options)[0]
 
     @immediate
     def use_tokens(self, **options: Unpack[TokenOptions]) -> None:
         """Let clients get such tokens from now on, until a reset; without options, good ones. Raises ValueError."""
-        self._token("nobody", options)
+        self._make_token("nobody", options)
         self._options = options
 
     @immediate
@@ -165,37 +165,37 @@ class Issuer(Runs):
 
         A broker reads the keys anew when a token has an unknown one.
         """
-        self._keys = [_new_key(), *(self._keys if keep_old else ())]
+        self._keys = [_make_key(), *(self._keys if keep_old else ())]
 
     @immediate
     def client_key(self, user: str) -> str:
         """Return the private key (PEM) with which a user signs assertions."""
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-        return self._client_key(user).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+        return self._get_client_key(user).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
     @immediate
     def assertion(self, user: str, *, expires_in: Duration = LIFETIME) -> str:
         """Return an assertion that a user has signed, as the token endpoint takes it. Raises ValueError."""
         now_s = self._wall_ms() // 1000
-        times = {"iat": now_s, "exp": now_s + int(milliseconds(expires_in) / 1000)}
+        times = {"iat": now_s, "exp": now_s + int(parse_milliseconds(expires_in) / 1000)}
         claims = {"iss": user, "sub": user, "aud": self.token_endpoint, "jti": secrets.token_hex(8), **times}
         import jwt
 
-        return jwt.encode(claims, self._client_key(user), CLIENTS_ALGORITHM)
+        return jwt.encode(claims, self._get_client_key(user), CLIENTS_ALGORITHM)
 
     @immediate
     def token_for(self, user: str, password: str) -> str:
         """Return what the token endpoint gives a client with this secret. Raises TokenDenied."""
         self._check_secret(user, password)
-        return self._token(user, self._options)[0]
+        return self._make_token(user, self._options)[0]
 
     # --- tokens ---------------------------------------------------------------------------------
 
-    def _token(self, user: str, options: TokenOptions) -> tuple[str, int]:
+    def _make_token(self, user: str, options: TokenOptions) -> tuple[str, int]:
         """Return a token, and the seconds until it expires."""
         now_s = self._wall_ms() // 1000
-        lifetime_s = int(milliseconds(options.get("expires_in", LIFETIME)) / 1000)
+        lifetime_s = int(parse_milliseconds(options.get("expires_in", LIFETIME)) / 1000)
         claims = {
             "iss": options.get("issuer", self.url),
             "sub": user,
@@ -206,16 +206,16 @@ class Issuer(Runs):
             "jti": secrets.token_hex(8),
             **options.get("claims", {}),
         }
-        key = self._signing_key()
-        private = key.private if options.get("trusted", True) else _new_key().private
+        key = self._get_signing_key()
+        private = key.private if options.get("trusted", True) else _make_key().private
         return _sign_claims(claims, _Key(key.id, private)), lifetime_s
 
-    def _signing_key(self) -> _Key:
+    def _get_signing_key(self) -> _Key:
         if not self._keys:
-            self._keys = [_new_key()]
+            self._keys = [_make_key()]
         return self._keys[0]
 
-    def _client_key(self, user: str) -> RSAPrivateKey:
+    def _get_client_key(self, user: str) -> RSAPrivateKey:
         from cryptography.hazmat.primitives.asymmetric import rsa
 
         if user not in self._client_keys:
@@ -224,19 +224,23 @@ class Issuer(Runs):
 
     # --- over HTTP ------------------------------------------------------------------------------
 
-    async def _answer(self, request: HttpRequest) -> bytes:
+    async def _answer_request(self, request: HttpRequest) -> bytes:
         if request.path == "/token":
-            return self._token_answer(request) if request.method == "POST" else _json("405 Method Not Allowed", {})
+            return (
+                self._answer_token_request(request)
+                if request.method == "POST"
+                else _encode_answer("405 Method Not Allowed", {})
+            )
         if request.method != "GET":
-            return _json("405 Method Not Allowed", {})
+            return _encode_answer("405 Method Not Allowed", {})
         if request.path in DISCOVERY:
-            return _json("200 OK", self._description())
+            return _encode_answer("200 OK", self._make_description())
         if request.path == "/jwks":
-            self._signing_key()
-            return _json("200 OK", {"keys": [_jwk(key) for key in self._keys]})
-        return _json("404 Not Found", {})
+            self._get_signing_key()
+            return _encode_answer("200 OK", {"keys": [_make_jwk(key) for key in self._keys]})
+        return _encode_answer("404 Not Found", {})
 
-    def _description(self) -> dict[str, Any]:
+    def _make_description(self) -> dict[str, Any]:
         return {
             "issuer": self.url,
             "token_endpoint": self.token_endpoint,
@@ -250,38 +254,40 @@ class Issuer(Runs):
             "scopes_supported": [AUDIENCE],
         }
 
-    def _token_answer(self, request: HttpRequest) -> bytes:
+    def _answer_token_request(self, request: HttpRequest) -> bytes:
         try:
-            form = _form(request)
-            user = self._client(form, request.headers.get("authorization"))
+            form = _parse_form(request)
+            user = self._identify_client(form, request.headers.get("authorization"))
         except TokenDenied as denied:
             log.info("no token: %s", denied.description)
             is_unknown = denied.error == "invalid_client"
             status = "401 Unauthorized" if is_unknown else "400 Bad Request"
             reason = {"error": denied.error, "error_description": denied.description}
-            return _json(status, reason, {"WWW-Authenticate": 'Basic realm="minibroker"'} if is_unknown else {})
+            return _encode_answer(
+                status, reason, {"WWW-Authenticate": 'Basic realm="minibroker"'} if is_unknown else {}
+            )
         options = self._options if "scope" not in form else {"scope": form["scope"], **self._options}
-        token, lifetime_s = self._token(user, options)
+        token, lifetime_s = self._make_token(user, options)
         scope = options.get("scope", AUDIENCE)
-        return _json(
+        return _encode_answer(
             "200 OK", {"access_token": token, "token_type": "Bearer", "expires_in": lifetime_s, "scope": scope}
         )
 
-    def _client(self, form: Mapping[str, str], authorization: str | None) -> str:
+    def _identify_client(self, form: Mapping[str, str], authorization: str | None) -> str:
         """Return who asks for a token. Raises TokenDenied."""
         grant = form.get("grant_type")
         if grant == JWT_BEARER:
-            return self._who_signed(form.get("assertion", ""), "invalid_grant")
+            return self._identify_signer(form.get("assertion", ""), "invalid_grant")
         if grant != CLIENT_CREDENTIALS:
             raise TokenDenied("unsupported_grant_type", f"only {CLIENT_CREDENTIALS} and {JWT_BEARER} are supported")
         methods = [authorization is not None, "client_secret" in form, "client_assertion" in form]
         if methods.count(True) > 1:
             raise TokenDenied("invalid_request", "more than one method of authentication")
         if "client_assertion" in form:
-            return self._who_asserts(form)
+            return self._identify_by_assertion(form)
         if authorization is None:
             return self._check_secret(form.get("client_id", ""), form.get("client_secret", ""))
-        given = _basic(authorization)
+        given = _parse_basic(authorization)
         # RFC 6749 wants both encoded as in a form, which many clients do not do.
         return self._check_secret(*(given if self._is_secret(*given) else map(unquote_plus, given)))
 
@@ -295,15 +301,15 @@ class Issuer(Runs):
             raise TokenDenied("invalid_client", "no such client, or another secret")
         return user
 
-    def _who_asserts(self, form: Mapping[str, str]) -> str:
+    def _identify_by_assertion(self, form: Mapping[str, str]) -> str:
         if form.get("client_assertion_type") != ASSERTION_TYPE:
             raise TokenDenied("invalid_request", f"client_assertion_type is {ASSERTION_TYPE}")
-        user = self._who_signed(form["client_assertion"], "invalid_client")
+        user = self._identify_signer(form["client_assertion"], "invalid_client")
         if form.get("client_id", user) != user:
             raise TokenDenied("invalid_client", "client_id is another than the subject of the assertion")
         return user
 
-    def _who_signed(self, assertion: str, error: str) -> str:
+    def _identify_signer(self, assertion: str, error: str) -> str:
         """Return the user who has signed an assertion. Raises TokenDenied."""
         import jwt
 
@@ -323,7 +329,7 @@ class Issuer(Runs):
         return user
 
 
-def _new_key() -> _Key:
+def _make_key() -> _Key:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     return _Key(secrets.token_hex(4), ec.generate_private_key(ec.SECP256R1()))
@@ -335,14 +341,14 @@ def _sign_claims(claims: dict[str, Any], key: _Key) -> str:
     return jwt.encode(claims, key.private, ALGORITHM, {"kid": key.id})
 
 
-def _jwk(key: _Key) -> dict[str, Any]:
+def _make_jwk(key: _Key) -> dict[str, Any]:
     from jwt.algorithms import ECAlgorithm
 
     public = ECAlgorithm.to_jwk(key.private.public_key(), as_dict=True)
     return {**public, "kid": key.id, "use": "sig", "alg": ALGORITHM}
 
 
-def _form(request: HttpRequest) -> dict[str, str]:
+def _parse_form(request: HttpRequest) -> dict[str, str]:
     """Return the fields of a form. Raises TokenDenied for a field that is there twice."""
     try:
         fields = parse_qs(request.body.decode(), keep_blank_values=True, max_num_fields=20)
@@ -353,7 +359,7 @@ def _form(request: HttpRequest) -> dict[str, str]:
     return {name: values[0] for name, values in fields.items()}
 
 
-def _basic(authorization: str) -> tuple[str, str]:
+def _parse_basic(authorization: str) -> tuple[str, str]:
     """Return name and password of an Authorization header. Raises TokenDenied."""
     scheme, _, encoded = authorization.partition(" ")
     try:
@@ -365,6 +371,6 @@ def _basic(authorization: str) -> tuple[str, str]:
     return name, password
 
 
-def _json(status: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> bytes:
+def _encode_answer(status: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> bytes:
     content = json.dumps(body).encode()
-    return http_response(status, content, "application/json", {"Cache-Control": "no-store", **(headers or {})})
+    return encode_http_response(status, content, "application/json", {"Cache-Control": "no-store", **(headers or {})})

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LeaderAndEpoch = tuple[int, int]
 
 
-async def until_released(held: list[Promise[None]]) -> None:
+async def wait_until_released(held: list[Promise[None]]) -> None:
     """Wait among `held` requests."""
     released: Promise[None] = Promise()
     held.append(released)
@@ -59,7 +59,7 @@ class Paused(Interceptor):
 
     def before(self, call: Call) -> Coroutine[Any, Any, None] | None:
         held = self._held.get(call.context.node.node_id)
-        return None if held is None else until_released(held)
+        return None if held is None else wait_until_released(held)
 
 
 class Stale(Interceptor):

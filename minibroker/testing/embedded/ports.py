@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import socket
 
-from minibroker.broker.configs.listeners import Listener, broker_listeners, listeners_of_node
+from minibroker.broker.configs.listeners import Listener, make_broker_listeners, shift_listeners_to_node
 from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.lifecycle import Bound
 from minibroker.broker.server import BoundListener, StartError, bind
@@ -22,16 +22,16 @@ class Ports:
         """Choose the ports. Raises StartError."""
         self._held = contextlib.ExitStack()
         try:
-            listeners, first = broker_listeners(settings), settings["node.id"]
+            listeners, first = make_broker_listeners(settings), settings["node.id"]
             self.listeners = {
-                first + index: [self._hold(listener) for listener in listeners_of_node(listeners, index)]
+                first + index: [self._hold_port(listener) for listener in shift_listeners_to_node(listeners, index)]
                 for index in range(nodes)
             }
         except (OSError, SettingsError) as error:
             self._held.close()
             raise StartError(str(error)) from None
 
-    def _hold(self, listener: Listener) -> Listener:
+    def _hold_port(self, listener: Listener) -> Listener:
         family = socket.AF_INET6 if ":" in listener.host or not listener.host else socket.AF_INET
         holder = self._held.enter_context(socket.socket(family, socket.SOCK_STREAM))
         reuse_address(holder, shared=True)
@@ -40,9 +40,9 @@ class Ports:
 
     def change(self, settings: Settings) -> None:
         """Let the listeners have the names and protocols of other settings, which have as many."""
-        wanted, first = broker_listeners(settings), settings["node.id"]
+        wanted, first = make_broker_listeners(settings), settings["node.id"]
         for node_id, held in self.listeners.items():
-            others = listeners_of_node(wanted, node_id - first)
+            others = shift_listeners_to_node(wanted, node_id - first)
             self.listeners[node_id] = [other._replace(port=each.port) for other, each in zip(others, held, strict=True)]
 
     def listen(self, settings: Settings) -> Bound:

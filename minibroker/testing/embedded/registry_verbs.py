@@ -12,8 +12,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from minibroker.addresses import HostPort
-from minibroker.quantities import Duration, milliseconds
-from minibroker.registry.api.running_registry import RunningRegistry, registry_address
+from minibroker.quantities import Duration, parse_milliseconds
+from minibroker.registry.api.running_registry import RunningRegistry, parse_registry_address
 from minibroker.registry.formats.schema import Reference
 from minibroker.registry.state.registry import NewSchema
 from minibroker.registry.state.registry_errors import RegistryError, not_permitted, schema_not_found
@@ -134,7 +134,7 @@ class RegistryVerbs:
     def __init__(self, broker: Host, address: str | None) -> None:
         """`address` is HOST:PORT, or None for any free port. Raises StartError."""
         self._broker = broker
-        self._address = HostPort() if address is None else registry_address(address)
+        self._address = HostPort() if address is None else parse_registry_address(address)
         self._running: RunningRegistry | None = None
         self._requests: deque[RegistryRequest] = deque(maxlen=REQUESTS_MAX)
         self._faults: list[RegistryFault] = []
@@ -227,21 +227,23 @@ class RegistryVerbs:
         """
         if not (400 <= code < 600 or 40_000 <= code < 60_000):
             raise ValueError(f"a code is one such as 503 or 40901, and cannot be {code}")
-        return self._add(RegistryFault(method, path, _answer_with(RegistryError(code, message)), 0, times))
+        return self._add_fault(RegistryFault(method, path, _answer_with(RegistryError(code, message)), 0, times))
 
     @immediate
     def slow(
         self, delay: Duration, *, method: str | None = None, path: str = "*", times: int | None = None
     ) -> RegistryFault:
         """Delay the answers to requests, on the machine's clock: clients have their own. Raises ValueError."""
-        return self._add(RegistryFault(method, path, None, milliseconds(delay), times))
+        return self._add_fault(RegistryFault(method, path, None, parse_milliseconds(delay), times))
 
     @immediate
     def forget(self, id: int, times: int | None = None) -> RegistryFault:
         """Answer that there is no schema with this id. Raises ValueError for an id below 0."""
         if id < 0:
             raise ValueError(f"an id is a positive number, and cannot be {id}")
-        return self._add(RegistryFault("GET", f"/schemas/ids/{id}*", _answer_with(schema_not_found(id)), 0, times))
+        return self._add_fault(
+            RegistryFault("GET", f"/schemas/ids/{id}*", _answer_with(schema_not_found(id)), 0, times)
+        )
 
     @immediate
     def faults(self) -> list[RegistryFault]:
@@ -264,7 +266,7 @@ class RegistryVerbs:
         if self._attempts:
             raise AssertionError(f"{len(self._attempts)} tried to register a schema: {', '.join(self._attempts)}")
 
-    def _add(self, fault: RegistryFault) -> RegistryFault:
+    def _add_fault(self, fault: RegistryFault) -> RegistryFault:
         self._faults_made += 1
         fault.number = self._faults_made
         self._faults = [*self.faults(), fault]
@@ -274,7 +276,7 @@ class RegistryVerbs:
 
     async def before(self, request: Request) -> Answer | None:
         """Return the answer of a fault, or None."""
-        if self._forbidden and request.method == "POST" and _registers(request):
+        if self._forbidden and request.method == "POST" and _is_registration(request):
             self._attempts.append(request.segments[1])
             return _answer_with(not_permitted(FORBIDDEN))
         fault = next((fault for fault in self._faults if fault.strikes(request)), None)
@@ -357,12 +359,12 @@ class RegistryVerbs:
 
 
 def _answer_with(error: RegistryError) -> Answer:
-    from minibroker.registry.api.http_messages import error_answer  # which a start does not need
+    from minibroker.registry.api.http_messages import answer_error  # which a start does not need
 
-    return error_answer(error)
+    return answer_error(error)
 
 
-def _registers(request: Request) -> bool:
+def _is_registration(request: Request) -> bool:
     return len(request.segments) == 3 and request.segments[0] == "subjects" and request.segments[2] == "versions"
 
 

@@ -23,14 +23,14 @@ from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS, INITIA
 from minibroker.broker.requests.answers import answer_start, encode_answer
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.requests.routes import Unanswerable
-from minibroker.protocol.apis import ApiKey, api_name
+from minibroker.protocol.apis import ApiKey, get_api_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsResponse
-from minibroker.testing.emulation.error_codes import code_in
-from minibroker.testing.emulation.quirks import Change, quirks_of
-from minibroker.testing.emulation.releases import is_since, unstable_versions_of, versions_of
-from minibroker.testing.seen.error_places import places_in
+from minibroker.testing.emulation.error_codes import translate_code
+from minibroker.testing.emulation.quirks import Change, list_quirks
+from minibroker.testing.emulation.releases import is_since, list_unstable_versions, list_versions
+from minibroker.testing.seen.error_places import iterate_places
 
 FIRST_TO_NAME_API_VERSIONS: Final = "2.4"  # KIP-511
 FIRST_WITHOUT_OLD_PRODUCE: Final = "4.0"
@@ -66,7 +66,7 @@ FEATURES: Final[dict[str, tuple[tuple[str, int], ...]]] = {
 UNSTABLE_LEVELS: Final[dict[str, dict[str, int]]] = {"4.3": {METADATA_VERSION: 31}}
 
 
-def levels_of(release: str) -> dict[str, int]:
+def list_levels(release: str) -> dict[str, int]:
     """Return the features of a release, with their highest levels."""
     found = {}
     for name, changes in FEATURES.items():
@@ -76,7 +76,7 @@ def levels_of(release: str) -> dict[str, int]:
     return found
 
 
-def first_levels_of(release: str) -> dict[str, int]:
+def list_first_levels(release: str) -> dict[str, int]:
     """Return the levels of features in a new cluster of a release, as far as clients notice them."""
     levels = INITIAL if is_since(release, "4.4") else {**INITIAL, **FIRST_LEVELS_BEFORE_4_4}
     eligible = is_since(release, FIRST_WITH_ELIGIBLE_LEADERS)
@@ -88,15 +88,15 @@ class Emulation(Interceptor):
 
     def __init__(self, release: str) -> None:
         self.release = release
-        self._announced = versions_of(release)
+        self._announced = list_versions(release)
         self._served = dict(self._announced)
         if is_since(release, FIRST_WITHOUT_OLD_PRODUCE):
             produce = self._announced[ApiKey.PRODUCE]
             self._served[ApiKey.PRODUCE] = range(FIRST_PRODUCE_THEN, produce.stop)
-        self._unstable = unstable_versions_of(release)
-        self._levels = levels_of(release)
+        self._unstable = list_unstable_versions(release)
+        self._levels = list_levels(release)
         self._unsupported: set[Call] = set()
-        self._quirks = quirks_of(release)
+        self._quirks = list_quirks(release)
         self._changes: dict[Call, list[Change]] = {}  # of requests in progress
 
     def before(self, call: Call) -> Message | None:
@@ -105,8 +105,8 @@ class Emulation(Interceptor):
             return self._apply_quirks(call) if call.api_key in self._quirks else None
         if call.api_key == ApiKey.API_VERSIONS and versions is not None:
             self._unsupported.add(call)
-            return self._other_versions(versions)
-        name = f"{api_name(call.api_key)} version {call.context.version}"
+            return self._answer_other_versions(versions)
+        name = f"{get_api_name(call.api_key)} version {call.context.version}"
         raise Unanswerable(f"{name}, which Kafka {self.release} does not serve")
 
     def _is_unstable(self, call: Call) -> bool:
@@ -117,7 +117,7 @@ class Emulation(Interceptor):
         versions = self._served.get(ApiKey.API_VERSIONS)
         if versions is None:
             raise Unanswerable(f"ApiVersions, which Kafka {self.release} does not serve")
-        return self._other_versions(versions)
+        return self._answer_other_versions(versions)
 
     def _apply_quirks(self, call: Call) -> Message | None:
         """Apply the release's quirks to the request; return the answer, if a quirk has one."""
@@ -125,7 +125,7 @@ class Emulation(Interceptor):
         answers = (change.before(call.request) for change in changes)
         return next((answer for answer in answers if answer is not None), None)
 
-    def _other_versions(self, versions: range) -> ApiVersionsResponse:
+    def _answer_other_versions(self, versions: range) -> ApiVersionsResponse:
         known = ApiVersionsResponse.ApiVersion(
             api_key=ApiKey.API_VERSIONS, min_version=versions[0], max_version=versions[-1]
         )
@@ -134,20 +134,22 @@ class Emulation(Interceptor):
 
     def answer(self, call: Call, response: Message) -> Message:
         if call.api_key == ApiKey.API_VERSIONS and call not in self._unsupported:
-            self._announce(response, self._unstable if _enables_unstable(call) else {}, self._levels_for(call))
+            self._announce_release(
+                response, self._unstable if _enables_unstable(call) else {}, self._choose_levels(call)
+            )
         for change in self._changes.get(call, ()):
             change.answer(response)
-        for place in places_in(response, lambda topic_id: None):
-            place.translate(partial(code_in, self.release))
+        for place in iterate_places(response, lambda topic_id: None):
+            place.translate(partial(translate_code, self.release))
         return response
 
-    def _levels_for(self, call: Call) -> dict[str, int]:
+    def _choose_levels(self, call: Call) -> dict[str, int]:
         """Return the levels of features to announce."""
         if call.context.cluster.settings["unstable.feature.versions.enable"]:
             return self._levels | UNSTABLE_LEVELS.get(self.release, {})
         return self._levels
 
-    def _announce(self, response: Any, unstable: Mapping[ApiKey, int], levels: Mapping[str, int]) -> None:
+    def _announce_release(self, response: Any, unstable: Mapping[ApiKey, int], levels: Mapping[str, int]) -> None:
         """Announce what the release, with its `unstable` versions and these levels, and this broker both have."""
         announced = []
         for api in response.api_keys:
@@ -173,7 +175,7 @@ class Emulation(Interceptor):
         # KIP-511: in version 0, which every client can read.
         self._unsupported.discard(call)
         return encode_answer(
-            self._other_versions(self._served[ApiKey.API_VERSIONS]), 0, answer_start(0), call.correlation_id
+            self._answer_other_versions(self._served[ApiKey.API_VERSIONS]), 0, answer_start(0), call.correlation_id
         )
 
     def sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:

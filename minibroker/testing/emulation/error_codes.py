@@ -54,13 +54,13 @@ OTHERWISE: Final = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 @cache
-def last_code(release: str) -> ErrorCode:
+def find_last_code(release: str) -> ErrorCode:
     """Return the highest error code of a release."""
     return max(code for since, code in LAST_CODE.items() if is_since(release, since))
 
 
-def code_in(release: str, code: int) -> int:
+def translate_code(release: str, code: int) -> int:
     """Return the code with which a release answered where today's answer with `code`."""
-    if code <= last_code(release):
+    if code <= find_last_code(release):
         return code
-    return code_in(release, BEFORE.get(ErrorCode(code), OTHERWISE))
+    return translate_code(release, BEFORE.get(ErrorCode(code), OTHERWISE))

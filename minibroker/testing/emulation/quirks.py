@@ -14,7 +14,7 @@ from minibroker.broker.configs.settings_table import TOPIC_SETTINGS
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from minibroker.broker.requests.interceptors import Call
 from minibroker.broker.requests.routes import Unanswerable
-from minibroker.protocol.apis import ApiKey, response_class
+from minibroker.protocol.apis import ApiKey, get_response_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE, TOPIC_RESOURCE
@@ -22,7 +22,7 @@ from minibroker.protocol.messages.produce import ProduceResponse
 from minibroker.protocol.records.batch import HEADER_BYTES, MAGIC, read_header
 from minibroker.storage.log import Log
 from minibroker.testing.emulation.releases import is_since
-from minibroker.testing.seen.error_places import error_answer, places_in
+from minibroker.testing.seen.error_places import iterate_places, make_error_answer
 
 FIRST_WITH_KRAFT: Final = "3.3"
 FIRST_WITH_UNKNOWN_PRODUCER_ID: Final = "1.0"
@@ -142,8 +142,8 @@ class NoOffsetsInZooKeeper(Change):
     def before(self, request: Any) -> Message | None:
         if self.call.context.version > 0:
             return None
-        response = error_answer(request, response_class(self.call.api_key), 0)
-        for place in places_in(response, lambda topic_id: None):
+        response = make_error_answer(request, get_response_class(self.call.api_key), 0)
+        for place in iterate_places(response, lambda topic_id: None):
             place.set(ErrorCode.UNSUPPORTED_VERSION)
         return response
 
@@ -284,7 +284,7 @@ QUIRKS: Final = (
 )
 
 
-def quirks_of(release: str) -> dict[ApiKey, list[Quirk]]:
+def list_quirks(release: str) -> dict[ApiKey, list[Quirk]]:
     """Return the quirks of a release by API."""
     found: dict[ApiKey, list[Quirk]] = {}
     for quirk in QUIRKS:

@@ -169,14 +169,14 @@ def is_since(release: str, first: str) -> bool:
 
 
 @cache
-def unstable_versions_of(release: str) -> dict[ApiKey, int]:
+def list_unstable_versions(release: str) -> dict[ApiKey, int]:
     """Return the versions that a release serves only with `unstable.api.versions.enable`, as far as they are here."""
     if release == "4.1":
         return dict.fromkeys((ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH), 10) | {ApiKey.INIT_PRODUCER_ID: 6}
     return {ApiKey.INIT_PRODUCER_ID: 6} if is_since(release, "4.2") else {}
 
 
-def versions_of(release: str) -> dict[ApiKey, range]:
+def list_versions(release: str) -> dict[ApiKey, range]:
     """Return the versions of each API that a release announced. Raises KeyError for an unknown release."""
     position = {name: index for index, name in enumerate(RELEASES)}[release]
     found: dict[ApiKey, range] = {}
@@ -203,7 +203,7 @@ def release_of(text: str) -> str:
     raise ValueError(f"{text!r} is not a known release; they are {', '.join(RELEASES)}")
 
 
-def settings_of(release: str) -> dict[str, str]:
+def list_settings(release: str) -> dict[str, str]:
     """Return the defaults of a release that are not today's."""
     found = {}
     for name, changes in UNTIL.items():

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Final
 
 from minibroker.protocol.records.batch import COMPRESSION_MASK, HEADER_BYTES, MAGIC, BatchHeader, seal
-from minibroker.protocol.records.formats import batches_in
+from minibroker.protocol.records.formats import iterate_batches_in
 from minibroker.testing.faults.rules import Corruption
 
 _INT64 = Struct(">q")
@@ -26,29 +26,29 @@ FAR = 1_000_000  # offsets
 
 def corrupt_first_batch(data: bytes, how: Corruption) -> bytes:
     """Return `data`, batches of a Fetch answer, with the first batch damaged; unchanged without a whole batch."""
-    found = list(batches_in(data))
+    found = list(iterate_batches_in(data))
     if not found:
         return data
     changed = bytearray(data)
     return bytes(_DAMAGES[how](changed, *found[0]))
 
 
-def _crc(data: bytearray, position: int, header: BatchHeader) -> bytearray:
+def _corrupt_crc(data: bytearray, position: int, header: BatchHeader) -> bytearray:
     """Change the stored checksum."""
     data[position + _CRC_POSITION[header.magic]] ^= 0xFF
     return data
 
 
-def _length(data: bytearray, position: int, header: BatchHeader) -> bytearray:
+def _corrupt_length(data: bytearray, position: int, header: BatchHeader) -> bytearray:
     """Make the batch claim to be shorter than a header."""
     _INT32.pack_into(data, position + _LENGTH_POSITION, TOO_SHORT)
     return data
 
 
-def _codec(data: bytearray, position: int, header: BatchHeader) -> bytearray:
+def _corrupt_codec(data: bytearray, position: int, header: BatchHeader) -> bytearray:
     """Make the records claim to be gzip, and overwrite their beginning, so that they are not."""
     if header.magic != MAGIC:
-        return _crc(data, position, header)
+        return _corrupt_crc(data, position, header)
     attributes = data[position + _ATTRIBUTES_POSITION]
     data[position + _ATTRIBUTES_POSITION] = attributes & ~COMPRESSION_MASK | _GZIP
     for at in range(position + HEADER_BYTES, min(position + HEADER_BYTES + 8, position + header.size_bytes)):
@@ -62,7 +62,7 @@ def _truncate_batch(data: bytearray, position: int, header: BatchHeader) -> byte
     return data[: position + header.size_bytes // 2]
 
 
-def _offsets(data: bytearray, position: int, header: BatchHeader) -> bytearray:
+def _corrupt_offsets(data: bytearray, position: int, header: BatchHeader) -> bytearray:
     """Send the batch twice: first with offsets far ahead, then, below them, with its own."""
     ahead = bytearray(data[position : position + header.size_bytes])
     _INT64.pack_into(ahead, 0, header.base_offset + FAR)  # no checksum covers it
@@ -70,9 +70,9 @@ def _offsets(data: bytearray, position: int, header: BatchHeader) -> bytearray:
 
 
 _DAMAGES: Final[dict[Corruption, Callable[[bytearray, int, BatchHeader], bytearray]]] = {
-    "crc": _crc,
-    "length": _length,
-    "codec": _codec,
+    "crc": _corrupt_crc,
+    "length": _corrupt_length,
+    "codec": _corrupt_codec,
     "truncated": _truncate_batch,
-    "offsets": _offsets,
+    "offsets": _corrupt_offsets,
 }

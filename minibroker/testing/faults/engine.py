@@ -34,11 +34,11 @@ from minibroker.testing.faults.error_answers import (
     take_out,
     without_wait,
 )
-from minibroker.testing.faults.fault_matching import Asked, concerns_login, names_by
-from minibroker.testing.faults.rules import Rule, rule_from, rules_in
-from minibroker.testing.loops import Loop, await_blocking, blocking, brief
+from minibroker.testing.faults.fault_matching import Asked, concerns_login, make_name_finder
+from minibroker.testing.faults.rules import Rule, load_rules, parse_rule
+from minibroker.testing.loops import Loop, await_blocking, blocking, shorten_tracebacks
 from minibroker.testing.seen.journal import Journal
-from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, were
+from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, format_were
 
 if TYPE_CHECKING:
     from minibroker.testing.seen.hosting import Host
@@ -88,7 +88,7 @@ class Fault:
                 raise self.failure
             return self.hits >= hits
 
-        await self._faults.watch.until(reached, timeout, lambda: f"{were(hits, 'hit')} expected of {self!r}")
+        await self._faults.watch.until(reached, timeout, lambda: f"{format_were(hits, 'hit')} expected of {self!r}")
 
     await_for_hits = await_blocking(wait_for_hits)
 
@@ -127,7 +127,7 @@ class Fault:
         return True
 
 
-def _in_words_of(
+def _give_signature(
     rule: Callable[Words, Rule],
 ) -> Callable[[Callable[..., Fault]], Callable[Concatenate[Faults, Words], Fault]]:
     """Give a method the signature of `rule`, for type checkers, editors and `help`."""
@@ -156,28 +156,28 @@ class Faults(Interceptor):
         self._put_back: dict[Call, list[Callable[[], None]]] = {}
         self._logins: dict[object, list[Fault]] = {}  # whose answer has not been made
         self._held: dict[Fault, set[Call]] = {}  # that get no answer
-        broker.when_reset.append(self._clear)
+        broker.when_reset.append(self._clear_faults)
 
     # --- for tests --------------------------------------------------------------------------------
 
-    @_in_words_of(Rule)
-    @brief
+    @_give_signature(Rule)
+    @shorten_tracebacks
     def add(self, **words: Any) -> Fault:
         """Add a fault: add(api="Produce", topic="t", error="NOT_LEADER_OR_FOLLOWER", times=2).
 
         The arguments are the fields of `Rule`; None stands for an argument that is not given. Raises FaultError.
         """
-        return self._add(rule_from(words, in_python=True))
+        return self._add_fault(parse_rule(words, in_python=True))
 
-    @brief
+    @shorten_tracebacks
     def add_all(self, mappings: Iterable[Any]) -> list[Fault]:
         """Add faults given as mappings. Raises FaultError, and then adds none."""
-        return [self._add(rule) for rule in [rule_from(words) for words in mappings]]
+        return [self._add_fault(rule) for rule in [parse_rule(words) for words in mappings]]
 
-    @brief
+    @shorten_tracebacks
     def load(self, path: str | Path) -> list[Fault]:
         """Add the faults of a YAML file, a list of mappings. Raises FaultError, OSError."""
-        return [self._add(rule) for rule in rules_in(Path(path))]
+        return [self._add_fault(rule) for rule in load_rules(Path(path))]
 
     def all(self) -> list[Fault]:
         """Return the faults, in the order in which requests meet them."""
@@ -185,7 +185,7 @@ class Faults(Interceptor):
 
     def remove(self, fault: Fault) -> None:
         """Remove a fault, if it was not removed yet."""
-        self.broker.on_loop(lambda: self._remove(fault))
+        self.broker.on_loop(lambda: self._remove_fault(fault))
 
     def held_by(self, fault: Fault) -> int:
         """Return how many requests a fault keeps waiting."""
@@ -193,7 +193,7 @@ class Faults(Interceptor):
 
     def clear(self) -> None:
         """Remove all faults."""
-        self.broker.on_loop(self._clear)
+        self.broker.on_loop(self._clear_faults)
 
     # --- on the loop ------------------------------------------------------------------------------
 
@@ -201,13 +201,13 @@ class Faults(Interceptor):
         """Return whether a fault has struck a request that is not answered yet, and may have changed it."""
         return call in self._struck
 
-    def _add(self, rule: Rule) -> Fault:
+    def _add_fault(self, rule: Rule) -> Fault:
         self._number += 1
         fault = Fault(self, rule, self._number)
-        self.broker.on_loop(lambda: self._put(fault))
+        self.broker.on_loop(lambda: self._put_fault(fault))
         return fault
 
-    def _put(self, fault: Fault) -> None:
+    def _put_fault(self, fault: Fault) -> None:
         if not self._faults:
             interceptors = self.broker.interceptors
             before = [at for at, each in enumerate(interceptors) if isinstance(each, BEFORE_FAULTS)]
@@ -215,7 +215,7 @@ class Faults(Interceptor):
         self._faults.append(fault)
         self.broker.tell("fault", f"add fault {fault.number}: {fault.rule}")
 
-    def _remove(self, fault: Fault) -> None:
+    def _remove_fault(self, fault: Fault) -> None:
         if fault in self._faults:
             self._faults.remove(fault)
             self.broker.tell("fault", f"remove fault {fault.number}")
@@ -224,9 +224,9 @@ class Faults(Interceptor):
             for call in list(self._held.pop(fault, ())):
                 call.context.connection.fail()
 
-    def _clear(self) -> None:
+    def _clear_faults(self) -> None:
         for fault in list(self._faults):
-            self._remove(fault)
+            self._remove_fault(fault)
 
     # --- as an interceptor ------------------------------------------------------------------------
 
@@ -240,16 +240,16 @@ class Faults(Interceptor):
         if not struck:
             return None
         self._struck[call] = struck
-        self._note(call, struck)
+        self._note_struck(call, struck)
         self.watch.poke()  # which does not see requests that are held here
-        return self._strike(call, struck)
+        return self._strike_call(call, struck)
 
-    def _note(self, call: Call, struck: list[Fault]) -> None:
+    def _note_struck(self, call: Call, struck: list[Fault]) -> None:
         exchange = self._journal.of(call)
         if exchange is not None:
             exchange.faults = tuple(str(fault.rule) for fault in struck)
 
-    async def _strike(self, call: Call, struck: list[Fault]) -> Message | None:
+    async def _strike_call(self, call: Call, struck: list[Fault]) -> Message | None:
         """Delay; then disconnect, keep silent or reject, as the first fault with such an act says.
 
         Raises Unanswerable.
@@ -287,7 +287,7 @@ class Faults(Interceptor):
             without_wait(call.request)
             self._errors.setdefault(call, []).append((rule, call.request))
             return None
-        if call.api_key == ApiKey.PRODUCE and call.request.acks == 0:  # type: ignore[attr-defined]
+        if call.api_key == ApiKey.PRODUCE and call.request.acks == 0:
             raise Unanswerable(f"a fault of a Produce with acks=0: {rule}")
         answer = refuse_request(call, rule)
         if call.api_key in OF_SHARE_SESSIONS and rule.level != "top":
@@ -296,7 +296,7 @@ class Faults(Interceptor):
             self._put_back.setdefault(call, []).append(set_aside(call, rule))
             self._errors.setdefault(call, []).append((rule, answer))
             return None
-        if rule.level == "top" or not take_out(call.request, rule, names_by(call)):
+        if rule.level == "top" or not take_out(call.request, rule, make_name_finder(call)):
             return answer
         self._errors.setdefault(call, []).append((rule, answer))
         return None
@@ -317,13 +317,13 @@ class Faults(Interceptor):
 
     def answer(self, call: Call, response: Message) -> Message:
         if call.api_key in LOGIN and (struck := self._logins.pop(call.context.connection, None)) is not None:
-            self._note(call, struck)
+            self._note_struck(call, struck)
         self._make_whole(call)
         for rule, errors in self._errors.pop(call, ()):
             if call.api_key == ApiKey.FETCH:
                 set_errors(call, rule, response)
             else:
-                put_in(response, errors, rule, names_by(call))
+                put_in(response, errors, rule, make_name_finder(call))
         for fault in self._struck.get(call, ()):
             rule = fault.rule
             if rule.code is not None and rule.when == "after":
@@ -346,12 +346,12 @@ class Faults(Interceptor):
         return items
 
     def sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
-        self._forget(call)
+        self._forget_call(call)
 
     def lost(self, call: Call) -> None:
-        self._forget(call)
+        self._forget_call(call)
 
-    def _forget(self, call: Call) -> None:
+    def _forget_call(self, call: Call) -> None:
         self._logins.pop(call.context.connection, None)
         self._struck.pop(call, None)
         self._errors.pop(call, None)

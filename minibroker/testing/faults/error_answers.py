@@ -10,15 +10,26 @@ from collections.abc import Callable
 from typing import Any
 
 from minibroker.broker.requests.interceptors import Call
-from minibroker.protocol.apis import ApiKey, response_class
+from minibroker.protocol.apis import ApiKey, get_response_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.fields import fields
 from minibroker.protocol.messages.fetch import FetchResponse
 from minibroker.protocol.messages.share_fetch import ShareFetchResponse
-from minibroker.testing.faults.fault_matching import is_meant, names_by, session_partitions, share_session
+from minibroker.testing.faults.fault_matching import (
+    find_share_session,
+    is_meant,
+    list_session_partitions,
+    make_name_finder,
+)
 from minibroker.testing.faults.rules import FaultError, Rule
-from minibroker.testing.seen.error_places import Place, deepest_level, error_answer, places_below, places_in
-from minibroker.testing.seen.subjects import NameOf, each, partition_of, structs_below, topic_of
+from minibroker.testing.seen.error_places import (
+    Place,
+    choose_default_level,
+    iterate_places,
+    list_fields_with_places,
+    make_error_answer,
+)
+from minibroker.testing.seen.subjects import NameOf, find_partition, find_topic, iterate_items, list_struct_fields
 
 TopicAnswer = FetchResponse.FetchableTopicResponse
 ShareTopicAnswer = ShareFetchResponse.ShareFetchableTopicResponse
@@ -28,7 +39,7 @@ FETCHES = (ApiKey.FETCH, ApiKey.SHARE_FETCH)
 def refuse_request(call: Call, rule: Rule) -> Message:
     """Return an answer to the whole request, with the rule's error wherever it applies, and without data."""
     assert call.api_key is not None
-    response = error_answer(call.request, response_class(call.api_key), call.context.version)
+    response = make_error_answer(call.request, get_response_class(call.api_key), call.context.version)
     set_errors(call, rule, response)
     return response
 
@@ -37,9 +48,9 @@ def set_errors(call: Call, rule: Rule, response: Message) -> None:
     """Set the rule's error where it applies. Raises FaultError if the API has no place for it."""
     assert rule.code is not None
     if call.api_key in FETCHES and rule.level != "top":
-        _name_session_partitions(call, rule, response)
-    places = list(places_in(response, names_by(call)))
-    level = rule.level or deepest_level(places)
+        _add_session_partitions(call, rule, response)
+    places = list(iterate_places(response, make_name_finder(call)))
+    level = rule.level or choose_default_level(places)
     for place in places:
         if place.level == level and is_meant(rule, place):
             place.set(rule.code)
@@ -47,11 +58,11 @@ def set_errors(call: Call, rule: Rule, response: Message) -> None:
         raise FaultError(f"{type(response).__name__} has no error code at the top")
 
 
-def _name_session_partitions(call: Call, rule: Rule, response: Any) -> None:
+def _add_session_partitions(call: Call, rule: Rule, response: Any) -> None:
     """Add the partitions that get errors to the answer of an incremental fetch, which has only those with news."""
     ids = call.context.cluster.image.topics
-    named = {(place.topic, place.partition) for place in places_in(response, names_by(call))}
-    for topic, partition in session_partitions(call):
+    named = {(place.topic, place.partition) for place in iterate_places(response, make_name_finder(call))}
+    for topic, partition in list_session_partitions(call):
         meant = Place("partition", topic, partition, None, "")
         if (topic, partition) in named or topic not in ids or not is_meant(rule, meant):
             continue
@@ -83,17 +94,17 @@ def corrupt_batches(call: Call, rule: Rule, response: Any) -> None:
     from minibroker.testing.faults.corrupting import corrupt_first_batch
 
     assert rule.corrupt is not None
-    name_of = names_by(call)
+    name_of = make_name_finder(call)
     for topic in getattr(response, "responses", ()):
-        name = topic_of(topic, name_of)
+        name = find_topic(topic, name_of)
         for partition in topic.partitions:
             place = Place("partition", name, partition.partition_index, partition, "error_code")
-            data = _bytes_of(partition.records) if is_meant(rule, place) else b""
+            data = _read_bytes(partition.records) if is_meant(rule, place) else b""
             if data:
                 partition.records = corrupt_first_batch(data, rule.corrupt)
 
 
-def _bytes_of(records: Any) -> bytes:
+def _read_bytes(records: Any) -> bytes:
     """Return the bytes of records, which may be in a file."""
     if records is None:
         return b""
@@ -108,11 +119,11 @@ def take_out(request: Any, rule: Rule, name_of: NameOf) -> bool:
     if rule.topic is None and rule.partition is None:
         return False
     left = taken = False
-    for name, about_topics in structs_below(request.__class__):
+    for name, about_topics in list_struct_fields(request.__class__):
         topics = getattr(request, name)
         if not about_topics or not isinstance(topics, list):
             continue
-        kept = [topic for topic in topics if _keeps(topic, rule, name_of)]
+        kept = [topic for topic in topics if _take_partitions_out(topic, rule, name_of)]
         taken = taken or len(kept) < len(topics) or _is_in(topics, rule, name_of)
         left = left or bool(kept)
         setattr(request, name, kept)
@@ -120,19 +131,21 @@ def take_out(request: Any, rule: Rule, name_of: NameOf) -> bool:
 
 
 def _is_in(topics: list[Any], rule: Rule, name_of: NameOf) -> bool:
-    return any(rule.topic in (None, topic_of(topic, name_of)) for topic in topics)
+    return any(rule.topic in (None, find_topic(topic, name_of)) for topic in topics)
 
 
-def _keeps(topic: Any, rule: Rule, name_of: NameOf) -> bool:
+def _take_partitions_out(topic: Any, rule: Rule, name_of: NameOf) -> bool:
     """Take the rule's partitions out of the topic's struct; return whether others stay."""
-    if rule.topic is not None and topic_of(topic, name_of) != rule.topic:
+    if rule.topic is not None and find_topic(topic, name_of) != rule.topic:
         return True
     if rule.partition is None:
         return False
     stays = False
     for field in fields(topic.__class__):
         if field.name.startswith("partition") and field.kind.item is not None:
-            kept = [value for value in each(getattr(topic, field.name)) if partition_of(value) != rule.partition]
+            kept = [
+                value for value in iterate_items(getattr(topic, field.name)) if find_partition(value) != rule.partition
+            ]
             setattr(topic, field.name, kept)
             stays = stays or bool(kept)
     return stays
@@ -146,7 +159,7 @@ def set_aside(call: Call, rule: Rule) -> Callable[[], None]:
     from minibroker.broker.share.share_partitions import FIRST_EPOCH
 
     request: Any = call.request
-    name_of = names_by(call)
+    name_of = make_name_finder(call)
 
     def is_ours(topic_id: bytes, index: int) -> bool:
         return is_meant(rule, Place("partition", name_of(topic_id), index, None, ""))
@@ -156,7 +169,7 @@ def set_aside(call: Call, rule: Rule) -> Callable[[], None]:
         topic.partitions = [each for each in topic.partitions if not is_ours(topic.topic_id, each.partition_index)]
     if call.api_key != ApiKey.SHARE_FETCH:
         return lambda: None
-    session = share_session(call)
+    session = find_share_session(call)
     if session is not None and request.share_session_epoch > FIRST_EPOCH:  # else the request begins another, or ends it
         named += session.wanted
         session.wanted = {wanted: name for wanted, name in session.wanted.items() if not is_ours(*wanted)}
@@ -164,7 +177,7 @@ def set_aside(call: Call, rule: Rule) -> Callable[[], None]:
     taken = {each: name_of(each[0]) for each in named if is_ours(*each) and each not in forgotten}
 
     def put_back() -> None:
-        session = share_session(call)  # the request may have begun it
+        session = find_share_session(call)  # the request may have begun it
         if session is not None:
             session.wanted |= taken
 
@@ -173,26 +186,26 @@ def set_aside(call: Call, rule: Rule) -> Callable[[], None]:
 
 def put_in(response: Message, errors: Message, rule: Rule, name_of: NameOf) -> None:
     """Add to `response`, the answer to the rest, the errors of the rule from `errors`, the answer to all."""
-    for name, about_topics in places_below(errors.__class__):
+    for name, about_topics in list_fields_with_places(errors.__class__):
         if about_topics:
-            for topic in each(getattr(errors, name)):
+            for topic in iterate_items(getattr(errors, name)):
                 _put_topic(getattr(response, name), topic, rule, name_of)
 
 
 def _put_topic(topics: list[Any], topic: Any, rule: Rule, name_of: NameOf) -> None:
-    named = topic_of(topic, name_of)
+    named = find_topic(topic, name_of)
     if rule.topic is not None and named != rule.topic:
         return
-    lists = [name for name, _ in places_below(topic.__class__)]
+    lists = [name for name, _ in list_fields_with_places(topic.__class__)]
     if rule.partition is not None:
         for name in lists:
-            meant = [value for value in each(getattr(topic, name)) if partition_of(value) == rule.partition]
+            meant = [value for value in iterate_items(getattr(topic, name)) if find_partition(value) == rule.partition]
             setattr(topic, name, meant)
-    there = next((other for other in topics if topic_of(other, name_of) == named), None)
+    there = next((other for other in topics if find_topic(other, name_of) == named), None)
     if there is None:
         topics.append(topic)
         return
     for name in lists:
         errors = getattr(topic, name)
-        others = [value for value in getattr(there, name) if partition_of(value) not in map(partition_of, errors)]
+        others = [value for value in getattr(there, name) if find_partition(value) not in map(find_partition, errors)]
         setattr(there, name, [*others, *errors])

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 from minibroker.broker.requests.interceptors import Call
 from minibroker.broker.security.logins import Login
 from minibroker.broker.security.principals import USER, Principal
-from minibroker.protocol.apis import ApiKey, response_class
+from minibroker.protocol.apis import ApiKey, get_response_class
 from minibroker.testing.faults.rules import Rule
-from minibroker.testing.seen.error_places import Place, levels_of
-from minibroker.testing.seen.journal import mechanism_of
-from minibroker.testing.seen.subjects import NameOf, Subjects, subjects_of
+from minibroker.testing.seen.error_places import Place, find_levels
+from minibroker.testing.seen.journal import get_mechanism
+from minibroker.testing.seen.subjects import NameOf, Subjects, find_subjects
 
 if TYPE_CHECKING:
     from minibroker.broker.share.share_partitions import ShareSession
 
 
-def names_by(call: Call) -> NameOf:
+def make_name_finder(call: Call) -> NameOf:
     """Return a function that gives the broker's name of a topic id, or None."""
     topics = call.context.cluster.image.topics_by_id
 
@@ -39,8 +39,8 @@ class Asked:
     @cached_property
     def subjects(self) -> Subjects:
         """Return the subjects of the request; for a Fetch or ShareFetch, including those of its session."""
-        found = subjects_of(self.call.request, names_by(self.call))
-        for topic, partition in session_partitions(self.call):
+        found = find_subjects(self.call.request, make_name_finder(self.call))
+        for topic, partition in list_session_partitions(self.call):
             found.topics.setdefault(topic, set()).add(partition)
         return found
 
@@ -54,12 +54,12 @@ class Asked:
             and (rule.node is None or context.node.node_id == rule.node)
             and (rule.client_id is None or context.client_id == rule.client_id)
             and (rule.user is None or context.connection.principal == Principal(USER, rule.user))
-            and (rule.mechanism is None or mechanism_of(self.call) == rule.mechanism)
-            and self._names(rule)
-            and (rule.level is None or rule.level in levels_of(response_class(self.call.api_key)))
+            and (rule.mechanism is None or get_mechanism(self.call) == rule.mechanism)
+            and self._is_named(rule)
+            and (rule.level is None or rule.level in find_levels(get_response_class(self.call.api_key)))
         )
 
-    def _names(self, rule: Rule) -> bool:
+    def _is_named(self, rule: Rule) -> bool:
         if rule.topic is not None:
             partitions = self.subjects.topics.get(rule.topic)
             if partitions is None or (rule.partition is not None and partitions and rule.partition not in partitions):
@@ -85,25 +85,25 @@ def concerns_login(rule: Rule, login: Login) -> bool:
     )
 
 
-def session_partitions(call: Call) -> list[tuple[str, int]]:
+def list_session_partitions(call: Call) -> list[tuple[str, int]]:
     """Return the partitions of the client's session, if the request is a Fetch or ShareFetch within one (KIP-227)."""
-    name_of = names_by(call)
-    named = ((name_of(topic) if isinstance(topic, bytes) else topic, index) for topic, index in _in_session(call))
+    name_of = make_name_finder(call)
+    named = ((name_of(topic) if isinstance(topic, bytes) else topic, index) for topic, index in _iterate_session(call))
     return [(topic, index) for topic, index in named if topic is not None]
 
 
-def _in_session(call: Call) -> Iterable[tuple[bytes | str, int]]:
+def _iterate_session(call: Call) -> Iterable[tuple[bytes | str, int]]:
     request: Any = call.request
     if call.api_key == ApiKey.SHARE_FETCH:
         from minibroker.broker.share.share_partitions import FIRST_EPOCH
 
-        session = share_session(call) if request.share_session_epoch > FIRST_EPOCH else None
+        session = find_share_session(call) if request.share_session_epoch > FIRST_EPOCH else None
         return () if session is None else session.wanted
     session_id = getattr(request, "session_id", 0)
     return call.context.node.sessions.partitions_of(session_id) if session_id else ()
 
 
-def share_session(call: Call) -> ShareSession | None:
+def find_share_session(call: Call) -> ShareSession | None:
     """Return the share session of the sender of a ShareFetch, if there is one."""
     from minibroker.broker.share.share_partitions import SessionKey
 

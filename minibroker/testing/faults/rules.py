@@ -17,14 +17,14 @@ from types import NoneType
 from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
 
 from minibroker.named_tuples import NamedTuple
-from minibroker.protocol.apis import ApiKey, api_name, response_class
+from minibroker.protocol.apis import ApiKey, get_api_name, get_response_class
 from minibroker.protocol.errors import ErrorCode
-from minibroker.quantities import Duration, milliseconds
+from minibroker.quantities import Duration, parse_milliseconds
 from minibroker.testing.callers import PACKAGE
-from minibroker.testing.durations import span_of
-from minibroker.testing.seen.error_places import LEVELS, levels_of
-from minibroker.testing.seen.exchange import api_key_of
-from minibroker.testing.yaml_files import read_at_most, yaml_of
+from minibroker.testing.durations import parse_span
+from minibroker.testing.seen.error_places import LEVELS, find_levels
+from minibroker.testing.seen.exchange import find_api_key
+from minibroker.testing.yaml_files import parse_yaml, read_at_most
 
 MAXIMUM_FILE_BYTES = 1 << 20
 
@@ -154,7 +154,7 @@ class Rule:
         """Return the APIs that the rule applies to; empty for all."""
         names = [self.api] if isinstance(self.api, str) else self.api or ()
         try:
-            return frozenset(api_key_of(name) for name in names)
+            return frozenset(find_api_key(name) for name in names)
         except ValueError as error:
             raise FaultError(str(error)) from None
 
@@ -180,17 +180,17 @@ class Rule:
     @cached_property
     def delay_ms(self) -> float:
         """Return `delay` in ms."""
-        return _milliseconds("delay", self.delay)
+        return _parse_milliseconds("delay", self.delay)
 
     @cached_property
     def session_ms(self) -> int:
         """Return `session` in ms."""
-        return round(_milliseconds("session", self.session))
+        return round(_parse_milliseconds("session", self.session))
 
     @cached_property
     def throttle_ms(self) -> int:
         """Return `throttle` in ms."""
-        return round(_milliseconds("throttle", self.throttle))
+        return round(_parse_milliseconds("throttle", self.throttle))
 
     @property
     def maximum_hits(self) -> float:
@@ -212,7 +212,7 @@ WORDS: Final = {word: _read_declaration(hint) for word, hint in get_type_hints(R
 """The types of each word, without None, and its `Word`."""
 
 
-def rule_from(words: Any, *, in_python: bool = False) -> Rule:
+def parse_rule(words: Any, *, in_python: bool = False) -> Rule:
     """Return the rule of a mapping, which has neither `where` nor None unless it is from Python. Raises FaultError."""
     if not isinstance(words, dict):
         raise FaultError(f"a fault is a mapping of its words, not {words!r}")
@@ -225,10 +225,10 @@ def rule_from(words: Any, *, in_python: bool = False) -> Rule:
     return Rule(**words)
 
 
-def rules_in(path: Path) -> list[Rule]:
+def load_rules(path: Path) -> list[Rule]:
     """Return the rules of a YAML file, a list of mappings. Raises FaultError with the file's name, and OSError."""
     try:
-        listed = yaml_of(read_at_most(path, MAXIMUM_FILE_BYTES))
+        listed = parse_yaml(read_at_most(path, MAXIMUM_FILE_BYTES))
     except ValueError as error:
         raise FaultError(f"{path}: {error}") from None
     if not isinstance(listed, list):
@@ -236,7 +236,7 @@ def rules_in(path: Path) -> list[Rule]:
     rules = []
     for number, words in enumerate(listed, 1):
         try:
-            rules.append(rule_from(words))
+            rules.append(parse_rule(words))
         except FaultError as error:
             raise FaultError(f"{path}: fault {number}: {error}") from None
     return rules
@@ -275,10 +275,10 @@ def _check_together(rule: Rule) -> None:
         raise FaultError("once is the same as times 1: give one of them")
     _check_authentication(rule)
     for api in rule.api_keys if rule.level is not None else ():
-        levels = levels_of(response_class(api))
+        levels = find_levels(get_response_class(api))
         if rule.level not in levels:
             there = ", ".join(level for level in LEVELS if level in levels) or "none"
-            raise FaultError(f"{api_name(api)} has no error at the level {rule.level}, but at {there}")
+            raise FaultError(f"{get_api_name(api)} has no error at the level {rule.level}, but at {there}")
     _ = (
         rule.versions,
         rule.delay_ms,
@@ -306,9 +306,9 @@ def _check_authentication(rule: Rule) -> None:
         raise FaultError("authentication wrong-mechanism has no delay")
 
 
-def _milliseconds(word: str, duration: Duration | None) -> float:
+def _parse_milliseconds(word: str, duration: Duration | None) -> float:
     try:
-        return 0.0 if duration is None else milliseconds(span_of(duration))
+        return 0.0 if duration is None else parse_milliseconds(parse_span(duration))
     except ValueError as error:
         raise FaultError(f"{word}: {error}") from None
 

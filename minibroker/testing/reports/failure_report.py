@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from minibroker.protocol.legible import legible
+from minibroker.protocol.legible import make_legible
 from minibroker.testing.seen.exchange import LINE_CHARACTERS, Exchange
-from minibroker.testing.seen.explained_requests import gist
-from minibroker.testing.seen.waiting import counted
-from minibroker.testing.verbs.wait_verbs import member_ids
+from minibroker.testing.seen.explained_requests import summarize_exchange
+from minibroker.testing.seen.waiting import format_count
+from minibroker.testing.verbs.wait_verbs import list_member_ids
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.group import Group
@@ -19,7 +19,7 @@ MAXIMUM_LINES = 40  # of each kind
 EXPLAINED_REQUESTS = 5
 
 
-def state_of(broker: Broker) -> dict[str, object]:
+def collect_state(broker: Broker) -> dict[str, object]:
     """Return topics with the ends of their partitions, and groups with types, states, members and committed offsets."""
     cluster = broker.running.cluster
     topics = {
@@ -31,7 +31,7 @@ def state_of(broker: Broker) -> dict[str, object]:
         group.group_id: {
             "type": group.type,
             "state": group.state_name,
-            "members": member_ids(group),
+            "members": list_member_ids(group),
             "committed": _sum_committed(group),
         }
         for group in cluster.groups.groups.values()
@@ -43,32 +43,32 @@ def _sum_committed(group: Group) -> dict[str, int]:
     return {f"{topic}-{index}": each.offset for (topic, index), each in group.offsets.by_partition.items()}
 
 
-def seen_by(broker: Broker, before: int = 0, link: str | None = None) -> str:
+def write_report(broker: Broker, before: int = 0, link: str | None = None) -> str:
     """Return the report, the newest request last; the first `before` requests are only counted.
 
     The last lines have the fields of the newest requests, and the `link` to a page that explains them.
     """
-    lines = broker.on_loop(lambda: list(_state(broker))) if broker.is_running else ["the broker is down"]
+    lines = broker.on_loop(lambda: list(_write_state(broker))) if broker.is_running else ["the broker is down"]
     requests = broker.on_loop(lambda: broker.journal.found(where=lambda exchange: exchange.number > before))
     shown = requests[-MAXIMUM_LINES:]
     older = len(broker.on_loop(broker.journal.found)) - len(shown) + broker.journal.dropped
     lines += [f"({older} older requests)"] if older else []
-    report = [*(legible(line, LINE_CHARACTERS) for line in lines), *_in_order(broker, shown, before)]
+    report = [*(make_legible(line, LINE_CHARACTERS) for line in lines), *_write_requests(broker, shown, before)]
     if shown:
-        report += ["what the last of them say:", *map(gist, shown[-EXPLAINED_REQUESTS:])]
+        report += ["what the last of them say:", *map(summarize_exchange, shown[-EXPLAINED_REQUESTS:])]
         report.append(f"each byte of them: {link or 'pytest --kafka-report=report.html'}")
     return "\n".join(report or ["no topics, no groups, no requests"])
 
 
-def _in_order(broker: Broker, shown: list[Exchange], before: int) -> list[str]:
+def _write_requests(broker: Broker, shown: list[Exchange], before: int) -> list[str]:
     """Return lines about requests, and those to the schema registry among them."""
     schemas = [each for each in broker.registry_requests() if each.after >= before][-MAXIMUM_LINES:]
     lines = [(float(each.number), str(each)) for each in shown]
-    lines += [(each.after + 0.5, legible(f"registry: {each}", LINE_CHARACTERS)) for each in schemas]
+    lines += [(each.after + 0.5, make_legible(f"registry: {each}", LINE_CHARACTERS)) for each in schemas]
     return [line for _, line in sorted(lines, key=lambda each: each[0])]
 
 
-def _state(broker: Broker) -> Iterator[str]:
+def _write_state(broker: Broker) -> Iterator[str]:
     cluster = broker.running.cluster
     topics = [topic for topic in cluster.image.topics.values() if not topic.internal]
     for topic in topics[:MAXIMUM_LINES]:
@@ -77,7 +77,7 @@ def _state(broker: Broker) -> Iterator[str]:
     if len(topics) > MAXIMUM_LINES:
         yield f"({len(topics) - MAXIMUM_LINES} more topics)"
     for group in list(cluster.groups.groups.values())[:MAXIMUM_LINES]:
-        members, name = counted(len(member_ids(group)), "member"), legible(group.group_id)
+        members, name = format_count(len(list_member_ids(group)), "member"), make_legible(group.group_id)
         if group.type == "share":
             yield f"share group {name}: {group.state_name}, {members}"
             yield from (f"  {each}" for each in broker.share_history.of_group(group.group_id)[-MAXIMUM_LINES:])

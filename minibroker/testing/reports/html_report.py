@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
-from minibroker.protocol.explaining.explained_page import HEAD, SCRIPT, STYLE, side_by_side
-from minibroker.protocol.legible import escaped
-from minibroker.testing.reports.failure_report import state_of
+from minibroker.protocol.explaining.explained_page import HEAD, SCRIPT, STYLE, write_side_by_side
+from minibroker.protocol.legible import escape_unprintable
+from minibroker.testing.reports.failure_report import collect_state
 from minibroker.testing.seen.explained_requests import explain_exchanges
-from minibroker.testing.seen.log_reading import Record, seen_records
+from minibroker.testing.seen.log_reading import Record, iterate_records
 
 if TYPE_CHECKING:
     import pytest
@@ -45,20 +45,20 @@ a { color: inherit; }
 """
 
 
-def anchor(test: str, when: str) -> str:
+def make_anchor(test: str, when: str) -> str:
     """Return the id of the section of a test's failure in a phase: "setup", "call" or "teardown"."""
     return f"t-{crc32(f'{test} {when}'.encode()):08x}"
 
 
-def section(test: str, when: str, failure: str, brokers: Iterable[tuple[Broker, int]]) -> str:
+def write_section(test: str, when: str, failure: str, brokers: Iterable[tuple[Broker, int]]) -> str:
     """Return the section of a failed test in HTML.
 
     `failure` is pytest's text; of each broker's requests the first ones, which came before the test, are left out.
     """
-    parts = [f'<section id="{anchor(test, when)}"><h2>{escape(test)} ({escape(when)})</h2>']
+    parts = [f'<section id="{make_anchor(test, when)}"><h2>{escape(test)} ({escape(when)})</h2>']
     parts.append(f'<pre class="failure">{_escape_text(failure[-FAILURE_CHARACTERS:])}</pre>')
     for broker, before in brokers:
-        parts += _broker_section(broker, before, anchor(test, when))
+        parts += _write_broker_section(broker, before, make_anchor(test, when))
     return "".join([*parts, "</section>\n"])
 
 
@@ -76,7 +76,7 @@ class Page:
         if (made := getattr(report, self._attribute, None)) is not None:
             self._sections.append(made)
             name = f"{escape(report.nodeid)} ({report.when})"
-            self._links.append(f'<li><a href="#{anchor(report.nodeid, report.when)}">{name}</a></li>')
+            self._links.append(f'<li><a href="#{make_anchor(report.nodeid, report.when)}">{name}</a></li>')
 
     def pytest_sessionfinish(self) -> None:
         """Write the page. Raises OSError."""
@@ -92,20 +92,20 @@ class Page:
         terminalreporter.write_sep("-", f"Kafka report: {self._path}")
 
 
-def _broker_section(broker: Broker, before: int, prefix: str) -> Iterator[str]:
+def _write_broker_section(broker: Broker, before: int, prefix: str) -> Iterator[str]:
     where = broker.bootstrap_servers if broker.is_running else "down"
     yield f"<h3>Broker ({escape(where)})</h3>"
     if broker.is_running:
-        yield from broker.on_loop(lambda: list(_state(broker)))
+        yield from broker.on_loop(lambda: list(_write_state(broker)))
     exchanges = broker.on_loop(lambda: broker.journal.found(where=lambda exchange: exchange.number > before))
     yield "<h3>Frames</h3>"
-    shown = list(_frames(exchanges[-SHOWN_FRAMES:], prefix))
+    shown = list(_write_frames(exchanges[-SHOWN_FRAMES:], prefix))
     if len(shown) < len(exchanges):
         yield f"<p>{len(exchanges) - len(shown)} older requests are left out.</p>"
     yield from shown
 
 
-def _state(broker: Broker) -> Iterator[str]:
+def _write_state(broker: Broker) -> Iterator[str]:
     partitions = [
         each
         for topic in broker.running.cluster.image.topics.values()
@@ -116,31 +116,31 @@ def _state(broker: Broker) -> Iterator[str]:
     rows = []
     for each in partitions[:SHOWN_PARTITIONS]:
         end = each.log.log_end_offset
-        newest = islice(seen_records(each, max(each.log.log_start_offset, end - SHOWN_RECORDS)), SHOWN_RECORDS)
-        rows.append([f"{each.topic.name}-{each.index}", each.log.log_start_offset, end, _records(newest)])
-    yield "<h3>Topics</h3>" + _table(("partition", "start", "end", "newest records"), rows)
+        newest = islice(iterate_records(each, max(each.log.log_start_offset, end - SHOWN_RECORDS)), SHOWN_RECORDS)
+        rows.append([f"{each.topic.name}-{each.index}", each.log.log_start_offset, end, _write_records(newest)])
+    yield "<h3>Topics</h3>" + _write_table(("partition", "start", "end", "newest records"), rows)
     if len(partitions) > SHOWN_PARTITIONS:
         yield f"<p>{len(partitions) - SHOWN_PARTITIONS} more partitions</p>"
-    groups = state_of(broker)["groups"]
+    groups = collect_state(broker)["groups"]
     assert isinstance(groups, dict)
     rows_of_groups = [
         [name, *(each[key] for key in ("type", "state", "members", "committed"))] for name, each in groups.items()
     ]
     if rows_of_groups:
-        yield "<h3>Groups</h3>" + _table(("group", "type", "state", "members", "committed"), rows_of_groups)
+        yield "<h3>Groups</h3>" + _write_table(("group", "type", "state", "members", "committed"), rows_of_groups)
 
 
-def _records(records: Iterable[Record]) -> str:
+def _write_records(records: Iterable[Record]) -> str:
     return "\n".join(map(str, records))
 
 
-def _table(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+def _write_table(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     head = "".join(f"<th>{each}</th>" for each in heads)
     body = "".join(f"<tr>{''.join(f'<td>{_escape_text(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><tr>{head}</tr>{body}</table>"
 
 
-def _frames(exchanges: list[Exchange], prefix: str) -> list[str]:
+def _write_frames(exchanges: list[Exchange], prefix: str) -> list[str]:
     """Return the requests with their answers, the newest ones as far as they fit."""
     items: dict[int, list[Explained]] = {}
     for item in explain_exchanges(exchanges):
@@ -148,7 +148,7 @@ def _frames(exchanges: list[Exchange], prefix: str) -> list[str]:
     sections: list[str] = []
     left = SECTION_CHARACTERS
     for exchange in reversed(exchanges):
-        made = "".join(side_by_side(item) for item in items[exchange.number])
+        made = "".join(write_side_by_side(item) for item in items[exchange.number])
         if len(made) > FRAME_CHARACTERS:
             made = f"<p>Explained, this takes {len(made):,} characters, which are left out.</p>"
         left -= len(made)
@@ -161,4 +161,4 @@ def _frames(exchanges: list[Exchange], prefix: str) -> list[str]:
 
 def _escape_text(text: str) -> str:
     """Return text for the page: line breaks stay, other control characters are escaped."""
-    return "<br>".join(escape(escaped(line)) for line in text.splitlines())
+    return "<br>".join(escape(escape_unprintable(line)) for line in text.splitlines())

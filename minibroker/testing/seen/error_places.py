@@ -13,7 +13,14 @@ from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.declare import Message
 from minibroker.protocol.fields import Field, fields
 from minibroker.protocol.response_errors import ERROR_FIELDS
-from minibroker.testing.seen.subjects import PARTITION_NUMBERS, TOPIC_NAMES, NameOf, each, partition_of, topic_of
+from minibroker.testing.seen.subjects import (
+    PARTITION_NUMBERS,
+    TOPIC_NAMES,
+    NameOf,
+    find_partition,
+    find_topic,
+    iterate_items,
+)
 
 KEY_FIELDS = (*TOPIC_NAMES, "group_id", "key", "transactional_id", "resource_name")
 # Kafka's value for "unknown" in these fields; the declarations' default is 0.
@@ -63,39 +70,39 @@ class Place(NamedTuple):
                 setattr(self.struct, name, change(getattr(self.struct, name)))
 
 
-def places_in(response: Message, name_of: NameOf) -> Iterator[Place]:
+def iterate_places(response: Message, name_of: NameOf) -> Iterator[Place]:
     """Yield all places for errors in an answer. One of neither a topic nor a partition (a group's) is at the top."""
-    yield from _places(response, "top", None, name_of)
+    yield from _iterate_places_in(response, "top", None, name_of)
 
 
-def deepest_level(places: Iterable[Place]) -> str:
+def choose_default_level(places: Iterable[Place]) -> str:
     """Return the default level for errors: "partition" if there is one, else "topic", else "top"."""
     found = {place.level for place in places}
     return next((level for level in reversed(LEVELS) if level in found), "top")
 
 
-def _places(struct: Any, level: str, topic: str | None, name_of: NameOf) -> Iterator[Place]:
-    field = error_field(struct.__class__)
+def _iterate_places_in(struct: Any, level: str, topic: str | None, name_of: NameOf) -> Iterator[Place]:
+    field = find_error_field(struct.__class__)
     if field is not None:
-        yield Place(level, topic, partition_of(struct) if level == "partition" else None, struct, field)
-    for name, about_topics in places_below(struct.__class__):
-        below_level = _level_below(level, about_topics)
-        for below in each(getattr(struct, name)):
-            own = topic_of(below, name_of) if about_topics else None
-            yield from _places(below, below_level, own or topic, name_of)
+        yield Place(level, topic, find_partition(struct) if level == "partition" else None, struct, field)
+    for name, about_topics in list_fields_with_places(struct.__class__):
+        below_level = _get_level_below(level, about_topics)
+        for below in iterate_items(getattr(struct, name)):
+            own = find_topic(below, name_of) if about_topics else None
+            yield from _iterate_places_in(below, below_level, own or topic, name_of)
 
 
-def _level_below(level: str, about_topics: bool) -> str:
+def _get_level_below(level: str, about_topics: bool) -> str:
     if about_topics:
         return "topic"
     return "partition" if level in ("topic", "partition") else "top"
 
 
 @cache
-def places_below(struct: type) -> tuple[tuple[str, bool], ...]:
+def list_fields_with_places(struct: type) -> tuple[tuple[str, bool], ...]:
     """Return the fields that lead to places, and whether each of their structs is about a topic."""
     found = []
-    for field in _fields(struct):
+    for field in _list_fields(struct):
         inner = (field.kind.item or field.kind).struct
         if inner is not None and has_places(inner):
             found.append((field.name, _is_about_topics(field.name, inner)))
@@ -104,79 +111,81 @@ def places_below(struct: type) -> tuple[tuple[str, bool], ...]:
 
 def _is_about_topics(field: str, struct: type) -> bool:
     """Return whether the structs of a list are about topics, by the name of the list, the struct, or its fields."""
-    named = "topic" in field or "Topic" in struct.__name__ or {"topic", "topic_id"} & {f.name for f in _fields(struct)}
+    named = (
+        "topic" in field or "Topic" in struct.__name__ or {"topic", "topic_id"} & {f.name for f in _list_fields(struct)}
+    )
     return bool(named) and not field.startswith("partition")
 
 
 @cache
 def has_places(struct: type) -> bool:
     """Return whether a struct, or one inside of it, has an error code."""
-    if error_field(struct) is not None:
+    if find_error_field(struct) is not None:
         return True
-    inner = ((field.kind.item or field.kind).struct for field in _fields(struct))
+    inner = ((field.kind.item or field.kind).struct for field in _list_fields(struct))
     return any(has_places(below) for below in inner if below is not None)
 
 
 @cache
-def error_field(struct: type) -> str | None:
+def find_error_field(struct: type) -> str | None:
     """Return the name of a struct's own error code, or None."""
-    names = {field.name for field in _fields(struct)}
+    names = {field.name for field in _list_fields(struct)}
     return next((name for name in ERROR_FIELDS if name in names), None)
 
 
 @cache
-def _fields(struct: type) -> tuple[Field, ...]:
+def _list_fields(struct: type) -> tuple[Field, ...]:
     return tuple(fields(struct))
 
 
 @cache
-def levels_of(struct: type, level: str = "top") -> frozenset[str]:
+def find_levels(struct: type, level: str = "top") -> frozenset[str]:
     """Return the levels at which an answer of this class can have errors."""
-    found = frozenset() if error_field(struct) is None else frozenset({level})
-    for field in _fields(struct):
+    found = frozenset() if find_error_field(struct) is None else frozenset({level})
+    for field in _list_fields(struct):
         inner = (field.kind.item or field.kind).struct
         if inner is not None and has_places(inner):
-            found |= levels_of(inner, _level_below(level, _is_about_topics(field.name, inner)))
+            found |= find_levels(inner, _get_level_below(level, _is_about_topics(field.name, inner)))
     return found
 
 
 # --- answers of errors only -----------------------------------------------------------------------
 
 
-def error_answer(request: Message, response_class: type[Message], version: int) -> Message:
+def make_error_answer(request: Message, response_class: type[Message], version: int) -> Message:
     """Return an answer with a place for all that the request asks for, and without any data."""
     response = response_class()
-    _fill(response, request, version)
+    _fill_answer(response, request, version)
     return response
 
 
-def _fill(answer: Any, asked: Any, version: int) -> None:
+def _fill_answer(answer: Any, asked: Any, version: int) -> None:
     _set_unknown(answer, version)
     _copy_keys(answer, asked)
     taken: set[str] = set()
-    for field in _fields(answer.__class__):
+    for field in _list_fields(answer.__class__):
         inner = (field.kind.item or field.kind).struct
         if field.kind.item is None or inner is None or not has_places(inner) or version not in field.facts.present:
             continue
-        source = _source(asked, field.name, taken)
+        source = _find_source(asked, field.name, taken)
         if source is None:
             continue
         taken.add(source)
         items = []
-        for item in each(getattr(asked, source)):
+        for item in iterate_items(getattr(asked, source)):
             answered = inner()
-            _fill(answered, item, version)
+            _fill_answer(answered, item, version)
             items.append(answered)
         setattr(answer, field.name, items)
 
 
-def _source(asked: Any, wanted: str, taken: set[str]) -> str | None:
+def _find_source(asked: Any, wanted: str, taken: set[str]) -> str | None:
     """Return the request's field that an answer's list answers item by item, or None."""
     if not hasattr(asked, "__class__") or isinstance(asked, int | str | bytes):
         return None
     lists = [
         field.name
-        for field in _fields(asked.__class__)
+        for field in _list_fields(asked.__class__)
         if field.kind.item is not None and getattr(asked, field.name) and field.name not in taken
     ]
     lists = [name for name in lists if not name.startswith(("forgotten", "config", "assignment", "feature"))]
@@ -186,7 +195,7 @@ def _source(asked: Any, wanted: str, taken: set[str]) -> str | None:
 
 
 def _set_unknown(answer: Any, version: int) -> None:
-    for field in _fields(answer.__class__):
+    for field in _list_fields(answer.__class__):
         if field.name in UNKNOWN_FIELDS and field.kind.is_fixed:
             setattr(answer, field.name, UNKNOWN)
         elif field.name == "records" and version in field.facts.present:
@@ -195,7 +204,7 @@ def _set_unknown(answer: Any, version: int) -> None:
 
 def _copy_keys(answer: Any, asked: Any) -> None:
     """Copy into the answer what the request calls its subjects."""
-    names = {field.name for field in _fields(answer.__class__)}
+    names = {field.name for field in _list_fields(answer.__class__)}
     if isinstance(asked, str):
         for name in KEY_FIELDS:
             if name in names:
@@ -211,7 +220,7 @@ def _copy_keys(answer: Any, asked: Any) -> None:
 
 
 def _copy_fields(answer: Any, asked: Any, names: set[str]) -> None:
-    for field in _fields(asked.__class__):
+    for field in _list_fields(asked.__class__):
         if field.name in names and field.name not in UNKNOWN_FIELDS and field.kind.item is None:
             value = getattr(asked, field.name)
             if value is not None and (field.kind.is_fixed or isinstance(value, str)):

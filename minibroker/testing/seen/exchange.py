@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from minibroker.broker.configs.settings import broker_setting
 from minibroker.broker.configs.settings_table import ConfigType
-from minibroker.protocol.apis import ApiKey, api_name, request_class, response_class
+from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class, get_response_class
 from minibroker.protocol.declare import Message, Struct
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.fields import fields
@@ -18,16 +18,16 @@ from minibroker.protocol.headers import (
     RequestHeader,
     ResponseHeader,
     answer_version,
-    request_header_version,
-    response_header_version,
+    get_request_header_version,
+    get_response_header_version,
 )
-from minibroker.protocol.legible import legible
+from minibroker.protocol.legible import make_legible
 from minibroker.protocol.messages.share_fetch import ShareFetchResponse
-from minibroker.protocol.otlp import DataPoint, MalformedMetrics, data_points
+from minibroker.protocol.otlp import DataPoint, MalformedMetrics, iterate_data_points
 from minibroker.protocol.primitives import MalformedMessage, uuid_text
 from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES, decompress
-from minibroker.protocol.response_errors import error_codes
-from minibroker.testing.seen.subjects import subjects_of
+from minibroker.protocol.response_errors import collect_error_codes
+from minibroker.testing.seen.subjects import find_subjects
 
 # Of these only the header is kept, as they contain passwords or the like.
 SECRET: Final = (ApiKey.SASL_AUTHENTICATE, ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
@@ -47,7 +47,7 @@ CORRELATION_ID_BYTES = 4
 LINE_CHARACTERS = 900
 UUID_CODE = "16s"
 _KEYS: Final = frozenset(ApiKey)
-_API_NAMES: Final = {api_name(key).lower(): key for key in ApiKey}
+_API_NAMES: Final = {get_api_name(key).lower(): key for key in ApiKey}
 
 
 class Exchange:
@@ -85,7 +85,7 @@ class Exchange:
     @property
     def api(self) -> str:
         """Return the API's name in Kafka's spelling: "Produce"; "API 999" if there is none."""
-        return api_name(self.api_key) if self.api_key in _KEYS else f"API {self.api_key}"
+        return get_api_name(self.api_key) if self.api_key in _KEYS else f"API {self.api_key}"
 
     @property
     def size_bytes(self) -> int:
@@ -102,8 +102,8 @@ class Exchange:
             return None
         frame, version = self.request_bytes, self.version
         try:
-            _, position = RequestHeader.decode_from(frame, request_header_version(self.api_key, version))
-            return request_class(self.api_key).decode_from(frame, version, position)[0]
+            _, position = RequestHeader.decode_from(frame, get_request_header_version(self.api_key, version))
+            return get_request_class(self.api_key).decode_from(frame, version, position)[0]
         except MalformedMessage:
             return None
 
@@ -111,7 +111,7 @@ class Exchange:
     def groups(self) -> frozenset[str]:
         """Return the groups that the request names."""
         request = self.request
-        return frozenset() if request is None else frozenset(subjects_of(request, lambda _: None).groups)
+        return frozenset() if request is None else frozenset(find_subjects(request, lambda _: None).groups)
 
     @property
     def answer(self) -> Any:
@@ -119,7 +119,7 @@ class Exchange:
         if not self.answer_bytes or not _is_declared(self.api_key, self.version):
             return None
         try:
-            return decoded_answer(self.api_key, self.version, self.answer_bytes)
+            return decode_answer(self.api_key, self.version, self.answer_bytes)
         except MalformedMessage:
             return None
 
@@ -131,7 +131,7 @@ class Exchange:
             return []
         try:
             data = bytes(decompress(request.compression_type, request.metrics, MAX_UNCOMPRESSED_BYTES))
-            return [point for point in data_points(data) if point is not None]
+            return [point for point in iterate_data_points(data) if point is not None]
         except (KafkaError, MalformedMetrics):
             return []
 
@@ -154,9 +154,9 @@ class Exchange:
             "errors": list(self.errors),
             "refusals": list(self.refusals),
             "faults": list(self.faults),
-            "request": plain(self.request),
+            "request": make_plain(self.request),
             "client_metrics": [point._asdict() for point in self.client_metrics],
-            "answer": plain(self.answer),
+            "answer": make_plain(self.answer),
             "request_hex": self.request_bytes.hex(),
             "answer_hex": self.answer_bytes.hex(),
         }
@@ -166,39 +166,39 @@ class Exchange:
         """Describe the exchange in a line."""
         took = "" if self.duration_ms is None else f" {self.duration_ms:.1f} ms"
         said = "".join(f", {words}" for words in (*self.faults, *(self.refusals or self.errors)))
-        who = "None" if self.client_id is None else legible(self.client_id)
+        who = "None" if self.client_id is None else make_legible(self.client_id)
         has_left = self.outcome == "lost" and not self.faults  # else, a fault has closed the connection
         outcome = "not answered, as the client has left" if has_left else self.outcome
         line = f"#{self.number} {self.connection} {who}: {self.api} {self.version} {outcome}{took}{said}"
-        return legible(line, LINE_CHARACTERS)
+        return make_legible(line, LINE_CHARACTERS)
 
     __repr__ = __str__
 
 
-def own_frame(frame: memoryview) -> bytes:
+def copy_frame(frame: memoryview) -> bytes:
     """Return the bytes of a frame: a copy, unless they are many, and nobody changes them any more."""
     return cast(bytes, frame) if frame.readonly and len(frame) > LARGE_BYTES else bytes(frame)
 
 
-def kept_frame(api_key: ApiKey, version: int, frame: memoryview) -> bytes:
+def keep_frame(api_key: ApiKey, version: int, frame: memoryview) -> bytes:
     """Return the frame of a request for the journal: without the secrets in it."""
     hides = _hides_passwords if api_key in CHANGES else _hides_tokens if api_key in TOKENS else None
     if api_key not in SECRET and hides is None:
-        return own_frame(frame)
+        return copy_frame(frame)
     if not _is_declared(api_key, version):
         return bytes(frame[:START_BYTES])
-    _, position = RequestHeader.decode_from(frame, request_header_version(api_key, version))
-    request: Any = request_class(api_key)()
+    _, position = RequestHeader.decode_from(frame, get_request_header_version(api_key, version))
+    request: Any = get_request_class(api_key)()
     if hides is not None:
         with suppress(MalformedMessage):
-            request, _ = request_class(api_key).decode_from(frame, version, position)
+            request, _ = get_request_class(api_key).decode_from(frame, version, position)
             if not hides(request):
                 return bytes(frame)
     body: bytes = request.encode(version)
     return bytes(frame[:position]) + body
 
 
-def kept_answer(api_key: ApiKey, version: int, frame: bytes) -> bytes:
+def keep_answer(api_key: ApiKey, version: int, frame: bytes) -> bytes:
     """Return the frame of an answer for the journal: without the secrets in it."""
     hides = _hides_tokens if api_key in TOKENS else _hides_scram if api_key == ApiKey.SASL_AUTHENTICATE else None
     if hides is None or not frame:
@@ -206,9 +206,9 @@ def kept_answer(api_key: ApiKey, version: int, frame: bytes) -> bytes:
     frame = bytes(frame)
     if not _is_declared(api_key, version):
         return frame[:CORRELATION_ID_BYTES]
-    _, position = ResponseHeader.decode_from(frame, response_header_version(api_key, version))
+    _, position = ResponseHeader.decode_from(frame, get_response_header_version(api_key, version))
     try:
-        answer = response_class(api_key).decode_from(frame, version, position)[0]
+        answer = get_response_class(api_key).decode_from(frame, version, position)[0]
     except MalformedMessage:  # as a fault has made it
         return frame[:position]
     return frame[:position] + bytes(answer.encode(version)) if hides(answer) else frame
@@ -216,7 +216,7 @@ def kept_answer(api_key: ApiKey, version: int, frame: bytes) -> bytes:
 
 def _is_declared(api_key: int, version: int) -> bool:
     """Return whether requests of this version can be read here; a proxy passes others, too."""
-    return api_key in _KEYS and version in request_class(api_key).versions
+    return api_key in _KEYS and version in get_request_class(api_key).versions
 
 
 def _hides_tokens(message: Any) -> bool:
@@ -242,17 +242,17 @@ def _hides_passwords(request: Any) -> bool:
     return bool(passwords)
 
 
-def api_key_of(name: str) -> ApiKey:
+def find_api_key(name: str) -> ApiKey:
     """Return the API with a name in Kafka's spelling, in any case. Raises ValueError."""
     if not isinstance(name, str) or name.lower() not in _API_NAMES:
         raise ValueError(f"{name!r} is not an API of Kafka, such as Produce or OffsetCommit")
     return _API_NAMES[name.lower()]
 
 
-def names_of(response: Message) -> tuple[str, ...]:
+def list_error_names(response: Message) -> tuple[str, ...]:
     """Return the names of the errors in an answer, each once, in their order."""
-    codes = [*error_codes(response), *_acknowledge_codes(response)]
-    return tuple(dict.fromkeys(_name(code) for code in codes))
+    codes = [*collect_error_codes(response), *_acknowledge_codes(response)]
+    return tuple(dict.fromkeys(_name_error(code) for code in codes))
 
 
 def _acknowledge_codes(response: Message) -> Iterator[int]:
@@ -261,35 +261,37 @@ def _acknowledge_codes(response: Message) -> Iterator[int]:
         yield from (each.acknowledge_error_code for each in topic.partitions if each.acknowledge_error_code)
 
 
-def _name(code: int) -> str:
+def _name_error(code: int) -> str:
     try:
         return ErrorCode(code).name
     except ValueError:
         return f"error {code}"
 
 
-def decoded_answer(api_key: ApiKey, version: int, frame: bytes) -> Message:
+def decode_answer(api_key: ApiKey, version: int, frame: bytes) -> Message:
     """Decode the answer in a frame without its size. Raises MalformedMessage."""
-    _, position = ResponseHeader.decode_from(frame, response_header_version(api_key, version))
-    return response_class(api_key).decode_from(frame, answer_version(api_key, version, frame, position), position)[0]
+    _, position = ResponseHeader.decode_from(frame, get_response_header_version(api_key, version))
+    return get_response_class(api_key).decode_from(frame, answer_version(api_key, version, frame, position), position)[
+        0
+    ]
 
 
-def plain(value: Any) -> Any:
+def make_plain(value: Any) -> Any:
     """Return a message, or part of one, as dictionaries, lists, texts and numbers, named as in its declaration."""
     if isinstance(value, Struct):
-        return {field.name: _uuid(getattr(value, field.name), field.kind.code) for field in fields(type(value))}
+        return {field.name: _format_uuid(getattr(value, field.name), field.kind.code) for field in fields(type(value))}
     if isinstance(value, list):
-        return [plain(each) for each in value]
+        return [make_plain(each) for each in value]
     if isinstance(value, bytes | bytearray | memoryview):
-        return text_of(bytes(value))
+        return format_bytes(bytes(value))
     return value
 
 
-def _uuid(value: Any, code: str) -> Any:
-    return uuid_text(value) if code == UUID_CODE and value is not None else plain(value)
+def _format_uuid(value: Any, code: str) -> Any:
+    return uuid_text(value) if code == UUID_CODE and value is not None else make_plain(value)
 
 
-def text_of(data: bytes) -> str:
+def format_bytes(data: bytes) -> str:
     """Return the bytes as text if they are UTF-8, or as "0x" and hexadecimal digits."""
     try:
         text = data.decode()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.protocol.declare import Struct
 from minibroker.protocol.fields import fields
-from minibroker.protocol.legible import legible
+from minibroker.protocol.legible import make_legible
 from minibroker.protocol.primitives import uuid_text
-from minibroker.testing.seen.exchange import SIZE_BYTES, UUID_CODE, Exchange, text_of
+from minibroker.testing.seen.exchange import SIZE_BYTES, UUID_CODE, Exchange, format_bytes
 
 if TYPE_CHECKING:
     from minibroker.protocol.explaining.parts import Explained
@@ -35,7 +35,7 @@ class Exchanges(list[Exchange]):
 def explain_exchanges(exchanges: Iterable[Exchange]) -> Iterator[Explained]:
     """Yield the explained requests and answers. Topic ids have the names that an answer before has given them."""
     from minibroker.protocol.explaining.messages import explain_request, explain_response
-    from minibroker.protocol.explaining.parts import NO_TOPICS, Explained, topics_named_in
+    from minibroker.protocol.explaining.parts import NO_TOPICS, Explained, iterate_named_topics
 
     topics = dict(NO_TOPICS)
     for exchange in exchanges:
@@ -44,35 +44,35 @@ def explain_exchanges(exchanges: Iterable[Exchange]) -> Iterator[Explained]:
         if exchange.answer_bytes:
             answer_frame = _add_size(exchange.answer_bytes)
             part = explain_response(answer_frame, exchange.api_key, exchange.version, topics=topics)
-            topics.update(topics_named_in(part))
+            topics.update(iterate_named_topics(part))
             yield Explained(part, answer_frame, f"#{exchange.number} answer")
 
 
-def gist(exchange: Exchange) -> str:
+def summarize_exchange(exchange: Exchange) -> str:
     """Return the fields of a request and its answer that are not what they are by default, in a line."""
     request = exchange.request
-    asked = "unreadable" if request is None else _brief(request)
-    said = _brief(exchange.answer)
+    asked = "unreadable" if request is None else _summarize_value(request)
+    said = _summarize_value(exchange.answer)
     line = f"#{exchange.number} {exchange.api} {exchange.version} {asked} > {said or exchange.outcome}"
-    return legible(line, GIST_CHARACTERS)
+    return make_legible(line, GIST_CHARACTERS)
 
 
 def _add_size(frame: bytes) -> bytes:
     return len(frame).to_bytes(SIZE_BYTES, "big") + frame
 
 
-def _brief(value: Any, code: str = "") -> str:
+def _summarize_value(value: Any, code: str = "") -> str:
     """Return a value in a few words; None is an empty text."""
     if isinstance(value, Struct):
         default = type(value)()
         changed = [each for each in fields(type(value)) if getattr(value, each.name) != getattr(default, each.name)]
-        said = [f"{each.name} {_brief(getattr(value, each.name), each.kind.code)}" for each in changed]
+        said = [f"{each.name} {_summarize_value(getattr(value, each.name), each.kind.code)}" for each in changed]
         return f"({', '.join(said)})"
     if isinstance(value, list):
         more = [f"{len(value) - SHOWN_ITEMS} more"] if len(value) > SHOWN_ITEMS else []
-        return ", ".join([_brief(each, code) for each in value[:SHOWN_ITEMS]] + more) or "none"
+        return ", ".join([_summarize_value(each, code) for each in value[:SHOWN_ITEMS]] + more) or "none"
     if isinstance(value, bytes | bytearray | memoryview):
         if code == UUID_CODE:
             return uuid_text(bytes(value))
-        return f"{len(value):,} bytes" if len(value) > SHOWN_BYTES else text_of(bytes(value))
+        return f"{len(value):,} bytes" if len(value) > SHOWN_BYTES else format_bytes(bytes(value))
     return "" if value is None else str(value)

@@ -20,15 +20,15 @@ from minibroker.protocol import errors
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.testing.completion import hides
-from minibroker.testing.loops import brief
+from minibroker.testing.loops import shorten_tracebacks
 from minibroker.testing.seen.exchange import (
     SIZE_BYTES,
     Exchange,
-    api_key_of,
-    kept_answer,
-    kept_frame,
-    names_of,
-    own_frame,
+    copy_frame,
+    find_api_key,
+    keep_answer,
+    keep_frame,
+    list_error_names,
 )
 from minibroker.testing.seen.explained_requests import Exchanges
 
@@ -98,7 +98,7 @@ class Journal(Interceptor):
         self.when_ended: list[Callable[[Exchange], None]] = []  # called on the loop with each request that has ended
         self.marks: deque[Mark] = deque(maxlen=MAXIMUM_MARKS)
         self._marks_made = 0
-        broker.when_reset.append(self._clear)
+        broker.when_reset.append(self._clear_exchanges)
 
     # --- for tests --------------------------------------------------------------------------------
 
@@ -118,13 +118,13 @@ class Journal(Interceptor):
 
     def off(self) -> None:
         """Keep no more requests; those that were kept stay."""
-        self._broker.on_loop(self._off)
+        self._broker.on_loop(self._turn_off)
 
     def clear(self) -> None:
         """Drop all requests."""
-        self._broker.on_loop(self._clear)
+        self._broker.on_loop(self._clear_exchanges)
 
-    @brief
+    @shorten_tracebacks
     def requests(self, api: str | None = None, **which: Unpack[Which]) -> Exchanges:
         """Return the requests of an API ("Fetch") or of all, which meet the conditions, oldest first.
 
@@ -150,7 +150,7 @@ class Journal(Interceptor):
 
     def found(self, api: str | None = None, **which: Unpack[Which]) -> list[Exchange]:
         """Return what `requests` returns, on the broker's loop, whether the journal is on or not."""
-        meets = condition(api, **which)
+        meets = make_condition(api, **which)
         return [exchange for exchange in self._exchanges if meets(exchange)]
 
     def after(self, number: int, count: int) -> Iterable[Exchange]:
@@ -186,9 +186,9 @@ class Journal(Interceptor):
         if not self.is_on:
             self._broker.put_first(self)  # so that it sees what the client sends and gets
             self._broker.witnesses.append(self.mark)
-            self._unwatch = _watched_errors(self)
+            self._unwatch = _watch_errors(self)
 
-    def _off(self) -> None:
+    def _turn_off(self) -> None:
         if self.is_on:
             self._broker.interceptors.remove(self)
             self._broker.witnesses.remove(self.mark)
@@ -196,7 +196,7 @@ class Journal(Interceptor):
                 self._unwatch()
             self._open.clear()
 
-    def _clear(self) -> None:
+    def _clear_exchanges(self) -> None:
         self._exchanges.clear()
         self.marks.clear()
         self._kept_bytes = self.dropped = 0
@@ -206,7 +206,7 @@ class Journal(Interceptor):
         if error.message and threading.current_thread() is self._thread:
             self._refusals.append(error)
 
-    def _keep(self, exchange: Exchange) -> None:
+    def _keep_exchange(self, exchange: Exchange) -> None:
         self._exchanges.append(exchange)
         self._make_room(len(exchange.request_bytes))
 
@@ -226,25 +226,25 @@ class Journal(Interceptor):
         self._thread = threading.current_thread()
         context = call.context
         self._number += 1
-        frame = kept_frame(call.api_key, context.version, call.frame)
+        frame = keep_frame(call.api_key, context.version, call.frame)
         exchange = Exchange(self._number, call.api_key, context.version, call.correlation_id, frame)
         exchange.client_id, exchange.node_id = context.client_id, context.node.node_id
         exchange.connection, exchange.software = context.connection.peer, context.connection.software
-        exchange.user, exchange.mechanism = user_of(context.connection.principal), mechanism_of(call)
+        exchange.user, exchange.mechanism = get_user(context.connection.principal), get_mechanism(call)
         exchange.started_ms = context.cluster.clock.wall_ms()
         self._open[call] = exchange
         self._refusals.clear()
-        self._keep(exchange)
+        self._keep_exchange(exchange)
 
     def answer(self, call: Call, response: Message) -> Message:
         exchange = self._open.get(call)
         if exchange is not None:
-            exchange.errors = names_of(response)
+            exchange.errors = list_error_names(response)
             if exchange.errors:
-                exchange.refusals = tuple(self._words(exchange.errors))
+                exchange.refusals = tuple(self._iterate_messages(exchange.errors))
         return response
 
-    def _words(self, names: tuple[str, ...]) -> Iterator[str]:
+    def _iterate_messages(self, names: tuple[str, ...]) -> Iterator[str]:
         """Yield the broker's messages for these errors, each once."""
         yield from dict.fromkeys(str(error) for error in self._refusals if error.code.name in names)
 
@@ -253,7 +253,7 @@ class Journal(Interceptor):
         if exchange is not None:
             end = items.index(CLOSE) if CLOSE in items else len(items)
             answer = _join_items(items[:end])
-            exchange.answer_bytes = kept_answer(exchange.api_key, exchange.version, answer)
+            exchange.answer_bytes = keep_answer(exchange.api_key, exchange.version, answer)
             if exchange.is_kept:
                 self._make_room(len(exchange.answer_bytes))
         return items
@@ -272,9 +272,9 @@ class Journal(Interceptor):
                 tell(exchange)
 
 
-def condition(api: str | None = None, **which: Unpack[Which]) -> Callable[[Exchange], bool]:
+def make_condition(api: str | None = None, **which: Unpack[Which]) -> Callable[[Exchange], bool]:
     """Return the function that says whether a request meets the conditions. Raises ValueError, as `requests` does."""
-    api_key = None if api is None else api_key_of(api)
+    api_key = None if api is None else find_api_key(api)
     client_id, group, node, where = (which.get(name) for name in ("client_id", "group", "node", "where"))
     user, mechanism, error = which.get("user"), which.get("mechanism"), which.get("error")
     if error is not None and error.upper() not in ErrorCode.__members__:
@@ -298,22 +298,22 @@ def condition(api: str | None = None, **which: Unpack[Which]) -> Callable[[Excha
 def _join_items(items: list[Any]) -> bytes:
     """Return the frame of an answer, without its size."""
     if len(items) == 1 and items[0].__class__ in (bytes, bytearray):
-        return own_frame(memoryview(items[0]).toreadonly()[SIZE_BYTES:])
+        return copy_frame(memoryview(items[0]).toreadonly()[SIZE_BYTES:])
     return b"".join(item if item.__class__ in BYTES else item.read() for item in items)[SIZE_BYTES:]
 
 
-def user_of(principal: Principal) -> str | None:
+def get_user(principal: Principal) -> str | None:
     """Return the name of a user, with its type if it is another than usual; None for a client without a login."""
     return None if principal == ANONYMOUS else principal.name if principal.type == USER else str(principal)
 
 
-def mechanism_of(call: Call) -> str | None:
+def get_mechanism(call: Call) -> str | None:
     """Return the SASL mechanism of the client, or None without SASL."""
     authenticator = call.context.connection.authenticator
     return None if authenticator is None else authenticator.mechanism
 
 
-def _watched_errors(journal: Journal) -> Callable[[], object]:
+def _watch_errors(journal: Journal) -> Callable[[], object]:
     """Pass errors to `journal` until the returned function is called, or the journal is garbage."""
     held = weakref.ref(journal)
 

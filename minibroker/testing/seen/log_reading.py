@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from minibroker.protocol.records.batch import MAX_RECORD_BYTES, MAX_SEQUENCE, BatchHeader
-from minibroker.protocol.records.formats import batches_in, records_in
+from minibroker.protocol.records.formats import iterate_batches_in, records_in
 from minibroker.protocol.records.record import Record as StoredRecord
 
 if TYPE_CHECKING:
@@ -98,24 +98,24 @@ def describe_records(records: Sequence[Record]) -> str:
     return "".join([*lines, f"\n  ({more} more)"] if more > 0 else lines)
 
 
-def partitions_here(cluster: Broker, topic: str) -> list[Partition]:
+def list_local_partitions(cluster: Broker, topic: str) -> list[Partition]:
     """Return the partitions of a topic that have a log here."""
     found = cluster.image.topics.get(topic)
     return [] if found is None else [each for each in found.partitions if each.is_here]
 
 
-def at_most(cluster: Broker, topic: str) -> int:
+def count_at_most(cluster: Broker, topic: str) -> int:
     """Return a count that the records of a topic do not exceed, without reading any."""
-    return sum(each.log.log_end_offset - each.log.log_start_offset for each in partitions_here(cluster, topic))
+    return sum(each.log.log_end_offset - each.log.log_start_offset for each in list_local_partitions(cluster, topic))
 
 
-def seen_records(partition: Partition, first: int) -> Iterator[Record]:
+def iterate_records(partition: Partition, first: int) -> Iterator[Record]:
     """Yield the records from the offset `first` on."""
     log = partition.log
     offset = first = max(first, log.log_start_offset)
     while (region := log.read(offset, READ_BYTES)) is not None:
         data = region.read()
-        for position, header in batches_in(data):
+        for position, header in iterate_batches_in(data):
             yield from _iterate_records(partition, header, data, position, first)
         offset = region.next_offset
 
@@ -127,10 +127,10 @@ def _iterate_records(
         return
     for record in records_in(data, position, limit_bytes=MAX_RECORD_BYTES):
         if record.offset >= start:
-            yield seen_record(partition, header, record)
+            yield make_record(partition, header, record)
 
 
-def seen_record(partition: Partition, header: BatchHeader, record: StoredRecord) -> Record:
+def make_record(partition: Partition, header: BatchHeader, record: StoredRecord) -> Record:
     """Return a record of a batch with what the partition knows of it."""
     sequence = -1
     if header.base_sequence >= 0:
@@ -144,7 +144,7 @@ def seen_record(partition: Partition, header: BatchHeader, record: StoredRecord)
         headers=tuple((key, value) for key, value in record.headers),
         timestamp_ms=record.timestamp,
         timestamp_type="append" if header.timestamp_type else "create",
-        transaction=_transaction(partition, header, record.offset),
+        transaction=_find_transaction_state(partition, header, record.offset),
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
         sequence=sequence,
@@ -153,7 +153,7 @@ def seen_record(partition: Partition, header: BatchHeader, record: StoredRecord)
     )
 
 
-def _transaction(partition: Partition, header: BatchHeader, offset: int) -> str | None:
+def _find_transaction_state(partition: Partition, header: BatchHeader, offset: int) -> str | None:
     """Return "open", "aborted" or "committed" for a record in a transaction, else None."""
     if not header.is_transactional:
         return None

@@ -32,15 +32,15 @@ class Subjects(NamedTuple):
     transactional_ids: set[str]
 
 
-def subjects_of(message: Message, name_of: NameOf) -> Subjects:
+def find_subjects(message: Message, name_of: NameOf) -> Subjects:
     """Return what `message` names. `name_of` returns the name of a topic id, or None."""
     found = Subjects({}, set(), set())
-    _look(message, found, name_of)
+    _look_into(message, found, name_of)
     _look_for_keys(message, found)
     return found
 
 
-def topic_of(struct: Any, name_of: NameOf) -> str | None:
+def find_topic(struct: Any, name_of: NameOf) -> str | None:
     """Return the topic that a struct names by its own fields, or None."""
     for name in TOPIC_NAMES:
         topic = getattr(struct, name, None)
@@ -50,7 +50,7 @@ def topic_of(struct: Any, name_of: NameOf) -> str | None:
     return None if topic_id == ZERO_UUID else name_of(topic_id)
 
 
-def partition_of(value: Any) -> int | None:
+def find_partition(value: Any) -> int | None:
     """Return the partition that a value in a topic's struct stands for: a number, or a struct with one; else None."""
     if isinstance(value, int):
         return value
@@ -62,7 +62,7 @@ def partition_of(value: Any) -> int | None:
 
 
 @cache
-def structs_below(struct: type) -> tuple[tuple[str, bool], ...]:
+def list_struct_fields(struct: type) -> tuple[tuple[str, bool], ...]:
     """Return the fields of a struct that hold structs, and whether each of these is about a topic."""
     return tuple(
         (field.name, "topic" in field.name or field.name == "responses")
@@ -71,7 +71,7 @@ def structs_below(struct: type) -> tuple[tuple[str, bool], ...]:
     )
 
 
-def each(value: Any) -> Iterator[Any]:
+def iterate_items(value: Any) -> Iterator[Any]:
     """Yield the items of a list, or the value itself unless it is None."""
     if isinstance(value, list):
         yield from value
@@ -79,34 +79,36 @@ def each(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _look(struct: Any, found: Subjects, name_of: NameOf) -> None:
-    for field in _fields(struct):
+def _look_into(struct: Any, found: Subjects, name_of: NameOf) -> None:
+    for field in _list_fields(struct):
         if field.name in GROUPS:
-            found.groups.update(text for text in each(getattr(struct, field.name)) if isinstance(text, str) and text)
+            found.groups.update(
+                text for text in iterate_items(getattr(struct, field.name)) if isinstance(text, str) and text
+            )
         elif field.name in TRANSACTIONAL_IDS:
-            found.transactional_ids.update(filter(None, each(getattr(struct, field.name))))
+            found.transactional_ids.update(filter(None, iterate_items(getattr(struct, field.name))))
         elif field.name in ("topic_names", "subscribed_topic_names"):
-            for topic in each(getattr(struct, field.name)):
+            for topic in iterate_items(getattr(struct, field.name)):
                 found.topics.setdefault(topic, set())
-    for name, about_topic in structs_below(struct.__class__):
-        for below in each(getattr(struct, name)):
-            topic = topic_of(below, name_of) if about_topic else None
+    for name, about_topic in list_struct_fields(struct.__class__):
+        for below in iterate_items(getattr(struct, name)):
+            topic = find_topic(below, name_of) if about_topic else None
             if topic is not None:
-                found.topics.setdefault(topic, set()).update(partitions_in(below))
-            _look(below, found, name_of)
+                found.topics.setdefault(topic, set()).update(iterate_partitions(below))
+            _look_into(below, found, name_of)
 
 
-def partitions_in(struct: Any) -> Iterator[int]:
+def iterate_partitions(struct: Any) -> Iterator[int]:
     """Yield the partitions that a topic's struct names."""
-    for field in _fields(struct):
+    for field in _list_fields(struct):
         if field.name.startswith("partition"):
-            for value in each(getattr(struct, field.name)):
-                number = partition_of(value)
+            for value in iterate_items(getattr(struct, field.name)):
+                number = find_partition(value)
                 if number is not None:
                     yield number
 
 
-def _fields(struct: Struct) -> tuple[Field, ...]:
+def _list_fields(struct: Struct) -> tuple[Field, ...]:
     kind: type = type(struct)
     return tuple(fields(kind))
 

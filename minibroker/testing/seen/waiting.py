@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.protocol.declare import Message
-from minibroker.quantities import Duration, milliseconds
+from minibroker.quantities import Duration, parse_milliseconds
 from minibroker.testing.callers import PACKAGE
 
 if TYPE_CHECKING:
@@ -33,22 +33,22 @@ class Expired(AssertionError):
     __module__ = PACKAGE
 
 
-def counted(count: int, what: str) -> str:
+def format_count(count: int, what: str) -> str:
     """Return "1 record" or "2 records"."""
     return f"1 {what}" if count == 1 else f"{count} {what}s"
 
 
-def were(count: int, what: str) -> str:
+def format_were(count: int, what: str) -> str:
     """Return "1 record was" or "2 records were"."""
-    return f"{counted(count, what)} {'was' if count == 1 else 'were'}"
+    return f"{format_count(count, what)} {'was' if count == 1 else 'were'}"
 
 
-def there_are(count: int) -> str:
+def format_there_are(count: int) -> str:
     """Return "there is 1" or "there are 2"."""
     return "there is 1" if count == 1 else f"there are {count}"
 
 
-def nothing_so_named(what: str, there: Iterable[str]) -> str:
+def describe_missing(what: str, there: Iterable[str]) -> str:
     """Say that there is nothing of this name, and which others there are, as the name may be misspelt."""
     names = sorted(there)
     more = ", ..." if len(names) > SHOWN_NAMES else ""
@@ -75,25 +75,25 @@ class Watch(Interceptor):
         result = condition()
         if result:
             return result
-        timeout_s = milliseconds(timeout) / 1000
+        timeout_s = parse_milliseconds(timeout) / 1000
         future: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
         entry = condition, future
-        self._add(entry)
+        self._add_entry(entry)
         try:
             return await asyncio.wait_for(future, timeout_s)
         except TimeoutError:
             reason = expired() if self._broker.is_running else "the broker is down"
             raise Expired(f"after {timeout_s:g} s: {reason}") from None
         finally:
-            self._remove(entry)
+            self._remove_entry(entry)
 
-    def _add(self, entry: tuple[Callable[[], Any], asyncio.Future[Any]]) -> None:
+    def _add_entry(self, entry: tuple[Callable[[], Any], asyncio.Future[Any]]) -> None:
         if not self._waiting:
             self._broker.interceptors.append(self)
             self._broker.moving_clock.after = self.poke
         self._waiting.append(entry)
 
-    def _remove(self, entry: tuple[Callable[[], Any], asyncio.Future[Any]]) -> None:
+    def _remove_entry(self, entry: tuple[Callable[[], Any], asyncio.Future[Any]]) -> None:
         self._waiting.remove(entry)
         if not self._waiting:
             self._broker.interceptors.remove(self)
@@ -103,9 +103,9 @@ class Watch(Interceptor):
         """Check the conditions soon: the state may have changed."""
         if self._waiting and not self._look_due:
             self._look_due = True
-            asyncio.get_running_loop().call_soon(self._look)
+            asyncio.get_running_loop().call_soon(self._check_conditions)
 
-    def _look(self) -> None:
+    def _check_conditions(self) -> None:
         self._look_due = False
         if not self._broker.is_running:
             return

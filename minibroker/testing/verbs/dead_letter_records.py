@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from minibroker.broker.configs.group_settings import DEAD_LETTER_COPIES, DEAD_LETTER_TOPIC, group_value
 from minibroker.broker.metadata.features import SHARE_VERSION
 from minibroker.protocol.messages.cluster import UpdateFeaturesRequest
-from minibroker.testing.seen.log_reading import Record, partitions_here, seen_records
-from minibroker.testing.verbs.own_requests import any_node, ask, check
+from minibroker.testing.seen.log_reading import Record, iterate_records, list_local_partitions
+from minibroker.testing.verbs.own_requests import ask, check, get_any_node
 from minibroker.testing.verbs.record_verbs import create
 
 if TYPE_CHECKING:
@@ -47,17 +47,17 @@ async def allow_dead_letters(cluster: Broker, topic: str | None, group: str, *, 
         update = UpdateFeaturesRequest.FeatureUpdateKey(
             feature=SHARE_VERSION, max_version_level=FIRST_WITH_DEAD_LETTERS
         )
-        answer = await ask(cluster, any_node(cluster), UpdateFeaturesRequest(feature_updates=[update]))
+        answer = await ask(cluster, get_any_node(cluster), UpdateFeaturesRequest(feature_updates=[update]))
         check(answer.error_code, answer.error_message or SHARE_VERSION)
     if name not in cluster.image.topics:
         await create(cluster, name, None, TOPIC_CONFIGS)
     return {DEAD_LETTER_TOPIC: name, DEAD_LETTER_COPIES: str(copies).lower()}
 
 
-def dead_letters_of(cluster: Broker, group: str) -> list[DeadLetter]:
+def list_dead_letters(cluster: Broker, group: str) -> list[DeadLetter]:
     """Return the dead letters of a share group in its topic, one partition after the other; none without a topic."""
     name = str(group_value(cluster, group, DEAD_LETTER_TOPIC))
-    records = (record for partition in partitions_here(cluster, name) for record in seen_records(partition, 0))
+    records = (record for partition in list_local_partitions(cluster, name) for record in iterate_records(partition, 0))
     told = ((record, _read_headers(record)) for record in records)
     return [
         DeadLetter(

@@ -24,12 +24,12 @@ from typing import Any, Final, NamedTuple
 
 from minibroker.protocol.records.record import Record
 from minibroker.testing.callers import PACKAGE
-from minibroker.testing.embedded.given_settings import text_of_setting
-from minibroker.testing.yaml_files import read_at_most, yaml_of
+from minibroker.testing.embedded.given_settings import format_setting
+from minibroker.testing.yaml_files import parse_yaml, read_at_most
 
 RECORD_WORDS: Final = frozenset({"key", "value", "partition", "headers", "timestamp_ms"})
 TOPIC_WORDS: Final = frozenset({"partitions", "config", "records"})
-PARSERS: Final[dict[str, Callable[[bytes], Any]]] = {".json": json.loads, ".yaml": yaml_of, ".yml": yaml_of}
+PARSERS: Final[dict[str, Callable[[bytes], Any]]] = {".json": json.loads, ".yaml": parse_yaml, ".yml": parse_yaml}
 MAXIMUM_BYTES = 256 << 20
 SCHEMAS_TOPIC: Final = "_schemas"
 SCHEMA_WORDS: Final = frozenset({"schema", "kind", "references"})
@@ -78,20 +78,20 @@ class NewTopic:
     schemas: list[NewSchema] = field(default_factory=list)
 
 
-def topics_from(source: Mapping[str, Any] | str | Path) -> list[NewTopic]:
+def parse_topics(source: Mapping[str, Any] | str | Path) -> list[NewTopic]:
     """Return the topics of a dictionary, or of a file (.yaml, .yml, .json, .jsonl). Raises FillError, OSError."""
     if isinstance(source, Mapping):
-        return [_topic(name, given) for name, given in source.items()]
+        return [_parse_topic(name, given) for name, given in source.items()]
     path = Path(source)
     try:
         if path.suffix == ".jsonl":
-            return list(_topics_of_lines(path))
-        return topics_from(_mapping(path))
+            return list(_parse_lines(path))
+        return parse_topics(_load_mapping(path))
     except ValueError as error:
         raise FillError(f"{path}: {error}") from None
 
 
-def _mapping(path: Path) -> Mapping[str, Any]:
+def _load_mapping(path: Path) -> Mapping[str, Any]:
     if path.suffix not in PARSERS:
         raise FillError(f"{path.suffix or 'no suffix'!r} is not one of .yaml, .yml, .json, .jsonl")
     found = PARSERS[path.suffix](read_at_most(path, MAXIMUM_BYTES))
@@ -100,7 +100,7 @@ def _mapping(path: Path) -> Mapping[str, Any]:
     return found
 
 
-def _topics_of_lines(path: Path) -> Iterator[NewTopic]:
+def _parse_lines(path: Path) -> Iterator[NewTopic]:
     topics: dict[str, NewTopic] = {}
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
@@ -116,29 +116,29 @@ def _take_line(given: Any, topics: dict[str, NewTopic]) -> None:
     if not isinstance(given, dict) or not isinstance(given.get("topic"), str):
         raise FillError('a record is expected, such as {"topic": "orders", "value": "first"}')
     name = given.pop("topic")
-    topics.setdefault(name, NewTopic(name)).records.append(_record({"value": None, **given}))
+    topics.setdefault(name, NewTopic(name)).records.append(_parse_record({"value": None, **given}))
 
 
-def _topic(name: Any, given: Any) -> NewTopic:
+def _parse_topic(name: Any, given: Any) -> NewTopic:
     if not isinstance(name, str):
         raise FillError(f"a topic's name cannot be {name!r}")
     if given is None:
         return NewTopic(name)
     if isinstance(given, list | tuple):
-        return NewTopic(name, records=[_record(each) for each in given])
+        return NewTopic(name, records=[_parse_record(each) for each in given])
     if not isinstance(given, Mapping):
         raise FillError(f"topic {name}: a list of records or a mapping is expected, not {given!r}")
     if name == SCHEMAS_TOPIC and not given.keys() <= TOPIC_WORDS:
-        return NewTopic(name, schemas=[_schema(str(subject), each) for subject, each in given.items()])
+        return NewTopic(name, schemas=[_parse_schema(str(subject), each) for subject, each in given.items()])
     _check_known(f"topic {name}", given, TOPIC_WORDS)
     partitions = given.get("partitions")
     if partitions is not None and (type(partitions) is not int or partitions < 1):
         raise FillError(f"topic {name}: partitions cannot be {partitions!r}")
-    config = {str(key): text_of_setting(value) for key, value in (given.get("config") or {}).items()}
-    return NewTopic(name, partitions, config, [_record(each) for each in given.get("records") or ()])
+    config = {str(key): format_setting(value) for key, value in (given.get("config") or {}).items()}
+    return NewTopic(name, partitions, config, [_parse_record(each) for each in given.get("records") or ()])
 
 
-def _schema(subject: str, given: Any) -> NewSchema:
+def _parse_schema(subject: str, given: Any) -> NewSchema:
     if not isinstance(given, Mapping) or "schema" not in given:
         return NewSchema(subject, given)
     _check_known(f"subject {subject}", given, SCHEMA_WORDS)
@@ -146,7 +146,7 @@ def _schema(subject: str, given: Any) -> NewSchema:
     return NewSchema(subject, given["schema"], str(given.get("kind", "AVRO")), [tuple(each) for each in references])
 
 
-def _record(given: Any) -> NewRecord:
+def _parse_record(given: Any) -> NewRecord:
     if not isinstance(given, Mapping) or not set(given) & RECORD_WORDS:
         return NewRecord(_encode_value(given))
     _check_known("a record", given, RECORD_WORDS)

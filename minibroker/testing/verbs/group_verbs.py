@@ -15,11 +15,11 @@ from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.quantities import Duration
-from minibroker.testing.embedded.pausing import until_released
+from minibroker.testing.embedded.pausing import wait_until_released
 from minibroker.testing.faults.engine import Fault
 from minibroker.testing.loops import immediate
-from minibroker.testing.verbs.streams_group_views import StreamsGroupState, state_of
-from minibroker.testing.verbs.wait_verbs import WaitVerbs, committed_offset, lags, member_ids
+from minibroker.testing.verbs.streams_group_views import StreamsGroupState, view_group
+from minibroker.testing.verbs.wait_verbs import WaitVerbs, get_committed_offset, list_member_ids, measure_lags
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
@@ -53,7 +53,7 @@ class GroupVerbs(WaitVerbs):
         from minibroker.broker.groups.share.share_group import ShareGroup
         from minibroker.broker.groups.streams.streams_group import StreamsGroup
 
-        present = _group(self.running.cluster, group)
+        present = _find_group(self.running.cluster, group)
         self.tell("group", f"force a rebalance of {group}")
         if isinstance(present, ClassicGroup):
             if not present.is_empty:
@@ -75,8 +75,8 @@ class GroupVerbs(WaitVerbs):
         from minibroker.broker.groups.classic.classic_group import ClassicGroup
         from minibroker.broker.groups.reconciling_group import HeartbeatGroup
 
-        present = _group(self.running.cluster, group)
-        gone = [each for each in member_ids(present) if member in (None, each)]
+        present = _find_group(self.running.cluster, group)
+        gone = [each for each in list_member_ids(present) if member in (None, each)]
         _check_member(gone, group, member)
         self.tell("group", f"evict {', '.join(gone)} from {group}")
         if isinstance(present, ClassicGroup):
@@ -92,12 +92,12 @@ class GroupVerbs(WaitVerbs):
         Raises KafkaError(GROUP_ID_NOT_FOUND), and ValueError for a share group, which commits no offsets.
         """
         cluster = self.running.cluster
-        _group(cluster, group)
+        _find_group(cluster, group)
         offsets_of = {
             topic.name: {
                 each.index: offset
                 for each in topic.partitions
-                if (offset := committed_offset(cluster, group, topic.name, each.index)) is not None
+                if (offset := get_committed_offset(cluster, group, topic.name, each.index)) is not None
             }
             for topic in cluster.image.topics.values()
         }
@@ -111,8 +111,8 @@ class GroupVerbs(WaitVerbs):
         not acknowledged or archived. Raises KafkaError(GROUP_ID_NOT_FOUND), KafkaError(UNKNOWN_TOPIC_OR_PARTITION).
         """
         cluster = self.running.cluster
-        _group(cluster, group)
-        behind = lags(cluster, group, topic)
+        _find_group(cluster, group)
+        behind = measure_lags(cluster, group, topic)
         if behind is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
         return {each.index: behind.get(each.index, 0) for each in cluster.image.topics[topic].partitions}
@@ -122,7 +122,7 @@ class GroupVerbs(WaitVerbs):
 
         Raises FaultError.
         """
-        return self.faults.add(api=JOINING, group=group, where=_joins, delay=delay)
+        return self.faults.add(api=JOINING, group=group, where=_is_join, delay=delay)
 
     @immediate
     def streams_group(self, group: str) -> StreamsGroupState:
@@ -130,7 +130,7 @@ class GroupVerbs(WaitVerbs):
 
         Raises KafkaError(GROUP_ID_NOT_FOUND), also for a group of another type.
         """
-        return state_of(self.running.cluster.groups.streams_group(group))
+        return view_group(self.running.cluster.groups.streams_group(group))
 
     # --- transactions -----------------------------------------------------------------------------
 
@@ -215,10 +215,10 @@ class HeldEnds(Interceptor):
         if call.api_key != ApiKey.END_TXN:
             return None
         held = self._held.get(getattr(call.request, "transactional_id", ""))
-        return None if held is None else until_released(held)
+        return None if held is None else wait_until_released(held)
 
 
-def _group(cluster: Broker, group: str) -> Group:
+def _find_group(cluster: Broker, group: str) -> Group:
     found = cluster.groups.groups.get(group)
     if found is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group!r}")
@@ -228,7 +228,7 @@ def _group(cluster: Broker, group: str) -> Group:
 def _evict_classic(group: ClassicGroup, members: Sequence[str]) -> None:
     for each in members:
         group.remove(each)
-    group.after_removal(REASON)
+    group.rebalance_after_removal(REASON)
 
 
 def _check_member(members: Sequence[object], group: str, member: str | None) -> None:
@@ -236,6 +236,6 @@ def _check_member(members: Sequence[object], group: str, member: str | None) -> 
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group!r} has no member {member!r}")
 
 
-def _joins(request: object) -> bool:
+def _is_join(request: object) -> bool:
     """Return whether a request makes a member join: a JoinGroup, or a heartbeat with epoch 0."""
     return getattr(request, "member_epoch", 0) == 0

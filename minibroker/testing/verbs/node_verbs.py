@@ -56,7 +56,7 @@ class NodeVerbs(EmbeddedBroker):
         """Bring back a node that is stopped or killed, at its port. Raises KafkaError(BROKER_ID_NOT_REGISTERED)."""
         if node in self.running.cluster.nodes or node not in self.ports.listeners:
             raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"node {node} is not one that was stopped or killed")
-        await self.running.node_returns(node, self.ports.listen_for(node, self._settings()))
+        await self.running.node_returns(node, self.ports.listen_for(node, self._make_settings()))
         self.tell("node", f"start node {node}")
 
     astart_node = await_blocking(start_node)
@@ -101,7 +101,7 @@ class NodeVerbs(EmbeddedBroker):
     @immediate
     def leader(self, topic: str, partition: int = 0) -> int | None:
         """Return the node that leads the partition, or None. Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION)."""
-        leader = _partition(self.running.cluster, topic, partition).leader_id
+        leader = _find_partition(self.running.cluster, topic, partition).leader_id
         return None if leader == NO_LEADER else leader
 
     @immediate
@@ -111,8 +111,8 @@ class NodeVerbs(EmbeddedBroker):
         Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION), KafkaError(BROKER_ID_NOT_REGISTERED).
         """
         _check_node(self.running.cluster, node)
-        moved = _partition(self.running.cluster, topic, partition)
-        change = _change(moved, leader=node)
+        moved = _find_partition(self.running.cluster, topic, partition)
+        change = _make_change(moved, leader=node)
         if node not in moved.replicas:
             change.replicas = [*moved.replicas, node]
             change.directories = [*moved.directories, bytes(16)] if moved.directories else None
@@ -127,8 +127,8 @@ class NodeVerbs(EmbeddedBroker):
 
         Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION).
         """
-        found = _partition(self.running.cluster, topic, partition)
-        apply_changes(self.running.cluster, [_change(found, leader=NO_LEADER)])
+        found = _find_partition(self.running.cluster, topic, partition)
+        apply_changes(self.running.cluster, [_make_change(found, leader=NO_LEADER)])
         self.tell("node", f"leave {topic}-{partition} without a leader")
 
     @immediate
@@ -142,8 +142,8 @@ class NodeVerbs(EmbeddedBroker):
 
         Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION).
         """
-        found = _partition(self.running.cluster, topic, partition)
-        apply_changes(self.running.cluster, [_change(found, leader=found.leader_id)])
+        found = _find_partition(self.running.cluster, topic, partition)
+        apply_changes(self.running.cluster, [_make_change(found, leader=found.leader_id)])
         return found.leader_epoch
 
     @immediate
@@ -152,7 +152,7 @@ class NodeVerbs(EmbeddedBroker):
 
         Clients that have read further detect it by the epoch (KIP-320). Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION).
         """
-        _partition(self.running.cluster, topic, partition).log.truncate_to(offset)
+        _find_partition(self.running.cluster, topic, partition).log.truncate_to(offset)
         self.tell("node", f"truncate {topic}-{partition} to offset {offset}")
         return self.begin_epoch(topic, partition)
 
@@ -164,7 +164,7 @@ class NodeVerbs(EmbeddedBroker):
 
         Raises ValueError unless exactly one of them is given.
         """
-        coordinators, key = _coordinators(self.running.cluster, group, transactional_id)
+        coordinators, key = _find_coordinators(self.running.cluster, group, transactional_id)
         node = coordinators.node_of(key)
         return None if node is None else node.node_id
 
@@ -174,7 +174,7 @@ class NodeVerbs(EmbeddedBroker):
 
         Raises KafkaError(BROKER_ID_NOT_REGISTERED), and ValueError unless exactly one of them is given.
         """
-        coordinators, key = _coordinators(self.running.cluster, group, transactional_id)
+        coordinators, key = _find_coordinators(self.running.cluster, group, transactional_id)
         coordinators.log.create()
         self.move_leader(coordinators.log.name, node, coordinators.log.partition_of(key))
 
@@ -185,7 +185,7 @@ def _check_node(cluster: Broker, node: int) -> None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no node {node}, but {there}")
 
 
-def _partition(cluster: Broker, topic: str, partition: int) -> Partition:
+def _find_partition(cluster: Broker, topic: str, partition: int) -> Partition:
     found = cluster.image.topics.get(topic)
     there = None if found is None else found.partition(partition)
     if there is None:
@@ -193,11 +193,11 @@ def _partition(cluster: Broker, topic: str, partition: int) -> Partition:
     return there
 
 
-def _change(partition: Partition, *, leader: int) -> PartitionChangeRecord:
+def _make_change(partition: Partition, *, leader: int) -> PartitionChangeRecord:
     return PartitionChangeRecord(partition_id=partition.index, topic_id=partition.topic.topic_id, leader=leader)
 
 
-def _coordinators(
+def _find_coordinators(
     cluster: Broker, group: str | None, transactional_id: str | None
 ) -> tuple[CoordinatorRuntime[Any], str]:
     """Return the kind of coordinator, and the key for it. Raises ValueError unless exactly one is given."""

@@ -45,7 +45,7 @@ class NoOutlet:
     def close(self) -> None: ...
 
 
-def any_node(cluster: Broker) -> Node:
+def get_any_node(cluster: Broker) -> Node:
     """Return a node that is up. Raises KafkaError(BROKER_NOT_AVAILABLE)."""
     for node in cluster.nodes.values():
         return node

@@ -13,20 +13,26 @@ from minibroker.protocol.messages.topics import CreateTopicsRequest
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record as StoredRecord
 from minibroker.quantities import Duration
-from minibroker.suggestions import did_you_mean
-from minibroker.testing.embedded.given_settings import text_of_setting
+from minibroker.suggestions import suggest_names
+from minibroker.testing.embedded.given_settings import format_setting
 from minibroker.testing.loops import await_blocking, blocking, immediate
-from minibroker.testing.seen.log_reading import Record, at_most, describe_records, partitions_here, seen_records
+from minibroker.testing.seen.log_reading import (
+    Record,
+    count_at_most,
+    describe_records,
+    iterate_records,
+    list_local_partitions,
+)
 from minibroker.testing.seen.waiting import (
     DEFAULT_SILENCE,
     DEFAULT_TIMEOUT,
     Expired,
-    nothing_so_named,
-    there_are,
-    were,
+    describe_missing,
+    format_there_are,
+    format_were,
 )
-from minibroker.testing.verbs.own_requests import any_node, ask, check
-from minibroker.testing.verbs.wait_verbs import WaitVerbs, topic_names
+from minibroker.testing.verbs.own_requests import ask, check, get_any_node
+from minibroker.testing.verbs.wait_verbs import WaitVerbs, list_topic_names
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
@@ -46,7 +52,7 @@ def encode_text(text: Text) -> bytes | None:
     raise TypeError(f"keys and values of records are text, bytes or None, not {text!r}")
 
 
-def header_pairs(headers: Headers) -> tuple[tuple[str, bytes | None], ...]:
+def make_header_pairs(headers: Headers) -> tuple[tuple[str, bytes | None], ...]:
     """Return headers in the form of a record. Raises TypeError."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     return tuple((key, encode_text(value)) for key, value in pairs)
@@ -61,7 +67,7 @@ class RecordVerbs(WaitVerbs):
 
         Raises KafkaError as a client would get it: TOPIC_ALREADY_EXISTS, INVALID_CONFIG, ...
         """
-        configs = {key.replace("_", "."): text_of_setting(value) for key, value in config.items()}
+        configs = {key.replace("_", "."): format_setting(value) for key, value in config.items()}
         _check_names(configs)
         await create(self.running.cluster, name, partitions, configs)
 
@@ -75,9 +81,9 @@ class RecordVerbs(WaitVerbs):
         The file is .yaml, .json or .jsonl. A topic that exists, and has no options here, gets more records. Raises
         FillError, OSError.
         """
-        from minibroker.testing.verbs.filling import topics_from
+        from minibroker.testing.verbs.filling import parse_topics
 
-        for topic in topics_from(source):
+        for topic in parse_topics(source):
             if topic.schemas:
                 for schema in topic.schemas:
                     await self.registry.aregister(*schema[:3], references=schema.references)
@@ -89,7 +95,9 @@ class RecordVerbs(WaitVerbs):
             for partition in sorted({record.partition for record in topic.records}):
                 records = [each.record(now_ms) for each in topic.records if each.partition == partition]
                 for start in range(0, len(records), FILL_RECORDS):
-                    await _append(self.running.cluster, topic.name, partition, records[start : start + FILL_RECORDS])
+                    await _append_records(
+                        self.running.cluster, topic.name, partition, records[start : start + FILL_RECORDS]
+                    )
 
     afill = await_blocking(fill)
 
@@ -111,9 +119,9 @@ class RecordVerbs(WaitVerbs):
         if not values:
             raise ValueError("there is nothing to produce")
         at_ms = self.moving_clock.wall_ms() if timestamp_ms is None else timestamp_ms
-        pairs = header_pairs(headers)
+        pairs = make_header_pairs(headers)
         records = [StoredRecord(-1, at_ms, encode_text(key), encode_text(value), pairs) for value in values]
-        return await _append(self.running.cluster, topic, partition, records)
+        return await _append_records(self.running.cluster, topic, partition, records)
 
     aproduce = await_blocking(produce)
 
@@ -129,9 +137,9 @@ class RecordVerbs(WaitVerbs):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic}-{partition}")
         stored = [
             record
-            for each in partitions_here(self.running.cluster, topic)
+            for each in list_local_partitions(self.running.cluster, topic)
             if partition is None or each.index == partition
-            for record in seen_records(each, 0)
+            for record in iterate_records(each, 0)
         ]
         return self.registry.decoded(stored) if decoded else stored
 
@@ -151,19 +159,21 @@ class RecordVerbs(WaitVerbs):
         """
 
         def there() -> list[Record]:
-            if at_most(self.running.cluster, topic) < count:
+            if count_at_most(self.running.cluster, topic) < count:
                 return []
             there_now = [each for each in self.records(topic) if each.counts or not committed]
             return there_now if len(there_now) >= count else []
 
         def expired() -> str:
-            expected = f"{were(count, 'record')} expected in {topic}"
+            expected = f"{format_were(count, 'record')} expected in {topic}"
             if topic not in self.running.cluster.image.topics:
-                return f"{expected}, and {nothing_so_named('topic', topic_names(self.running.cluster))}"
+                return f"{expected}, and {describe_missing('topic', list_topic_names(self.running.cluster))}"
             there_now = self.records(topic)
             uncounted = sum(not each.counts for each in there_now) if committed else 0
             besides = f", besides {uncounted} of open or aborted transactions" if uncounted else ""
-            return f"{expected}, and {there_are(len(there_now) - uncounted)}{besides}{describe_records(there_now)}"
+            return (
+                f"{expected}, and {format_there_are(len(there_now) - uncounted)}{besides}{describe_records(there_now)}"
+            )
 
         if count == 0:
             return []
@@ -176,17 +186,19 @@ class RecordVerbs(WaitVerbs):
     async def assert_nothing_produced(self, topic: str, during: Duration = DEFAULT_SILENCE) -> None:
         """Wait for a time. Raises AssertionError as soon as a record is appended to the topic."""
         cluster = self.running.cluster
-        ends = {each.index: each.log.log_end_offset for each in partitions_here(cluster, topic)}
+        ends = {each.index: each.log.log_end_offset for each in list_local_partitions(cluster, topic)}
 
         def came() -> list[Record]:
-            partitions = partitions_here(self.running.cluster, topic)
-            return [new for each in partitions for new in seen_records(each, ends.get(each.index, 0))]
+            partitions = list_local_partitions(self.running.cluster, topic)
+            return [new for each in partitions for new in iterate_records(each, ends.get(each.index, 0))]
 
         try:
             new = await self.watch.until(came, during, lambda: "")
         except Expired:
             return
-        raise AssertionError(f"no record was expected in {topic}, and {there_are(len(new))}{describe_records(new)}")
+        raise AssertionError(
+            f"no record was expected in {topic}, and {format_there_are(len(new))}{describe_records(new)}"
+        )
 
     aassert_nothing_produced = await_blocking(assert_nothing_produced)
 
@@ -200,7 +212,7 @@ def _check_names(configs: Mapping[str, str]) -> None:
 
     for name in configs.keys() - TOPIC_SETTINGS.keys():
         known = ("partitions", *(each.replace(".", "_") for each in TOPIC_SETTINGS))
-        meant = did_you_mean(name.replace(".", "_"), known)
+        meant = suggest_names(name.replace(".", "_"), known)
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}{meant}")
 
 
@@ -215,17 +227,17 @@ async def create(cluster: Broker, topic: str, partitions: int | None, config: Ma
             for name, value in config.items()
         ],
     )
-    answer = await ask(cluster, any_node(cluster), CreateTopicsRequest(topics=[wanted], timeout_ms=30_000))
+    answer = await ask(cluster, get_any_node(cluster), CreateTopicsRequest(topics=[wanted], timeout_ms=30_000))
     created = answer.topics[0]
     check(created.error_code, created.error_message or topic)
 
 
-async def _append(cluster: Broker, topic: str, partition: int, records: list[StoredRecord]) -> int:
+async def _append_records(cluster: Broker, topic: str, partition: int, records: list[StoredRecord]) -> int:
     """Append the records as one batch, to a topic that is created if need be; return the first offset.
 
     Raises KafkaError.
     """
-    node = any_node(cluster)
+    node = get_any_node(cluster)
     if topic not in cluster.image.topics:
         named = [MetadataRequest.MetadataRequestTopic(name=topic)]
         created = await ask(cluster, node, MetadataRequest(topics=named, allow_auto_topic_creation=True))

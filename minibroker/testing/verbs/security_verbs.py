@@ -6,16 +6,24 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.metadata.image import QuotaEntity
-from minibroker.broker.quotas.client_quotas import CLIENT_ID, IP, USER, Limit, check_value, checked_entity, quota_record
+from minibroker.broker.quotas.client_quotas import (
+    CLIENT_ID,
+    IP,
+    USER,
+    Limit,
+    check_entity,
+    check_value,
+    make_quota_record,
+)
 from minibroker.broker.security.acls import Acl, PatternType, Permission, check_new
-from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType, user_resource
+from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType, make_user_resource
 from minibroker.protocol.messages.metadata_records import (
     RemoveAccessControlEntryRecord,
 )
 from minibroker.testing.completion import hides
 from minibroker.testing.embedded.client_configs import LIBRARIES, Access, TokenAccess
 from minibroker.testing.embedded.given_settings import AUDIENCE
-from minibroker.testing.loops import Loop, brief, immediate
+from minibroker.testing.loops import Loop, immediate, shorten_tracebacks
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker as Cluster
@@ -43,21 +51,21 @@ class OnBroker:
 class Users(OnBroker):
     """The users, each with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. They survive a reset."""
 
-    @brief
+    @shorten_tracebacks
     def add(self, name: str, password: str | None = None) -> str:
         """Add a user, or change its password; return the password, by default a generated one."""
         import secrets
 
         password = secrets.token_urlsafe(12) if password is None else password
-        self._broker.on_loop(lambda: self._change(name, password))
+        self._broker.on_loop(lambda: self._change_password(name, password))
         return password
 
-    @brief
+    @shorten_tracebacks
     def remove(self, name: str) -> None:
         """Remove a user; open connections stay. Raises KeyError."""
-        self._broker.on_loop(lambda: self._change(name, None))
+        self._broker.on_loop(lambda: self._change_password(name, None))
 
-    def _change(self, name: str, password: str | None) -> None:
+    def _change_password(self, name: str, password: str | None) -> None:
         cluster = self._cluster if self._broker.is_running else None
         self._broker.security.change_user(cluster, name, password)
 
@@ -85,8 +93,8 @@ class AclVerbs(OnBroker):
         range of addresses.
         Raises ValueError for an unknown operation, and KafkaError(INVALID_REQUEST).
         """
-        where = _resource(topic, group, transactional_id, delegation_token, user_principal)
-        self._add(Permission.ALLOW, user, operation, where, host)
+        where = _choose_resource(topic, group, transactional_id, delegation_token, user_principal)
+        self._add_acl(Permission.ALLOW, user, operation, where, host)
 
     @immediate
     def deny(
@@ -102,8 +110,8 @@ class AclVerbs(OnBroker):
         host: str = "*",
     ) -> None:
         """Deny what `allow` allows, with the same arguments. A denial takes precedence. Raises as `allow`."""
-        where = _resource(topic, group, transactional_id, delegation_token, user_principal)
-        self._add(Permission.DENY, user, operation, where, host)
+        where = _choose_resource(topic, group, transactional_id, delegation_token, user_principal)
+        self._add_acl(Permission.DENY, user, operation, where, host)
 
     @immediate
     def clear(self) -> None:
@@ -111,7 +119,7 @@ class AclVerbs(OnBroker):
         ids = list(self._cluster.image.acls.by_id)
         self._cluster.commit([RemoveAccessControlEntryRecord(id=id) for id in ids])
 
-    def _add(self, permission: Permission, user: str, operation: str, where: tuple[int, str], host: str) -> None:
+    def _add_acl(self, permission: Permission, user: str, operation: str, where: tuple[int, str], host: str) -> None:
         resource_type, name = where
         is_prefix = name.endswith("*") and name != "*"
         acl = Acl(
@@ -120,7 +128,7 @@ class AclVerbs(OnBroker):
             PatternType.PREFIXED if is_prefix else PatternType.LITERAL,
             user if ":" in user else f"User:{user}",
             host,
-            _operation(operation),
+            _parse_operation(operation),
             permission,
         )
         check_new(acl)
@@ -128,7 +136,7 @@ class AclVerbs(OnBroker):
             self._cluster.commit([acl.record(self._cluster.new_uuid())])
 
 
-def _resource(
+def _choose_resource(
     topic: str | None, group: str | None, transactional_id: str | None, token: str | None, user: str | None
 ) -> tuple[int, str]:
     """Return the type and name of a resource. Raises ValueError for more than one."""
@@ -137,7 +145,7 @@ def _resource(
         ResourceType.GROUP: group,
         ResourceType.TRANSACTIONAL_ID: transactional_id,
         ResourceType.DELEGATION_TOKEN: token,
-        ResourceType.USER: None if user is None else user_resource(user),
+        ResourceType.USER: None if user is None else make_user_resource(user),
     }
     resources = [(kind, name) for kind, name in named.items() if name is not None]
     if len(resources) > 1:
@@ -145,7 +153,7 @@ def _resource(
     return resources[0] if resources else (ResourceType.CLUSTER, CLUSTER_NAME)
 
 
-def _operation(name: str) -> int:
+def _parse_operation(name: str) -> int:
     known = {each.name.lower(): each for each in Operation if each is not Operation.ANY}
     if name not in known:
         raise ValueError(f"an operation is one of {', '.join(known)}, and cannot be {name!r}")
@@ -179,26 +187,26 @@ class QuotaVerbs(OnBroker):
             "controller_mutation_rate": controller_mutation_rate,
             "connection_creation_rate": connection_creation_rate,
         }
-        entity, known = _entity(user, client_id, ip)
+        entity, known = _check_entity(user, client_id, ip)
         set_limits = {key: value for key, value in limits.items() if value is not None}
         for key, value in set_limits.items():
             check_value(known, key, value)
-        self._cluster.commit([quota_record(entity, key, value) for key, value in set_limits.items()])
+        self._cluster.commit([make_quota_record(entity, key, value) for key, value in set_limits.items()])
 
     @immediate
     def remove(self, *, user: str | None = None, client_id: str | None = None, ip: str | None = None) -> None:
         """Remove the quotas of a user, a client id, both, or an address. Raises KafkaError(INVALID_REQUEST)."""
-        entity, _ = _entity(user, client_id, ip)
+        entity, _ = _check_entity(user, client_id, ip)
         known = self._cluster.image.quotas.get(entity, {})
-        self._cluster.commit([quota_record(entity, key, None) for key in known])
+        self._cluster.commit([make_quota_record(entity, key, None) for key in known])
 
 
-def _entity(user: str | None, client_id: str | None, ip: str | None) -> tuple[QuotaEntity, Mapping[str, Limit]]:
+def _check_entity(user: str | None, client_id: str | None, ip: str | None) -> tuple[QuotaEntity, Mapping[str, Limit]]:
     named = {USER: user, CLIENT_ID: client_id, IP: ip}
-    return checked_entity((kind, None if name == "*" else name) for kind, name in named.items() if name is not None)
+    return check_entity((kind, None if name == "*" else name) for kind, name in named.items() if name is not None)
 
 
-def config_for(broker: EmbeddedBroker, library: str, user: str | None, mechanism: str | None) -> Any:
+def make_client_config(broker: EmbeddedBroker, library: str, user: str | None, mechanism: str | None) -> Any:
     """Return the settings of a library's client; add the user if it does not exist. Raises ValueError."""
     if library not in LIBRARIES:
         raise ValueError(f"a library is one of {', '.join(LIBRARIES)}, and cannot be {library!r}")
@@ -213,7 +221,7 @@ def config_for(broker: EmbeddedBroker, library: str, user: str | None, mechanism
             raise ValueError(f"a mechanism is one of {', '.join(MECHANISMS)}, and cannot be {mechanism!r}")
         password = security.passwords.get(user) or Users(broker).add(user)
         if mechanism == "OAUTHBEARER":
-            tokens = _tokens(security, user, password)
+            tokens = _make_token_access(security, user, password)
     elif mechanism is not None:
         raise ValueError(f"with {protocol} nobody logs in by {mechanism}")
     if security is not None and security.authority is not None:
@@ -224,7 +232,7 @@ def config_for(broker: EmbeddedBroker, library: str, user: str | None, mechanism
     return LIBRARIES[library](Access(servers, protocol, authority, certified, mechanism, user, password, tokens))
 
 
-def _tokens(security: Security, user: str, password: str) -> TokenAccess:
+def _make_token_access(security: Security, user: str, password: str) -> TokenAccess:
     issuer = security.issuer
     assert issuer is not None  # with SASL
     return TokenAccess(issuer.token_endpoint, AUDIENCE, lambda: issuer.token_for(user, password))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from minibroker.broker.metadata.partitions import SHARE_STATE_TOPIC
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.testing.seen.log_reading import Record, seen_records
+from minibroker.testing.seen.log_reading import Record, iterate_records
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
@@ -63,16 +63,16 @@ class DeliveryHistory:
         group = find_share_group(cluster, group_id)
         return [
             delivery
-            for key, name in (() if group is None else keys_of(group))
+            for key, name in (() if group is None else iterate_keys(group))
             if topic in (None, name)
-            for delivery in self._of_partition(cluster, key, name)
+            for delivery in self._iterate_partition(cluster, key, name)
         ]
 
-    def _of_partition(self, cluster: Broker, key: ShareKey, name: str) -> Iterator[Delivery]:
+    def _iterate_partition(self, cluster: Broker, key: ShareKey, name: str) -> Iterator[Delivery]:
         from minibroker.broker.share.runs import DeliveryState
 
         share = cluster.shares.find(key)
-        for first, last, state, count in self._batches(cluster, key):
+        for first, last, state, count in self._get_batches(cluster, key):
             if share is not None:
                 last = min(last, share.deliveries.start_offset - 1)
             if count and first <= last:
@@ -82,18 +82,18 @@ class DeliveryHistory:
                 state_name = run.state.name.lower()
                 yield Delivery(name, key.partition, run.first, run.last, state_name, run.count, run.member_id or None)
 
-    def _batches(self, cluster: Broker, key: ShareKey) -> tuple[StateBatch, ...]:
+    def _get_batches(self, cluster: Broker, key: ShareKey) -> tuple[StateBatch, ...]:
         log = cluster.share_states.log
         partition = None if log.topic is None else log.topic.partition(log.partition_of(key.text))
         if partition is not None and partition.is_here:
-            for record in seen_records(partition, self._positions.get(partition.index, 0)):
+            for record in iterate_records(partition, self._positions.get(partition.index, 0)):
                 self._positions[partition.index] = record.offset + 1
-                self._fold(record)
+                self._fold_record(record)
         return self._known.get(key, (0, ()))[1]
 
-    def _fold(self, record: Record) -> None:
+    def _fold_record(self, record: Record) -> None:
         """Fold a record in as the coordinator does, but keep what is before the start offset."""
-        from minibroker.broker.share.states import ShareKey, batches_of, combine_batches
+        from minibroker.broker.share.states import ShareKey, combine_batches, parse_batches
         from minibroker.protocol.messages.share_state_records import (
             ShareSnapshotKey,
             ShareSnapshotValue,
@@ -114,7 +114,7 @@ class DeliveryHistory:
         epoch, before = self._known.get(share_key, (0, ()))
         if isinstance(message, ShareSnapshotValue) and message.state_epoch != epoch:
             epoch, before = message.state_epoch, ()  # somebody has set the start offset: deliveries are counted anew
-        self._known[share_key] = epoch, combine_batches([*before, *batches_of(message.state_batches)], 0)
+        self._known[share_key] = epoch, combine_batches([*before, *parse_batches(message.state_batches)], 0)
 
 
 def find_share_group(cluster: Broker, group_id: str) -> ShareGroup | None:
@@ -130,7 +130,7 @@ def find_share_group(cluster: Broker, group_id: str) -> ShareGroup | None:
     return group
 
 
-def keys_of(group: ShareGroup) -> Iterator[tuple[ShareKey, str]]:
+def iterate_keys(group: ShareGroup) -> Iterator[tuple[ShareKey, str]]:
     """Yield the share partitions of a group, with the names of their topics, in order."""
     from minibroker.broker.share.states import ShareKey
 

@@ -15,13 +15,19 @@ from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE
 from minibroker.quantities import Duration
 from minibroker.testing.completion import hides
-from minibroker.testing.embedded.given_settings import text_of_setting
+from minibroker.testing.embedded.given_settings import format_setting
 from minibroker.testing.loops import Loop, await_blocking, blocking, immediate
-from minibroker.testing.seen.log_reading import Record, describe_records, partitions_here, seen_records
-from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, there_are, were
-from minibroker.testing.verbs.dead_letter_records import DeadLetter, allow_dead_letters, dead_letters_of
-from minibroker.testing.verbs.own_requests import any_node, ask, check
-from minibroker.testing.verbs.share_deliveries import Delivery, DeliveryHistory, find_share_group, keys_of, start_offset
+from minibroker.testing.seen.log_reading import Record, describe_records, iterate_records, list_local_partitions
+from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, format_there_are, format_were
+from minibroker.testing.verbs.dead_letter_records import DeadLetter, allow_dead_letters, list_dead_letters
+from minibroker.testing.verbs.own_requests import ask, check, get_any_node
+from minibroker.testing.verbs.share_deliveries import (
+    Delivery,
+    DeliveryHistory,
+    find_share_group,
+    iterate_keys,
+    start_offset,
+)
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker as Cluster
@@ -83,7 +89,7 @@ class ShareGroupVerbs:
     @immediate
     def dead_letters(self) -> list[DeadLetter]:
         """Return the group's dead letters (KIP-1191) in its topic, one partition after the other."""
-        return dead_letters_of(self._cluster, self.group)
+        return list_dead_letters(self._cluster, self.group)
 
     # --- what it does -----------------------------------------------------------------------------
 
@@ -95,12 +101,12 @@ class ShareGroupVerbs:
         """
         resource = IncrementalAlterConfigsRequest.AlterConfigsResource
         changes = [
-            resource.AlterableConfig(name=name.replace("_", "."), config_operation=SET, value=text_of_setting(value))
+            resource.AlterableConfig(name=name.replace("_", "."), config_operation=SET, value=format_setting(value))
             for name, value in configs.items()
         ]
         changed = resource(resource_type=GROUP_RESOURCE, resource_name=self.group, configs=changes)
         request = IncrementalAlterConfigsRequest(resources=[changed])
-        (answer,) = (await ask(self._cluster, any_node(self._cluster), request)).responses
+        (answer,) = (await ask(self._cluster, get_any_node(self._cluster), request)).responses
         check(answer.error_code, answer.error_message or self.group)
 
     aconfigure = await_blocking(configure)
@@ -131,7 +137,7 @@ class ShareGroupVerbs:
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {self.group!r}")
         locked = 0
-        for key, _ in keys_of(group):
+        for key, _ in iterate_keys(group):
             share = cluster.shares.find(key)
             if share is not None:
                 locked += sum(run.size for run in share.deliveries.runs() if run.state == DeliveryState.ACQUIRED)
@@ -212,14 +218,15 @@ class ShareGroupVerbs:
             often = [each for each in self._history.of_group(self.group, topic) if each.deliveries >= deliveries]
             if sum(each.last - each.first + 1 for each in often) < count:
                 return None
-            records = list(self._records(often))
+            records = list(self._iterate_records(often))
             return records if len(records) >= count else None
 
         def expired() -> str:
-            records = list(self._records(self._history.of_group(self.group, topic)))
+            records = list(self._iterate_records(self._history.of_group(self.group, topic)))
             often = sum(each.deliveries >= deliveries for each in records)
-            expected = f"{were(count, 'record')} expected to be delivered {deliveries} times"
-            return f"{expected} from {topic} to group {self.group!r}, and {there_are(often)}{describe_records(records)}"
+            expected = f"{format_were(count, 'record')} expected to be delivered {deliveries} times"
+            seen = f"{format_there_are(often)}{describe_records(records)}"
+            return f"{expected} from {topic} to group {self.group!r}, and {seen}"
 
         return await self._broker.watch.until(there, timeout, expired) if count else []
 
@@ -235,20 +242,20 @@ class ShareGroupVerbs:
 
         def expired() -> str:
             letters = self.dead_letters()
-            expected = f"{were(count, 'dead letter')} expected of group {self.group!r}"
-            return f"{expected}, and {there_are(len(letters))}{describe_records(letters)}"
+            expected = f"{format_were(count, 'dead letter')} expected of group {self.group!r}"
+            return f"{expected}, and {format_there_are(len(letters))}{describe_records(letters)}"
 
         return await self._broker.watch.until(there, timeout, expired) if count else self.dead_letters()
 
     aexpect_dead_letters = await_blocking(expect_dead_letters)
 
-    def _records(self, deliveries: list[Delivery]) -> Iterator[DeliveredRecord]:
+    def _iterate_records(self, deliveries: list[Delivery]) -> Iterator[DeliveredRecord]:
         """Yield the records of deliveries, as far as the log has them."""
         for topic, index, first, last, state, count, member in deliveries:
-            for partition in partitions_here(self._cluster, topic):
+            for partition in list_local_partitions(self._cluster, topic):
                 if partition.index != index:
                     continue
-                for record in seen_records(partition, first):
+                for record in iterate_records(partition, first):
                     if record.offset > last:
                         break
                     yield DeliveredRecord(**vars(record), deliveries=count, state=state, member=member)

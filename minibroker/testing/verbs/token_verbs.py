@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.broker.control import token_changes
-from minibroker.broker.security.delegation import is_expired, parse_principal, text_of
+from minibroker.broker.security.delegation import encode_secret, is_expired, parse_principal
 from minibroker.broker.security.principals import USER, Principal
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
-from minibroker.quantities import Duration, milliseconds
+from minibroker.quantities import Duration, parse_milliseconds
 from minibroker.testing.embedded.client_configs import LIBRARIES, Access
 from minibroker.testing.loops import immediate
 from minibroker.testing.verbs.security_verbs import OnBroker
@@ -50,9 +50,9 @@ class TokenVerbs(OnBroker):
         It expires after `delegation.token.expiry.time.ms` unless it is renewed, and after `max_lifetime` in any case;
         that is at most `delegation.token.max.lifetime.ms`. Raises ValueError for a lifetime below 1 ms.
         """
-        lifetime_ms = AS_LONG_AS_POSSIBLE if max_lifetime is None else _positive("max_lifetime", max_lifetime)
+        lifetime_ms = AS_LONG_AS_POSSIBLE if max_lifetime is None else _parse_positive_ms("max_lifetime", max_lifetime)
         owner, others = Principal(USER, user), [Principal(USER, name) for name in renewers]
-        return self._token(token_changes.issue(self._cluster, owner, owner, others, lifetime_ms))
+        return self._make_token(token_changes.issue(self._cluster, owner, owner, others, lifetime_ms))
 
     @immediate
     def renew(self, token: Token, period: Duration | None = None) -> Token:
@@ -60,7 +60,7 @@ class TokenVerbs(OnBroker):
 
         Raises ValueError for a period below 1 ms, and KafkaError: DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_EXPIRED.
         """
-        period_ms = AS_LONG_AS_POSSIBLE if period is None else _positive("period", period)
+        period_ms = AS_LONG_AS_POSSIBLE if period is None else _parse_positive_ms("period", period)
         secret = self._cluster.image.tokens.secret(token.id)
         expires_ms = token_changes.renew(self._cluster, secret, Principal(USER, token.user), period_ms)
         return token._replace(expires_ms=expires_ms)
@@ -81,13 +81,13 @@ class TokenVerbs(OnBroker):
     def list(self, user: str | None = None) -> Tokens:
         """Return the tokens that have not expired, of one user or all."""
         now_ms, records = self._cluster.clock.wall_ms(), self._cluster.image.tokens.by_id.values()
-        tokens = [self._token(record) for record in records if not is_expired(record, now_ms)]
+        tokens = [self._make_token(record) for record in records if not is_expired(record, now_ms)]
         return [token for token in tokens if user in (None, token.user)]
 
-    def _token(self, record: DelegationTokenRecord) -> Token:
+    def _make_token(self, record: DelegationTokenRecord) -> Token:
         return Token(
             record.token_id,
-            text_of(self._cluster.image.tokens.secret(record.token_id)),
+            encode_secret(self._cluster.image.tokens.secret(record.token_id)),
             parse_principal(record.owner).name,
             tuple(parse_principal(renewer).name for renewer in record.renewers),
             record.issue_timestamp,
@@ -96,27 +96,30 @@ class TokenVerbs(OnBroker):
         )
 
 
-def _positive(name: str, duration: Duration) -> int:
+def _parse_positive_ms(name: str, duration: Duration) -> int:
     """Return a duration in ms. Raises ValueError if it is below 1 ms, which for Kafka means something else."""
-    duration_ms = int(milliseconds(duration))
+    duration_ms = int(parse_milliseconds(duration))
     if duration_ms < 1:
         raise ValueError(f"{name} is 1 ms or more, and cannot be {duration!r}")
     return duration_ms
 
 
-def _java(config: dict[str, Any]) -> dict[str, Any]:
+def _configure_java(config: dict[str, Any]) -> dict[str, Any]:
     return {**config, "sasl.jaas.config": config["sasl.jaas.config"].removesuffix(";") + ' tokenauth="true";'}
 
 
-def _franz_go(config: dict[str, Any]) -> dict[str, Any]:
+def _configure_franz_go(config: dict[str, Any]) -> dict[str, Any]:
     return {**config, "sasl": {**config["sasl"], "is_token": True}}
 
 
 # The others do not send tokenauth=true, without which a broker looks for a user of this name.
-WITH_TOKENS: Final[Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {"java": _java, "franz-go": _franz_go}
+WITH_TOKENS: Final[Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    "java": _configure_java,
+    "franz-go": _configure_franz_go,
+}
 
 
-def config_with_token(broker: EmbeddedBroker, library: str, token: Token, mechanism: str | None) -> dict[str, Any]:
+def make_config_with_token(broker: EmbeddedBroker, library: str, token: Token, mechanism: str | None) -> dict[str, Any]:
     """Return the settings of a library's client that logs in with a token. Raises ValueError."""
     security = broker.security
     if not security.protocol.startswith("SASL"):

@@ -11,11 +11,18 @@ from typing import TYPE_CHECKING, Any, Unpack
 from minibroker.quantities import Duration
 from minibroker.testing.embedded.embedded_broker import EmbeddedBroker
 from minibroker.testing.faults.engine import Faults
-from minibroker.testing.loops import await_blocking, blocking, brief
+from minibroker.testing.loops import await_blocking, blocking, shorten_tracebacks
 from minibroker.testing.seen.exchange import Exchange
 from minibroker.testing.seen.explained_requests import Exchanges
 from minibroker.testing.seen.journal import JOURNAL_IS_OFF, Journal, Which
-from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, Watch, counted, nothing_so_named, there_are, were
+from minibroker.testing.seen.waiting import (
+    DEFAULT_TIMEOUT,
+    Watch,
+    describe_missing,
+    format_count,
+    format_there_are,
+    format_were,
+)
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
@@ -65,16 +72,16 @@ class WaitVerbs(EmbeddedBroker):
             raise ValueError(f"{state!r} is not a state of groups; they are {', '.join(states)}")
 
         def there() -> list[str] | None:
-            present = _group(self.running.cluster, group)
+            present = _find_group(self.running.cluster, group)
             if present is None or present.state_name != state:
                 return None
-            ids = member_ids(present)
+            ids = list_member_ids(present)
             return ids or [""] if members is None or len(ids) == members else None
 
         def expired() -> str:
-            present = _group(self.running.cluster, group)
-            expected = state if members is None else f"{state} with {counted(members, 'member')}"
-            now = _nobody(self.running.cluster) if present is None else f"it {_described_group(present)}"
+            present = _find_group(self.running.cluster, group)
+            expected = state if members is None else f"{state} with {format_count(members, 'member')}"
+            now = _describe_missing_group(self.running.cluster) if present is None else f"it {_describe_group(present)}"
             return f"group {group!r} was expected to be {expected}, and {now}"
 
         return [each for each in await self.watch.until(there, timeout, expired) if each]
@@ -96,19 +103,19 @@ class WaitVerbs(EmbeddedBroker):
         """
 
         def there() -> tuple[int] | None:
-            committed = committed_offset(self.running.cluster, group, topic, partition)
+            committed = get_committed_offset(self.running.cluster, group, topic, partition)
             return (committed,) if committed is not None and committed >= (offset or 0) else None
 
         def expired() -> str:
             cluster = self.running.cluster
-            committed = committed_offset(cluster, group, topic, partition)
+            committed = get_committed_offset(cluster, group, topic, partition)
             expected = "an offset" if offset is None else f"offset {offset}"
             offset_text = "nothing" if committed is None else f"offset {committed}"
             now = f"it has committed {offset_text}"
             if topic not in cluster.image.topics:
-                now = nothing_so_named("topic", topic_names(cluster))
-            elif _group(cluster, group) is None:
-                now = _nobody(cluster)
+                now = describe_missing("topic", list_topic_names(cluster))
+            elif _find_group(cluster, group) is None:
+                now = _describe_missing_group(cluster)
             return f"group {group!r} was expected to commit {expected} for {topic}-{partition}, and {now}"
 
         return (await self.watch.until(there, timeout, expired))[0]
@@ -123,17 +130,17 @@ class WaitVerbs(EmbeddedBroker):
         """
 
         def expired() -> str:
-            behind = lags(self.running.cluster, group, topic)
+            behind = measure_lags(self.running.cluster, group, topic)
             cluster = self.running.cluster
             if behind is None:
-                now = nothing_so_named("topic", topic_names(cluster))
-            elif _group(cluster, group) is None:
-                now = _nobody(cluster)
+                now = describe_missing("topic", list_topic_names(cluster))
+            elif _find_group(cluster, group) is None:
+                now = _describe_missing_group(cluster)
             else:
                 now = "it is behind in " + ", ".join(f"{topic}-{index} by {lag}" for index, lag in behind.items())
             return f"group {group!r} was expected to catch up in {topic}, and {now}"
 
-        await self.watch.until(lambda: lags(self.running.cluster, group, topic) == {}, timeout, expired)
+        await self.watch.until(lambda: measure_lags(self.running.cluster, group, topic) == {}, timeout, expired)
 
     await_until_caught_up = await_blocking(wait_until_caught_up)
 
@@ -154,7 +161,7 @@ class WaitVerbs(EmbeddedBroker):
         def expired() -> str:
             topics = self.running.cluster.image.topics.values()
             there = (f"{each.name}-{one.index}" for each in topics for one in each.partitions if not each.internal)
-            reached = nothing_so_named("partition", there) if now() < 0 else f"it has reached {now()}"
+            reached = describe_missing("partition", there) if now() < 0 else f"it has reached {now()}"
             return f"{topic}-{partition} was expected to have the high watermark {offset}, and {reached}"
 
         return (await self.watch.until(there, timeout, expired))[0]
@@ -163,7 +170,7 @@ class WaitVerbs(EmbeddedBroker):
 
     # --- requests ---------------------------------------------------------------------------------
 
-    @brief
+    @shorten_tracebacks
     def requests(self, api: str | None = None, **which: Unpack[Which]) -> Exchanges:
         """Return the requests that the journal has; as `Journal.requests` does. Raises ValueError, RuntimeError.
 
@@ -176,12 +183,12 @@ class WaitVerbs(EmbeddedBroker):
         self, api: str | None = None, count: int = 1, timeout: Duration = DEFAULT_TIMEOUT, **which: Unpack[Which]
     ) -> Exchanges:
         """Wait until the journal has `count` such requests; return all of them. Raises RuntimeError if it is off."""
-        return Exchanges(await requests_there(self.journal, self.watch, api, count, timeout, which))
+        return Exchanges(await wait_for_requests(self.journal, self.watch, api, count, timeout, which))
 
     await_for_requests = await_blocking(wait_for_requests)
 
 
-async def requests_there(
+async def wait_for_requests(
     journal: Journal, watch: Watch, api: str | None, count: int, timeout: Duration, which: Which
 ) -> list[Exchange]:
     """Wait until a journal has `count` such requests; return all of them. Raises RuntimeError if it is off."""
@@ -195,34 +202,34 @@ async def requests_there(
     def expired() -> str:
         requests = journal.found(api, **which)
         listed = "".join(f"\n  {each}" for each in requests[-20:])
-        expected = f"{were(count, 'request')} expected ({_describe_conditions(api, which)})"
-        return f"{expected}, and {there_are(len(requests))}{listed}"
+        expected = f"{format_were(count, 'request')} expected ({_describe_conditions(api, which)})"
+        return f"{expected}, and {format_there_are(len(requests))}{listed}"
 
     return await watch.until(there, timeout, expired) if count else journal.found(api, **which)
 
 
-def member_ids(group: Group) -> list[str]:
+def list_member_ids(group: Group) -> list[str]:
     """Return the ids of a group's members, of either protocol."""
     members: dict[str, Any] = group.members  # type: ignore[attr-defined]  # both kinds have them, of types of their own
     return list(members)
 
 
-def topic_names(cluster: Broker) -> list[str]:
+def list_topic_names(cluster: Broker) -> list[str]:
     """Return the names of the topics, without internal ones."""
     return [topic.name for topic in cluster.image.topics.values() if not topic.internal]
 
 
-def _nobody(cluster: Broker) -> str:
+def _describe_missing_group(cluster: Broker) -> str:
     """Say that there is no such group, and which groups there are."""
     groups = cluster.groups.groups.items()
-    return nothing_so_named("group", (f"{name!r}, which {_described_group(each)}" for name, each in groups))
+    return describe_missing("group", (f"{name!r}, which {_describe_group(each)}" for name, each in groups))
 
 
-def _described_group(group: Group) -> str:
-    return f"is {group.state_name} with {counted(len(member_ids(group)), 'member')}"
+def _describe_group(group: Group) -> str:
+    return f"is {group.state_name} with {format_count(len(list_member_ids(group)), 'member')}"
 
 
-def _group(cluster: Broker, group: str) -> Group | None:
+def _find_group(cluster: Broker, group: str) -> Group | None:
     return cluster.groups.groups.get(group)
 
 
@@ -230,9 +237,9 @@ def _is_share(group: Group | None) -> bool:
     return group is not None and group.type == "share"
 
 
-def committed_offset(cluster: Broker, group: str, topic: str, partition: int) -> int | None:
+def get_committed_offset(cluster: Broker, group: str, topic: str, partition: int) -> int | None:
     """Return the offset that a group has committed, None if there is none. Raises ValueError for a share group."""
-    found, known = _group(cluster, group), cluster.image.topics.get(topic)
+    found, known = _find_group(cluster, group), cluster.image.topics.get(topic)
     if _is_share(found):
         raise ValueError(f"share group {group!r} commits no offsets: use wait_until_caught_up or wait_until_settled")
     if found is None or known is None:
@@ -241,18 +248,18 @@ def committed_offset(cluster: Broker, group: str, topic: str, partition: int) ->
     return None if committed is None else committed.offset
 
 
-def _position(cluster: Broker, group: str, partition: Partition) -> int:
+def _find_position(cluster: Broker, group: str, partition: Partition) -> int:
     """Return the offset before which the group has processed everything, 0 if that is not known."""
     topic = partition.topic
-    if _is_share(_group(cluster, group)):
+    if _is_share(_find_group(cluster, group)):
         from minibroker.broker.share.states import ShareKey
         from minibroker.testing.verbs.share_deliveries import start_offset
 
         return start_offset(cluster, ShareKey(group, topic.topic_id, partition.index)) or 0
-    return committed_offset(cluster, group, topic.name, partition.index) or 0
+    return get_committed_offset(cluster, group, topic.name, partition.index) or 0
 
 
-def lags(cluster: Broker, group: str, topic: str) -> dict[int, int] | None:
+def measure_lags(cluster: Broker, group: str, topic: str) -> dict[int, int] | None:
     """Return the group's lag in each partition where it is behind, or None without the topic."""
     present = cluster.image.topics.get(topic)
     if present is None:
@@ -260,7 +267,7 @@ def lags(cluster: Broker, group: str, topic: str) -> dict[int, int] | None:
     behind: dict[int, int] = {}
     for partition in present.partitions:
         end = partition.log.high_watermark
-        position = max(_position(cluster, group, partition), partition.log.log_start_offset)
+        position = max(_find_position(cluster, group, partition), partition.log.log_start_offset)
         if end > position:
             behind[partition.index] = end - position
     return behind

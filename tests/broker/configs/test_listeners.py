@@ -6,18 +6,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.broker.configs.listeners import Listener, broker_listeners, controller_listeners, listeners_of_node
+from minibroker.broker.configs.listeners import (
+    Listener,
+    list_controller_listeners,
+    make_broker_listeners,
+    shift_listeners_to_node,
+)
 from minibroker.broker.configs.settings import Settings, SettingsError
 from tests.cases import for_each
 
 
 def listeners(value: str, **more: str) -> tuple[Listener, ...]:
     others = {name.replace("_", "."): text for name, text in more.items()}
-    return broker_listeners(Settings({"listeners": value, **others}))
+    return make_broker_listeners(Settings({"listeners": value, **others}))
 
 
 def test_the_default_is_one_plaintext_listener_on_the_loopback_address() -> None:
-    assert broker_listeners(Settings()) == (Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092, "127.0.0.1", 9092),)
+    assert make_broker_listeners(Settings()) == (
+        Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092, "127.0.0.1", 9092),
+    )
 
 
 def test_a_listener_can_advertise_another_host_and_port() -> None:
@@ -55,8 +62,8 @@ def test_the_controller_listener_is_not_opened() -> None:
             "advertised.listeners": "PLAINTEXT://b:1",
         }
     )
-    assert [listener.name for listener in broker_listeners(settings)] == ["PLAINTEXT"]
-    assert controller_listeners(settings) == ("CONTROLLER",)
+    assert [listener.name for listener in make_broker_listeners(settings)] == ["PLAINTEXT"]
+    assert list_controller_listeners(settings) == ("CONTROLLER",)
 
 
 @for_each(
@@ -110,14 +117,14 @@ def test_listeners_on_ipv4_and_ipv6_or_on_port_0_may_share_a_port(value: str) ->
 
 def test_additional_nodes_listen_on_consecutive_ports() -> None:
     first = listeners("A://a:10,B://a:0", advertised_listeners="A://x:20,B://x:0", listener_security_protocol_map=MAP)
-    assert listeners_of_node(first, 0) == first
-    third = listeners_of_node(first, 2)
+    assert shift_listeners_to_node(first, 0) == first
+    third = shift_listeners_to_node(first, 2)
     assert [(listener.port, listener.advertised_port) for listener in third] == [(12, 22), (0, 0)]
 
 
 def test_a_node_whose_port_exceeds_the_maximum_is_rejected() -> None:
     with pytest.raises(SettingsError, match="65536"):
-        listeners_of_node(listeners("PLAINTEXT://a:65535"), 1)
+        shift_listeners_to_node(listeners("PLAINTEXT://a:65535"), 1)
 
 
 @given(st.text(st.sampled_from("AB:/[].,-_019 %xé")))

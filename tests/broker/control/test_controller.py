@@ -20,7 +20,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, TOPIC_RESOURCE
 from minibroker.protocol.primitives import ZERO_UUID, uuid_from_text
-from minibroker.protocol.steps import at_once
+from minibroker.protocol.steps import run_all_steps
 from minibroker.storage.log import Log
 from tests.broker.harness import Harness
 
@@ -42,7 +42,7 @@ def test_one_of_two_concurrently_created_colliding_names_is_rejected(harness: Ha
     with pytest.raises(KafkaError, match="collides with existing topic: a.b") as refusal:
         controller.create_topic("a_b", 1, 1)
     assert refusal.value.code == ErrorCode.INVALID_TOPIC_EXCEPTION
-    at_once(first)
+    run_all_steps(first)
     assert list(harness.cluster.image.topics) == ["a.b"]
 
 
@@ -66,7 +66,7 @@ def test_a_topic_creation_considers_concurrent_changes_and_leaving_brokers(tmp_p
         next(steps)
         cluster.controller.change_config(BROKER_RESOURCE, "", {"log.retention.ms": "7000"})
         leave(cluster, cluster.nodes.pop(2))
-        at_once(steps)
+        run_all_steps(steps)
         partitions = cluster.image.topics["t"].partitions
         assert [partition.log.settings.retention_ms for partition in partitions] == [7000, 7000]
         assert [(partition.leader_id, partition.isr) for partition in partitions] == [(1, [1]), (1, [1])]
@@ -213,8 +213,8 @@ def test_topics_created_during_a_config_change_have_the_new_settings(harness: Ha
     controller.create_topic("new", 3)
     controller.add_partitions("t", 130)
     controller.delete_topic(harness.cluster.image.topics["gone"])
-    at_once(changing)
-    at_once(making)
+    run_all_steps(changing)
+    run_all_steps(making)
     assert set(harness.cluster.image.topics) == {"t", "u", "new", "late"}
     assert intervals(harness) == {9}
 
@@ -244,14 +244,14 @@ def test_the_later_of_two_concurrent_changes_wins(harness: Harness) -> None:
     first = controller.change_config_in_steps(BROKER_RESOURCE, "", INTERVAL)
     next(first)
     controller.change_config(BROKER_RESOURCE, "", {"log.index.interval.bytes": "7"})
-    at_once(first)
+    run_all_steps(first)
     assert intervals(harness) == {7}
 
 
 def test_each_partition_uses_its_leaders_settings_after_an_incremental_change(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.cluster.controller.create_topic("t", 250)
-        at_once(harness.cluster.controller.change_config_in_steps(BROKER_RESOURCE, "2", INTERVAL))
+        run_all_steps(harness.cluster.controller.change_config_in_steps(BROKER_RESOURCE, "2", INTERVAL))
         for partition in harness.cluster.image.topics["t"].partitions:
             expected = 9 if partition.leader_id == 2 else 4096
             assert partition.log.settings.index_interval_bytes == expected
@@ -261,6 +261,6 @@ def test_a_broker_unregistered_during_a_creation_leads_no_new_topic(tmp_path: Pa
     with Harness(tmp_path, nodes=2) as harness:
         making = harness.cluster.controller.create_topic_in_steps("t", 120, 2)
         next(making)
-        at_once(unregister(harness.cluster, 2))
-        at_once(making)
+        run_all_steps(unregister(harness.cluster, 2))
+        run_all_steps(making)
         assert {(one.leader_id, *one.isr) for one in harness.cluster.image.topics["t"].partitions} == {(1, 1)}

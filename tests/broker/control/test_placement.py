@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.control.placement import DEFAULT, Assignment, check_assignment, manual_assignment, place
+from minibroker.broker.control.placement import DEFAULT, Assignment, check_assignment, place, validate_assignment
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from tests.broker.harness import Harness
 from tests.cases import for_each
@@ -95,5 +95,5 @@ def test_an_invalid_replica_assignment_is_rejected(
     harness: Harness, given: list[tuple[int, list[int]]], count: int, factor: int, code: ErrorCode
 ) -> None:
     with pytest.raises(KafkaError) as raised:
-        manual_assignment(harness.cluster, given, count, factor)
+        validate_assignment(harness.cluster, given, count, factor)
     assert raised.value.code == code

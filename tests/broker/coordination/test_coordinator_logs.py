@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.coordination.coordinator_logs import CoordinatorLog, Entry, java_hash
+from minibroker.broker.coordination.coordinator_logs import CoordinatorLog, Entry, hash_as_java
 from minibroker.broker.groups.group_coordinator import SETTINGS
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import end_transaction_marker
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.steps import at_once
+from minibroker.protocol.steps import run_all_steps
 from tests.broker.handlers.fetching import fetch_of
 from tests.broker.harness import Harness
 from tests.cases import for_each
@@ -77,13 +77,13 @@ def test_a_coordinator_log_is_replayed_in_chunks_of_any_size(tmp_path: Path, loa
 
 def replayed(harness: Harness, index: int = 0) -> Read:
     read = Read()
-    at_once(made(harness).replay(harness.partition(NAME, index), read))
+    run_all_steps(made(harness).replay(harness.partition(NAME, index), read))
     return read
 
 
 @for_each(("text", "value"), HASHES.items())
 def test_the_group_id_hash_is_that_of_java(text: str, value: int) -> None:
-    assert java_hash(text) == value
+    assert hash_as_java(text) == value
 
 
 @pytest.mark.parametrize(("key", "index"), [("group", 98629247 % 5), ("ümläut", 1271284472 % 5)])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.coordination.coordinators import coordinator_of
+from minibroker.broker.coordination.coordinators import find_or_create_coordinator
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from tests.broker.harness import Harness
 
@@ -15,17 +15,17 @@ KEYS = [f"key-{number}" for number in range(60)]
 
 def test_a_transactional_id_is_coordinated_by_the_leader_of_its_partition(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
-        found = {key: coordinator_of(harness.cluster.transactions, key).node_id for key in KEYS}
+        found = {key: find_or_create_coordinator(harness.cluster.transactions, key).node_id for key in KEYS}
         topic = harness.cluster.transactions.log
         assert found == {key: topic.partition(topic.partition_of(key)).leader_id for key in KEYS}
         assert set(found.values()) == {1, 2, 3}
         harness.restart(nodes=[1, 3])
-        assert {coordinator_of(harness.cluster.transactions, key).node_id for key in KEYS} == {1, 3}
+        assert {find_or_create_coordinator(harness.cluster.transactions, key).node_id for key in KEYS} == {1, 3}
 
 
 def test_a_node_that_does_not_coordinate_a_transactional_id_rejects_it(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
-        coordinator = coordinator_of(harness.cluster.transactions, "tx")
+        coordinator = find_or_create_coordinator(harness.cluster.transactions, "tx")
         harness.cluster.transactions.check(coordinator, "tx")
         with pytest.raises(KafkaError) as raised:
             harness.cluster.transactions.check(harness.cluster.nodes[3 - coordinator.node_id], "tx")
@@ -34,7 +34,7 @@ def test_a_node_that_does_not_coordinate_a_transactional_id_rejects_it(tmp_path:
 
 def test_a_group_is_coordinated_by_the_leader_of_its_partition(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
-        found = {key: coordinator_of(harness.cluster.groups, key).node_id for key in KEYS}
+        found = {key: find_or_create_coordinator(harness.cluster.groups, key).node_id for key in KEYS}
         topic = harness.cluster.groups.log
         assert found == {key: topic.partition(topic.partition_of(key)).leader_id for key in KEYS}
         assert set(found.values()) == {1, 2, 3}
@@ -42,15 +42,15 @@ def test_a_group_is_coordinated_by_the_leader_of_its_partition(tmp_path: Path) -
 
 def test_a_group_moves_to_another_coordinator_when_its_node_stays_away(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
-        assert {coordinator_of(harness.cluster.groups, key).node_id for key in KEYS} == {1, 2}
+        assert {find_or_create_coordinator(harness.cluster.groups, key).node_id for key in KEYS} == {1, 2}
         harness.restart(nodes=[2])
-        assert {coordinator_of(harness.cluster.groups, key).node_id for key in KEYS} == {2}
+        assert {find_or_create_coordinator(harness.cluster.groups, key).node_id for key in KEYS} == {2}
 
 
 def test_a_group_whose_partition_has_no_leader_has_no_coordinator(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2, settings={"offsets.topic.replication.factor": "1"}) as harness:
-        away = next(key for key in KEYS if coordinator_of(harness.cluster.groups, key).node_id == 1)
+        away = next(key for key in KEYS if find_or_create_coordinator(harness.cluster.groups, key).node_id == 1)
         harness.restart(nodes=[2])
         with pytest.raises(KafkaError) as raised:
-            coordinator_of(harness.cluster.groups, away)
+            find_or_create_coordinator(harness.cluster.groups, away)
         assert raised.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -263,11 +263,11 @@ def test_a_coordinator_topic_deleted_before_a_reload_leaves_no_offsets(harness: 
 def test_iterating_over_groups_yields_only_existing_groups(harness: Broken) -> None:
     groups = harness.cluster.groups.groups
     for name in ("a", "b", "c"):
-        harness.cluster.groups.classic_group_or_new(name)
+        harness.cluster.groups.find_or_make_classic_group(name)
     present = groups.present()
     assert next(present).group_id == "a"
     del groups["b"]
-    harness.cluster.groups.classic_group_or_new("d")
+    harness.cluster.groups.find_or_make_classic_group("d")
     assert [group.group_id for group in present] == ["c"]
     groups.take(0)
     assert list(groups.present()) == []

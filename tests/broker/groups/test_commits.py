@@ -17,7 +17,7 @@ from minibroker.protocol.messages.groups import DeleteGroupsRequest
 from minibroker.protocol.messages.metadata_records import TOPIC_RESOURCE
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from minibroker.protocol.records.batch import batches
-from minibroker.protocol.steps import at_once
+from minibroker.protocol.steps import run_all_steps
 from tests.broker.handlers.offset_requests import commit
 from tests.broker.harness import Harness
 
@@ -50,7 +50,7 @@ def record_counts(harness: Harness) -> list[int]:
 def commit_at_once(
     groups: GroupCoordinator, group_id: str, offsets: Sequence[Committed], check: Callable[[], None] = lambda: None
 ) -> None:
-    at_once(commit_offsets(groups, group_id, offsets, check))
+    run_all_steps(commit_offsets(groups, group_id, offsets, check))
 
 
 def limit_batches(harness: Harness, size_bytes: int) -> None:
@@ -111,7 +111,7 @@ def test_a_commit_is_validated_again_when_it_is_written(harness: Harness) -> Non
     next(steps)
     allowed = False
     with pytest.raises(KafkaError):
-        at_once(steps)
+        run_all_steps(steps)
     assert (groups.groups, record_counts(harness)) == ({}, [])
 
 

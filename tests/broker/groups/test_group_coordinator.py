@@ -57,21 +57,25 @@ def test_no_group_state_exists_before_the_first_group(harness: Harness) -> None:
 def test_groups_and_offsets_are_loaded_after_a_restart(harness: Harness, crash: bool) -> None:
     groups = groups_of(harness)
     groups.append(
-        "g", [group_entries.group_metadata_entry("g", GROUP), group_entries.offset_entry("g", "t", 3, OFFSET)]
+        "g", [group_entries.group_metadata_entry("g", GROUP), group_entries.encode_offset_entry("g", "t", 3, OFFSET)]
     )
     groups.append(
-        "h", [group_entries.offset_entry("h", "t", 0, OFFSET), group_entries.offset_entry("h", "u", 0, OFFSET)]
+        "h",
+        [
+            group_entries.encode_offset_entry("h", "t", 0, OFFSET),
+            group_entries.encode_offset_entry("h", "u", 0, OFFSET),
+        ],
     )
-    groups.append("h", [group_entries.offset_entry("h", "u", 0, None)])
+    groups.append("h", [group_entries.encode_offset_entry("h", "u", 0, None)])
     harness.restart(crash=crash)
     groups = harness.cluster.groups
-    group = groups.classic_group_or_new("g")
+    group = groups.find_or_make_classic_group("g")
     assert (group.state_name, group.generation, group.protocol, group.leader_id) == ("Stable", 4, "range", "m-1")
     assert (group.static, group.topics) == ({"static": "m-1"}, {"t"})
     (member,) = group.members.values()
     assert (member.assignment, member.session_timeout_ms) == (b"assigned", 10_000)
     assert group.offsets.by_partition == {("t", 3): OFFSET}
-    simple = groups.classic_group_or_new("h")
+    simple = groups.find_or_make_classic_group("h")
     assert (simple.state_name, simple.protocol_type) == ("Empty", "")
     assert simple.offsets.by_partition == {("t", 0): OFFSET}
 
@@ -79,12 +83,12 @@ def test_groups_and_offsets_are_loaded_after_a_restart(harness: Harness, crash: 
 def test_a_tombstone_removes_a_group_and_keeps_its_offsets(harness: Harness) -> None:
     groups = groups_of(harness)
     groups.append(
-        "g", [group_entries.group_metadata_entry("g", GROUP), group_entries.offset_entry("g", "t", 3, OFFSET)]
+        "g", [group_entries.group_metadata_entry("g", GROUP), group_entries.encode_offset_entry("g", "t", 3, OFFSET)]
     )
     groups.append("g", [group_entries.group_metadata_entry("g", None)])
     groups.append("h", [group_entries.group_metadata_entry("h", GROUP), group_entries.group_metadata_entry("h", None)])
     harness.restart()
-    group = harness.cluster.groups.classic_group_or_new("g")
+    group = harness.cluster.groups.find_or_make_classic_group("g")
     assert (group.state_name, group.protocol_type, len(group.offsets.by_partition)) == ("Empty", "", 1)
     assert "h" not in harness.cluster.groups.groups
 
@@ -93,13 +97,14 @@ def test_the_last_of_several_commits_is_loaded(harness: Harness, caplog: pytest.
     groups = groups_of(harness)
     for offset in range(5):
         groups.append(
-            "g", [group_entries.offset_entry("g", "t", index, OFFSET._replace(offset=offset)) for index in (0, 1)]
+            "g",
+            [group_entries.encode_offset_entry("g", "t", index, OFFSET._replace(offset=offset)) for index in (0, 1)],
         )
-    groups.append("g", [group_entries.offset_entry("g", "t", 1, None)])
-    key, _ = group_entries.offset_entry("g", "t", 2, None)
+    groups.append("g", [group_entries.encode_offset_entry("g", "t", 1, None)])
+    key, _ = group_entries.encode_offset_entry("g", "t", 2, None)
     groups.append("g", [(key, b"nonsense"), (key[:2], b"")])
     harness.restart()
-    offsets = harness.cluster.groups.classic_group_or_new("g").offsets.by_partition
+    offsets = harness.cluster.groups.find_or_make_classic_group("g").offsets.by_partition
     assert offsets == {("t", 0): OFFSET._replace(offset=4)}
     assert "the commit at offset 11 of partition" in caplog.text
     assert "the commit at offset 12 of partition" in caplog.text
@@ -109,19 +114,19 @@ def test_a_transaction_and_concurrent_commits_apply_in_log_order(harness: Harnes
     groups = groups_of(harness)
     partition = harness.partition("__consumer_offsets", groups.log.partition_of("g"))
     identity = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
-    key, value = group_entries.offset_entry("g", "t", 0, OFFSET._replace(offset=6))
+    key, value = group_entries.encode_offset_entry("g", "t", 0, OFFSET._replace(offset=6))
     marker = end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=0)
-    groups.append("g", [group_entries.offset_entry("g", "t", 0, OFFSET)])
+    groups.append("g", [group_entries.encode_offset_entry("g", "t", 0, OFFSET)])
     for batch in (
         build_batch([Record(key=key, value=value)], base_sequence=0, **identity),  # type: ignore[arg-type]
         build_batch([marker], control=True, **identity),  # type: ignore[arg-type]
     ):
         partition.log.append(batch, [read_header(batch)], 0)
     harness.restart()
-    assert harness.cluster.groups.classic_group_or_new("g").offsets.by_partition["t", 0].offset == 6
-    harness.cluster.groups.append("g", [group_entries.offset_entry("g", "t", 0, OFFSET._replace(offset=7))])
+    assert harness.cluster.groups.find_or_make_classic_group("g").offsets.by_partition["t", 0].offset == 6
+    harness.cluster.groups.append("g", [group_entries.encode_offset_entry("g", "t", 0, OFFSET._replace(offset=7))])
     harness.restart()
-    assert harness.cluster.groups.classic_group_or_new("g").offsets.by_partition["t", 0].offset == 7
+    assert harness.cluster.groups.find_or_make_classic_group("g").offsets.by_partition["t", 0].offset == 7
 
 
 def test_offset_records_of_old_brokers_are_decoded(harness: Harness) -> None:
@@ -129,14 +134,14 @@ def test_offset_records_of_old_brokers_are_decoded(harness: Harness) -> None:
     key = LegacyOffsetCommitKey(group="g", topic="t", partition=1)
     groups.append("g", [group_entries.entry(key, LegacyOffsetCommitValue(offset=9, metadata="m", commit_timestamp=3))])
     harness.restart()
-    offsets = harness.cluster.groups.classic_group_or_new("g").offsets.by_partition
+    offsets = harness.cluster.groups.find_or_make_classic_group("g").offsets.by_partition
     assert offsets == {("t", 1): CommittedOffset(9, -1, "m", 3)}
 
 
 @pytest.mark.parametrize("committed", [True, False])
 def test_transactional_offsets_are_loaded_only_if_the_transaction_committed(harness: Harness, committed: bool) -> None:
     partition = harness.partition("__consumer_offsets", groups_of(harness).log.partition_of("g"))
-    key, value = group_entries.offset_entry("g", "t", 0, OFFSET)
+    key, value = group_entries.encode_offset_entry("g", "t", 0, OFFSET)
     identity = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
     marker = end_transaction_marker(committed=committed, coordinator_epoch=0, timestamp=0)
     for batch in (
@@ -160,7 +165,7 @@ def test_offsets_of_an_open_transaction_survive_their_groups_tombstone(harness: 
     """As when the group becomes a consumer group meanwhile."""
     groups = groups_of(harness)
     log = harness.partition("__consumer_offsets", groups.log.partition_of("g")).log
-    batch = transactional(*group_entries.offset_entry("g", "t", 0, OFFSET))
+    batch = transactional(*group_entries.encode_offset_entry("g", "t", 0, OFFSET))
     log.append(batch, [read_header(batch)], 0)
     groups.append("g", [group_entries.group_metadata_entry("g", GROUP), group_entries.group_metadata_entry("g", None)])
     marker = end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=0)
@@ -173,11 +178,11 @@ def test_offsets_of_an_open_transaction_survive_their_groups_tombstone(harness: 
 def test_a_deleted_group_with_an_open_transaction_stays_deleted_after_a_restart(harness: Harness) -> None:
     groups = groups_of(harness)
     groups.append("g", [group_entries.group_metadata_entry("g", GROUP)])
-    groups.append("g", [group_entries.offset_entry("g", "t", 1, OFFSET)])
+    groups.append("g", [group_entries.encode_offset_entry("g", "t", 1, OFFSET)])
     log = harness.partition("__consumer_offsets", groups.log.partition_of("g")).log
-    batch = transactional(*group_entries.offset_entry("g", "t", 0, OFFSET))
+    batch = transactional(*group_entries.encode_offset_entry("g", "t", 0, OFFSET))
     log.append(batch, [read_header(batch)], 0)
-    groups.append("g", [group_entries.offset_entry("g", "t", index, None) for index in (0, 1)])
+    groups.append("g", [group_entries.encode_offset_entry("g", "t", index, None) for index in (0, 1)])
     groups.append("g", [group_entries.group_metadata_entry("g", None)])
     harness.restart()
     assert "g" not in harness.cluster.groups.groups
@@ -187,7 +192,7 @@ def test_groups_of_an_unreadable_partition_have_no_coordinator(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     groups = groups_of(harness)
-    groups.append("g", [group_entries.offset_entry("g", "t", 0, OFFSET)])
+    groups.append("g", [group_entries.encode_offset_entry("g", "t", 0, OFFSET)])
     partition = harness.partition("__consumer_offsets", groups.log.partition_of("g"))
 
     def read(*_: object, **__: object) -> None:
@@ -222,7 +227,11 @@ def test_an_empty_group_id_is_invalid(harness: Harness) -> None:
 def test_a_deleted_group_and_its_offsets_stay_deleted(harness: Harness) -> None:
     groups = groups_of(harness)
     groups.append(
-        "g", [group_entries.offset_entry("g", "t", 0, OFFSET), group_entries.offset_entry("g", "t", 1, OFFSET)]
+        "g",
+        [
+            group_entries.encode_offset_entry("g", "t", 0, OFFSET),
+            group_entries.encode_offset_entry("g", "t", 1, OFFSET),
+        ],
     )
     harness.restart()
     groups = harness.cluster.groups
@@ -234,7 +243,7 @@ def test_a_deleted_group_and_its_offsets_stay_deleted(harness: Harness) -> None:
 
 def test_groups_are_deleted_with_their_topic(harness: Harness) -> None:
     groups = groups_of(harness)
-    groups.append("g", [group_entries.offset_entry("g", "t", 0, OFFSET)])
+    groups.append("g", [group_entries.encode_offset_entry("g", "t", 0, OFFSET)])
     harness.restart()
     groups = harness.cluster.groups
     group = groups.groups["g"]
@@ -245,7 +254,7 @@ def test_groups_are_deleted_with_their_topic(harness: Harness) -> None:
     assert groups.groups == {}
     assert group.state_name == "Dead"
     with pytest.raises(KafkaError) as raised:
-        groups.append("g", [group_entries.offset_entry("g", "t", 0, OFFSET)])
+        groups.append("g", [group_entries.encode_offset_entry("g", "t", 0, OFFSET)])
     assert raised.value.code == ErrorCode.NOT_COORDINATOR
     harness.coordinator("g")
     groups.check_named(harness.cluster.nodes[1], "g")

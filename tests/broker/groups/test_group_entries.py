@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.broker.groups.group_entries import committed_offset, offset_entries, offset_entry
+from minibroker.broker.groups.group_entries import encode_offset_entries, encode_offset_entry, parse_committed_offset
 from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC
 from minibroker.protocol.messages.group_records import OffsetCommitKey, OffsetCommitValue
@@ -29,14 +29,14 @@ COMMITTED = st.builds(
 def test_packed_offset_records_equal_the_encoded_messages(
     group: str, offsets: list[tuple[str, int, CommittedOffset]]
 ) -> None:
-    assert offset_entries(group, offsets) == [offset_entry(group, *each) for each in offsets]
+    assert encode_offset_entries(group, offsets) == [encode_offset_entry(group, *each) for each in offsets]
     for topic, partition, committed in offsets:
-        entry = offset_entry(group, topic, partition, committed)
+        entry = encode_offset_entry(group, topic, partition, committed)
         key, value = decode_internal(GROUPS_TOPIC, *entry)
         assert key.message == OffsetCommitKey(group=group, topic=topic, partition=partition)
         assert value is not None and isinstance(value.message, OffsetCommitValue)
         expires = committed.expire_timestamp_ms != -1  # whose version has no topic id, and an epoch only
         expected = committed._replace(topic_id=ZERO_UUID, leader_epoch=-1) if expires else committed
-        assert committed_offset(value.message) == expected
+        assert parse_committed_offset(value.message) == expected
         assert entry[1] is not None
         assert entry[1][2:] == value.message.encode(value.version)

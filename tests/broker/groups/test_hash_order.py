@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from minibroker.broker.groups.hash_order import in_hash_order
+from minibroker.broker.groups.hash_order import iterate_in_hash_order
 
 
 def test_groups_are_listed_in_kafkas_hash_order() -> None:
     names = [f"grp-{number}" for number in range(1, 7)]
-    assert list(in_hash_order({name: name for name in names})) == ["grp-2", "grp-4", "grp-1", "grp-6", "grp-3", "grp-5"]
+    assert list(iterate_in_hash_order({name: name for name in names})) == [
+        "grp-2",
+        "grp-4",
+        "grp-1",
+        "grp-6",
+        "grp-3",
+        "grp-5",
+    ]
 
 
 def test_the_last_of_several_names_in_one_slot_comes_first() -> None:
-    assert list(in_hash_order({"member-1": 1, "member-2": 2})) == [2, 1]
+    assert list(iterate_in_hash_order({"member-1": 1, "member-2": 2})) == [2, 1]
 
 
 def test_an_empty_mapping_has_an_empty_order() -> None:
-    assert list(in_hash_order({})) == []
+    assert list(iterate_in_hash_order({})) == []

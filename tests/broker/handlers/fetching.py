@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from minibroker.protocol.messages.fetch import FetchRequest
-from minibroker.protocol.records.formats import batches_in, records_in
+from minibroker.protocol.records.formats import iterate_batches_in, records_in
 from tests.broker.harness import Harness, served_versions
 
 VERSIONS = served_versions(FetchRequest)
@@ -75,4 +75,8 @@ def fetch(
 def values_in(answer: Any) -> list[str]:
     """The values of all records in a partition's answer, as text."""
     data = bytes(answer.records)
-    return [(record.value or b"").decode() for position, _ in batches_in(data) for record in records_in(data, position)]
+    return [
+        (record.value or b"").decode()
+        for position, _ in iterate_batches_in(data)
+        for record in records_in(data, position)
+    ]

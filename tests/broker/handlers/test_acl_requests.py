@@ -13,7 +13,7 @@ from minibroker.broker.handlers import acl_requests as handlers
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.security import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
-from minibroker.protocol.steps import WAITING, at_once, each
+from minibroker.protocol.steps import WAITING, each, run_all_steps
 from tests.broker.harness import AUTHORIZED, Harness, served_versions
 
 ANY = {
@@ -168,11 +168,11 @@ def test_acl_changes_are_applied_one_after_the_other(authorized: Harness) -> Non
     acls = authorized.cluster.image.acls
     acls.is_changing = True
     context: Any = SimpleNamespace(cluster=authorized.cluster, authorize=lambda *_, **__: None)
-    steps: Any = handlers._exclusively(context, each(str, [1]), handlers.Created, 1)  # type: ignore[arg-type]
+    steps: Any = handlers._run_exclusively(context, each(str, [1]), handlers.Created, 1)  # type: ignore[arg-type]
     assert [next(steps), next(steps)] == [WAITING, WAITING]
     acls.is_changing = False
     assert next(steps) is None and acls.is_changing
-    assert at_once(steps) == ["1"]
+    assert run_all_steps(steps) == ["1"]
     assert create(authorized, creation()) == [(0, "")]
     with pytest.raises(RuntimeError, match="no room"), pytest.MonkeyPatch.context() as patch:
         patch.setattr(authorized.cluster.metadata_log, "append_batch", _no_room)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.steps import at_once
+from minibroker.protocol.steps import run_all_steps
 from tests.broker.handlers.config_requests import (
     APPEND,
     BROKER,
@@ -144,7 +144,7 @@ def test_each_of_several_brokers_is_described_with_its_own_listeners_and_rack(tm
     }
     with Harness(tmp_path, nodes=2, settings=settings) as harness:
         harness.cluster.nodes[1].rack, harness.cluster.nodes[2].rack = "a", "b"
-        at_once(harness.cluster.controller.settings_changed(None))
+        run_all_steps(harness.cluster.controller.settings_changed(None))
         names = ("broker.rack", "listeners", "advertised.listeners", "node.id")
         told = [[entry(harness, BROKER, str(node), name, node=node).value for name in names] for node in (1, 2)]
         assert told == [

@@ -12,7 +12,7 @@ from minibroker.protocol.records.batch import ELIDED_BIT, seal
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import end_transaction_marker
 from minibroker.protocol.records.elision import without_attributes
-from minibroker.protocol.records.formats import batches_in, check_any, records_in
+from minibroker.protocol.records.formats import check_any, iterate_batches_in, records_in
 from minibroker.protocol.records.record import Record
 from minibroker.storage.compaction.cleaning import Cleaning
 from tests.broker.handlers.fetching import VERSIONS, answers_in, fetch, fetch_of
@@ -44,14 +44,14 @@ def stored(harness: Harness) -> list[Any]:
     """The headers of what is stored."""
     region = harness.partition("t").log.read(0, 1 << 20)
     assert region is not None
-    return [header for _, header in batches_in(region.read())]
+    return [header for _, header in iterate_batches_in(region.read())]
 
 
 def fetched(answer: Any) -> tuple[list[Record], list[bool]]:
     """The records, and of each batch whether it came without attributes."""
     assert answer.error_code == 0
     data, found, elided = bytes(answer.records), [], []
-    for position, _ in batches_in(data):
+    for position, _ in iterate_batches_in(data):
         elided.append(check_any(data, position).attributes & ELIDED_BIT != 0)
         found += records_in(data, position)
     return found, elided
@@ -105,7 +105,7 @@ def test_markers_and_committed_reads_are_unchanged(eliding: Harness) -> None:
     found, _ = fetched(fetch(eliding, {("t", 0): 0}, isolation_level=1)["t", 0])
     assert len(found) == 16
     answer = fetch(eliding, {("t", 0): 16})["t", 0]
-    assert [header.is_control for _, header in batches_in(bytes(answer.records))] == [True]
+    assert [header.is_control for _, header in iterate_batches_in(bytes(answer.records))] == [True]
 
 
 def test_topics_without_elision_store_batches_unchanged(harness: Harness) -> None:

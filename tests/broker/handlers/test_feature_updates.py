@@ -17,7 +17,7 @@ from minibroker.protocol.messages.control_records import KRaftVersionRecord
 from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, TOPIC_RESOURCE
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.control import control_record
+from minibroker.protocol.records.control import make_control_record
 from tests.broker.harness import Harness, served_versions
 from tests.broker.metadata_writing import FOOTER, HEADER, write_snapshot
 from tests.cases import for_each
@@ -171,7 +171,7 @@ def test_feature_levels_survive_a_restart(harness: Harness) -> None:
 @pytest.mark.parametrize("formatted", [True, False], ids=["formatted with voters", "upgraded by a Kafka"])
 def test_all_feature_levels_are_accepted_if_the_voters_are_in_the_log(tmp_path: Path, formatted: bool) -> None:
     """`kafka-features upgrade --release-version 4.3` asks for kraft.version, too."""
-    level = build_batch([control_record(KRaftVersionRecord(k_raft_version=1), timestamp=0)], control=True)
+    level = build_batch([make_control_record(KRaftVersionRecord(k_raft_version=1), timestamp=0)], control=True)
     if formatted:
         directory = tmp_path / "data" / "__cluster_metadata-0"
         directory.mkdir(parents=True)

@@ -17,7 +17,7 @@ from minibroker.broker.handlers.fetch import fetch
 from minibroker.broker.requests.context import RequestContext
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest
-from minibroker.protocol.steps import at_once
+from minibroker.protocol.steps import run_all_steps
 from tests.broker.delaying import steps_of
 from tests.broker.handlers.fetching import LAST_BY_NAME, VERSIONS, Where, answers_in, fetch_of, values_in
 from tests.broker.harness import Harness, Waiting
@@ -216,7 +216,7 @@ def test_a_session_epoch_is_used_once_even_by_concurrent_requests(harness: Harne
     first = steps_of(fetch(contexts[0], request))
     next(first)
     with pytest.raises(KafkaError) as refused:
-        at_once(steps_of(fetch(contexts[1], request)))
+        run_all_steps(steps_of(fetch(contexts[1], request)))
     assert refused.value.code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
-    assert at_once(first).session_id == session_id
+    assert run_all_steps(first).session_id == session_id
     assert harness.request(fetch_of(harness, {}, session_id=session_id, session_epoch=2)).error_code == 0

@@ -371,7 +371,7 @@ def test_a_partition_that_a_fetch_names_many_times_is_scanned_in_steps(
 
 def test_a_fetch_that_fails_during_its_scan_leaves_no_trace(topics: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     fetching = Fetching(topics)
-    monkeypatch.setattr(LongReading, "_partition", failing)
+    monkeypatch.setattr(LongReading, "_read_partition", failing)
     fetching.go_on()
     assert isinstance(fetching.failures[0], ZeroDivisionError)
     assert (waiters(topics, "many"), topics.cluster.nodes[1].watched) == (0, 0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.coordination.coordinators import coordinator_of
+from minibroker.broker.coordination.coordinators import find_or_create_coordinator
 from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.requests.dispatch import Dispatcher
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -36,7 +36,9 @@ def find(harness: Harness, key: str, key_type: int, version: int, **more: Any) -
 def test_a_key_maps_to_its_coordinator_node(tmp_path: Path, version: int, key_type: int) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         of_transactions = key_type == TRANSACTION and version
-        node = coordinator_of(harness.cluster.transactions if of_transactions else harness.cluster.groups, "k")
+        node = find_or_create_coordinator(
+            harness.cluster.transactions if of_transactions else harness.cluster.groups, "k"
+        )
         for asked in (1, 2, 3):
             found = find(harness, "k", key_type, version, node=asked)
             assert (found.error_code, found.node_id) == (ErrorCode.NONE, node.node_id)

@@ -18,9 +18,9 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.control import end_transaction_marker
 from minibroker.protocol.records.conversion import build
-from minibroker.protocol.records.formats import batches_in, check_any, records_in
+from minibroker.protocol.records.formats import check_any, iterate_batches_in, records_in
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.steps import at_once
+from minibroker.protocol.steps import run_all_steps
 from minibroker.storage.segment import Region
 from tests.broker import delaying
 from tests.broker.handlers.fetching import VERSIONS, answers_in, fetch, fetch_of, values_in
@@ -48,9 +48,9 @@ def produce(harness: Harness, *values: str, magic: int, codec: int = 0, topic: s
 def fetched(answer: Any) -> list[Record]:
     assert answer.error_code == 0
     data = bytes(answer.records)
-    for position, _ in batches_in(data):
+    for position, _ in iterate_batches_in(data):
         check_any(data, position)
-    return [record for position, _ in batches_in(data) for record in records_in(data, position)]
+    return [record for position, _ in iterate_batches_in(data) for record in records_in(data, position)]
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def mixed(harness: Harness) -> Harness:
         for magic in (0, 1, 2):
             for codec in CODECS:
                 produce(harness, f"{stored}{magic}{codec}a", f"{stored}{magic}{codec}b", magic=magic, codec=codec)
-    assert {header.magic for _, header in batches_in(_stored(harness))} == {0, 1, 2}
+    assert {header.magic for _, header in iterate_batches_in(_stored(harness))} == {0, 1, 2}
     return harness
 
 
@@ -79,7 +79,7 @@ def test_every_fetch_version_reads_the_same_records_of_a_mixed_log(mixed: Harnes
     all_stored = {record.offset: record for record in _all_records(mixed)}
     for offset in range(len(all_stored)):
         answer = fetch(mixed, {("t", 0): offset}, version=version)["t", 0]
-        headers = [header for _, header in batches_in(bytes(answer.records))]
+        headers = [header for _, header in iterate_batches_in(bytes(answer.records))]
         assert max(header.magic for header in headers) <= magic
         found = fetched(answer)
         assert [record.offset for record in found if record.offset >= offset] == list(range(offset, len(all_stored)))
@@ -91,7 +91,7 @@ def test_every_fetch_version_reads_the_same_records_of_a_mixed_log(mixed: Harnes
 
 def _all_records(harness: Harness) -> list[Record]:
     data = _stored(harness)
-    return [record for position, _ in batches_in(data) for record in records_in(data, position)]
+    return [record for position, _ in iterate_batches_in(data) for record in records_in(data, position)]
 
 
 @for_each("version", VERSIONS[:4])
@@ -101,7 +101,7 @@ def test_old_clients_make_progress_whatever_the_limit(mixed: Harness, version: i
     while offset < mixed.partition("t").log.log_end_offset:
         answer = fetch(mixed, {("t", 0): offset}, version=version, partition_max_bytes=limit)["t", 0]
         data = bytes(answer.records)
-        assert len(data) <= limit or len(list(batches_in(data))) == 1 or _is_one_stored_batch(mixed, data)
+        assert len(data) <= limit or len(list(iterate_batches_in(data))) == 1 or _is_one_stored_batch(mixed, data)
         new = [record for record in fetched(answer) if record.offset >= offset]
         assert new
         found += new
@@ -111,10 +111,10 @@ def test_old_clients_make_progress_whatever_the_limit(mixed: Harness, version: i
 
 def _is_one_stored_batch(harness: Harness, data: bytes) -> bool:
     """Whether all of it was one batch of format 2, which was converted whole."""
-    offsets = [header.last_offset for _, header in batches_in(data)]
+    offsets = [header.last_offset for _, header in iterate_batches_in(data)]
     return any(
         header.magic == 2 and header.base_offset <= offsets[0] and offsets[-1] <= header.last_offset
-        for _, header in batches_in(_stored(harness))
+        for _, header in iterate_batches_in(_stored(harness))
     )
 
 
@@ -130,16 +130,16 @@ def test_records_that_need_no_conversion_are_sent_from_the_file(harness: Harness
     log = harness.partition("t").log
     region = log.read(0, 1 << 20)
     assert isinstance(region, Region)
-    assert not at_once(has_newer_format(log, region, magic))
+    assert not run_all_steps(has_newer_format(log, region, magic))
     log.update_settings(log.settings._replace(message_format_version=2))
     produce(harness, "c", magic=2)
     region = log.read(0, 1 << 20)
     assert isinstance(region, Region)
-    assert at_once(has_newer_format(log, region, magic))
+    assert run_all_steps(has_newer_format(log, region, magic))
     log.truncate_to(8)
     region = log.read(0, 1 << 20)
     assert isinstance(region, Region)
-    assert not at_once(has_newer_format(log, region, magic))
+    assert not run_all_steps(has_newer_format(log, region, magic))
 
 
 @pytest.mark.parametrize("version", [0, 2, 3])
@@ -255,7 +255,7 @@ def test_topics_inherit_the_brokers_message_format_version(tmp_path: Path) -> No
     with Harness(tmp_path, settings={"log.message.format.version": "0.10.0"}) as harness:
         harness.create_topic("t")
         harness.produce("t", "a")
-        assert {header.magic for _, header in batches_in(_stored(harness))} == {1}
+        assert {header.magic for _, header in iterate_batches_in(_stored(harness))} == {1}
         assert values_in(fetch(harness, {("t", 0): 0})["t", 0]) == ["a"]
 
 
@@ -336,7 +336,7 @@ def test_a_log_truncated_during_conversion_is_read_again(harness: Harness, loss:
         harness.request(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="t")]))
     else:
         harness.partition("t").log.delete_before(1)
-    (answer,) = answers_in(harness, at_once(steps)).values()
+    (answer,) = answers_in(harness, run_all_steps(steps)).values()
     if loss == "cut":
         assert [record.value for record in fetched(answer)] == [b"b"]
     else:

@@ -31,8 +31,8 @@ def describe(harness: Harness, *groups: str, version: int = 6, node: int = 1, **
 def commit(harness: Harness, group: str) -> None:
     """Make a group that only commits offsets."""
     harness.coordinator(group)
-    harness.cluster.groups.append(group, [group_entries.offset_entry(group, "t", 0, OFFSET)])
-    harness.cluster.groups.classic_group_or_new(group).offsets.apply("t", 0, OFFSET)
+    harness.cluster.groups.append(group, [group_entries.encode_offset_entry(group, "t", 0, OFFSET)])
+    harness.cluster.groups.find_or_make_classic_group(group).offsets.apply("t", 0, OFFSET)
 
 
 # --- DescribeGroups -----------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.requests.served import SERVED
-from minibroker.protocol.apis import ApiKey, request_class
+from minibroker.protocol.apis import ApiKey, get_request_class
 from minibroker.protocol.fields import Kind, fields
 from minibroker.protocol.primitives import MAX_STRING_BYTES, ZERO_UUID
 from tests.broker.harness import Harness
@@ -44,6 +44,6 @@ def test_every_request_is_answered_with_names_of_any_length(tmp_path: Path, key:
         served = SERVED[key].versions
         for version, name, count in product({served[0], served[-2:][0], served[-1]}, LONG_NAMES, (1, 2)):
             for number in (0, 2, 4, 16):
-                request = filled(request_class(ApiKey(key)), name, count, number)
+                request = filled(get_request_class(ApiKey(key)), name, count, number)
                 with contextlib.suppress(Unanswerable):  # such as a Produce with acks=0
                     harness.request(request, version, client_id=name)

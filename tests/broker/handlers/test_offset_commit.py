@@ -15,7 +15,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.metadata_records import TOPIC_RESOURCE
 from minibroker.protocol.messages.offsets import OffsetCommitRequest
-from minibroker.protocol.steps import at_once
+from minibroker.protocol.steps import run_all_steps
 from tests.broker.delaying import steps_of
 from tests.broker.handlers.offset_requests import BY_ID, codes_of, commit, commit_request, committed_in
 from tests.broker.harness import Harness, Waiting, served_versions
@@ -183,6 +183,6 @@ def test_a_topic_deleted_during_a_long_commit_gets_no_offsets(harness: Harness, 
     for _ in range(50):
         next(steps)
     harness.cluster.controller.delete_topic(harness.cluster.image.topics["t"])
-    assert set(codes_of(at_once(steps))) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    assert set(codes_of(run_all_steps(steps))) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
     harness.create_topic("t", 2)
     assert "g" not in harness.cluster.groups.groups or not committed_in(harness, "g").by_partition

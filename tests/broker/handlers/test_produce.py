@@ -19,7 +19,7 @@ from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.records.batch import HEADER, LOG_APPEND_TIME, assign, read_header, seal
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import Steps
 from minibroker.storage.validation import validate_in_steps
@@ -217,7 +217,7 @@ def test_log_append_time_is_stored_and_returned(harness: Harness, codec: Compres
     assert (answer.error_code, answer.log_append_time_ms) == (0, now)
     header = read_header(stored(harness, "t"))
     assert (header.timestamp_type, header.max_timestamp, header.base_timestamp) == (LOG_APPEND_TIME, now, 5)
-    assert [record.timestamp for record in records_of(stored(harness, "t"))] == [now, now]
+    assert [record.timestamp for record in iterate_records(stored(harness, "t"))] == [now, now]
 
 
 @pytest.mark.parametrize("wanted", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
@@ -228,7 +228,7 @@ def test_batches_are_stored_in_the_codec_of_the_topic(harness: Harness, wanted: 
     data = stored(harness, "t")
     expected = Compression.NONE if wanted == "uncompressed" else Compression[wanted.upper()]
     assert read_header(data).compression == expected
-    assert [record.value for record in records_of(data)] == [b"a", None, b"c" * 1000]
+    assert [record.value for record in iterate_records(data)] == [b"a", None, b"c" * 1000]
 
 
 @pytest.mark.parametrize("log_end_offset", [0, 5])
@@ -281,5 +281,5 @@ def test_records_of_a_request_that_waits_for_its_turn_are_kept(harness: Harness,
     going_on[0] = False
     while turns:
         turns.pop(0)()
-    (record,) = records_of(stored(harness, "t"))
+    (record,) = iterate_records(stored(harness, "t"))
     assert record.value == b"what was sent"

@@ -27,7 +27,7 @@ from minibroker.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
 )
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import at_once
+from minibroker.protocol.steps import run_all_steps
 from tests.broker.delaying import steps_of
 from tests.broker.harness import Harness, Waiting
 from tests.broker.transactions.producing import CLASSIC, TransactionalProducer, fetched
@@ -339,7 +339,7 @@ def test_a_topic_deleted_during_a_long_commit_gets_no_offsets(harness: Harness) 
     for _ in range(50):
         next(steps)
     harness.cluster.controller.delete_topic(harness.cluster.image.topics["gone"])
-    answer: Any = at_once(steps)
+    answer: Any = run_all_steps(steps)
     codes = [one.error_code for one in answer.topics[0].partitions]
     unknown = codes.index(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)  # these are answered first
     assert unknown > 0 and set(codes[:unknown]) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.metadata.metadata_log import MetadataError, MetadataLog
-from minibroker.broker.metadata.metadata_snapshots import values_in
-from minibroker.broker.metadata.quorum_state import QuorumState, quorum_state_from_text
+from minibroker.broker.metadata.metadata_snapshots import iterate_values_in
+from minibroker.broker.metadata.quorum_state import QuorumState, parse_quorum_state
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.control_records import LeaderChangeMessage
 from minibroker.protocol.records.batch import batches, read_header
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.control import control_message
-from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.control import decode_control_message
+from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
 from tests.broker.harness import Harness
 from tests.broker.metadata_writing import LEVEL, snapshot_of, write_snapshot
@@ -146,8 +146,8 @@ def control_messages(log: MetadataLog) -> list[object]:
     data = log.storage.segments[0].file.read(0, 1 << 20)
     for position, header in batches(data):
         if header.is_control:
-            records_in = records_of(data[position : position + header.size_bytes])
-            found += [(header.partition_leader_epoch, control_message(record)) for record in records_in]
+            records_in = iterate_records(data[position : position + header.size_bytes])
+            found += [(header.partition_leader_epoch, decode_control_message(record)) for record in records_in]
     return found
 
 
@@ -163,7 +163,7 @@ def test_every_start_begins_and_records_an_epoch(harness: Harness) -> None:
 def test_the_quorum_state_file_contains_the_epoch(harness: Harness) -> None:
     harness.restart()
     file = metadata_file(harness).parent / "quorum-state"
-    assert quorum_state_from_text(file.read_bytes()) == QuorumState(1, 2, (1,), 0)
+    assert parse_quorum_state(file.read_bytes()) == QuorumState(1, 2, (1,), 0)
 
 
 def test_a_new_epoch_exceeds_that_of_the_quorum_state_file(harness: Harness) -> None:
@@ -172,7 +172,7 @@ def test_a_new_epoch_exceeds_that_of_the_quorum_state_file(harness: Harness) -> 
     harness.start()
     assert harness.cluster.metadata_log.leader_epoch == 18
     file = metadata_file(harness).parent / "quorum-state"
-    assert quorum_state_from_text(file.read_bytes()) == QuorumState(1, 18, (1, 2, 3), 0)
+    assert parse_quorum_state(file.read_bytes()) == QuorumState(1, 18, (1, 2, 3), 0)
 
 
 def test_an_invalid_quorum_state_file_is_replaced(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
@@ -244,7 +244,7 @@ def test_a_formatted_directory_starts_with_the_bootstrap_records(tmp_path: Path)
 
 def control_and_versions(log: MetadataLog) -> list[tuple[int, int]]:
     """(type, version) of each record in the first segment."""
-    return [(value[1], value[2]) for _, value in values_in(log.storage.segments[0].file.read(0, 1 << 20))]
+    return [(value[1], value[2]) for _, value in iterate_values_in(log.storage.segments[0].file.read(0, 1 << 20))]
 
 
 def test_an_incomplete_bootstrap_file_is_rejected(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from minibroker.broker.metadata.metadata_log import MetadataError
 from minibroker.broker.metadata.metadata_repair import Repair
-from minibroker.protocol.records.formats import batches_in
+from minibroker.protocol.records.formats import iterate_batches_in
 from minibroker.storage.files import Disk
 from minibroker.storage.recovery.recovery import LogDirectoryError
 from tests.broker.harness import Harness
@@ -80,7 +80,7 @@ def misnumbered(data: Path) -> None:
 
 
 def middle_batch(content: bytes) -> int:
-    starts = [position for position, _ in batches_in(bytes(content))]
+    starts = [position for position, _ in iterate_batches_in(bytes(content))]
     return starts[len(starts) // 2]
 
 

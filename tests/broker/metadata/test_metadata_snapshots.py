@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.metadata.metadata_snapshots import incompleteness, newest_snapshot, values_in
+from minibroker.broker.metadata.metadata_snapshots import find_incompleteness, find_newest_snapshot, iterate_values_in
 from minibroker.protocol.messages.metadata_records import NoOpRecord, TopicRecord
 from minibroker.protocol.records.metadata_values import decode_metadata
 from minibroker.storage.files import Disk
@@ -19,7 +19,7 @@ WHOLE = snapshot_of(TOPICS)
 
 
 def test_the_records_of_a_snapshot_are_between_header_and_footer() -> None:
-    assert [decode_metadata(value) for _, value in values_in(WHOLE)] == TOPICS
+    assert [decode_metadata(value) for _, value in iterate_values_in(WHOLE)] == TOPICS
 
 
 def test_a_directory_without_snapshots_has_none(tmp_path: Path) -> None:
@@ -29,14 +29,14 @@ def test_a_directory_without_snapshots_has_none(tmp_path: Path) -> None:
         "00000000000000000007-0000000001.checkpoint.part",
     ):
         (tmp_path / name).write_bytes(WHOLE)
-    assert newest_snapshot(Disk(), str(tmp_path)) is None
+    assert find_newest_snapshot(Disk(), str(tmp_path)) is None
 
 
 @pytest.mark.parametrize("newest", [(8, 1), (7, 2)])
 def test_the_newest_snapshot_has_the_largest_offset_and_then_epoch(tmp_path: Path, newest: tuple[int, int]) -> None:
     write_snapshot(tmp_path, 7, 1, snapshot_of([NoOpRecord()]))
     write_snapshot(tmp_path, *newest, WHOLE)
-    found = newest_snapshot(Disk(), str(tmp_path))
+    found = find_newest_snapshot(Disk(), str(tmp_path))
     assert found is not None
     assert (found.end_offset, found.leader_epoch, found.data) == (*newest, WHOLE)
 
@@ -59,12 +59,12 @@ def test_an_incomplete_snapshot_is_skipped_for_an_older_one(
     older = write_snapshot(tmp_path, 7, 1, WHOLE)
     torn = write_snapshot(tmp_path, 9, 1, content)
     with caplog.at_level(logging.WARNING):
-        found = newest_snapshot(Disk(), str(tmp_path))
+        found = find_newest_snapshot(Disk(), str(tmp_path))
     assert found is not None
     assert found.path == str(older)
     assert f"the snapshot {torn} is skipped: " in caplog.text
-    assert re.search(reason, incompleteness(content) or "")
+    assert re.search(reason, find_incompleteness(content) or "")
 
 
 def test_a_complete_snapshot_has_no_error() -> None:
-    assert incompleteness(WHOLE) is None
+    assert find_incompleteness(WHOLE) is None

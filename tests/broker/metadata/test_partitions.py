@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.broker.metadata.partitions import Partition, Topic, check_name, colliding_name
+from minibroker.broker.metadata.partitions import Partition, Topic, check_name, normalize_colliding_name
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from tests.broker.harness import Harness
 from tests.cases import for_each
@@ -36,7 +36,7 @@ def test_an_invalid_topic_name_is_rejected_with_kafkas_message(name: str, reason
 
 
 def test_names_that_differ_only_in_dots_and_underscores_collide() -> None:
-    assert colliding_name("a.b_c") == colliding_name("a_b.c") != colliding_name("a-b.c")
+    assert normalize_colliding_name("a.b_c") == normalize_colliding_name("a_b.c") != normalize_colliding_name("a-b.c")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.broker.metadata.quorum_state import MalformedQuorumState, QuorumState, quorum_state_from_text
+from minibroker.broker.metadata.quorum_state import MalformedQuorumState, QuorumState, parse_quorum_state
 from tests.cases import for_each
 
 # As Apache Kafka 4.3 wrote them, with kraft.version 0 and 1.
@@ -19,7 +19,7 @@ VERSION_1 = b'{"leaderId":0,"leaderEpoch":2,"votedId":-1,"votedDirectoryId":"AAA
     ("text", "state"), [(VERSION_0, QuorumState(0, 2, (0,), 0)), (VERSION_1, QuorumState(0, 2, (), 1))]
 )
 def test_kafkas_quorum_state_is_read_and_written_byte_for_byte(text: bytes, state: QuorumState) -> None:
-    assert quorum_state_from_text(text) == state
+    assert parse_quorum_state(text) == state
     assert state.text() == text
 
 
@@ -47,4 +47,4 @@ def test_an_election_keeps_the_voters_and_the_file_version() -> None:
 )
 def test_any_other_quorum_state_text_is_rejected(text: bytes) -> None:
     with pytest.raises(MalformedQuorumState):
-        quorum_state_from_text(text)
+        parse_quorum_state(text)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from minibroker.broker.monitoring.line_limit import LINES, limited_lines
+from minibroker.broker.monitoring.line_limit import LINES, limit_lines
 from tests.broker.manual_clock import ManualClock
 
 log = logging.getLogger("minibroker.produce")
@@ -17,7 +17,7 @@ log = logging.getLogger("minibroker.produce")
 @pytest.fixture
 def clock(caplog: pytest.LogCaptureFixture) -> Iterator[ManualClock]:
     made = ManualClock()
-    with caplog.at_level(logging.INFO), limited_lines(made):
+    with caplog.at_level(logging.INFO), limit_lines(made):
         yield made
 
 
@@ -87,7 +87,7 @@ def test_other_threads_have_no_limit_as_they_cannot_set_a_timer(
 
 def test_closing_the_limit_logs_the_count_of_suppressed_lines(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        with limited_lines(ManualClock()):
+        with limit_lines(ManualClock()):
             refuse(LINES + 3)
         assert "lines left out within a second: 3 of" in caplog.records[-1].message
         refuse(100)

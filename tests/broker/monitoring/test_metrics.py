@@ -15,7 +15,7 @@ from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.broker.groups.share.share_group import ShareGroup, ShareMember
 from minibroker.broker.monitoring import metrics
 from minibroker.broker.monitoring.measured_disk import SyncStatistics
-from minibroker.broker.monitoring.metrics import ROWS, Observed, exposition
+from minibroker.broker.monitoring.metrics import ROWS, Observed, write_exposition
 from minibroker.broker.monitoring.request_statistics import RequestStatistics
 from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.connection import Connection
@@ -53,7 +53,7 @@ class Stage:
         return self.clients[-1]
 
     def families(self) -> dict[str, Metric]:
-        text = asyncio.run(exposition(self.observed)).decode()
+        text = asyncio.run(write_exposition(self.observed)).decode()
         return {family.name: family for family in text_string_to_metric_families(text)}
 
     def values(self, name: str) -> dict[tuple[str, ...], float]:
@@ -233,7 +233,7 @@ def test_metrics_are_complete_although_written_in_steps(
 
     async def scrape() -> str:
         others = asyncio.ensure_future(count_turns())
-        text = await exposition(stage.observed)
+        text = await write_exposition(stage.observed)
         others.cancel()
         return text.decode()
 
@@ -250,7 +250,7 @@ def test_topics_may_be_deleted_while_metrics_are_written(stage: Stage, monkeypat
         stage.harness.create_topic(f"t{index}")
 
     async def scrape() -> None:
-        scraping = asyncio.ensure_future(exposition(stage.observed))
+        scraping = asyncio.ensure_future(write_exposition(stage.observed))
         for index in range(5):
             for _ in range(7):
                 await asyncio.sleep(0)

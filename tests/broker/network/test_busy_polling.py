@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from minibroker.broker.network import busy_polling
-from minibroker.broker.network.busy_polling import DEFAULT_US, FEW_READS, BusyPolling, busy_poll_us
+from minibroker.broker.network.busy_polling import DEFAULT_US, FEW_READS, BusyPolling, choose_busy_poll_us
 
 
 class Loop:
@@ -105,9 +105,9 @@ def test_a_loop_that_slept_wakes_again() -> None:
 
 
 def test_one_cpu_is_left_to_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(busy_polling, "usable_cpus", lambda: 1.0)
-    assert busy_poll_us(-1) == 0
-    assert busy_poll_us(30) == 30
-    monkeypatch.setattr(busy_polling, "usable_cpus", lambda: 1.5)
-    assert busy_poll_us(-1) == DEFAULT_US
-    assert busy_poll_us(0) == 0
+    monkeypatch.setattr(busy_polling, "count_usable_cpus", lambda: 1.0)
+    assert choose_busy_poll_us(-1) == 0
+    assert choose_busy_poll_us(30) == 30
+    monkeypatch.setattr(busy_polling, "count_usable_cpus", lambda: 1.5)
+    assert choose_busy_poll_us(-1) == DEFAULT_US
+    assert choose_busy_poll_us(0) == 0

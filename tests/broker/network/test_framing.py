@@ -16,7 +16,7 @@ from minibroker.broker.network.framing import (
     FrameBudget,
     FrameError,
     PartialFrame,
-    frame_size,
+    read_frame_size,
 )
 from tests.broker.manual_clock import ManualClock
 
@@ -46,12 +46,12 @@ def fill(frame: PartialFrame, held_bytes: int) -> None:
 @pytest.mark.parametrize("size", [-1, 0, 7, LIMIT_BYTES + 1, 0x47455420])
 def test_a_frame_size_out_of_bounds_is_rejected(size: int) -> None:
     with pytest.raises(FrameError, match=str(size)):
-        frame_size(start_of_frame(size), 0, LIMIT_BYTES)
+        read_frame_size(start_of_frame(size), 0, LIMIT_BYTES)
 
 
 @pytest.mark.parametrize("size", [8, LIMIT_BYTES])
 def test_frame_sizes_at_the_bounds_are_accepted(size: int) -> None:
-    assert frame_size(start_of_frame(size), 0, LIMIT_BYTES) == size
+    assert read_frame_size(start_of_frame(size), 0, LIMIT_BYTES) == size
 
 
 def test_an_announced_size_allocates_no_memory_before_its_bytes_arrive() -> None:

@@ -8,13 +8,13 @@ import socket
 
 import pytest
 
-from minibroker.broker.network.http_server import BODY_BYTES, HttpRequest, HttpServer, http_response
+from minibroker.broker.network.http_server import BODY_BYTES, HttpRequest, HttpServer, encode_http_response
 
 
 async def shown(request: HttpRequest) -> bytes:
     """An answer that repeats the request."""
     text = f"{request.method} {request.path} {request.headers.get('x-one')} {request.body.decode()}"
-    return http_response("200 OK", text.encode(), headers={"X-Two": "2"})
+    return encode_http_response("200 OK", text.encode(), headers={"X-Two": "2"})
 
 
 def asked(request: bytes) -> tuple[str, str]:

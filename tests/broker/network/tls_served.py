@@ -16,7 +16,7 @@ from minibroker.broker.network.authentication_statistics import AuthenticationSt
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.sockets import Shared, SocketProtocol
 from minibroker.broker.network.tls_layer import TlsLayer
-from minibroker.broker.security.tls import tls_settings
+from minibroker.broker.security.tls import make_tls_settings
 from tests.broker.manual_clock import ManualClock
 from tests.broker.network.test_sockets import frame
 from tests.certificates import Authority, Signed, inline
@@ -62,7 +62,7 @@ class Served:
         self.statistics = AuthenticationStatistics()
         self._execute = execute
         texts = {"log.dirs": "/nowhere", **inline(authority, server_key), **settings}
-        self._tls = tls_settings("SSL", "SSL", Settings(texts))
+        self._tls = make_tls_settings("SSL", "SSL", Settings(texts))
 
     async def start(self) -> None:
         self._server = await self.loop.create_server(self._layer, "127.0.0.1", 0)

@@ -27,4 +27,4 @@ def test_only_the_slices_of_a_handler_are_charged(monkeypatch: pytest.MonkeyPatc
     now_ns += 100  # others run
     with pytest.raises(StopIteration) as end:
         next(metered)
-    assert (end.value.value, usage.taken_ns()) == ("done", 12)
+    assert (end.value.value, usage.measure_taken_ns()) == ("done", 12)

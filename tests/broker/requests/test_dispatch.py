@@ -12,7 +12,7 @@ from minibroker.broker.delayed_operations import Promise, Slicer, pause
 from minibroker.broker.monitoring.request_statistics import RequestStatistics
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import SERVED, handles
-from minibroker.protocol.apis import ApiKey, request_class
+from minibroker.protocol.apis import ApiKey, get_request_class
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -26,7 +26,7 @@ HELLO = ApiVersionsRequest(client_software_name="test", client_software_version=
 def test_every_served_version_is_declared(tmp_path: Path) -> None:
     with Harness(tmp_path):
         for key, served in SERVED.items():
-            declared = request_class(key).versions
+            declared = get_request_class(key).versions
             assert served.versions[-1] == declared[-1], key
             assert set(served.versions) <= set(declared), key
 

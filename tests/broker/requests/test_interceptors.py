@@ -15,7 +15,7 @@ from minibroker.broker.delayed_operations import Promise, sleep
 from minibroker.broker.network.framing import PREFIX
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.server import Server, bind
-from minibroker.operating_system import new_event_loop
+from minibroker.operating_system import make_event_loop
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
@@ -426,7 +426,7 @@ def test_a_lost_connection_loses_its_queued_responses(harness: Harness) -> None:
             await asyncio.sleep(0)
         await server.close()
 
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=make_event_loop) as runner:
         runner.run(talk())
     began = sum(each[1] == "before" for each in told)
     assert began == sum(each[1] in ("sent", "lost") for each in told)

@@ -19,7 +19,7 @@ from minibroker.protocol.messages.fetch import FetchResponse
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from minibroker.storage import log_end as log_module
-from minibroker.storage.batch_scanning import headers
+from minibroker.storage.batch_scanning import iterate_headers
 from tests.broker.handlers.fetching import answers_in, fetch_of, values_in
 from tests.broker.harness import batch
 from tests.broker.requests.turned_loop import FETCH, LOST, METADATA, PRODUCE, Loop, LoopClient, Where, produce_of
@@ -166,7 +166,7 @@ class RandomTurns:
         log = self.loop.partition(where).log
         (segment,) = log.segments
         assert segment.size_bytes <= segment.file.size_bytes()
-        *_, (_, last) = headers(segment.file, 0, segment.size_bytes)
+        *_, (_, last) = iterate_headers(segment.file, 0, segment.size_bytes)
         assert log.high_watermark == last.next_offset
 
     def check(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from minibroker.broker.requests.routes import Route
 from minibroker.broker.requests.served import SERVED
-from minibroker.protocol.apis import response_class
+from minibroker.protocol.apis import get_response_class
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.cluster import UnregisterBrokerRequest
 from minibroker.protocol.messages.groups import HeartbeatRequest
@@ -16,7 +16,7 @@ from tests.broker.harness import Harness
 from tests.cases import for_each
 
 ERROR = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "You may not.")
-WHOLE = [key for key in SERVED if "error_code" in response_class(key).__fields__]
+WHOLE = [key for key in SERVED if "error_code" in get_response_class(key).__fields__]
 
 
 @for_each("key", WHOLE)
@@ -26,7 +26,7 @@ def test_an_error_response_can_be_encoded_in_every_version(key: Any, error: Kafk
     told = set()
     for version in served.versions:
         answer = Route(served, version).refusal(error).encode(version)
-        told.add(response_class(key).decode(answer, version).error_code)
+        told.add(get_response_class(key).decode(answer, version).error_code)
     assert told <= {error.code, ErrorCode.NONE}  # the oldest versions of some have no place for it
     assert error.code in told
 

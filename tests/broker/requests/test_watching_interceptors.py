@@ -15,7 +15,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest
-from minibroker.protocol.response_errors import error_codes
+from minibroker.protocol.response_errors import collect_error_codes
 from tests.broker.harness import Client, Harness, TopicData, batch, count_handled, frame_of
 from tests.storage.support import FailingDisk
 
@@ -38,7 +38,7 @@ class Watcher(Interceptor):
         self.told.append(("before", call.api_key, call.context.client_id, bytes(call.frame)))
 
     def answer(self, call: Call, response: Message) -> Message:
-        self.told.append(("answer", *error_codes(response)))
+        self.told.append(("answer", *collect_error_codes(response)))
         return response
 
     def sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:

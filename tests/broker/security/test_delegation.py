@@ -9,8 +9,14 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.security.delegation import DelegationTokens, concerns, is_expired, parse_principal, text_of
-from minibroker.broker.security.scram import ScramMechanism, credential, salted_password
+from minibroker.broker.security.delegation import (
+    DelegationTokens,
+    encode_secret,
+    is_expired,
+    is_known_to,
+    parse_principal,
+)
+from minibroker.broker.security.scram import ScramMechanism, make_credential, salt_password
 from minibroker.protocol.messages.metadata_records import DelegationTokenRecord
 
 KEY = "a key: ä"
@@ -26,7 +32,7 @@ def test_a_token_secret_is_computed_as_in_kafka() -> None:
     tokens = DelegationTokens(KEY)
     expected = hmac.new(KEY.encode(), b"id", hashlib.sha512).digest()
     assert tokens.secret("id") == expected
-    assert text_of(expected) == base64.b64encode(expected).decode()
+    assert encode_secret(expected) == base64.b64encode(expected).decode()
 
 
 def test_a_token_is_found_by_its_secret_until_it_is_removed() -> None:
@@ -62,8 +68,8 @@ def test_the_secret_proves_the_possession_of_a_token(mechanism: ScramMechanism) 
     login = tokens.login("id", mechanism)
     assert login is not None and (login.owner, login.expires_ms) == ("alice", 10)
     salt = login.credential.salt
-    salted = salted_password(mechanism, text_of(tokens.secret("id")), salt, 4096)
-    assert login.credential == credential("id", mechanism, salt, 4096, salted)
+    salted = salt_password(mechanism, encode_secret(tokens.secret("id")), salt, 4096)
+    assert login.credential == make_credential("id", mechanism, salt, 4096, salted)
     tokens.add(record(expiration_timestamp=20))
     again = tokens.login("id", mechanism)
     assert again is not None and (again.credential, again.expires_ms) == (login.credential, 20)
@@ -82,7 +88,7 @@ def test_a_token_is_valid_until_it_expires(times: tuple[int, int], now_ms: int, 
     ("name", "expected"), [("User:alice", True), ("User:bob", True), ("User:carol", True), ("User:dave", False)]
 )
 def test_a_token_is_visible_to_its_owner_requester_and_renewers(name: str, expected: bool) -> None:
-    assert concerns(record(), frozenset({name, "User:eve"})) is expected
+    assert is_known_to(record(), frozenset({name, "User:eve"})) is expected
 
 
 def test_a_principal_may_have_colons_in_its_name() -> None:

@@ -15,11 +15,11 @@ from minibroker.broker.security.exchanges import (
     AuthenticationFailed,
     Exchange,
     InvalidCredentials,
-    begun,
+    begin_exchange,
 )
-from minibroker.broker.security.oauthbearer import oauthbearer
+from minibroker.broker.security.oauthbearer import authenticate_by_token
 from minibroker.broker.security.unsecured_tokens import UnsecuredOptions, UnsecuredTokens
-from minibroker.client.client_mechanisms import oauthbearer as client_oauthbearer
+from minibroker.client.client_mechanisms import send_token as client_oauthbearer
 from minibroker.jaas import JaasError
 from tests.cases import for_each
 
@@ -42,7 +42,7 @@ def token(claims: object = GOOD, header: object = {"alg": "none"}, signature: st
 
 
 def exchange(**options: str) -> Exchange:
-    return begun(oauthbearer(UnsecuredTokens(UnsecuredOptions(options), lambda: NOW_S * 1000)))
+    return begin_exchange(authenticate_by_token(UnsecuredTokens(UnsecuredOptions(options), lambda: NOW_S * 1000)))
 
 
 def let_in(running: Exchange, first: bytes) -> Authenticated:

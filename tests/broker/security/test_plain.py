@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.broker.security.exchanges import Authenticated, AuthenticationFailed, begun
-from minibroker.broker.security.plain import plain, plain_users
+from minibroker.broker.security.exchanges import Authenticated, AuthenticationFailed, begin_exchange
+from minibroker.broker.security.plain import authenticate_by_password, parse_plain_users
 from tests.cases import for_each
 
 USERS = {"alice": "alice-secret", "tom": "pässwörd", "empty": ""}
@@ -16,7 +16,7 @@ USERS = {"alice": "alice-secret", "tom": "pässwörd", "empty": ""}
 def answer(token: bytes) -> Authenticated:
     """The end of the exchange that a client begins with this token."""
     with pytest.raises(StopIteration) as ended:
-        begun(plain(USERS)).send(token)
+        begin_exchange(authenticate_by_password(USERS)).send(token)
     end: Authenticated = ended.value.value
     return end
 
@@ -49,7 +49,7 @@ def test_the_right_password_authenticates(token: bytes, name: str) -> None:
 )
 def test_wrong_passwords_are_rejected_with_kafkas_message(token: bytes, message: str) -> None:
     with pytest.raises(AuthenticationFailed) as refused:
-        begun(plain(USERS)).send(token)
+        begin_exchange(authenticate_by_password(USERS)).send(token)
     assert str(refused.value) == message
 
 
@@ -68,17 +68,17 @@ def test_wrong_passwords_are_rejected_with_kafkas_message(token: bytes, message:
 )
 def test_tokens_without_a_name_or_a_password_are_rejected(token: bytes, message: str) -> None:
     with pytest.raises(AuthenticationFailed) as refused:
-        begun(plain(USERS)).send(token)
+        begin_exchange(authenticate_by_password(USERS)).send(token)
     assert str(refused.value) == message
 
 
 @given(st.binary(max_size=100))
 def test_arbitrary_bytes_are_rejected_without_being_quoted(token: bytes) -> None:
     with pytest.raises(AuthenticationFailed) as refused:
-        begun(plain(USERS)).send(b"\0" + token)
+        begin_exchange(authenticate_by_password(USERS)).send(b"\0" + token)
     assert "secret" not in str(refused.value)
 
 
 def test_login_module_options_define_the_users() -> None:
     options = {"username": "admin", "password": "x", "user_alice": "1", "user_user_bob": "2"}
-    assert plain_users(options) == {"alice": "1", "user_bob": "2"}
+    assert parse_plain_users(options) == {"alice": "1", "user_bob": "2"}

@@ -16,11 +16,17 @@ from minibroker.broker.security.exchanges import (
     AuthenticationFailed,
     Exchange,
     InvalidCredentials,
-    begun,
+    begin_exchange,
 )
-from minibroker.broker.security.scram import ScramMechanism, TokenLogin, credential, salted_password, scram
+from minibroker.broker.security.scram import (
+    ScramMechanism,
+    TokenLogin,
+    authenticate_by_scram,
+    make_credential,
+    salt_password,
+)
 from minibroker.client.client_errors import AuthenticationFailed as ClientRefuses
-from minibroker.client.client_mechanisms import scram as client_scram
+from minibroker.client.client_mechanisms import prove_password as client_scram
 from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
 from tests.cases import for_each
 
@@ -34,8 +40,8 @@ def record(
     salt: bytes = b"salt of alice",
     iterations: int = 4096,
 ) -> UserScramCredentialRecord:
-    salted = salted_password(mechanism, password, salt, iterations)
-    return credential(name, mechanism, salt, iterations, salted)
+    salted = salt_password(mechanism, password, salt, iterations)
+    return make_credential(name, mechanism, salt, iterations, salted)
 
 
 class Clients:
@@ -62,7 +68,7 @@ def exchange(
     nonce: str = "server",
     tokens: Mapping[str, TokenLogin] | None = None,
 ) -> Exchange:
-    return begun(scram(mechanism, Clients(known, tokens or {}), nonce))
+    return begin_exchange(authenticate_by_scram(mechanism, Clients(known, tokens or {}), nonce))
 
 
 def finished(running: Exchange, token: bytes) -> Authenticated:
@@ -200,7 +206,7 @@ def test_unknown_extensions_are_part_of_the_proof(extension: bytes) -> None:
 def final_message(first: str, challenge: str, password: str) -> bytes:
     """What a client says last that began with `first`, after n,, and knows the password."""
     parts = dict(part.split("=", 1) for part in challenge.split(","))
-    salted = salted_password(SHA_256, password, base64.b64decode(parts["s"]), int(parts["i"]))
+    salted = salt_password(SHA_256, password, base64.b64decode(parts["s"]), int(parts["i"]))
     without_proof = f"c=biws,r={parts['r']}"
     said = f"{first},{challenge},{without_proof}".encode()
     client_key = hmac.digest(salted, b"Client Key", "sha256")

@@ -6,31 +6,31 @@ import base64
 
 import pytest
 
-from minibroker.broker.security.scram import ScramMechanism, credential, salted_password
-from minibroker.broker.security.scram_arguments import ScramArgumentError, scram_credential
+from minibroker.broker.security.scram import ScramMechanism, make_credential, salt_password
+from minibroker.broker.security.scram_arguments import ScramArgumentError, parse_scram_credential
 from tests.cases import for_each
 
 SHA_256, SHA_512 = ScramMechanism
 
 
 def test_a_password_gets_a_random_salt() -> None:
-    made, again = (scram_credential("SCRAM-SHA-256=[name=alice,password=alice-secret]") for _ in range(2))
+    made, again = (parse_scram_credential("SCRAM-SHA-256=[name=alice,password=alice-secret]") for _ in range(2))
     assert (made.name, made.mechanism, made.iterations) == ("alice", SHA_256, 4096)
-    salted = salted_password(SHA_256, "alice-secret", made.salt, 4096)
-    assert made == credential("alice", SHA_256, made.salt, 4096, salted)
+    salted = salt_password(SHA_256, "alice-secret", made.salt, 4096)
+    assert made == make_credential("alice", SHA_256, made.salt, 4096, salted)
     assert made.salt != again.salt
 
 
 def test_salt_and_iterations_may_be_given() -> None:
-    made = scram_credential(' SCRAM-SHA-512=[name="alice",iterations=8192,salt="c2FsdA==",password="a=b"] ')
-    salted = salted_password(SHA_512, "a=b", b"salt", 8192)
-    assert made == credential("alice", SHA_512, b"salt", 8192, salted)
+    made = parse_scram_credential(' SCRAM-SHA-512=[name="alice",iterations=8192,salt="c2FsdA==",password="a=b"] ')
+    salted = salt_password(SHA_512, "a=b", b"salt", 8192)
+    assert made == make_credential("alice", SHA_512, b"salt", 8192, salted)
 
 
 def test_a_password_may_be_given_salted() -> None:
-    salted = salted_password(SHA_256, "secret", b"salt", 4096)
+    salted = salt_password(SHA_256, "secret", b"salt", 4096)
     text = f"SCRAM-SHA-256=[name=alice,salt=c2FsdA==,saltedpassword={base64.b64encode(salted).decode()}]"
-    assert scram_credential(text) == credential("alice", SHA_256, b"salt", 4096, salted)
+    assert parse_scram_credential(text) == make_credential("alice", SHA_256, b"salt", 4096, salted)
 
 
 @for_each(
@@ -55,5 +55,5 @@ def test_a_password_may_be_given_salted() -> None:
 )
 def test_invalid_arguments_are_rejected_without_showing_a_secret(argument: str, complaint: str) -> None:
     with pytest.raises(ScramArgumentError) as refused:
-        scram_credential(argument)
+        parse_scram_credential(argument)
     assert complaint in str(refused.value) and "secret" not in str(refused.value)

@@ -15,7 +15,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
-from minibroker.broker.security.jwks import BYTES_MAX, KeySet, url_objection
+from minibroker.broker.security.jwks import BYTES_MAX, KeySet, find_url_objection
 from minibroker.broker.security.oauthbearer import Identity, TokenRefused
 from minibroker.broker.security.signed_tokens import Expected, SignedTokens
 from tests.broker.manual_clock import ManualClock
@@ -276,9 +276,9 @@ def test_keys_are_loaded_from_a_url(issuer: Issuer, keys_by_http: str) -> None:
 
 @for_each("url", [None, "", "x", "ftp://host/x", "http://", "file:", "http://[/"])
 def test_an_invalid_key_url_is_rejected(url: str | None) -> None:
-    assert url_objection(url) is not None
+    assert find_url_objection(url) is not None
 
 
 @pytest.mark.parametrize("url", ["file:///etc/keys.json", "http://host/x", "https://host:1/x"])
 def test_a_key_url_may_name_a_file_or_a_server(url: str) -> None:
-    assert url_objection(url) is None
+    assert find_url_objection(url) is None

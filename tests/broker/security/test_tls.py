@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.configs.settings import Settings, SettingsError
-from minibroker.broker.security.tls import NEWER_SUITES, ListenerTls, listener_tls, split_suites, tls_settings
+from minibroker.broker.security.tls import NEWER_SUITES, ListenerTls, make_listener_tls, make_tls_settings, split_suites
 from tests.cases import for_each
 from tests.certificates import Authority, Signed, inline
 
@@ -26,7 +26,7 @@ def settings(**more: str) -> Settings:
 
 
 def context(protocol: str = "SSL", **more: str) -> ssl.SSLContext:
-    return tls_settings("OUTSIDE", protocol, settings(**more)).context
+    return make_tls_settings("OUTSIDE", protocol, settings(**more)).context
 
 
 def refusal(**more: str) -> str:
@@ -89,7 +89,7 @@ def test_clients_are_verified_with_the_systems_trust_store_by_default() -> None:
     given = {
         name: text for name, text in settings(ssl_client_auth="required").given.items() if "truststore" not in name
     }
-    made = tls_settings("OUTSIDE", "SSL", Settings(given))
+    made = make_tls_settings("OUTSIDE", "SSL", Settings(given))
     assert made.context.verify_mode == ssl.CERT_REQUIRED and not made.has_trust_store
 
 
@@ -163,19 +163,19 @@ def test_a_listener_opens_with_the_initial_stores_if_the_later_ones_are_missing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     later = settings().with_dynamic(broker={"listener.name.outside.ssl.keystore.location": "/gone"})
-    assert listener_tls("OUTSIDE", "SSL", settings(), later).current.identity.chain == (server.certificate,)
+    assert make_listener_tls("OUTSIDE", "SSL", settings(), later).current.identity.chain == (server.certificate,)
     assert "what was set while the broker ran is not used: listener OUTSIDE: " in caplog.text
 
 
 def test_only_the_stores_of_an_open_listener_can_change() -> None:
-    tls = listener_tls("OUTSIDE", "SSL", settings(), settings())
+    tls = make_listener_tls("OUTSIDE", "SSL", settings(), settings())
     renewed = authority.sign()
     texts = {**inline(authority, renewed), "ssl.client.auth": "required"}
     changed = settings().with_dynamic(broker=texts)
     tls.renew(changed)
     assert tls.current.identity.chain == (renewed.certificate,)
     assert tls.current.context.verify_mode == ssl.CERT_NONE
-    opened = listener_tls("OUTSIDE", "SSL", settings(), changed).current
+    opened = make_listener_tls("OUTSIDE", "SSL", settings(), changed).current
     assert opened.context.verify_mode == ssl.CERT_REQUIRED
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from minibroker.broker.control.token_changes import expire, issue
-from minibroker.broker.security.delegation import text_of
+from minibroker.broker.security.delegation import encode_secret
 from minibroker.broker.security.principals import Principal
-from minibroker.client.client_mechanisms import scram
+from minibroker.client.client_mechanisms import prove_password
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.delegation_tokens import DescribeDelegationTokenRequest
@@ -37,8 +37,8 @@ def holder(tmp_path: Path) -> Iterator[Holder]:
 
 def last_token(harness: Harness, client: SaslClient, token_id: str) -> bytes:
     """What the client says last, after a handshake and the first half of the exchange."""
-    secret = text_of(harness.cluster.image.tokens.secret(token_id))
-    exchange = scram("sha256", token_id, secret, is_token=True)
+    secret = encode_secret(harness.cluster.image.tokens.secret(token_id))
+    exchange = prove_password("sha256", token_id, secret, is_token=True)
     assert client.handshake("SCRAM-SHA-256").error_code == 0
     return exchange.send(client.authenticate(next(exchange)).auth_bytes)
 

@@ -18,7 +18,7 @@ from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE
 from minibroker.protocol.records.batch import batches
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
 from tests.broker.harness import Harness
 from tests.broker.share.driving import GROUP, TOPIC, Sharer, configure, offset_of, reading
@@ -48,7 +48,7 @@ def batches_of(harness: Harness, name: str = QUEUE, partition: int = 0) -> list[
         return []
     region = harness.partition(name, partition).log.read(0, 1 << 20)
     data = b"" if region is None else region.read()
-    return [list(records_of(data, position)) for position, _ in batches(data)]
+    return [list(iterate_records(data, position)) for position, _ in batches(data)]
 
 
 def letters(harness: Harness, **more: Any) -> list[Record]:
@@ -226,14 +226,14 @@ def test_a_dead_letter_queue_without_a_leader_is_retried(harness: Harness, monke
     member = reading(harness, "a")
     with_topic(harness)
     with_queue(harness)
-    found, refusals = dead_letters.led_partition, [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+    found, refusals = dead_letters.get_led_partition, [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
 
     def led(*arguments: Any) -> Partition:
         if refusals:
             raise KafkaError(refusals.pop())
         return found(*arguments)
 
-    monkeypatch.setattr(dead_letters, "led_partition", led)
+    monkeypatch.setattr(dead_letters, "get_led_partition", led)
     assert member.fetch() == [(0, 0, 1)]
     assert member.acknowledge((0, 0, [REJECT])) == 0
     for wait_ms, count in ((0, 0), (1000, 0), (1999, 0), (1, 1)):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minibroker.broker.coordination.coordinators import coordinator_of
+from minibroker.broker.coordination.coordinators import find_or_create_coordinator
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.messages.transactions import (
@@ -18,7 +18,7 @@ from minibroker.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
 )
 from minibroker.protocol.records.batch import batches
-from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.payload import iterate_records
 from tests.broker.handlers.fetching import fetch
 from tests.broker.harness import Harness, TopicData, batch
 
@@ -43,7 +43,7 @@ class TransactionalProducer:
     @property
     def node(self) -> int:
         """Return the node that coordinates the transactional id."""
-        return coordinator_of(self.harness.cluster.transactions, self.transactional_id).node_id
+        return find_or_create_coordinator(self.harness.cluster.transactions, self.transactional_id).node_id
 
     def init(self, timeout_ms: int = 60_000, *, again: bool = False) -> ErrorCode:
         """InitProducerId; with `again` it tells the id and epoch that it has."""
@@ -184,5 +184,5 @@ def _shown(data: bytes, aborted: Any) -> list[str]:
             open_producers.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in open_producers):
             whole = data[position : position + header.size_bytes]
-            values += [(record.value or b"").decode() for record in records_of(whole)]
+            values += [(record.value or b"").decode() for record in iterate_records(whole)]
     return values

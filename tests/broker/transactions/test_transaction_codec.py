@@ -10,9 +10,9 @@ from minibroker.broker.metadata.partitions import TRANSACTIONS_TOPIC
 from minibroker.broker.transactions.transaction import State, Transaction
 from minibroker.broker.transactions.transaction_codec import (
     PARTITIONS_KEPT,
-    transaction_entry,
-    transaction_of,
-    value_of,
+    encode_transaction,
+    make_value,
+    parse_transaction,
 )
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 from minibroker.protocol.records.internal import decode_internal
@@ -41,13 +41,13 @@ TRANSACTIONS = st.builds(
 @given(TRANSACTIONS, st.integers(0, 2))
 def test_a_transaction_record_contains_its_encoded_messages(transaction: Transaction, version: int) -> None:
     key = TransactionLogKey(transactional_id=transaction.transactional_id)
-    assert transaction_entry(transaction, version) == entry(key, value_of(transaction), min(version, 1))
+    assert encode_transaction(transaction, version) == entry(key, make_value(transaction), min(version, 1))
 
 
 def test_a_transaction_of_many_partitions_is_decoded_unchanged() -> None:
     partitions = frozenset(("t", index) for index in range(PARTITIONS_KEPT + 1))
     transaction = Transaction("tx", 1, 1000, 5, 0, state=State.ONGOING, partitions=partitions, start_ms=5)
-    key, value = decode_internal(TRANSACTIONS_TOPIC, *transaction_entry(transaction))
+    key, value = decode_internal(TRANSACTIONS_TOPIC, *encode_transaction(transaction))
     assert isinstance(key.message, TransactionLogKey)
     assert value is not None and isinstance(value.message, TransactionLogValue)
-    assert transaction_of(key.message, value.message) == transaction
+    assert parse_transaction(key.message, value.message) == transaction

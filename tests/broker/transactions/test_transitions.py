@@ -113,7 +113,7 @@ def test_an_epoch_per_transaction_identifies_the_transaction(
 def test_a_producer_with_exhausted_epochs_gets_another_producer_id() -> None:
     before = transaction(State.ONGOING, producer_epoch=LAST_CLIENT_EPOCH)
     prepared = transitions.end_transaction(before, (7, LAST_CLIENT_EPOCH), COMMIT, 2, LATER_MS, new_id)
-    assert transitions.producer_after(prepared) == (NEW_ID, 0)
+    assert transitions.choose_next_producer(prepared) == (NEW_ID, 0)
     assert (prepared.producer_id, prepared.producer_epoch) == (7, LAST_CLIENT_EPOCH + 1)  # what the markers bear
     assert ended(prepared, (7, LAST_CLIENT_EPOCH), COMMIT, 2) == CONCURRENT
     after = transitions.complete_transaction(prepared, LATER_MS)

@@ -16,7 +16,7 @@ from minibroker.broker.upkeep.cleaner import Cleaner, cleaning_limits
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
 from minibroker.storage.compaction.resting import Rests
 from minibroker.storage.log import Log
@@ -116,7 +116,7 @@ def alter(compacting: Compacting, name: str, value: str) -> None:
 
 
 def values(log: Log) -> list[bytes | None]:
-    return [record.value for data in read_batches(log) for record in records_of(data)]
+    return [record.value for data in read_batches(log) for record in iterate_records(data)]
 
 
 def test_a_dirty_log_is_compacted_at_startup_and_logged(compacting: Compacting, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pytest
 
 from minibroker.cli.consume import consume_sources
-from minibroker.cli.places import Topics, partitions_of
+from minibroker.cli.places import Topics, list_partitions
 from minibroker.client.blocking import Client
 from tests.cases import for_each
 from tests.cli.conftest import FOR_EVER, Run
@@ -213,10 +213,10 @@ def test_following_finds_new_topics(run_client: Run, monkeypatch: pytest.MonkeyP
         if looks:
             run_client("produce", f"{prefix}-b", "--partition", "0", stdin=b"new\n")
         looks.append(asked)
-        return partitions_of(client, asked)
+        return list_partitions(client, asked)
 
     monkeypatch.setattr(consume_sources, "GROW_S", 0.0)
-    monkeypatch.setattr(consume_sources, "partitions_of", look)
+    monkeypatch.setattr(consume_sources, "list_partitions", look)
     assert lines(run_client, f"{prefix}-*", "--follow", "--count", "1", "--timeout", "60", *group) == ["new"]
 
 

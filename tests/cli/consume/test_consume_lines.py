@@ -7,7 +7,7 @@ import json
 import click
 import pytest
 
-from minibroker.cli.consume.consume_lines import format_of, formatter, json_formatter, line_formatter
+from minibroker.cli.consume.consume_lines import format_of, make_formatter, make_json_formatter, make_line_formatter
 from minibroker.client.record_fetching import Found
 from minibroker.protocol.records.record import Header, Record
 from tests.cases import for_each
@@ -29,18 +29,18 @@ NULLS = Found(("orders", 2), Record(8, -1, None, None, ()))
     ],
 )
 def test_a_format_supports_the_tokens_of_kcat(text: str, line: bytes) -> None:
-    assert formatter(format_of(text), b"", is_terminal=False)(FOUND) == line
+    assert make_formatter(format_of(text), b"", is_terminal=False)(FOUND) == line
 
 
 def test_null_is_printed_as_nothing_or_a_text_with_size_minus_one() -> None:
     text = "%k,%s,%h,%K,%S,%T,%d,%R"
-    assert formatter(text, b"", is_terminal=False)(NULLS) == b",,,-1,-1,-1,,\xff\xff\xff\xff"
-    assert formatter("%k %s", b"NULL", is_terminal=False)(NULLS) == b"NULL NULL"
-    assert formatter("%h", b"none", is_terminal=False)(FOUND) == b"h=1,empty=none"
+    assert make_formatter(text, b"", is_terminal=False)(NULLS) == b",,,-1,-1,-1,,\xff\xff\xff\xff"
+    assert make_formatter("%k %s", b"NULL", is_terminal=False)(NULLS) == b"NULL NULL"
+    assert make_formatter("%h", b"none", is_terminal=False)(FOUND) == b"h=1,empty=none"
 
 
 def test_a_terminal_gets_no_control_characters() -> None:
-    assert formatter("%s\\n", b"", is_terminal=True)(FOUND) == b"v\\xff\\x1b\n"
+    assert make_formatter("%s\\n", b"", is_terminal=True)(FOUND) == b"v\\xff\\x1b\n"
 
 
 @pytest.mark.parametrize("text", ["%", "%x", "%s %", "100%"])
@@ -50,15 +50,15 @@ def test_unknown_tokens_are_rejected_with_the_known_ones(text: str) -> None:
 
 
 def test_a_line_has_the_requested_fields_before_the_value() -> None:
-    plain = line_formatter(b"null", None, timestamps=False, headers=False)
-    whole = line_formatter(b"null", ":", timestamps=True, headers=True)
+    plain = make_line_formatter(b"null", None, timestamps=False, headers=False)
+    whole = make_line_formatter(b"null", ":", timestamps=True, headers=True)
     assert (plain(FOUND), plain(NULLS)) == (b"v\\xff\\x1b\n", b"null\n")
     assert whole(FOUND) == b"2026-01-31T11:00:00.500Z\th=1,empty=null\tk:v\\xff\\x1b\n"
     assert whole(NULLS) == b"\t\tnull:null\n"
 
 
 def test_json_has_all_fields_of_a_record() -> None:
-    assert json.loads(json_formatter({})(FOUND)) == {
+    assert json.loads(make_json_formatter({})(FOUND)) == {
         "topic": "orders",
         "partition": 2,
         "offset": 7,

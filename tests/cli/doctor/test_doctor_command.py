@@ -14,7 +14,7 @@ import pytest
 from minibroker.cli.connecting import with_port
 from minibroker.cli.doctor.checks import release_like
 from minibroker.testing import Broker
-from minibroker.testing.emulation.releases import RELEASES, versions_of
+from minibroker.testing.emulation.releases import RELEASES, list_versions
 from tests.cases import for_each
 from tests.cli.conftest import Run
 from tests.running import RunningBroker, running_broker
@@ -127,7 +127,7 @@ def test_a_port_without_a_listener_refuses_connections(examine: Examine) -> None
 def test_localhost_in_a_container_is_the_container(
     examine: Examine, monkeypatch: pytest.MonkeyPatch, in_container: bool, advice: str
 ) -> None:
-    monkeypatch.setattr("minibroker.cli.doctor.checks._in_container", lambda: in_container)
+    monkeypatch.setattr("minibroker.cli.doctor.checks._is_in_container", lambda: in_container)
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     (found,) = examine(f"127.0.0.1:{port}")
@@ -263,12 +263,12 @@ def test_a_server_without_old_api_versions_is_reported(examine: Examine) -> None
 
 @for_each("release", [release for release in RELEASES if release not in ("0.8.2", "0.9")])
 def test_the_release_is_inferred_from_the_api_versions(release: str) -> None:
-    versions = {int(key): versions for key, versions in versions_of(release).items()}
+    versions = {int(key): versions for key, versions in list_versions(release).items()}
     told = release_like(versions)
     assert told is not None
     assert RELEASES.index(told) >= RELEASES.index(release)
-    of_told = versions_of(told)
-    assert all(of_told[key] == versions_of(release)[key] for key in (0, 1, 2, 3, 8, 11) if key in of_told)
+    of_told = list_versions(told)
+    assert all(of_told[key] == list_versions(release)[key] for key in (0, 1, 2, 3, 8, 11) if key in of_told)
 
 
 def test_settings_of_a_login_without_effect_are_named(examine: Examine) -> None:

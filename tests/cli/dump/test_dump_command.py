@@ -302,12 +302,12 @@ def test_a_large_file_has_a_progress_bar_on_a_terminal(
     monkeypatch.setattr(dump_command, "PROGRESS_BYTES", 1)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: False)
-    with dump_command._progress(SEGMENT, 267) as advance:
+    with dump_command._show_progress(SEGMENT, 267) as advance:
         advance(138)
         advance(138)
     assert SEGMENT in capsys.readouterr().err
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    with dump_command._progress(SEGMENT, 267) as advance:
+    with dump_command._show_progress(SEGMENT, 267) as advance:
         advance(138)
     assert capsys.readouterr().err == ""
 

@@ -13,8 +13,8 @@ from click.testing import Result
 
 from minibroker.cli.groups.groups_reset import (
     Target,
-    moment_of,
-    target_of,
+    choose_target,
+    parse_moment,
 )
 from tests.cases import for_each
 from tests.cli.conftest import Run
@@ -184,27 +184,27 @@ def test_invalid_arguments_are_reported_in_one_line_with_status_2(run: Run, opti
     ],
 )
 def test_a_time_is_utc_by_default(text: str, expected: datetime) -> None:
-    assert moment_of(text) == round(expected.timestamp() * 1000)
+    assert parse_moment(text) == round(expected.timestamp() * 1000)
 
 
 def test_a_time_may_be_relative_to_now() -> None:
     now_ms = time.time_ns() // 1_000_000
-    assert 0 <= moment_of("2 hours ago") - (now_ms - 7_200_000) <= 60_000
-    assert moment_of("@1700000000000") == NOW_MS
+    assert 0 <= parse_moment("2 hours ago") - (now_ms - 7_200_000) <= 60_000
+    assert parse_moment("@1700000000000") == NOW_MS
 
 
 @pytest.mark.parametrize("text", ["", "noon", "2026-13-01"])
 def test_an_invalid_time_is_rejected(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is no time like"):
-        moment_of(text)
+        parse_moment(text)
 
 
 def test_exactly_one_reset_option_is_required() -> None:
-    assert target_of({**UNSET, "to_latest": True}) == Target("to_latest", 1)
-    assert target_of({**UNSET, "to_offset": 0}) == Target("to_offset", 0)
+    assert choose_target({**UNSET, "to_latest": True}) == Target("to_latest", 1)
+    assert choose_target({**UNSET, "to_offset": 0}) == Target("to_offset", 0)
     for wrong in (UNSET, {**UNSET, "to_offset": 0, "shift_by": -1}):
         with pytest.raises(click.UsageError, match="choose one of --to-earliest, .*--shift-by"):
-            target_of(wrong)
+            choose_target(wrong)
 
 
 @for_each(

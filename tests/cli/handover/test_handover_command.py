@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from minibroker.broker.configs.valid_values import STANDARD_AUTHORIZER
-from minibroker.cli.handover.handover_strimzi import resource_name
-from minibroker.cli.handover.handover_terraform import label, text
+from minibroker.cli.handover.handover_strimzi import make_resource_name
+from minibroker.cli.handover.handover_terraform import make_label, quote_text
 from minibroker.testing import Broker
 from tests.cases import for_each
 from tests.cli.conftest import Run
@@ -220,9 +220,9 @@ def test_strimzi_resources_have_their_fields(filled: Broker, run_client: Run) ->
 
 @for_each("name", ["Orders", "a_b", "-", "ü", "a" * 300, "a..b", HOSTILE])
 def test_names_for_kubernetes_are_derived(name: str) -> None:
-    made = resource_name(name)
-    assert resource_name(made) == made != name and made != resource_name(name + "x")
-    assert resource_name("orders.eu-1") == "orders.eu-1"
+    made = make_resource_name(name)
+    assert make_resource_name(made) == made != name and made != make_resource_name(name + "x")
+    assert make_resource_name("orders.eu-1") == "orders.eu-1"
 
 
 def test_terraform_has_a_resource_for_each(filled: Broker, run_client: Run) -> None:
@@ -244,9 +244,9 @@ def test_terraform_has_a_resource_for_each(filled: Broker, run_client: Run) -> N
 
 
 def test_terraform_strings_are_escaped() -> None:
-    assert text('a"b\\c\n${x} %{y} \x85\x08') == '"a\\"b\\\\c\\n$${x} %%{y} \\u0085\\u0008"'
-    assert label("orders-eu") == "orders-eu"
-    assert label("1") != label("1_") and label("1").startswith("_1_")
+    assert quote_text('a"b\\c\n${x} %{y} \x85\x08') == '"a\\"b\\\\c\\n$${x} %%{y} \\u0085\\u0008"'
+    assert make_label("orders-eu") == "orders-eu"
+    assert make_label("1") != make_label("1_") and make_label("1").startswith("_1_")
 
 
 def test_the_report_lists_the_differences(filled: Broker, run_client: Run) -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2
 
 from minibroker.cli.produce import produce_input
-from minibroker.cli.produce.produce_input import LineFormat, key_and_value, lines_of
+from minibroker.cli.produce.produce_input import LineFormat, iterate_lines, split_key_and_value
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import end_transaction_marker
 from minibroker.protocol.records.record import Header, Record
@@ -50,7 +50,7 @@ def test_a_line_ends_with_a_newline_or_the_end_of_input(data: bytes, lines: list
 
 
 def read(data: bytes) -> list[bytes]:
-    return [line for lines in lines_of(io.BytesIO(data)) for line in lines]
+    return [line for lines in iterate_lines(io.BytesIO(data)) for line in lines]
 
 
 @pytest.mark.parametrize("read_bytes", [1, 3, 100])
@@ -66,7 +66,7 @@ def test_a_line_above_the_maximum_size_ends_the_input(monkeypatch: pytest.Monkey
 @given(st.lists(st.binary().filter(lambda line: b"\n" not in line)))
 def test_any_lines_are_read_unchanged(lines: list[bytes]) -> None:
     source = io.BytesIO(b"".join(line + b"\n" for line in lines))
-    assert [line for some in lines_of(source) for line in some] == lines
+    assert [line for some in iterate_lines(source) for line in some] == lines
 
 
 @for_each(
@@ -86,7 +86,7 @@ def test_any_lines_are_read_unchanged(lines: list[bytes]) -> None:
 def test_a_line_is_split_into_a_key_and_a_value(
     line: bytes, form: LineFormat, record: tuple[bytes | None, bytes | None]
 ) -> None:
-    assert key_and_value(line, form) == record
+    assert split_key_and_value(line, form) == record
 
 
 def consumed(run_client: Run, topic: str) -> list[dict[str, object]]:

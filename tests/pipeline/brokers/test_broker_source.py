@@ -66,7 +66,7 @@ def test_a_rejecting_broker_is_asked_only_once(monkeypatch: pytest.MonkeyPatch) 
         asked.append((host, port))
         raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
 
-    monkeypatch.setattr(blocking, "connected_socket", refuse)
+    monkeypatch.setattr(blocking, "connect_socket", refuse)
     for _ in range(2):
         source = pickle.loads(pickle.dumps(BrokerSource("127.0.0.1:1,127.0.0.1:2", TopicSelection(topics=("t",)))))
         with pytest.raises(ClientError, match="cannot connect to 127.0.0.1:1: Connection refused; 127.0.0.1:2: "):

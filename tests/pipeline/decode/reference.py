@@ -12,7 +12,7 @@ from minibroker.pipeline.log_source import Mode, OffsetRange, ReadRequest, Topic
 from minibroker.pipeline.schemas import BATCHES, CORRUPT, RECORDS
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import BatchHeader
-from minibroker.protocol.records.formats import batches_in, check_any, records_in
+from minibroker.protocol.records.formats import check_any, iterate_batches_in, records_in
 from minibroker.protocol.records.record import Record
 
 PARTITION = TopicPartition("t", 3)
@@ -63,7 +63,7 @@ def rows_of(batches: list[pa.RecordBatch]) -> list[Row]:
 def expected(data: bytes, offsets: OffsetRange = EVERYTHING, mode: Mode = "FAILFAST") -> list[Row]:
     """The rows that there must be, if batches can be found in `data`. Raises `KafkaError` for damage in FAILFAST."""
     rows: list[Row] = []
-    for position, header in batches_in(data):
+    for position, header in iterate_batches_in(data):
         batch = data[position : position + header.size_bytes]
         try:
             check_any(batch)

@@ -14,7 +14,7 @@ from minibroker.pipeline.schemas import MEASURED
 from minibroker.protocol.records.batch import HEADER_BYTES, BatchHeader
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression, decompress
-from minibroker.protocol.records.formats import batches_in, records_in
+from minibroker.protocol.records.formats import iterate_batches_in, records_in
 from minibroker.protocol.records.message import read_message
 from minibroker.protocol.records.record import Record
 from tests.pipeline.decode.reference import EVERYTHING, PARTITION
@@ -57,7 +57,7 @@ def uncompressed_bytes(header: BatchHeader, batch: bytes) -> int:
 @given(data=logs(), chunk_bytes=st.sampled_from((100, 4 << 20)))
 def test_measured_sizes_equal_those_of_the_brokers_codec(data: bytes, chunk_bytes: int) -> None:
     found = [tuple(row[name] for name in COLUMNS[1:]) for row in measured(data, chunk_bytes=chunk_bytes)]
-    wanted = [expected(header, data[at : at + header.size_bytes]) for at, header in batches_in(data)]
+    wanted = [expected(header, data[at : at + header.size_bytes]) for at, header in iterate_batches_in(data)]
     assert found == wanted
 
 

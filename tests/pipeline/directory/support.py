@@ -15,13 +15,13 @@ from minibroker.pipeline.selection import TopicSelection
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.formats import batches_in as batch_places
-from minibroker.protocol.records.formats import check_any, header_at, records_in
+from minibroker.protocol.records.formats import check_any, read_header_at, records_in
+from minibroker.protocol.records.formats import iterate_batches_in as batch_places
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.producers.transaction_markers import Marker, marker_batch
+from minibroker.storage.producers.transaction_markers import Marker, make_marker_batch
 from minibroker.storage.recovery.recovery import Checkpointed, open_log
 from tests.storage.support import NOW_MS, Surroundings
 
@@ -94,7 +94,7 @@ class Writer:
         self._sequence += count
 
     def end(self, *, committed: bool) -> None:
-        append(self._log, marker_batch(self._producer["producer_id"], 0, Marker(committed, 0), NOW_MS))
+        append(self._log, make_marker_batch(self._producer["producer_id"], 0, Marker(committed, 0), NOW_MS))
 
 
 def damaged_marker(tmp_path: Path, how: str) -> tuple[Path, int]:
@@ -144,7 +144,7 @@ def written(directory: Path | str) -> list[Row]:
         Row(record.offset, record.key, record.value, None if record.timestamp == -1 else record.timestamp)
         for path in sorted(Path(directory).glob("*.log"))
         for data in batches_in(path.read_bytes())
-        if not header_at(data).is_control
+        if not read_header_at(data).is_control
         for record in records_in(data)
     ]
 

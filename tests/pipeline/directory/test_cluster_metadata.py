@@ -12,7 +12,7 @@ from minibroker.protocol.messages.metadata_records import (
     EndTransactionRecord,
 )
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.control import control_record
+from minibroker.protocol.records.control import make_control_record
 from minibroker.protocol.records.metadata_values import encode_metadata
 from tests.pipeline.verifying.metadata_logs import config, metadata, topic
 
@@ -73,6 +73,6 @@ def test_the_metadata_log_is_that_of_the_last_leaders_voters(tmp_path: Path) -> 
     assert read_metadata(metadata(tmp_path, config("a", "compact"))).voters == set()
     voters = [LeaderChangeMessage.Voter(voter_id=number, voter_directory_id=bytes(16)) for number in (1, 2, 3)]
     change = LeaderChangeMessage(version=0, leader_id=1, voters=voters, granting_voters=[])
-    batch = build_batch([control_record(change, timestamp=1)], control=True)
+    batch = build_batch([make_control_record(change, timestamp=1)], control=True)
     (tmp_path / "__cluster_metadata-0" / f"{0:020d}.log").write_bytes(batch)
     assert read_metadata(tmp_path).voters == {1, 2, 3}

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from minibroker.pipeline.directory.directory_source import DirectorySource
 from minibroker.pipeline.log_source import Bounds, CorruptData, DataLoss, OffsetRange, ReadRequest
-from minibroker.protocol.records.formats import header_at, records_in
-from minibroker.storage.checkpoints.checkpoint_texts import RECOVERY_POINT_CHECKPOINT, offsets_text
+from minibroker.protocol.records.formats import read_header_at, records_in
+from minibroker.storage.checkpoints.checkpoint_texts import RECOVERY_POINT_CHECKPOINT, format_offsets
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import CLEAN_SHUTDOWN
@@ -62,7 +62,7 @@ def visible(log: Log, directory: Path) -> list[int]:
     found = []
     for path in sorted(directory.glob("*.log")):
         for data in batches_in(path.read_bytes()):
-            header = header_at(data)
+            header = read_header_at(data)
             is_aborted = header.is_transactional and any(
                 each.producer_id == header.producer_id and each.first_offset <= header.base_offset <= each.last_offset
                 for each in aborted
@@ -96,7 +96,7 @@ def test_only_committed_records_are_read(steps: list[tuple[int, str]], how: str,
             (Path(name) / CLEAN_SHUTDOWN).touch()
         elif how == "flushed":
             point = {ORDERS: log.segments[-1].base_offset}
-            (Path(name) / RECOVERY_POINT_CHECKPOINT).write_bytes(offsets_text(point))
+            (Path(name) / RECOVERY_POINT_CHECKPOINT).write_bytes(format_offsets(point))
         elif how != "killed":
             damage_the_indexes(directory, how)
         source = committed(name)

@@ -25,8 +25,8 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.elision import without_attributes
 from minibroker.protocol.records.formats import records_in
-from minibroker.protocol.records.message_set import build_message_set, headers_of_set
-from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.message_set import build_message_set, iterate_headers_of_set
+from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.validation import Rules, check_records
 from tests.cases import for_each
@@ -61,7 +61,9 @@ def read(batches: list[EncodedBatch]) -> list[Record]:
     return [
         record
         for batch in batches
-        for position, header in (headers_of_set(batch.data) if batch.data[16] < 2 else [(0, check_batch(batch.data))])
+        for position, header in (
+            iterate_headers_of_set(batch.data) if batch.data[16] < 2 else [(0, check_batch(batch.data))]
+        )
         for record in records_in(batch.data[position : position + header.size_bytes])
     ]
 
@@ -133,7 +135,7 @@ def test_elided_attributes_equal_those_of_the_brokers_codec(codec: Compression, 
     (batch,) = encode(rows_of(records), BatchSettings(codec=codec, batch_bytes=UNBOUNDED, elide_attributes=True))
     full = build_batch(records, compression=codec)
     assert batch.data == without_attributes(full, check_batch(full))
-    assert list(records_of(batch.data)) == records
+    assert list(iterate_records(batch.data)) == records
 
 
 @pytest.mark.parametrize(("codec", "level"), LEVELS)

@@ -13,15 +13,15 @@ from minibroker.protocol.records.batch import DELETE_HORIZON_BIT, LOG_APPEND_TIM
 from minibroker.protocol.records.building import assemble, build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.elision import without_attributes
-from minibroker.protocol.records.formats import batches_in, check_any, records_in
+from minibroker.protocol.records.formats import check_any, iterate_batches_in, records_in
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from minibroker.storage.files import Disk
-from minibroker.storage.inspection.inspected_files import Options, contents, inspected_file
+from minibroker.storage.inspection.inspected_files import Options, identify_file, iterate_contents
 from minibroker.storage.inspection.log_inspection import Damage
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.producers.transaction_markers import Marker, marker_batch
+from minibroker.storage.producers.transaction_markers import Marker, make_marker_batch
 from tests.storage.support import NOW_MS, open_at
 
 SMALL = LogSettings(segment_bytes=2500, index_interval_bytes=200)
@@ -69,7 +69,7 @@ def add_old(log: Log, records: list[Record], magic: int, codec: int = 0, timesta
     start = log.log_end_offset
     moved = [record._replace(offset=start + index, headers=()) for index, record in enumerate(records)]
     data = build_message_set(moved, magic, compression=codec, timestamp_type=timestamp_type)
-    headers = [header for _, header in batches_in(data)]
+    headers = [header for _, header in iterate_batches_in(data)]
     log.append(data, [each._replace(last_offset_delta=len(records) - 1) for each in headers] if codec else headers, -1)
 
 
@@ -112,7 +112,7 @@ def transactions(log: Log) -> None:
             )
             add(log, batch, 3)
             add(log, build_batch(plain(2, number)), 3)
-        add(log, marker_batch(producer, 0, Marker(committed, 4), NOW_MS), 3)
+        add(log, make_marker_batch(producer, 0, Marker(committed, 4), NOW_MS), 3)
     add(log, build_batch(plain(2), producer_id=10, producer_epoch=0, base_sequence=0, transactional=True), 3)
     add(log, build_batch(plain(2, 5)), 3)
 
@@ -175,7 +175,7 @@ def batches_of(directory: Path) -> Iterator[tuple[BatchHeader, bytes]]:
     """The batches of a log, from all its segments; each is sound."""
     for path in sorted(directory.glob("*.log")):
         data = path.read_bytes()
-        for position, header in batches_in(data):
+        for position, header in iterate_batches_in(data):
             check_any(data, position)
             yield header, data[position : position + header.size_bytes]
 
@@ -213,8 +213,8 @@ def damages(directory: Path) -> list[str]:
     """Return what `minibroker dump --verify` finds wrong in a log's files."""
     found = []
     for path in sorted(directory.iterdir()):
-        inspected = inspected_file(str(path))
+        inspected = identify_file(str(path))
         if inspected is not None:
-            items = contents(Disk(), inspected, Options(records=True, verify=True, shown=frozenset()))
+            items = iterate_contents(Disk(), inspected, Options(records=True, verify=True, shown=frozenset()))
             found += [f"{path.name}: {item}" for item in items if isinstance(item, Damage)]
     return found

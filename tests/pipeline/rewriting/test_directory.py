@@ -13,9 +13,9 @@ from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, Rewrite
 from minibroker.protocol.records.batch import ELIDED_BIT, seal
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.payload import payload_of
+from minibroker.protocol.records.payload import get_payload
 from minibroker.storage.log import Log
-from minibroker.storage.producers.transaction_markers import Marker, marker_batch
+from minibroker.storage.producers.transaction_markers import Marker, make_marker_batch
 from tests.pipeline.rewriting.directories import (
     SMALL,
     Seen,
@@ -174,7 +174,7 @@ def test_headers_are_rejected_or_dropped(tmp_path: Path) -> None:
 
 def test_a_log_whose_last_marker_is_dropped_continues_at_its_end_offset(tmp_path: Path) -> None:
     old, new = tmp_path / "old" / "orders-0", tmp_path / "new" / "orders-0"
-    make_log(old, idempotent, lambda log: add(log, marker_batch(1, 0, Marker(True, 0), NOW_MS)))
+    make_log(old, idempotent, lambda log: add(log, make_marker_batch(1, 0, Marker(True, 0), NOW_MS)))
     rewritten(tmp_path, RewriteSettings(1, committed_only=True))
     assert state(new)[1] == state(old)[1]
     assert [path.stat().st_size for path in sorted(new.glob("*.log"))][-1] == 0
@@ -226,7 +226,7 @@ def test_values_that_rows_cannot_express_are_kept(tmp_path: Path) -> None:
     rewritten(tmp_path, RewriteSettings(2, Compression.GZIP, batch_bytes=100_000))
     before, after = list(batches_of(old)), list(batches_of(new))
     assert [header.record_count for header, _ in after] == [4, 4, 4, 12]
-    assert bytes(payload_of(after[1][1], 0, after[1][0])) == before[1][1][61:]
+    assert bytes(get_payload(after[1][1], 0, after[1][0])) == before[1][1][61:]
     assert [each.record.timestamp for each in seen(new)] == [each.record.timestamp for each in seen(old)]
 
 

@@ -22,7 +22,7 @@ from minibroker.pipeline.sink.sink_errors import Fenced, RecordRefused, WriteFai
 from minibroker.pipeline.sink.sink_settings import SinkSettings
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.records.batch import check_batch
-from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.payload import iterate_records
 
 ONE = TopicPartition("t", 0)
 TWO = TopicPartition("t", 1)
@@ -103,7 +103,7 @@ def said(batch: bytes) -> tuple[int, int, int]:
 
 
 def values(batches: list[bytes]) -> list[bytes]:
-    return [bytes(record.value or b"") for batch in batches for record in records_of(batch)]
+    return [bytes(record.value or b"") for batch in batches for record in iterate_records(batch)]
 
 
 def test_batches_of_a_partition_are_sent_one_by_one_with_consecutive_sequences() -> None:

@@ -12,7 +12,7 @@ from minibroker.cli.pipeline.pipeline_shared import reason_of
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.formats import header_at, records_in
+from minibroker.protocol.records.formats import read_header_at, records_in
 from minibroker.protocol.records.record import Record
 from tests.pipeline.directory.support import (
     append,
@@ -209,7 +209,7 @@ def test_batches_are_read_from_their_headers(spark: SparkSession, directory: Pat
     reader = spark.read.format("minibroker-batches").options(path=str(directory), subscribe="visits", verify="crc")
     found = reader.load().orderBy("lastOffset").collect()
     headers = [
-        header_at(data)
+        read_header_at(data)
         for path in sorted((directory / "visits-0").glob("*.log"))
         for data in batches_in(path.read_bytes())
     ]

@@ -13,9 +13,9 @@ from pathlib import Path
 from minibroker.protocol.records.crc import crc32c
 from minibroker.protocol.records.record import Record
 from minibroker.storage.checkpoints.checkpoint_texts import (
-    epochs_text,
-    offsets_text,
-    partition_metadata_text,
+    format_epochs,
+    format_offsets,
+    format_partition_metadata,
 )
 from tests.pipeline.verifying.metadata_logs import metadata, topic
 from tests.pipeline.verifying.support import (
@@ -244,7 +244,7 @@ def leader_epoch_checkpoint(directory: Path) -> Expected:
         for _ in range(5):
             writer.write(2, leader_epoch=epoch)  # type: ignore[arg-type]
     path = writer.close()
-    text = epochs_text([(0, 0), (1, 8), (2, 20), (3, 33), (4, 45)])
+    text = format_epochs([(0, 0), (1, 8), (2, 20), (3, 33), (4, 45)])
     (path / "leader-epoch-checkpoint").write_bytes(text)
     return {("leader-epoch-checkpoint", -1)}
 
@@ -256,7 +256,7 @@ def late_epochs(directory: Path) -> Expected:
     for number in range(3):
         if number:
             shutil.copytree(path, directory / f"orders-{number}")
-        (directory / f"orders-{number}" / "leader-epoch-checkpoint").write_bytes(epochs_text([(0, 3)]))
+        (directory / f"orders-{number}" / "leader-epoch-checkpoint").write_bytes(format_epochs([(0, 3)]))
     return {("leader-epoch-checkpoint", -1)}
 
 
@@ -296,7 +296,7 @@ def unknown_partitions(directory: Path) -> Expected:
 def partitions_missing(directory: Path) -> Expected:
     written(directory, 2)
     gone = {("orders", number): number for number in (1, 2, 7)}
-    (directory / "recovery-point-offset-checkpoint").write_bytes(offsets_text(gone))
+    (directory / "recovery-point-offset-checkpoint").write_bytes(format_offsets(gone))
     return {("recovery-point-offset-checkpoint", -1)}
 
 
@@ -349,9 +349,16 @@ def transactions_counted(directory: Path) -> Expected:
 @fault("partition-metadata")
 def partition_metadata(directory: Path) -> Expected:
     """Of six partitions, one has a file that cannot be read, two have other topics' ids."""
-    right = partition_metadata_text(bytes(15) + b"\2")
+    right = format_partition_metadata(bytes(15) + b"\2")
     path = written(directory, 2)
-    texts = [right, right, right, partition_metadata_text(b"\1" * 16), partition_metadata_text(b"\3" * 16), right[:-3]]
+    texts = [
+        right,
+        right,
+        right,
+        format_partition_metadata(b"\1" * 16),
+        format_partition_metadata(b"\3" * 16),
+        right[:-3],
+    ]
     for number, text in enumerate(texts):
         if number:
             shutil.copytree(path, directory / f"orders-{number}")
@@ -387,7 +394,7 @@ def checkpoints_beyond(directory: Path) -> Expected:
     written(directory)
     names = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "cleaner-offset-checkpoint")
     for number, name in enumerate(names):
-        (directory / name).write_bytes(offsets_text({("orders", 0): 100_000 + number}))
+        (directory / name).write_bytes(format_offsets({("orders", 0): 100_000 + number}))
     return {(name, -1) for name in names}
 
 
@@ -403,7 +410,7 @@ def cleaned(directory: Path, wrong: Callable[[int], list[Record]]) -> Expected:
         if number in (20, 30, 40):
             offsets.append(writer.put(wrong(number)))
     path = writer.close()
-    (directory / "cleaner-offset-checkpoint").write_bytes(offsets_text({("orders", 0): writer.log.log_end_offset}))
+    (directory / "cleaner-offset-checkpoint").write_bytes(format_offsets({("orders", 0): writer.log.log_end_offset}))
     return where([place for place in places(path) if place.header.base_offset in offsets])
 
 

@@ -21,7 +21,7 @@ from minibroker.pipeline.verifying.verify_job import verify_plan
 from minibroker.protocol.records.batch import BatchHeader, check_batch, seal
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import end_transaction_marker
-from minibroker.protocol.records.formats import batches_in
+from minibroker.protocol.records.formats import iterate_batches_in
 from minibroker.protocol.records.record import Record
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
@@ -138,7 +138,9 @@ class Place:
 
 def places(directory: Path) -> list[Place]:
     """All batches of a log."""
-    return [Place(file, *each) for file in sorted(directory.glob("*.log")) for each in batches_in(file.read_bytes())]
+    return [
+        Place(file, *each) for file in sorted(directory.glob("*.log")) for each in iterate_batches_in(file.read_bytes())
+    ]
 
 
 def spread(found: list[Place], count: int = 3) -> list[Place]:

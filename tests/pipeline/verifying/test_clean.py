@@ -11,7 +11,7 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import end_transaction_marker
 from minibroker.protocol.records.conversion import build
 from minibroker.protocol.records.record import Record
-from minibroker.storage.checkpoints.checkpoint_texts import offsets_text, properties_text
+from minibroker.storage.checkpoints.checkpoint_texts import format_offsets, format_properties
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.validation import validate
@@ -168,8 +168,8 @@ class History:
             del offsets["cleaner-offset-checkpoint"]  # a crash came before it was written
         for name, offset in offsets.items():
             if offset or name != "cleaner-offset-checkpoint":
-                (self.directory / name).write_bytes(offsets_text({("orders", 0): offset}))
-        (self.directory / "meta.properties").write_bytes(properties_text(IDENTITY, self.now_ms))
+                (self.directory / name).write_bytes(format_offsets({("orders", 0): offset}))
+        (self.directory / "meta.properties").write_bytes(format_properties(IDENTITY, self.now_ms))
         found = faults(judge(self.directory, compacted=("orders",) if self.compacted else ()))
         assert found == []
 

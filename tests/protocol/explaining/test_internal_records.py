@@ -28,7 +28,7 @@ from minibroker.protocol.messages.metadata_records import (
 )
 from minibroker.protocol.primitives import varint
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.control import control_record, end_transaction_marker
+from minibroker.protocol.records.control import end_transaction_marker, make_control_record
 from minibroker.protocol.records.internal import COORDINATOR_KINDS, GROUPS_TOPIC
 from minibroker.protocol.records.record import Record
 from tests.cases import for_each
@@ -92,7 +92,7 @@ def test_each_metadata_record_is_explained_in_all_versions(kind: type[Message]) 
     ],
 )
 def test_quorum_control_records_are_explained(message: Any) -> None:
-    record = control_record(message, timestamp=0)
+    record = make_control_record(message, timestamp=0)
     key, value = explained(METADATA_TOPIC, record.key, record.value, control=True)
     assert value.meaning == type(message).__name__
     assert [*key.problems(), *value.problems()] == []

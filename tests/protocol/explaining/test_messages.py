@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.protocol.apis import ApiKey, request_class
+from minibroker.protocol.apis import ApiKey, get_request_class
 from minibroker.protocol.declare import Message, Struct
 from minibroker.protocol.explaining.messages import (
     explain_message,
@@ -190,7 +190,7 @@ def test_explaining_arbitrary_bytes_never_raises(data: bytes) -> None:
     frame = explain_request(data)
     check_that_each_byte_has_one_part(frame, 0, frame.end)
     for key in (ApiKey.FETCH, ApiKey.METADATA, ApiKey.JOIN_GROUP):
-        explain_response(data, key, request_class(key).versions[-1])
+        explain_response(data, key, get_request_class(key).versions[-1])
 
 
 @given(st.data())

@@ -10,7 +10,7 @@ import pytest
 from minibroker.broker.configs.settings_table import SETTINGS, ConfigType
 from minibroker.broker.configs.settings_without_effect import WITHOUT_EFFECT
 from minibroker.protocol.declare import Message
-from minibroker.protocol.explaining.explained_page import page
+from minibroker.protocol.explaining.explained_page import write_page
 from minibroker.protocol.explaining.explained_text import document, lines
 from minibroker.protocol.explaining.messages import explain_message, explain_records
 from minibroker.protocol.explaining.parts import Explained
@@ -67,7 +67,7 @@ RECORDS = [UserScramCredentialRecord(salt=SECRET, stored_key=SECRET, server_key=
 
 def shown(item: Explained) -> str:
     """Return all forms of an explanation, their hex without blanks and tags."""
-    forms = ["\n".join(lines(item.part, item.data)), json.dumps(document(item.part)), "".join(page([item]))]
+    forms = ["\n".join(lines(item.part, item.data)), json.dumps(document(item.part)), "".join(write_page([item]))]
     return "\n".join(forms) + "".join(re.sub(r"<[^>]*>| ", "", form) for form in forms)
 
 

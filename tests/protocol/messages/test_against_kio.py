@@ -20,7 +20,7 @@ from kio.schema.index import schema_name_map
 from kio.serial import entity_reader, entity_writer
 
 from minibroker.protocol.declare import Message
-from minibroker.protocol.describing import all_messages
+from minibroker.protocol.describing import list_messages
 from minibroker.protocol.fields import Field, Kind, fields
 from minibroker.protocol.primitives import ZERO_UUID
 from tests.cases import for_each
@@ -39,7 +39,7 @@ FIRST_TAG_OF_OURS = 10000  # such fields are not Kafka's
 
 def shared_versions() -> dict[str, dict[int, str]]:
     """The versions that both have by the message's name, each with the path of kio's class."""
-    ours = {message.__name__: message for message in all_messages()}
+    ours = {message.__name__: message for message in list_messages()}
     found: dict[str, dict[int, str]] = {}
     for versions in schema_name_map.values():
         for version, paths in versions.items():
@@ -141,7 +141,7 @@ def without_none(annotation: Any) -> tuple[Any, bool]:
     return annotation, False
 
 
-@for_each("message", [message for message in all_messages() if message.__name__ in SHARED_VERSIONS])
+@for_each("message", [message for message in list_messages() if message.__name__ in SHARED_VERSIONS])
 def test_encoded_bytes_and_fields_equal_those_of_kio(message: type[Message]) -> None:
     for version, path in SHARED_VERSIONS[message.__name__].items():
         check_version(message, version, resolve_name(path))

@@ -8,7 +8,7 @@ import tracemalloc
 import pytest
 
 from minibroker.protocol.declare import Message
-from minibroker.protocol.describing import all_messages
+from minibroker.protocol.describing import list_messages
 from minibroker.protocol.primitives import MalformedMessage, varint
 from tests.protocol.random_messages import in_all_versions, random_message
 
@@ -64,7 +64,7 @@ def test_a_corrupt_message_is_malformed_or_can_be_encoded_again(message: type[Me
 
 
 def test_no_length_field_allocates_memory_beyond_the_data() -> None:
-    versions = [(message, version) for message in all_messages() for version in message.versions]
+    versions = [(message, version) for message in list_messages() for version in message.versions]
     for message, version in versions:
         decoded(message, version, b"")  # compiled now, so that only reading is measured
     tracemalloc.start()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from minibroker.protocol.apis import ApiKey, request_class, response_class
+from minibroker.protocol.apis import ApiKey, get_request_class, get_response_class
 from minibroker.protocol.declare import Message
-from minibroker.protocol.describing import all_messages, background
+from minibroker.protocol.describing import find_background, list_messages
 from minibroker.protocol.fields import Field, fields
 from minibroker.protocol.record_fields import STRUCTS
 from minibroker.protocol.shared_fields import ABOUT
@@ -31,7 +31,7 @@ def fields_of(message: type[Message]) -> Iterator[tuple[str, Field, type]]:
 
 def sentences() -> Iterator[tuple[str, str, str]]:
     """Yield (where it is, name of the field, sentence) of all fields that have one."""
-    for message in all_messages():
+    for message in list_messages():
         for path, field, _ in fields_of(message):
             if field.facts.about:
                 yield path, field.name, field.facts.about
@@ -49,9 +49,9 @@ def words(text: str) -> set[str]:
 def test_every_field_of_every_message_has_a_description() -> None:
     silent = [
         path
-        for message in all_messages()
+        for message in list_messages()
         for path, field, struct in fields_of(message)
-        if not background(field.name, struct, message).about
+        if not find_background(field.name, struct, message).about
     ]
     assert silent == []
 
@@ -71,26 +71,26 @@ def test_no_description_only_repeats_the_name() -> None:
 
 def test_a_field_of_a_later_struct_has_its_version_and_kip() -> None:
     """Most fields are declared without versions, also in structs that only later versions have."""
-    request = request_class(ApiKey.ADD_PARTITIONS_TO_TXN)
-    told = {path: background(field.name, struct, request) for path, field, struct in fields_of(request)}
+    request = get_request_class(ApiKey.ADD_PARTITIONS_TO_TXN)
+    told = {path: find_background(field.name, struct, request) for path, field, struct in fields_of(request)}
     verify_only = told["AddPartitionsToTxnRequest.transactions.verify_only"]
     assert (verify_only.versions, verify_only.kip) == ("4+", 890)
     assert told["AddPartitionsToTxnRequest.v3_and_below_topics.name"].versions == "0+"
 
 
 def test_a_tagged_field_may_have_its_own_kip() -> None:
-    response = response_class(ApiKey.API_VERSIONS)
-    told = {path: background(field.name, struct, response).kip for path, field, struct in fields_of(response)}
+    response = get_response_class(ApiKey.API_VERSIONS)
+    told = {path: find_background(field.name, struct, response).kip for path, field, struct in fields_of(response)}
     assert told["ApiVersionsResponse.zk_migration_ready"] == 866
     assert told["ApiVersionsResponse.supported_features.name"] == 584
 
 
 def test_a_field_that_is_not_kafkas_has_no_kip() -> None:
-    request = request_class(ApiKey.FETCH)
-    told = {path: background(field.name, struct, request).kip for path, field, struct in fields_of(request)}
+    request = get_request_class(ApiKey.FETCH)
+    told = {path: find_background(field.name, struct, request).kip for path, field, struct in fields_of(request)}
     assert told["FetchRequest.records_without_attributes"] is None
     assert told["FetchRequest.topics.partitions.last_fetched_epoch"] == 595
 
 
 def test_kips_are_given_for_existing_versions() -> None:
-    assert [message for message in all_messages() if not set(message.kips) <= set(message.versions)] == []
+    assert [message for message in list_messages() if not set(message.kips) <= set(message.versions)] == []

@@ -25,7 +25,7 @@ from minibroker.protocol.records.batch import (
     set_log_append_time,
     set_max_timestamp,
 )
-from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.payload import iterate_records
 from tests.cases import for_each
 from tests.protocol.records.samples import CLIENTS, JAVA, T, golden
 
@@ -158,7 +158,7 @@ class TestChangingInPlace:
         assign(memoryview(data), 3, 2**40, 17)
         header = check_batch(data, 3)
         assert header == read_header(BATCH)._replace(base_offset=2**40, partition_leader_epoch=17)
-        assert [record.offset - 2**40 for record in records_of(data, 3)] == [0, 1, 2, 3, 4]
+        assert [record.offset - 2**40 for record in iterate_records(data, 3)] == [0, 1, 2, 3, 4]
 
     def test_log_append_time_set_in_place_is_read_by_clients(self) -> None:
         data = bytearray(b"xxx" + BATCH + b"yyy")
@@ -169,7 +169,7 @@ class TestChangingInPlace:
         assert theirs.validate_crc()
         assert [(record.timestamp, record.timestamp_type) for record in theirs] == [(T + 12345, LOG_APPEND_TIME)] * 5
         assert [record.timestamp for record in MemoryRecords(batch).next_batch()] == [T + 12345] * 5
-        assert [record.timestamp for record in records_of(batch)] == [T + 12345] * 5
+        assert [record.timestamp for record in iterate_records(batch)] == [T + 12345] * 5
         assert data[:3] + data[-3:] == b"xxxyyy"
 
     def test_create_time_can_be_restored(self) -> None:

@@ -22,13 +22,13 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import (
     ControlType,
     QuorumMessage,
-    control_key,
-    control_message,
-    control_record,
-    control_type,
+    decode_control_message,
+    decode_control_type,
+    encode_control_key,
     end_transaction_marker,
+    make_control_record,
 )
-from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
 from tests.cases import for_each
 from tests.protocol.records.samples import JAVA, T
@@ -79,62 +79,62 @@ class TestMarkers:
 
     @pytest.mark.parametrize(("name", "kind"), [("abort", ControlType.ABORT), ("commit", ControlType.COMMIT)])
     def test_quorum_control_records_are_decoded(self, name: str, kind: ControlType) -> None:
-        (record,) = records_of(JAVA[name])
+        (record,) = iterate_records(JAVA[name])
         assert check_batch(JAVA[name]).is_control
-        assert control_type(record.key) == kind
-        assert control_message(record) == EndTxnMarker(coordinator_epoch=12)
+        assert decode_control_type(record.key) == kind
+        assert decode_control_message(record) == EndTxnMarker(coordinator_epoch=12)
 
     def test_known_fields_of_later_marker_versions_are_decoded(self) -> None:
-        later = Record(key=control_key(ControlType.COMMIT), value=b"\0\x01" + b"\0\0\0\x07" + b"more")
-        assert control_message(later) == EndTxnMarker(coordinator_epoch=7)
+        later = Record(key=encode_control_key(ControlType.COMMIT), value=b"\0\x01" + b"\0\0\0\x07" + b"more")
+        assert decode_control_message(later) == EndTxnMarker(coordinator_epoch=7)
 
 
 class TestQuorum:
     @pytest.mark.parametrize("name", QUORUM)
     def test_quorum_batches_equal_those_of_kafka(self, name: str) -> None:
         _, offset, message = QUORUM[name]
-        record = control_record(message, timestamp=T)
+        record = make_control_record(message, timestamp=T)
         assert build_batch([record], base_offset=offset, control=True, leader_epoch=9) == JAVA[name]
 
     @pytest.mark.parametrize("name", QUORUM)
     def test_quorum_control_records_are_decoded(self, name: str) -> None:
         kind, _, message = QUORUM[name]
-        (record,) = records_of(JAVA[name])
-        assert control_type(record.key) == kind
-        assert control_message(record) == message
+        (record,) = iterate_records(JAVA[name])
+        assert decode_control_type(record.key) == kind
+        assert decode_control_message(record) == message
 
     def test_the_quorum_message_determines_its_version(self) -> None:
         message = LeaderChangeMessage(version=1, leader_id=1, voters=[VOTER(voter_id=1, voter_directory_id=DIRECTORY)])
-        assert control_message(control_record(message, timestamp=T)) == message
+        assert decode_control_message(make_control_record(message, timestamp=T)) == message
 
     def test_a_later_quorum_message_version_is_decoded_as_the_latest_known(self) -> None:
-        record = control_record(KRaftVersionRecord(k_raft_version=1), timestamp=T)
+        record = make_control_record(KRaftVersionRecord(k_raft_version=1), timestamp=T)
         later = record._replace(value=b"\0\x07" + (record.value or b"")[2:])
-        assert control_message(later) == KRaftVersionRecord(version=7, k_raft_version=1)
+        assert decode_control_message(later) == KRaftVersionRecord(version=7, k_raft_version=1)
 
 
 class TestMalformed:
     def test_control_types_of_a_later_kafka_are_ignored(self) -> None:
         for number in (7, -1, 32767):
             key = b"\0\0" + number.to_bytes(2, "big", signed=True)
-            assert control_type(key) is None
-            assert control_message(Record(key=key, value=None)) is None
+            assert decode_control_type(key) is None
+            assert decode_control_message(Record(key=key, value=None)) is None
 
     @pytest.mark.parametrize("key", [None, b"", b"\0\0\0", b"\xff\xff\0\0"])
     def test_malformed_control_keys_are_rejected(self, key: bytes | None) -> None:
         with pytest.raises(InvalidRecords):
-            control_type(key)
+            decode_control_type(key)
 
     def test_longer_control_keys_are_decoded(self) -> None:
-        assert control_type(b"\0\x01\0\x01more") == ControlType.COMMIT
+        assert decode_control_type(b"\0\x01\0\x01more") == ControlType.COMMIT
 
     @for_each("kind", ControlType)
     @for_each("value", [None, b"", b"\0", b"\xff\xff\0\0\0\0\0\0"])
     def test_malformed_control_values_are_rejected(self, kind: ControlType, value: bytes | None) -> None:
         with pytest.raises(InvalidRecords):
-            control_message(Record(key=control_key(kind), value=value))
+            decode_control_message(Record(key=encode_control_key(kind), value=value))
 
     @given(st.sampled_from(ControlType), st.binary(max_size=60))
     def test_arbitrary_control_values_are_decoded_or_rejected(self, kind: ControlType, value: bytes) -> None:
         with suppress(InvalidRecords):
-            control_message(Record(key=control_key(kind), value=value))
+            decode_control_message(Record(key=encode_control_key(kind), value=value))

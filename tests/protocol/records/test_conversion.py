@@ -11,11 +11,11 @@ from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader, chec
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.control import end_transaction_marker
-from minibroker.protocol.records.conversion import build, down_converted_in_steps
-from minibroker.protocol.records.formats import batches_in, check_any, records_in
+from minibroker.protocol.records.conversion import build, down_convert_in_steps
+from minibroker.protocol.records.formats import check_any, iterate_batches_in, records_in
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.varints import Bytes
-from minibroker.protocol.steps import at_once
+from minibroker.protocol.steps import run_all_steps
 from tests.cases import for_each
 from tests.protocol.records.samples import SMALL, T
 from tests.protocol.records.test_message_set import CODECS, record_lists, without_times
@@ -24,13 +24,13 @@ MAGICS = (0, 1, 2)
 
 
 def down_converted(batch: Bytes, header: BatchHeader, magic: int, first_offset: int = 0) -> bytearray:
-    return at_once(down_converted_in_steps(batch, header, magic, first_offset))
+    return run_all_steps(down_convert_in_steps(batch, header, magic, first_offset))
 
 
 def records_of_data(data: bytes | bytearray) -> list[Record]:
     """All records of some batches, each of which must be sound."""
     found = []
-    for position, header in batches_in(data):
+    for position, header in iterate_batches_in(data):
         assert check_any(data, position) == header
         found += records_in(data, position)
     return found
@@ -59,11 +59,11 @@ def test_a_batch_is_down_converted_with_its_codec(records: list[Record], codec: 
     source, target = formats
     data = build(records, source, compression=codec)
     converted = bytearray()
-    for position, header in batches_in(data):
+    for position, header in iterate_batches_in(data):
         converted += down_converted(data[position : position + header.size_bytes], header, target)
     assert records_of_data(converted) == bare(records, target)
-    assert {(header.magic, header.compression) for _, header in batches_in(converted)} == {(target, codec)}
-    assert max(header.last_offset for _, header in batches_in(converted)) == records[-1].offset
+    assert {(header.magic, header.compression) for _, header in iterate_batches_in(converted)} == {(target, codec)}
+    assert max(header.last_offset for _, header in iterate_batches_in(converted)) == records[-1].offset
 
 
 @given(record_lists(), st.sampled_from((*CODECS, Compression.ZSTD)))
@@ -112,7 +112,7 @@ def test_log_append_time_is_kept(codec: int, magic: int) -> None:
     stamped = [record._replace(timestamp=T, headers=()) for record in SMALL]
     data = build(stamped, 2, compression=codec, timestamp_type=LOG_APPEND_TIME)
     converted = down_converted(data, check_batch(data), 1) if magic == 1 else data
-    assert {header.timestamp_type for _, header in batches_in(converted)} == {LOG_APPEND_TIME}
+    assert {header.timestamp_type for _, header in iterate_batches_in(converted)} == {LOG_APPEND_TIME}
     assert records_of_data(converted) == stamped
 
 

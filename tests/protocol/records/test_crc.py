@@ -41,7 +41,7 @@ def test_the_python_package_replaces_a_missing_native_crc32c(monkeypatch: pytest
         PathFinder, "find_spec", lambda name, path=None: None if name == missing else find_spec(name, path)
     )
     assert crc._load_extension() is None
-    assert crc._load()(b"123456789") == 0xE3069283
+    assert crc._load_crc32c()(b"123456789") == 0xE3069283
 
 
 def test_loading_crc32c_imports_no_unneeded_module() -> None:

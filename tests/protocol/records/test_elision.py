@@ -17,10 +17,10 @@ from minibroker.protocol.records.control import end_transaction_marker
 from minibroker.protocol.records.elision import with_attributes_in_steps, without_attributes
 from minibroker.protocol.records.formats import check_any, records_in
 from minibroker.protocol.records.message_set import build_message_set
-from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.restarting import elide_records, restore_attributes
-from minibroker.protocol.steps import at_once
+from minibroker.protocol.steps import run_all_steps
 from tests.cases import for_each
 from tests.protocol.records.samples import CODECS, SMALL, T, damaged, payload, recompress, records, similar_records
 from tests.protocol.records.test_conversion import down_converted, records_of_data
@@ -40,9 +40,9 @@ def test_a_batch_with_elided_attributes_has_the_same_records(batch: list[Record]
     assert after.attributes == before.attributes | ELIDED_BIT
     unchanged = {"batch_length": 0, "crc": 0, "attributes": 0}
     assert after._replace(**unchanged) == before._replace(**unchanged)
-    assert list(records_of(found)) == list(records_of(data))
-    restored_batch = at_once(with_attributes_in_steps(found, after))
-    assert list(records_of(restored_batch)) == list(records_of(data))
+    assert list(iterate_records(found)) == list(iterate_records(data))
+    restored_batch = run_all_steps(with_attributes_in_steps(found, after))
+    assert list(iterate_records(restored_batch)) == list(iterate_records(data))
     if codec == Compression.NONE:
         assert restored_batch == data
 

@@ -10,7 +10,7 @@ from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.formats import batches_in, check_any, header_at, is_old, records_in
+from minibroker.protocol.records.formats import check_any, is_old, iterate_batches_in, read_header_at, records_in
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from tests.cases import for_each
@@ -30,7 +30,7 @@ def mixed() -> bytes:
 
 
 def test_batches_of_all_formats_are_iterated() -> None:
-    found = list(batches_in(mixed()))
+    found = list(iterate_batches_in(mixed()))
     assert [(header.magic, header.last_offset) for _, header in found] == [
         (0, 0),
         (0, 1),
@@ -40,20 +40,20 @@ def test_batches_of_all_formats_are_iterated() -> None:
         (2, 8),
     ]
     for position, header in found:
-        assert header_at(mixed(), position) == check_any(mixed(), position) == header
+        assert read_header_at(mixed(), position) == check_any(mixed(), position) == header
         assert is_old(mixed(), position) == (header.magic < 2)
 
 
 def test_records_of_all_formats_are_decoded_alike() -> None:
-    found = [record for position, _ in batches_in(mixed()) for record in records_in(mixed(), position)]
+    found = [record for position, _ in iterate_batches_in(mixed()) for record in records_in(mixed(), position)]
     assert [record.offset for record in found] == list(range(9))
     assert [record.value for record in found] == [record.value for record in RECORDS]
 
 
 @for_each("cut", range(1, 61))
 def test_a_truncated_last_batch_is_not_returned(cut: int) -> None:
-    whole = list(batches_in(mixed()))
-    assert list(batches_in(mixed()[:-cut])) == whole[:-1]
+    whole = list(iterate_batches_in(mixed()))
+    assert list(iterate_batches_in(mixed()[:-cut])) == whole[:-1]
 
 
 @pytest.mark.parametrize("magic", [3, 77, 255])
@@ -61,7 +61,7 @@ def test_an_unknown_magic_is_corrupt(magic: int) -> None:
     data = bytearray(mixed())
     data[16] = magic
     with pytest.raises(CorruptBatch, match="magic"):
-        list(batches_in(data))
+        list(iterate_batches_in(data))
     with pytest.raises(CorruptBatch):
         check_any(data)
 
@@ -71,7 +71,7 @@ def test_an_invalid_length_is_corrupt(magic: int) -> None:
     data = bytearray(build_batch(RECORDS) if magic == 2 else build_message_set(RECORDS, magic))
     data[8:12] = (13).to_bytes(4, "big")
     with pytest.raises(CorruptBatch):
-        list(batches_in(data))
+        list(iterate_batches_in(data))
 
 
 def test_a_batch_of_format_2_is_verified() -> None:
@@ -85,7 +85,7 @@ def test_a_batch_of_format_2_is_verified() -> None:
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_are_iterated_or_rejected(data: bytes) -> None:
     try:
-        for position, header in batches_in(data):
+        for position, header in iterate_batches_in(data):
             assert position + header.size_bytes <= len(data)
     except CorruptBatch:
         pass

@@ -6,7 +6,7 @@ import pytest
 from lz4 import frame
 
 from minibroker.protocol.errors import CorruptBatch
-from minibroker.protocol.records.lz4_frames import with_old_checksum, with_right_checksum, xxhash32
+from minibroker.protocol.records.lz4_frames import compute_xxhash32, with_old_checksum, with_right_checksum
 from tests.cases import for_each
 
 
@@ -15,7 +15,7 @@ from tests.cases import for_each
     [(b"", 0x02CC5D05), (b"abc", 0x32D153FF), (b"abcdefghijklmnopqrstuvwxyz", 0x63A14D5F)],
 )
 def test_the_lz4_header_hash_is_xxhash32(data: bytes, expected: int) -> None:
-    assert xxhash32(data) == expected
+    assert compute_xxhash32(data) == expected
 
 
 @pytest.mark.parametrize("store_size", [False, True])

@@ -12,8 +12,8 @@ from minibroker.protocol.records.batch import CREATE_TIME, LOG_APPEND_TIME
 from minibroker.protocol.records.message import (
     check_message,
     encode_message,
-    message_header,
     read_message,
+    read_message_header,
     set_message_offset,
     set_message_time,
 )
@@ -57,9 +57,9 @@ def test_a_message_is_described_by_the_header_of_a_batch_of_one() -> None:
 
 
 def test_unknown_attribute_bits_do_not_become_those_of_a_batch() -> None:
-    header = message_header(encode_message(1, 0, T, 0x70, None, None))
+    header = read_message_header(encode_message(1, 0, T, 0x70, None, None))
     assert header.attributes == 0
-    assert message_header(encode_message(0, 0, -1, 0x7A, None, b"")).attributes == 2
+    assert read_message_header(encode_message(0, 0, -1, 0x7A, None, b"")).attributes == 2
 
 
 @for_each("magic", [0, 1])

@@ -17,11 +17,11 @@ from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.message import encode_message, read_message, set_message_offset
 from minibroker.protocol.records.message_set import (
     build_message_set,
-    headers_of_set,
-    inner_messages,
-    last_inner_offset,
-    messages_in,
-    records_of_message,
+    decompress_inner_messages,
+    find_last_inner_offset,
+    iterate_headers_of_set,
+    iterate_messages_in,
+    iterate_records_of_message,
 )
 from minibroker.protocol.records.record import Record
 from tests.cases import for_each
@@ -46,7 +46,9 @@ def without_times(records: list[Record]) -> list[Record]:
 
 
 def records_of_set(data: bytes) -> list[Record]:
-    return [record for position, _ in headers_of_set(data) for record in records_of_message(data, position)]
+    return [
+        record for position, _ in iterate_headers_of_set(data) for record in iterate_records_of_message(data, position)
+    ]
 
 
 def named(magic: int, records: list[Record]) -> list[Record]:
@@ -57,7 +59,7 @@ def named(magic: int, records: list[Record]) -> list[Record]:
 def test_message_sets_of_old_clients_are_decoded(name: str) -> None:
     version, kind, codec = name.split()
     magic = FORMATS[version]
-    headers: list[BatchHeader] = [header for _, header in headers_of_set(OLD[name])]
+    headers: list[BatchHeader] = [header for _, header in iterate_headers_of_set(OLD[name])]
     assert {header.magic for header in headers} == {magic}
     assert {header.compression for header in headers} == {Compression[codec.upper()]}
     assert len(headers) == (len(SMALL) if codec == "none" else 1)
@@ -75,11 +77,11 @@ def test_inner_messages_equal_those_of_old_clients(name: str) -> None:
     ours = build_message_set(SMALL if kind == "small" else LARGE, magic, compression=Compression[codec.upper()])
     wrapper, _ = read_message(bytes(ours))
     theirs, _ = read_message(OLD[name])
-    inner = bytearray(inner_messages(theirs))
+    inner = bytearray(decompress_inner_messages(theirs))
     if magic == 0:  # where they have all offsets 0
-        for index, (position, _) in enumerate(headers_of_set(inner)):
+        for index, (position, _) in enumerate(iterate_headers_of_set(inner)):
             set_message_offset(inner, position, index)
-    assert inner_messages(wrapper) == inner
+    assert decompress_inner_messages(wrapper) == inner
     assert wrapper._replace(value=b"") == theirs._replace(value=b"")
 
 
@@ -95,7 +97,7 @@ def test_the_lz4_checksum_is_that_of_clients_of_the_format(name: str) -> None:
 def test_uncompressed_messages_equal_those_of_old_clients() -> None:
     for version, magic in FORMATS.items():
         theirs = bytearray(OLD[f"{version} small none"])
-        for index, (position, _) in enumerate(headers_of_set(theirs)):
+        for index, (position, _) in enumerate(iterate_headers_of_set(theirs)):
             set_message_offset(theirs, position, index)
         assert build_message_set(SMALL, magic) == theirs
 
@@ -119,7 +121,7 @@ def record_lists(draw: st.DrawFn) -> list[Record]:
 def test_an_encoded_message_set_is_decoded_unchanged(records: list[Record], magic: int, codec: int) -> None:
     data = bytes(build_message_set(records, magic, compression=codec))
     assert records_of_set(data) == named(magic, records)
-    headers = [header for _, header in headers_of_set(data)]
+    headers = [header for _, header in iterate_headers_of_set(data)]
     assert sum(header.size_bytes for header in headers) == len(data)
     assert headers[-1].last_offset == records[-1].offset
     if magic:
@@ -131,16 +133,18 @@ def test_inner_offsets_are_absolute_in_format_0_and_relative_in_format_1(records
     for magic in (0, 1):
         wrapper, _ = read_message(bytes(build_message_set(records, magic, compression=Compression.GZIP)))
         first = records[0].offset if magic else 0
-        inner = inner_messages(wrapper)
-        assert [message.offset for message in messages_in(wrapper, inner)] == [r.offset - first for r in records]
-        assert last_inner_offset(inner) == records[-1].offset - first
+        inner = decompress_inner_messages(wrapper)
+        assert [message.offset for message in iterate_messages_in(wrapper, inner)] == [
+            r.offset - first for r in records
+        ]
+        assert find_last_inner_offset(inner) == records[-1].offset - first
         assert wrapper.offset == records[-1].offset
 
 
 def test_log_append_time_applies_to_all_messages_in_a_wrapper() -> None:
     inner = encode_message(1, 0, T, 0, b"a", b"") + encode_message(1, 1, T + 9, 0, b"b", b"")
     wrapper = encode_message(1, 41, T + 100, 0x08 | Compression.GZIP, None, gzip.compress(inner))
-    assert [(record.offset, record.timestamp) for record in records_of_message(wrapper)] == [
+    assert [(record.offset, record.timestamp) for record in iterate_records_of_message(wrapper)] == [
         (40, T + 100),
         (41, T + 100),
     ]
@@ -150,14 +154,14 @@ def test_log_append_time_applies_to_all_messages_in_a_wrapper() -> None:
         compression=Compression.GZIP,
         timestamp_type=LOG_APPEND_TIME,
     )
-    (_, header), *_ = headers_of_set(ours)
+    (_, header), *_ = iterate_headers_of_set(ours)
     assert (header.timestamp_type, header.max_timestamp) == (LOG_APPEND_TIME, T)
 
 
 def test_a_librdkafka_wrapper_with_offset_0_is_read_from_offset_0() -> None:
     inner = b"".join(encode_message(1, offset, T, 0, None, b"") for offset in range(3))
     wrapper = encode_message(1, 0, T, Compression.GZIP, None, gzip.compress(inner))
-    assert [record.offset for record in records_of_message(wrapper)] == [0, 1, 2]
+    assert [record.offset for record in iterate_records_of_message(wrapper)] == [0, 1, 2]
 
 
 def gzipped(inner: bytes, *, magic: int = 1, offset: int = 9) -> bytes:
@@ -187,7 +191,7 @@ ONE = encode_message(1, 0, T, 0, None, b"v")
 )
 def test_an_invalid_wrapper_is_rejected(wrapper: bytes, code: ErrorCode) -> None:
     with pytest.raises(KafkaError) as raised:
-        list(records_of_message(wrapper))
+        list(iterate_records_of_message(wrapper))
     assert raised.value.code == code
 
 
@@ -195,13 +199,13 @@ def test_an_inner_checksum_is_verified() -> None:
     inner = bytearray(ONE)
     inner[-1] ^= 1
     with pytest.raises(CorruptBatch, match="crc"):
-        list(records_of_message(gzipped(bytes(inner))))
+        list(iterate_records_of_message(gzipped(bytes(inner))))
 
 
 def test_a_wrapper_uses_no_more_memory_than_allowed() -> None:
     bomb = gzipped(bytes(1 << 22))
     with pytest.raises(KafkaError) as raised:
-        list(records_of_message(bomb, limit_bytes=1 << 20))
+        list(iterate_records_of_message(bomb, limit_bytes=1 << 20))
     assert raised.value.code == ErrorCode.MESSAGE_TOO_LARGE
 
 
@@ -243,4 +247,4 @@ def test_corrupt_message_sets_are_decoded_or_rejected(seed: int) -> None:
     data = OLD[random.choice([name for name in OLD if "small" in name])]
     read_or_refused(damaged(random, data))
     wrapper, _ = read_message(OLD["0.10.2.2 small gzip"])
-    read_or_refused(gzipped(damaged(random, inner_messages(wrapper))))
+    read_or_refused(gzipped(damaged(random, decompress_inner_messages(wrapper))))

@@ -10,10 +10,10 @@ from minibroker.protocol.messages.metadata_records import METADATA_KINDS
 from minibroker.protocol.primitives import MalformedMessage
 from minibroker.protocol.records.metadata_values import (
     UnknownMetadata,
+    choose_version,
     decode_metadata,
     encode_metadata,
     read_frame,
-    written_version,
 )
 from tests.cases import for_each
 
@@ -67,4 +67,4 @@ def test_the_frame_of_an_unknown_metadata_record_can_be_decoded() -> None:
 )
 def test_record_versions_follow_the_metadata_version(kind: type[Message], levels: dict[int, int]) -> None:
     # metadata.version to record version, as Kafka 4.3's MetadataVersion has it
-    assert {level: written_version(kind, level) for level in levels} == levels
+    assert {level: choose_version(kind, level) for level in levels} == levels

@@ -15,9 +15,9 @@ from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record, parse_records
-from minibroker.protocol.records.varints import zigzag_bytes
+from minibroker.protocol.records.varints import encode_zigzag
 from tests.cases import for_each
 from tests.protocol.records.samples import CLIENTS, CODECS, JAVA, LARGE, SMALL, T, golden, payload, records
 
@@ -31,7 +31,7 @@ def parsed(data: bytes, count: int) -> list[Record]:
 def record(*parts: bytes) -> bytes:
     """A record of these parts, with the right length."""
     body = b"".join(parts)
-    return zigzag_bytes(len(body)) + body
+    return encode_zigzag(len(body)) + body
 
 
 HEAD = b"\0\0\0"  # attributes, timestamp delta and offset delta
@@ -43,12 +43,12 @@ class TestRealClients:
     def test_small_records_of_real_clients_are_decoded(self, client: str, codec: Compression) -> None:
         batch = golden(client)[f"small {codec.name.lower()}"]
         assert read_header(batch).compression == codec
-        assert list(records_of(batch)) == SMALL
+        assert list(iterate_records(batch)) == SMALL
 
     @for_each("codec", CODECS[1:])
     @for_each("client", CLIENTS)
     def test_large_records_of_real_clients_are_decoded(self, client: str, codec: Compression) -> None:
-        assert list(records_of(golden(client)[f"large {codec.name.lower()}"])) == LARGE
+        assert list(iterate_records(golden(client)[f"large {codec.name.lower()}"])) == LARGE
 
     @pytest.mark.parametrize("codec", CODECS)
     @pytest.mark.parametrize("client", [aiokafka_records, kafka_python_records])
@@ -59,7 +59,7 @@ class TestRealClients:
         builder = client.DefaultRecordBatchBuilder(2, codec, 0, -1, -1, -1, 1 << 20)
         for offset, timestamp, key, value, headers in sent:
             builder.append(offset, timestamp, key, value, list(headers))
-        assert list(records_of(bytes(builder.build()))) == sent
+        assert list(iterate_records(bytes(builder.build()))) == sent
 
 
 class TestMeaning:
@@ -76,28 +76,28 @@ class TestMeaning:
 
     def test_log_append_time_replaces_all_timestamps(self) -> None:
         batch = build_batch(SMALL, timestamp_type=LOG_APPEND_TIME)
-        assert {found.timestamp for found in records_of(batch)} == {T + 100000}
+        assert {found.timestamp for found in iterate_records(batch)} == {T + 100000}
 
     def test_offsets_are_relative_to_the_base_offset(self) -> None:
         batch = build_batch(SMALL, base_offset=1000)
-        assert [found.offset for found in records_of(batch)] == [1000, 1001, 1002, 1003, 1004]
+        assert [found.offset for found in iterate_records(batch)] == [1000, 1001, 1002, 1003, 1004]
 
     def test_header_keys_that_are_not_utf8_are_still_decoded(self) -> None:
         (found,) = parsed(record(HEAD, b"\x01", b"\x01", b"\x02", b"\x02\xff", b"\x01"), 1)
         assert found.headers == (("\ufffd", None),)
 
     def test_a_batch_emptied_by_compaction_has_no_records(self) -> None:
-        assert list(records_of(JAVA["small none"][:57] + bytes(4))) == []
+        assert list(iterate_records(JAVA["small none"][:57] + bytes(4))) == []
 
     def test_a_batch_within_other_bytes_is_decoded(self) -> None:
         data = memoryview(b"x" * 7 + JAVA["small zstd"] + b"y" * 7)
-        assert list(records_of(data, 7)) == SMALL
+        assert list(iterate_records(data, 7)) == SMALL
 
 
 MALFORMED = {
     "of no length": (b"\0", "a length of 0 bytes"),
     "of negative length": (b"\x01", "a length of -1 bytes"),
-    "longer than the rest": (zigzag_bytes(9) + bytes(8), "a length of 9 bytes, 8 are left"),
+    "longer than the rest": (encode_zigzag(9) + bytes(8), "a length of 9 bytes, 8 are left"),
     "of a length that is no varint": (b"\xff\xff\xff\xff\xff\x01", "a varint of more than 5 bytes"),
     "with bytes left": (record(HEAD, b"\x01", b"\x01", b"\0", b"left"), "4 bytes are left in it after its headers"),
     "with a key longer than it": (record(HEAD, b"\x08", b"abc"), "4 bytes of a key or value, 3 are left"),
@@ -106,7 +106,7 @@ MALFORMED = {
     "with a timestamp that is no varlong": (record(b"\0", b"\xff" * 10, b"\0\1\1\0"), "a varint of more than 10 bytes"),
     "with fewer than no headers": (record(HEAD, b"\x01", b"\x01", b"\x01"), "-1 headers"),
     "with more headers than bytes": (record(HEAD, b"\x01", b"\x01", b"\x06", b"\0\0"), "3 headers, 2 bytes are left"),
-    "with 2^30 headers": (record(HEAD, b"\x01", b"\x01", zigzag_bytes(2**30)), "1073741824 headers, 0 bytes"),
+    "with 2^30 headers": (record(HEAD, b"\x01", b"\x01", encode_zigzag(2**30)), "1073741824 headers, 0 bytes"),
     "with a header without a key": (record(HEAD, b"\x01", b"\x01", b"\x02", b"\x01\x01"), "a header without a key"),
     "that ends in a header": (record(HEAD, b"\x01", b"\x01", b"\x02", b"\x02k"), "the data ends in a varint"),
 }
@@ -156,7 +156,7 @@ class TestMalformedRecords:
             data = batch[:61] + change(batch[61:])
             longer = data[:8] + (len(data) - 12).to_bytes(4, "big") + data[12:]
             try:
-                assert list(records_of(longer)) == SMALL
+                assert list(iterate_records(longer)) == SMALL
             except KafkaError as refusal:
                 assert refusal.code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD)
 
@@ -164,5 +164,5 @@ class TestMalformedRecords:
 def test_decompression_of_records_is_bounded() -> None:
     for codec in CODECS[1:]:
         with pytest.raises(KafkaError) as refusal:
-            records_of(JAVA[f"large {codec.name.lower()}"], limit_bytes=100_000)
+            iterate_records(JAVA[f"large {codec.name.lower()}"], limit_bytes=100_000)
         assert refusal.value.code == ErrorCode.MESSAGE_TOO_LARGE

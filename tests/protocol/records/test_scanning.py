@@ -14,7 +14,7 @@ from minibroker.protocol.records.batch import BatchHeader, read_header
 from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.records.scanning import MAX_HEADERS, MAX_RUN, MAX_WALK, MIN_RUN, Run, Scan, find_run
 from minibroker.protocol.records.strides import stride
-from minibroker.protocol.records.varints import from_zigzag, zigzag_bytes
+from minibroker.protocol.records.varints import encode_zigzag, from_zigzag
 from tests.cases import for_each
 from tests.protocol.records.samples import JAVA, T, damaged, payload, similar_records
 
@@ -133,13 +133,13 @@ class TestRuns:
     def walked(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         """The number of records of each walk that was done."""
         walks: list[int] = []
-        walk = Scan._walk
+        walk = Scan._step_over_records
 
         def noted(scan: Scan, end_index: int, stop: int) -> bool:
             walks.append(end_index - scan.index)
             return walk(scan, end_index, stop)
 
-        monkeypatch.setattr(Scan, "_walk", noted)
+        monkeypatch.setattr(Scan, "_step_over_records", noted)
         return walks
 
     @for_each(
@@ -178,7 +178,7 @@ class TestRuns:
     def test_the_scanner_finds_runs_after_the_millionth_record(self) -> None:
         """Where offset deltas need four bytes, and records are stepped over one by one."""
         count = 2**20 + 20
-        body = [b"\0\0" + zigzag_bytes(index) + b"\x01\x01\0" for index in range(count)]
+        body = [b"\0\0" + encode_zigzag(index) + b"\x01\x01\0" for index in range(count)]
         data = b"".join(bytes((2 * len(record),)) + record for record in body)
         assert Scan(data, count).run()
         assert not Scan(data[:-1] + b"\x02", count).run()
@@ -186,7 +186,7 @@ class TestRuns:
 
 def test_huge_record_counts_cost_no_time() -> None:
     """2^30 headers in a record of a few bytes, and 2^31 records in a batch of one."""
-    headers = zigzag_bytes(2**30)
+    headers = encode_zigzag(2**30)
     record = b"\0\0\0\x01\x01" + headers
     data = bytes((2 * len(record),)) + record
     assert not Scan(data + bytes(100), 1).run()

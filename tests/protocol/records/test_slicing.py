@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from minibroker.protocol.errors import InvalidRecords
 from minibroker.protocol.records.batch import read_header
-from minibroker.protocol.records.payload import payload_of
+from minibroker.protocol.records.payload import get_payload
 from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.records.slicing import slices, with_timestamps_moved
 from minibroker.protocol.records.varints import from_zigzag
@@ -50,7 +50,7 @@ def test_varints_of_every_length_are_decoded() -> None:
 def test_batches_of_other_clients_are_sliced_as_by_the_strict_reader(client: str) -> None:
     for batch in golden(client).values():
         header = read_header(batch)
-        data = bytes(payload_of(batch, 0, header))
+        data = bytes(get_payload(batch, 0, header))
         strict = [
             (record.offset - header.base_offset, record.key, record.value is None)
             for record in parse_records(data, header)

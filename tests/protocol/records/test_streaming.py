@@ -13,16 +13,16 @@ from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.records import streaming, windows
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.compression import Compression, in_pieces
+from minibroker.protocol.records.compression import Compression, cut_into_pieces
 from minibroker.protocol.records.conversion import build
 from minibroker.protocol.records.elision import without_attributes
 from minibroker.protocol.records.formats import records_in
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.records.restarting import move_timestamps, renumber_records, restored_chunks
+from minibroker.protocol.records.restarting import move_timestamps, renumber_records, restore_chunks
 from minibroker.protocol.records.slicing import slices
-from minibroker.protocol.records.streaming import check_sizes, keyed_records, slices_of, streamed_records
+from minibroker.protocol.records.streaming import check_sizes, slice_keyed_records, stream_records, stream_slices
 from minibroker.protocol.records.windows import Window
-from minibroker.protocol.steps import at_once
+from minibroker.protocol.steps import run_all_steps
 from tests.cases import for_each
 from tests.protocol.records.samples import CODECS, T, payload, similar_records
 
@@ -49,8 +49,8 @@ def test_streamed_records_equal_those_of_the_reader(
     if magic < 2 and not codec:
         data = data[: read_header_size(data)]
     expected = [record._replace(headers=()) for record in records_in(data)]
-    assert there(streamed_records(data)) == expected
-    found = there(streamed_records(data, with_values=False))
+    assert there(stream_records(data)) == expected
+    found = there(stream_records(data, with_values=False))
     assert [record[:2] for record in found] == [record[:2] for record in expected]
 
 
@@ -64,7 +64,7 @@ def read_header_size(data: bytes) -> int:
 def test_streamed_keys_offsets_and_timestamps_equal_those_of_slices(seed: int, piece: int, large: int) -> None:
     sent = similar_records(Random(seed))
     data = payload(sent)
-    found = keyed_records(Window(in_pieces((data,), piece), large), len(sent))
+    found = slice_keyed_records(Window(cut_into_pieces((data,), piece), large), len(sent))
     expected = [each[2:] for each in slices(data, len(sent))]
     assert [each[2:] for each in found if each is not None] == expected
 
@@ -74,7 +74,7 @@ def test_a_wrong_record_count_is_rejected(count: int, tail: bytes) -> None:
     data = payload([Record(value=b"v" * 50)] * 2) + tail
     for large in (10, 1000):
         with pytest.raises(InvalidRecords):
-            list(keyed_records(Window(in_pieces((data,), 7), large), count))
+            list(slice_keyed_records(Window(cut_into_pieces((data,), 7), large), count))
 
 
 @settings(deadline=None)
@@ -83,7 +83,7 @@ def test_records_are_omitted_and_shifted_in_time(seed: int, piece: int, by_ms: i
     random = Random(seed)
     sent = similar_records(random)
     stays = bytes(random.randrange(2) for _ in sent)
-    found = b"".join(move_timestamps(in_pieces((payload(sent),), piece), stays, by_ms))
+    found = b"".join(move_timestamps(cut_into_pieces((payload(sent),), piece), stays, by_ms))
     kept = [each for each, stay in zip(slices(payload(sent), len(sent)), stays, strict=True) if stay]
     again = list(slices(found, len(kept)))
     assert [(each[2], each[4], each[5]) for each in again] == [(each[2], each[4], each[5]) for each in kept]
@@ -100,7 +100,7 @@ def test_records_get_new_offset_deltas(seed: int, piece: int) -> None:
     sent = similar_records(Random(seed))
     wrong = build_batch([record._replace(offset=3 * record.offset) for record in sent], keep_offsets=True)
     data = bytes(wrong[61:])
-    assert b"".join(renumber_records(in_pieces((data,), piece), len(sent))) == payload(sent, sent[0].timestamp)
+    assert b"".join(renumber_records(cut_into_pieces((data,), piece), len(sent))) == payload(sent, sent[0].timestamp)
 
 
 @settings(deadline=None)
@@ -110,12 +110,12 @@ def test_attributes_are_restored_in_pieces(seed: int, piece: int) -> None:
     elided = without_attributes(batch, read_header(batch))
     assert elided is not None
     count = read_header(batch).record_count
-    assert b"".join(restored_chunks(in_pieces((elided[61:],), piece), count)) == batch[61:]
+    assert b"".join(restore_chunks(cut_into_pieces((elided[61:],), piece), count)) == batch[61:]
 
 
 def test_long_streaming_pauses_often() -> None:
     batch = build_batch([Record(value=b"x")] * 10_000, compression=Compression.GZIP)
-    turns = sum(record is None for record in streamed_records(batch))
+    turns = sum(record is None for record in stream_records(batch))
     assert turns >= 10_000 // streaming._RECORDS_AT_ONCE
 
 
@@ -127,21 +127,21 @@ def test_a_compressed_record_above_the_limit_is_rejected(codec: int, limit: int)
     check = check_sizes(batch, read_header(batch), limit)
     if codec and limit < 100:
         with pytest.raises(InvalidRecords, match=f"bytes, max.decompressed.message.bytes is {limit}"):
-            at_once(check)
+            run_all_steps(check)
     else:
-        at_once(check)
+        run_all_steps(check)
 
 
 def test_a_large_record_is_found_by_timestamp_but_not_converted() -> None:
     batch = bytes(build_batch([Record(timestamp=T, value=bytes(101 << 20)), Record(timestamp=T + 1)], compression=4))
-    assert [record.timestamp for record in there(streamed_records(batch, with_values=False))] == [T, T + 1]
+    assert [record.timestamp for record in there(stream_records(batch, with_values=False))] == [T, T + 1]
     with pytest.raises(KafkaError) as refusal:
-        there(streamed_records(batch))
+        there(stream_records(batch))
     assert refusal.value.code == ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_a_key_is_buffered_only_up_to_a_limit() -> None:
     batch = bytes(build_batch([Record(key=bytes(101 << 20))], compression=4))
     with pytest.raises(KafkaError) as refusal:
-        list(slices_of(batch, read_header(batch)))
+        list(stream_slices(batch, read_header(batch)))
     assert refusal.value.code == ErrorCode.MESSAGE_TOO_LARGE

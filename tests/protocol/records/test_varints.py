@@ -10,12 +10,12 @@ from kafka.record.util import decode_varint, encode_varint
 from minibroker.protocol.records.varints import (
     MAX_VARINT_BYTES,
     MalformedVarint,
+    encode_zigzag,
     from_zigzag,
     read_raw,
     read_varint,
     read_varlong,
     wrap_to_64_bits,
-    zigzag_bytes,
 )
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -26,26 +26,26 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 def test_varints_equal_those_of_kafka_python(value: int) -> None:
     theirs = bytearray()
     encode_varint(value, theirs.append)
-    assert zigzag_bytes(value) == theirs
-    assert decode_varint(zigzag_bytes(value)) == (value, len(theirs))
+    assert encode_zigzag(value) == theirs
+    assert decode_varint(encode_zigzag(value)) == (value, len(theirs))
 
 
 @given(INT32, st.binary(max_size=3), st.binary(max_size=12))
 def test_varints_are_decoded_at_any_position(value: int, before: bytes, after: bytes) -> None:
-    data = before + zigzag_bytes(value)
+    data = before + encode_zigzag(value)
     for bytes_like in (data + after, bytearray(data + after), memoryview(data + after)):
         assert read_varint(bytes_like, len(before)) == (value, len(data))
 
 
 @given(INT64)
 def test_varlongs_are_decoded(value: int) -> None:
-    data = zigzag_bytes(value)
+    data = encode_zigzag(value)
     assert read_varlong(data, 0) == (value, len(data))
 
 
 @given(INT32)
 def test_raw_numbers_are_zigzag_encoded(value: int) -> None:
-    raw, _ = read_raw(zigzag_bytes(value), 0, MAX_VARINT_BYTES)
+    raw, _ = read_raw(encode_zigzag(value), 0, MAX_VARINT_BYTES)
     assert from_zigzag(raw) == value
     assert raw % 2 == (value < 0)
 
@@ -78,7 +78,7 @@ def test_a_sum_keeps_its_lowest_64_bits_as_in_java(one: int, other: int) -> None
 
 @given(INT64, st.data())
 def test_a_truncated_varint_is_malformed(value: int, data: st.DataObject) -> None:
-    whole = zigzag_bytes(value)
+    whole = encode_zigzag(value)
     cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
     with pytest.raises(MalformedVarint, match="ends in a varint"):
         read_varlong(cut, 0)

@@ -17,9 +17,9 @@ from minibroker.protocol.records.compression import (
     STEP_BYTES,
     Compression,
     compress,
-    in_pieces,
+    cut_into_pieces,
 )
-from minibroker.protocol.records.payload import payload_of
+from minibroker.protocol.records.payload import get_payload
 from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.records.scanning import WALK_BYTES
 from minibroker.protocol.records.validation import (
@@ -29,11 +29,11 @@ from minibroker.protocol.records.validation import (
     Rules,
     check_records_in_steps,
     check_window,
-    timestamp_message,
+    make_timestamp_message,
 )
-from minibroker.protocol.records.varints import INT64_MAX, zigzag_bytes
+from minibroker.protocol.records.varints import INT64_MAX, encode_zigzag
 from minibroker.protocol.records.windows import Window
-from minibroker.protocol.steps import Steps, at_once
+from minibroker.protocol.steps import Steps, run_all_steps
 from tests.cases import for_each
 from tests.protocol.records.samples import T, payload, similar_records
 
@@ -43,7 +43,7 @@ Verdict = tuple[object, ...]
 
 def verdict_of(steps: Steps[int]) -> Verdict:
     try:
-        return (at_once(steps),)
+        return (run_all_steps(steps),)
     except InvalidRecords as error:
         return error.code, error.message, error.record_errors
 
@@ -60,7 +60,7 @@ def strict_verdict(data: bytes, header: BatchHeader, rules: Rules) -> Verdict:
             if rules.keys_required and record.key is None:
                 errors.append((index, NO_KEY_MESSAGE))
             elif not rules.takes(record.timestamp):
-                errors.append((index, timestamp_message(record, rules.earliest_ms, rules.latest_ms)))
+                errors.append((index, make_timestamp_message(record, rules.earliest_ms, rules.latest_ms)))
                 code = ErrorCode.INVALID_TIMESTAMP
     except InvalidRecords as error:
         return error.code, error.message, error.record_errors
@@ -106,7 +106,7 @@ def test_windowed_validation_agrees_with_the_strict_reader(seed: int, piece: int
         (Rules(False), Rules(True), Rules(random.random() < 0.5, T, T + 50), Rules(True, INT64_MAX, INT64_MAX))
     )
     rules = rules._replace(any_offsets=random.random() < 0.3)
-    window = Window(in_pieces((data,), piece), large)
+    window = Window(cut_into_pieces((data,), piece), large)
     assert verdict_of(check_window(window, header, rules)) == strict_verdict(bytes(data), header, rules)
 
 
@@ -120,10 +120,10 @@ def test_mutated_compressed_batches_get_the_same_verdict_as_at_once(seed: int, c
         batch[random.randrange(HEADER_BYTES, len(batch))] ^= 1 << random.randrange(8)
     header = read_header(batch)
     try:
-        expected = strict_verdict(bytes(payload_of(batch, 0, header)), header, Rules(True))
+        expected = strict_verdict(bytes(get_payload(batch, 0, header)), header, Rules(True))
     except KafkaError as error:
         with pytest.raises(type(error)) as refusal:
-            at_once(check_records_in_steps(batch, 0, header, Rules(True)))
+            run_all_steps(check_records_in_steps(batch, 0, header, Rules(True)))
         assert (refusal.value.code, refusal.value.message) == (error.code, error.message)
     else:
         assert verdict_of(check_records_in_steps(batch, 0, header, Rules(True))) == expected
@@ -160,14 +160,14 @@ def steps_of(steps: Steps[int]) -> int:
 
 def with_headers(count: int, key: bytes | None = b"k") -> bytes:
     """A record with so many headers, whose keys and values are empty."""
-    body = b"\0\0\0" + (zigzag_bytes(-1) if key is None else zigzag_bytes(len(key)) + key) + b"\0"
-    body += zigzag_bytes(count) + bytes(2 * count)
-    return zigzag_bytes(len(body)) + body
+    body = b"\0\0\0" + (encode_zigzag(-1) if key is None else encode_zigzag(len(key)) + key) + b"\0"
+    body += encode_zigzag(count) + bytes(2 * count)
+    return encode_zigzag(len(body)) + body
 
 
 @pytest.mark.parametrize("record", [with_headers(50_000), encode_record(Record(value=bytes(100_000)), 0, 0)])
 def test_a_record_larger_than_the_window_is_validated(record: bytes) -> None:
-    window = Watched(in_pieces((record,), 1000), 500)
+    window = Watched(cut_into_pieces((record,), 1000), 500)
     count = steps_of(check_window(window, header_of(1), Rules(False)))
     assert window.most_bytes < 3 * 1000
     assert count >= 100
@@ -176,7 +176,7 @@ def test_a_record_larger_than_the_window_is_validated(record: bytes) -> None:
 def test_records_with_many_headers_each_take_many_steps() -> None:
     record = with_headers(5000)
     records = b"".join(record[:5] + bytes((2 * index,)) + record[6:] for index in range(60))  # the offset's delta
-    steps = steps_of(check_window(Window(in_pieces((records,), 1 << 18)), header_of(60), Rules(True)))
+    steps = steps_of(check_window(Window(cut_into_pieces((records,), 1 << 18)), header_of(60), Rules(True)))
     assert steps >= len(records) // WALK_BYTES
 
 
@@ -184,7 +184,7 @@ def test_a_million_rejected_records_are_counted_but_not_listed() -> None:
     sent = [Record(timestamp=T)] * 20_000
     batch = build_batch(sent, compression=Compression.ZSTD)
     with pytest.raises(InvalidRecords) as refusal:
-        at_once(check_records_in_steps(batch, 0, read_header(batch), Rules(True)))
+        run_all_steps(check_records_in_steps(batch, 0, read_header(batch), Rules(True)))
     assert "due to 20000 record errors" in str(refusal.value)
     assert [index for index, _ in refusal.value.record_errors] == list(range(MAX_RECORD_ERRORS))
     assert steps_of(check_records_in_steps(batch, 0, read_header(batch), Rules(True))) >= 20_000 // 512

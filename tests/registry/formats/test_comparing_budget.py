@@ -14,7 +14,7 @@ from minibroker.registry.formats.comparing_budget import (
     CHARACTERS,
     Budget,
     TooMuch,
-    named_changes,
+    name_changes,
 )
 from minibroker.registry.formats.schema import InvalidSchema
 
@@ -65,7 +65,7 @@ def test_a_protobuf_schema_with_exponential_repetition_is_rejected() -> None:
 def test_unlisted_changes_are_counted() -> None:
     named = json_schema.incompatibilities(json_doubling("string", 12), json_doubling("number", 12))
     assert named[-1] == f"and {(1 << 12) - len(named) + 1:,} more"
-    assert len(named_changes(map(str, range(CHANGES + 2)), CHANGES + 2)) == CHANGES + 1
+    assert len(name_changes(map(str, range(CHANGES + 2)), CHANGES + 2)) == CHANGES + 1
 
 
 def test_long_paths_are_listed_up_to_a_limit() -> None:

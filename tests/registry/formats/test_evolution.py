@@ -19,7 +19,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as some
 
 from minibroker.registry.formats import avro, json_schema, protobuf
-from minibroker.registry.formats.protobuf.protobuf_decoding import message_of
+from minibroker.registry.formats.protobuf.protobuf_decoding import find_message
 from tests.cases import for_each
 
 # JSON Schema: all values of a small world are tried
@@ -212,9 +212,9 @@ def test_a_compatible_protobuf_schema_reads_old_data(
     inner = data.draw(some.tuples(some.sampled_from(["int32", "string"]), some.sampled_from(["int64", "string"])))
     writer, reader = protobuf.parse(proto(old, set(), inner[0]), {}), protobuf.parse(proto(new, one_of, inner[1]), {})
     assume(protobuf.incompatibilities(reader, writer) == [])
-    message = filled(message_of(writer, [0]), data)
-    read = GetMessageClass(message_of(reader, [0])).FromString(message.SerializeToString())
-    for each in message_of(writer, [0]).fields:
+    message = filled(find_message(writer, [0]), data)
+    read = GetMessageClass(find_message(reader, [0])).FromString(message.SerializeToString())
+    for each in find_message(writer, [0]).fields:
         after = read.DESCRIPTOR.fields_by_number[each.number]
         # Confluent compares labels only if both are given; "repeated" and none are different forms of a number.
         same_form = each.is_repeated == after.is_repeated or each.type in (each.TYPE_STRING, each.TYPE_BYTES)
@@ -229,7 +229,7 @@ def test_an_incompatible_protobuf_field_type_loses_or_changes_data(old: str, new
     writer = protobuf.parse(proto({1: ("", old)}, set(), "int32"), {})
     reader = protobuf.parse(proto({1: ("", new)}, set(), "int32"), {})
     assume(protobuf.incompatibilities(reader, writer) != [])
-    message = GetMessageClass(message_of(writer, [0]))()
+    message = GetMessageClass(find_message(writer, [0]))()
     ones = {"string": "\x08\x7f", "bytes": b"\x08\x7f", "double": -1.0, "float": -1.0}
     each = message.DESCRIPTOR.fields[0]
     if old.startswith("map"):
@@ -239,7 +239,7 @@ def test_an_incompatible_protobuf_field_type_loses_or_changes_data(old: str, new
     else:
         message.f1 = ones.get(old, 1)
     try:
-        read = GetMessageClass(message_of(reader, [0])).FromString(message.SerializeToString())
+        read = GetMessageClass(find_message(reader, [0])).FromString(message.SerializeToString())
     except DecodeError:
         return
     assert not read.ListFields() or read.ListFields()[0][1] != message.f1

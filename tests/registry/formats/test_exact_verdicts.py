@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from minibroker.registry.formats import json_schema, protobuf
-from minibroker.registry.formats.protobuf.protobuf_decoding import message_of
+from minibroker.registry.formats.protobuf.protobuf_decoding import find_message
 
 # JSON Schema: types with limits, arrays of them, and objects, open or closed, whose properties have types
 
@@ -227,5 +227,5 @@ def test_a_protobuf_schema_reads_old_data_exactly_if_compatible(
     writer = protobuf.parse(proto(old, labels, set(), inner[0]), {})
     reader = protobuf.parse(proto(new, labels, one_of, inner[1]), {})
     verdict = protobuf.incompatibilities(reader, writer)
-    all_read = all(is_read(filled(message_of(writer, [each])), message_of(reader, [each])) for each in (0, 1))
+    all_read = all(is_read(filled(find_message(writer, [each])), find_message(reader, [each])) for each in (0, 1))
     assert all_read == (verdict == []), (writer.canonical, reader.canonical, verdict)

@@ -30,7 +30,7 @@ from minibroker.registry.formats.format_decoding import (
 from minibroker.registry.formats.protobuf import protobuf_decoding
 from minibroker.registry.formats.protobuf.protobuf_decoding import (
     count_values,
-    message_of,
+    find_message,
     read_indexes,
     write_indexes,
 )
@@ -77,7 +77,7 @@ message Second {
 
 def written(schema: protobuf.ProtobufSchema, indexes: tuple[int, ...], fields: dict[str, Any]) -> bytes:
     """Return a message with these fields, by the library itself."""
-    message = GetMessageClass(message_of(schema, indexes))()
+    message = GetMessageClass(find_message(schema, indexes))()
     return bytes(ParseDict(fields, message).SerializeToString())
 
 
@@ -294,13 +294,13 @@ def test_large_protobuf_data_with_few_values_is_decoded() -> None:
     text = f'syntax = "proto2"; message A {{ repeated double d = 1; optional bytes b = 2; {group} }}'
     schema = protobuf.parse(text, {})
     data = b"\x0a" + length(8 << 17) + bytes(8 << 17) + b"\x12" + length(1 << 20) + b"\x0a" * (1 << 20)
-    count_values(message_of(schema, (0,)), data + b"\x1b\x22\2\x12\0\x1c" * 2)
+    count_values(find_message(schema, (0,)), data + b"\x1b\x22\2\x12\0\x1c" * 2)
     assert len(decode("PROTOBUF", schema, Framed(1, b"\0" + data))["d"]) == 1 << 17
 
 
 @for_each("data", [b"\xff", b"\x0a\xff", b"\x1b", b"\x1c\x0a", b"\x07", b"\x0a\x7f\x01", b"\xff" * 20])
 def test_corrupt_protobuf_data_is_counted_completely(data: bytes) -> None:
-    count_values(message_of(protobuf.parse(WIDE, {}), (0,)), data * 3)
+    count_values(find_message(protobuf.parse(WIDE, {}), (0,)), data * 3)
 
 
 def test_large_protobuf_data_is_counted_before_the_library_decodes_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,10 @@ def test_too_long_searches_are_rejected() -> None:
 def test_comparisons_in_other_threads_do_not_count_towards_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     alone, other_budget, among_others = Budget(), Budget(), Budget()
     assert not Finder(alone).found(PATTERN, NAME)
-    step, others = Pattern._step, [threading.Thread(target=lambda: Finder(other_budget).found(PATTERN, f"b{NAME}"))]
+    step, others = (
+        Pattern._step_over,
+        [threading.Thread(target=lambda: Finder(other_budget).found(PATTERN, f"b{NAME}"))],
+    )
 
     def step_among_others(pattern: Pattern, *where: object) -> frozenset[int]:
         if others:
@@ -38,6 +41,6 @@ def test_comparisons_in_other_threads_do_not_count_towards_the_limit(monkeypatch
             other.join()
         return step(pattern, *where)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Pattern, "_step", step_among_others)
+    monkeypatch.setattr(Pattern, "_step_over", step_among_others)
     assert not Finder(among_others).found(PATTERN, NAME)
     assert among_others.taken == alone.taken != other_budget.taken > 0

@@ -215,7 +215,7 @@ def test_a_failed_write_is_an_error_and_the_state_follows_the_log(
         raise OSError("no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Log, "_write", fail)
+        patch.setattr(Log, "_write_batches", fail)
         assert registry.register("x", R2).code == 50001
         assert registry.get("/subjects/x/versions").body == [1]
     broker.restart()

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from minibroker.registry.formats.schema import Reference
-from minibroker.registry.state.schema_records import guid_of
+from minibroker.registry.state.schema_records import compute_guid
 
 RECORDED = json.loads((Path(__file__).parents[1] / "formats/recorded/guids.json").read_text())
 
@@ -16,7 +16,7 @@ def test_guids_are_as_recorded() -> None:
     references = tuple(Reference(*each) for each in RECORDED["references"])
     for kind, text in RECORDED["schemas"].items():
         found = [
-            guid_of(text, referring, metadata, rules)
+            compute_guid(text, referring, metadata, rules)
             for referring in ((), references)
             for metadata in (None, RECORDED["metadata"])
             for rules in (None, RECORDED["ruleSet"])

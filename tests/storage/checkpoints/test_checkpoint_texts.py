@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from minibroker.storage.checkpoints.checkpoint_texts import (
     MalformedCheckpoint,
-    epochs_from_text,
-    epochs_text,
-    offsets_from_text,
-    offsets_text,
-    partition_metadata_text,
-    properties_from_text,
-    properties_text,
-    topic_id_from_text,
+    format_epochs,
+    format_offsets,
+    format_partition_metadata,
+    format_properties,
+    parse_epochs,
+    parse_offsets,
+    parse_properties,
+    parse_topic_id,
 )
 from tests.cases import for_each
 
@@ -27,44 +27,46 @@ OFFSETS = st.integers(0, (1 << 63) - 1)
 
 
 def test_an_offset_checkpoint_is_formatted_as_in_kafka() -> None:
-    assert offsets_text({("orders", 0): 17, ("a-b", 12): 0}) == b"0\n2\na-b 12 0\norders 0 17\n"
-    assert offsets_text({}) == b"0\n0\n"
+    assert format_offsets({("orders", 0): 17, ("a-b", 12): 0}) == b"0\n2\na-b 12 0\norders 0 17\n"
+    assert format_offsets({}) == b"0\n0\n"
 
 
 def test_an_empty_file_is_a_checkpoint_without_rows() -> None:
-    assert offsets_from_text(b"") == {}
-    assert epochs_from_text(b"") == []
+    assert parse_offsets(b"") == {}
+    assert parse_epochs(b"") == []
 
 
 def test_a_leader_epoch_checkpoint_is_formatted_as_in_kafka() -> None:
-    assert epochs_text([(0, 0), (4, 120)]) == b"0\n2\n0 0\n4 120\n"
-    assert epochs_text([]) == b"0\n0\n"
+    assert format_epochs([(0, 0), (4, 120)]) == b"0\n2\n0 0\n4 120\n"
+    assert format_epochs([]) == b"0\n0\n"
 
 
 def test_partition_metadata_is_formatted_as_in_kafka_without_a_final_newline() -> None:
     topic_id = bytes.fromhex("ea8400108ba7c7f23234d26626719077")
-    assert partition_metadata_text(topic_id) == b"version: 0\ntopic_id: 6oQAEIunx_IyNNJmJnGQdw"
-    assert topic_id_from_text(partition_metadata_text(topic_id)) == topic_id
+    assert format_partition_metadata(topic_id) == b"version: 0\ntopic_id: 6oQAEIunx_IyNNJmJnGQdw"
+    assert parse_topic_id(format_partition_metadata(topic_id)) == topic_id
 
 
 def test_meta_properties_is_formatted_as_by_java() -> None:
-    text = properties_text({"cluster.id": "6oQAEIunx_IyNNmJmG53dw", "node.id": "1", "version": "1"}, 1_700_000_000_000)
+    text = format_properties(
+        {"cluster.id": "6oQAEIunx_IyNNmJmG53dw", "node.id": "1", "version": "1"}, 1_700_000_000_000
+    )
     assert text == (b"#\n#Tue Nov 14 22:13:20 UTC 2023\ncluster.id=6oQAEIunx_IyNNmJmG53dw\nnode.id=1\nversion=1\n")
-    assert properties_from_text(text) == {"cluster.id": "6oQAEIunx_IyNNmJmG53dw", "node.id": "1", "version": "1"}
+    assert parse_properties(text) == {"cluster.id": "6oQAEIunx_IyNNmJmG53dw", "node.id": "1", "version": "1"}
 
 
 def test_properties_may_have_comments_blanks_and_equals_signs_in_values() -> None:
-    assert properties_from_text(b"! a comment\n\n  a = b=c \nd=\n") == {"a": "b=c", "d": ""}
+    assert parse_properties(b"! a comment\n\n  a = b=c \nd=\n") == {"a": "b=c", "d": ""}
 
 
 @given(st.dictionaries(st.tuples(TOPICS, st.integers(0, 1 << 31)), OFFSETS))
 def test_offset_checkpoints_are_parsed_back_unchanged(offsets: dict[tuple[str, int], int]) -> None:
-    assert offsets_from_text(offsets_text(offsets)) == offsets
+    assert parse_offsets(format_offsets(offsets)) == offsets
 
 
 @given(st.lists(st.tuples(st.integers(0, 1 << 30), OFFSETS)))
 def test_leader_epoch_checkpoints_are_parsed_back_unchanged(epochs: list[tuple[int, int]]) -> None:
-    assert epochs_from_text(epochs_text(epochs)) == epochs
+    assert parse_epochs(format_epochs(epochs)) == epochs
 
 
 @for_each(
@@ -81,7 +83,7 @@ def test_leader_epoch_checkpoints_are_parsed_back_unchanged(epochs: list[tuple[i
 )
 def test_malformed_checkpoints_are_rejected_with_the_reason(text: bytes, why: str) -> None:
     with pytest.raises(MalformedCheckpoint, match=why):
-        offsets_from_text(text)
+        parse_offsets(text)
 
 
 @pytest.mark.parametrize(
@@ -89,17 +91,17 @@ def test_malformed_checkpoints_are_rejected_with_the_reason(text: bytes, why: st
 )
 def test_partition_metadata_without_a_topic_id_is_rejected(text: bytes) -> None:
     with pytest.raises(MalformedCheckpoint):
-        topic_id_from_text(text)
+        parse_topic_id(text)
 
 
 def test_a_line_that_is_not_a_property_is_rejected() -> None:
     with pytest.raises(MalformedCheckpoint, match="line 2"):
-        properties_from_text(b"a=b\nnonsense\n")
+        parse_properties(b"a=b\nnonsense\n")
 
 
 @given(st.binary(max_size=60))
 def test_arbitrary_bytes_are_parsed_or_rejected(text: bytes) -> None:
-    for read in (offsets_from_text, epochs_from_text, topic_id_from_text, properties_from_text):
+    for read in (parse_offsets, parse_epochs, parse_topic_id, parse_properties):
         try:
             read(text)
         except MalformedCheckpoint:

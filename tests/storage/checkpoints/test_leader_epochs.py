@@ -143,13 +143,13 @@ def test_the_epoch_checkpoint_is_written_only_when_an_epoch_begins(tmp_path: Pat
 def test_an_epoch_checkpoint_without_changes_needs_no_fsync(tmp_path: Path) -> None:
     epochs = LeaderEpochs()
     file = LeaderEpochFile(epochs, FailingDisk(), str(tmp_path))
-    assert file.unsynced_paths() == []
+    assert file.list_unsynced_paths() == []
     epochs.assign(0, 0)
-    assert file.unsynced_paths() == file.unsynced_paths() == [f"{tmp_path}/leader-epoch-checkpoint"]
+    assert file.list_unsynced_paths() == file.list_unsynced_paths() == [f"{tmp_path}/leader-epoch-checkpoint"]
     file.mark_synced()
-    assert file.unsynced_paths() == []
+    assert file.list_unsynced_paths() == []
     epochs.assign(1, 5)
-    assert file.unsynced_paths() == [f"{tmp_path}/leader-epoch-checkpoint"]
+    assert file.list_unsynced_paths() == [f"{tmp_path}/leader-epoch-checkpoint"]
     assert (tmp_path / "leader-epoch-checkpoint").read_bytes() == b"0\n2\n0 0\n1 5\n"
 
 
@@ -161,5 +161,5 @@ def test_a_failed_epoch_write_is_repeated_with_the_next(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         file.write()
     disk.failing = set()
-    assert file.unsynced_paths() != []
+    assert file.list_unsynced_paths() != []
     assert (tmp_path / "leader-epoch-checkpoint").read_bytes() == b"0\n1\n0 0\n"

@@ -12,7 +12,7 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.formats import check_any, records_in
 from minibroker.protocol.records.record import Record
 from minibroker.storage.compaction.cleaning import Cleaning, Throttle
-from minibroker.storage.compaction.dirtiness import dirtiness
+from minibroker.storage.compaction.dirtiness import measure_dirtiness
 from minibroker.storage.compaction.rewriting import Limits
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
@@ -52,7 +52,7 @@ def fill(log: Log, batches: Iterable[bytearray]) -> None:
 
 def begin(log: Log, now_ms: int = NOW_MS, limits: Limits = LIMITS, throttle: Throttle | None = None) -> Cleaning:
     """A cleaning of all that may be cleaned, of which nothing is done yet."""
-    return Cleaning(log, dirtiness(log, now_ms), limits, throttle or unthrottled(), now_ms)
+    return Cleaning(log, measure_dirtiness(log, now_ms), limits, throttle or unthrottled(), now_ms)
 
 
 def clean(log: Log, now_ms: int = NOW_MS, limits: Limits = LIMITS) -> Cleaning:

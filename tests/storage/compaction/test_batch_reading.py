@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.storage.compaction.batch_reading import StoredBatch, Uncleanable, stored_batches
+from minibroker.storage.compaction.batch_reading import StoredBatch, Uncleanable, iterate_stored_batches
 from minibroker.storage.files import Disk, File
 from tests.cases import for_each
 from tests.storage.support import batch
@@ -28,7 +28,7 @@ def batches() -> list[bytes]:
 
 
 def read(file: File, block_bytes: int = 4096) -> list[StoredBatch]:
-    return list(stored_batches(file, file.size_bytes(), 10, block_bytes))
+    return list(iterate_stored_batches(file, file.size_bytes(), 10, block_bytes))
 
 
 @pytest.mark.parametrize("block_bytes", [1, 4096, 5000, 1 << 20])

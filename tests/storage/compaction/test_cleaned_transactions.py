@@ -5,7 +5,7 @@ from __future__ import annotations
 from minibroker.protocol.messages.control_records import LeaderChangeMessage
 from minibroker.protocol.records.batch import BatchHeader, check_batch
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.control import control_record, end_transaction_marker
+from minibroker.protocol.records.control import end_transaction_marker, make_control_record
 from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.producers.aborted_transactions import AbortedTransaction
 from tests.storage.compaction.support import pairs
@@ -94,5 +94,5 @@ def test_an_emptied_marker_is_removable_and_ends_no_transaction() -> None:
 
 def test_control_records_of_other_types_are_kept() -> None:
     message = LeaderChangeMessage(version=0, leader_id=1, voters=[], granting_voters=[])
-    batch = build_batch([control_record(message, timestamp=NOW_MS)], control=True)
+    batch = build_batch([make_control_record(message, timestamp=NOW_MS)], control=True)
     assert not CleanedTransactions([], 0).passes_marker(check_batch(batch), bytes(batch))

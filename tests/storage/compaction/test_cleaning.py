@@ -15,7 +15,7 @@ from minibroker.protocol.records.record import Record
 from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted
 from minibroker.storage.compaction.rewriting import Limits
 from minibroker.storage.log import Log
-from minibroker.storage.producers.aborted_transactions import AbortedTransaction, transactions_from_bytes
+from minibroker.storage.producers.aborted_transactions import AbortedTransaction, decode_transactions
 from tests.storage.compaction.support import (
     COMPACT,
     LIMITS,
@@ -302,7 +302,7 @@ def test_an_aborted_transaction_is_completely_removed_by_three_cleanings(tmp_pat
     assert [(offset, key) for offset, key, _ in contents(log) if key in ("a", "b")] == [(0, "a"), (3, "b")]
     assert [header.is_control for header in log_headers(log)] == [False, True, False]
     (kept,) = tmp_path.glob("*.txnindex")
-    assert transactions_from_bytes(kept.read_bytes()) == [transaction]
+    assert decode_transactions(kept.read_bytes()) == [transaction]
     assert log.aborted_transactions(0, 4) == [transaction]
     fill(log, [pairs(("c", "1"))])
     clean(log)

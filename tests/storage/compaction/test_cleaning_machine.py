@@ -15,10 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
-from minibroker.storage.batch_scanning import headers
-from minibroker.storage.compaction.dirtiness import dirtiness
+from minibroker.storage.batch_scanning import iterate_headers
+from minibroker.storage.compaction.dirtiness import measure_dirtiness
 from minibroker.storage.compaction.rewriting import Limits
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
@@ -39,7 +39,7 @@ class ModelBatch:
 
     def __init__(self, data: bytearray, base_offset: int) -> None:
         self.base_offset = base_offset
-        self.records = [record._replace(offset=base_offset + record.offset) for record in records_of(data)]
+        self.records = [record._replace(offset=base_offset + record.offset) for record in iterate_records(data)]
         self.header = check_batch(data)
         self.horizon_ms: int | None = None
 
@@ -117,7 +117,7 @@ class CleaningMachine(RuleBasedStateMachine):
     @rule(keys_bytes=st.sampled_from([72, 120, 1 << 20]), buffer_bytes=st.sampled_from([1, 1 << 16]))
     def clean(self, keys_bytes: int, buffer_bytes: int) -> None:
         now_ms = self.surroundings.now_ms
-        dirt = dirtiness(self.log, now_ms)
+        dirt = measure_dirtiness(self.log, now_ms)
         assert dirt.first_dirty_offset == max(self.clean_offset, self.log.log_start_offset)
         self._check_end(dirt.end_offset)
         bases = [segment.base_offset for segment in self.log.segments]
@@ -264,7 +264,7 @@ class CleaningMachine(RuleBasedStateMachine):
         for segment in self.log.segments:
             segment.load()
             segment.indexes.load()
-            found = list(headers(segment.file, 0, segment.size_bytes))
+            found = list(iterate_headers(segment.file, 0, segment.size_bytes))
             ends = {position: header.last_offset for position, header in found}
             assert all(ends[position] == offset for offset, position in segment.indexes.offsets.entries())
             for timestamp, offset in segment.indexes.times.entries():

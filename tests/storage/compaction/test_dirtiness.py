@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.storage.compaction.dirtiness import Dirtiness, dirtiness, is_due
+from minibroker.storage.compaction.dirtiness import Dirtiness, is_due, measure_dirtiness
 from minibroker.storage.log import Log
 from tests.storage.compaction.support import SETTINGS, clean, fill, pairs
 from tests.storage.support import NOW_MS, append, open_at
@@ -35,13 +35,13 @@ def test_all_segments_but_the_active_one_are_cleanable(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     append(log, pairs(("k", "active")))
     size = sum(segment.size_bytes for segment in log.segments[:-1])
-    assert dirtiness(log, NOW_MS) == Dirtiness(0, 40, 0, size, False)
+    assert measure_dirtiness(log, NOW_MS) == Dirtiness(0, 40, 0, size, False)
 
 
 def test_a_log_of_one_segment_has_nothing_to_clean(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS)
     append(log, pairs(("k", "v")))
-    found = dirtiness(log, NOW_MS)
+    found = measure_dirtiness(log, NOW_MS)
     assert (found.end_offset, found.cleanable_bytes) == (0, 0)
     assert not is_due(log, found)
 
@@ -50,9 +50,9 @@ def test_cleaned_segments_count_as_clean(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     clean(log)
     assert log.clean_offset == 40
-    assert dirtiness(log, NOW_MS).cleanable_bytes == 0
+    assert measure_dirtiness(log, NOW_MS).cleanable_bytes == 0
     fill(log, [pairs(("k", "more"))])
-    found = dirtiness(log, NOW_MS)
+    found = measure_dirtiness(log, NOW_MS)
     sizes = [segment.size_bytes for segment in log.segments]
     assert (found.first_dirty_offset, found.end_offset) == (40, 41)
     assert (found.clean_bytes, found.cleanable_bytes) == (sum(sizes[:-2]), sizes[-2])
@@ -61,11 +61,11 @@ def test_cleaned_segments_count_as_clean(tmp_path: Path) -> None:
 def test_records_above_the_last_stable_offset_or_high_watermark_are_not_cleaned(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     log.last_stable_offset = 29
-    assert dirtiness(log, NOW_MS).end_offset == 20
+    assert measure_dirtiness(log, NOW_MS).end_offset == 20
     log.last_stable_offset = 30
-    assert dirtiness(log, NOW_MS).end_offset == 30
+    assert measure_dirtiness(log, NOW_MS).end_offset == 30
     log.high_watermark = 10
-    assert dirtiness(log, NOW_MS).end_offset == 10
+    assert measure_dirtiness(log, NOW_MS).end_offset == 10
 
 
 @pytest.mark.parametrize(("now_ms", "end_offset"), [(NOW_MS, 20), (NOW_MS + 999, 30), (NOW_MS + 1000, 40)])
@@ -73,35 +73,35 @@ def test_segments_with_records_below_the_minimum_lag_are_not_cleaned(
     tmp_path: Path, now_ms: int, end_offset: int
 ) -> None:
     log = log_of(tmp_path, min_compaction_lag_ms=1001 if now_ms == NOW_MS else 1000)
-    assert dirtiness(log, now_ms).end_offset == end_offset
+    assert measure_dirtiness(log, now_ms).end_offset == end_offset
 
 
 def test_a_too_recent_segment_holds_back_older_ones_after_it(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS._replace(min_compaction_lag_ms=LAG_MS))
     fill(log, [pairs(("a", "old"), timestamp=NOW_MS - 5000), pairs(("a", "young")), pairs(("a", "o"), timestamp=1000)])
-    assert dirtiness(log, NOW_MS).end_offset == 1
+    assert measure_dirtiness(log, NOW_MS).end_offset == 1
 
 
 def test_the_age_of_records_without_a_timestamp_is_that_of_the_file(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS._replace(min_compaction_lag_ms=LAG_MS))
     fill(log, [pairs(("a", "1"), timestamp=-1)])
     log.environment.disk.set_modified_ms(log.segments[0].path + ".log", NOW_MS - 500)
-    assert dirtiness(log, NOW_MS).end_offset == 0
-    assert dirtiness(log, NOW_MS + 500).end_offset == 1
+    assert measure_dirtiness(log, NOW_MS).end_offset == 0
+    assert measure_dirtiness(log, NOW_MS + 500).end_offset == 1
 
 
 def test_a_log_is_overdue_when_a_dirty_segment_exceeds_the_maximum_lag(tmp_path: Path) -> None:
     log = log_of(tmp_path, max_compaction_lag_ms=3000)
-    assert not dirtiness(log, NOW_MS).is_overdue
-    assert dirtiness(log, NOW_MS + 1).is_overdue
+    assert not measure_dirtiness(log, NOW_MS).is_overdue
+    assert measure_dirtiness(log, NOW_MS + 1).is_overdue
     clean(log)
-    assert not dirtiness(log, NOW_MS + 1).is_overdue
+    assert not measure_dirtiness(log, NOW_MS + 1).is_overdue
 
 
 def test_deleted_records_are_not_dirty(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     log.delete_before(25)
-    found = dirtiness(log, NOW_MS)
+    found = measure_dirtiness(log, NOW_MS)
     assert found.first_dirty_offset == 25
     assert found.cleanable_bytes == sum(segment.size_bytes for segment in log.segments[:-1])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from minibroker.storage.compaction.cleaning import plan_of
-from minibroker.storage.compaction.dirtiness import dirtiness
+from minibroker.storage.compaction.dirtiness import measure_dirtiness
 from minibroker.storage.compaction.foreseeing import Foreseen, foresee_cleaning
 from minibroker.storage.log import Log
 from tests.storage.compaction.support import LIMITS, SETTINGS, clean, contents, fill, pairs
@@ -13,7 +13,7 @@ from tests.storage.support import NOW_MS, open_at
 
 
 def foreseen_of(log: Log, segment: int = 0, most_offsets: int = 100) -> list[Foreseen]:
-    plan = plan_of(log, dirtiness(log, NOW_MS), LIMITS, NOW_MS)
+    plan = plan_of(log, measure_dirtiness(log, NOW_MS), LIMITS, NOW_MS)
     return list(foresee_cleaning(plan, log.segments[segment].path, most_offsets))
 
 

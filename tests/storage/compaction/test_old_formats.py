@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.protocol.records.conversion import build
-from minibroker.protocol.records.formats import batches_in, check_any, records_in
+from minibroker.protocol.records.formats import check_any, iterate_batches_in, records_in
 from minibroker.protocol.records.message import read_message
-from minibroker.protocol.records.message_set import inner_messages, messages_in
+from minibroker.protocol.records.message_set import decompress_inner_messages, iterate_messages_in
 from minibroker.protocol.records.record import Record
 from minibroker.storage.log import Log
 from minibroker.storage.names import LOG_SUFFIX
@@ -45,7 +45,7 @@ def write(log: Log, magic: int, codec: int, *pairs: Pair) -> None:
 def stored(log: Log) -> Iterator[tuple[BatchHeader, bytes]]:
     for segment in log.segments:
         data = segment.file.read(0, segment.size_bytes)
-        for position, header in batches_in(data):
+        for position, header in iterate_batches_in(data):
             batch = data[position : position + header.size_bytes]
             assert check_any(batch) == header
             yield header, batch
@@ -71,7 +71,7 @@ def test_the_latest_value_of_each_key_is_kept_at_its_offset(tmp_path: Path, magi
     for offset in range(7):
         region = log.read(offset, 1)
         assert region is not None
-        assert max(header.last_offset for _, header in batches_in(region.read())) >= offset
+        assert max(header.last_offset for _, header in iterate_batches_in(region.read())) >= offset
     log.close()
     assert contents(open_at(tmp_path, SETTINGS, clean=False)) == [
         (2, "a", "2"),
@@ -89,7 +89,7 @@ def test_offsets_in_a_wrapper_keep_their_gaps(tmp_path: Path) -> None:
     (_, first), _ = stored(log)
     wrapper, _ = read_message(first)
     assert wrapper.offset == 3
-    assert [message.offset for message in messages_in(wrapper, inner_messages(wrapper))] == [0, 2]
+    assert [message.offset for message in iterate_messages_in(wrapper, decompress_inner_messages(wrapper))] == [0, 2]
     assert [record.offset for record in records_in(first)] == [1, 3]
 
 

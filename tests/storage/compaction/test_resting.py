@@ -7,7 +7,7 @@ from threading import Event, Thread
 
 import pytest
 
-from minibroker.operating_system import thread_clock
+from minibroker.operating_system import find_thread_clock
 from minibroker.storage.compaction.resting import REST_SECONDS, WORK_SECONDS, Rests, with_rests
 
 
@@ -66,7 +66,7 @@ def test_a_thread_goes_on_when_the_loop_has_ended() -> None:
 
 def test_a_threads_clock_counts_its_own_work_only() -> None:
     clocks, is_over = [], Event()
-    idle = Thread(target=lambda: (clocks.append(thread_clock()), is_over.wait()))
+    idle = Thread(target=lambda: (clocks.append(find_thread_clock()), is_over.wait()))
     idle.start()
     while not clocks:
         time.sleep(0)

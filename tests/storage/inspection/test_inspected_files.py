@@ -16,8 +16,8 @@ from minibroker.storage.inspection.inspected_files import (
     Item,
     Kind,
     Options,
-    contents,
-    inspected_file,
+    identify_file,
+    iterate_contents,
 )
 from minibroker.storage.inspection.inspected_records import FoundRecord
 from minibroker.storage.inspection.log_inspection import Damage, Note
@@ -48,9 +48,9 @@ def log(written: Path, tmp_path: Path) -> Path:
 
 
 def look(path: Path, *, records: bool = False, verify: bool = True, disk: Disk | None = None) -> list[Item]:
-    inspected = inspected_file(str(path))
+    inspected = identify_file(str(path))
     assert inspected is not None
-    return list(contents(disk or Disk(), inspected, Options(records=records, verify=verify)))
+    return list(iterate_contents(disk or Disk(), inspected, Options(records=records, verify=verify)))
 
 
 def batches_in(found: list[Item]) -> list[FoundBatch]:
@@ -83,12 +83,12 @@ def said_in(found: list[Item]) -> list[Damage | Note]:
     ],
 )
 def test_a_file_name_determines_the_kind_of_file(name: str, kind: Kind, base_offset: int | None) -> None:
-    assert inspected_file(f"/data/orders-0/{name}") == InspectedFile(f"/data/orders-0/{name}", kind, base_offset)
+    assert identify_file(f"/data/orders-0/{name}") == InspectedFile(f"/data/orders-0/{name}", kind, base_offset)
 
 
 @pytest.mark.parametrize("name", [".lock", "log", ".log", f"{BASE}.log.tmp", "notes.txt"])
 def test_other_file_names_have_no_kind(name: str) -> None:
-    assert inspected_file(name) is None
+    assert identify_file(name) is None
 
 
 def test_a_file_knows_its_topic_and_the_paths_of_its_neighbours() -> None:
@@ -125,9 +125,9 @@ def test_damage_at_any_byte_of_a_log_is_reported_only_at_its_batch(log: Path, ma
 def test_an_index_that_is_inspected_itself_is_not_reported_with_its_log(log: Path) -> None:
     path = log / f"{BASE}.index"
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    inspected = inspected_file(str(log / f"{BASE}.log"))
+    inspected = identify_file(str(log / f"{BASE}.log"))
     assert inspected is not None
-    assert said_in(list(contents(Disk(), inspected, Options(verify=True, shown=frozenset({str(path)}))))) == []
+    assert said_in(list(iterate_contents(Disk(), inspected, Options(verify=True, shown=frozenset({str(path)}))))) == []
 
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
@@ -202,7 +202,7 @@ def test_a_failing_disk_is_reported_as_damage(log: Path) -> None:
 def test_a_file_that_cannot_be_opened_raises_an_error(tmp_path: Path) -> None:
     missing = InspectedFile(str(tmp_path / f"{BASE}.log"), Kind.LOG, 0)
     with pytest.raises(FileNotFoundError) as caught:
-        list(contents(Disk(), missing, Options()))
+        list(iterate_contents(Disk(), missing, Options()))
     assert caught.value.errno == errno.ENOENT
 
 

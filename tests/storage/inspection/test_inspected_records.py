@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from minibroker.protocol.records.batch import HEADER_BYTES, read_header
 from minibroker.protocol.records.building import assemble, build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.files import Disk, File
-from minibroker.storage.inspection.inspected_records import FoundRecord, records_in
+from minibroker.storage.inspection.inspected_records import FoundRecord, iterate_records_in
 from minibroker.storage.inspection.log_inspection import Damage, Note
 from tests.storage.support import NOW_MS, batch, records
 
@@ -31,13 +31,13 @@ def written(directory: Path, data: bytes) -> tuple[File, FoundBatch]:
 
 
 def found_in(directory: Path, data: bytes) -> list[FoundRecord | Note | Damage]:
-    return list(records_in(*written(directory, data)))
+    return list(iterate_records_in(*written(directory, data)))
 
 
 def test_records_are_shown_with_their_positions_in_the_file(tmp_path: Path) -> None:
     data = build_batch(records(3, value=b"value"), base_offset=40)
     found = found_in(tmp_path, data)
-    assert [each.record for each in found if isinstance(each, FoundRecord)] == list(records_of(data))
+    assert [each.record for each in found if isinstance(each, FoundRecord)] == list(iterate_records(data))
     position = len(BEFORE) + HEADER_BYTES
     for each in found:
         assert isinstance(each, FoundRecord) and not each.is_decompressed
@@ -66,7 +66,7 @@ def test_a_corrupt_record_is_reported_after_those_before_it(
     data = bytearray(good)
     data[position] = byte
     found = found_in(tmp_path_factory.mktemp("records"), data)
-    expected = list(records_of(good))
+    expected = list(iterate_records(good))
     told = [each.record for each in found if isinstance(each, FoundRecord)]
     intact = (position - HEADER_BYTES) // ((len(good) - HEADER_BYTES) // 4)
     assert told[:intact] == expected[:intact]
@@ -113,7 +113,7 @@ def test_records_that_cannot_be_decompressed_are_reported(tmp_path: Path, codec:
 
 
 def test_a_batch_too_large_for_memory_is_only_mentioned(tmp_path: Path) -> None:
-    (note,) = records_in(*written(tmp_path, batch(5, value=bytes(50))), 100)
+    (note,) = iterate_records_in(*written(tmp_path, batch(5, value=bytes(50))), 100)
     assert isinstance(note, Note)
     assert note.text.endswith("are not shown: 100 is the most")
 
@@ -129,6 +129,6 @@ def test_records_too_large_to_be_shown_are_not_damage(tmp_path: Path, codec: Com
 def test_a_caller_may_limit_the_size_of_shown_records(tmp_path: Path) -> None:
     data = batch(2, value=b"x" * 1000, compression=Compression.ZSTD)
     file, found = written(tmp_path, data)
-    (note,) = records_in(file, found, 1000)
+    (note,) = iterate_records_in(file, found, 1000)
     assert isinstance(note, Note) and note.text.endswith("they decompress to more than 1000 bytes")
-    assert len(list(records_in(file, found, 3000))) == 2
+    assert len(list(iterate_records_in(file, found, 3000))) == 2

@@ -17,7 +17,7 @@ from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.checkpoints.leader_epochs import LeaderEpochs
 from minibroker.storage.files import Disk
 from minibroker.storage.inspection.log_inspection import Damage, Finding, LogInspection, Note
-from minibroker.storage.names import segment_name
+from minibroker.storage.names import make_segment_name
 from tests.storage.support import NOW_MS, batch
 
 COUNTS = (1, 2, 3, 2, 1)  # records in each batch of the segment that the tests damage
@@ -49,7 +49,7 @@ def old_message(offset: int, magic: int, value: bytes) -> bytes:
 
 
 def inspect(directory: Path, data: bytes, base_offset: int | None = 0, **more: Any) -> list[Finding]:
-    path = directory / f"{segment_name(base_offset or 0)}.log"
+    path = directory / f"{make_segment_name(base_offset or 0)}.log"
     path.write_bytes(data)
     file = Disk().open_to_read(str(path))
     return list(LogInspection(file, base_offset=base_offset, **more).findings())
@@ -126,7 +126,7 @@ def test_a_torn_end_is_reported_with_what_is_missing(tmp_path: Path, cut: int) -
     findings = inspect(tmp_path, b"".join(whole) + last[:cut])
     expected = f"a batch of {len(last)} bytes" if cut >= 61 else "the 61 bytes of a batch's header"
     found = f"the end of the file after {cut}"
-    path = str(tmp_path / f"{segment_name(0)}.log")
+    path = str(tmp_path / f"{make_segment_name(0)}.log")
     assert damages_in(findings) == [Damage(path, STARTS[-2], cut, 8, expected, found)]
     assert batches_in(findings) == STARTS[:-2]
 
@@ -173,7 +173,7 @@ def test_a_batch_with_a_wrong_checksum_is_still_shown(tmp_path: Path) -> None:
 
 def test_offsets_removed_by_compaction_are_only_a_note(tmp_path: Path) -> None:
     data = placed(0, 2) + placed(7) + placed(8)
-    path = str(tmp_path / f"{segment_name(0)}.log")
+    path = str(tmp_path / f"{make_segment_name(0)}.log")
     notes = [each for each in inspect(tmp_path, data) if isinstance(each, Note)]
     assert notes == [Note(path, len(placed(0, 2)), 2, "no offsets 2 to 6, as compaction leaves it")]
 
@@ -275,7 +275,7 @@ def test_bytes_that_look_like_large_batches_do_not_cost_quadratic_time(
 
 def test_memory_does_not_grow_with_the_file_size(tmp_path: Path) -> None:
     one = bytearray(placed(0, 1, value=bytes(4 << 20)))
-    path = tmp_path / f"{segment_name(0)}.log"
+    path = tmp_path / f"{make_segment_name(0)}.log"
     with path.open("wb") as out:
         for offset in range(8):
             assign(one, 0, offset, 0)

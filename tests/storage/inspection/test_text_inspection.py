@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from minibroker.storage.checkpoints.checkpoint_texts import (
-    epochs_text,
-    offsets_text,
-    partition_metadata_text,
-    properties_text,
+    format_epochs,
+    format_offsets,
+    format_partition_metadata,
+    format_properties,
 )
 from minibroker.storage.files import Disk, File
 from minibroker.storage.inspection.log_inspection import Damage
@@ -18,8 +18,8 @@ from minibroker.storage.inspection.text_inspection import (
     OFFSET_COLUMNS,
     Line,
     checkpoint_lines,
-    json_lines,
-    property_lines,
+    iterate_json_lines,
+    iterate_property_lines,
 )
 from tests.cases import for_each
 
@@ -30,12 +30,12 @@ def file_of(directory: Path, data: bytes) -> File:
 
 
 def test_checkpoint_rows_written_by_the_broker_are_shown(tmp_path: Path) -> None:
-    file = file_of(tmp_path, offsets_text({("orders", 0): 17, ("orders", 1): 0}))
+    file = file_of(tmp_path, format_offsets({("orders", 0): 17, ("orders", 1): 0}))
     assert list(checkpoint_lines(file, OFFSET_COLUMNS)) == [
         Line(4, {"topic": "orders", "partition": 0, "offset": 17}),
         Line(16, {"topic": "orders", "partition": 1, "offset": 0}),
     ]
-    file = file_of(tmp_path, epochs_text([(4, 120)]))
+    file = file_of(tmp_path, format_epochs([(4, 120)]))
     assert list(checkpoint_lines(file, EPOCH_COLUMNS)) == [Line(4, {"epoch": 4, "start_offset": 120})]
 
 
@@ -77,17 +77,19 @@ def test_an_endless_line_uses_little_memory_and_hides_nothing(tmp_path: Path) ->
 
 
 def test_properties_are_shown_without_their_comments(tmp_path: Path) -> None:
-    file = file_of(tmp_path, properties_text({"version": "1", "node.id": "0"}, 0))
-    lines = list(property_lines(file, "=", ("version", "node.id")))
+    file = file_of(tmp_path, format_properties({"version": "1", "node.id": "0"}, 0))
+    lines = list(iterate_property_lines(file, "=", ("version", "node.id")))
     assert [each.fields for each in lines if isinstance(each, Line)] == [{"version": "1"}, {"node.id": "0"}]
-    file = file_of(tmp_path, partition_metadata_text(bytes(16)))
-    fields = [each.fields for each in property_lines(file, ": ", ("version", "topic_id")) if isinstance(each, Line)]
+    file = file_of(tmp_path, format_partition_metadata(bytes(16)))
+    fields = [
+        each.fields for each in iterate_property_lines(file, ": ", ("version", "topic_id")) if isinstance(each, Line)
+    ]
     assert fields == [{"version": "0"}, {"topic_id": "AAAAAAAAAAAAAAAAAAAAAA"}]
 
 
 def test_a_missing_property_and_an_invalid_line_are_reported(tmp_path: Path) -> None:
     file = file_of(tmp_path, b"version=1\nnonsense\n")
-    assert list(property_lines(file, "=", ("version", "node.id"))) == [
+    assert list(iterate_property_lines(file, "=", ("version", "node.id"))) == [
         Line(0, {"version": "1"}),
         Damage(file.path, 10, 8, None, "a key, '=' and a value", "'nonsense'"),
         Damage(file.path, 19, 0, None, "a line for node.id", "the end of the file"),
@@ -96,18 +98,20 @@ def test_a_missing_property_and_an_invalid_line_are_reported(tmp_path: Path) -> 
 
 def test_the_fields_of_a_json_object_are_shown_with_their_positions(tmp_path: Path) -> None:
     file = file_of(tmp_path, b' { "version":0 , "brokerEpoch" : 12}\n')
-    assert list(json_lines(file, ("version", "brokerEpoch"))) == [
+    assert list(iterate_json_lines(file, ("version", "brokerEpoch"))) == [
         Line(3, {"version": "0"}),
         Line(17, {"brokerEpoch": "12"}),
     ]
 
 
 def test_an_empty_json_file_has_no_fields(tmp_path: Path) -> None:
-    assert list(json_lines(file_of(tmp_path, b""), ("version",))) == []  # Kafka before 3.7 left the marker empty
+    assert (
+        list(iterate_json_lines(file_of(tmp_path, b""), ("version",))) == []
+    )  # Kafka before 3.7 left the marker empty
 
 
 def test_invalid_json_and_missing_fields_are_reported(tmp_path: Path) -> None:
-    (damage,) = json_lines(file_of(tmp_path, b'{"version":'), ())
+    (damage,) = iterate_json_lines(file_of(tmp_path, b'{"version":'), ())
     assert isinstance(damage, Damage) and damage.expected == "a JSON object"
-    _, damage = json_lines(file_of(tmp_path, b'{"version":0}'), ("version", "brokerEpoch"))
+    _, damage = iterate_json_lines(file_of(tmp_path, b'{"version":0}'), ("version", "brokerEpoch"))
     assert isinstance(damage, Damage) and (damage.position, damage.expected) == (13, "a field brokerEpoch")

@@ -12,9 +12,9 @@ from minibroker.storage.files import Disk
 from minibroker.storage.producers.aborted_transactions import (
     AbortedTransaction,
     AbortedTransactions,
+    encode_transactions,
     read_counts,
     read_index,
-    transactions_bytes,
 )
 from minibroker.storage.segment_indexes import CorruptIndex
 from tests.cases import for_each
@@ -56,7 +56,7 @@ def test_a_range_of_offsets_has_the_aborted_transactions_that_overlap_it(
 def test_the_transaction_indexes_of_all_segments_are_read(tmp_path: Path) -> None:
     paths = [str(tmp_path / f"{offset:020d}") for offset in (0, 25)]
     for path, transactions in zip(paths, ([FIRST], [SECOND, THIRD]), strict=True):
-        Path(f"{path}.txnindex").write_bytes(transactions_bytes(transactions))
+        Path(f"{path}.txnindex").write_bytes(encode_transactions(transactions))
     assert list(read(*paths).between(0, 100)) == ALL
 
 
@@ -65,7 +65,7 @@ def test_the_transaction_indexes_of_all_segments_are_read(tmp_path: Path) -> Non
     [
         (b"nonsense", "not a multiple of 34"),
         (bytes(34), "no longer has its 2 entries"),
-        (transactions_bytes(ALL[:1]), "no longer has its 2 entries"),
+        (encode_transactions(ALL[:1]), "no longer has its 2 entries"),
         (b"", "no longer has its 2 entries"),
         (None, "it is missing"),
     ],
@@ -74,21 +74,21 @@ def test_an_index_with_fewer_entries_than_counted_is_corrupt(tmp_path: Path, dat
     path = str(tmp_path / f"{0:020d}")
     if data is not None:
         Path(f"{path}.txnindex").write_bytes(data)
-    expected = None if data == b"nonsense" else (2, crc32c(transactions_bytes(ALL[:2])))
+    expected = None if data == b"nonsense" else (2, crc32c(encode_transactions(ALL[:2])))
     with pytest.raises(CorruptIndex, match=reason):
         read_index(Disk(), path, 100, expected)
 
 
 def test_an_index_may_have_more_entries_than_counted(tmp_path: Path) -> None:
     path = str(tmp_path / f"{0:020d}")
-    Path(f"{path}.txnindex").write_bytes(transactions_bytes(ALL))
-    assert read_index(Disk(), path, 100, (2, crc32c(transactions_bytes(ALL[:2])))) == ALL
+    Path(f"{path}.txnindex").write_bytes(encode_transactions(ALL))
+    assert read_index(Disk(), path, 100, (2, crc32c(encode_transactions(ALL[:2])))) == ALL
 
 
 @pytest.mark.parametrize(("base_offset", "end_offset"), [(21, 100), (0, 45)])
 def test_an_entry_of_another_segment_is_corrupt(tmp_path: Path, base_offset: int, end_offset: int) -> None:
     path = str(tmp_path / f"{base_offset:020d}")
-    Path(f"{path}.txnindex").write_bytes(transactions_bytes(ALL))
+    Path(f"{path}.txnindex").write_bytes(encode_transactions(ALL))
     with pytest.raises(CorruptIndex, match="another segment"):
         read_index(Disk(), path, end_offset, None)
 
@@ -97,7 +97,7 @@ def test_counts_are_written_for_the_remaining_segments(tmp_path: Path) -> None:
     transactions = AbortedTransactions(Disk(), ALL)
     transactions.count(25)
     transactions.write_counts(str(tmp_path), [0, 25])
-    counts = {25: (2, crc32c(transactions_bytes(ALL[1:])))}
+    counts = {25: (2, crc32c(encode_transactions(ALL[1:])))}
     assert read_counts(Disk(), str(tmp_path)) == counts
     transactions.write_counts(str(tmp_path), [0])
     assert read_counts(Disk(), str(tmp_path)) == {}
@@ -115,20 +115,20 @@ def test_truncation_removes_aborted_transactions_beyond_the_end(
 ) -> None:
     path = str(tmp_path / f"{0:020d}")
     file = Path(f"{path}.txnindex")
-    file.write_bytes(transactions_bytes(ALL))
+    file.write_bytes(encode_transactions(ALL))
     transactions = read(path)
     transactions.truncate(path, end)
     assert list(transactions.between(0, 100)) == left
-    assert (file.read_bytes() if file.exists() else b"") == transactions_bytes(left)
+    assert (file.read_bytes() if file.exists() else b"") == encode_transactions(left)
 
 
 def test_truncation_keeps_the_remaining_transactions_of_each_segment(tmp_path: Path) -> None:
     paths = [str(tmp_path / f"{offset:020d}") for offset in (0, 25)]
     for path, transactions in zip(paths, ([FIRST], [SECOND, THIRD]), strict=True):
-        Path(f"{path}.txnindex").write_bytes(transactions_bytes(transactions))
+        Path(f"{path}.txnindex").write_bytes(encode_transactions(transactions))
     read(*paths).truncate(paths[1], 40)
-    assert Path(f"{paths[0]}.txnindex").read_bytes() == transactions_bytes([FIRST])
-    assert Path(f"{paths[1]}.txnindex").read_bytes() == transactions_bytes([SECOND])
+    assert Path(f"{paths[0]}.txnindex").read_bytes() == encode_transactions([FIRST])
+    assert Path(f"{paths[1]}.txnindex").read_bytes() == encode_transactions([SECOND])
 
 
 @pytest.mark.parametrize("cut", ["beginning", "end"])
@@ -137,12 +137,12 @@ def test_the_index_of_a_deleted_segment_is_not_fsynced(tmp_path: Path, cut: str)
     transactions = AbortedTransactions(Disk())
     transactions.add(paths[0], FIRST)
     transactions.add(paths[1], SECOND)
-    assert transactions.unsynced_paths() == [f"{path}.txnindex" for path in paths]
+    assert transactions.list_unsynced_paths() == [f"{path}.txnindex" for path in paths]
     if cut == "beginning":
         transactions.remove_before(25)
     else:
         transactions.truncate(paths[0], 25)
-    assert transactions.unsynced_paths() == [f"{paths[cut == 'beginning']}.txnindex"]
+    assert transactions.list_unsynced_paths() == [f"{paths[cut == 'beginning']}.txnindex"]
 
 
 def test_an_entry_that_could_not_be_written_is_removed_with_its_segment(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_an_entry_that_does_not_fit_on_the_disk_leaves_no_part() -> None:
     transactions.add(path, FIRST)
     disk.room_bytes = 10
     transactions.add(path, SECOND)
-    assert disk.read_whole(f"{path}.txnindex") == transactions_bytes([FIRST])
+    assert disk.read_whole(f"{path}.txnindex") == encode_transactions([FIRST])
     disk.heal()
     transactions.catch_up()
-    assert disk.read_whole(f"{path}.txnindex") == transactions_bytes([FIRST, SECOND])
+    assert disk.read_whole(f"{path}.txnindex") == encode_transactions([FIRST, SECOND])

@@ -7,13 +7,13 @@ import pytest
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import end_transaction_marker
-from minibroker.storage.producers.transaction_markers import Marker, marker_batch, read_marker
+from minibroker.storage.producers.transaction_markers import Marker, make_marker_batch, read_marker
 from tests.storage.support import NOW_MS, batch
 
 
 @pytest.mark.parametrize("marker", [Marker(True, 0), Marker(False, 2**31 - 1)])
 def test_a_marker_is_decoded_unchanged(marker: Marker) -> None:
-    data = marker_batch(7, 3, marker, NOW_MS)
+    data = make_marker_batch(7, 3, marker, NOW_MS)
     header = read_header(data)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 3, -1)
     assert header.is_control and header.is_transactional and header.max_timestamp == NOW_MS
@@ -24,7 +24,7 @@ def test_a_marker_is_decoded_unchanged(marker: Marker) -> None:
 def test_a_marker_is_a_batch_of_one_control_record(committed: bool) -> None:
     record = end_transaction_marker(committed=committed, coordinator_epoch=5, timestamp=NOW_MS)
     built = build_batch([record], producer_id=7, producer_epoch=3, transactional=True, control=True)
-    assert marker_batch(7, 3, Marker(committed, 5), NOW_MS) == built
+    assert make_marker_batch(7, 3, Marker(committed, 5), NOW_MS) == built
 
 
 def test_a_differently_encoded_marker_is_decoded() -> None:

@@ -14,7 +14,7 @@ import pytest
 from minibroker.addresses import HostPort
 from minibroker.testing import Broker
 from minibroker.testing.control import app, control_routes
-from minibroker.testing.control.control_server import controlled
+from minibroker.testing.control.control_server import serve_control
 
 
 def status(url: str) -> int:
@@ -32,26 +32,26 @@ def got(url: str) -> int:
 
 async def test_the_description_is_generated_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[threading.Thread] = []
-    describe = app.described
+    describe = app.describe_routes
 
     def watched(*given: Any, **named: Any) -> dict[str, Any]:
         threads.append(threading.current_thread())
         return describe(*given, **named)
 
-    monkeypatch.setattr(app, "described", watched)
-    async with Broker() as broker, controlled(broker, HostPort(), None) as url:
+    monkeypatch.setattr(app, "describe_routes", watched)
+    async with Broker() as broker, serve_control(broker, HostPort(), None) as url:
         assert await asyncio.to_thread(got, f"{url}/openapi.json") == 200
     assert threads and threading.current_thread() not in threads
 
 
 async def test_a_server_that_nobody_asked_stops() -> None:
-    async with Broker() as broker, controlled(broker, HostPort(), None) as url:
+    async with Broker() as broker, serve_control(broker, HostPort(), None) as url:
         assert url.startswith("http://127.0.0.1:")
 
 
 async def test_a_wait_that_goes_on_ends_with_the_server(caplog: pytest.LogCaptureFixture) -> None:
     async with Broker() as broker:
-        async with controlled(broker, HostPort(), None) as url:
+        async with serve_control(broker, HostPort(), None) as url:
             kind = {"content-type": "application/json"}
             wait = urllib.request.Request(f"{url}/v1/groups/g/wait", b'{"timeout": "1 h"}', kind, method="POST")
             waiting = asyncio.create_task(asyncio.to_thread(urllib.request.urlopen, wait, timeout=60))
@@ -64,7 +64,7 @@ async def test_a_wait_that_goes_on_ends_with_the_server(caplog: pytest.LogCaptur
 
 
 async def test_probes_need_no_token_and_report_whether_clients_can_connect() -> None:
-    async with Broker(nodes=2) as broker, controlled(broker, HostPort(), "secret") as url:
+    async with Broker(nodes=2) as broker, serve_control(broker, HostPort(), "secret") as url:
 
         async def probes() -> tuple[int, int]:
             return await asyncio.to_thread(status, f"{url}/health"), await asyncio.to_thread(status, f"{url}/ready")
@@ -84,7 +84,7 @@ async def test_probes_need_no_token_and_report_whether_clients_can_connect() -> 
 
 async def test_the_oldest_of_many_snapshots_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_routes, "MOST_SNAPSHOTS", 2)
-    async with Broker() as broker, controlled(broker, HostPort(), None) as url:
+    async with Broker() as broker, serve_control(broker, HostPort(), None) as url:
         before = list(broker.directory.parent.iterdir())
         numbers = [json.loads(await asyncio.to_thread(posted, f"{url}/v1/snapshots")) for _ in range(4)]
         assert numbers == [{"snapshot": number} for number in (1, 2, 3, 4)]

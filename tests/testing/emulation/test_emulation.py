@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from kafka import KafkaConsumer, KafkaProducer
 
-from minibroker.protocol.apis import ApiKey, request_class
+from minibroker.protocol.apis import ApiKey, get_request_class
 from minibroker.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, UpdateFeaturesRequest
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
@@ -15,20 +15,20 @@ from minibroker.protocol.messages.transactions import InitProducerIdRequest
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from minibroker.testing import Broker
-from minibroker.testing.emulation.emulation import levels_of
-from minibroker.testing.emulation.releases import RELEASES, versions_of
+from minibroker.testing.emulation.emulation import list_levels
+from minibroker.testing.emulation.releases import RELEASES, list_versions
 from tests.sampling import sampled
 from tests.testing.emulation.asking import asked
 
 pytestmark = pytest.mark.usefixtures("leaves_sockets")
 
-SINCE_API_VERSIONS = [release for release in RELEASES if ApiKey.API_VERSIONS in versions_of(release)]
+SINCE_API_VERSIONS = [release for release in RELEASES if ApiKey.API_VERSIONS in list_versions(release)]
 
 
 @pytest.mark.parametrize("release", SINCE_API_VERSIONS)
 def test_a_release_announces_its_versions_that_are_served(release: str) -> None:
     with Broker(emulate=release) as broker:
-        versions = versions_of(release)
+        versions = list_versions(release)
         newest = versions[ApiKey.API_VERSIONS][-1]
         answer = asked(broker, ApiVersionsRequest(client_software_name="a", client_software_version="1"), newest)
         assert answer.error_code == 0
@@ -39,14 +39,14 @@ def test_a_release_announces_its_versions_that_are_served(release: str) -> None:
         for key in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.OFFSET_COMMIT):
             assert told[key] == (versions[key][0], versions[key][-1])
         finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
-        assert set(finalized) <= set(levels_of(release))
+        assert set(finalized) <= set(list_levels(release))
         assert ("eligible.leader.replicas.version" in finalized) == (RELEASES.index(release) >= RELEASES.index("4.1"))
 
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_metadata_is_answered_in_the_releases_newest_version_only(release: str) -> None:
     with Broker(emulate=release) as broker:
-        newest = versions_of(release)[ApiKey.METADATA][-1]
+        newest = list_versions(release)[ApiKey.METADATA][-1]
         assert asked(broker, MetadataRequest(topics=[]), newest).brokers
         if newest < max(MetadataRequest.versions):
             assert asked(broker, MetadataRequest(topics=[]), newest + 1) is None
@@ -80,7 +80,7 @@ def test_an_unreleased_feature_level_is_offered_if_enabled(release: str, enabled
 @pytest.mark.parametrize("release", SINCE_API_VERSIONS)
 def test_a_newer_version_of_api_versions_is_answered_in_version_0(release: str) -> None:
     with Broker(emulate=release) as broker:
-        newest = versions_of(release)[ApiKey.API_VERSIONS][-1]
+        newest = list_versions(release)[ApiKey.API_VERSIONS][-1]
         request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
         for version in (newest + 1, 99):  # 99 is known to no release
             answer = asked(broker, request, version, read_as=0)
@@ -185,4 +185,4 @@ def test_the_journal_contains_requests_to_an_emulated_broker() -> None:
         assert producer.flush(20) == 0
         (exchange,) = broker.wait_for_requests("Produce")
         assert exchange.version == 6
-        assert request_class(ApiKey.PRODUCE) is type(exchange.request)
+        assert get_request_class(ApiKey.PRODUCE) is type(exchange.request)

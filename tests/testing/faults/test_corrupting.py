@@ -7,9 +7,9 @@ import pytest
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import check_batch, read_header
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.formats import batches_in, check_any
+from minibroker.protocol.records.formats import check_any, iterate_batches_in
 from minibroker.protocol.records.message_set import build_message_set
-from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
 from minibroker.testing.faults.corrupting import corrupt_first_batch
 from minibroker.testing.faults.rules import Corruption
@@ -28,7 +28,7 @@ def test_only_the_first_batch_has_a_wrong_checksum() -> None:
 
 def test_a_batch_length_is_corrupted() -> None:
     with pytest.raises(CorruptBatch):
-        list(batches_in(corrupt_first_batch(BATCH, "length")))
+        list(iterate_batches_in(corrupt_first_batch(BATCH, "length")))
 
 
 @pytest.mark.parametrize("codec", range(5))
@@ -36,7 +36,7 @@ def test_compressed_records_are_corrupted_under_a_valid_checksum(codec: int) -> 
     data = corrupt_first_batch(bytes(build_batch(RECORDS, compression=codec)), "codec")
     assert check_batch(data).compression == 1
     with pytest.raises(Exception, match="gzip|header|compress|Invalid|incorrect"):
-        list(records_of(data))
+        list(iterate_records(data))
 
 
 def test_a_response_is_truncated_within_a_batch() -> None:
@@ -45,7 +45,7 @@ def test_a_response_is_truncated_within_a_batch() -> None:
 
 
 def test_offsets_decrease() -> None:
-    offsets = [header.base_offset for _, header in batches_in(corrupt_first_batch(BATCH + NEXT, "offsets"))]
+    offsets = [header.base_offset for _, header in iterate_batches_in(corrupt_first_batch(BATCH + NEXT, "offsets"))]
     assert offsets == [1_000_005, 5, 8]
     assert read_header(corrupt_first_batch(BATCH, "offsets")).base_offset == 1_000_005
 

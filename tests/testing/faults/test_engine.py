@@ -17,7 +17,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError as PythonKafkaError
 
 from minibroker.protocol.apis import ApiKey
-from minibroker.protocol.headers import RequestHeader, request_header_version
+from minibroker.protocol.headers import RequestHeader, get_request_header_version
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.testing import Broker
 from minibroker.testing.faults.rules import FaultError
@@ -450,7 +450,7 @@ def test_a_fetch_response_can_have_a_wrong_correlation_id(broker: Broker, caplog
         partition = FetchRequest.FetchTopic.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
         request = FetchRequest(max_wait_ms=0, topics=[FetchRequest.FetchTopic(topic="t", partitions=[partition])])
         header = RequestHeader(request_api_key=1, request_api_version=4, correlation_id=7, client_id="c")
-        frame = header.encode(request_header_version(ApiKey.FETCH, 4)) + request.encode(4)
+        frame = header.encode(get_request_header_version(ApiKey.FETCH, 4)) + request.encode(4)
         client.sendall(struct.pack(">i", len(frame)) + frame)
         size, correlation_id = struct.unpack(">ii", client.recv(8, socket.MSG_WAITALL))
         assert correlation_id == 7 + (1 << 30)  # not 8, which may be the next request of the client

@@ -10,7 +10,7 @@ import pytest
 
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
-from minibroker.testing.faults.rules import WORDS, FaultError, Rule, rule_from, rules_in
+from minibroker.testing.faults.rules import WORDS, FaultError, Rule, load_rules, parse_rule
 
 
 def test_arguments_make_a_fault_rule() -> None:
@@ -96,7 +96,7 @@ def test_invalid_rules_are_reported(words: dict[str, Any], said: str) -> None:
 )
 def test_invalid_rules_in_a_file_are_reported(words: Any, said: str) -> None:
     with pytest.raises(FaultError, match=said):
-        rule_from(words)
+        parse_rule(words)
 
 
 def test_a_file_contains_a_list_of_rules(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_file_contains_a_list_of_rules(tmp_path: Path) -> None:
     path.write_text(
         "- {api: Fetch, corrupt: crc, once: true}\n- api: [Produce]\n  error: REQUEST_TIMED_OUT\n  when: after\n"
     )
-    first, second = rules_in(path)
+    first, second = load_rules(path)
     assert (first.corrupt, second.when) == ("crc", "after")
 
 
@@ -121,5 +121,5 @@ def test_an_invalid_file_is_reported_in_one_line(tmp_path: Path, content: str, s
     path = tmp_path / "faults.yaml"
     path.write_text(content)
     with pytest.raises(FaultError, match=said) as raised:
-        rules_in(path)
+        load_rules(path)
     assert "\n" not in str(raised.value)

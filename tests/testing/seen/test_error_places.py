@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from minibroker.broker.requests.served import SERVED
-from minibroker.protocol.apis import ApiKey, api_name, request_class, response_class
+from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class, get_response_class
 from minibroker.protocol.fields import fields
 from minibroker.protocol.messages.share_fetch import ShareFetchResponse
-from minibroker.protocol.response_errors import error_codes
-from minibroker.testing.seen.error_places import deepest_level, error_answer, places_in
+from minibroker.protocol.response_errors import collect_error_codes
+from minibroker.testing.seen.error_places import choose_default_level, iterate_places, make_error_answer
 
 CODE = 6
 CASES = [(key, version) for key, served in SERVED.items() for version in served.versions]
@@ -31,18 +31,18 @@ def filled(struct: type, version: int) -> object:
     return made
 
 
-@pytest.mark.parametrize(("key", "version"), CASES, ids=[f"{api_name(key)}-{version}" for key, version in CASES])
+@pytest.mark.parametrize(("key", "version"), CASES, ids=[f"{get_api_name(key)}-{version}" for key, version in CASES])
 def test_an_error_response_can_be_encoded_and_contains_the_errors(key: ApiKey, version: int) -> None:
-    request = filled(request_class(key), version)
-    response = error_answer(request, response_class(key), version)  # type: ignore[arg-type]
-    places = list(places_in(response, lambda _: "a"))
-    level = deepest_level(places)
+    request = filled(get_request_class(key), version)
+    response = make_error_answer(request, get_response_class(key), version)  # type: ignore[arg-type]
+    places = list(iterate_places(response, lambda _: "a"))
+    level = choose_default_level(places)
     for place in places:
         if place.level == level:
             place.set(CODE)
-    decoded = response_class(key).decode(response.encode(version), version)
-    if any(_has_codes(response_class(key), version)):
-        assert CODE in error_codes(decoded)
+    decoded = get_response_class(key).decode(response.encode(version), version)
+    if any(_has_codes(get_response_class(key), version)):
+        assert CODE in collect_error_codes(decoded)
 
 
 def test_both_error_codes_of_a_share_fetch_are_translated() -> None:
@@ -50,7 +50,7 @@ def test_both_error_codes_of_a_share_fetch_are_translated() -> None:
     partition = topic.PartitionData(partition_index=0, error_code=3, acknowledge_error_code=121)
     (place,) = (
         place
-        for place in places_in(ShareFetchResponse(responses=[topic(partitions=[partition])]), lambda _: "a")
+        for place in iterate_places(ShareFetchResponse(responses=[topic(partitions=[partition])]), lambda _: "a")
         if place.level == "partition"
     )
     place.translate(lambda code: code + 1)

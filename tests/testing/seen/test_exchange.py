@@ -7,25 +7,27 @@ import json
 import pytest
 
 from minibroker.protocol.apis import ApiKey
-from minibroker.protocol.describing import all_messages
+from minibroker.protocol.describing import list_messages
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.security import SaslAuthenticateResponse
-from minibroker.testing.seen.exchange import decoded_answer, kept_answer, plain, text_of
+from minibroker.testing.seen.exchange import decode_answer, format_bytes, keep_answer, make_plain
 
 
 def test_an_exchange_message_is_plain_data() -> None:
     topic = MetadataRequest.MetadataRequestTopic(topic_id=bytes(15) + b"\x01", name=None)
-    assert plain(MetadataRequest(topics=[topic]))["topics"] == [{"topic_id": "AAAAAAAAAAAAAAAAAAAAAQ", "name": None}]
+    assert make_plain(MetadataRequest(topics=[topic]))["topics"] == [
+        {"topic_id": "AAAAAAAAAAAAAAAAAAAAAQ", "name": None}
+    ]
 
 
 def test_every_message_can_be_converted_to_json() -> None:
-    for message in all_messages():
-        json.dumps(plain(message()))
+    for message in list_messages():
+        json.dumps(make_plain(message()))
 
 
 @pytest.mark.parametrize(("data", "text"), [(b"abc", "abc"), (b"\xff", "0xff"), (b"a\x00", "0x6100"), (b"", "")])
 def test_bytes_are_shown_readably(data: bytes, text: str) -> None:
-    assert text_of(data) == text
+    assert format_bytes(data) == text
 
 
 @pytest.mark.parametrize(
@@ -40,5 +42,5 @@ def test_bytes_are_shown_readably(data: bytes, text: str) -> None:
 )
 def test_login_responses_are_kept_without_verifiable_secrets(said: bytes, kept: bytes) -> None:
     frame = b"\0\0\0\1\0" + SaslAuthenticateResponse(auth_bytes=said).encode(2)
-    answer = decoded_answer(ApiKey.SASL_AUTHENTICATE, 2, kept_answer(ApiKey.SASL_AUTHENTICATE, 2, frame))
+    answer = decode_answer(ApiKey.SASL_AUTHENTICATE, 2, keep_answer(ApiKey.SASL_AUTHENTICATE, 2, frame))
     assert isinstance(answer, SaslAuthenticateResponse) and bytes(answer.auth_bytes) == kept

@@ -10,7 +10,7 @@ from minibroker.protocol.messages.groups import HeartbeatRequest, HeartbeatRespo
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minibroker.testing import Broker
 from minibroker.testing.seen.exchange import Exchange
-from minibroker.testing.seen.explained_requests import GIST_CHARACTERS, Exchanges, explain_exchanges, gist
+from minibroker.testing.seen.explained_requests import GIST_CHARACTERS, Exchanges, explain_exchanges, summarize_exchange
 from tests.captures.frames import answer, request
 
 ID = bytes(range(16))
@@ -61,12 +61,12 @@ def test_topic_ids_are_shown_with_the_names_from_responses() -> None:
 
 
 def test_a_summary_has_the_fields_that_differ_from_defaults() -> None:
-    assert gist(heartbeat(4)) == "#4 Heartbeat 4 (group_id g, generation_id 3) > (error_code 27)"
+    assert summarize_exchange(heartbeat(4)) == "#4 Heartbeat 4 (group_id g, generation_id 3) > (error_code 27)"
 
 
 def test_a_summary_is_one_short_line_for_any_names() -> None:
     frame = request(HeartbeatRequest(group_id="\x1b[31m\n" * 1000), 4, 7)[4:]
-    line = gist(Exchange(1, ApiKey.HEARTBEAT, 4, 7, frame))
+    line = summarize_exchange(Exchange(1, ApiKey.HEARTBEAT, 4, 7, frame))
     assert line.isprintable()
     assert len(line) < GIST_CHARACTERS * 10
 
@@ -75,5 +75,5 @@ def test_a_summary_is_one_short_line_for_any_names() -> None:
 def test_long_lists_are_counted(count: int) -> None:
     topics = [MetadataRequest.MetadataRequestTopic(name=f"t{number}") for number in range(count)]
     frame = request(MetadataRequest(topics=topics), 9, 1)[4:]
-    line = gist(Exchange(1, ApiKey.METADATA, 9, 1, frame))
+    line = summarize_exchange(Exchange(1, ApiKey.METADATA, 9, 1, frame))
     assert ("2 more" in line) == (count == 5)

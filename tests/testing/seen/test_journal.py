@@ -20,7 +20,7 @@ from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.offsets import OffsetCommitRequest
 from minibroker.testing import Broker
-from minibroker.testing.reports.failure_report import seen_by
+from minibroker.testing.reports.failure_report import write_report
 from minibroker.testing.seen.journal import Journal
 from minibroker.testing.verbs.own_requests import ask
 from tests.broker.harness import frame_of
@@ -72,7 +72,7 @@ def test_a_long_or_multi_line_name_is_shown_in_one_short_line(broker: Broker) ->
     assert exchange.client_id == client_id
     line = str(exchange)
     assert line.isprintable() and len(line) < 1_000 and "FindCoordinator 4 answered" in line
-    lines = seen_by(broker).split("\n")
+    lines = write_report(broker).split("\n")
     assert all(line.isprintable() and len(line) <= 1_000 for line in lines)
     assert any(line.startswith("group g\\nroup") for line in lines)
 
@@ -127,9 +127,9 @@ def test_an_error_is_explained_in_the_brokers_words(broker: Broker) -> None:
 
 def test_an_empty_report_says_so() -> None:
     with Broker() as broker:
-        assert seen_by(broker) == "no topics, no groups, no requests"
+        assert write_report(broker) == "no topics, no groups, no requests"
         broker.create_topic("t")
-        assert seen_by(broker) == "topic t: partitions end at 0"
+        assert write_report(broker) == "topic t: partitions end at 0"
 
 
 def test_the_journal_is_saved_as_json_lines(broker: Broker, tmp_path: Path) -> None:

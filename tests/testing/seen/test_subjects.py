@@ -15,7 +15,7 @@ from minibroker.protocol.messages.groups import (
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
 from minibroker.protocol.messages.produce import ProduceRequest
-from minibroker.testing.seen.subjects import Subjects, subjects_of
+from minibroker.testing.seen.subjects import Subjects, find_subjects
 
 TOPIC_ID = b"\x07" * 16
 Data = ProduceRequest.TopicProduceData
@@ -49,7 +49,7 @@ CASES: list[tuple[Message, Subjects]] = [
 
 @pytest.mark.parametrize(("message", "about"), CASES)
 def test_the_subjects_of_a_request_are_the_names_in_it(message: Message, about: Subjects) -> None:
-    assert subjects_of(message, {TOPIC_ID: "seven"}.get) == about
+    assert find_subjects(message, {TOPIC_ID: "seven"}.get) == about
 
 
 def test_the_subjects_of_offset_requests_are_group_and_partitions() -> None:
@@ -57,9 +57,9 @@ def test_the_subjects_of_offset_requests_are_group_and_partitions() -> None:
     commit = OffsetCommitRequest(
         group_id="g", topics=[Commit(name="t", partitions=[Commit.OffsetCommitRequestPartition(partition_index=2)])]
     )
-    assert subjects_of(commit, {}.get) == Subjects({"t": {2}}, {"g"}, set())
+    assert find_subjects(commit, {}.get) == Subjects({"t": {2}}, {"g"}, set())
     Group = OffsetFetchRequest.OffsetFetchRequestGroup
     fetch = OffsetFetchRequest(
         groups=[Group(group_id="g", topics=[Group.OffsetFetchRequestTopics(name="t", partition_indexes=[0, 1])])]
     )
-    assert subjects_of(fetch, {}.get) == Subjects({"t": {0, 1}}, {"g"}, set())
+    assert find_subjects(fetch, {}.get) == Subjects({"t": {0, 1}}, {"g"}, set())

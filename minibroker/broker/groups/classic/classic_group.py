@@ -11,13 +11,19 @@ from collections.abc import Sequence
 from minibroker.broker.coordination.coordinator_logs import Entry
 from minibroker.broker.delayed_operations import Promise
 from minibroker.broker.groups.classic.classic_states import State
-from minibroker.broker.groups.classic.members import CONSUMER_PROTOCOL, Member, join_error, protocols_of, size_of
+from minibroker.broker.groups.classic.members import (
+    CONSUMER_PROTOCOL,
+    Member,
+    join_error,
+    list_protocols,
+    measure_protocols,
+)
 from minibroker.broker.groups.classic.rebalance import RebalancingGroup
 from minibroker.broker.groups.group import Caller, CheckPartition, GroupType
 from minibroker.broker.groups.group_entries import group_metadata_entry
 from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.legible import few
+from minibroker.protocol.legible import list_few
 from minibroker.protocol.messages.groups import (
     DescribeGroupsResponse,
     HeartbeatRequest,
@@ -81,14 +87,14 @@ class ClassicGroup(RebalancingGroup):
             self.remove(request.member_id)
             joined.resolve(join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
             self.complete_if_all_joined()
-        elif not self._supports(request.protocol_type, names):
+        elif not self._supports_a_protocol(request.protocol_type, names):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         elif request.member_id != UNKNOWN_MEMBER:
             self._join_with_id(caller, request, joined)
         elif instance_id is not None and instance_id in self.static:
             self._replace_static(self.members[self.static[instance_id]], caller, request, joined)
         elif instance_id is not None or caller.version < FIRST_WITH_MEMBER_ID_REQUIRED:
-            self._add_new(caller, request, self._new_member_id(caller, request), joined)
+            self._add_new(caller, request, self._make_member_id(caller, request), joined)
         else:
             self._require_member_id(caller, request, joined)
 
@@ -111,22 +117,22 @@ class ClassicGroup(RebalancingGroup):
         """
         limit_bytes = RECORDS_OF_PROTOCOLS * self.context.cluster.settings["message.max.bytes"]
         known = self.members.get(self.static.get(request.group_instance_id or "", request.member_id))
-        before_bytes = 0 if known is None else size_of(known.protocols)
-        added_bytes = size_of(request.protocols) - before_bytes
+        before_bytes = 0 if known is None else measure_protocols(known.protocols)
+        added_bytes = measure_protocols(request.protocols) - before_bytes
         return added_bytes <= 0 or self.protocol_bytes + added_bytes <= limit_bytes
 
-    def _supports(self, protocol_type: str, names: list[str]) -> bool:
+    def _supports_a_protocol(self, protocol_type: str, names: list[str]) -> bool:
         if self.state is State.EMPTY:
             return bool(protocol_type and names)
         return self.kind == protocol_type and self.have_in_common(names)
 
     def _require_member_id(self, caller: Caller, request: JoinGroupRequest, joined: Joined) -> None:
         """Give out an id, with which the client must join again: if it never gets the answer, no member is left."""
-        member_id = self._new_member_id(caller, request)
+        member_id = self._make_member_id(caller, request)
         self.expect(member_id, request.session_timeout_ms)
         joined.resolve(join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
 
-    def _new_member_id(self, caller: Caller, request: JoinGroupRequest) -> str:
+    def _make_member_id(self, caller: Caller, request: JoinGroupRequest) -> str:
         """Return a new id, made as in Kafka: the instance id or the client id, and a UUID.
 
         Raises KafkaError(UNKNOWN_SERVER_ERROR), as Kafka answers, for an id that is too long for an answer.
@@ -147,7 +153,7 @@ class ClassicGroup(RebalancingGroup):
             caller.client_host,
             request.rebalance_timeout_ms,
             request.session_timeout_ms,
-            protocols_of(request),
+            list_protocols(request),
         )
         member.is_new = True
         if not self.members:
@@ -156,7 +162,7 @@ class ClassicGroup(RebalancingGroup):
         self.add(member)
         self.joining[member_id] = joined
         self.keep_alive(member, NEW_MEMBER_TIMEOUT_MS)
-        self.rebalance(f"{member_id} joins ({_reason(request)})")
+        self.rebalance(f"{member_id} joins ({_get_join_reason(request)})")
 
     def _join_with_id(self, caller: Caller, request: JoinGroupRequest, joined: Joined) -> None:
         """Let a client join with an id that was given out, or a member join again."""
@@ -174,20 +180,20 @@ class ClassicGroup(RebalancingGroup):
 
     def _join_again(self, member: Member, request: JoinGroupRequest, joined: Joined) -> None:
         """Let a member join again: it follows a rebalance, it forces one, or it has missed an answer."""
-        unchanged = member.protocols == protocols_of(request)
+        unchanged = member.protocols == list_protocols(request)
         is_leader = member.member_id == self.leader_id
         missed_answer = self.state is State.COMPLETING_REBALANCE or (self.state is State.STABLE and not is_leader)
         if unchanged and missed_answer:
             joined.resolve(self.join_answer(member.member_id))
             return
         # The leader of a stable group may always force a rebalance: it may have found other partitions, say.
-        self._update(member, request)
+        self._update_member(member, request)
         self.answer_join(member.member_id, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         self.joining[member.member_id] = joined
-        self.rebalance(f"{member.member_id} joins again ({_reason(request)})")
+        self.rebalance(f"{member.member_id} joins again ({_get_join_reason(request)})")
 
-    def _update(self, member: Member, request: JoinGroupRequest) -> None:
-        self.update(member, protocols_of(request), request.rebalance_timeout_ms, request.session_timeout_ms)
+    def _update_member(self, member: Member, request: JoinGroupRequest) -> None:
+        self.update(member, list_protocols(request), request.rebalance_timeout_ms, request.session_timeout_ms)
 
     # --- JoinGroup of a static member that is back (KIP-345) --------------------------------------
 
@@ -197,12 +203,12 @@ class ClassicGroup(RebalancingGroup):
         A stable group stays in its generation if nothing else has changed, so that a quick restart disturbs nobody.
         """
         leader_id = self.leader_id
-        member = self.replace(old, self._new_member_id(caller, request))
+        member = self.replace(old, self._make_member_id(caller, request))
         log.info("group %s: %s takes the place of %s", self.group_id, member.member_id, old.member_id)
-        self._update(member, request)
+        self._update_member(member, request)
         self.keep_alive(member)
         self.joining[member.member_id] = joined
-        reason = f"static member {member.instance_id} is back ({_reason(request)})"
+        reason = f"static member {member.instance_id} is back ({_get_join_reason(request)})"
         if self.state is not State.STABLE:
             # The leader of an incomplete generation knows the old id, and would assign nothing to the new one.
             self.rebalance(reason)
@@ -251,11 +257,11 @@ class ClassicGroup(RebalancingGroup):
 
     def sync(self, request: SyncGroupRequest, synced: Promise[SyncGroupResponse]) -> None:
         """Answer a member with its assignment, at once or when the leader has sent it. Raises KafkaError."""
-        member = self._member_of(request.generation_id, request.member_id, request.group_instance_id)
-        if _differs(request.protocol_type, self.kind) or _differs(request.protocol_name, self.protocol):
+        member = self._find_member(request.generation_id, request.member_id, request.group_instance_id)
+        if _differs_if_told(request.protocol_type, self.kind) or _differs_if_told(request.protocol_name, self.protocol):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if self.state is State.PREPARING_REBALANCE:
-            raise self._rebalancing()
+            raise self._make_rebalancing_error()
         self.has_synced(member.member_id)
         if self.state is State.STABLE:
             synced.resolve(self.sync_answer(member))
@@ -267,11 +273,11 @@ class ClassicGroup(RebalancingGroup):
 
     def heartbeat(self, request: HeartbeatRequest) -> None:
         """Keep a member's session alive. Raises KafkaError; REBALANCE_IN_PROGRESS tells it to join again."""
-        self.keep_alive(self._member_of(request.generation_id, request.member_id, request.group_instance_id))
+        self.keep_alive(self._find_member(request.generation_id, request.member_id, request.group_instance_id))
         if self.state is State.PREPARING_REBALANCE:
-            raise self._rebalancing()
+            raise self._make_rebalancing_error()
 
-    def _member_of(self, generation: int, member_id: str, instance_id: str | None) -> Member:
+    def _find_member(self, generation: int, member_id: str, instance_id: str | None) -> Member:
         """Return the member. Raises KafkaError as `check_member`, and ILLEGAL_GENERATION for another generation."""
         member = self.check_member(member_id, instance_id)
         if generation != self.generation:
@@ -279,15 +285,15 @@ class ClassicGroup(RebalancingGroup):
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION, message)
         return member
 
-    def _rebalancing(self) -> KafkaError:
+    def _make_rebalancing_error(self) -> KafkaError:
         return KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, f"the group is {self.state}")
 
     def leave(self, members: Sequence[Identity]) -> list[Left]:
         """Remove members; there is one answer for each, and one rebalance for all."""
-        answers = [self._leave(member) for member in members]
+        answers = [self._remove_leaving_member(member) for member in members]
         gone = [answer.member_id for answer in answers if answer.error_code == ErrorCode.NONE]
         if gone:
-            self.after_removal(f"{few(gone)} left")
+            self.rebalance_after_removal(f"{list_few(gone)} left")
         return answers
 
     def remove_joining(self, joined: Joined) -> None:
@@ -295,19 +301,19 @@ class ClassicGroup(RebalancingGroup):
         for member_id, waiting in self.joining.items():
             if waiting is joined:
                 self.remove(member_id)
-                self.after_removal(f"{member_id} is given up")
+                self.rebalance_after_removal(f"{member_id} is given up")
                 return
 
-    def _leave(self, member: Identity) -> Left:
+    def _remove_leaving_member(self, member: Identity) -> Left:
         answer = Left(member_id=member.member_id, group_instance_id=member.group_instance_id)
         try:
-            self.remove(self._leaving_id(member))
+            self.remove(self._find_leaving_id(member))
             log.info("group %s: %s leaves: %s", self.group_id, member.member_id, member.reason or "reason not provided")
         except KafkaError as error:
             answer.error_code = error.code
         return answer
 
-    def _leaving_id(self, member: Identity) -> str:
+    def _find_leaving_id(self, member: Identity) -> str:
         """Return the id of the member. An administrator who removes a static member may know its instance id only."""
         if member.member_id == UNKNOWN_MEMBER:
             member_id = self.static.get(member.group_instance_id or "")
@@ -326,13 +332,13 @@ class ClassicGroup(RebalancingGroup):
         if epoch < 0 and self.state is State.EMPTY:
             return None
         if epoch >= 0 or member_id or instance_id is not None:
-            member = self._member_of(epoch, member_id, instance_id)
+            member = self._find_member(epoch, member_id, instance_id)
             if not transactional and self.state in KEPT_ALIVE_BY_COMMITS:
                 self.keep_alive(member)
         elif not transactional and self.state is not State.EMPTY:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"the group has members, and is {self.state_name}")
         if not transactional and self.state is State.COMPLETING_REBALANCE:
-            raise self._rebalancing()
+            raise self._make_rebalancing_error()
         return None
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
@@ -401,10 +407,10 @@ class ClassicGroup(RebalancingGroup):
         self.become(State.DEAD)
 
 
-def _reason(request: JoinGroupRequest) -> str:
+def _get_join_reason(request: JoinGroupRequest) -> str:
     """Return why the client joins, if it says so (KIP-800)."""
     return request.reason or "not provided"
 
 
-def _differs(told: str | None, known: str | None) -> bool:
+def _differs_if_told(told: str | None, known: str | None) -> bool:
     return told is not None and known is not None and told != known

@@ -30,7 +30,7 @@ class Protocol(NamedTuple):
     metadata: bytes
 
 
-def protocols_of(request: JoinGroupRequest) -> list[Protocol]:
+def list_protocols(request: JoinGroupRequest) -> list[Protocol]:
     """Return the protocols of a request; of several with one name, the first."""
     protocols: dict[str, Protocol] = {}
     for protocol in request.protocols:
@@ -43,7 +43,7 @@ def join_error(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
     return JoinGroupResponse(member_id=member_id, protocol_name=None, error_code=code)
 
 
-def size_of(protocols: Iterable[Protocol | JoinGroupRequest.JoinGroupRequestProtocol]) -> int:
+def measure_protocols(protocols: Iterable[Protocol | JoinGroupRequest.JoinGroupRequestProtocol]) -> int:
     """Return about how many bytes of memory the protocols of a member take."""
     return sum(PROTOCOL_BYTES + len(each.name) + len(each.metadata) for each in protocols)
 
@@ -192,7 +192,7 @@ class Membership:
             self.static[member.instance_id] = member.member_id
         if self.leader_id is None:
             self.leader_id = member.member_id
-        self._count(member, 1)
+        self._count_protocols(member, 1)
         self.forget_pending(member.member_id)
 
     def remove(self, member_id: str) -> None:
@@ -200,7 +200,7 @@ class Membership:
         member = self.members.pop(member_id, None)
         if member is not None:
             member.end_session()
-            self._count(member, -1)
+            self._count_protocols(member, -1)
             if member.instance_id is not None:
                 del self.static[member.instance_id]
         if self.leader_id == member_id:
@@ -241,19 +241,19 @@ class Membership:
         self, member: Member, protocols: Iterable[Protocol], rebalance_timeout_ms: int, session_timeout_ms: int
     ) -> None:
         """Give a member other protocols and timeouts."""
-        self._count(member, -1)
+        self._count_protocols(member, -1)
         member.protocols = list(protocols)
-        self._count(member, 1)
+        self._count_protocols(member, 1)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 
-    def _count(self, member: Member, sign: int) -> None:
+    def _count_protocols(self, member: Member, sign: int) -> None:
         """Count the protocols of a member that comes, or no longer those of one that goes."""
         for protocol in member.protocols:
             self._supported[protocol.name] += sign
             if not self._supported[protocol.name]:
                 del self._supported[protocol.name]
-        self.protocol_bytes += sign * size_of(member.protocols)
+        self.protocol_bytes += sign * measure_protocols(member.protocols)
 
     def forget_pending(self, member_id: str) -> None:
         """Stop waiting for somebody to join with this id."""

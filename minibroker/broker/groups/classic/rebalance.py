@@ -21,7 +21,7 @@ from minibroker.broker.groups.group import Group, GroupContext
 from minibroker.broker.groups.group_entries import group_metadata_entry
 from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.legible import few
+from minibroker.protocol.legible import list_few
 from minibroker.protocol.messages.group_records import GroupMetadataValue
 from minibroker.protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
 from minibroker.protocol.primitives import MalformedMessage
@@ -95,7 +95,7 @@ class RebalancingGroup(Membership, Group):
         elif self.have_all_joined:
             self.complete()
         else:
-            self._wait(self.rebalance_timeout_ms, self.complete)
+            self._start_phase_timer(self.rebalance_timeout_ms, self.complete)
 
     def complete_if_all_joined(self) -> None:
         """Begin the next generation if all members have joined; that of an empty group waits for its delay."""
@@ -111,7 +111,7 @@ class RebalancingGroup(Membership, Group):
             again_ms = min(self.context.cluster.settings[INITIAL_DELAY], remaining_ms)
             self._wait_for_first(again_ms, max(remaining_ms - delay_ms, 0))
 
-        self._wait(delay_ms, is_over)
+        self._start_phase_timer(delay_ms, is_over)
 
     def complete(self) -> None:
         """Begin the next generation with the members who have joined, and the static ones, who may come back later."""
@@ -124,12 +124,12 @@ class RebalancingGroup(Membership, Group):
         for member_id in missed:
             self.remove(member_id)
         if missed:
-            log.info("group %s goes on without %s, which have not joined in time", self.group_id, few(missed))
+            log.info("group %s goes on without %s, which have not joined in time", self.group_id, list_few(missed))
         if self.elect_joined_leader() or not self.members:
             self._begin_generation()
         else:
             log.warning("group %s waits on: none of its %d static members has joined", self.group_id, len(self.members))
-            self._wait(self.rebalance_timeout_ms, self.complete)
+            self._start_phase_timer(self.rebalance_timeout_ms, self.complete)
 
     def _begin_generation(self) -> None:
         self.generation += 1
@@ -147,7 +147,7 @@ class RebalancingGroup(Membership, Group):
             self.keep_alive(member)
             member.is_new = False
             self.unsynced.add(member_id)
-        self._wait(self.rebalance_timeout_ms, self._expire_syncs)
+        self._start_phase_timer(self.rebalance_timeout_ms, self._expire_syncs)
 
     def _become_empty(self) -> None:
         self.become(State.EMPTY)
@@ -198,7 +198,7 @@ class RebalancingGroup(Membership, Group):
 
         left_out = [member_id for member_id in self.members if member_id not in assignments]
         if left_out:
-            log.warning("the leader of group %s assigns nothing to %s", self.group_id, few(left_out))
+            log.warning("the leader of group %s assigns nothing to %s", self.group_id, list_few(left_out))
         self.record_durably(recorded, assignments)
 
     def _answer_syncs(self) -> None:
@@ -233,11 +233,11 @@ class RebalancingGroup(Membership, Group):
         silent = list(self.unsynced)
         for member_id in silent:
             self.remove(member_id)
-        self.begin_rebalance(f"{few(silent)} joined and did not ask for their assignment")
+        self.begin_rebalance(f"{list_few(silent)} joined and did not ask for their assignment")
 
     # --- members go -------------------------------------------------------------------------------
 
-    def after_removal(self, reason: str) -> None:
+    def rebalance_after_removal(self, reason: str) -> None:
         """Begin another generation for the members that are left, or stop waiting for those that are gone."""
         if self.state in (State.STABLE, State.COMPLETING_REBALANCE):
             self.begin_rebalance(reason)
@@ -246,7 +246,7 @@ class RebalancingGroup(Membership, Group):
 
     # --- time -------------------------------------------------------------------------------------
 
-    def _wait(self, timeout_ms: int, then: Callable[[], None]) -> None:
+    def _start_phase_timer(self, timeout_ms: int, then: Callable[[], None]) -> None:
         """Call `then` when the time for joining or syncing is up."""
         self.stop_waiting()
         self._deadline = self.clock.call_later(timeout_ms, then)
@@ -262,16 +262,16 @@ class RebalancingGroup(Membership, Group):
         if member.session is not None:
             member.session.cancel()
         timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
-        member.session = self.clock.call_later(timeout_ms, lambda: self._expire(member))
+        member.session = self.clock.call_later(timeout_ms, lambda: self._expire_member(member))
 
-    def _expire(self, member: Member) -> None:
+    def _expire_member(self, member: Member) -> None:
         """Remove a member whose session has expired, unless its request waits here: its answer restarts the session."""
         waits = member.member_id in self.joining or member.member_id in self.syncing
         if waits and not member.is_new:
             return
         log.info("group %s: %s has not been heard of for its session timeout", self.group_id, member.member_id)
         self.remove(member.member_id)
-        self.after_removal(f"{member.member_id} fell silent")
+        self.rebalance_after_removal(f"{member.member_id} fell silent")
 
     def expect(self, member_id: str, timeout_ms: int) -> None:
         """Wait for a member to join with an id that was given out, and hold the next generation back for so long."""

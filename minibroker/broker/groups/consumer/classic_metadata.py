@@ -17,7 +17,7 @@ from minibroker.protocol.primitives import MalformedMessage
 VERSION = Struct(">h")
 
 
-def _version(data: bytes, message: type[Message]) -> int:
+def _read_version(data: bytes, message: type[Message]) -> int:
     """Return the version that the data begin with, or the newest known one: newer ones only add fields at the end."""
     version = int.from_bytes(data[: VERSION.size], "big", signed=True)
     if len(data) < VERSION.size or version < 0:
@@ -25,17 +25,17 @@ def _version(data: bytes, message: type[Message]) -> int:
     return min(version, message.versions[-1])
 
 
-def subscription(metadata: bytes) -> ConsumerProtocolSubscription:
+def decode_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
     """Return a member's subscription. Raises MalformedMessage."""
-    version = _version(metadata, ConsumerProtocolSubscription)
+    version = _read_version(metadata, ConsumerProtocolSubscription)
     return ConsumerProtocolSubscription.decode_from(metadata, version, VERSION.size)[0]
 
 
-def assignment(data: bytes) -> ConsumerProtocolAssignment:
+def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
     """Return a member's assignment; an empty one if it has none yet. Raises MalformedMessage."""
     if not data:
         return ConsumerProtocolAssignment()
-    version = _version(data, ConsumerProtocolAssignment)
+    version = _read_version(data, ConsumerProtocolAssignment)
     return ConsumerProtocolAssignment.decode_from(data, version, VERSION.size)[0]
 
 
@@ -58,9 +58,9 @@ def read_assigned(given: ConsumerProtocolAssignment, image: Image) -> Partitions
     return by_id({each.topic: each.partitions for each in given.assigned_partitions}, image)
 
 
-def encoded_assignment(partitions: Partitions, image: Image, metadata: bytes) -> bytes:
+def encode_assignment(partitions: Partitions, image: Image, metadata: bytes) -> bytes:
     """Return an assignment as its member reads it, in the version of its subscription. Raises MalformedMessage."""
-    version = _version(metadata, ConsumerProtocolAssignment)
+    version = _read_version(metadata, ConsumerProtocolAssignment)
     given = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolAssignment.TopicPartition(

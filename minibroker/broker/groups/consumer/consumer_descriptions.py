@@ -5,8 +5,8 @@ from __future__ import annotations
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.member import ConsumerMember, without_epochs
 from minibroker.broker.groups.consumer.state import ConsumerGroupState
-from minibroker.broker.groups.consumer.updating import preferred_assignor
-from minibroker.broker.groups.hash_order import in_hash_order
+from minibroker.broker.groups.consumer.updating import find_preferred_assignor
+from minibroker.broker.groups.hash_order import iterate_in_hash_order
 from minibroker.broker.metadata.image import Image
 from minibroker.protocol.messages.consumer_groups import ConsumerGroupDescribeResponse
 
@@ -26,15 +26,15 @@ def describe_group(group: ConsumerGroupState) -> Described:
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=preferred_assignor(group.members.values(), cluster.settings["group.consumer.assignors"]),
+        assignor_name=find_preferred_assignor(group.members.values(), cluster.settings["group.consumer.assignors"]),
         members=[
-            _member(member, group.target.get(member.member_id, {}), cluster.image)
-            for member in in_hash_order(group.members)
+            _describe_member(member, group.target.get(member.member_id, {}), cluster.image)
+            for member in iterate_in_hash_order(group.members)
         ],
     )
 
 
-def _member(member: ConsumerMember, target: Partitions, image: Image) -> Described.Member:
+def _describe_member(member: ConsumerMember, target: Partitions, image: Image) -> Described.Member:
     return Described.Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -44,13 +44,13 @@ def _member(member: ConsumerMember, target: Partitions, image: Image) -> Describ
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topic_names),
         subscribed_topic_regex=member.topic_regex,
-        assignment=_assignment(_partitions_held(member), image),
-        target_assignment=_assignment(target, image),
+        assignment=_describe_assignment(_list_held_partitions(member), image),
+        target_assignment=_describe_assignment(target, image),
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )
 
 
-def _partitions_held(member: ConsumerMember) -> Partitions:
+def _list_held_partitions(member: ConsumerMember) -> Partitions:
     """Return the partitions that it has, and those that it has still to revoke."""
     owned = dict(without_epochs(member.assigned))
     for topic_id, partitions in without_epochs(member.pending_revocation).items():
@@ -58,7 +58,7 @@ def _partitions_held(member: ConsumerMember) -> Partitions:
     return owned
 
 
-def _assignment(partitions: Partitions, image: Image) -> Assignment:
+def _describe_assignment(partitions: Partitions, image: Image) -> Assignment:
     """Return the partitions with the names of their topics, without those that are deleted."""
     return Assignment(
         topic_partitions=[

@@ -28,7 +28,7 @@ from minibroker.broker.groups.consumer.timers import Purpose
 from minibroker.broker.groups.consumer.updating import Update
 from minibroker.broker.groups.group import Caller
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.legible import few
+from minibroker.protocol.legible import list_few
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from minibroker.protocol.messages.groups import (
     HeartbeatRequest,
@@ -66,10 +66,10 @@ class ConsumerGroup(ConsumerGroupState):
         if is_new and request.group_instance_id is None and caller.version >= FIRST_WITH_MEMBER_ID_REQUIRED:
             joined.resolve(JoinGroupResponse(member_id=member_id, error_code=ErrorCode.MEMBER_ID_REQUIRED))
             return
-        said = _subscription(request)
+        said = _decode_subscription(request)
         static = self.static_member(request.group_instance_id)
-        before = self._present(update, member_id, request, is_new=is_new)
-        after = _as_it_says(before, caller, request, said)
+        before = self._find_or_make_member(update, member_id, request, is_new=is_new)
+        after = _apply_request(before, caller, request, said)
         subscription_changed = update.set_member(before, after)
         update.look_at_topics(changed=subscription_changed)
         owned = classic_metadata.read_owned(said, self.context.cluster.image)
@@ -101,7 +101,7 @@ class ConsumerGroup(ConsumerGroupState):
         if not rebalances:
             member = update.reconcile(member, owned, subscription_changed=subscription_changed)
         reason = f"{member.instance_id} speaks the classic protocol now"
-        migration.downgrade(self, update.members.values(), update.target, reason, rebalances=rebalances)
+        migration.downgrade_group(self, update.members.values(), update.target, reason, rebalances=rebalances)
         return member
 
     def _check_protocols(self, member_id: str, request: JoinGroupRequest) -> None:
@@ -116,7 +116,9 @@ class ConsumerGroup(ConsumerGroupState):
             message = f"Member {member_id}'s protocols are not supported."
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
 
-    def _present(self, update: Update, member_id: str, request: JoinGroupRequest, *, is_new: bool) -> ConsumerMember:
+    def _find_or_make_member(
+        self, update: Update, member_id: str, request: JoinGroupRequest, *, is_new: bool
+    ) -> ConsumerMember:
         """Return the member as it was before this request; a static one that is back, with its new id."""
         instance_id = request.group_instance_id
         if instance_id is None:
@@ -133,7 +135,7 @@ class ConsumerGroup(ConsumerGroupState):
 
     def sync(self, request: SyncGroupRequest, synced: Promise[SyncGroupResponse]) -> None:
         """Answer a member with its assignment. Raises KafkaError."""
-        member, classic = self._classic_member(request)
+        member, classic = self._find_classic_member(request)
         first = classic.protocols[0]
         if request.protocol_type not in (None, CONSUMER_PROTOCOL) or request.protocol_name not in (None, first.name):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -147,13 +149,13 @@ class ConsumerGroup(ConsumerGroupState):
             SyncGroupResponse(
                 protocol_type=request.protocol_type,
                 protocol_name=request.protocol_name,
-                assignment=classic_metadata.encoded_assignment(without_epochs(member.assigned), image, first.metadata),
+                assignment=classic_metadata.encode_assignment(without_epochs(member.assigned), image, first.metadata),
             )
         )
 
     def heartbeat(self, request: HeartbeatRequest) -> None:
         """Keep a member's session alive. Raises KafkaError; REBALANCE_IN_PROGRESS tells it to join again."""
-        member, _ = self._classic_member(request)
+        member, _ = self._find_classic_member(request)
         self.begin_session(member.member_id)
         if (
             self._has_target_after(member)
@@ -183,7 +185,9 @@ class ConsumerGroup(ConsumerGroupState):
             for partition in partitions - member.assigned.get(topic_id, {}).keys()
         )
 
-    def _classic_member(self, request: SyncGroupRequest | HeartbeatRequest) -> tuple[ConsumerMember, ClassicMember]:
+    def _find_classic_member(
+        self, request: SyncGroupRequest | HeartbeatRequest
+    ) -> tuple[ConsumerMember, ClassicMember]:
         """Return the member of a request; it must speak the classic protocol and know its epoch. Raises KafkaError."""
         member = self.check_member(request.member_id, request.group_instance_id)
         if member.classic is None:
@@ -202,14 +206,14 @@ class ConsumerGroup(ConsumerGroupState):
             answer = Left(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
             answers.append(answer)
             try:
-                member = self._leaving_member(identity)
+                member = self._find_leaving_member(identity)
                 leaving[member.member_id] = member
             except KafkaError as error:
                 answer.error_code = error.code
         self.remove(list(leaving.values()))
         return answers
 
-    def _leaving_member(self, identity: Identity) -> ConsumerMember:
+    def _find_leaving_member(self, identity: Identity) -> ConsumerMember:
         """Return the member. An administrator who removes a static member may know its instance id only."""
         instance_id = identity.group_instance_id
         if instance_id is None or identity.member_id != UNKNOWN_MEMBER:
@@ -232,8 +236,8 @@ class ConsumerGroup(ConsumerGroupState):
         gone = {member.member_id for member in members}
         staying = [member for member_id, member in self.members.items() if member_id not in gone]
         if staying and migration.downgrades_without(self, gone):
-            reason = f"{few(gone)} left, who spoke the new protocol"
-            migration.downgrade(self, staying, self.target, reason, rebalances=True)
+            reason = f"{list_few(gone)} left, who spoke the new protocol"
+            migration.downgrade_group(self, staying, self.target, reason, rebalances=True)
             return
         update = Update(self)
         update.remove(members)
@@ -287,16 +291,16 @@ class ConsumerGroup(ConsumerGroupState):
 # --- what a JoinGroup says --------------------------------------------------------------------------
 
 
-def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
+def _decode_subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
     """Return the member's subscription: that of its first protocol. Raises KafkaError(INCONSISTENT_GROUP_PROTOCOL)."""
     try:
-        return classic_metadata.subscription(request.protocols[0].metadata)
+        return classic_metadata.decode_subscription(request.protocols[0].metadata)
     except MalformedMessage as error:
         message = f"The subscription in the protocol {request.protocols[0].name} cannot be read: {error}"
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message) from None
 
 
-def _as_it_says(
+def _apply_request(
     member: ConsumerMember, caller: Caller, request: JoinGroupRequest, said: ConsumerProtocolSubscription
 ) -> ConsumerMember:
     """Return the member with what the request says of it."""

@@ -21,8 +21,8 @@ from minibroker.broker.groups.heartbeats import (
     JOINING_EPOCH,
     LEAVING_FOR_A_WHILE_EPOCH,
     UNKNOWN_TIMEOUT_MS,
-    told_or_known,
-    unreleased,
+    make_unreleased_error,
+    take_told_or_known,
 )
 from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -43,14 +43,14 @@ def heartbeat(
     Raises KafkaError with the answer's code, and nothing has changed.
     """
     if request.member_epoch < JOINING_EPOCH:
-        _leave(coordinator.consumer_group(request.group_id), request)
+        _remove_leaving_member(coordinator.consumer_group(request.group_id), request)
         return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
-    group, update = _update(coordinator, request)
+    group, update = _find_group_to_update(coordinator, request)
     update.check_room(request.member_id, request.instance_id)
     member_id = request.member_id or uuid_text(coordinator.cluster.new_uuid())
     owned = _read_owned_partitions(request.topic_partitions)
     before = _find_member(update, request, member_id, owned)
-    after = _as_it_says(before, request, caller)
+    after = _apply_request(before, request, caller)
     subscription_changed = update.set_member(before, after)
     update.look_at_topics(changed=update.wants_other_topics(before, after))
     update.assign()
@@ -61,10 +61,12 @@ def heartbeat(
         group.loaded()
     group.begin_session(after.member_id)
     group.watch_revocation(before, after)
-    return _response(group, request, before.assigned, after)
+    return _make_response(group, request, before.assigned, after)
 
 
-def _update(coordinator: GroupCoordinator, request: ConsumerGroupHeartbeatRequest) -> tuple[ConsumerGroup, Update]:
+def _find_group_to_update(
+    coordinator: GroupCoordinator, request: ConsumerGroupHeartbeatRequest
+) -> tuple[ConsumerGroup, Update]:
     """Return the group and a change of it; a new member makes the group. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
     group_id = request.group_id
     present = coordinator.groups.get(group_id)
@@ -76,13 +78,13 @@ def _update(coordinator: GroupCoordinator, request: ConsumerGroupHeartbeatReques
     group = ConsumerGroup(coordinator, group_id, CommittedOffsets() if present is None else present.offsets)
     if not isinstance(present, ClassicGroup):
         return group, Update(group)
-    return group, Update(group, migration.upgrade(present, group), replaced=present)
+    return group, Update(group, migration.upgrade_group(present, group), replaced=present)
 
 
 # --- leaving ------------------------------------------------------------------------------------
 
 
-def _leave(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> None:
+def _remove_leaving_member(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> None:
     """Remove the member that asks for it. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, or as `commit`."""
     member = group.check_member(request.member_id, request.instance_id)
     if request.instance_id is None or request.member_epoch != LEAVING_FOR_A_WHILE_EPOCH:
@@ -106,7 +108,7 @@ def _find_member(
     """Return the member as it was before this request. Raises KafkaError if it is unknown or fenced."""
     joins, instance_id = request.member_epoch == JOINING_EPOCH, request.instance_id
     if joins and instance_id is not None:
-        return _joining_static(update, member_id, instance_id)
+        return _find_or_make_static_member(update, member_id, instance_id)
     if joins and member_id not in update.members:
         return ConsumerMember(member_id)
     member = update.group.check_member(member_id, instance_id)
@@ -114,31 +116,31 @@ def _find_member(
     return member
 
 
-def _joining_static(update: Update, member_id: str, instance_id: str) -> ConsumerMember:
+def _find_or_make_static_member(update: Update, member_id: str, instance_id: str) -> ConsumerMember:
     """Return a new static member, or one that is back: it was away for a while, or spoke the classic protocol."""
     static = update.group.static_member(instance_id)
     if static is None:
         return update.members.get(member_id) or ConsumerMember(member_id)
     if static.classic is None and static.epoch != LEAVING_FOR_A_WHILE_EPOCH:
-        raise unreleased(member_id, instance_id, static.member_id)
+        raise make_unreleased_error(member_id, instance_id, static.member_id)
     return update.replace(static, member_id)
 
 
 # --- what it says -------------------------------------------------------------------------------
 
 
-def _as_it_says(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> ConsumerMember:
+def _apply_request(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> ConsumerMember:
     """Return the member with what the request says of it; the rest stays."""
     names, timeout_ms = request.subscribed_topic_names, request.rebalance_timeout_ms
     return member._replace(
-        instance_id=told_or_known(request.instance_id, member.instance_id),
-        rack_id=told_or_known(request.rack_id, member.rack_id),
+        instance_id=take_told_or_known(request.instance_id, member.instance_id),
+        rack_id=take_told_or_known(request.rack_id, member.rack_id),
         client_id=caller.client_id,
         client_host=caller.client_host,
         topic_names=member.topic_names if names is None else frozenset(names),
-        topic_regex=told_or_known(request.subscribed_topic_regex, member.topic_regex) or "",
+        topic_regex=take_told_or_known(request.subscribed_topic_regex, member.topic_regex) or "",
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == UNKNOWN_TIMEOUT_MS else timeout_ms,
-        server_assignor=told_or_known(request.server_assignor, member.server_assignor),
+        server_assignor=take_told_or_known(request.server_assignor, member.server_assignor),
         classic=None,
     )
 
@@ -155,7 +157,7 @@ def _read_owned_partitions(said: Sequence[ConsumerGroupHeartbeatRequest.TopicPar
 # --- the answer ---------------------------------------------------------------------------------
 
 
-def _response(
+def _make_response(
     group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, had: PartitionEpochs, member: ConsumerMember
 ) -> ConsumerGroupHeartbeatResponse:
     """Return the answer, with the assignment if it has changed, or the member joins, or the request is a full one."""
@@ -169,7 +171,11 @@ def _response(
         member_epoch=member.epoch,
         heartbeat_interval_ms=group_value(group.context.cluster, group.group_id, "consumer.heartbeat.interval.ms"),
     )
-    if full or request.member_epoch == JOINING_EPOCH or _partitions(had) != _partitions(member.assigned):
+    if (
+        full
+        or request.member_epoch == JOINING_EPOCH
+        or _collect_partitions(had) != _collect_partitions(member.assigned)
+    ):
         response.assignment = ConsumerGroupHeartbeatResponse.Assignment(
             topic_partitions=[
                 TopicPartitions(topic_id=topic_id, partitions=sorted(epochs))
@@ -179,5 +185,5 @@ def _response(
     return response
 
 
-def _partitions(epochs: PartitionEpochs) -> dict[bytes, set[int]]:
+def _collect_partitions(epochs: PartitionEpochs) -> dict[bytes, set[int]]:
     return {topic_id: set(partitions) for topic_id, partitions in epochs.items()}

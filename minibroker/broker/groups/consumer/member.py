@@ -103,7 +103,7 @@ class ConsumerMember(NamedTuple):
             subscribed_topic_regex=self.topic_regex,
             rebalance_timeout_ms=self.rebalance_timeout_ms,
             server_assignor=self.server_assignor,
-            classic_member_metadata=None if self.classic is None else _classic_value(self.classic),
+            classic_member_metadata=None if self.classic is None else _record_classic_member(self.classic),
         )
 
     def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
@@ -117,7 +117,7 @@ class ConsumerMember(NamedTuple):
             topic_regex=value.subscribed_topic_regex or "",
             rebalance_timeout_ms=value.rebalance_timeout_ms,
             server_assignor=value.server_assignor,
-            classic=_classic_member(value.classic_member_metadata),
+            classic=_parse_classic_member(value.classic_member_metadata),
         )
 
     def assignment_value(self) -> ConsumerGroupCurrentMemberAssignmentValue:
@@ -126,8 +126,8 @@ class ConsumerMember(NamedTuple):
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,
             state=self.state,
-            assigned_partitions=_topic_partitions(self.assigned),
-            partitions_pending_revocation=_topic_partitions(self.pending_revocation),
+            assigned_partitions=_record_partition_epochs(self.assigned),
+            partitions_pending_revocation=_record_partition_epochs(self.pending_revocation),
         )
 
     def with_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
@@ -137,8 +137,8 @@ class ConsumerMember(NamedTuple):
             epoch=value.member_epoch,
             previous_epoch=value.previous_member_epoch,
             state=MemberState(value.state) if known else MemberState.UNKNOWN,
-            assigned=_partition_epochs(value.assigned_partitions, value.member_epoch),
-            pending_revocation=_partition_epochs(value.partitions_pending_revocation, value.member_epoch),
+            assigned=_parse_partition_epochs(value.assigned_partitions, value.member_epoch),
+            pending_revocation=_parse_partition_epochs(value.partitions_pending_revocation, value.member_epoch),
         )
 
 
@@ -147,19 +147,19 @@ def without_epochs(partitions: PartitionEpochs) -> Partitions:
     return {topic_id: frozenset(epochs) for topic_id, epochs in partitions.items()}
 
 
-def given_in(epoch: int, partitions: Partitions) -> PartitionEpochs:
+def assign_in_epoch(epoch: int, partitions: Partitions) -> PartitionEpochs:
     """Return the partitions, all assigned in this epoch."""
     return {topic_id: dict.fromkeys(indexes, epoch) for topic_id, indexes in partitions.items() if indexes}
 
 
-def _topic_partitions(partitions: PartitionEpochs) -> list[_Assigned]:
+def _record_partition_epochs(partitions: PartitionEpochs) -> list[_Assigned]:
     return [
         _Assigned(topic_id=topic_id, partitions=list(epochs), assignment_epochs=list(epochs.values()))
         for topic_id, epochs in partitions.items()
     ]
 
 
-def _partition_epochs(recorded: Iterable[_Assigned], member_epoch: int) -> PartitionEpochs:
+def _parse_partition_epochs(recorded: Iterable[_Assigned], member_epoch: int) -> PartitionEpochs:
     """Return recorded partitions with their epochs. Before Kafka 4.3 they had none: then the member's counts."""
     return {
         each.topic_id: dict(zip(each.partitions, each.assignment_epochs, strict=True))
@@ -169,12 +169,12 @@ def _partition_epochs(recorded: Iterable[_Assigned], member_epoch: int) -> Parti
     }
 
 
-def _classic_value(classic: ClassicMember) -> _ClassicMetadata:
+def _record_classic_member(classic: ClassicMember) -> _ClassicMetadata:
     protocols = [_ClassicMetadata.ClassicProtocol(name=name, metadata=data) for name, data in classic.protocols]
     return _ClassicMetadata(session_timeout_ms=classic.session_timeout_ms, supported_protocols=protocols)
 
 
-def _classic_member(value: _ClassicMetadata | None) -> ClassicMember | None:
+def _parse_classic_member(value: _ClassicMetadata | None) -> ClassicMember | None:
     if value is None:
         return None
     protocols = (ClassicProtocol(each.name, bytes(each.metadata)) for each in value.supported_protocols)

@@ -20,7 +20,7 @@ from minibroker.broker.groups.consumer.member import (
     ClassicProtocol,
     ConsumerMember,
     MemberState,
-    given_in,
+    assign_in_epoch,
     without_epochs,
 )
 from minibroker.broker.groups.consumer.state import ConsumerGroupState
@@ -37,14 +37,14 @@ UPGRADING = frozenset({"upgrade", "bidirectional"})
 DOWNGRADING = frozenset({"downgrade", "bidirectional"})
 
 
-def _policy(cluster: Cluster) -> str:
+def _get_migration_policy(cluster: Cluster) -> str:
     policy: str = cluster.settings["group.consumer.migration.policy"]
     return policy.lower()
 
 
 def check_classic_member(group: ConsumerGroupState) -> None:
     """Raise KafkaError(INCONSISTENT_GROUP_PROTOCOL) if nobody may join with the classic protocol."""
-    if _policy(group.context.cluster) == "disabled":
+    if _get_migration_policy(group.context.cluster) == "disabled":
         message = f"Group {group.group_id} uses the new protocol, and group.consumer.migration.policy is disabled."
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
 
@@ -52,7 +52,7 @@ def check_classic_member(group: ConsumerGroupState) -> None:
 # --- to the new protocol ----------------------------------------------------------------------------
 
 
-def upgrade(classic: ClassicGroup, group: ConsumerGroupState) -> list[Change]:
+def upgrade_group(classic: ClassicGroup, group: ConsumerGroupState) -> list[Change]:
     """Fold the members of a classic group into a new consumer group; return the records of that.
 
     Raises KafkaError(GROUP_ID_NOT_FOUND) if the group must stay a classic one.
@@ -68,7 +68,7 @@ def upgrade(classic: ClassicGroup, group: ConsumerGroupState) -> list[Change]:
 
 def _check_upgrade(classic: ClassicGroup) -> None:
     cluster = classic.context.cluster
-    if _policy(cluster) not in UPGRADING:
+    if _get_migration_policy(cluster) not in UPGRADING:
         raise _cannot_upgrade(classic, "online upgrade is disabled")
     if classic.kind != CONSUMER_PROTOCOL:
         raise _cannot_upgrade(classic, "the group does not use the consumer embedded protocol")
@@ -101,8 +101,8 @@ def _upgrade_records(classic: ClassicGroup) -> list[Change]:
 def _upgrade_member(classic: ClassicGroup, member: Member) -> ConsumerMember:
     protocol = classic.protocol or member.protocols[0].name
     try:
-        said = classic_metadata.subscription(member.metadata(protocol))
-        given = classic_metadata.assignment(member.assignment)
+        said = classic_metadata.decode_subscription(member.metadata(protocol))
+        given = classic_metadata.decode_assignment(member.assignment)
     except MalformedMessage as error:
         log.warning("what member %s of group %s says cannot be read: %s", member.member_id, classic.group_id, error)
         raise _cannot_upgrade(classic, "the embedded consumer protocol is malformed") from None
@@ -123,7 +123,9 @@ def _upgrade_member(classic: ClassicGroup, member: Member) -> ConsumerMember:
         epoch=classic.generation,
         previous_epoch=classic.generation,
         state=MemberState.STABLE,
-        assigned=given_in(classic.generation, classic_metadata.read_assigned(given, classic.context.cluster.image)),
+        assigned=assign_in_epoch(
+            classic.generation, classic_metadata.read_assigned(given, classic.context.cluster.image)
+        ),
     )
 
 
@@ -136,14 +138,14 @@ def downgrades_without(group: ConsumerGroupState, gone: Collection[str]) -> bool
     if not all(member.classic for member in staying):
         return False
     cluster = group.context.cluster
-    if _policy(cluster) not in DOWNGRADING:
+    if _get_migration_policy(cluster) not in DOWNGRADING:
         log.info("group %s stays a consumer group: online downgrade is disabled", group.group_id)
         return False
     limit: int = cluster.settings["group.max.size"]
     return len(staying) <= limit
 
 
-def downgrade(
+def downgrade_group(
     group: ConsumerGroupState,
     members: Collection[ConsumerMember],
     target: Mapping[str, Partitions],
@@ -186,5 +188,5 @@ def _downgrade_member(group: ConsumerGroupState, member: ConsumerMember, target:
         member.rebalance_timeout_ms,
         member.classic.session_timeout_ms,
         [Protocol(each.name, each.metadata) for each in protocols],
-        classic_metadata.encoded_assignment(target, image, protocols[0].metadata),
+        classic_metadata.encode_assignment(target, image, protocols[0].metadata),
     )

@@ -45,28 +45,28 @@ def reconcile_member(member: ConsumerMember, circumstances: Circumstances) -> Co
     return NEXT[member.state](member, circumstances)
 
 
-def _stable(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
+def _reconcile_stable(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
     if member.epoch != circumstances.target_epoch:
-        return _toward_target(member, circumstances)
-    return _within_subscription(member, circumstances)
+        return _move_toward_target(member, circumstances)
+    return _revoke_unsubscribed(member, circumstances)
 
 
 def _await_revocation(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
     if not circumstances.still_owns(member.pending_revocation):
-        return _toward_target(member, circumstances)
-    return _within_subscription(member, circumstances) if circumstances.subscription_changed else member
+        return _move_toward_target(member, circumstances)
+    return _revoke_unsubscribed(member, circumstances) if circumstances.subscription_changed else member
 
 
-def _unknown(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
+def _reconcile_unknown(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
     if circumstances.owned is None or circumstances.owned:
         message = "The consumer group member is in a unknown state. "
         raise KafkaError(
             ErrorCode.FENCED_MEMBER_EPOCH, f"{message}The member must abandon all its partitions and rejoin."
         )
-    return _toward_target(member._replace(epoch=circumstances.target_epoch), circumstances)
+    return _move_toward_target(member._replace(epoch=circumstances.target_epoch), circumstances)
 
 
-def _within_subscription(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
+def _revoke_unsubscribed(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
     """Revoke at once what the member no longer subscribes to; the target may only change later."""
     assigned, revoked = {}, {topic_id: dict(epochs) for topic_id, epochs in member.pending_revocation.items()}
     for topic_id, epochs in member.assigned.items():
@@ -81,7 +81,7 @@ def _within_subscription(member: ConsumerMember, circumstances: Circumstances) -
     return member.moved_to(member.epoch, member.state, assigned, member.pending_revocation)
 
 
-def _toward_target(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
+def _move_toward_target(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
     kept: dict[bytes, dict[int, int]] = {}
     revoked: dict[bytes, dict[int, int]] = {}
     unreleased = False
@@ -112,8 +112,8 @@ def _without_empty(partitions: dict[bytes, dict[int, int]]) -> PartitionEpochs:
 
 
 NEXT: dict[MemberState, Callable[[ConsumerMember, Circumstances], ConsumerMember]] = {
-    MemberState.STABLE: _stable,
+    MemberState.STABLE: _reconcile_stable,
     MemberState.UNREVOKED_PARTITIONS: _await_revocation,
-    MemberState.UNRELEASED_PARTITIONS: _toward_target,
-    MemberState.UNKNOWN: _unknown,
+    MemberState.UNRELEASED_PARTITIONS: _move_toward_target,
+    MemberState.UNKNOWN: _reconcile_unknown,
 }

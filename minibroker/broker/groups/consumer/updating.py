@@ -21,10 +21,10 @@ from minibroker.broker.groups.consumer.reconciliation import Circumstances, reco
 from minibroker.broker.groups.consumer.state import ConsumerGroupState
 from minibroker.broker.groups.consumer.subscriptions import (
     ResolvedPattern,
+    collect_patterns,
     compile_pattern,
-    metadata_hash,
-    topic_ids,
-    wanted_patterns,
+    find_topic_ids,
+    hash_metadata,
 )
 from minibroker.broker.groups.group import Group
 from minibroker.broker.groups.group_entries import Change
@@ -134,7 +134,7 @@ class Update:
         self._begin_epoch(changed=changed)
 
     def _begin_epoch(self, *, changed: bool) -> None:
-        found = metadata_hash(self._subscribed_topics(), self._image)
+        found = hash_metadata(self._collect_subscribed_topics(), self._image)
         if changed or found != self.group.metadata_hash:
             self.epoch += 1
             self.changes.append(consumer_records.group_epoch(self.group.group_id, self.epoch, found))
@@ -143,7 +143,7 @@ class Update:
 
     def _forget_patterns(self) -> None:
         """Remove the patterns that nobody subscribes to any more."""
-        for pattern in self._patterns.keys() - wanted_patterns(self.members.values()):
+        for pattern in self._patterns.keys() - collect_patterns(self.members.values()):
             self._set_pattern(pattern, None)
 
     def _set_pattern(self, pattern: str, resolved: ResolvedPattern | None) -> None:
@@ -154,7 +154,7 @@ class Update:
         else:
             self._patterns[pattern] = resolved
 
-    def _subscribed_topics(self) -> set[str]:
+    def _collect_subscribed_topics(self) -> set[str]:
         subscriptions = {member.topic_names for member in self.members.values()}
         return set[str]().union(*subscriptions, *(pattern.topics for pattern in self._patterns.values()))
 
@@ -171,7 +171,7 @@ class Update:
             return
         group_id, now_ms = self.group.group_id, self._cluster.clock.wall_ms()
         counts = {topic_id: len(topic.partitions) for topic_id, topic in self._image.topics_by_id.items()}
-        target = ASSIGNORS[self._assignor()](self._specifications(), counts)
+        target = ASSIGNORS[self._choose_assignor()](self._make_specifications(), counts)
         for member_id, partitions in target.items():
             before = self.target.get(member_id)
             if before is not partitions and before != partitions:
@@ -188,12 +188,12 @@ class Update:
         last_ms = self.group.assignment_timestamp_ms
         return last_ms + interval_ms if last_ms else 0
 
-    def _assignor(self) -> str:
-        return preferred_assignor(self.members.values(), self._cluster.settings["group.consumer.assignors"])
+    def _choose_assignor(self) -> str:
+        return find_preferred_assignor(self.members.values(), self._cluster.settings["group.consumer.assignors"])
 
-    def _specifications(self) -> dict[str, MemberSpecification]:
+    def _make_specifications(self) -> dict[str, MemberSpecification]:
         wanted = {
-            subscription: topic_ids(*subscription, self._patterns, self._image)
+            subscription: find_topic_ids(*subscription, self._patterns, self._image)
             for subscription in {(member.topic_names, member.topic_regex) for member in self.members.values()}
         }
         return {
@@ -215,7 +215,7 @@ class Update:
                 self.assignment_epoch,
                 self.target.get(member.member_id, {}),
                 owned,
-                topic_ids(member.topic_names, member.topic_regex, self._patterns, self._image),
+                find_topic_ids(member.topic_names, member.topic_regex, self._patterns, self._image),
                 subscription_changed,
                 self.group.is_taken,
             ),
@@ -235,7 +235,7 @@ class Update:
             resolve_soon(group)
 
 
-def preferred_assignor(members: Iterable[ConsumerMember], available: Sequence[str]) -> str:
+def find_preferred_assignor(members: Iterable[ConsumerMember], available: Sequence[str]) -> str:
     """Return the assignor that most members ask for; the first available one if nobody asks."""
     votes = Counter(member.server_assignor for member in members if member.server_assignor in available)
     return max(available, key=lambda name: votes[name])
@@ -247,30 +247,32 @@ def preferred_assignor(members: Iterable[ConsumerMember], available: Sequence[st
 def resolve_soon(group: ConsumerGroupState) -> None:
     """Match the group's patterns with the topics in a later turn of the loop, unless that goes on already."""
     cluster = group.context.cluster
-    if not wanted_patterns(group.members.values()):
+    if not collect_patterns(group.members.values()):
         group.resolved_commit = cluster.commits
     elif not group.is_resolving and (group.last_caller is not None or cluster.authorizer is None):
         group.is_resolving = True
-        cluster.clock.call_later(0, lambda: run_in_slices(cluster.clock, _nothing, _resolve(group), _nothing))
+        cluster.clock.call_later(
+            0, lambda: run_in_slices(cluster.clock, _do_nothing, _resolve_patterns(group), _do_nothing)
+        )
 
 
-def _nothing(*_: None) -> None:
+def _do_nothing(*_: None) -> None:
     """Do nothing: the steps do it."""
 
 
-def _resolve(group: ConsumerGroupState) -> Steps[None]:
+def _resolve_patterns(group: ConsumerGroupState) -> Steps[None]:
     context = group.context
     seen_commit, names = context.cluster.commits, list(context.cluster.image.topics)
-    patterns = wanted_patterns(group.members.values())
+    patterns = collect_patterns(group.members.values())
     found: dict[str, frozenset[str]] = {}
     try:
         for pattern in sorted(patterns):
-            found[pattern] = yield from _matching(group, pattern, names)
+            found[pattern] = yield from _match_pattern(group, pattern, names)
     finally:
         group.is_resolving = False
     if context.groups.get(group.group_id) is not group:
         return  # it was deleted or replaced meanwhile
-    wanted = wanted_patterns(group.members.values())
+    wanted = collect_patterns(group.members.values())
     update = Update(group)
     update.set_patterns({pattern: topics for pattern, topics in found.items() if pattern in wanted})
     group.resolved_commit = seen_commit
@@ -284,18 +286,18 @@ def _resolve(group: ConsumerGroupState) -> Steps[None]:
         resolve_soon(group)
 
 
-def _matching(group: ConsumerGroupState, pattern: str, names: Iterable[str]) -> Steps[frozenset[str]]:
+def _match_pattern(group: ConsumerGroupState, pattern: str, names: Iterable[str]) -> Steps[frozenset[str]]:
     """Return the topics of a pattern; those that it had, if matching so many takes too long."""
     try:
         topics = yield from Pattern(pattern).matching(names)
-        return (yield from _describable(group, topics))
+        return (yield from _keep_describable(group, topics))
     except InvalidPattern as error:
         known = group.patterns.get(pattern)
         log.warning("group %s: %s, %s. It keeps the topics that it had.", group.group_id, pattern, error)
         return frozenset() if known is None else known.topics
 
 
-def _describable(group: ConsumerGroupState, topics: frozenset[str]) -> Steps[frozenset[str]]:
+def _keep_describable(group: ConsumerGroupState, topics: frozenset[str]) -> Steps[frozenset[str]]:
     """Return those of the topics that the last member to ask may describe."""
     authorizer, caller = group.context.cluster.authorizer, group.last_caller
     if authorizer is None or caller is None:

@@ -31,13 +31,13 @@ def assign_partitions(
     together = subscriptions if len(subscriptions) == 1 else [{topic_id} for topic_id in set().union(*subscriptions)]
     for topic_ids in together:
         wanted: list[TopicPartition] = []
-        for one in merge(*(_partitions(topic_id, indexes.get(topic_id, ())) for topic_id in topic_ids)):
+        for one in merge(*(_iterate_partitions(topic_id, indexes.get(topic_id, ())) for topic_id in topic_ids)):
             wanted.append(one)
             if len(wanted) % CHUNK_ITEMS == 0:
                 yield
         readers = sorted(member_id for member_id, subscribed in members.items() if topic_ids <= subscribed)
         if wanted:
-            for member_id, share in (yield from _shared_out(readers, wanted, present)).items():
+            for member_id, share in (yield from _share_out_evenly(readers, wanted, present)).items():
                 shares[member_id].append(share)
         yield
     target = {}
@@ -47,16 +47,16 @@ def assign_partitions(
     return target
 
 
-def _partitions(topic_id: bytes, indexes: Iterable[int]) -> Iterator[TopicPartition]:
+def _iterate_partitions(topic_id: bytes, indexes: Iterable[int]) -> Iterator[TopicPartition]:
     return (TopicPartition(index, topic_id) for index in sorted(indexes))
 
 
-def _shared_out(
+def _share_out_evenly(
     members: list[str], wanted: Collection[TopicPartition], present: Mapping[str, Partitions]
 ) -> Steps[dict[str, set[TopicPartition]]]:
     """Assign partitions to members that subscribe to all of them."""
     sharing = -(-len(members) // len(wanted))  # the members of each partition
-    quotas = _quotas(members, sharing * len(wanted))
+    quotas = _make_quotas(members, sharing * len(wanted))
     readers: dict[TopicPartition, set[str]] = {}
     for portion in chunks(list(wanted)):
         readers.update((one, set()) for one in portion)
@@ -70,16 +70,16 @@ def _shared_out(
                     share.add(one)
                     readers[one].add(member_id)
             yield
-    yield from _revoke(readers, shares, quotas, sharing)
+    yield from _revoke_surplus(readers, shares, quotas, sharing)
     unfilled = deque(member_id for member_id in members if len(shares[member_id]) < quotas[member_id])
     for portion in chunks(list(wanted)):
         for one in portion:
-            _fill(one, readers[one], sharing, unfilled, shares, quotas)
+            _assign_to_members(one, readers[one], sharing, unfilled, shares, quotas)
         yield
     return shares
 
 
-def _fill(
+def _assign_to_members(
     one: TopicPartition,
     readers: set[str],
     sharing: int,
@@ -100,14 +100,14 @@ def _fill(
             unfilled.append(member_id)
 
 
-def _quotas(members: Iterable[str], total: int) -> dict[str, int]:
+def _make_quotas(members: Iterable[str], total: int) -> dict[str, int]:
     """Return the number of partitions for each member: together they are `total`."""
     listed_members = list(members)
     ends = [-(-total * position // len(listed_members)) for position in range(len(listed_members) + 1)]
     return {member_id: ends[place + 1] - ends[place] for place, member_id in enumerate(listed_members)}
 
 
-def _revoke(
+def _revoke_surplus(
     readers: Mapping[TopicPartition, set[str]],
     shares: Mapping[str, set[TopicPartition]],
     quotas: Mapping[str, int],

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from minibroker.broker.configs.group_settings import group_value
 from minibroker.broker.coordination.coordinator_logs import Entry
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
-from minibroker.broker.groups.consumer.subscriptions import metadata_hash
+from minibroker.broker.groups.consumer.subscriptions import hash_metadata
 from minibroker.broker.groups.consumer.timers import Purpose
 from minibroker.broker.groups.group import CheckPartition, GroupContext, GroupType
 from minibroker.broker.groups.group_entries import Change, entries
@@ -25,7 +25,7 @@ from minibroker.broker.metadata.image import Image
 from minibroker.broker.metadata.partitions import Topic
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import share_group_records as messages
-from minibroker.protocol.steps import Steps, at_once
+from minibroker.protocol.steps import Steps, run_all_steps
 
 log = logging.getLogger("minibroker.groups")
 
@@ -112,17 +112,17 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         before = self.members.get(member.member_id)
         members = {**self.members, member.member_id: member}
         if before is None or before[:5] != member[:5]:
-            changes.append(_member_metadata(self.group_id, member))
+            changes.append(_make_member_metadata(self.group_id, member))
         changed = before is None or before.topic_names != member.topic_names
-        initialized = {**self.initialized, **self._begin(changes, begun)}
+        initialized = {**self.initialized, **self._begin_partitions(changes, begun)}
         epoch = self._next_epoch(changes, members, changed=changed or initialized != self.initialized)
         has_begun_epoch = epoch > self.epoch
         target, target_epoch = self.target, self.assignment_epoch
         if epoch > target_epoch and not self._is_early():
             indexes = {topic_id: partitions for topic_id, (_, partitions) in initialized.items()}
             if len(members) + sum(map(len, indexes.values())) < SMALL:
-                target = at_once(self._made_target(members, indexes))
-                changes += [change for each in self._target_changes(target, epoch) for change in each]
+                target = run_all_steps(self._make_target(members, indexes))
+                changes += [change for each in self._iterate_target_records(target, epoch) for change in each]
             else:
                 self.commit(changes)
                 self._begin_session(member.member_id)
@@ -131,9 +131,9 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
                     raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member.member_id} was removed meanwhile.")
             target_epoch = epoch
         if member.epoch != target_epoch or has_begun_epoch:
-            reconciled = member.moved_to(target_epoch, self._within_subscription(member, target))
+            reconciled = member.moved_to(target_epoch, self._get_subscribed_target(member, target))
             if reconciled != member:
-                changes.append(_member_assignment(self.group_id, reconciled))
+                changes.append(_make_member_assignment(self.group_id, reconciled))
         self.commit(changes)
         self._begin_session(member.member_id)
         return self.members[member.member_id]
@@ -153,7 +153,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         ]
         epoch = self._next_epoch(changes, remaining, changed=True)
         if not remaining:  # nobody waits for a target, and no interval begins
-            changes.append(_target_epoch(self.group_id, epoch, 0))
+            changes.append(_make_target_epoch(self.group_id, epoch, 0))
         self.commit(changes)
         for member_id in removed:
             self.timers.cancel(member_id)
@@ -166,16 +166,16 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
 
     # --- epochs and targets -------------------------------------------------------------------------
 
-    def _begin(self, changes: list[Change], begun: StatesOf) -> StatesOf:
+    def _begin_partitions(self, changes: list[Change], begun: StatesOf) -> StatesOf:
         """Record the partitions that are new to the group; return their topics with all their partitions."""
-        ready = self._ready(begun)
+        ready = self._list_ready_topics(begun)
         if ready:
-            changes.append(_state_partitions(self.group_id, {**self.initialized, **ready}))
+            changes.append(_make_state_partitions(self.group_id, {**self.initialized, **ready}))
         return ready
 
     def _next_epoch(self, changes: list[Change], members: Mapping[str, ShareMember], *, changed: bool) -> int:
         """Begin another epoch if members or topics have changed; return the epoch."""
-        found = metadata_hash({name for member in members.values() for name in member.topic_names}, self._image)
+        found = hash_metadata({name for member in members.values() for name in member.topic_names}, self._image)
         if not changed and found == self.metadata_hash:
             return self.epoch
         changes.append(_group_epoch(self.group_id, self.epoch + 1, found))
@@ -191,7 +191,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         made_ms = self.assignment_timestamp_ms
         return bool(made_ms and self.clock.wall_ms() < made_ms + interval_ms)
 
-    def _made_target(
+    def _make_target(
         self, members: Mapping[str, ShareMember], indexes: Mapping[bytes, frozenset[int]]
     ) -> Steps[dict[str, Partitions]]:
         topics = self._image.topics
@@ -201,19 +201,19 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         }
         return assign_partitions(subscriptions, self.target, indexes)
 
-    def _within_subscription(self, member: ShareMember, target: Mapping[str, Partitions]) -> Partitions:
+    def _get_subscribed_target(self, member: ShareMember, target: Mapping[str, Partitions]) -> Partitions:
         """Return a member's target without topics that it does not read, or that are gone: that may be old."""
         topics = self._image.topics
         wanted = {topics[name].topic_id for name in member.topic_names if name in topics}
         partitions = target.get(member.member_id, {})
         return {topic_id: indexes for topic_id, indexes in partitions.items() if topic_id in wanted}
 
-    def _target_changes(self, target: Mapping[str, Partitions], epoch: int) -> Iterator[list[Change]]:
+    def _iterate_target_records(self, target: Mapping[str, Partitions], epoch: int) -> Iterator[list[Change]]:
         """Yield the records of a target; the last one makes it valid."""
         for member_id, partitions in target.items():
             if self.target.get(member_id) != partitions:
-                yield [_member_target(self.group_id, member_id, partitions)]
-        yield [_target_epoch(self.group_id, epoch, self.clock.wall_ms())]
+                yield [_make_member_target(self.group_id, member_id, partitions)]
+        yield [_make_target_epoch(self.group_id, epoch, self.clock.wall_ms())]
 
     def _assign_in_steps(
         self, members: Mapping[str, ShareMember], indexes: Mapping[bytes, frozenset[int]], epoch: int
@@ -226,8 +226,8 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         self.is_assigning = True
         try:
             yield  # the records so far may be long
-            target = yield from self._made_target(members, indexes)
-            for changes in self._target_changes(target, epoch):
+            target = yield from self._make_target(members, indexes)
+            for changes in self._iterate_target_records(target, epoch):
                 yield
                 if self.context.groups.get(self.group_id) is not self:
                     raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The group has been unloaded or deleted.")
@@ -241,7 +241,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         """Return whether the record of a target is of the group, or of a member that has not been removed."""
         return getattr(change.key, "member_id", None) in (None, *self.members)
 
-    def _ready(self, begun: StatesOf) -> StatesOf:
+    def _list_ready_topics(self, begun: StatesOf) -> StatesOf:
         """Return the topics with partitions that are new to the group, with all their partitions that have a state."""
         ready = {}
         for topic_id, (name, indexes) in begun.items():
@@ -323,13 +323,15 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         """Record that the state of a topic's partitions is not kept any more. Raises KafkaError."""
         left = {key: value for key, value in self.initialized.items() if key != topic_id}
         if len(left) < len(self.initialized):
-            self.commit([_state_partitions(self.group_id, left)])
+            self.commit([_make_state_partitions(self.group_id, left)])
 
     def keep_topic(self, topic_id: bytes, name: str, indexes: frozenset[int]) -> None:
         """Record that the state of these partitions is kept, besides others. Raises KafkaError."""
         known = self.initialized.get(topic_id, (name, frozenset()))[1]
         if not indexes <= known:
-            self.commit([_state_partitions(self.group_id, {**self.initialized, topic_id: (name, known | indexes)})])
+            self.commit(
+                [_make_state_partitions(self.group_id, {**self.initialized, topic_id: (name, known | indexes)})]
+            )
 
     # --- offsets, which it has none of ----------------------------------------------------------------
 
@@ -388,7 +390,7 @@ def _group_epoch(group_id: str, epoch: int, found: int) -> Change:
     return Change(messages.ShareGroupMetadataKey(group_id=group_id), value)
 
 
-def _member_metadata(group_id: str, member: ShareMember) -> Change:
+def _make_member_metadata(group_id: str, member: ShareMember) -> Change:
     value = messages.ShareGroupMemberMetadataValue(
         rack_id=member.rack_id,
         client_id=member.client_id,
@@ -398,7 +400,7 @@ def _member_metadata(group_id: str, member: ShareMember) -> Change:
     return Change(messages.ShareGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id), value)
 
 
-def _member_target(group_id: str, member_id: str, partitions: Partitions) -> Change:
+def _make_member_target(group_id: str, member_id: str, partitions: Partitions) -> Change:
     kind = messages.ShareGroupTargetAssignmentMemberValue
     value = kind(
         topic_partitions=[
@@ -409,12 +411,12 @@ def _member_target(group_id: str, member_id: str, partitions: Partitions) -> Cha
     return Change(messages.ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
 
 
-def _target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Change:
+def _make_target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Change:
     value = messages.ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms)
     return Change(messages.ShareGroupTargetAssignmentMetadataKey(group_id=group_id), value)
 
 
-def _member_assignment(group_id: str, member: ShareMember) -> Change:
+def _make_member_assignment(group_id: str, member: ShareMember) -> Change:
     kind = messages.ShareGroupCurrentMemberAssignmentValue
     value = kind(
         member_epoch=member.epoch,
@@ -428,7 +430,7 @@ def _member_assignment(group_id: str, member: ShareMember) -> Change:
     return Change(messages.ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id), value)
 
 
-def _state_partitions(group_id: str, topics: StatesOf) -> Change:
+def _make_state_partitions(group_id: str, topics: StatesOf) -> Change:
     kind = messages.ShareGroupStatePartitionMetadataValue
     value = kind(
         initialized_topics=[

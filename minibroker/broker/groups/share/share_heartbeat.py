@@ -44,7 +44,7 @@ def begin_states(
     begun: dict[bytes, tuple[str, frozenset[int]]] = {}
     if request.member_epoch == LEAVING_EPOCH:
         return begun
-    group = _group(coordinator, request)
+    group = _find_or_make_group(coordinator, request)
     _find_member(group, request)
     topics_by_id = coordinator.cluster.image.topics_by_id
     for topic, missing in list(group.without_state(request.subscribed_topic_names or ())):
@@ -73,7 +73,7 @@ def heartbeat(
         member = group.members.get(request.member_id) or group.check_member(request.member_id, LEAVING_EPOCH)
         group.remove([member])
         return ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEAVING_EPOCH)
-    while (group := _group(coordinator, request)).is_assigning:
+    while (group := _find_or_make_group(coordinator, request)).is_assigning:
         yield WAITING
     before = _find_member(group, request)
     names = request.subscribed_topic_names
@@ -98,7 +98,7 @@ def heartbeat(
     return response
 
 
-def _group(coordinator: GroupCoordinator, request: ShareGroupHeartbeatRequest) -> ShareGroup:
+def _find_or_make_group(coordinator: GroupCoordinator, request: ShareGroupHeartbeatRequest) -> ShareGroup:
     """Return the group; a member that joins makes it. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
     if request.group_id not in coordinator.groups and request.member_epoch == JOINING_EPOCH:
         return ShareGroup(coordinator, request.group_id)

@@ -50,7 +50,7 @@ class _Process:
         """Return its load, and the number of tasks of the member with the fewest, which decides between equal ones."""
         return self.load, min(self.counts.values())
 
-    def least_loaded(self) -> str:
+    def find_least_loaded_member(self) -> str:
         """Return the member with the fewest tasks."""
         return min(self.counts, key=lambda member_id: self.counts[member_id])
 
@@ -111,17 +111,17 @@ class _Assignment:
     def assign_active(self, tasks: Iterable[TaskId]) -> Steps[None]:
         """Assign each task to one member."""
         left = sorted(tasks, key=lambda task: (task.partition, task.subtopology_id))
-        for had in (self._had_active.get, self._least_loaded):
+        for had in (self._had_active.get, self._find_least_loaded):
             others = []
             for portion in chunks(left):
                 others += [task for task in portion if not self._give_active(had(task), task)]
                 yield
             left = others
-        heap = self._heap()
+        heap = self._make_heap()
         for portion in chunks(sorted(left)):
             for task in portion:
                 *_, position, process = heappop(heap)
-                self._add_active(process.least_loaded(), task)
+                self._add_active(process.find_least_loaded_member(), task)
                 heappush(heap, (*process.rank, position, process))
             yield
 
@@ -138,7 +138,7 @@ class _Assignment:
         self._active_quota.count(has)
         self._quota.count(has)
 
-    def _least_loaded(self, task: TaskId, *, without: bool = False) -> str | None:
+    def _find_least_loaded(self, task: TaskId, *, without: bool = False) -> str | None:
         """Return the first of those that had some of the task's state, or a later one with less load in both respects.
 
         With `without`, the process must not have the task yet.
@@ -153,7 +153,7 @@ class _Assignment:
                 found, least = member_id, (load, count)
         return found
 
-    def _heap(self) -> list[tuple[float, int, int, _Process]]:
+    def _make_heap(self) -> list[tuple[float, int, int, _Process]]:
         heap = [(*process.rank, position, process) for position, process in enumerate(self._processes.values())]
         heapify(heap)
         return heap
@@ -169,7 +169,7 @@ class _Assignment:
                 if missing:
                     left.append((task, missing))
             yield
-        heap, short = self._heap(), 0
+        heap, short = self._make_heap(), 0
         for some in chunks(sorted(left, reverse=True)):
             for task, missing in some:
                 short += missing - sum(self._give_to_least_loaded(heap, task) for _ in range(missing))
@@ -182,7 +182,7 @@ class _Assignment:
         for given in range(self._standby_count):
             if not (
                 self._give_standby(self._had_active.get(task), task)
-                or self._give_standby(self._least_loaded(task, without=True), task)
+                or self._give_standby(self._find_least_loaded(task, without=True), task)
             ):
                 return self._standby_count - given
         return 0
@@ -202,7 +202,7 @@ class _Assignment:
         while heap and not found:
             *_, position, process = heappop(heap)
             if task not in process.tasks:
-                self._add_standby(process.least_loaded(), task)
+                self._add_standby(process.find_least_loaded_member(), task)
                 found = True
             passed.append((*process.rank, position, process))
         for each in passed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from minibroker.broker.groups.hash_order import in_hash_order
+from minibroker.broker.groups.hash_order import iterate_in_hash_order
 from minibroker.broker.groups.streams.streams_assignor import NAME
 from minibroker.broker.groups.streams.streams_group import StreamsGroup
 from minibroker.broker.groups.streams.streams_member import StreamsMember
@@ -26,13 +26,13 @@ def describe_group(group: StreamsGroup) -> Described:
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        topology=None if group.topology is None else _topology(group, group.topology),
-        members=[_member(group, member) for member in in_hash_order(group.members)],
+        topology=None if group.topology is None else _describe_topology(group, group.topology),
+        members=[_describe_member(group, member) for member in iterate_in_hash_order(group.members)],
         assignor_name=NAME,
     )
 
 
-def _topology(group: StreamsGroup, topology: Topology) -> Described.Topology:
+def _describe_topology(group: StreamsGroup, topology: Topology) -> Described.Topology:
     """Return the topology, with the numbers of partitions of its internal topics if they are known."""
     configured = group.configured
     ready = configured.subtopologies if configured is not None and configured.is_ready else None
@@ -43,10 +43,10 @@ def _topology(group: StreamsGroup, topology: Topology) -> Described.Topology:
                 subtopology_id=subtopology_id,
                 source_topics=sorted(each.source_topics),
                 repartition_sink_topics=sorted(each.repartition_sink_topics),
-                state_changelog_topics=_topics(
+                state_changelog_topics=_describe_topics(
                     each.state_changelog_topics, {} if ready is None else ready[subtopology_id].partition_counts
                 ),
-                repartition_source_topics=_topics(
+                repartition_source_topics=_describe_topics(
                     each.repartition_source_topics, {} if ready is None else ready[subtopology_id].partition_counts
                 ),
             )
@@ -55,7 +55,7 @@ def _topology(group: StreamsGroup, topology: Topology) -> Described.Topology:
     )
 
 
-def _topics(topics: Iterable[TopicInfo], counts: Mapping[str, int]) -> list[DescribedTopic]:
+def _describe_topics(topics: Iterable[TopicInfo], counts: Mapping[str, int]) -> list[DescribedTopic]:
     return [
         DescribedTopic(
             name=topic.name,
@@ -67,7 +67,7 @@ def _topics(topics: Iterable[TopicInfo], counts: Mapping[str, int]) -> list[Desc
     ]
 
 
-def _member(group: StreamsGroup, member: StreamsMember) -> Described.Member:
+def _describe_member(group: StreamsGroup, member: StreamsMember) -> Described.Member:
     endpoint, offsets = member.user_endpoint, group.task_offsets.get(member.member_id, NO_OFFSETS)
     return Described.Member(
         member_id=member.member_id,
@@ -82,14 +82,14 @@ def _member(group: StreamsGroup, member: StreamsMember) -> Described.Member:
         if endpoint is None
         else StreamsGroupDescribeResponse.Endpoint(host=endpoint.host, port=endpoint.port),
         client_tags=[KeyValue(key=key, value=value) for key, value in member.client_tags],
-        task_offsets=_offsets(offsets.restored),
-        task_end_offsets=_offsets(offsets.ends),
-        assignment=_assignment(member.assigned),
-        target_assignment=_assignment(group.target_of(member.member_id)),
+        task_offsets=_describe_offsets(offsets.restored),
+        task_end_offsets=_describe_offsets(offsets.ends),
+        assignment=_describe_assignment(member.assigned),
+        target_assignment=_describe_assignment(group.target_of(member.member_id)),
     )
 
 
-def _offsets(offsets: Mapping[TaskId, int]) -> list[StreamsGroupDescribeResponse.TaskOffset]:
+def _describe_offsets(offsets: Mapping[TaskId, int]) -> list[StreamsGroupDescribeResponse.TaskOffset]:
     return [
         StreamsGroupDescribeResponse.TaskOffset(
             subtopology_id=task.subtopology_id, partition=task.partition, offset=each
@@ -98,13 +98,13 @@ def _offsets(offsets: Mapping[TaskId, int]) -> list[StreamsGroupDescribeResponse
     ]
 
 
-def _assignment(tasks: Tasks | AssignedTasks) -> StreamsGroupDescribeResponse.Assignment:
+def _describe_assignment(tasks: Tasks | AssignedTasks) -> StreamsGroupDescribeResponse.Assignment:
     return StreamsGroupDescribeResponse.Assignment(
-        active_tasks=_task_ids(tasks.active),
-        standby_tasks=_task_ids(tasks.standby),
-        warmup_tasks=_task_ids(tasks.warmup),
+        active_tasks=_describe_tasks(tasks.active),
+        standby_tasks=_describe_tasks(tasks.standby),
+        warmup_tasks=_describe_tasks(tasks.warmup),
     )
 
 
-def _task_ids(tasks: AnyTasks) -> list[TaskIds]:
+def _describe_tasks(tasks: AnyTasks) -> list[TaskIds]:
     return [TaskIds(subtopology_id=each, partitions=sorted(partitions)) for each, partitions in sorted(tasks.items())]

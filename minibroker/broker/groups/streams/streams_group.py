@@ -21,7 +21,7 @@ from minibroker.broker.groups.reconciling_group import FIRST_EPOCH, NEVER, Recon
 from minibroker.broker.groups.streams import streams_recording
 from minibroker.broker.groups.streams.streams_member import MemberState, StreamsMember
 from minibroker.broker.groups.streams.task_offsets import TaskOffsets
-from minibroker.broker.groups.streams.tasks import NO_TASKS, NOTHING_ASSIGNED, TaskId, Tasks, list_tasks, task_set
+from minibroker.broker.groups.streams.tasks import NO_TASKS, NOTHING_ASSIGNED, TaskId, Tasks, list_tasks, parse_task_set
 from minibroker.broker.groups.streams.topology import MAXIMUM_TASKS, Configured, Topology
 from minibroker.broker.groups.streams.warm_ups import Step
 from minibroker.protocol.declare import Message
@@ -86,13 +86,15 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
         def check(topic: str, topic_id: bytes, partition: int) -> None:
             subtopology_id = None if self.topology is None else self.topology.subtopology_ids.get(topic)
             if subtopology_id is None:
-                raise _stale(f"Topic {topic} is not in the topology.")
+                raise _make_stale_epoch_error(f"Topic {topic} is not in the topology.")
             since = member.active_since(subtopology_id, partition)
             task = f"{subtopology_id}-{partition}"
             if since is None:
-                raise _stale(f"Task {task} is not assigned or pending revocation for member.")
+                raise _make_stale_epoch_error(f"Task {task} is not assigned or pending revocation for member.")
             if epoch < since:
-                raise _stale(f"Received member epoch {epoch} is older than assignment epoch {since} for task {task}.")
+                raise _make_stale_epoch_error(
+                    f"Received member epoch {epoch} is older than assignment epoch {since} for task {task}."
+                )
 
         return check
 
@@ -219,7 +221,9 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
             self.target.pop(key.member_id, None)
         else:
             self.target[key.member_id] = Tasks(
-                task_set(value.active_tasks), task_set(value.standby_tasks), task_set(value.warmup_tasks)
+                parse_task_set(value.active_tasks),
+                parse_task_set(value.standby_tasks),
+                parse_task_set(value.warmup_tasks),
             )
 
     def _apply_assignment(self, key: messages.StreamsGroupCurrentMemberAssignmentKey, value: Any) -> None:
@@ -253,9 +257,9 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
                 if self.active_owners.get(task) == member_id:
                     del self.active_owners[task]
             for task in list_tasks(tasks.standby):
-                _remove(self.standby_keepers, task, member_id)
+                _remove_keeper(self.standby_keepers, task, member_id)
             for task in list_tasks(tasks.warmup):
-                _remove(self.warmup_keepers, task, member_id)
+                _remove_keeper(self.warmup_keepers, task, member_id)
 
     def target_of(self, member_id: str) -> Tasks:
         """Return the target of a member."""
@@ -271,12 +275,12 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
     }
 
 
-def _remove(keepers: dict[TaskId, set[str]], task: TaskId, member_id: str) -> None:
+def _remove_keeper(keepers: dict[TaskId, set[str]], task: TaskId, member_id: str) -> None:
     members = keepers.get(task, set())
     members.discard(member_id)
     if not members:
         keepers.pop(task, None)
 
 
-def _stale(message: str) -> KafkaError:
+def _make_stale_epoch_error(message: str) -> KafkaError:
     return KafkaError(ErrorCode.STALE_MEMBER_EPOCH, message)

@@ -15,14 +15,14 @@ from minibroker.broker.groups.heartbeats import (
     JOINING_EPOCH,
     LEAVING_FOR_A_WHILE_EPOCH,
     UNKNOWN_TIMEOUT_MS,
-    told_or_known,
-    unreleased,
+    make_unreleased_error,
+    take_told_or_known,
 )
 from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.broker.groups.streams.streams_group import StreamsGroup
 from minibroker.broker.groups.streams.streams_member import Endpoint, StreamsMember
 from minibroker.broker.groups.streams.streams_updating import Update, assign_soon, leave_for_a_while
-from minibroker.broker.groups.streams.streams_validation import check_epoch, owned_tasks
+from minibroker.broker.groups.streams.streams_validation import check_epoch, parse_owned_tasks
 from minibroker.broker.groups.streams.tasks import AnyTasks, Tasks
 from minibroker.broker.groups.streams.topology import NewTopic, Problem, Status
 from minibroker.broker.groups.streams.warm_ups import FIRST_WITH_WARM_UPS
@@ -51,17 +51,17 @@ def heartbeat(
     Raises KafkaError with the answer's code, and nothing has changed.
     """
     if request.member_epoch < JOINING_EPOCH:
-        _leave(coordinator.streams_group(request.group_id), request)
+        _remove_leaving_member(coordinator.streams_group(request.group_id), request)
         left = StreamsGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch, status=[])
         return Answer(left, {})
-    owned = owned_tasks(request)
-    group, replaced = _group(coordinator, request)
+    owned = parse_owned_tasks(request)
+    group, replaced = _find_group_and_replaced(coordinator, request)
     is_new, was_empty = coordinator.groups.get(group.group_id) is not group, group.is_empty
     update = Update(group, replaced)
     if request.member_epoch == JOINING_EPOCH:
         update.check_room(request.member_id, request.instance_id)
     before = _find_member(update, request, owned)
-    after = _as_it_says(before, request, caller)
+    after = _apply_request(before, request, caller)
     update.set_member(before, after)
     update.set_topology(request.topology, after)
     update.look_at_topics(owned)
@@ -77,7 +77,7 @@ def heartbeat(
         group.watch_revocation(after)
     if request.shutdown_application:
         group.shutdown_member_id = after.member_id
-    response = _response(update, request, before, after, is_new=is_new)
+    response = _make_response(update, request, before, after, is_new=is_new)
     response.task_offset_interval_ms = update.value("streams.task.offset.interval.ms")
     if version >= FIRST_WITH_WARM_UPS:
         _tell_of_warm_ups(update, after, response)
@@ -87,7 +87,9 @@ def heartbeat(
     )
 
 
-def _group(coordinator: GroupCoordinator, request: StreamsGroupHeartbeatRequest) -> tuple[StreamsGroup, Group | None]:
+def _find_group_and_replaced(
+    coordinator: GroupCoordinator, request: StreamsGroupHeartbeatRequest
+) -> tuple[StreamsGroup, Group | None]:
     """Return the group, and the one whose place it takes. A member that joins makes it, also from an empty classic one.
 
     Raises KafkaError(GROUP_ID_NOT_FOUND).
@@ -105,7 +107,7 @@ def _group(coordinator: GroupCoordinator, request: StreamsGroupHeartbeatRequest)
 # --- leaving ------------------------------------------------------------------------------------
 
 
-def _leave(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> None:
+def _remove_leaving_member(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> None:
     """Remove the member that asks for it. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, or as `commit`."""
     if request.shutdown_application:
         group.shutdown_member_id = request.member_id
@@ -127,37 +129,37 @@ def _find_member(update: Update, request: StreamsGroupHeartbeatRequest, owned: T
     group, member_id, instance_id = update.group, request.member_id, request.instance_id
     if request.member_epoch == JOINING_EPOCH:
         if instance_id is not None:
-            return _joining_static(update, member_id, instance_id)
+            return _find_or_make_static_member(update, member_id, instance_id)
         return group.members.get(member_id) or StreamsMember(member_id)
     member = group.check_member(member_id, instance_id)
     check_epoch(member, request.member_epoch, owned)
     return member
 
 
-def _joining_static(update: Update, member_id: str, instance_id: str) -> StreamsMember:
+def _find_or_make_static_member(update: Update, member_id: str, instance_id: str) -> StreamsMember:
     """Return a new static member, or one that was away for a while, with its new id."""
     static = update.group.static_member(instance_id)
     if static is None:
         return update.group.members.get(member_id) or StreamsMember(member_id)
     if static.epoch != LEAVING_FOR_A_WHILE_EPOCH:
-        raise unreleased(member_id, instance_id, static.member_id)
+        raise make_unreleased_error(member_id, instance_id, static.member_id)
     return update.replace(static, member_id)
 
 
 # --- what it says -------------------------------------------------------------------------------
 
 
-def _as_it_says(member: StreamsMember, request: StreamsGroupHeartbeatRequest, caller: Caller) -> StreamsMember:
+def _apply_request(member: StreamsMember, request: StreamsGroupHeartbeatRequest, caller: Caller) -> StreamsMember:
     """Return the member with what the request says of it; the rest stays."""
     timeout_ms, endpoint, tags = request.rebalance_timeout_ms, request.user_endpoint, request.client_tags
     return member._replace(
-        instance_id=told_or_known(request.instance_id, member.instance_id),
-        rack_id=told_or_known(request.rack_id, member.rack_id),
+        instance_id=take_told_or_known(request.instance_id, member.instance_id),
+        rack_id=take_told_or_known(request.rack_id, member.rack_id),
         client_id=caller.client_id,
         client_host=caller.client_host,
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == UNKNOWN_TIMEOUT_MS else timeout_ms,
         topology_epoch=member.topology_epoch if request.topology is None else request.topology.epoch,
-        process_id=told_or_known(request.process_id, member.process_id) or "",
+        process_id=take_told_or_known(request.process_id, member.process_id) or "",
         user_endpoint=member.user_endpoint if endpoint is None else Endpoint(endpoint.host, endpoint.port),
         client_tags=member.client_tags
         if tags is None
@@ -168,7 +170,7 @@ def _as_it_says(member: StreamsMember, request: StreamsGroupHeartbeatRequest, ca
 # --- the answer ---------------------------------------------------------------------------------
 
 
-def _response(
+def _make_response(
     update: Update,
     request: StreamsGroupHeartbeatRequest,
     before: StreamsMember,
@@ -184,16 +186,16 @@ def _response(
         heartbeat_interval_ms=update.value("streams.heartbeat.interval.ms"),
         status=[
             StreamsGroupHeartbeatResponse.Status(status_code=each.status, status_detail=each.detail)
-            for each in _status(update)
+            for each in _iterate_status(update)
         ],
     )
     if request.member_epoch == JOINING_EPOCH or before.assigned != member.assigned:
-        response.active_tasks = _task_ids(member.assigned.active)
-        response.standby_tasks = _task_ids(member.assigned.standby)
-        response.warmup_tasks = _task_ids(member.assigned.warmup)
+        response.active_tasks = _answer_tasks(member.assigned.active)
+        response.standby_tasks = _answer_tasks(member.assigned.standby)
+        response.warmup_tasks = _answer_tasks(member.assigned.warmup)
         group.endpoint_epoch += member.user_endpoint is not None
     if group.endpoint_epoch != request.endpoint_information_epoch:
-        response.partitions_by_user_endpoint = _endpoints(group)
+        response.partitions_by_user_endpoint = _list_endpoints(group)
     if is_new:
         group.endpoint_epoch = 0
     response.endpoint_information_epoch = group.endpoint_epoch
@@ -211,7 +213,7 @@ def _tell_of_warm_ups(update: Update, member: StreamsMember, response: StreamsGr
         response.status = [*(response.status or ()), status]
 
 
-def _status(update: Update) -> Iterable[Problem]:
+def _iterate_status(update: Update) -> Iterable[Problem]:
     """Yield what the answer says about the group."""
     yield from update.status
     if update.configured is not None and update.configured.problem is not None:
@@ -221,29 +223,29 @@ def _status(update: Update) -> Iterable[Problem]:
         yield Problem(Status.SHUTDOWN_APPLICATION, f"{detail}shutdown for the entire application.")
 
 
-def _task_ids(tasks: AnyTasks) -> list[TaskIds]:
+def _answer_tasks(tasks: AnyTasks) -> list[TaskIds]:
     return [
         TaskIds(subtopology_id=subtopology_id, partitions=sorted(partitions))
         for subtopology_id, partitions in sorted(tasks.items())
     ]
 
 
-def _endpoints(group: StreamsGroup) -> list[EndpointToPartitions]:
+def _list_endpoints(group: StreamsGroup) -> list[EndpointToPartitions]:
     """Return which partitions' state each application answers queries for."""
     return [
         EndpointToPartitions(
             user_endpoint=StreamsGroupHeartbeatResponse.Endpoint(
                 host=member.user_endpoint.host, port=member.user_endpoint.port
             ),
-            active_partitions=_partitions(group, member.assigned.active),
-            standby_partitions=_partitions(group, member.assigned.standby),
+            active_partitions=_list_partitions(group, member.assigned.active),
+            standby_partitions=_list_partitions(group, member.assigned.standby),
         )
         for member in group.members.values()
         if member.user_endpoint is not None
     ]
 
 
-def _partitions(group: StreamsGroup, tasks: AnyTasks) -> list[TopicPartition]:
+def _list_partitions(group: StreamsGroup, tasks: AnyTasks) -> list[TopicPartition]:
     found = {} if group.configured is None else group.configured.subtopologies or {}
     topics = group.context.cluster.image.topics
     return [

@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from minibroker.broker.groups.heartbeats import JOINING_EPOCH, UNKNOWN_TIMEOUT_MS
-from minibroker.broker.groups.streams.tasks import NOTHING_ASSIGNED, AnyTasks, AssignedTasks, task_set
+from minibroker.broker.groups.streams.tasks import NOTHING_ASSIGNED, AnyTasks, AssignedTasks, parse_task_set
 from minibroker.protocol.messages.streams_group_records import (
     StreamsGroupCurrentMemberAssignmentValue,
     StreamsGroupMemberMetadataValue,
@@ -118,12 +118,12 @@ class StreamsMember(NamedTuple):
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,
             state=self.state,
-            active_tasks=_recorded_active(assigned),
-            standby_tasks=_records_of_tasks(assigned.standby),
-            warmup_tasks=_records_of_tasks(assigned.warmup),
-            active_tasks_pending_revocation=_recorded_active(revoked),
-            standby_tasks_pending_revocation=_records_of_tasks(revoked.standby),
-            warmup_tasks_pending_revocation=_records_of_tasks(revoked.warmup),
+            active_tasks=_record_active_tasks(assigned),
+            standby_tasks=_record_tasks(assigned.standby),
+            warmup_tasks=_record_tasks(assigned.warmup),
+            active_tasks_pending_revocation=_record_active_tasks(revoked),
+            standby_tasks_pending_revocation=_record_tasks(revoked.standby),
+            warmup_tasks_pending_revocation=_record_tasks(revoked.warmup),
         )
 
     def with_assignment(self, value: StreamsGroupCurrentMemberAssignmentValue) -> StreamsMember:
@@ -134,26 +134,26 @@ class StreamsMember(NamedTuple):
             previous_epoch=value.previous_member_epoch,
             state=MemberState(value.state) if known else MemberState.UNKNOWN,
             assigned=AssignedTasks(
-                _epoch_tasks(value.active_tasks, value.member_epoch),
-                task_set(value.standby_tasks),
-                task_set(value.warmup_tasks),
+                _parse_active_tasks(value.active_tasks, value.member_epoch),
+                parse_task_set(value.standby_tasks),
+                parse_task_set(value.warmup_tasks),
             ),
             pending_revocation=AssignedTasks(
-                _epoch_tasks(value.active_tasks_pending_revocation, value.member_epoch),
-                task_set(value.standby_tasks_pending_revocation),
-                task_set(value.warmup_tasks_pending_revocation),
+                _parse_active_tasks(value.active_tasks_pending_revocation, value.member_epoch),
+                parse_task_set(value.standby_tasks_pending_revocation),
+                parse_task_set(value.warmup_tasks_pending_revocation),
             ),
         )
 
 
-def _records_of_tasks(tasks: AnyTasks) -> list[_Assigned]:
+def _record_tasks(tasks: AnyTasks) -> list[_Assigned]:
     return [
         _Assigned(subtopology_id=each, partitions=sorted(partitions), assignment_epochs=None)
         for each, partitions in sorted(tasks.items())
     ]
 
 
-def _recorded_active(tasks: AssignedTasks) -> list[_Assigned]:
+def _record_active_tasks(tasks: AssignedTasks) -> list[_Assigned]:
     return [
         _Assigned(
             subtopology_id=each,
@@ -164,7 +164,7 @@ def _recorded_active(tasks: AssignedTasks) -> list[_Assigned]:
     ]
 
 
-def _epoch_tasks(recorded: Iterable[_Assigned], member_epoch: int) -> dict[str, dict[int, int]]:
+def _parse_active_tasks(recorded: Iterable[_Assigned], member_epoch: int) -> dict[str, dict[int, int]]:
     """Return recorded active tasks with their epochs. Before Kafka 4.3 they had none: then the member's counts."""
     return {
         each.subtopology_id: dict(zip(each.partitions, each.assignment_epochs, strict=True))

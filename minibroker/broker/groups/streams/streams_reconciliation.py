@@ -68,39 +68,39 @@ def reconcile_member(member: StreamsMember, circumstances: Circumstances) -> Str
     if member.state is MemberState.UNREVOKED_TASKS:
         if circumstances.still_has(member.pending_revocation):
             return member
-        return _toward_target(member, circumstances, member.epoch + 1)
+        return _move_toward_target(member, circumstances, member.epoch + 1)
     if member.state is MemberState.UNKNOWN:
         if circumstances.owned is None or any(circumstances.owned):
             message = (
                 "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin."
             )
             raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
-        return _toward_target(member, circumstances, circumstances.target_epoch)
-    return _toward_target(member, circumstances, member.epoch)
+        return _move_toward_target(member, circumstances, circumstances.target_epoch)
+    return _move_toward_target(member, circumstances, member.epoch)
 
 
-def _toward_target(member: StreamsMember, circumstances: Circumstances, epoch: int) -> StreamsMember:
+def _move_toward_target(member: StreamsMember, circumstances: Circumstances, epoch: int) -> StreamsMember:
     """Return the member with the tasks that it may have now; `epoch` is its own while it has tasks to give up."""
     assigned, target = member.assigned, circumstances.target
     kept = AssignedTasks(
-        _of(assigned.active, target.active, wanted=True),
-        _both(assigned.standby, target.standby),
-        _both(assigned.warmup, target.warmup),
+        _select_active(assigned.active, target.active, wanted=True),
+        _intersect_tasks(assigned.standby, target.standby),
+        _intersect_tasks(assigned.warmup, target.warmup),
     )
     revoked = AssignedTasks(
-        _of(assigned.active, target.active, wanted=False),
-        _missing(assigned.standby, target.standby),
-        _missing(assigned.warmup, target.warmup),
+        _select_active(assigned.active, target.active, wanted=False),
+        _subtract_tasks(assigned.standby, target.standby),
+        _subtract_tasks(assigned.warmup, target.warmup),
     )
     wanted = Tasks(
-        _missing(target.active, kept.active),
-        _missing(target.standby, kept.standby),
-        _missing(target.warmup, kept.warmup),
+        _subtract_tasks(target.active, kept.active),
+        _subtract_tasks(target.standby, kept.standby),
+        _subtract_tasks(target.warmup, kept.warmup),
     )
-    given = _free(wanted, circumstances, assigned if circumstances.in_place else NOTHING_ASSIGNED)
+    given = _select_free(wanted, circumstances, assigned if circumstances.in_place else NOTHING_ASSIGNED)
     if circumstances.in_place:
-        kept, revoked = _changed_in_place(assigned, given, kept, revoked)
-        kept, revoked = _promoted_in_place(assigned, given, kept, revoked, circumstances)
+        kept, revoked = _revoke_changed_roles(assigned, given, kept, revoked)
+        kept, revoked = _revoke_promoted(assigned, given, kept, revoked, circumstances)
     if circumstances.must_wait_for(revoked):
         return member.moved_to(epoch, MemberState.UNREVOKED_TASKS, kept, revoked)
     active = dict(kept.active)
@@ -114,35 +114,39 @@ def _toward_target(member: StreamsMember, circumstances: Circumstances, epoch: i
 # --- roles that change in place -------------------------------------------------------------------
 
 
-def _changed_in_place(
+def _revoke_changed_roles(
     assigned: AssignedTasks, given: Tasks, kept: AssignedTasks, revoked: AssignedTasks
 ) -> tuple[AssignedTasks, AssignedTasks]:
     """Return what is kept, and what is to be given up, if tasks change to standbys or warm-ups at once.
 
     A standby that becomes a warm-up, or the reverse, is not given up. An active task is, as its next owner waits.
     """
-    demoted = _both(given.standby, {each: frozenset(epochs) for each, epochs in assigned.active.items()})
-    standby, warmup = _both(given.standby, assigned.warmup), _both(given.warmup, assigned.standby)
+    demoted = _intersect_tasks(given.standby, {each: frozenset(epochs) for each, epochs in assigned.active.items()})
+    standby, warmup = _intersect_tasks(given.standby, assigned.warmup), _intersect_tasks(given.warmup, assigned.standby)
     return (
         kept._replace(
             standby=_join_tasks(kept.standby, _join_tasks(demoted, standby)),
             warmup=_join_tasks(kept.warmup, warmup),
         ),
-        revoked._replace(standby=_missing(revoked.standby, warmup), warmup=_missing(revoked.warmup, standby)),
+        revoked._replace(
+            standby=_subtract_tasks(revoked.standby, warmup), warmup=_subtract_tasks(revoked.warmup, standby)
+        ),
     )
 
 
-def _promoted_in_place(
+def _revoke_promoted(
     assigned: AssignedTasks, given: Tasks, kept: AssignedTasks, revoked: AssignedTasks, circumstances: Circumstances
 ) -> tuple[AssignedTasks, AssignedTasks]:
     """Return what is kept and what is to be given up, if tasks become active: until then they are kept."""
     target = circumstances.target.active
-    revoked = revoked._replace(standby=_missing(revoked.standby, target), warmup=_missing(revoked.warmup, target))
+    revoked = revoked._replace(
+        standby=_subtract_tasks(revoked.standby, target), warmup=_subtract_tasks(revoked.warmup, target)
+    )
     now: TaskSet = {} if circumstances.must_wait_for(revoked) else given.active
     return (
         kept._replace(
-            standby=_join_tasks(kept.standby, _missing(_both(assigned.standby, target), now)),
-            warmup=_join_tasks(kept.warmup, _missing(_both(assigned.warmup, target), now)),
+            standby=_join_tasks(kept.standby, _subtract_tasks(_intersect_tasks(assigned.standby, target), now)),
+            warmup=_join_tasks(kept.warmup, _subtract_tasks(_intersect_tasks(assigned.warmup, target), now)),
         ),
         revoked,
     )
@@ -151,7 +155,7 @@ def _promoted_in_place(
 # --- sets of tasks --------------------------------------------------------------------------------
 
 
-def _of(active: EpochTasks, target: TaskSet, *, wanted: bool) -> EpochTasks:
+def _select_active(active: EpochTasks, target: TaskSet, *, wanted: bool) -> EpochTasks:
     """Return those of the active tasks that are in the target, or those that are not."""
     return {
         each: some
@@ -160,11 +164,11 @@ def _of(active: EpochTasks, target: TaskSet, *, wanted: bool) -> EpochTasks:
     }
 
 
-def _both(tasks: TaskSet, others: TaskSet) -> TaskSet:
+def _intersect_tasks(tasks: TaskSet, others: TaskSet) -> TaskSet:
     return {each: both for each in tasks if (both := tasks[each] & others.get(each, frozenset()))}
 
 
-def _missing(tasks: TaskSet, others: AnyTasks) -> TaskSet:
+def _subtract_tasks(tasks: TaskSet, others: AnyTasks) -> TaskSet:
     """Return the tasks that are not among the others."""
     return {each: rest for each in tasks if (rest := tasks[each].difference(others.get(each, ())))}
 
@@ -173,7 +177,7 @@ def _join_tasks(tasks: TaskSet, others: Mapping[str, frozenset[int]]) -> TaskSet
     return {each: tasks.get(each, frozenset()) | others.get(each, frozenset()) for each in {**tasks, **others}}
 
 
-def _free(wanted: Tasks, circumstances: Circumstances, own: AssignedTasks) -> Tasks:
+def _select_free(wanted: Tasks, circumstances: Circumstances, own: AssignedTasks) -> Tasks:
     """Return those of the tasks that nobody has who must give them up first; the member's `own` change in place."""
     at = circumstances
 
@@ -187,12 +191,12 @@ def _free(wanted: Tasks, circumstances: Circumstances, own: AssignedTasks) -> Ta
         return at.is_active_here(task) and not has(own.active, task)
 
     return Tasks(
-        _without(wanted.active, lambda task: at.is_active(task) or is_standby(task) or is_warmup(task)),
-        _without(wanted.standby, lambda task: is_active(task) or at.is_standby_here(task) or is_warmup(task)),
-        _without(wanted.warmup, lambda task: at.is_active_here(task) or is_standby(task) or at.is_warmup_here(task)),
+        _drop_taken(wanted.active, lambda task: at.is_active(task) or is_standby(task) or is_warmup(task)),
+        _drop_taken(wanted.standby, lambda task: is_active(task) or at.is_standby_here(task) or is_warmup(task)),
+        _drop_taken(wanted.warmup, lambda task: at.is_active_here(task) or is_standby(task) or at.is_warmup_here(task)),
     )
 
 
-def _without(tasks: TaskSet, is_taken: IsTaken) -> TaskSet:
+def _drop_taken(tasks: TaskSet, is_taken: IsTaken) -> TaskSet:
     free: Iterable[TaskId] = (task for task in list_tasks(tasks) if not is_taken(task))
     return by_subtopology(free)

@@ -47,14 +47,14 @@ def member_assignment(group_id: str, member: StreamsMember) -> Change:
 def member_target(group_id: str, member_id: str, tasks: Tasks) -> Change:
     """Return the record of a member's target assignment."""
     value = _Target(
-        active_tasks=_task_ids(tasks.active),
-        standby_tasks=_task_ids(tasks.standby),
-        warmup_tasks=_task_ids(tasks.warmup),
+        active_tasks=_record_target_tasks(tasks.active),
+        standby_tasks=_record_target_tasks(tasks.standby),
+        warmup_tasks=_record_target_tasks(tasks.warmup),
     )
     return Change(messages.StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
 
 
-def _task_ids(tasks: TaskSet) -> list[_Target.TaskIds]:
+def _record_target_tasks(tasks: TaskSet) -> list[_Target.TaskIds]:
     return [
         _Target.TaskIds(subtopology_id=each, partitions=sorted(partitions))
         for each, partitions in sorted(tasks.items())

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from minibroker.broker.clock import run_in_slices
 from minibroker.broker.configs.group_settings import RACK_TAGS, group_value
-from minibroker.broker.groups.consumer.subscriptions import metadata_hash
+from minibroker.broker.groups.consumer.subscriptions import hash_metadata
 from minibroker.broker.groups.group import Group
 from minibroker.broker.groups.group_entries import Change
 from minibroker.broker.groups.heartbeats import JOINING_EPOCH
@@ -33,7 +33,7 @@ from minibroker.broker.groups.streams.topology import (
     Status,
     Topology,
     configure_topology,
-    topology_of,
+    parse_topology,
 )
 from minibroker.broker.groups.streams.warm_ups import (
     FIRST_WITH_WARM_UPS,
@@ -44,7 +44,7 @@ from minibroker.broker.groups.streams.warm_ups import (
 )
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.streams_groups import StreamsGroupHeartbeatRequest
-from minibroker.protocol.steps import Steps, at_once, chunks
+from minibroker.protocol.steps import Steps, chunks, run_all_steps
 
 log = logging.getLogger("minibroker.groups")
 
@@ -126,7 +126,7 @@ class Update:
         """Take note of the offsets that a heartbeat reports. Raises KafkaError(INVALID_REQUEST)."""
         member_id, said, ends = request.member_id, request.task_offsets, request.task_end_offsets
         if said is not None or ends is not None:
-            self._offsets[member_id] = self._offsets_of(member_id).updated(said, ends)
+            self._offsets[member_id] = self._get_offsets(member_id).updated(said, ends)
         self._warms_up[member_id] = version >= FIRST_WITH_WARM_UPS
 
     def set_topology(self, said: SaidTopology | None, member: StreamsMember) -> None:
@@ -135,7 +135,7 @@ class Update:
         Raises KafkaError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
         """
         if said is not None:
-            topology = topology_of(said)
+            topology = parse_topology(said)
             if self._topology is None:
                 self._topology, self.configured = topology, None
                 self._changes.append(streams_recording.topology(self.group.group_id, topology))
@@ -148,9 +148,9 @@ class Update:
 
     def look_at_topics(self, owned: Tasks | None) -> None:
         """Find out which of the topology's topics there are. Raises KafkaError for tasks that there are not."""
-        topology, image = self._known_topology(), self._cluster.image
+        topology, image = self._get_known_topology(), self._cluster.image
         if self.configured is None or self.group.looked_at_commit != self._cluster.commits:
-            found = metadata_hash(topology.topic_names, image)
+            found = hash_metadata(topology.topic_names, image)
             self._changed = self._changed or found != self._metadata_hash
             if self.configured is None or found != self._metadata_hash:
                 self.configured = configure_topology(topology, image)
@@ -158,7 +158,7 @@ class Update:
         if self.configured.is_ready:
             check_tasks(owned, self.configured)
 
-    def _known_topology(self) -> Topology:
+    def _get_known_topology(self) -> Topology:
         if self._topology is None:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The group has no topology.")
         return self._topology
@@ -170,7 +170,7 @@ class Update:
 
         Begin one as well if this member's heartbeat allows another step to the target.
         """
-        group, topology = self.group, self._known_topology()
+        group, topology = self.group, self._get_known_topology()
         configs = {STANDBY_REPLICAS: str(self.value("streams.num.standby.replicas"))}
         if tags := self.value(RACK_TAGS):
             configs[RACK_TAGS.removeprefix("streams.")] = ",".join(tags)
@@ -195,7 +195,7 @@ class Update:
         return (
             step is not None
             and step.epoch == self.group.epoch
-            and step.is_over(member_id, self._offsets_of(member_id), self._warm_up_settings())
+            and step.is_over(member_id, self._get_offsets(member_id), self._warm_up_settings())
             and self.group.state_name == State.STABLE
         )
 
@@ -214,11 +214,11 @@ class Update:
             self._delay_assignment("assignment interval")
         self._assigns_later = self.has_work and not self._is_small()
         if self._wants_target and not self._assigns_later:
-            at_once(self._assign())
+            run_all_steps(self._assign_tasks())
         step = self._present_step
         if step is None and self._assigns_later and member.epoch != JOINING_EPOCH:
             return None
-        tasks = (step or at_once(self._choose_step())).tasks.get(member.member_id)
+        tasks = (step or run_all_steps(self._choose_step())).tasks.get(member.member_id)
         target = self._target.get(member.member_id, NO_TASKS) if tasks is None else tasks
         return Target(self._assignment_epoch, target)
 
@@ -237,9 +237,9 @@ class Update:
 
     def _is_small(self) -> bool:
         """Return whether an assignment takes so little time that a heartbeat may wait for it."""
-        return len(self.members) + sum(1 for _ in islice(self._tasks(), SMALL)) < SMALL
+        return len(self.members) + sum(1 for _ in islice(self._list_tasks(), SMALL)) < SMALL
 
-    def _tasks(self, *, stateful_only: bool = False) -> Iterable[TaskId]:
+    def _list_tasks(self, *, stateful_only: bool = False) -> Iterable[TaskId]:
         """Return the tasks, none while a topic is missing."""
         found = self.configured
         return found.task_ids(stateful_only=stateful_only) if found is not None and found.is_ready else ()
@@ -259,10 +259,10 @@ class Update:
     def assign(self) -> Steps[None]:
         """Make a target for the group's epoch, if that is due, and choose the step to it."""
         if self._wants_target:
-            yield from self._assign()
+            yield from self._assign_tasks()
         yield from self._choose_step()
 
-    def _assign(self) -> Steps[None]:
+    def _assign_tasks(self) -> Steps[None]:
         """Make a target for the group's epoch; one that began only for another step has the same as before."""
         made_ms = self.group.assignment_timestamp_ms
         if not self._refines:
@@ -277,21 +277,21 @@ class Update:
             self.members,
             self._target,
             {name for name, each in found.items() if each.is_stateful},
-            self._known_offsets(),
+            self._collect_known_offsets(),
             {**self.group.warms_up, **self._warms_up},
         )
         step = self._step = yield from next_step(situation, self._assignment_epoch, self._warm_up_settings())
         return step
 
-    def _known_offsets(self) -> dict[str, TaskOffsets]:
+    def _collect_known_offsets(self) -> dict[str, TaskOffsets]:
         return {**self.group.task_offsets, **self._offsets}
 
-    def _offsets_of(self, member_id: str) -> TaskOffsets:
+    def _get_offsets(self, member_id: str) -> TaskOffsets:
         return self._offsets.get(member_id) or self.group.task_offsets.get(member_id, NO_OFFSETS)
 
     def _make_target(self) -> Steps[None]:
         """Make a target: without tasks while a topic is missing."""
-        offsets = self._known_offsets()
+        offsets = self._collect_known_offsets()
         members = {
             member_id: MemberSpecification(
                 member.process_id,
@@ -300,8 +300,10 @@ class Update:
             )
             for member_id, member in self.members.items()
         }
-        stateful = self._tasks(stateful_only=True)
-        target = yield from assign_tasks(members, self._tasks(), stateful, self.value("streams.num.standby.replicas"))
+        stateful = self._list_tasks(stateful_only=True)
+        target = yield from assign_tasks(
+            members, self._list_tasks(), stateful, self.value("streams.num.standby.replicas")
+        )
         for member_id, tasks in target.items():
             if self._target.get(member_id) != tasks:
                 self._changes.append(streams_recording.member_target(self.group.group_id, member_id, tasks))
@@ -384,14 +386,14 @@ def assign_soon(group: StreamsGroup) -> None:
     if not group.is_assigning:
         group.is_assigning = True
         cluster = group.context.cluster
-        cluster.clock.call_later(0, lambda: run_in_slices(cluster.clock, _nothing, assigning(group), _nothing))
+        cluster.clock.call_later(0, lambda: run_in_slices(cluster.clock, _do_nothing, make_targets(group), _do_nothing))
 
 
-def _nothing(*_: None) -> None:
+def _do_nothing(*_: None) -> None:
     """Do nothing: the steps do it."""
 
 
-def assigning(group: StreamsGroup) -> Steps[None]:
+def make_targets(group: StreamsGroup) -> Steps[None]:
     """Make targets until there is one for the group's present epoch."""
     try:
         while not group.is_empty and group.configured is not None and (update := Update(group)).has_work:

@@ -11,7 +11,7 @@ from minibroker.broker.groups.heartbeats import (
     invalid,
 )
 from minibroker.broker.groups.streams.streams_member import StreamsMember
-from minibroker.broker.groups.streams.tasks import Tasks, task_set
+from minibroker.broker.groups.streams.tasks import Tasks, parse_task_set
 from minibroker.broker.groups.streams.topology import (
     MAXIMUM_NAMES,
     MAXIMUM_TASKS,
@@ -65,7 +65,7 @@ def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
                 raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
 
 
-def owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
+def parse_owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
     """Return the tasks that a member reports to run, None if it reports nothing. Raises KafkaError(INVALID_REQUEST)."""
     active, standby, warmup = request.active_tasks, request.standby_tasks, request.warmup_tasks
     if active is None or standby is None or warmup is None:
@@ -74,7 +74,7 @@ def owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
         raise invalid(f"A member may have tasks of {MAXIMUM_NAMES} subtopologies at most.")
     if sum(len(each.partitions) for tasks in (active, standby, warmup) for each in tasks) > MAXIMUM_TASKS:
         raise invalid(f"A member may have {MAXIMUM_TASKS} tasks at most.")
-    return Tasks(task_set(active), task_set(standby), task_set(warmup))
+    return Tasks(parse_task_set(active), parse_task_set(standby), parse_task_set(warmup))
 
 
 def check_tasks(owned: Tasks | None, configured: Configured) -> None:

@@ -29,17 +29,17 @@ class Tasks(NamedTuple):
     def shares_some(self, others: AssignedTasks) -> bool:
         """Return whether any task, in its role, is also one of the others."""
         return (
-            _shares(self.active, others.active)
-            or _shares(self.standby, others.standby)
-            or _shares(self.warmup, others.warmup)
+            _share_a_task(self.active, others.active)
+            or _share_a_task(self.standby, others.standby)
+            or _share_a_task(self.warmup, others.warmup)
         )
 
     def is_within(self, others: AssignedTasks) -> bool:
         """Return whether all tasks, in their roles, are among the others."""
         return (
-            _within(self.active, others.active)
-            and _within(self.standby, others.standby)
-            and _within(self.warmup, others.warmup)
+            _are_all_among(self.active, others.active)
+            and _are_all_among(self.standby, others.standby)
+            and _are_all_among(self.warmup, others.warmup)
         )
 
 
@@ -67,11 +67,11 @@ NOTHING_ASSIGNED = AssignedTasks()
 AnyTasks = TaskSet | EpochTasks
 
 
-def _shares(tasks: TaskSet, others: AnyTasks) -> bool:
+def _share_a_task(tasks: TaskSet, others: AnyTasks) -> bool:
     return any(not partitions.isdisjoint(others.get(each, ())) for each, partitions in tasks.items())
 
 
-def _within(tasks: TaskSet, others: AnyTasks) -> bool:
+def _are_all_among(tasks: TaskSet, others: AnyTasks) -> bool:
     return all(partition in others.get(each, ()) for each, partitions in tasks.items() for partition in partitions)
 
 
@@ -100,7 +100,7 @@ class TaskIds(Protocol):
     partitions: list[int]
 
 
-def task_set(said: Iterable[TaskIds]) -> TaskSet:
+def parse_task_set(said: Iterable[TaskIds]) -> TaskSet:
     """Return the tasks of a message or a record."""
     found: dict[str, frozenset[int]] = {}
     for each in said:

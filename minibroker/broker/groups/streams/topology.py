@@ -73,7 +73,7 @@ class Topology:
         return frozenset((*self.subtopology_ids, *changelogs))
 
 
-def topology_of(said: SaidTopology) -> Topology:
+def parse_topology(said: SaidTopology) -> Topology:
     """Return the topology of a request that has passed `check_said`."""
     value = StreamsGroupTopologyValue
     return Topology(
@@ -84,9 +84,9 @@ def topology_of(said: SaidTopology) -> Topology:
                     subtopology_id=each.subtopology_id,
                     source_topics=each.source_topics,
                     source_topic_regex=each.source_topic_regex,
-                    state_changelog_topics=[_to_topic_info(topic) for topic in each.state_changelog_topics],
+                    state_changelog_topics=[_make_topic_info(topic) for topic in each.state_changelog_topics],
                     repartition_sink_topics=each.repartition_sink_topics,
-                    repartition_source_topics=[_to_topic_info(topic) for topic in each.repartition_source_topics],
+                    repartition_source_topics=[_make_topic_info(topic) for topic in each.repartition_source_topics],
                     copartition_groups=[
                         Subtopology.CopartitionGroup(
                             source_topics=group.source_topics,
@@ -102,7 +102,7 @@ def topology_of(said: SaidTopology) -> Topology:
     )
 
 
-def _to_topic_info(topic: StreamsGroupHeartbeatRequest.TopicInfo) -> TopicInfo:
+def _make_topic_info(topic: StreamsGroupHeartbeatRequest.TopicInfo) -> TopicInfo:
     configs = [StreamsGroupTopologyValue.TopicConfig(key=each.key, value=each.value) for each in topic.topic_configs]
     return TopicInfo(
         name=topic.name,
@@ -120,7 +120,7 @@ def check_said(said: SaidTopology) -> None:
     if said.epoch < 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology epoch must be non-negative.")
     if len({each.subtopology_id for each in said.subtopologies[:MAXIMUM_NAMES]}) < len(said.subtopologies):
-        raise _invalid(f"A topology may have {MAXIMUM_NAMES} subtopologies at most, each once.")
+        raise _make_invalid_topology(f"A topology may have {MAXIMUM_NAMES} subtopologies at most, each once.")
     count = 0
     for each in said.subtopologies:
         groups = each.copartition_groups
@@ -131,10 +131,10 @@ def check_said(said: SaidTopology) -> None:
             len(group.source_topics) + len(group.repartition_source_topics) for group in groups[:MAXIMUM_NAMES]
         )
         if count > MAXIMUM_NAMES or max(map(len, infos)) > MAXIMUM_NAMES:
-            raise _invalid(f"A topology may have {MAXIMUM_NAMES} topics and configs at most.")
+            raise _make_invalid_topology(f"A topology may have {MAXIMUM_NAMES} topics and configs at most.")
 
 
-def topics_said(said: SaidTopology) -> dict[str, None]:
+def list_topics_said(said: SaidTopology) -> dict[str, None]:
     """Return the names of all topics of a topology, each once, as the client lists them."""
     return {
         name: None
@@ -212,8 +212,8 @@ def configure_topology(topology: Topology, image: Image) -> Configured:
         counts = _Counts(topology, image)
         subtopologies = {each: _configure_subtopology(one, counts) for each, one in topology.subtopologies.items()}
         if sum(each.task_count for each in subtopologies.values()) > MAXIMUM_TASKS:
-            raise _invalid(f"A topology may have {MAXIMUM_TASKS} tasks at most.")
-        missing = _missing(topology, image, counts)
+            raise _make_invalid_topology(f"A topology may have {MAXIMUM_TASKS} tasks at most.")
+        missing = _find_missing_topics(topology, image, counts)
     except _Misconfigured as failure:
         return Configured(None, {}, failure.problem)
     if not missing:
@@ -245,7 +245,7 @@ def _configure_subtopology(each: Subtopology, counts: _Counts) -> ConfiguredSubt
     )
 
 
-def _missing(topology: Topology, image: Image, counts: _Counts) -> dict[str, NewTopic]:
+def _find_missing_topics(topology: Topology, image: Image, counts: _Counts) -> dict[str, NewTopic]:
     """Return the internal topics to create; those that exist must have the right number of partitions."""
     missing = {}
     for each in topology.subtopologies.values():
@@ -280,7 +280,7 @@ class _Counts:
             for group in _iterate_copartition_groups(each):
                 self._make_equal(group)
         for each in self._subtopologies:
-            count = max(self.of(name) for name in _read(each))
+            count = max(self.of(name) for name in _iterate_read_topics(each))
             sources = set(each.source_topics)
             self.decided |= {topic.name: count for topic in each.state_changelog_topics if topic.name not in sources}
 
@@ -293,7 +293,7 @@ class _Counts:
         """Return the number of partitions. Raises KafkaError(STREAMS_INVALID_TOPOLOGY)."""
         count = self.find(name)
         if count is None:
-            raise _invalid(f"Number of partitions is not set for topic: {name}")
+            raise _make_invalid_topology(f"Number of partitions is not set for topic: {name}")
         return count
 
     def _read_said_counts(self) -> dict[str, int]:
@@ -319,12 +319,12 @@ class _Counts:
                 left.remove(each.subtopology_id)
                 looked_at.extend(reader for name in each.repartition_sink_topics for reader in readers.get(name, ()))
         if left:
-            raise _invalid(
+            raise _make_invalid_topology(
                 "Failed to compute number of partitions for all repartition topics. There may be loops in the "
                 "topology that cannot be resolved."
             )
         if not self._internal <= self.decided.keys():
-            raise _invalid(
+            raise _make_invalid_topology(
                 "Failed to compute number of partitions for all repartition topics, because a repartition source topic "
                 "is never used as a sink topic."
             )
@@ -350,7 +350,7 @@ class _Counts:
         fixed = {name: count for name, count in counts.items() if name in self._fixed}
         given = outside or fixed
         if len(set(given.values())) > 1:
-            raise _unequal(given)
+            raise _make_unequal_error(given)
         count = max((given or counts).values())
         for name in sorted(names & self._internal):
             if name in fixed and fixed[name] != count:
@@ -362,10 +362,10 @@ class _Counts:
             self.decided[name] = count
 
 
-def _read(each: Subtopology) -> Iterable[str]:
+def _iterate_read_topics(each: Subtopology) -> Iterable[str]:
     names = [*each.source_topics, *(topic.name for topic in each.repartition_source_topics)]
     if not names:
-        raise _invalid(f"No source topics found for subtopology {each.subtopology_id}")
+        raise _make_invalid_topology(f"No source topics found for subtopology {each.subtopology_id}")
     return names
 
 
@@ -375,17 +375,19 @@ def _iterate_copartition_groups(each: Subtopology) -> Iterator[frozenset[str]]:
     for group in each.copartition_groups:
         named = (group.source_topics, each.source_topics), (group.repartition_source_topics, repartition)
         if any(not 0 <= index < len(names) for indexes, names in named for index in indexes):
-            raise _invalid(f"A copartition group of subtopology {each.subtopology_id} has other topics than it reads.")
+            raise _make_invalid_topology(
+                f"A copartition group of subtopology {each.subtopology_id} has other topics than it reads."
+            )
         together = frozenset(names[index] for indexes, names in named for index in indexes)
         if together:
             yield together
 
 
-def _unequal(counts: Mapping[str, int]) -> _Misconfigured:
+def _make_unequal_error(counts: Mapping[str, int]) -> _Misconfigured:
     found = ", ".join(f"{name}={count}" for name, count in counts.items())
     detail = f"Following topics do not have the same number of partitions: [{{{found}}}]"
     return _Misconfigured(Status.INCORRECTLY_PARTITIONED_TOPICS, detail)
 
 
-def _invalid(message: str) -> KafkaError:
+def _make_invalid_topology(message: str) -> KafkaError:
     return KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)

@@ -177,7 +177,7 @@ class _Planner:
     def _process_of(self, member_id: str) -> _Process:
         return self._processes[self._situation.members[member_id].process_id]
 
-    def _copies(self, task: TaskId, process: _Process) -> Iterator[StreamsMember]:
+    def _iterate_copies(self, task: TaskId, process: _Process) -> Iterator[StreamsMember]:
         """Yield the members of a process that have a standby or a warm-up of the task."""
         return (
             member
@@ -196,7 +196,7 @@ class _Planner:
                 for task in portion:
                     owner_id = self._owners.get(task, target_id)
                     if owner_id != target_id and not self._may_move(task, owner_id, target_id):
-                        self._hold(_Move(task, owner_id, target_id))
+                        self._hold_move_back(_Move(task, owner_id, target_id))
                 yield
 
     def _may_move(self, task: TaskId, owner_id: str, target_id: str) -> bool:
@@ -209,25 +209,25 @@ class _Planner:
         lag = self._settings.acceptable_lag
         return any(
             situation.offsets.get(member.member_id, NO_OFFSETS).is_caught_up(task, lag)
-            for member in self._copies(task, process)
+            for member in self._iterate_copies(task, process)
         )
 
-    def _hold(self, move: _Move) -> None:
+    def _hold_move_back(self, move: _Move) -> None:
         self._moves.append(move)
-        copy = next(self._copies(move.task, self._process_of(move.target_id)), None)
+        copy = next(self._iterate_copies(move.task, self._process_of(move.target_id)), None)
         if copy is not None and has(copy.assigned.warmup, move.task):
             self._kept.append(move)
         elif copy is not None and copy.member_id == move.target_id:
-            self._borrow(move, copy.member_id)
+            self._borrow_standby(move, copy.member_id)
         elif move.target_id not in self._situation.warms_up:
             self.unheard.add(move.target_id)
         else:
             (self._new if copy is None else self._beside).append(move)
 
-    def _borrow(self, move: _Move, member_id: str) -> None:
+    def _borrow_standby(self, move: _Move, member_id: str) -> None:
         """Let a standby of the new process prepare the move."""
         self._borrowed.add(move.task)
-        self._patch(member_id).standby.add(move.task)
+        self._get_patch(member_id).standby.add(move.task)
         self.awaited.setdefault(member_id, set()).add(move.task)
 
     # --- which moves get a warm-up ----------------------------------------------------------------
@@ -239,42 +239,42 @@ class _Planner:
         begins. Processes with little to do come first.
         """
         left = self._settings.warm_ups
-        for move in sorted(self._kept, key=self._priority)[:left]:
+        for move in sorted(self._kept, key=self._rank_move)[:left]:
             self._warm_up(move)
             left -= 1
         left = self._fund_new(left)
-        beside = sorted(self._beside, key=self._priority)
+        beside = sorted(self._beside, key=self._rank_move)
         for move in beside[:left]:
             self._warm_up(move)
         for move in beside[left:]:
-            copy = next(self._copies(move.task, self._process_of(move.target_id)))
-            self._borrow(move, copy.member_id)
+            copy = next(self._iterate_copies(move.task, self._process_of(move.target_id)))
+            self._borrow_standby(move, copy.member_id)
 
     def _fund_new(self, left: int) -> int:
         """Give warm-ups to moves; each adds to the load of its process. Return how many are left."""
-        heap = [(*self._priority(move), move) for move in self._new]
+        heap = [(*self._rank_move(move), move) for move in self._new]
         heapify(heap)
         while heap and left:
             load, *_, move = heappop(heap)
             process = self._process_of(move.target_id)
             if load < process.load:
-                heappush(heap, (*self._priority(move), move))
+                heappush(heap, (*self._rank_move(move), move))
                 continue
             self._warm_up(move)
             process.count += 1
             left -= 1
         return left
 
-    def _priority(self, move: _Move) -> tuple[float, float, TaskId]:
+    def _rank_move(self, move: _Move) -> tuple[float, float, TaskId]:
         return self._process_of(move.target_id).load, -self._process_of(move.owner_id).load, move.task
 
     def _warm_up(self, move: _Move) -> None:
-        self._patch(move.target_id).warmup.add(move.task)
+        self._get_patch(move.target_id).warmup.add(move.task)
         self.awaited.setdefault(move.target_id, set()).add(move.task)
 
     # --- the tasks of the step ----------------------------------------------------------------------
 
-    def _patch(self, member_id: str) -> _Patch:
+    def _get_patch(self, member_id: str) -> _Patch:
         return self.patches.setdefault(member_id, _Patch())
 
     def keep_standbys(self) -> Steps[None]:
@@ -283,24 +283,24 @@ class _Planner:
         The target may have a standby where the task stays: there is none, then. A borrowed standby takes the place of
         one that the target has elsewhere.
         """
-        standbys = yield from self._standbys_in_target()
+        standbys = yield from self._list_target_standbys()
         for portion in chunks(self._moves):
             for task, owner_id, target_id in portion:
-                self._patch(owner_id).active.add(task)
-                self._patch(target_id).not_active.add(task)
+                self._get_patch(owner_id).active.add(task)
+                self._get_patch(target_id).not_active.add(task)
                 process = self._process_of(owner_id)
                 keepers = standbys.get(task, [])
                 dropped = [each for each in keepers if self._process_of(each) is process]
                 if not dropped and task in self._borrowed:
                     dropped = [each for each in keepers if not self._has_standby(each, task)][:1]
                 for member_id in dropped:
-                    self._patch(member_id).not_standby.add(task)
+                    self._get_patch(member_id).not_standby.add(task)
             yield
 
     def _has_standby(self, member_id: str, task: TaskId) -> bool:
         return has(self._situation.members[member_id].assigned.standby, task)
 
-    def _standbys_in_target(self) -> Steps[dict[TaskId, list[str]]]:
+    def _list_target_standbys(self) -> Steps[dict[TaskId, list[str]]]:
         """Return the members that are to keep standbys of the tasks that stay."""
         held = {move.task for move in self._moves}
         found: dict[TaskId, list[str]] = {}

@@ -12,8 +12,8 @@ from typing import Final
 
 from minibroker.registry.formats.avro.avro_compatibility import Comparison, Part
 from minibroker.registry.formats.avro.avro_types import Parser
-from minibroker.registry.formats.avro.avro_writing import canonical_text, normalized_text
-from minibroker.registry.formats.comparing_budget import Budget, Found, named_changes, walk_changes
+from minibroker.registry.formats.avro.avro_writing import write_canonical, write_normalized
+from minibroker.registry.formats.comparing_budget import Budget, Found, name_changes, walk_changes
 from minibroker.registry.formats.schema import InvalidSchema, ParsedSchema
 
 TOO_DEEP: Final = "The types are nested too deep"
@@ -23,22 +23,22 @@ class AvroSchema:
     """A schema, with the types that it refers to."""
 
     def __init__(self, text: str, references: Mapping[str, str], check_defaults: bool) -> None:
-        parser = Parser(check_defaults, canonical_text)
+        parser = Parser(check_defaults, write_canonical)
         self._referenced = [parser.parse(each) for each in references.values()]
         self.type = parser.parse(text)
 
     @cached_property
     def canonical(self) -> str:
         """The text as Java writes it. Raises InvalidSchema if values are nested too deep, as the others do."""
-        return _write_text(partial(canonical_text, self.type, self._referenced))
+        return _write_text(partial(write_canonical, self.type, self._referenced))
 
     def normalized(self) -> str:
         """Return the text as Confluent normalizes it."""
-        return _write_text(partial(normalized_text, self.type, self._referenced))
+        return _write_text(partial(write_normalized, self.type, self._referenced))
 
     def comparable(self) -> str:
         """Return the normalized text with the defaults as they are."""
-        return _write_text(partial(normalized_text, self.type, self._referenced, converts=False))
+        return _write_text(partial(write_normalized, self.type, self._referenced, converts=False))
 
     def field_names(self) -> set[str]:
         """Return the names of the fields of a record, and none for any other type."""
@@ -46,7 +46,7 @@ class AvroSchema:
 
     def formatted(self, format: str) -> str:
         """Return the canonical text, or with "resolved" the one that contains what it refers to."""
-        return _write_text(partial(canonical_text, self.type)) if format == "resolved" else self.canonical
+        return _write_text(partial(write_canonical, self.type)) if format == "resolved" else self.canonical
 
 
 def _write_text(write: Callable[[], str]) -> str:
@@ -77,4 +77,4 @@ def incompatibilities(reader: ParsedSchema, writer: ParsedSchema, budget: Budget
 
 def _name_differences(differences: list[Part], budget: Budget) -> list[str]:
     found = Found(differences)
-    return named_changes((str(change) for _, change in walk_changes([found], budget)), found.count)
+    return name_changes((str(change) for _, change in walk_changes([found], budget)), found.count)

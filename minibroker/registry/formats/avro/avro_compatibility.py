@@ -87,19 +87,19 @@ class Comparison:
 
     def _compare(self, reader: AvroType, writer: AvroType, path: Path) -> list[Part]:
         if reader.java_name == writer.java_name:
-            return self._same_kind(reader, writer, path)
+            return self._compare_same_kind(reader, writer, path)
         if writer.kind == "union":
             return [each for branch in writer.branches for each in self.differences(reader, branch)]
         if reader.kind == "union":
-            if any(not self.differences(branch, writer) for branch in self._candidates(reader, writer)):
+            if any(not self.differences(branch, writer) for branch in self._list_candidates(reader, writer)):
                 return []
-            return [_missing_branch(writer, path)]
+            return [_make_missing_branch(writer, path)]
         if writer.kind in PROMOTIONS.get(reader.kind, ()):
             return []
         detail = f"reader type: {reader.java_name} not compatible with writer type: {writer.java_name}"
         return [Difference("TYPE_MISMATCH", path, detail)]
 
-    def _candidates(self, reader: AvroType, writer: AvroType) -> Sequence[AvroType]:
+    def _list_candidates(self, reader: AvroType, writer: AvroType) -> Sequence[AvroType]:
         """Return the branches of a reader's union that may read a type: all that differ in name cannot."""
         if writer.name is None:
             return reader.branches
@@ -112,10 +112,10 @@ class Comparison:
                     known.setdefault(name, []).append(branch)
         return [*known.get(Name(writer.name.simple, ANY_SPACE), ()), *known.get(writer.name, ())]
 
-    def _same_kind(self, reader: AvroType, writer: AvroType, path: Path) -> list[Part]:
+    def _compare_same_kind(self, reader: AvroType, writer: AvroType, path: Path) -> list[Part]:
         if reader.kind == "union":
             return [
-                _missing_branch(branch, (*path, str(index)))
+                _make_missing_branch(branch, (*path, str(index)))
                 for index, branch in enumerate(writer.branches)
                 if self.differences(reader, branch)
             ]
@@ -125,22 +125,22 @@ class Comparison:
         if reader.name is None:
             return []
         self._budget.spend(len(reader.aliases) + len(reader.symbols) + len(writer.symbols))
-        differences = _names(reader, writer, path)
+        differences = _compare_names(reader, writer, path)
         if reader.kind == "fixed":
-            differences += _sizes(reader, writer, path)
+            differences += _compare_sizes(reader, writer, path)
         elif reader.kind == "enum":
-            differences += _symbols(reader, writer, path)
+            differences += _compare_symbols(reader, writer, path)
         for each in differences:
             self._budget.spend_text(each.detail)
-        return [*differences, *self._fields(reader, writer, path)]
+        return [*differences, *self._compare_fields(reader, writer, path)]
 
-    def _fields(self, reader: AvroType, writer: AvroType, path: Path) -> list[Part]:
+    def _compare_fields(self, reader: AvroType, writer: AvroType, path: Path) -> list[Part]:
         self._budget.spend(len(writer.fields) + sum(1 + len(field.aliases) for field in reader.fields))
         parts: list[Part] = []
         written = {field.name: field for field in writer.fields}
         for index, field in enumerate(reader.fields):
             place = (*path, "fields", str(index))
-            source = _source(field, written)
+            source = _find_source(field, written)
             if source is not None:
                 parts += self.differences(field.type, source.type, (*place, "type"))
             elif field.has_default:
@@ -152,29 +152,29 @@ class Comparison:
         return parts
 
 
-def _source(field: Field, written: dict[str, Field]) -> Field | None:
+def _find_source(field: Field, written: dict[str, Field]) -> Field | None:
     """Return the field of the writer that a field of the reader reads, by its name or an alias."""
     return next((written[name] for name in (field.name, *field.aliases) if name in written), None)
 
 
-def _missing_branch(writer: AvroType, path: Path) -> Difference:
+def _make_missing_branch(writer: AvroType, path: Path) -> Difference:
     return Difference("MISSING_UNION_BRANCH", path, f"reader union lacking writer type: {writer.java_name}")
 
 
-def _names(reader: AvroType, writer: AvroType, path: Path) -> list[Difference]:
+def _compare_names(reader: AvroType, writer: AvroType, path: Path) -> list[Difference]:
     assert reader.name is not None and writer.name is not None
     if reader.name.simple == writer.name.simple or writer.name in reader.aliases:
         return []
     return [Difference("NAME_MISMATCH", (*path, "name"), f"expected: {writer.full_name}")]
 
 
-def _sizes(reader: AvroType, writer: AvroType, path: Path) -> list[Difference]:
+def _compare_sizes(reader: AvroType, writer: AvroType, path: Path) -> list[Difference]:
     if reader.size == writer.size:
         return []
     return [Difference("FIXED_SIZE_MISMATCH", (*path, "size"), f"expected: {writer.size}, found: {reader.size}")]
 
 
-def _symbols(reader: AvroType, writer: AvroType, path: Path) -> list[Difference]:
+def _compare_symbols(reader: AvroType, writer: AvroType, path: Path) -> list[Difference]:
     missing = sorted({*writer.symbols} - {*reader.symbols})
     if not missing or reader.default is not None:
         return []

@@ -41,22 +41,22 @@ class _Reader:
         self._values = Values()
         self._plain: dict[str, Callable[[], Any]] = {
             "null": lambda: None,
-            "boolean": lambda: self._bytes(1) != b"\0",
-            "int": self._long,
-            "long": self._long,
-            "float": lambda: _FLOAT.unpack(self._bytes(4))[0],
-            "double": lambda: _DOUBLE.unpack(self._bytes(8))[0],
-            "bytes": lambda: self._bytes(self._long()),
-            "string": self._string,
+            "boolean": lambda: self._read_bytes(1) != b"\0",
+            "int": self._read_long,
+            "long": self._read_long,
+            "float": lambda: _FLOAT.unpack(self._read_bytes(4))[0],
+            "double": lambda: _DOUBLE.unpack(self._read_bytes(8))[0],
+            "bytes": lambda: self._read_bytes(self._read_long()),
+            "string": self._read_string,
         }
         self._compound: dict[str, Callable[[AvroType], Any]] = {
             "record": lambda schema: {field.name: self.read(field.type) for field in schema.fields},
             "error": lambda schema: {field.name: self.read(field.type) for field in schema.fields},
-            "enum": lambda schema: self._choice(schema.symbols),
-            "fixed": lambda schema: self._bytes(schema.size),
-            "union": lambda schema: self.read(self._choice(schema.branches)),
-            "array": self._array,
-            "map": self._map,
+            "enum": lambda schema: self._read_choice(schema.symbols),
+            "fixed": lambda schema: self._read_bytes(schema.size),
+            "union": lambda schema: self.read(self._read_choice(schema.branches)),
+            "array": self._read_array,
+            "map": self._read_map,
         }
 
     def left(self) -> int:
@@ -75,19 +75,19 @@ class _Reader:
                 raise InvalidData(f"values are nested more than {MAXIMUM_DEPTH} levels deep")
             value = self._compound[schema.kind](schema)
             self._depth -= 1
-        return _logical(schema, value) if "logicalType" in schema.props else value
+        return _convert_logical(schema, value) if "logicalType" in schema.props else value
 
-    def _bytes(self, count: int) -> bytes:
+    def _read_bytes(self, count: int) -> bytes:
         if not 0 <= count <= self.left():
             raise InvalidData("the data ends too early")
         self._place += count
         return self._data[self._place - count : self._place]
 
-    def _long(self) -> int:
+    def _read_long(self) -> int:
         """Return an integer in zigzag form, of at most ten bytes."""
         number = shift = 0
         while True:
-            byte = self._bytes(1)[0]
+            byte = self._read_bytes(1)[0]
             number |= (byte & 0x7F) << shift
             shift += 7
             if byte < 0x80:
@@ -95,44 +95,44 @@ class _Reader:
             if shift >= 70:
                 raise InvalidData("an integer has more than ten bytes")
 
-    def _string(self) -> str:
+    def _read_string(self) -> str:
         try:
-            return self._bytes(self._long()).decode()
+            return self._read_bytes(self._read_long()).decode()
         except UnicodeDecodeError as error:
             raise InvalidData(f"a string is not UTF-8: {error}") from None
 
-    def _choice(self, choices: Sequence[Any]) -> Any:
+    def _read_choice(self, choices: Sequence[Any]) -> Any:
         """Return that of some choices whose index comes next."""
-        index = self._long()
+        index = self._read_long()
         if not 0 <= index < len(choices):
             raise InvalidData(f"there is no choice {index} of {len(choices)}")
         return choices[index]
 
-    def _counts(self) -> int:
+    def _read_block_count(self) -> int:
         """Return how many items the next block has, 0 after the last one."""
-        count = self._long()
+        count = self._read_long()
         if count < 0:
             count = -count
-            self._long()  # the size of the block in bytes
+            self._read_long()  # the size of the block in bytes
         self._values.expect(count)
         return count
 
-    def _array(self, schema: AvroType) -> list[Any]:
+    def _read_array(self, schema: AvroType) -> list[Any]:
         items: list[Any] = []
-        while count := self._counts():
+        while count := self._read_block_count():
             items += [self.read(schema.element) for _ in range(count)]
         return items
 
-    def _map(self, schema: AvroType) -> dict[str, Any]:
+    def _read_map(self, schema: AvroType) -> dict[str, Any]:
         items: dict[str, Any] = {}
-        while count := self._counts():
+        while count := self._read_block_count():
             for _ in range(count):
-                name = self._string()
+                name = self._read_string()
                 items[name] = self.read(schema.element)
         return items
 
 
-def _logical(schema: AvroType, value: Any) -> Any:
+def _convert_logical(schema: AvroType, value: Any) -> Any:
     """Return the value of a logical type; a value that Python has no room for stays as it is."""
     make = _LOGICAL.get((schema.kind, schema.props["logicalType"]))
     try:
@@ -141,7 +141,7 @@ def _logical(schema: AvroType, value: Any) -> Any:
         return value
 
 
-def _decimal(schema: AvroType, value: bytes) -> Decimal:
+def _convert_decimal(schema: AvroType, value: bytes) -> Decimal:
     if len(value) > DECIMAL_BYTES:
         raise ValueError("the number is too long")
     scale, precision = schema.props.get("scale", 0), schema.props.get("precision", 0)
@@ -150,25 +150,25 @@ def _decimal(schema: AvroType, value: bytes) -> Decimal:
     return Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale, Context(prec=max(precision, 1)))
 
 
-def _time(microseconds: int) -> time:
+def _convert_time(microseconds: int) -> time:
     moment = EPOCH + timedelta(microseconds=microseconds)
     if moment.date() != EPOCH.date():
         raise ValueError("the time is not of one day")
     return moment.time()
 
 
-def _utc(microseconds: int) -> datetime:
+def _convert_utc(microseconds: int) -> datetime:
     return EPOCH.replace(tzinfo=UTC) + timedelta(microseconds=microseconds)
 
 
 _LOGICAL: Final[dict[tuple[str, Any], Callable[[AvroType, Any], Any]]] = {
-    ("bytes", "decimal"): _decimal,
-    ("fixed", "decimal"): _decimal,
+    ("bytes", "decimal"): _convert_decimal,
+    ("fixed", "decimal"): _convert_decimal,
     ("int", "date"): lambda schema, value: date.fromordinal(EPOCH.toordinal() + value),
-    ("int", "time-millis"): lambda schema, value: _time(value * 1000),
-    ("long", "time-micros"): lambda schema, value: _time(value),
-    ("long", "timestamp-millis"): lambda schema, value: _utc(value * 1000),
-    ("long", "timestamp-micros"): lambda schema, value: _utc(value),
+    ("int", "time-millis"): lambda schema, value: _convert_time(value * 1000),
+    ("long", "time-micros"): lambda schema, value: _convert_time(value),
+    ("long", "timestamp-millis"): lambda schema, value: _convert_utc(value * 1000),
+    ("long", "timestamp-micros"): lambda schema, value: _convert_utc(value),
     ("long", "local-timestamp-millis"): lambda schema, value: EPOCH + timedelta(milliseconds=value),
     ("long", "local-timestamp-micros"): lambda schema, value: EPOCH + timedelta(microseconds=value),
     ("string", "uuid"): lambda schema, value: UUID(value),

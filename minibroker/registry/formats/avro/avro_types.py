@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from minibroker.registry.formats.java_json import parse_json, text_of
+from minibroker.registry.formats.java_json import format_json, parse_json
 from minibroker.registry.formats.schema import InvalidSchema
 
 PRIMITIVES: Final = ("string", "bytes", "int", "long", "float", "double", "boolean", "null")
@@ -111,9 +111,9 @@ class Parser:
             node = parse_json(text)
         except (ValueError, RecursionError) as error:
             raise InvalidSchema(str(error)) from None
-        return self._type(node, None)
+        return self._parse_type(node, None)
 
-    def _type(self, node: Any, space: str | None) -> AvroType:
+    def _parse_type(self, node: Any, space: str | None) -> AvroType:
         self._depth += 1
         if self._depth > DEPTH_MAX:
             raise InvalidSchema(f"The types are nested more than {DEPTH_MAX} deep")
@@ -121,29 +121,29 @@ class Parser:
             if isinstance(node, str):
                 return self._find_type(node, space)
             if isinstance(node, dict):
-                return self._complex(node, space)
+                return self._parse_complex(node, space)
             if isinstance(node, list):
-                return self._union(node, space)
+                return self._parse_union(node, space)
         finally:
             self._depth -= 1
-        raise InvalidSchema(f"Schema not yet supported: {text_of(node)}")
+        raise InvalidSchema(f"Schema not yet supported: {format_json(node)}")
 
     def _find(self, text: str, space: str | None) -> AvroType | None:
         if text in PLAIN:
             return PLAIN[text]
-        name = _name(text, space)
+        name = _parse_name(text, space)
         return self.names.get(name.full) or self.names.get(name.simple)
 
     def _find_type(self, text: str, space: str | None) -> AvroType:
         found = self._find(text, space)
         if found is None:
-            raise InvalidSchema(f"Undefined name: {text_of(text)}")
+            raise InvalidSchema(f"Undefined name: {format_json(text)}")
         return found
 
-    def _complex(self, node: dict[str, Any], space: str | None) -> AvroType:
+    def _parse_complex(self, node: dict[str, Any], space: str | None) -> AvroType:
         kind = node.get("type")
         if not isinstance(kind, str):
-            raise InvalidSchema(f"No type: {text_of(node)}")
+            raise InvalidSchema(f"No type: {format_json(node)}")
         if kind in PRIMITIVES:
             made = AvroType(kind)
         elif kind in NAMED:
@@ -152,8 +152,8 @@ class Parser:
             made = AvroType(kind)
             part, what = ("items", "array") if kind == "array" else ("values", "map")
             if part not in node:
-                raise InvalidSchema(f"No {part} type: {text_of(node)}")
-            made.element = self._element(node[part], space, what)
+                raise InvalidSchema(f"No {part} type: {format_json(node)}")
+            made.element = self._parse_element(node[part], space, what)
         else:
             other = self._find(kind, space)
             if other is None:
@@ -165,37 +165,37 @@ class Parser:
         made.props = props
         return made
 
-    def _element(self, node: Any, space: str | None, what: str) -> AvroType:
+    def _parse_element(self, node: Any, space: str | None, what: str) -> AvroType:
         if isinstance(node, str) and self._find(node, space) is None:
             raise InvalidSchema(
-                f'{text_of(node)} is not a defined name. The type of the "{what}" field must be a defined name or a '
-                '{"type": ...} expression.'
+                f'{format_json(node)} is not a defined name. The type of the "{what}" field must be a defined name or '
+                'a {"type": ...} expression.'
             )
-        return self._type(node, space)
+        return self._parse_type(node, space)
 
     def _make_named_type(self, kind: str, node: dict[str, Any], space: str | None) -> AvroType:
         given = node.get("name")
         if not isinstance(given, str):
-            raise InvalidSchema(f"No name in schema: {text_of(node)}")
+            raise InvalidSchema(f"No name in schema: {format_json(node)}")
         own_space = node.get("namespace")
-        name = _name(given, own_space if isinstance(own_space, str) else space)
+        name = _parse_name(given, own_space if isinstance(own_space, str) else space)
         _check_name(name.simple)
         made = AvroType(kind, name)
-        made.doc = _optional_text(node, "doc")
+        made.doc = _get_optional_text(node, "doc")
         if kind == "enum":
             _fill_enum(made, node)
         elif kind == "fixed":
-            made.size = _fixed_size(node)
-        self._define(made, name)
+            made.size = _get_fixed_size(node)
+        self._define_type(made, name)
         if kind in ("record", "error"):
             self._fill_record(made, node, name.space)
         made.props = {
             key: value for key, value in node.items() if key not in RESERVED and (kind, key) != ("enum", "default")
         }
-        made.aliases = tuple(_name(alias, name.space) for alias in _aliases(node))
+        made.aliases = tuple(_parse_name(alias, name.space) for alias in _list_aliases(node))
         return made
 
-    def _define(self, made: AvroType, name: Name) -> None:
+    def _define_type(self, made: AvroType, name: Name) -> None:
         if name.full in self.names:
             raise InvalidSchema(f"Can't redefine: {name.full}")
         self.names[name.full] = made
@@ -203,42 +203,42 @@ class Parser:
     def _fill_record(self, record: AvroType, node: dict[str, Any], space: str | None) -> None:
         fields = node.get("fields")
         if not isinstance(fields, list):
-            raise InvalidSchema(f"Record has no fields: {text_of(node)}")
+            raise InvalidSchema(f"Record has no fields: {format_json(node)}")
         seen: dict[str, Field] = {}
         for each in fields:
-            field = self._field(each, space)
+            field = self._parse_field(each, space)
             if field.name in seen:
                 raise InvalidSchema(f"Duplicate field {field.name} in record {record.full_name}")
             seen[field.name] = field
         record.fields = tuple(seen.values())
 
-    def _field(self, node: Any, space: str | None) -> Field:
+    def _parse_field(self, node: Any, space: str | None) -> Field:
         name = node.get("name") if isinstance(node, dict) else None
         if not isinstance(name, str):
-            raise InvalidSchema(f"No field name: {text_of(node)}")
+            raise InvalidSchema(f"No field name: {format_json(node)}")
         _check_name(name)
         if node.get("type") is None:
-            raise InvalidSchema(f"No field type: {text_of(node)}")
-        kind = self._element(node["type"], space, name)
-        order = _optional_text(node, "order") or "ascending"
+            raise InvalidSchema(f"No field type: {format_json(node)}")
+        kind = self._parse_element(node["type"], space, name)
+        order = _get_optional_text(node, "order") or "ascending"
         if order.lower() not in ORDERS:
             raise InvalidSchema(f"No enum constant org.apache.avro.Schema.Field.Order.{order.upper()}")
         has_default, default = "default" in node, node.get("default")
         if kind.kind in ("float", "double") and isinstance(default, str):
-            default = _number_of(default, name)
+            default = _parse_number(default, name)
         if has_default and self._check_defaults and not self._defaults.is_valid(kind, default):
-            raise InvalidSchema(f"Invalid default for field {name}: {text_of(default)} not a {self._write(kind)}")
+            raise InvalidSchema(f"Invalid default for field {name}: {format_json(default)} not a {self._write(kind)}")
         props = {key: value for key, value in node.items() if key not in FIELD_RESERVED}
-        doc = _optional_text(node, "doc")
-        return Field(name, kind, doc, has_default, default, order.lower(), tuple(_aliases(node)), props)
+        doc = _get_optional_text(node, "doc")
+        return Field(name, kind, doc, has_default, default, order.lower(), tuple(_list_aliases(node)), props)
 
-    def _union(self, nodes: list[Any], space: str | None) -> AvroType:
+    def _parse_union(self, nodes: list[Any], space: str | None) -> AvroType:
         union = AvroType("union")
         seen: dict[str, AvroType] = {}
         for node in nodes:
-            branch = self._type(node, space)
+            branch = self._parse_type(node, space)
             if branch.kind == "union":
-                raise InvalidSchema(f"Nested union: {text_of(nodes)}")
+                raise InvalidSchema(f"Nested union: {format_json(nodes)}")
             if branch.full_name in seen:
                 raise InvalidSchema(f"Duplicate in union:{branch.full_name}")
             seen[branch.full_name] = branch
@@ -246,7 +246,7 @@ class Parser:
         return union
 
 
-def _name(text: str, space: str | None) -> Name:
+def _parse_name(text: str, space: str | None) -> Name:
     head, dot, simple = text.rpartition(".")
     return Name(simple, head or None) if dot else Name(text, space or None)
 
@@ -261,51 +261,51 @@ def _check_name(name: str) -> None:
     raise InvalidSchema(f"Illegal character in: {name}")
 
 
-def _optional_text(node: Mapping[str, Any], key: str) -> str | None:
+def _get_optional_text(node: Mapping[str, Any], key: str) -> str | None:
     value = node.get(key)
     return value if isinstance(value, str) else None
 
 
-def _aliases(node: Mapping[str, Any]) -> Iterable[str]:
+def _list_aliases(node: Mapping[str, Any]) -> Iterable[str]:
     found = node.get("aliases")
     if found is None:
         return ()
     if not isinstance(found, list):
-        raise InvalidSchema(f"aliases not an array: {text_of(dict(node))}")
+        raise InvalidSchema(f"aliases not an array: {format_json(dict(node))}")
     if not all(isinstance(each, str) for each in found):
-        raise InvalidSchema(f"alias not a string: {text_of(found)}")
+        raise InvalidSchema(f"alias not a string: {format_json(found)}")
     return dict.fromkeys(found)
 
 
 def _fill_enum(made: AvroType, node: dict[str, Any]) -> None:
     symbols = node.get("symbols")
     if not isinstance(symbols, list):
-        raise InvalidSchema(f"Enum has no symbols: {text_of(node)}")
+        raise InvalidSchema(f"Enum has no symbols: {format_json(node)}")
     seen: dict[str, None] = {}
     for symbol in symbols:
-        text = symbol if isinstance(symbol, str) else text_of(symbol)
+        text = symbol if isinstance(symbol, str) else format_json(symbol)
         _check_name(text)
         if text in seen:
             raise InvalidSchema(f"Duplicate enum symbol: {text}")
         seen[text] = None
     made.symbols = tuple(seen)
-    made.default = _optional_text(node, "default")
+    made.default = _get_optional_text(node, "default")
     if made.default is not None and made.default not in seen:
         raise InvalidSchema(
             f"The Enum Default: {made.default} is not in the enum symbol set: [{', '.join(made.symbols)}]"
         )
 
 
-def _fixed_size(node: dict[str, Any]) -> int:
+def _get_fixed_size(node: dict[str, Any]) -> int:
     size = node.get("size")
     if not isinstance(size, int) or isinstance(size, bool) or size > INT_MAX:
-        raise InvalidSchema(f"Invalid or no size: {text_of(node)}")
+        raise InvalidSchema(f"Invalid or no size: {format_json(node)}")
     if size < 0:
         raise InvalidSchema(f"Malformed data. Length is negative: {size}")
     return size
 
 
-def _number_of(text: str, field: str) -> float:
+def _parse_number(text: str, field: str) -> float:
     """Return the number that a text names, as Java reads the default of a float. Raises InvalidSchema."""
     match = NUMBER.fullmatch(text.strip())
     if match is None:

@@ -13,7 +13,7 @@ from struct import pack, unpack
 from typing import Any, Final
 
 from minibroker.registry.formats.avro.avro_types import LONG_MAX, AvroType, Field, Name
-from minibroker.registry.formats.java_json import quote, text_of
+from minibroker.registry.formats.java_json import format_json, quote
 
 # The types of Java's logical types; another logical type is a property like any other.
 LOGICAL_TYPES: Final = {
@@ -28,12 +28,12 @@ LOGICAL_TYPES: Final = {
 _NOTHING: Final = object()  # the default that Java sees where a value does not fit a type
 
 
-def canonical_text(schema: AvroType, known: Iterable[AvroType] = ()) -> str:
+def write_canonical(schema: AvroType, known: Iterable[AvroType] = ()) -> str:
     """Return a schema as Java writes it. Types in `known` are only named, as are all after their first use."""
     return _Writer(known, sort=False, converts=False).text(schema, None)
 
 
-def normalized_text(schema: AvroType, known: Iterable[AvroType] = (), *, converts: bool = True) -> str:
+def write_normalized(schema: AvroType, known: Iterable[AvroType] = (), *, converts: bool = True) -> str:
     """Return a schema as Confluent stores it when it is normalized; the defaults stay unless it `converts` them."""
     return _Writer(known, sort=True, converts=converts).text(schema, None)
 
@@ -55,7 +55,7 @@ class _Writer:
             parts.append(f'"{part}":{self.text(kind.element, space)}')
         elif not kind.props:
             return f'"{kind.kind}"'
-        return _object([*parts, *self._props(kind)])
+        return _write_object([*parts, *self._write_props(kind)])
 
     def _write_named(self, kind: AvroType, name: Name, space: str | None) -> str:
         if self._known.get(name) is kind:
@@ -67,48 +67,48 @@ class _Writer:
         if kind.doc or (kind.doc is not None and not self._sort):
             parts.append(f'"doc":{quote(kind.doc)}')
         if kind.kind == "enum":
-            parts.append(f'"symbols":{text_of(list(kind.symbols))}')
+            parts.append(f'"symbols":{format_json(list(kind.symbols))}')
             if kind.default is not None:
                 parts.append(f'"default":{quote(kind.default)}')
         elif kind.kind == "fixed":
             parts.append(f'"size":{kind.size}')
         else:
-            parts.append('"fields":[' + ",".join(self._field(field, name.space) for field in kind.fields) + "]")
-        parts += self._props(kind)
+            parts.append('"fields":[' + ",".join(self._write_field(field, name.space) for field in kind.fields) + "]")
+        parts += self._write_props(kind)
         if kind.aliases:
             aliases = sorted(kind.aliases, key=lambda alias: alias.full) if self._sort else kind.aliases
-            parts.append(f'"aliases":{text_of([alias.qualified(name.space) for alias in aliases])}')
-        return _object(parts)
+            parts.append(f'"aliases":{format_json([alias.qualified(name.space) for alias in aliases])}')
+        return _write_object(parts)
 
-    def _field(self, field: Field, space: str | None) -> str:
+    def _write_field(self, field: Field, space: str | None) -> str:
         parts = [f'"name":{quote(field.name)}', f'"type":{self.text(field.type, space)}']
         if field.doc is not None:
             parts.append(f'"doc":{quote(field.doc)}')
-        default = _of_java(field.type, field.default) if self._converts else field.default
+        default = _convert_default(field.type, field.default) if self._converts else field.default
         if field.has_default and default is not _NOTHING:
-            parts.append(f'"default":{text_of(self._order_values(default))}')
+            parts.append(f'"default":{format_json(self._order_values(default))}')
         if field.order != "ascending":
             parts.append(f'"order":"{field.order}"')
         if field.aliases:
-            parts.append(f'"aliases":{text_of(sorted(field.aliases) if self._sort else list(field.aliases))}')
+            parts.append(f'"aliases":{format_json(sorted(field.aliases) if self._sort else list(field.aliases))}')
         if field.props:
-            parts += _members(self._order_values(field.props))
-        return _object(parts)
+            parts += _write_members(self._order_values(field.props))
+        return _write_object(parts)
 
-    def _props(self, kind: AvroType) -> list[str]:
+    def _write_props(self, kind: AvroType) -> list[str]:
         if not kind.props:
             return []
         props = self._order_values(kind.props)
         if self._sort and kind.kind in LOGICAL_TYPES.get(str(props.get("logicalType")), ()):
             leading = ("logicalType", "precision", "scale") if props["logicalType"] == "decimal" else ("logicalType",)
             props = {name: props[name] for name in leading if props.get(name)} | props
-        return _members(props)
+        return _write_members(props)
 
     def _order_values(self, value: Any) -> Any:
         return _sort_keys(value) if self._sort else value
 
 
-def _of_java(kind: AvroType, value: Any) -> Any:
+def _convert_default(kind: AvroType, value: Any) -> Any:
     """Return what Java makes of a default: numbers of the type, by the first branch of a union; maybe _NOTHING."""
     while kind.kind == "union" and kind.branches:
         kind = kind.branches[0]
@@ -117,7 +117,7 @@ def _of_java(kind: AvroType, value: Any) -> Any:
             return value
         case int() | float() if kind.kind in ("float", "double"):
             small = isinstance(value, float) or abs(value) <= LONG_MAX
-            return (_single(value) if kind.kind == "float" else float(value)) if small else _NOTHING
+            return (_round_to_single(value) if kind.kind == "float" else float(value)) if small else _NOTHING
         case int():
             return value if kind.kind in ("int", "long") else _NOTHING
         case str() if kind.kind in ("bytes", "fixed"):
@@ -125,42 +125,44 @@ def _of_java(kind: AvroType, value: Any) -> Any:
         case str():
             return value if kind.kind in ("string", "enum") else _NOTHING
         case list() if kind.kind == "array":
-            return [_inner(kind.element, each) for each in value]
+            return [_convert_inner_default(kind.element, each) for each in value]
         case dict() if kind.kind == "map":
-            return {name: _inner(kind.element, each) for name, each in value.items()}
+            return {name: _convert_inner_default(kind.element, each) for name, each in value.items()}
         case dict() if kind.kind == "record":
             types = {field.name: field.type for field in kind.fields}
-            return {name: _inner(types[name], each) for name, each in value.items() if name in types}
+            return {name: _convert_inner_default(types[name], each) for name, each in value.items() if name in types}
     return _NOTHING
 
 
-def _inner(kind: AvroType, value: Any) -> Any:
+def _convert_inner_default(kind: AvroType, value: Any) -> Any:
     """Return what Java makes of a value within a default; what it would fail with stays."""
-    found = _of_java(kind, value)
+    found = _convert_default(kind, value)
     return value if found is _NOTHING else found
 
 
-def _single(value: float) -> float:
+def _round_to_single(value: float) -> float:
     """Return the number with the fewest digits that is the same one in 32 bits."""
     try:
         single = unpack("f", pack("f", value))
     except OverflowError:
         return copysign(inf, value)
-    return next(found for found in _shorter(single[0]) if unpack("f", pack("f", found)) == single or found != found)
+    return next(
+        found for found in _iterate_roundings(single[0]) if unpack("f", pack("f", found)) == single or found != found
+    )
 
 
-def _shorter(number: float) -> Iterator[float]:
+def _iterate_roundings(number: float) -> Iterator[float]:
     """Yield a number with ever more digits."""
     for digits in range(1, 10):
         yield float(f"{number:.{digits}g}")
 
 
-def _object(parts: Iterable[str]) -> str:
+def _write_object(parts: Iterable[str]) -> str:
     return "{" + ",".join(parts) + "}"
 
 
-def _members(props: Mapping[str, Any]) -> list[str]:
-    return [f"{quote(name)}:{text_of(value)}" for name, value in props.items()]
+def _write_members(props: Mapping[str, Any]) -> list[str]:
+    return [f"{quote(name)}:{format_json(value)}" for name, value in props.items()]
 
 
 def _sort_keys(value: Any) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from minibroker.registry.formats.comparing_budget import Budget, named_changes, walk_changes
+from minibroker.registry.formats.comparing_budget import Budget, name_changes, walk_changes
 from minibroker.registry.formats.json_schema.json_changes import LENIENT, STRICT, Change, Changes
 from minibroker.registry.formats.json_schema.json_comparing import Comparison
 from minibroker.registry.formats.json_schema.json_model import Object, Schema
@@ -73,4 +73,4 @@ def incompatibilities(
 
 def _name_changes(changes: Changes, allowed: frozenset[str], budget: Budget) -> list[str]:
     found = (Change(change.kind, path + change.path) for path, change in walk_changes([changes], budget))
-    return named_changes((each.sentence() for each in found if each.kind not in allowed), changes.count)
+    return name_changes((each.sentence() for each in found if each.kind not in allowed), changes.count)

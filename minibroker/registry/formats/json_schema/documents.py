@@ -28,11 +28,11 @@ class Documents:
         self._characters = 0
         self._base: dict[int, str] = {}
         self._places: dict[str, Any] = {}
-        root_base = self._index(root, ROOT)
+        root_base = self._index_document(root, ROOT)
         for name, text in references.items():
             document = read_json(text)
             # A reference is by its name, relative to the id of the document, or by the id of what it refers to.
-            self._index(document, self._join_reference(ROOT, name))
+            self._index_document(document, self._join_reference(ROOT, name))
             for uri in (self._join_reference(root_base, name), self._join_reference(ROOT, name), name):
                 self._places.setdefault(uri, document)
 
@@ -45,7 +45,7 @@ class Documents:
         document = self._places.get(address, self._places.get(reference.partition("#")[0]))
         if document is None:
             raise InvalidSchema(f"could not resolve the reference {reference!r}: no schema of that name is referenced")
-        return _follow(document, unquote(fragment), reference)
+        return _follow_pointer(document, unquote(fragment), reference)
 
     def _join_reference(self, base: str, reference: str) -> str:
         """Return a reference relative to a base; `urljoin` knows no fragments of addresses such as "urn:x".
@@ -58,14 +58,14 @@ class Documents:
             raise InvalidSchema("the schema has too many long identifiers and references")
         return address + reference if reference.startswith("#") else urljoin(address, reference)
 
-    def _index(self, document: Any, base: str) -> str:
+    def _index_document(self, document: Any, base: str) -> str:
         """Note the bases and identifiers of a document; return the base of its root."""
         pending = [(document, base)]
         root_base = ""
         while pending:
             value, base = pending.pop()
             if isinstance(value, dict):
-                base = self._note(value, base)
+                base = self._note_identifiers(value, base)
                 pending += [(child, base) for child in value.values() if isinstance(child, dict | list)]
             elif isinstance(value, list):
                 pending += [(child, base) for child in value if isinstance(child, dict | list)]
@@ -73,7 +73,7 @@ class Documents:
         self._places.setdefault(root_base.partition("#")[0], document)
         return root_base
 
-    def _note(self, value: dict[str, Any], base: str) -> str:
+    def _note_identifiers(self, value: dict[str, Any], base: str) -> str:
         """Note the identifiers of an object; return the base of what is in it."""
         own = value.get(self._id_keyword)
         if isinstance(own, str) and own:
@@ -87,7 +87,7 @@ class Documents:
         return base
 
 
-def _follow(document: Any, pointer: str, reference: str) -> Any:
+def _follow_pointer(document: Any, pointer: str, reference: str) -> Any:
     """Return what a JSON pointer finds in a document. Raises InvalidSchema."""
     if not pointer:
         return document

@@ -53,7 +53,7 @@ _BY_NAME: Final = {
 }
 
 
-def draft_of(document: dict[str, Any]) -> Draft:
+def find_draft(document: dict[str, Any]) -> Draft:
     """Return the draft that `$schema` names; draft 7 without one, or with one that is not known, as Confluent does."""
     url = document.get("$schema")
     if isinstance(url, str) and url.startswith(METASCHEMAS):

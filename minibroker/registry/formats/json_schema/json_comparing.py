@@ -14,8 +14,8 @@ from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from minibroker.registry.formats.comparing_budget import CHARACTERS_OF_A_STEP, Budget, forget
-from minibroker.registry.formats.java_order import union_in_java_order
-from minibroker.registry.formats.json_schema.json_changes import STRICT, Change, Changes, InCircle, Part, under
+from minibroker.registry.formats.java_order import unite_in_java_order
+from minibroker.registry.formats.json_schema.json_changes import STRICT, Change, Changes, InCircle, Part, move_under
 from minibroker.registry.formats.json_schema.json_model import (
     Array,
     Combined,
@@ -30,21 +30,21 @@ from minibroker.registry.formats.json_schema.json_model import (
     Schema,
     String,
 )
-from minibroker.registry.formats.json_schema.matching import most_pairs
+from minibroker.registry.formats.json_schema.matching import find_most_pairs
 from minibroker.registry.formats.json_schema.plain_changes import (
+    compare_criteria,
     compare_descriptions,
-    criterion_changes,
-    necessity,
+    compare_required,
+    describe_necessity,
+    get_rest_schema,
     open_array,
     open_object,
-    required_changes,
-    rest_of,
 )
 from minibroker.registry.formats.json_schema.scalars import (
-    limit_changes,
-    number_changes,
+    compare_limits,
+    compare_numbers,
+    compare_strings,
     set_changes,
-    string_changes,
 )
 from minibroker.registry.formats.searching import Finder
 
@@ -76,7 +76,7 @@ Question = Pair | Search | Matching
 Comparing = Generator[Question, Any, list[Part]]
 
 
-def changes_between(
+def compare_schemas(
     original: Schema, update: Schema, allowed: frozenset[str] = STRICT, budget: Budget | None = None
 ) -> Changes:
     """Return all changes, of which the `allowed` kinds are compatible. Raises TooMuch."""
@@ -120,10 +120,10 @@ class Comparison:
         question: Question = (original, update)
         while True:
             self._budget.spend()
-            answer = self._answer(question)
+            answer = self._answer_question(question)
             begins = answer is PENDING
             if begins:
-                running.append(self._begin(question))
+                running.append(self._begin_comparison(question))
             while running:
                 identity, comparing = running[-1]
                 try:
@@ -138,26 +138,26 @@ class Comparison:
                 changes: Changes = answer
                 return changes
 
-    def _answer(self, question: Question) -> Any:
+    def _answer_question(self, question: Question) -> Any:
         """Return the answer to a question, PENDING if that needs a comparison."""
         if isinstance(question, Search):
-            return self._search(question)
+            return self._search_pattern(question)
         if isinstance(question, Matching):
-            return most_pairs(question.edges, question.lefts, self._budget.spend)
-        return self._already(question)
+            return find_most_pairs(question.edges, question.lefts, self._budget.spend)
+        return self._find_known_changes(question)
 
-    def _search(self, search: Search) -> Schema | None:
+    def _search_pattern(self, search: Search) -> Schema | None:
         """Return the schema of the first pattern that is found in a name, or None."""
         found = (schema for pattern, schema in search.patterns.items() if self._finder.found(pattern, search.name))
         return next(found, None)
 
-    def _already(self, pair: Pair) -> Any:
+    def _find_known_changes(self, pair: Pair) -> Any:
         """Return the changes of a pair that need no comparison, or PENDING."""
         original, update = pair
         if original is None or update is None:
             kinds = [] if original is update else ["SCHEMA_ADDED" if original is None else "SCHEMA_REMOVED"]
             return Changes([Change(kind) for kind in kinds], self._allowed)
-        identity = id(_resolve(original)), id(_resolve(update))
+        identity = id(_resolve_reference(original)), id(_resolve_reference(update))
         if identity in self._known:
             return self._known[identity]
         if identity not in self._open:
@@ -166,18 +166,18 @@ class Comparison:
             self._assumed.add(identity)
         return REFUTED if identity in self._refuted else ASSUMED
 
-    def _begin(self, question: Question) -> tuple[Identity, Comparing]:
+    def _begin_comparison(self, question: Question) -> tuple[Identity, Comparing]:
         """Begin to compare a pair. Raises TooMuch."""
         before, after = question
         assert isinstance(before, Schema) and isinstance(after, Schema)
-        original, update = _resolve(before), _resolve(after)
-        self._budget.spend(STEPS_OF_A_PAIR + _size(original) + _size(update))
+        original, update = _resolve_reference(before), _resolve_reference(after)
+        self._budget.spend(STEPS_OF_A_PAIR + _measure_schema(original) + _measure_schema(update))
         identity = id(original), id(update)
         self._open.add(identity)
         return identity, _compare(original, update)
 
 
-def _size(schema: Schema) -> int:
+def _measure_schema(schema: Schema) -> int:
     """Return the steps that a schema takes beside those of its parts: by its names and texts."""
     texts = [schema.id, schema.title, schema.description, schema.default]
     if isinstance(schema, Object):
@@ -229,32 +229,32 @@ def _compare_with_parts(original: Schema, update: Schema) -> Generator[Question,
 def _compare_alike(original: Schema, update: Schema) -> Comparing:
     """Return the changes of what is particular to the kind of two schemas of the same kind."""
     if isinstance(original, String) and isinstance(update, String):
-        return string_changes(original, update)
+        return compare_strings(original, update)
     if isinstance(original, Number) and isinstance(update, Number):
-        return number_changes(original, update)
+        return compare_numbers(original, update)
     if isinstance(original, Enum) and isinstance(update, Enum):
-        return under("enum", set_changes("ENUM_ARRAY", original.values, update.values))
+        return move_under("enum", set_changes("ENUM_ARRAY", original.values, update.values))
     if isinstance(original, Const) and isinstance(update, Const):
         return [] if original.value == update.value else [Change("ENUM_ARRAY_CHANGED", ("const",))]
     if isinstance(original, Combined) and isinstance(update, Combined):
-        return (yield from _combined_changes(original, update))
+        return (yield from _compare_combined(original, update))
     if isinstance(original, Not) and isinstance(update, Not):
         inner: Changes = yield (update.inner, original.inner)
         narrowed = inner.compatible
         return [Change("NOT_TYPE_NARROWED" if narrowed else "NOT_TYPE_EXTENDED", ("not",))]
     if isinstance(original, Object) and isinstance(update, Object):
-        return (yield from _object_changes(original, update))
+        return (yield from _compare_objects(original, update))
     if isinstance(original, Array) and isinstance(update, Array):
-        return (yield from _array_changes(original, update))
+        return (yield from _compare_arrays(original, update))
     return []
 
 
-def _combined_changes(original: Combined, update: Combined) -> Comparing:
+def _compare_combined(original: Combined, update: Combined) -> Comparing:
     """Return the changes of "allOf", "anyOf" or "oneOf": each part of the shorter needs one of the longer."""
-    changes = criterion_changes(original, update)
+    changes = compare_criteria(original, update)
     if changes == [Change("COMBINED_TYPE_CHANGED")]:
         return changes
-    before, after = _distinct(original.parts), _distinct(update.parts)
+    before, after = _drop_equal_parts(original.parts), _drop_equal_parts(update.parts)
     if len(before) != len(after):
         larger, verdict = (update, "EXTENDED") if len(before) < len(after) else (original, "NARROWED")
         changes.append(Change(f"{'PRODUCT_TYPE' if larger.criterion == 'allOf' else 'SUM_TYPE'}_{verdict}"))
@@ -266,32 +266,34 @@ def _combined_changes(original: Combined, update: Combined) -> Comparing:
                 edges[index, other_index] = between
     pairs: list[tuple[int, int]] = yield Matching(edges, len(before))
     for index, other_index in pairs:
-        changes += under(original.criterion, under(str(index), [edges[index, other_index]]))
+        changes += move_under(original.criterion, move_under(str(index), [edges[index, other_index]]))
     if len(pairs) < min(len(before), len(after)):
         changes.append(Change("COMBINED_TYPE_SUBSCHEMAS_CHANGED"))
     return changes
 
 
-def _object_changes(original: Object, update: Object) -> Comparing:
+def _compare_objects(original: Object, update: Object) -> Comparing:
     """Return the changes of an object."""
     return [
-        *under("required", required_changes(original, update)),
-        *under("properties", (yield from _properties_changes(original, update))),
-        *under("dependencies", (yield from _dependency_changes(original, update))),
-        *under("additionalProperties", (yield from _additional_changes("ADDITIONAL_PROPERTIES", original, update))),
-        *under(
-            "unevaluatedProperties",
-            (yield from _unevaluated_changes("UNEVALUATED_PROPERTIES", original.unevaluated, update.unevaluated)),
+        *move_under("required", compare_required(original, update)),
+        *move_under("properties", (yield from _compare_properties(original, update))),
+        *move_under("dependencies", (yield from _compare_dependencies(original, update))),
+        *move_under(
+            "additionalProperties", (yield from _compare_additional("ADDITIONAL_PROPERTIES", original, update))
         ),
-        *limit_changes("maxProperties", "MAX_PROPERTIES", original.max_properties, update.max_properties),
-        *limit_changes("minProperties", "MIN_PROPERTIES", original.min_properties, update.min_properties),
+        *move_under(
+            "unevaluatedProperties",
+            (yield from _compare_unevaluated("UNEVALUATED_PROPERTIES", original.unevaluated, update.unevaluated)),
+        ),
+        *compare_limits("maxProperties", "MAX_PROPERTIES", original.max_properties, update.max_properties),
+        *compare_limits("minProperties", "MIN_PROPERTIES", original.min_properties, update.min_properties),
     ]
 
 
-def _properties_changes(original: Object, update: Object) -> Comparing:
+def _compare_properties(original: Object, update: Object) -> Comparing:
     """Return the changes of the properties."""
     changes: list[Part] = []
-    for name in union_in_java_order(original.properties, update.properties):
+    for name in unite_in_java_order(original.properties, update.properties):
         before, after = original.properties.get(name), update.properties.get(name)
         if before is not None and after is not None:
             between: list[Part] = [(yield before, after)]
@@ -300,7 +302,7 @@ def _properties_changes(original: Object, update: Object) -> Comparing:
         else:
             assert after is not None
             between = yield from _compare_added(name, after, original, name in update.required)
-        changes += under(name, between)
+        changes += move_under(name, between)
     return changes
 
 
@@ -308,7 +310,7 @@ def _compare_removed(name: str, before: Schema, update: Object) -> Comparing:
     """Return the changes of a property that was removed: the content model of the update counts."""
     if open_object(update):
         return [Change("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL")]
-    covering = yield from _covering(update, name)
+    covering = yield from _find_covering(update, name)
     if covering is not None:
         return (yield from _compare_covered("PROPERTY_REMOVED", before, covering))
     if isinstance(before, Never):
@@ -321,10 +323,10 @@ def _compare_added(name: str, after: Schema, original: Object, required: bool) -
     if open_object(original):
         if isinstance(after, Empty):
             return [Change("PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")]
-        return [Change(f"{necessity(after, required)}_ADDED_TO_OPEN_CONTENT_MODEL")]
-    covering = yield from _covering(original, name)
+        return [Change(f"{describe_necessity(after, required)}_ADDED_TO_OPEN_CONTENT_MODEL")]
+    covering = yield from _find_covering(original, name)
     changes: list[Part] = [] if covering is None else (yield from _compare_covered("PROPERTY_ADDED", covering, after))
-    return [*changes, Change(f"{necessity(after, required)}_ADDED_TO_UNOPEN_CONTENT_MODEL")]
+    return [*changes, Change(f"{describe_necessity(after, required)}_ADDED_TO_UNOPEN_CONTENT_MODEL")]
 
 
 def _compare_covered(kind: str, before: Schema, after: Schema) -> Comparing:
@@ -334,27 +336,27 @@ def _compare_covered(kind: str, before: Schema, after: Schema) -> Comparing:
     return [changes, Change(f"{kind}_{verdict}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
 
 
-def _dependency_changes(original: Object, update: Object) -> Comparing:
+def _compare_dependencies(original: Object, update: Object) -> Comparing:
     """Return the changes of the dependencies."""
     changes: list[Part] = []
-    for name in union_in_java_order(original.property_dependencies, update.property_dependencies):
+    for name in unite_in_java_order(original.property_dependencies, update.property_dependencies):
         before, after = original.property_dependencies.get(name), update.property_dependencies.get(name)
         if before is None or after is None:
             kind = "DEPENDENCY_ARRAY_ADDED" if before is None else "DEPENDENCY_ARRAY_REMOVED"
             changes.append(Change(kind, (name,)))
         else:
-            changes += under(name, set_changes("DEPENDENCY_ARRAY", before, after))
-    for name in union_in_java_order(original.schema_dependencies, update.schema_dependencies):
+            changes += move_under(name, set_changes("DEPENDENCY_ARRAY", before, after))
+    for name in unite_in_java_order(original.schema_dependencies, update.schema_dependencies):
         earlier, later = original.schema_dependencies.get(name), update.schema_dependencies.get(name)
         if earlier is None or later is None:
             kind = "DEPENDENCY_SCHEMA_ADDED" if earlier is None else "DEPENDENCY_SCHEMA_REMOVED"
             changes.append(Change(kind, (name,)))
         else:
-            changes += under(name, [(yield earlier, later)])
+            changes += move_under(name, [(yield earlier, later)])
     return changes
 
 
-def _additional_changes(kind: str, original: Object | Array, update: Object | Array) -> Comparing:
+def _compare_additional(kind: str, original: Object | Array, update: Object | Array) -> Comparing:
     """Return the changes of what is allowed beyond the named properties, or the first items."""
     if original.additional != update.additional:
         return [Change(f"{kind}_{'ADDED' if update.additional else 'REMOVED'}")]
@@ -365,7 +367,7 @@ def _additional_changes(kind: str, original: Object | Array, update: Object | Ar
     return [(yield (original.additional_schema, update.additional_schema))]
 
 
-def _unevaluated_changes(kind: str, before: Schema | None, after: Schema | None) -> Comparing:
+def _compare_unevaluated(kind: str, before: Schema | None, after: Schema | None) -> Comparing:
     """Return the changes of what is allowed where no other keyword looks."""
     if (before is None or isinstance(before, Empty)) and (after is None or isinstance(after, Empty)):
         return []
@@ -378,42 +380,42 @@ def _unevaluated_changes(kind: str, before: Schema | None, after: Schema | None)
     return [(yield (before, after))]
 
 
-def _array_changes(original: Array, update: Array) -> Comparing:
+def _compare_arrays(original: Array, update: Array) -> Comparing:
     """Return the changes of an array."""
-    changes = under("items", [(yield (original.items, update.items))])
+    changes = move_under("items", [(yield (original.items, update.items))])
     for index in range(max(len(original.first), len(update.first))):
-        changes += under("items", under(str(index), (yield from _item_changes(original, update, index))))
-    changes += under("additionalItems", (yield from _additional_changes("ADDITIONAL_ITEMS", original, update)))
-    changes += under(
+        changes += move_under("items", move_under(str(index), (yield from _compare_items(original, update, index))))
+    changes += move_under("additionalItems", (yield from _compare_additional("ADDITIONAL_ITEMS", original, update)))
+    changes += move_under(
         "unevaluatedItems",
-        (yield from _unevaluated_changes("UNEVALUATED_ITEMS", original.unevaluated, update.unevaluated)),
+        (yield from _compare_unevaluated("UNEVALUATED_ITEMS", original.unevaluated, update.unevaluated)),
     )
-    changes += limit_changes("maxItems", "MAX_ITEMS", original.max_items, update.max_items)
-    changes += limit_changes("minItems", "MIN_ITEMS", original.min_items, update.min_items)
+    changes += compare_limits("maxItems", "MAX_ITEMS", original.max_items, update.max_items)
+    changes += compare_limits("minItems", "MIN_ITEMS", original.min_items, update.min_items)
     if original.unique != update.unique:
         changes.append(Change(f"UNIQUE_ITEMS_{'ADDED' if update.unique else 'REMOVED'}", ("uniqueItems",)))
-    changes += limit_changes("maxContains", "MAX_CONTAINS", original.max_contains, update.max_contains)
-    changes += limit_changes("minContains", "MIN_CONTAINS", original.min_contains, update.min_contains)
+    changes += compare_limits("maxContains", "MAX_CONTAINS", original.max_contains, update.max_contains)
+    changes += compare_limits("minContains", "MIN_CONTAINS", original.min_contains, update.min_contains)
     return changes
 
 
-def _item_changes(original: Array, update: Array, index: int) -> Comparing:
+def _compare_items(original: Array, update: Array, index: int) -> Comparing:
     """Return the changes of one of the first items."""
     before = original.first[index] if index < len(original.first) else None
     after = update.first[index] if index < len(update.first) else None
     if before is not None and after is not None:
         return [(yield before, after)]
     if before is not None:
-        return (yield from _item_removed(before, update))
+        return (yield from _compare_removed_item(before, update))
     assert after is not None
-    return (yield from _item_added(after, original))
+    return (yield from _compare_added_item(after, original))
 
 
-def _item_removed(before: Schema, update: Array) -> Comparing:
+def _compare_removed_item(before: Schema, update: Array) -> Comparing:
     """Return the changes of an item that was removed: the content model of the update counts."""
     if open_array(update):
         return [Change("ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL")]
-    covering = rest_of(update)
+    covering = get_rest_schema(update)
     if covering is not None:
         return (yield from _compare_covered("ITEM_REMOVED", before, covering))
     if isinstance(before, Never):
@@ -421,29 +423,29 @@ def _item_removed(before: Schema, update: Array) -> Comparing:
     return [Change("ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
 
 
-def _item_added(after: Schema, original: Array) -> Comparing:
+def _compare_added_item(after: Schema, original: Array) -> Comparing:
     """Return the changes of an item that was added: the content model of the original counts."""
     if open_array(original):
         if isinstance(after, Empty):
             return [Change("ITEM_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")]
         return [Change("ITEM_ADDED_TO_OPEN_CONTENT_MODEL")]
-    covering = rest_of(original)
+    covering = get_rest_schema(original)
     if covering is not None:
         return (yield from _compare_covered("ITEM_ADDED", covering, after))
     return [Change("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL")]
 
 
-def _resolve(schema: Schema) -> Schema:
+def _resolve_reference(schema: Schema) -> Schema:
     """Return the schema that a reference refers to."""
     return schema.resolved() if isinstance(schema, Reference) else schema
 
 
-def _distinct(parts: Iterable[Schema]) -> list[Schema]:
+def _drop_equal_parts(parts: Iterable[Schema]) -> list[Schema]:
     """Return parts without those that are equal to one before."""
     return list({part.text: part for part in reversed(list(parts))}.values())[::-1]
 
 
-def _covering(schema: Object, name: str) -> Generator[Question, Any, Schema | None]:
+def _find_covering(schema: Object, name: str) -> Generator[Question, Any, Schema | None]:
     """Return the schema of a property that is not named in the schema, or None."""
     by_pattern: Schema | None = (yield Search(schema.patterns, name)) if schema.patterns else None
     if by_pattern is not None or schema.additional_schema is not None or not schema.additional:

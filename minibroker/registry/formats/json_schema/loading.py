@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from minibroker.registry.formats.json_schema.documents import Documents
-from minibroker.registry.formats.json_schema.drafts import METASCHEMAS, Draft, draft_of
+from minibroker.registry.formats.json_schema.drafts import METASCHEMAS, Draft, find_draft
 from minibroker.registry.formats.json_schema.json_model import (
     Always,
     Array,
@@ -49,7 +49,7 @@ def load(document: Any, references: Mapping[str, str]) -> Schema:
         return Always() if document else Never()
     if not isinstance(document, dict):
         raise InvalidSchema("a JSON Schema is an object or a boolean")
-    draft = draft_of(document)
+    draft = find_draft(document)
     return _Loader(draft, Documents(document, references, draft.id_keyword)).load_all(document)
 
 
@@ -74,17 +74,17 @@ class _Loader:
 
     def load_all(self, document: Raw) -> Schema:
         """Return the node of the document, with all references followed."""
-        root = self._load(document)
+        root = self._load_schema(document)
         while self._references:
             reference, raw = self._references.popleft()
-            name = _text(raw, "$ref")
+            name = _get_text(raw, "$ref")
             if name.startswith(METASCHEMAS):  # a schema of schemas: what it allows is not compared
                 reference.target = Always()
             else:
-                reference.target = self._load(self._documents.find(name, raw))
+                reference.target = self._load_schema(self._documents.find(name, raw))
         return root
 
-    def _load(self, raw: Any) -> Schema:
+    def _load_schema(self, raw: Any) -> Schema:
         """Return the node of a schema's JSON."""
         if isinstance(raw, bool):
             return Always() if raw else Never()
@@ -94,40 +94,40 @@ class _Loader:
         if node is None:
             if len(self._nodes) >= MAXIMUM_SCHEMAS:
                 raise InvalidSchema(f"the schema has more than {MAXIMUM_SCHEMAS} schemas in it")
-            node = self._nodes[id(raw)] = self._make(raw)
+            node = self._nodes[id(raw)] = self._make_node(raw)
         return node
 
-    def _make(self, raw: Raw) -> Schema:
+    def _make_node(self, raw: Raw) -> Schema:
         """Return a new node: of its one part, or of all of them."""
-        parts = self._parts(raw)
+        parts = self._load_parts(raw)
         if len(parts) == 1:
             node = parts[0]
         elif parts:
             node = Combined(criterion="allOf", parts=_combined_first([self._with_text(part, raw) for part in parts]))
         else:
             node = Empty()
-        node.id = _optional_text(raw, self._draft.id_keyword)
-        node.title = _optional_text(raw, "title")
-        node.description = _optional_text(raw, "description")
+        node.id = _get_optional_text(raw, self._draft.id_keyword)
+        node.title = _get_optional_text(raw, "title")
+        node.description = _get_optional_text(raw, "description")
         node.default = write_json(raw["default"], ordered=True) if "default" in raw else None
         node.connect_bytes = raw.get("connect.type") == "bytes"
         return node
 
-    def _parts(self, raw: Raw) -> list[Schema]:
+    def _load_parts(self, raw: Raw) -> list[Schema]:
         """Return the nodes that a value has to match, all of them."""
         if "$ref" in raw and not self._draft.modern:  # before 2019-09 what stands beside it does not count
-            return [self._reference(raw)]
-        parts: list[Schema] = [self._reference(raw)] if "$ref" in raw else []
+            return [self._load_reference(raw)]
+        parts: list[Schema] = [self._load_reference(raw)] if "$ref" in raw else []
         if "enum" in raw:
-            parts.append(Enum(values=frozenset(write_json(value, ordered=True) for value in _list(raw, "enum"))))
+            parts.append(Enum(values=frozenset(write_json(value, ordered=True) for value in _get_list(raw, "enum"))))
         parts += [self._combination(raw, criterion) for criterion in ("allOf", "anyOf", "oneOf") if criterion in raw]
         if "not" in raw:
-            parts.append(Not(inner=self._load(raw["not"])))
+            parts.append(Not(inner=self._load_schema(raw["not"])))
         if "const" in raw and self._draft.constant:
             parts.append(Const(value=write_json(raw["const"], ordered=True)))
         return parts + self._load_typed(raw) + self._load_untyped(raw)
 
-    def _reference(self, raw: Raw) -> Reference:
+    def _load_reference(self, raw: Raw) -> Reference:
         """Return a reference, which is followed later."""
         reference = Reference()
         self._references.append((reference, raw))
@@ -137,7 +137,9 @@ class _Loader:
         """Return the node of "allOf", "anyOf" or "oneOf"."""
         return Combined(
             criterion=criterion,
-            parts=_combined_first([self._with_text(self._load(part), part) for part in _list(raw, criterion)]),
+            parts=_combined_first(
+                [self._with_text(self._load_schema(part), part) for part in _get_list(raw, criterion)]
+            ),
         )
 
     def _load_typed(self, raw: Raw) -> list[Schema]:
@@ -150,7 +152,7 @@ class _Loader:
         return [
             Combined(
                 criterion="anyOf",
-                parts=[self._with_text(self._of_type(kind, raw), raw, str(kind)) for kind in _list(raw, "type")],
+                parts=[self._with_text(self._of_type(kind, raw), raw, str(kind)) for kind in _get_list(raw, "type")],
             )
         ]
 
@@ -173,7 +175,7 @@ class _Loader:
         if self._draft.conditional and any(keyword in raw for keyword in CONDITIONS):
             for keyword in CONDITIONS:
                 if keyword in raw:
-                    self._load(raw[keyword])
+                    self._load_schema(raw[keyword])
             parts.append(Conditional())
         return parts
 
@@ -186,22 +188,24 @@ class _Loader:
     def _number(self, raw: Raw, integer: bool = False) -> Number:
         """Return the node of a number."""
         exclusive = {
-            name: None if self._draft.boolean_limits and isinstance(raw.get(name), bool) else _limit(raw, name)
+            name: None if self._draft.boolean_limits and isinstance(raw.get(name), bool) else _get_limit(raw, name)
             for name in ("exclusiveMaximum", "exclusiveMinimum")
         }
         return Number(
-            maximum=_limit(raw, "maximum"),
-            minimum=_limit(raw, "minimum"),
+            maximum=_get_limit(raw, "maximum"),
+            minimum=_get_limit(raw, "minimum"),
             exclusive_maximum=exclusive["exclusiveMaximum"],
             exclusive_minimum=exclusive["exclusiveMinimum"],
-            multiple_of=_multiple(raw),
+            multiple_of=_get_multiple(raw),
             integer=integer,
         )
 
     def _array(self, raw: Raw) -> Array:
         """Return the node of an array."""
         array = Array(
-            max_items=_count(raw, "maxItems"), min_items=_count(raw, "minItems"), unique=_flag(raw, "uniqueItems")
+            max_items=_get_count(raw, "maxItems"),
+            min_items=_get_count(raw, "minItems"),
+            unique=_get_flag(raw, "uniqueItems"),
         )
         items, rest = raw.get("items"), raw.get("additionalItems")
         if self._draft.modern:
@@ -211,42 +215,42 @@ class _Loader:
             elif isinstance(items, bool):
                 items, rest = None, items
         if isinstance(items, list):
-            array.first = [self._load(item) for item in items]
+            array.first = [self._load_schema(item) for item in items]
         elif items is not None:
-            array.items = self._load(items)
+            array.items = self._load_schema(items)
         if rest is False:
             array.additional = array.items is not None
         elif rest is not None and rest is not True:
-            array.additional_schema = self._load(rest)
+            array.additional_schema = self._load_schema(rest)
         if "contains" in raw and not self._draft.modern:
-            self._load(raw["contains"])
+            self._load_schema(raw["contains"])
         return array
 
     def _modern_array(self, array: Array, raw: Raw) -> None:
         """Add the keywords of an array that came with 2019-09."""
         if "contains" in raw:
-            self._load(raw["contains"])
-            array.min_contains = 1 if "minContains" not in raw else _limit(raw, "minContains")
-            array.max_contains = _limit(raw, "maxContains")
+            self._load_schema(raw["contains"])
+            array.min_contains = 1 if "minContains" not in raw else _get_limit(raw, "minContains")
+            array.max_contains = _get_limit(raw, "maxContains")
         if "unevaluatedItems" in raw:
-            array.unevaluated = self._load(raw["unevaluatedItems"])
+            array.unevaluated = self._load_schema(raw["unevaluatedItems"])
 
     def _object(self, raw: Raw) -> Object:
         """Return the node of an object."""
         node = Object(
             properties=self._load_named(raw, "properties"),
             patterns=self._load_named(raw, "patternProperties"),
-            required=set(_texts(raw.get("required", []), "required")),
-            max_properties=_count(raw, "maxProperties"),
-            min_properties=_count(raw, "minProperties"),
+            required=set(_get_texts(raw.get("required", []), "required")),
+            max_properties=_get_count(raw, "maxProperties"),
+            min_properties=_get_count(raw, "minProperties"),
         )
         additional = raw.get("additionalProperties", True)
         if isinstance(additional, bool):
             node.additional = additional
         else:
-            node.additional_schema = self._load(additional)
+            node.additional_schema = self._load_schema(additional)
         if "propertyNames" in raw and "propertyNames" in self._draft.keywords["object"]:
-            self._load(raw["propertyNames"])
+            self._load_schema(raw["propertyNames"])
         if self._draft.modern:
             self._modern_object(node, raw)
         else:
@@ -257,18 +261,19 @@ class _Loader:
         """Add the keywords of an object that came with 2019-09."""
         node.schema_dependencies = self._load_named(raw, "dependentSchemas")
         node.property_dependencies = {
-            name: set(_texts(names, "dependentRequired")) for name, names in _mapping(raw, "dependentRequired").items()
+            name: set(_get_texts(names, "dependentRequired"))
+            for name, names in _get_mapping(raw, "dependentRequired").items()
         }
         if "unevaluatedProperties" in raw:
-            node.unevaluated = self._load(raw["unevaluatedProperties"])
+            node.unevaluated = self._load_schema(raw["unevaluatedProperties"])
 
     def _dependencies(self, node: Object, raw: Raw) -> None:
         """Add `dependencies`."""
-        for name, needed in _mapping(raw, "dependencies").items():
+        for name, needed in _get_mapping(raw, "dependencies").items():
             if isinstance(needed, list):
-                node.property_dependencies[name] = set(_texts(needed, "dependencies"))
+                node.property_dependencies[name] = set(_get_texts(needed, "dependencies"))
             else:
-                node.schema_dependencies[name] = self._load(needed)
+                node.schema_dependencies[name] = self._load_schema(needed)
 
     def _with_text(self, node: Schema, raw: Any, kind: str = "") -> Schema:
         """Return a part, with what tells it from the others."""
@@ -280,13 +285,15 @@ class _Loader:
 
     def _load_named(self, raw: Raw, keyword: str) -> dict[str, Schema]:
         """Return the nodes of a keyword that has schemas by name."""
-        return {name: self._load(schema) for name, schema in _mapping(raw, keyword).items()}
+        return {name: self._load_schema(schema) for name, schema in _get_mapping(raw, keyword).items()}
 
 
 def _string(raw: Raw) -> String:
     """Return the node of a text."""
     return String(
-        max_length=_count(raw, "maxLength"), min_length=_count(raw, "minLength"), pattern=_optional_text(raw, "pattern")
+        max_length=_get_count(raw, "maxLength"),
+        min_length=_get_count(raw, "minLength"),
+        pattern=_get_optional_text(raw, "pattern"),
     )
 
 
@@ -306,47 +313,47 @@ def _make_kind_error(raw: Raw, keyword: str, kind: str) -> InvalidSchema:
     return InvalidSchema(f"{keyword}: expected {kind}, found {_kind_of(raw[keyword])}")
 
 
-def _text(raw: Raw, keyword: str) -> str:
+def _get_text(raw: Raw, keyword: str) -> str:
     """Return the text of a keyword. Raises InvalidSchema."""
     if not isinstance(value := raw[keyword], str):
         raise _make_kind_error(raw, keyword, "a text")
     return value
 
 
-def _optional_text(raw: Raw, keyword: str) -> str | None:
+def _get_optional_text(raw: Raw, keyword: str) -> str | None:
     """Return the text of a keyword, or None without it. Raises InvalidSchema."""
-    return _text(raw, keyword) if keyword in raw else None
+    return _get_text(raw, keyword) if keyword in raw else None
 
 
-def _list(raw: Raw, keyword: str) -> list[Any]:
+def _get_list(raw: Raw, keyword: str) -> list[Any]:
     """Return the array of a keyword. Raises InvalidSchema."""
     if not isinstance(value := raw[keyword], list):
         raise _make_kind_error(raw, keyword, "an array")
     return value
 
 
-def _mapping(raw: Raw, keyword: str) -> dict[str, Any]:
+def _get_mapping(raw: Raw, keyword: str) -> dict[str, Any]:
     """Return the object of a keyword, empty without it. Raises InvalidSchema."""
     if not isinstance(value := raw.get(keyword, {}), dict):
         raise _make_kind_error(raw, keyword, "an object")
     return value
 
 
-def _texts(value: Any, keyword: str) -> list[str]:
+def _get_texts(value: Any, keyword: str) -> list[str]:
     """Return an array of texts. Raises InvalidSchema."""
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise InvalidSchema(f"{keyword}: expected an array of texts")
     return value
 
 
-def _flag(raw: Raw, keyword: str) -> bool:
+def _get_flag(raw: Raw, keyword: str) -> bool:
     """Return the boolean of a keyword, False without it. Raises InvalidSchema."""
     if not isinstance(value := raw.get(keyword, False), bool):
         raise _make_kind_error(raw, keyword, "a boolean")
     return value
 
 
-def _count(raw: Raw, keyword: str) -> int | None:
+def _get_count(raw: Raw, keyword: str) -> int | None:
     """Return the integer of a keyword, or None without it. Raises InvalidSchema."""
     if keyword not in raw:
         return None
@@ -356,7 +363,7 @@ def _count(raw: Raw, keyword: str) -> int | None:
     return value
 
 
-def _limit(raw: Raw, keyword: str) -> Limit | None:
+def _get_limit(raw: Raw, keyword: str) -> Limit | None:
     """Return the number of a keyword, or None without it. Raises InvalidSchema."""
     if keyword not in raw:
         return None
@@ -365,9 +372,9 @@ def _limit(raw: Raw, keyword: str) -> Limit | None:
     return value
 
 
-def _multiple(raw: Raw) -> Limit | None:
+def _get_multiple(raw: Raw) -> Limit | None:
     """Return the number of "multipleOf", or None without it. Raises InvalidSchema."""
-    value = _limit(raw, "multipleOf")
+    value = _get_limit(raw, "multipleOf")
     if value is not None and not value:
         raise InvalidSchema("multipleOf should not be 0")
     return value

@@ -6,7 +6,9 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 
 
-def most_pairs(edges: Iterable[tuple[int, int]], lefts: int, spend: Callable[[int], None]) -> list[tuple[int, int]]:
+def find_most_pairs(
+    edges: Iterable[tuple[int, int]], lefts: int, spend: Callable[[int], None]
+) -> list[tuple[int, int]]:
     """Return a largest set of edges that share no end, by their left ends, which are below `lefts`.
 
     Each left end looks for a free right end; where there is none, for one whose partner can have another one (a

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from minibroker.registry.formats.java_order import union_in_java_order
+from minibroker.registry.formats.java_order import unite_in_java_order
 from minibroker.registry.formats.json_schema.json_changes import Change, Part
 from minibroker.registry.formats.json_schema.json_model import Array, Combined, Empty, Never, Object, Schema
 
 
-def necessity(schema: Schema, required: bool) -> str:
+def describe_necessity(schema: Schema, required: bool) -> str:
     """Return what names of changes say of an added property."""
     if not required:
         return "OPTIONAL_PROPERTY"
@@ -25,7 +25,7 @@ def compare_descriptions(original: Schema, update: Schema) -> list[Part]:
     return [Change(kind) for kind, before, after in pairs if before != after]
 
 
-def criterion_changes(original: Combined, update: Combined) -> list[Part]:
+def compare_criteria(original: Combined, update: Combined) -> list[Part]:
     """Return the change between "allOf", "anyOf" and "oneOf", if there is one."""
     if original.criterion == update.criterion:
         return []
@@ -38,10 +38,10 @@ def criterion_changes(original: Combined, update: Combined) -> list[Part]:
     return [Change("COMBINED_TYPE_EXTENDED" if extended else "COMBINED_TYPE_CHANGED")]
 
 
-def required_changes(original: Object, update: Object) -> list[Part]:
+def compare_required(original: Object, update: Object) -> list[Part]:
     """Return the changes of which properties are required, of those that both schemas have."""
     changes: list[Part] = []
-    for name in union_in_java_order(original.properties):
+    for name in unite_in_java_order(original.properties):
         if name not in update.properties or (name in original.required) == (name in update.required):
             continue
         if name in original.required:
@@ -72,7 +72,7 @@ def open_array(schema: Array) -> bool:
     )
 
 
-def rest_of(schema: Array) -> Schema | None:
+def get_rest_schema(schema: Array) -> Schema | None:
     """Return the schema of all items but the first ones, or None."""
     if schema.additional_schema is not None or not schema.additional:
         return schema.additional_schema

@@ -8,10 +8,10 @@ from minibroker.registry.formats.json_schema.json_changes import Change, Part
 from minibroker.registry.formats.json_schema.json_model import Limit, Number, String
 
 
-def string_changes(original: String, update: String) -> list[Part]:
+def compare_strings(original: String, update: String) -> list[Part]:
     """Return the changes of a text."""
-    changes = limit_changes("maxLength", "MAX_LENGTH", original.max_length, update.max_length)
-    changes += limit_changes("minLength", "MIN_LENGTH", original.min_length, update.min_length)
+    changes = compare_limits("maxLength", "MAX_LENGTH", original.max_length, update.max_length)
+    changes += compare_limits("minLength", "MIN_LENGTH", original.min_length, update.min_length)
     if original.pattern != update.pattern:
         if original.pattern is None or update.pattern is None:
             verdict = "ADDED" if original.pattern is None else "REMOVED"
@@ -21,36 +21,36 @@ def string_changes(original: String, update: String) -> list[Part]:
     return changes
 
 
-def number_changes(original: Number, update: Number) -> list[Part]:
+def compare_numbers(original: Number, update: Number) -> list[Part]:
     """Return the changes of a number."""
-    changes = limit_changes("maximum", "MAXIMUM", original.maximum, update.maximum)
-    changes += limit_changes("minimum", "MINIMUM", original.minimum, update.minimum)
-    changes += limit_changes(
+    changes = compare_limits("maximum", "MAXIMUM", original.maximum, update.maximum)
+    changes += compare_limits("minimum", "MINIMUM", original.minimum, update.minimum)
+    changes += compare_limits(
         "exclusiveMaximum", "EXCLUSIVE_MAXIMUM", original.exclusive_maximum, update.exclusive_maximum
     )
-    changes += limit_changes(
+    changes += compare_limits(
         "exclusiveMinimum", "EXCLUSIVE_MINIMUM", original.exclusive_minimum, update.exclusive_minimum
     )
-    changes += _multiple_changes(original.multiple_of, update.multiple_of)
+    changes += _compare_multiples(original.multiple_of, update.multiple_of)
     if original.integer != update.integer:
         changes.append(Change("TYPE_EXTENDED" if original.integer else "TYPE_NARROWED"))
     return changes
 
 
-def _multiple_changes(before: Limit | None, after: Limit | None) -> list[Part]:
+def _compare_multiples(before: Limit | None, after: Limit | None) -> list[Part]:
     """Return the change of "multipleOf", if it changed. Confluent cuts fractions off; here they count."""
     if before == after:
         return []
     if before is None or after is None:
         kind = "MULTIPLE_OF_ADDED" if before is None else "MULTIPLE_OF_REMOVED"
-    elif _divides(before, after):
+    elif _is_divisor(before, after):
         kind = "MULTIPLE_OF_EXPANDED"
     else:
-        kind = "MULTIPLE_OF_REDUCED" if _divides(after, before) else "MULTIPLE_OF_CHANGED"
+        kind = "MULTIPLE_OF_REDUCED" if _is_divisor(after, before) else "MULTIPLE_OF_CHANGED"
     return [Change(kind, ("multipleOf",))]
 
 
-def _divides(divisor: Limit, number: Limit) -> bool:
+def _is_divisor(divisor: Limit, number: Limit) -> bool:
     """Return whether a number is a multiple of a divisor; what is too large to tell is none."""
     try:
         return not Decimal(number) % Decimal(divisor)
@@ -58,7 +58,7 @@ def _divides(divisor: Limit, number: Limit) -> bool:
         return False
 
 
-def limit_changes(name: str, kind: str, before: Limit | None, after: Limit | None) -> list[Part]:
+def compare_limits(name: str, kind: str, before: Limit | None, after: Limit | None) -> list[Part]:
     """Return the change of a limit, if it changed."""
     if before is None and after is None:
         return []

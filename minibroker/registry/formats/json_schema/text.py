@@ -9,7 +9,7 @@ from __future__ import annotations
 from decimal import Decimal, DecimalException
 from typing import Any, Final
 
-from minibroker.registry.formats.java_json import json_decoder, quote
+from minibroker.registry.formats.java_json import make_json_decoder, quote
 from minibroker.registry.formats.schema import InvalidSchema
 
 MAXIMUM_CHARACTERS: Final = 1 << 20
@@ -21,7 +21,7 @@ def read_json(text: str) -> Any:
     if len(text) > MAXIMUM_CHARACTERS:
         raise InvalidSchema(f"the schema has more than {MAXIMUM_CHARACTERS} characters")
     # Jackson takes "NaN" and the like for numbers, and writes them as texts.
-    decoder = json_decoder(text, parse_float=Decimal, parse_constant=str)
+    decoder = make_json_decoder(text, parse_float=Decimal, parse_constant=str)
     try:
         value, _ = decoder.raw_decode(text.lstrip(" \t\r\n"))
     except (ValueError, DecimalException, RecursionError) as error:
@@ -41,12 +41,12 @@ def write_json(value: Any, *, ordered: bool = False) -> str:
     if isinstance(value, list):
         return f"[{','.join(write_json(item, ordered=ordered) for item in value)}]"
     if isinstance(value, dict):
-        names = sorted(value, key=java_text_order) if ordered else value
+        names = sorted(value, key=make_java_sort_key) if ordered else value
         return f"{{{','.join(f'{quote(name)}:{write_json(value[name], ordered=ordered)}' for name in names)}}}"
     return str(value)
 
 
-def java_text_order(text: str) -> bytes:
+def make_java_sort_key(text: str) -> bytes:
     """Return what texts are sorted by, so that they stand as Java sorts them: by units of UTF-16."""
     return text.encode("utf-16-be", "surrogatepass")
 

@@ -12,12 +12,17 @@ from functools import cached_property
 from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pool import DescriptorPool
 
-from minibroker.registry.formats.comparing_budget import Budget, named_changes
-from minibroker.registry.formats.protobuf.descriptors import base64_of, descriptor_of, file_of_base64, well_known
-from minibroker.registry.formats.protobuf.proto_names import Collected, Names, all_names
+from minibroker.registry.formats.comparing_budget import Budget, name_changes
+from minibroker.registry.formats.protobuf.descriptors import (
+    encode_base64,
+    find_well_known,
+    make_descriptor,
+    parse_base64,
+)
+from minibroker.registry.formats.protobuf.proto_names import Collected, Names, collect_names
 from minibroker.registry.formats.protobuf.proto_reading import read_file
 from minibroker.registry.formats.protobuf.proto_writing import write_file
-from minibroker.registry.formats.protobuf.protobuf_comparing import changes_between
+from minibroker.registry.formats.protobuf.protobuf_comparing import compare_files
 from minibroker.registry.formats.protobuf.protobuf_model import File
 from minibroker.registry.formats.schema import InvalidSchema
 
@@ -52,7 +57,7 @@ class ProtobufSchema:
     def formatted(self, format: str) -> str:
         """Return the text in Confluent's format "serialized" (a descriptor in base64) or "ignore_extensions"."""
         if format == "serialized":
-            return base64_of(descriptor_of(OWN_NAME, self.file, self.names, self.imported))
+            return encode_base64(make_descriptor(OWN_NAME, self.file, self.names, self.imported))
         return write_file(self.file, extensions=False) if format == "ignore_extensions" else self.canonical
 
     def check(self) -> None:
@@ -66,19 +71,19 @@ class ProtobufSchema:
     @cached_property
     def names(self) -> Names:
         """The types and extensions of the file and of those that it imports."""
-        return Names(self.file, all_names(self.imported.values()))
+        return Names(self.file, collect_names(self.imported.values()))
 
     @cached_property
     def descriptor(self) -> FileDescriptor:
         """The descriptor of the file, as protobuf compiled it. Raises InvalidSchema."""
         pool = DescriptorPool()
         added: dict[str, bool] = {}
-        known = all_names(self.imported.values())
+        known = collect_names(self.imported.values())
         for name, file in [*self.imported.items(), (OWN_NAME, self.file)]:
-            self._add(pool, name, file, known, added)
+            self._add_file(pool, name, file, known, added)
         return pool.FindFileByName(OWN_NAME)
 
-    def _add(self, pool: DescriptorPool, name: str, file: File, known: Collected, added: dict[str, bool]) -> None:
+    def _add_file(self, pool: DescriptorPool, name: str, file: File, known: Collected, added: dict[str, bool]) -> None:
         """Add a file to a pool after those that it imports. Raises InvalidSchema."""
         if name in added:
             if not added[name]:
@@ -87,9 +92,9 @@ class ProtobufSchema:
         added[name] = False
         for imported in (*file.imports, *file.public_imports):
             if imported in self.imported:
-                self._add(pool, imported, self.imported[imported], known, added)
+                self._add_file(pool, imported, self.imported[imported], known, added)
         try:
-            pool.AddSerializedFile(descriptor_of(name, file, Names(file, known), self.imported).SerializeToString())
+            pool.AddSerializedFile(make_descriptor(name, file, Names(file, known), self.imported).SerializeToString())
         except TypeError as error:  # what the library raises for a file that is not valid
             raise InvalidSchema(str(error)) from None
         added[name] = True
@@ -101,7 +106,7 @@ def parse(text: str, references: Mapping[str, str]) -> ProtobufSchema:
         raise InvalidSchema(f"the schema has more than {MAXIMUM_FILES} references")
     file = _parse_file(text)
     imported = {name: _parse_file(reference) for name, reference in references.items()}
-    imported |= _well_known(file, imported)
+    imported |= _find_well_known(file, imported)
     schema = ProtobufSchema(write_file(file), file, imported)
     schema.check()
     return schema
@@ -112,9 +117,9 @@ def incompatibilities(reader: ProtobufSchema, writer: ProtobufSchema, budget: Bu
 
     Raises TooMuch.
     """
-    changes = changes_between(writer.file, writer.names, reader.file, reader.names, budget)
+    changes = compare_files(writer.file, writer.names, reader.file, reader.names, budget)
     found = [change for change in changes if not change.compatible]
-    return named_changes((change.sentence() for change in found), len(found))
+    return name_changes((change.sentence() for change in found), len(found))
 
 
 def _parse_file(text: str) -> File:
@@ -122,7 +127,7 @@ def _parse_file(text: str) -> File:
     try:
         file: File | None = read_file(text)
     except InvalidSchema as error:
-        file = file_of_base64(text)
+        file = parse_base64(text)
         if file is None:
             raise InvalidSchema(f"Could not parse Protobuf - {error}") from None
     assert file is not None
@@ -131,22 +136,22 @@ def _parse_file(text: str) -> File:
     return file
 
 
-def _well_known(file: File, imported: Mapping[str, File]) -> dict[str, File]:
+def _find_well_known(file: File, imported: Mapping[str, File]) -> dict[str, File]:
     """Return the files that are imported, directly or not, and that Confluent's registry knows by itself."""
     known: dict[str, File] = {}
     pending = [file, *imported.values()]
     while pending:
-        for name in _imports(pending.pop()):
+        for name in _iterate_imports(pending.pop()):
             if name in imported or name in known:
                 continue
-            found = well_known(name)
+            found = find_well_known(name)
             if found is not None:
                 known[name] = found if isinstance(found, File) else read_file(found)
                 pending.append(known[name])
     return known
 
 
-def _imports(file: File) -> Iterator[str]:
+def _iterate_imports(file: File) -> Iterator[str]:
     """Yield the names of the files that a file imports."""
     yield from file.imports
     yield from file.public_imports

@@ -25,7 +25,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtobufMessage
 from google.protobuf.message_factory import GetMessageClass
 
-from minibroker.registry.formats.protobuf.confluent_meta import meta_of, set_meta
+from minibroker.registry.formats.protobuf.confluent_meta import read_meta, set_meta
 from minibroker.registry.formats.protobuf.proto_names import Names, Scope, is_enum
 from minibroker.registry.formats.protobuf.proto_reading import MAXIMUM_CHARACTERS
 from minibroker.registry.formats.protobuf.protobuf_model import (
@@ -55,26 +55,26 @@ _TYPE_NAMES: Final = {number: name for name, number in _TYPES.items()}
 
 
 @cache
-def _file_class() -> type[FileDescriptorProto]:
+def _make_file_class() -> type[FileDescriptorProto]:
     """Return a class of descriptors that knows no options but Protobuf's own, whatever else the process imports."""
     pool = DescriptorPool()
     pool.AddSerializedFile(descriptor_pb2.DESCRIPTOR.serialized_pb)
     return GetMessageClass(pool.FindMessageTypeByName("google.protobuf.FileDescriptorProto"))  # type: ignore[return-value]
 
 
-def file_of_base64(text: str) -> File | None:
+def parse_base64(text: str) -> File | None:
     """Return the file that a FileDescriptorProto in base64 describes, or None if the text is none."""
     if len(text) > MAXIMUM_CHARACTERS:
         return None
     try:
-        proto = _file_class().FromString(base64.b64decode(text.strip(), validate=True))
+        proto = _make_file_class().FromString(base64.b64decode(text.strip(), validate=True))
     except (binascii.Error, ValueError, DecodeError):
         return None
     _check_depth(proto.message_type)
-    return file_of(proto)
+    return parse_file(proto)
 
 
-def base64_of(proto: FileDescriptorProto) -> str:
+def encode_base64(proto: FileDescriptorProto) -> str:
     """Return a descriptor in base64."""
     return base64.b64encode(proto.SerializeToString(deterministic=True)).decode()
 
@@ -82,7 +82,7 @@ def base64_of(proto: FileDescriptorProto) -> str:
 # From descriptors
 
 
-def file_of(proto: FileDescriptorProto) -> File:
+def parse_file(proto: FileDescriptorProto) -> File:
     """Return the file that a descriptor describes."""
     public = set(proto.public_dependency)
     return File(
@@ -90,9 +90,9 @@ def file_of(proto: FileDescriptorProto) -> File:
         package=proto.package or None,
         imports=[name for index, name in enumerate(proto.dependency) if index not in public],
         public_imports=[name for index, name in enumerate(proto.dependency) if index in public],
-        options=_options_of(proto.options),
-        types=[*map(_message_of(proto.syntax), proto.message_type), *map(_enum_of, proto.enum_type)],
-        extends=_extends_of(proto.extension, proto.syntax),
+        options=_parse_options(proto.options),
+        types=[*map(_make_message_parser(proto.syntax), proto.message_type), *map(_parse_enum, proto.enum_type)],
+        extends=_parse_extends(proto.extension, proto.syntax),
         services=[
             Service(
                 service.name,
@@ -103,18 +103,18 @@ def file_of(proto: FileDescriptorProto) -> File:
                         method.output_type,
                         method.client_streaming,
                         method.server_streaming,
-                        _options_of(method.options),
+                        _parse_options(method.options),
                     )
                     for method in service.method
                 ],
-                _options_of(service.options),
+                _parse_options(service.options),
             )
             for service in proto.service
         ],
     )
 
 
-def _message_of(syntax: str) -> Callable[[DescriptorProto], Message]:
+def _make_message_parser(syntax: str) -> Callable[[DescriptorProto], Message]:
     """Return what makes a message of a descriptor."""
 
     def make(proto: DescriptorProto) -> Message:
@@ -122,30 +122,30 @@ def _message_of(syntax: str) -> Callable[[DescriptorProto], Message]:
         message = Message(proto.name)
         for field in proto.field:
             if field.HasField("oneof_index") and not field.proto3_optional and field.oneof_index < len(one_ofs):
-                one_ofs[field.oneof_index].fields.append(_field_of(field, syntax, in_one_of=True))
+                one_ofs[field.oneof_index].fields.append(_parse_field(field, syntax, in_one_of=True))
             else:
-                message.fields.append(_field_of(field, syntax))
+                message.fields.append(_parse_field(field, syntax))
         message.one_ofs = [each for each in one_ofs if each.fields]
-        message.types = [*map(make, proto.nested_type), *map(_enum_of, proto.enum_type)]
-        message.options = _options_of(proto.options)
-        message.reserved = [[_range_of(each.start, each.end - 1)] for each in proto.reserved_range]
+        message.types = [*map(make, proto.nested_type), *map(_parse_enum, proto.enum_type)]
+        message.options = _parse_options(proto.options)
+        message.reserved = [[_parse_range(each.start, each.end - 1)] for each in proto.reserved_range]
         message.reserved += [[name] for name in proto.reserved_name]
-        message.extensions = [[_range_of(each.start, each.end - 1)] for each in proto.extension_range]
-        message.extends = _extends_of(proto.extension, syntax)
+        message.extensions = [[_parse_range(each.start, each.end - 1)] for each in proto.extension_range]
+        message.extends = _parse_extends(proto.extension, syntax)
         return message
 
     return make
 
 
-def _enum_of(proto: EnumDescriptorProto) -> EnumType:
+def _parse_enum(proto: EnumDescriptorProto) -> EnumType:
     """Return the enum that a descriptor describes."""
-    reserved: list[list[Range | str]] = [[_range_of(each.start, each.end)] for each in proto.reserved_range]
+    reserved: list[list[Range | str]] = [[_parse_range(each.start, each.end)] for each in proto.reserved_range]
     reserved += [[name] for name in proto.reserved_name]
-    values = [EnumValue(each.name, each.number, _options_of(each.options)) for each in proto.value]
-    return EnumType(proto.name, values, _options_of(proto.options), reserved)
+    values = [EnumValue(each.name, each.number, _parse_options(each.options)) for each in proto.value]
+    return EnumType(proto.name, values, _parse_options(proto.options), reserved)
 
 
-def _field_of(proto: FieldDescriptorProto, syntax: str, *, in_one_of: bool = False) -> Field:
+def _parse_field(proto: FieldDescriptorProto, syntax: str, *, in_one_of: bool = False) -> Field:
     """Return the field that a descriptor describes."""
     label = {2: "required", 3: "repeated"}.get(proto.label, "optional")
     if in_one_of or (syntax == "proto3" and label != "repeated" and not proto.proto3_optional):
@@ -157,23 +157,23 @@ def _field_of(proto: FieldDescriptorProto, syntax: str, *, in_one_of: bool = Fal
         proto.number,
         proto.default_value if syntax != "proto3" and proto.HasField("default_value") else None,
         proto.json_name if proto.HasField("json_name") else None,
-        _options_of(proto.options),
+        _parse_options(proto.options),
     )
 
 
-def _extends_of(fields: Iterable[FieldDescriptorProto], syntax: str) -> list[Extend]:
+def _parse_extends(fields: Iterable[FieldDescriptorProto], syntax: str) -> list[Extend]:
     """Return extensions, by the message that they extend."""
     by_name: dict[str, Extend] = {}
     for field in fields:
-        by_name.setdefault(field.extendee, Extend(field.extendee)).fields.append(_field_of(field, syntax))
+        by_name.setdefault(field.extendee, Extend(field.extendee)).fields.append(_parse_field(field, syntax))
     return list(by_name.values())
 
 
-def _range_of(start: int, end: int) -> Range:
+def _parse_range(start: int, end: int) -> Range:
     return start if start == end else (start, end)
 
 
-def _options_of(options: ProtobufMessage) -> list[Option]:
+def _parse_options(options: ProtobufMessage) -> list[Option]:
     """Return Protobuf's own options of a descriptor, in the order of their fields, and Confluent's."""
     result = []
     for field, value in options.ListFields():
@@ -185,7 +185,7 @@ def _options_of(options: ProtobufMessage) -> list[Option]:
             result.append(Option(field.name, Kind.BOOLEAN, str(value).lower()))
         else:
             result.append(Option(field.name, Kind.TEXT, value))
-    return result + meta_of(options)
+    return result + read_meta(options)
 
 
 def _check_depth(messages: Iterable[DescriptorProto]) -> None:
@@ -200,10 +200,10 @@ def _check_depth(messages: Iterable[DescriptorProto]) -> None:
 # To descriptors
 
 
-def descriptor_of(name: str, file: File, names: Names, known: Iterable[str]) -> FileDescriptorProto:
+def make_descriptor(name: str, file: File, names: Names, known: Iterable[str]) -> FileDescriptorProto:
     """Return the descriptor of a file, with those of its imports that are known. Raises InvalidSchema."""
     known = set(known)
-    proto = _file_class()(name=name, package=file.package or "", syntax=file.syntax or "proto2")
+    proto = _make_file_class()(name=name, package=file.package or "", syntax=file.syntax or "proto2")
     proto.dependency.extend(each for each in (*file.imports, *file.public_imports) if each in known)
     proto.public_dependency.extend(index for index, each in enumerate(proto.dependency) if each in file.public_imports)
     builder = _Builder(names, file.syntax == "proto3")
@@ -249,9 +249,9 @@ class _Builder:
             return
         within_a_message = parent.DESCRIPTOR.name == "DescriptorProto"
         added = parent.nested_type.add() if within_a_message else parent.message_type.add()
-        self._fill(added, each, scope.within(each.name))
+        self._fill_message(added, each, scope.within(each.name))
 
-    def _fill(self, proto: DescriptorProto, message: Message, scope: Scope) -> None:
+    def _fill_message(self, proto: DescriptorProto, message: Message, scope: Scope) -> None:
         """Fill in the descriptor of a message."""
         proto.name = message.name
         _set_options(proto.options, message.options)
@@ -269,20 +269,20 @@ class _Builder:
                 added.oneof_index = len(proto.oneof_decl)
                 proto.oneof_decl.add(name=f"_{field.name}")
         for group in message.groups:
-            self._fill(proto.nested_type.add(), Message(group.name, group.fields), scope.within(group.name))
+            self._fill_message(proto.nested_type.add(), Message(group.name, group.fields), scope.within(group.name))
             proto.field.add(
                 name=group.name.lower(),
                 number=group.number,
-                label=_label(group.label),
+                label=_parse_label(group.label),
                 type=FieldDescriptorProto.TYPE_GROUP,
                 type_name=f".{'.'.join(filter(None, (scope.package, *scope.messages, group.name)))}",
             )
         for each in message.types:
             self.add_type(proto, each, scope)
-        for start, end in _ranges(message.reserved):
+        for start, end in _iterate_ranges(message.reserved):
             proto.reserved_range.add(start=start, end=end + 1)
         proto.reserved_name.extend(value for each in message.reserved for value in each if isinstance(value, str))
-        for start, end in _ranges(message.extensions):
+        for start, end in _iterate_ranges(message.extensions):
             proto.extension_range.add(start=start, end=end + 1)
         self.add_extends(proto.extension, proto.nested_type, message.extends, scope)
 
@@ -298,7 +298,7 @@ class _Builder:
         _set_options(proto.options, enum.options)
         for value in enum.values:
             _set_options(proto.value.add(name=value.name, number=value.number).options, value.options)
-        for start, end in _ranges(enum.reserved):
+        for start, end in _iterate_ranges(enum.reserved):
             proto.reserved_range.add(start=start, end=end)
         proto.reserved_name.extend(value for each in enum.reserved for value in each if isinstance(value, str))
 
@@ -306,7 +306,7 @@ class _Builder:
         self, parent: DescriptorProto | None, proto: FieldDescriptorProto, field: Field, scope: Scope
     ) -> None:
         """Fill in the descriptor of a field of a message, or of an extension."""
-        proto.name, proto.number, proto.label = field.name, field.number, _label(field.label)
+        proto.name, proto.number, proto.label = field.name, field.number, _parse_label(field.label)
         if entry := map_types(field.type):
             if parent is None:
                 raise InvalidSchema(f"{field.name}: an extension is no map")
@@ -338,11 +338,11 @@ class _Builder:
         proto.type_name = f".{'.'.join(filter(None, (scope.package, *scope.messages, added.name)))}"
 
 
-def _label(label: str) -> FieldDescriptorProto.Label.ValueType:
+def _parse_label(label: str) -> FieldDescriptorProto.Label.ValueType:
     return FieldDescriptorProto.Label.ValueType(_LABELS[label])
 
 
-def _ranges(statements: Iterable[Iterable[Range | str]]) -> Iterable[tuple[int, int]]:
+def _iterate_ranges(statements: Iterable[Iterable[Range | str]]) -> Iterable[tuple[int, int]]:
     """Return the ranges of statements, with both their ends; those of fields end at the largest number."""
     for statement in statements:
         for value in statement:
@@ -399,7 +399,7 @@ _GOOGLE: Final[Mapping[str, str]] = {
 
 
 @cache
-def well_known(name: str) -> str | File | None:
+def find_well_known(name: str) -> str | File | None:
     """Return a file that Confluent's registry knows by itself: its text, or what it declares; None for any other.
 
     Google's common types are there if googleapis-common-protos is installed.
@@ -407,14 +407,14 @@ def well_known(name: str) -> str | File | None:
     if name in _CONFLUENT:
         return _CONFLUENT[name]
     if name == "google/protobuf/descriptor.proto":
-        return file_of(_copy_descriptor(descriptor_pb2.DESCRIPTOR))
+        return parse_file(_copy_descriptor(descriptor_pb2.DESCRIPTOR))
     if name not in _GOOGLE:
         return None
     try:
         module = import_module(_GOOGLE[name])
     except ImportError:
         return None
-    return file_of(_copy_descriptor(module.DESCRIPTOR))
+    return parse_file(_copy_descriptor(module.DESCRIPTOR))
 
 
 def _copy_descriptor(descriptor: Any) -> FileDescriptorProto:

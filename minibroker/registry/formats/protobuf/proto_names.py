@@ -59,11 +59,11 @@ class Names:
 
     def resolve(self, name: str, scope: Scope) -> str | None:
         """Return the full name of a type, or None if there is none."""
-        return _resolve(self.types, name, scope)
+        return _resolve_name(self.types, name, scope)
 
     def resolve_extension(self, name: str, scope: Scope) -> str | None:
         """Return the full name of an extension, or None if there is none."""
-        return _resolve(self.extensions, name, scope)
+        return _resolve_name(self.extensions, name, scope)
 
     def find(self, name: str, scope: Scope) -> Found | None:
         """Return a type, or None if there is none."""
@@ -83,7 +83,7 @@ class Names:
         return by_name.get("key", "string"), by_name.get("value", "string")
 
 
-def all_names(files: Iterable[File]) -> Collected:
+def collect_names(files: Iterable[File]) -> Collected:
     """Return the types and extensions of files that others import."""
     all = Collected({}, {})
     for file in files:
@@ -97,7 +97,7 @@ def _collect_names(file: File, *, local: bool) -> Collected:
     """Return the types and extensions of a file."""
     package = file.package or ""
     prefix = f"{package}." if package else ""
-    found = Collected({}, _extensions(file.extends, prefix))
+    found = Collected({}, _collect_extensions(file.extends, prefix))
     pending: list[tuple[str, Type]] = [(prefix, each) for each in file.types]
     while pending:
         prefix, each = pending.pop()
@@ -105,11 +105,11 @@ def _collect_names(file: File, *, local: bool) -> Collected:
         if isinstance(each, Message):
             inner = f"{prefix}{each.name}."
             pending += [(inner, nested) for nested in each.types]
-            found.extensions.update(_extensions(each.extends, inner))
+            found.extensions.update(_collect_extensions(each.extends, inner))
     return found
 
 
-def _extensions(extends: Iterable[Extend], prefix: str) -> dict[str, Field]:
+def _collect_extensions(extends: Iterable[Extend], prefix: str) -> dict[str, Field]:
     return {prefix + field.name: field for extend in extends for field in extend.fields}
 
 
@@ -118,7 +118,7 @@ def is_enum(found: Found | None) -> bool:
     return found is not None and isinstance(found.type, EnumType)
 
 
-def _resolve(known: Mapping[str, object], name: str, scope: Scope) -> str | None:
+def _resolve_name(known: Mapping[str, object], name: str, scope: Scope) -> str | None:
     """Return the full name of what is known, or None."""
     if name.startswith("."):
         return name[1:] if name[1:] in known else None

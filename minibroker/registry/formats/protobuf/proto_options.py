@@ -13,7 +13,7 @@ _THOUSANDTHS: Final = Decimal("0.001")
 _LARGE: Final = 1e15  # from here on Java writes the digits that tell a double from the next one, and then zeros
 
 
-def as_map(option: Option) -> Option:
+def convert_to_map(option: Option) -> Option:
     """Return an option that sets a field of a message as one whose value is a map."""
     if option.kind is not Kind.OPTION:
         return option
@@ -22,7 +22,7 @@ def as_map(option: Option) -> Option:
     if inner.kind in (Kind.BOOLEAN, Kind.NAME, Kind.NUMBER):
         value = Word(inner.kind, value)
     elif inner.kind is Kind.OPTION:
-        value = as_map(inner).value
+        value = convert_to_map(inner).value
     return Option(option.name, Kind.MAP, {inner.name: value}, option.custom)
 
 
@@ -40,15 +40,15 @@ def merge_options(first: Option, second: Option) -> Option:
     return Option(second.name, Kind.MAP, values, second.custom)
 
 
-def plain_number(text: str) -> str:
+def format_plain_number(text: str) -> str:
     """Return a number in decimal, with at most three digits behind the point. "-inf" and the like stay as they are."""
     try:
-        return _in_decimal(text)
+        return _format_decimal(text)
     except (ValueError, DecimalException):
         return text
 
 
-def _in_decimal(text: str) -> str:
+def _format_decimal(text: str) -> str:
     """Return a number in decimal. Raises ValueError or DecimalException."""
     if "_" in text:  # which Python takes in a number
         raise ValueError(text)
@@ -58,7 +58,7 @@ def _in_decimal(text: str) -> str:
     if digits.isdecimal():
         octal = len(digits) > 1 and digits[0] == "0"
         return f"{sign if int(digits) else ''}{int(digits, 8 if octal else 10)}"
-    number = _binary(text)
+    number = _round_to_binary(text)
     if not number.is_finite() or abs(number.adjusted()) > 400:
         raise ValueError(text)
     rounded = number.quantize(_THOUSANDTHS, rounding=ROUND_HALF_EVEN) if number.adjusted() < 20 else number
@@ -66,7 +66,7 @@ def _in_decimal(text: str) -> str:
     return plain.rstrip("0").rstrip(".") if "." in plain else plain
 
 
-def _binary(text: str) -> Decimal:
+def _round_to_binary(text: str) -> Decimal:
     """Return a number as Java holds it: a float if at most 7 digits are behind the point, a double up to 16 of them.
 
     One that is too large or too small for these is exact.

@@ -59,10 +59,10 @@ class _Reader(Words):
             if self.place >= len(self.text):
                 return file
             if not self.takes(";"):
-                self._declaration(file, self.word(), first)
+                self._read_declaration(file, self.word(), first)
             first = False
 
-    def _declaration(self, file: File, word: str, first: bool) -> None:
+    def _read_declaration(self, file: File, word: str, first: bool) -> None:
         """Read a declaration that begins with a word."""
         if word == "syntax":
             self.require("=")
@@ -76,30 +76,30 @@ class _Reader(Words):
             file.package = self.name()
             self.require(";")
         elif word == "import":
-            self._import(file)
+            self._read_import(file)
         elif word == "option":
-            file.options.append(self._option_statement())
+            file.options.append(self._read_option_statement())
         elif word in ("message", "enum"):
-            declared = self._message() if word == "message" else self._enum()
+            declared = self._read_message() if word == "message" else self._read_enum()
             if declared.name in self._declared:
                 self.fail(f"{declared.name} is already defined")
             self._declared.add(declared.name)
             file.types.append(declared)
         elif word == "extend":
-            file.extends.append(self._extend())
+            file.extends.append(self._read_extend())
         elif word == "service":
-            file.services.append(self._service())
+            file.services.append(self._read_service())
         else:
             self.fail(f"unexpected label: {word}")
 
-    def _block(self) -> Iterator[str]:
+    def _read_block(self) -> Iterator[str]:
         """Yield the first word of each declaration in braces; who takes it reads the rest."""
         self.require("{")
         while not self.takes("}"):
             if not self.takes(";"):
                 yield self.word()
 
-    def _import(self, file: File) -> None:
+    def _read_import(self, file: File) -> None:
         """Read an import."""
         imports = file.imports
         if self.peek() not in "\"'":
@@ -110,39 +110,39 @@ class _Reader(Words):
         imports.append(self.quoted())
         self.require(";")
 
-    def _message(self) -> Message:
+    def _read_message(self) -> Message:
         """Read a message after its keyword."""
         message = Message(self.name())
         self.deeper()
-        for word in self._block():
-            self._member(message, word)
+        for word in self._read_block():
+            self._read_member(message, word)
         self.depth -= 1
         return message
 
-    def _member(self, message: Message, word: str) -> None:
+    def _read_member(self, message: Message, word: str) -> None:
         """Read a part of a message that begins with a word."""
         if word == "option":
-            message.options.append(self._option_statement())
+            message.options.append(self._read_option_statement())
         elif word == "reserved":
             message.reserved.append(self._read_reserved())
         elif word == "message":
-            message.types.append(self._message())
+            message.types.append(self._read_message())
         elif word == "enum":
-            message.types.append(self._enum())
+            message.types.append(self._read_enum())
         elif word == "extend":
-            message.extends.append(self._extend())
+            message.extends.append(self._read_extend())
         elif word == "oneof":
-            message.one_ofs.append(self._one_of())
+            message.one_ofs.append(self._read_one_of())
         elif word == "extensions":
-            message.extensions.append(self._extensions())
+            message.extensions.append(self._read_extensions())
         else:
-            declared = self._field_or_group(word)
+            declared = self._read_field_or_group(word)
             if isinstance(declared, Group):
                 message.groups.append(declared)
             else:
                 message.fields.append(declared)
 
-    def _field_or_group(self, word: str) -> Field | Group:
+    def _read_field_or_group(self, word: str) -> Field | Group:
         """Read a field or group that begins with a word: its label, or its type."""
         label = word if word in LABELS else ""
         if label == "required" and self._syntax == "proto3":
@@ -152,16 +152,16 @@ class _Reader(Words):
         type_name = self.data_type(self.word() if label else word)
         if label and type_name.startswith("map<"):
             self.fail("'map' type cannot have label")
-        return self._group(label) if type_name == "group" else self._field(label, type_name)
+        return self._read_group(label) if type_name == "group" else self._read_field(label, type_name)
 
-    def _field(self, label: str, type_name: str) -> Field:
+    def _read_field(self, label: str, type_name: str) -> Field:
         """Read a field after its type."""
         name = self.name()
         if name[0].isdigit():
             self.fail("field and constant names cannot start with a digit")
         self.require("=")
         number = self.number()
-        options = self._options()
+        options = self._read_options()
         self.require(";")
         values = {option.name: str(option.value) for option in options if option.name in ("default", "json_name")}
         return Field(
@@ -174,7 +174,7 @@ class _Reader(Words):
             [option for option in options if option.name not in values],
         )
 
-    def _group(self, label: str) -> Group:
+    def _read_group(self, label: str) -> Group:
         """Read a group after its keyword."""
         group = Group(label, self.word(), 0)
         self.require("=")
@@ -182,33 +182,33 @@ class _Reader(Words):
         self.deeper()
         self.require("{")
         while not self.takes("}"):
-            declared = self._field_or_group(self.word())
+            declared = self._read_field_or_group(self.word())
             if isinstance(declared, Group):
                 self.fail("expected field declaration")
             group.fields.append(declared)
         self.depth -= 1
         return group
 
-    def _one_of(self) -> OneOf:
+    def _read_one_of(self) -> OneOf:
         """Read a oneof after its keyword."""
         one_of = OneOf(self.name())
         self.require("{")
         while not self.takes("}"):
             word = self.data_type(self.word())
             if word == "group":
-                one_of.groups.append(self._group(""))
+                one_of.groups.append(self._read_group(""))
             elif word == "option":
-                one_of.options.append(self._option_statement())
+                one_of.options.append(self._read_option_statement())
             else:
-                one_of.fields.append(self._field("", word))
+                one_of.fields.append(self._read_field("", word))
         return one_of
 
-    def _enum(self) -> EnumType:
+    def _read_enum(self) -> EnumType:
         """Read an enum after its keyword."""
         enum = EnumType(self.name())
-        for word in self._block():
+        for word in self._read_block():
             if word == "option":
-                enum.options.append(self._option_statement())
+                enum.options.append(self._read_option_statement())
             elif word == "reserved":
                 enum.reserved.append(self._read_reserved())
             else:
@@ -216,32 +216,32 @@ class _Reader(Words):
                     self.fail("field and constant names cannot start with a digit")
                 self.require("=")
                 number = self.number()
-                enum.values.append(EnumValue(word, number, self._options()))
+                enum.values.append(EnumValue(word, number, self._read_options()))
                 self.require(";")
         return enum
 
-    def _extend(self) -> Extend:
+    def _read_extend(self) -> Extend:
         """Read an extension of another message after its keyword."""
         extend = Extend(self.name())
-        for word in self._block():
-            declared = self._field_or_group(word)
+        for word in self._read_block():
+            declared = self._read_field_or_group(word)
             if isinstance(declared, Field):
                 extend.fields.append(declared)
         return extend
 
-    def _service(self) -> Service:
+    def _read_service(self) -> Service:
         """Read a service after its keyword."""
         service = Service(self.name())
-        for word in self._block():
+        for word in self._read_block():
             if word == "option":
-                service.options.append(self._option_statement())
+                service.options.append(self._read_option_statement())
             elif word == "rpc":
-                service.methods.append(self._method())
+                service.methods.append(self._read_method())
             else:
                 self.fail(f"unexpected label: {word}")
         return service
 
-    def _method(self) -> Method:
+    def _read_method(self) -> Method:
         """Read a method after its keyword."""
         name = self.name()
         request, request_streams = self._read_streamed_type()
@@ -252,10 +252,10 @@ class _Reader(Words):
         if self.peek() != "{":
             self.require(";")
             return method
-        for word in self._block():
+        for word in self._read_block():
             if word != "option":
                 self.fail("expected an option")
-            method.options.append(self._option_statement())
+            method.options.append(self._read_option_statement())
         return method
 
     def _read_streamed_type(self) -> tuple[str, bool]:
@@ -271,20 +271,20 @@ class _Reader(Words):
         """Read reserved numbers and names after their keyword."""
         values: list[Range | str] = []
         while True:
-            values.append(self.quoted() if self.peek() in "\"'" else self._range())
+            values.append(self.quoted() if self.peek() in "\"'" else self._read_range())
             sign = self.take()
             if sign == ";":
                 return values
             if sign != ",":
                 self.fail("expected ',' or ';'")
 
-    def _extensions(self) -> list[Range]:
+    def _read_extensions(self) -> list[Range]:
         """Read ranges for extensions after their keyword."""
         values: list[Range] = []
         while True:
-            values.append(self._range())
+            values.append(self._read_range())
             if self.peek() == "[":
-                self._options()
+                self._read_options()
                 self.require(";")
                 return values
             sign = self.take()
@@ -293,7 +293,7 @@ class _Reader(Words):
             if sign != ",":
                 self.fail("expected ',' or ';'")
 
-    def _range(self) -> Range:
+    def _read_range(self) -> Range:
         """Return a number, or a range of numbers."""
         start = self.number()
         if self.peek() in ",;[":
@@ -308,25 +308,25 @@ class _Reader(Words):
 
     # Options
 
-    def _option_statement(self) -> Option:
+    def _read_option_statement(self) -> Option:
         """Read an option after its keyword."""
-        option = self._option("=")
+        option = self._read_option("=")
         self.require(";")
         return option
 
-    def _options(self) -> list[Option]:
+    def _read_options(self) -> list[Option]:
         """Return the options in brackets, if any come next."""
         options: list[Option] = []
         if not self.takes("["):
             return options
         while True:
-            options.append(self._option("="))
+            options.append(self._read_option("="))
             if self.takes("]"):
                 return options
             if not self.takes(","):
                 self.fail("Expected ',' or ']'")
 
-    def _option(self, separator: str) -> Option:
+    def _read_option(self, separator: str) -> Option:
         """Return an option: a name, a separator, a value."""
         opening = self.peek()
         name = self.name()
@@ -337,18 +337,18 @@ class _Reader(Words):
             found = self.take()
             if found != separator:
                 self.fail(f"expected '{separator}' in option")
-        kind, value = self._value()
+        kind, value = self._read_value()
         for each in reversed(inner):
             kind, value = Kind.OPTION, Option(each, kind, value)
         return Option(name, kind, value, opening == "(")
 
-    def _value(self) -> tuple[Kind, Any]:
+    def _read_value(self) -> tuple[Kind, Any]:
         """Return a value of an option, and its kind."""
         sign = self.peek()
         if sign == "{":
-            return Kind.MAP, self._map()
+            return Kind.MAP, self._read_map()
         if sign == "[":
-            return Kind.LIST, self._list()
+            return Kind.LIST, self._read_list()
         if sign in "\"'":
             return Kind.TEXT, self.quoted()
         word = self.word()
@@ -356,32 +356,32 @@ class _Reader(Words):
             return Kind.NUMBER, word
         return (Kind.BOOLEAN if word in ("true", "false") else Kind.NAME), word
 
-    def _map(self) -> dict[str, Any]:
+    def _read_map(self) -> dict[str, Any]:
         """Return a map of an option; values of the same name are a list."""
         self.deeper()
         self.require("{")
         values: dict[str, Any] = {}
         while not self.takes("}"):
-            option = self._option(":")
+            option = self._read_option(":")
             if isinstance(option.value, Option):
                 nested = values.setdefault(option.name, {})
                 if not isinstance(nested, dict):
                     self.fail(f"{option.name} has values of two kinds")
                 nested[option.value.name] = _mark_kind(option.value.kind, option.value.value)
             else:
-                _add(values, option.name, _mark_kind(option.kind, option.value))
+                _add_value(values, option.name, _mark_kind(option.kind, option.value))
             if not self.takes(","):
                 self.takes(";")
         self.depth -= 1
         return values
 
-    def _list(self) -> list[Any]:
+    def _read_list(self) -> list[Any]:
         """Return a list of an option."""
         self.deeper()
         self.require("[")
         values: list[Any] = []
         while not self.takes("]"):
-            values.append(_mark_kind(*self._value()))
+            values.append(_mark_kind(*self._read_value()))
             if not self.takes(",") and self.peek() != "]":
                 self.fail("expected ',' or ']'")
         self.depth -= 1
@@ -393,7 +393,7 @@ def _mark_kind(kind: Kind, value: Any) -> Any:
     return Word(kind, value) if kind in (Kind.BOOLEAN, Kind.NUMBER, Kind.NAME) else value
 
 
-def _add(values: dict[str, Any], name: str, value: Any) -> None:
+def _add_value(values: dict[str, Any], name: str, value: Any) -> None:
     """Add a value to those of the same name."""
     if name not in values:
         values[name] = value

@@ -7,7 +7,7 @@ from functools import reduce
 from typing import Any, Final, TypeVar
 
 from minibroker.registry.formats.protobuf.proto_names import Names, Scope
-from minibroker.registry.formats.protobuf.proto_options import as_map, merge_options, plain_number
+from minibroker.registry.formats.protobuf.proto_options import convert_to_map, format_plain_number, merge_options
 from minibroker.registry.formats.protobuf.protobuf_model import (
     MAXIMUM_NUMBER,
     SCALARS,
@@ -53,7 +53,7 @@ class _Writer:
         self._scope = scope
         self._extensions = extensions
 
-    def _within(self, message: str) -> _Writer:
+    def _write_within(self, message: str) -> _Writer:
         return _Writer(self._names, self._scope.within(message), self._extensions)
 
     # Files, messages, enums
@@ -65,116 +65,126 @@ class _Writer:
             head += f'syntax = "{file.syntax}";\n'
         if file.package is not None:
             head += f"package {file.package};\n"
-        imports = [f'import "{name}";\n' for name in self._unique(file.imports)]
-        imports += [f'import public "{name}";\n' for name in self._unique(file.public_imports)]
+        imports = [f'import "{name}";\n' for name in self._drop_repeated(file.imports)]
+        imports += [f'import public "{name}";\n' for name in self._drop_repeated(file.public_imports)]
         blocks = [
             imports,
-            self._option_lines(file.options),
-            self._types(file.types),
-            [self._extend(each) for each in self._group_extends(file.extends)],
-            [self._service(each) for each in file.services],
+            self._write_option_statements(file.options),
+            self._write_types(file.types),
+            [self._write_extend(each) for each in self._group_extends(file.extends)],
+            [self._write_service(each) for each in file.services],
         ]
         return head + "".join("\n" + "".join(block) for block in blocks if block)
 
-    def _types(self, types: Iterable[Type]) -> list[str]:
+    def _write_types(self, types: Iterable[Type]) -> list[str]:
         """Return messages, and then enums."""
         types = list(types)
         messages = [each for each in types if isinstance(each, Message) and not (self._names and each.is_map_entry)]
-        return [self._message(each) for each in messages] + [
-            self._enum(each) for each in types if isinstance(each, EnumType)
+        return [self._write_message(each) for each in messages] + [
+            self._write_enum(each) for each in types if isinstance(each, EnumType)
         ]
 
-    def _message(self, message: Message) -> str:
+    def _write_message(self, message: Message) -> str:
         """Return a message."""
-        inner = self._within(message.name)
+        inner = self._write_within(message.name)
         blocks = [
-            inner._ranges("reserved", message.reserved),
-            inner._option_lines(message.options),
-            [inner._field(each) for each in inner._by_number(message.fields)],
-            [inner._one_of(each) for each in inner._one_ofs(message.one_ofs)],
-            [inner._group(each) for each in inner._by_number(message.groups)],
-            inner._ranges("extensions", message.extensions if self._extensions else []),
-            [inner._extend(each) for each in inner._group_extends(message.extends)],
-            inner._types(message.types),
+            inner._write_ranges("reserved", message.reserved),
+            inner._write_option_statements(message.options),
+            [inner._write_field(each) for each in inner._by_number(message.fields)],
+            [inner._write_one_of(each) for each in inner._order_one_ofs(message.one_ofs)],
+            [inner._write_group(each) for each in inner._by_number(message.groups)],
+            inner._write_ranges("extensions", message.extensions if self._extensions else []),
+            [inner._write_extend(each) for each in inner._group_extends(message.extends)],
+            inner._write_types(message.types),
         ]
-        return _block(f"message {message.name}", blocks)
+        return _write_block(f"message {message.name}", blocks)
 
-    def _enum(self, enum: EnumType) -> str:
+    def _write_enum(self, enum: EnumType) -> str:
         """Return an enum: options and values follow each other, and what is reserved."""
-        inner = self._within(enum.name)
+        inner = self._write_within(enum.name)
         values = sorted(enum.values, key=lambda each: (each.number, each.name)) if self._names else enum.values
-        lines = [*inner._ranges("reserved", enum.reserved), *inner._option_lines(enum.options)]
-        return _block(f"enum {enum.name}", [lines + [inner._enum_value(each) for each in values]])
+        lines = [*inner._write_ranges("reserved", enum.reserved), *inner._write_option_statements(enum.options)]
+        return _write_block(f"enum {enum.name}", [lines + [inner._write_enum_value(each) for each in values]])
 
-    def _enum_value(self, value: EnumValue) -> str:
+    def _write_enum_value(self, value: EnumValue) -> str:
         """Return a value of an enum."""
-        return f"{value.name} = {value.number}{self._bracket_options(value.options)};\n"
+        return f"{value.name} = {value.number}{self._write_bracket_options(value.options)};\n"
 
-    def _one_of(self, one_of: OneOf) -> str:
+    def _write_one_of(self, one_of: OneOf) -> str:
         """Return a oneof, whose fields are in their order."""
         blocks = [
-            self._option_lines(one_of.options),
-            [self._field(each) for each in one_of.fields],
-            [self._group(each) for each in self._by_number(one_of.groups)],
+            self._write_option_statements(one_of.options),
+            [self._write_field(each) for each in one_of.fields],
+            [self._write_group(each) for each in self._by_number(one_of.groups)],
         ]
-        return _block(f"oneof {one_of.name}", blocks)
+        return _write_block(f"oneof {one_of.name}", blocks)
 
-    def _group(self, group: Group) -> str:
+    def _write_group(self, group: Group) -> str:
         """Return a group."""
         label = f"{group.label} " if group.label else ""
-        fields = [self._field(each) for each in self._by_number(group.fields)]
-        return _block(f"{label}group {group.name} = {group.number}", [fields])
+        fields = [self._write_field(each) for each in self._by_number(group.fields)]
+        return _write_block(f"{label}group {group.name} = {group.number}", [fields])
 
-    def _extend(self, extend: Extend) -> str:
+    def _write_extend(self, extend: Extend) -> str:
         """Return an extension."""
-        return _block(f"extend {extend.name}", [[self._field(each) for each in self._by_number(extend.fields)]])
+        return _write_block(
+            f"extend {extend.name}", [[self._write_field(each) for each in self._by_number(extend.fields)]]
+        )
 
-    def _service(self, service: Service) -> str:
+    def _write_service(self, service: Service) -> str:
         """Return a service."""
-        blocks = [self._option_lines(service.options), [self._method(each) for each in service.methods]]
-        return _block(f"service {service.name}", blocks)
+        blocks = [
+            self._write_option_statements(service.options),
+            [self._write_method(each) for each in service.methods],
+        ]
+        return _write_block(f"service {service.name}", blocks)
 
-    def _method(self, method: Method) -> str:
+    def _write_method(self, method: Method) -> str:
         """Return a method."""
-        request = ("stream " if method.request_streams else "") + self._full(method.request)
-        response = ("stream " if method.response_streams else "") + self._full(method.response)
-        options = _indent("".join(self._option_lines(method.options)))
+        request = ("stream " if method.request_streams else "") + self._get_full_name(method.request)
+        response = ("stream " if method.response_streams else "") + self._get_full_name(method.response)
+        options = _indent_lines("".join(self._write_option_statements(method.options)))
         ending = f" {{\n{options}}}" if options else ""
         return f"rpc {method.name} ({request}) returns ({response}){ending};\n"
 
-    def _field(self, field: Field) -> str:
+    def _write_field(self, field: Field) -> str:
         """Return a field."""
         label, type_name = field.label, field.type
         if self._names is not None:
-            label, type_name = self._normal_type(label, type_name, self._names)
+            label, type_name = self._get_normal_type(label, type_name, self._names)
         options = list(field.options)
         if field.default is not None:
-            options.append(Option("default", _default_kind(type_name), field.default))
+            options.append(Option("default", _find_default_kind(type_name), field.default))
         if field.json_name is not None:
             options.append(Option("json_name", Kind.TEXT, field.json_name))
         prefix = f"{label} " if label else ""
-        return f"{prefix}{type_name} {field.name} = {field.number}{self._bracket_options(options)};\n"
+        return f"{prefix}{type_name} {field.name} = {field.number}{self._write_bracket_options(options)};\n"
 
-    def _ranges(self, keyword: str, statements: Sequence[Sequence[Range | str]]) -> list[str]:
+    def _write_ranges(self, keyword: str, statements: Sequence[Sequence[Range | str]]) -> list[str]:
         """Return what is reserved, or kept for extensions."""
         if self._names is not None:
             values = [value for statement in statements for value in statement]
-            values.sort(key=lambda value: (_start(value), "" if keyword == "extensions" else _range_order(value)))
+            values.sort(
+                key=lambda value: (
+                    _make_sort_key(value),
+                    "" if keyword == "extensions" else _make_second_sort_key(value),
+                )
+            )
             statements = [[value] for value in values]
         return [
-            f"{keyword} {', '.join(_range(value, self._names is not None) for value in statement)};\n"
+            f"{keyword} {', '.join(_write_range(value, self._names is not None) for value in statement)};\n"
             for statement in statements
         ]
 
     # Normal forms
 
-    def _unique(self, texts: Sequence[str]) -> Sequence[str]:
+    def _drop_repeated(self, texts: Sequence[str]) -> Sequence[str]:
         return sorted(set(texts)) if self._names else texts
 
     def _by_number(self, parts: Sequence[Numbered]) -> Sequence[Numbered]:
         return sorted(parts, key=lambda part: part.number) if self._names else parts
 
-    def _one_ofs(self, one_ofs: Sequence[OneOf]) -> Sequence[OneOf]:
+    def _order_one_ofs(self, one_ofs: Sequence[OneOf]) -> Sequence[OneOf]:
         """Return oneofs by the number of their first field; in normal form those without fields are left out."""
         if self._names is None:
             return one_ofs
@@ -192,10 +202,10 @@ class _Writer:
         fields: dict[str, list[Field]] = {}
         for extend in extends:
             for field in extend.fields:
-                fields.setdefault(self._full(extend.name), []).append(field)
+                fields.setdefault(self._get_full_name(extend.name), []).append(field)
         return [Extend(name, of_name) for name, of_name in fields.items()]
 
-    def _full(self, type_name: str) -> str:
+    def _get_full_name(self, type_name: str) -> str:
         """Return the full name of a type in normal form. Raises InvalidSchema if there is no such type."""
         if self._names is None:
             return type_name
@@ -204,12 +214,12 @@ class _Writer:
             raise InvalidSchema(f"Could not resolve type: {type_name}")
         return f".{full}"
 
-    def _normal_type(self, label: str, type_name: str, names: Names) -> tuple[str, str]:
+    def _get_normal_type(self, label: str, type_name: str, names: Names) -> tuple[str, str]:
         """Return the label and type of a field in normal form."""
         if type_name in SCALARS:
             return label, type_name
         if not type_name.startswith("map<"):
-            type_name = self._full(type_name)
+            type_name = self._get_full_name(type_name)
         entry = names.entry_of(type_name, self._scope)
         if entry is None:
             return label, type_name
@@ -219,23 +229,23 @@ class _Writer:
 
     # Options
 
-    def _option_lines(self, options: Sequence[Option]) -> list[str]:
+    def _write_option_statements(self, options: Sequence[Option]) -> list[str]:
         """Return options as statements."""
-        return [f"option {self._option(each)};\n" for each in self._normal_options(options)]
+        return [f"option {self._write_option(each)};\n" for each in self._sort_options(options)]
 
-    def _bracket_options(self, options: Sequence[Option]) -> str:
+    def _write_bracket_options(self, options: Sequence[Option]) -> str:
         """Return options in brackets, if there are any."""
-        normal = self._normal_options(options)
+        normal = self._sort_options(options)
         return f" {self._write_list(normal)}" if normal else ""
 
-    def _normal_options(self, options: Sequence[Option]) -> Sequence[Option]:
+    def _sort_options(self, options: Sequence[Option]) -> Sequence[Option]:
         """Return options; in normal form sorted, with full names, and those of one name that is not repeated merged."""
         if not self._extensions:
             options = [each for each in options if not each.custom or each.name.startswith("confluent.")]
         if self._names is None or not options:
             return options
         by_name: dict[str, list[Option]] = {}
-        for option in sorted(map(self._named_in_full, options), key=lambda each: each.name):
+        for option in sorted(map(self._name_in_full, options), key=lambda each: each.name):
             by_name.setdefault(option.name, []).append(option)
         result: list[Option] = []
         for name, of_name in by_name.items():
@@ -244,47 +254,47 @@ class _Writer:
             result += [reduce(merge_options, of_name)] if merges else of_name
         return result
 
-    def _named_in_full(self, option: Option) -> Option:
+    def _name_in_full(self, option: Option) -> Option:
         """Return an option with its full name, and with a map for what is set of a message."""
         assert self._names is not None
         full = self._names.resolve_extension(option.name, self._scope) if option.custom else None
-        return option if full is None else as_map(Option(full, option.kind, option.value, option.custom))
+        return option if full is None else convert_to_map(Option(full, option.kind, option.value, option.custom))
 
-    def _option(self, option: Option) -> str:
+    def _write_option(self, option: Option) -> str:
         """Return an option without the keyword."""
         name = f"({option.name})" if option.custom else option.name
         if option.kind is Kind.OPTION:
-            return f"{name}.{self._option(option.value)}"
+            return f"{name}.{self._write_option(option.value)}"
         if option.kind is Kind.TEXT:
-            return f"{name} = {_quote(option.value)}"
+            return f"{name} = {_quote_text(option.value)}"
         if option.kind is Kind.MAP:
             return f"{name} = {self._write_map(option.value)}"
         if option.kind is Kind.LIST:
             return f"{name} = {self._write_list(option.value)}"
-        return f"{name} = {self._number(option.value) if option.kind is Kind.NUMBER else option.value}"
+        return f"{name} = {self._write_number(option.value) if option.kind is Kind.NUMBER else option.value}"
 
-    def _value(self, value: Any) -> str:
+    def _write_value(self, value: Any) -> str:
         """Return a value of a map or list."""
         if isinstance(value, Option):
-            return self._option(value)
+            return self._write_option(value)
         if isinstance(value, Word):
-            return self._number(value.text) if value.kind is Kind.NUMBER else value.text
+            return self._write_number(value.text) if value.kind is Kind.NUMBER else value.text
         if isinstance(value, dict):
             return self._write_map(value)
         if isinstance(value, list):
             if self._names is not None and len(value) == 1:
-                return self._value(value[0])
-            return f"[\n{self._lines([self._value(each) for each in value])}]"
-        return _quote(value)
+                return self._write_value(value[0])
+            return f"[\n{self._write_lines([self._write_value(each) for each in value])}]"
+        return _quote_text(value)
 
     def _write_map(self, values: dict[str, Any]) -> str:
         """Return a map."""
         if self._names is not None:
-            kept = {self._key(name): value for name, value in reversed(values.items()) if value != []}
+            kept = {self._write_key(name): value for name, value in reversed(values.items()) if value != []}
             values = dict(sorted(kept.items()))
-        return f"{{\n{self._lines([f'{name}: {self._value(value)}' for name, value in values.items()])}}}"
+        return f"{{\n{self._write_lines([f'{name}: {self._write_value(value)}' for name, value in values.items()])}}}"
 
-    def _key(self, name: str) -> str:
+    def _write_key(self, name: str) -> str:
         """Return a name in a map in normal form: that of an extension is in full."""
         assert self._names is not None
         if not name.startswith("["):
@@ -295,45 +305,47 @@ class _Writer:
     def _write_list(self, values: Sequence[Any]) -> str:
         """Return a list, on one line if it has one value."""
         if len(values) == 1:
-            return f"[{self._value(values[0])}]"
-        return f"[\n{self._lines([self._value(each) for each in values])}]"
+            return f"[{self._write_value(values[0])}]"
+        return f"[\n{self._write_lines([self._write_value(each) for each in values])}]"
 
-    def _lines(self, values: Sequence[str]) -> str:
+    def _write_lines(self, values: Sequence[str]) -> str:
         """Return values with commas between them, each on its lines."""
-        return "".join(_indent(value + ("," if index < len(values) - 1 else "")) for index, value in enumerate(values))
+        return "".join(
+            _indent_lines(value + ("," if index < len(values) - 1 else "")) for index, value in enumerate(values)
+        )
 
-    def _number(self, text: str) -> str:
+    def _write_number(self, text: str) -> str:
         """Return a number; in normal form as Java's DecimalFormat writes it."""
-        return text if self._names is None else plain_number(text)
+        return text if self._names is None else format_plain_number(text)
 
 
-def _block(head: str, blocks: Iterable[Sequence[str]]) -> str:
+def _write_block(head: str, blocks: Iterable[Sequence[str]]) -> str:
     """Return a declaration with its parts in braces."""
-    return f"{head} {{{''.join(chr(10) + ''.join(map(_indent, block)) for block in blocks if block)}}}\n"
+    return f"{head} {{{''.join(chr(10) + ''.join(map(_indent_lines, block)) for block in blocks if block)}}}\n"
 
 
-def _indent(text: str) -> str:
+def _indent_lines(text: str) -> str:
     """Return the lines of a text with two more spaces, empty lines too."""
     return "".join(f"  {line}\n" for line in text.rstrip("\n").split("\n")) if text else ""
 
 
-def _quote(text: Any) -> str:
+def _quote_text(text: Any) -> str:
     return f'"{str(text).translate(_ESCAPES)}"'
 
 
-def _start(value: Range | str) -> int:
+def _make_sort_key(value: Range | str) -> int:
     """Return what reserved values are sorted by: names come after all numbers."""
     if isinstance(value, tuple):
         return value[0]
     return value if isinstance(value, int) else _AFTER_ALL_NUMBERS
 
 
-def _range_order(value: Range | str) -> str:
+def _make_second_sort_key(value: Range | str) -> str:
     """Return what values of the same start are sorted by."""
     return f"{value[0]}..{value[1]}" if isinstance(value, tuple) else str(value)
 
 
-def _range(value: Range | str, normal: bool) -> str:
+def _write_range(value: Range | str, normal: bool) -> str:
     """Return a reserved number, range or name."""
     if isinstance(value, str):
         return f'"{value}"'
@@ -345,7 +357,7 @@ def _range(value: Range | str, normal: bool) -> str:
     return f"{start} to {end if end < MAXIMUM_NUMBER else 'max'}"
 
 
-def _default_kind(type_name: str) -> Kind:
+def _find_default_kind(type_name: str) -> Kind:
     """Return the kind of a default value of a type."""
     if type_name in ("bool", "string"):
         return Kind.BOOLEAN if type_name == "bool" else Kind.TEXT

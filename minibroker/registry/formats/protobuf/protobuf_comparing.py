@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from minibroker.registry.formats.comparing_budget import Budget, TooMuch
-from minibroker.registry.formats.java_order import union_in_java_order
+from minibroker.registry.formats.java_order import unite_in_java_order
 from minibroker.registry.formats.protobuf.proto_names import Found, Names, Scope, is_enum
 from minibroker.registry.formats.protobuf.protobuf_changes import Change
 from minibroker.registry.formats.protobuf.protobuf_model import SCALARS, EnumType, Field, File, Message, Type
@@ -48,7 +48,7 @@ class Side(NamedTuple):
         return Side(self.names, self.scope.within(name))
 
 
-def changes_between(
+def compare_files(
     original: File, before: Names, update: File, after: Names, budget: Budget | None = None
 ) -> list[Change]:
     """Return all changes. Raises TooMuch."""
@@ -68,7 +68,7 @@ class _Comparison:
         self._open: list[Message] = []
         self._budget = budget
 
-    def _note(self, kind: str, path: tuple[str, ...]) -> None:
+    def _note_change(self, kind: str, path: tuple[str, ...]) -> None:
         self.changes.append(Change(kind, path))
 
     # Types
@@ -78,37 +78,37 @@ class _Comparison:
     ) -> None:
         """Compare the types of a file, or of a message."""
         self._budget.spend(len(original) + len(update))
-        before, after = _messages(original), _messages(update)
-        for name in union_in_java_order(before, after):
+        before, after = _index_messages(original), _index_messages(update)
+        for name in unite_in_java_order(before, after):
             here = (*path, name)
             if name not in after:
                 if not before[name][1].is_map_entry:
-                    self._note("MESSAGE_REMOVED", here)
+                    self._note_change("MESSAGE_REMOVED", here)
             elif name not in before:
                 if not after[name][1].is_map_entry:
-                    self._note("MESSAGE_ADDED", here)
+                    self._note_change("MESSAGE_ADDED", here)
             else:
                 inner = sides[0].within(name), sides[1].within(name)
                 self._compare_messages(before[name][1], after[name][1], inner, here)
                 if before[name][0] != after[name][0]:
-                    self._note("MESSAGE_MOVED", here)
-        self._compare_enums(_enums(original), _enums(update), path)
+                    self._note_change("MESSAGE_MOVED", here)
+        self._compare_enums(_index_enums(original), _index_enums(update), path)
 
     def _compare_enums(self, before: dict[str, EnumType], after: dict[str, EnumType], path: tuple[str, ...]) -> None:
         """Compare enums, whose changes are all compatible."""
         self._budget.spend(sum(len(each.values) for each in (*before.values(), *after.values())))
-        for name in union_in_java_order(before, after):
+        for name in unite_in_java_order(before, after):
             if name not in before or name not in after:
-                self._note("ENUM_ADDED" if name not in before else "ENUM_REMOVED", (*path, name))
+                self._note_change("ENUM_ADDED" if name not in before else "ENUM_REMOVED", (*path, name))
                 continue
             earlier = {value.number: value.name for value in before[name].values}
             later = {value.number: value.name for value in after[name].values}
-            for number in union_in_java_order(earlier, later):
+            for number in unite_in_java_order(earlier, later):
                 here = (*path, name, str(number))
                 if number not in earlier or number not in later:
-                    self._note("ENUM_CONST_ADDED" if number not in earlier else "ENUM_CONST_REMOVED", here)
+                    self._note_change("ENUM_CONST_ADDED" if number not in earlier else "ENUM_CONST_REMOVED", here)
                 elif earlier[number] != later[number]:
-                    self._note("ENUM_CONST_CHANGED", here)
+                    self._note_change("ENUM_CONST_CHANGED", here)
 
     # Messages
 
@@ -118,7 +118,7 @@ class _Comparison:
         """Compare two messages, but the fields of one that is being compared already."""
         if len(self._open) >= MAXIMUM_DEPTH:
             raise TooMuch(f"The schemas are too large to be compared: they are nested more than {MAXIMUM_DEPTH} deep")
-        self._budget.spend(STEPS_OF_A_PAIR * (1 + _size(original) + _size(update)))
+        self._budget.spend(STEPS_OF_A_PAIR * (1 + _measure_message(original) + _measure_message(update)))
         compares_fields = not any(each is original for each in self._open)
         self._open.append(original)
         if compares_fields:
@@ -129,36 +129,36 @@ class _Comparison:
 
     def _compare_one_ofs(self, original: Message, update: Message, path: tuple[str, ...]) -> None:
         """Compare the oneofs: fields may share one only if they were in the same one before, or are new."""
-        homes = _homes(original)
+        homes = _find_one_ofs_of_fields(original)
         for one_of in update.one_ofs:
             came_from = [(homes[field.number] or field.number) for field in one_of.fields if field.number in homes]
             if len({*came_from}) > 1:
                 were_alone = sum(isinstance(each, int) for each in came_from)
                 kind = "MULTIPLE_FIELDS_MOVED_TO_ONEOF" if were_alone > 1 else "FIELD_MOVED_TO_EXISTING_ONEOF"
-                self._note(kind, (*path, one_of.name))
+                self._note_change(kind, (*path, one_of.name))
         before, after = ({one_of.name for one_of in each.one_ofs} for each in (original, update))
         for name in sorted(before ^ after):
-            self._note("ONEOF_ADDED" if name in after else "ONEOF_REMOVED", (*path, name))
+            self._note_change("ONEOF_ADDED" if name in after else "ONEOF_REMOVED", (*path, name))
 
     def _compare_fields(
         self, original: Message, update: Message, sides: tuple[Side, Side], path: tuple[str, ...]
     ) -> None:
         """Compare all fields by their numbers, whichever oneofs they are in."""
-        homes = _homes(original), _homes(update)
+        homes = _find_one_ofs_of_fields(original), _find_one_ofs_of_fields(update)
         before = {field.number: field for field in original.all_fields()}
         after = {field.number: field for field in update.all_fields()}
-        gone = _gone_one_ofs(original, update, after.keys())
+        gone = _find_gone_one_ofs(original, update, after.keys())
         for number in sorted(before.keys() | after.keys()):
             home = homes[1].get(number) if number in after else homes[0][number]
             here = (*path, *([home] if home else []), str(number))
             if number not in after:
                 if home not in gone:
-                    self._note(_judge_removed(before[number], home), here)
+                    self._note_change(_judge_removed(before[number], home), here)
             elif number not in before:
-                self._note(_judge_added(after[number], home), here)
+                self._note_change(_judge_added(after[number], home), here)
             else:
                 if homes[0][number] and not home:
-                    self._note("ONEOF_FIELD_MOVED_TO_TOP_LEVEL", here)
+                    self._note_change("ONEOF_FIELD_MOVED_TO_TOP_LEVEL", here)
                 self._compare_field(before[number], after[number], sides, here)
 
     # Fields
@@ -166,7 +166,7 @@ class _Comparison:
     def _compare_field(self, original: Field, update: Field, sides: tuple[Side, Side], path: tuple[str, ...]) -> None:
         """Compare two fields of the same number."""
         if original.name != update.name:
-            self._note("FIELD_NAME_CHANGED", path)
+            self._note_change("FIELD_NAME_CHANGED", path)
         self._compare_typed((original.type, update.type), (original.label, update.label), sides, path)
 
     def _compare_typed(
@@ -183,7 +183,7 @@ class _Comparison:
             for name, entry, each in zip(types, entries, found, strict=True)
         ]
         if kinds[0] != kinds[1]:
-            self._note("FIELD_KIND_CHANGED", path)
+            self._note_change("FIELD_KIND_CHANGED", path)
         elif kinds[0] == "scalar":
             self._compare_scalars(types, labels, path)
         elif kinds[0] == "message":
@@ -196,10 +196,10 @@ class _Comparison:
         """Compare scalars and enums: those of one kind have the same form; labels count where both are given."""
         before, after = (_KINDS.get(name, "number") for name in types)
         if before != after:
-            self._note("FIELD_SCALAR_KIND_CHANGED", path)
+            self._note_change("FIELD_SCALAR_KIND_CHANGED", path)
         elif all(labels) and labels[0] != labels[1]:
             text = before == "bytes"
-            self._note("FIELD_STRING_OR_BYTES_LABEL_CHANGED" if text else "FIELD_NUMERIC_LABEL_CHANGED", path)
+            self._note_change("FIELD_STRING_OR_BYTES_LABEL_CHANGED" if text else "FIELD_NUMERIC_LABEL_CHANGED", path)
 
     def _compare_named(
         self,
@@ -212,14 +212,14 @@ class _Comparison:
         before, after = found
         if before is None or after is None:
             if types[0] != types[1]:
-                self._note("FIELD_NAMED_TYPE_CHANGED", path)
+                self._note_change("FIELD_NAMED_TYPE_CHANGED", path)
             return
         local = [
-            _local_name(side.names.resolve(name, side.scope) or name, each.package)
+            _cut_package(side.names.resolve(name, side.scope) or name, each.package)
             for side, name, each in zip(sides, types, (before, after), strict=True)
         ]
         if local[0] != local[1]:
-            self._note("FIELD_NAMED_TYPE_CHANGED", path)
+            self._note_change("FIELD_NAMED_TYPE_CHANGED", path)
             return
         if before.local and after.local or not isinstance(before.type, Message) or not isinstance(after.type, Message):
             return
@@ -228,26 +228,26 @@ class _Comparison:
         known = len(self.changes)
         self._compare_messages(before.type, after.type, inner, parts)
         if not all(change.compatible for change in self.changes[known:]):
-            self._note("FIELD_NAMED_TYPE_CHANGED", path)
+            self._note_change("FIELD_NAMED_TYPE_CHANGED", path)
 
 
-def _messages(types: Sequence[Type]) -> dict[str, tuple[int, Message]]:
+def _index_messages(types: Sequence[Type]) -> dict[str, tuple[int, Message]]:
     """Return messages by name, and where each stands among them."""
     messages = [each for each in types if isinstance(each, Message)]
     return {message.name: (index, message) for index, message in enumerate(messages)}
 
 
-def _enums(types: Sequence[Type]) -> dict[str, EnumType]:
+def _index_enums(types: Sequence[Type]) -> dict[str, EnumType]:
     """Return enums by name."""
     return {each.name: each for each in types if isinstance(each, EnumType)}
 
 
-def _size(message: Message) -> int:
+def _measure_message(message: Message) -> int:
     """Return the steps that a message takes beside those of what is in it."""
     return len(message.fields) + sum(1 + len(one_of.fields) for one_of in message.one_ofs)
 
 
-def _gone_one_ofs(original: Message, update: Message, kept: Collection[int]) -> set[str]:
+def _find_gone_one_ofs(original: Message, update: Message, kept: Collection[int]) -> set[str]:
     """Return the oneofs that are gone with all of their fields, which a reader survives."""
     names = {one_of.name for one_of in update.one_ofs}
     return {
@@ -265,12 +265,12 @@ def _judge_added(field: Field, home: str | None) -> str:
     return "ONEOF_FIELD_ADDED" if home else f"{_REQUIRED[field.label == 'required']}FIELD_ADDED"
 
 
-def _homes(message: Message) -> dict[int, str]:
+def _find_one_ofs_of_fields(message: Message) -> dict[int, str]:
     """Return the oneof of each field by number, nothing for one that is in none."""
     homes = {field.number: "" for field in message.fields}
     return homes | {field.number: one_of.name for one_of in message.one_ofs for field in one_of.fields}
 
 
-def _local_name(full: str, package: str) -> str:
+def _cut_package(full: str, package: str) -> str:
     """Return the name of a type without its package."""
     return full.removeprefix(f"{package}.") if package else full

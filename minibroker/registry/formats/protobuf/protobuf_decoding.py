@@ -35,12 +35,12 @@ def read_indexes(data: bytes) -> tuple[tuple[int, ...], bytes]:
 
     They are a count and as many integers in zigzag form; a count of 0 stands for the first message.
     """
-    count, data = _zigzag(data)
+    count, data = _read_zigzag(data)
     if not 0 <= count <= MAXIMUM_INDEXES:
         raise InvalidData(f"there are {count} message indexes")
     indexes = []
     for _ in range(count):
-        index, data = _zigzag(data)
+        index, data = _read_zigzag(data)
         indexes.append(index)
     return tuple(indexes) or (0,), data
 
@@ -49,7 +49,7 @@ def write_indexes(indexes: Sequence[int]) -> bytes:
     """Return the form of indexes that choose a message."""
     if list(indexes) == [0]:
         return b"\0"
-    return b"".join(map(_varint, (len(indexes), *indexes)))
+    return b"".join(map(_encode_varint, (len(indexes), *indexes)))
 
 
 def read_protobuf(schema: ProtobufSchema, indexes: Sequence[int], data: bytes) -> dict[str, Any]:
@@ -57,16 +57,16 @@ def read_protobuf(schema: ProtobufSchema, indexes: Sequence[int], data: bytes) -
 
     Enums are their names, or numbers without one; bytes stay bytes. Raises InvalidData.
     """
-    descriptor = message_of(schema, indexes)
+    descriptor = find_message(schema, indexes)
     if len(data) > UNCOUNTED_BYTES:
         count_values(descriptor, data)
     try:
-        return _fields(GetMessageClass(descriptor).FromString(data), Values())
+        return _convert_fields(GetMessageClass(descriptor).FromString(data), Values())
     except (DecodeError, json_format.SerializeToJsonError, RecursionError) as error:
         raise InvalidData(f"the data is no {descriptor.full_name}: {error}") from None
 
 
-def message_of(schema: ProtobufSchema, indexes: Sequence[int]) -> Descriptor:
+def find_message(schema: ProtobufSchema, indexes: Sequence[int]) -> Descriptor:
     """Return the message that indexes choose: of the file, then of the message before. Raises InvalidData.
 
     They count the messages that the schema declares, so not those that protobuf adds for the entries of maps.
@@ -81,42 +81,42 @@ def message_of(schema: ProtobufSchema, indexes: Sequence[int]) -> Descriptor:
     return schema.descriptor.pool.FindMessageTypeByName(".".join(names))
 
 
-def _fields(message: Message, values: Values) -> dict[str, Any]:
+def _convert_fields(message: Message, values: Values) -> dict[str, Any]:
     """Return the fields of a message."""
     values.make(len(message.DESCRIPTOR.fields))
     return {
-        field.name: _value(field, getattr(message, field.name), values)
+        field.name: _convert_value(field, getattr(message, field.name), values)
         for field in message.DESCRIPTOR.fields
         if not field.has_presence or message.HasField(field.name)
     }
 
 
-def _value(field: Any, value: Any, values: Values) -> Any:
+def _convert_value(field: Any, value: Any, values: Values) -> Any:
     """Return the value of a field."""
     if not field.is_repeated:
-        return _single(field, value, values)
+        return _convert_single(field, value, values)
     values.make(len(value))
     entry = field.message_type
     if entry is not None and entry.GetOptions().map_entry:
         item = entry.fields_by_name["value"]
-        return {key: _single(item, value[key], values) for key in value}
-    return [_single(field, each, values) for each in value]
+        return {key: _convert_single(item, value[key], values) for key in value}
+    return [_convert_single(field, each, values) for each in value]
 
 
-def _single(field: Any, value: Any, values: Values) -> Any:
+def _convert_single(field: Any, value: Any, values: Values) -> Any:
     """Return one value of a field."""
     if field.message_type is not None:
         if field.message_type.full_name in _AS_JSON:
             values.make(value.ByteSize() // LEAST_BYTES)
-            return _json_form(value)
-        return _fields(value, values)
+            return _make_json_form(value)
+        return _convert_fields(value, values)
     if field.enum_type is not None:
         named = field.enum_type.values_by_number.get(value)
         return value if named is None else named.name
     return value
 
 
-def _json_form(message: Message) -> Any:
+def _make_json_form(message: Message) -> Any:
     """Return what JSON has for a message. Raises InvalidData if it has nothing, as for a time in the year 10,000."""
     try:
         return json_format.MessageToDict(message)
@@ -137,11 +137,11 @@ def count_values(descriptor: Descriptor, data: bytes) -> None:
             within.pop()
             continue
         values.make()
-        tag, place = _varint_at(data, place)
+        tag, place = _read_varint(data, place)
         field = None if message is None else message.fields_by_number.get(tag >> 3)
         kind = tag & 7
         if kind == LENGTH_DELIMITED:
-            size, place = _varint_at(data, place)
+            size, place = _read_varint(data, place)
             if field is not None and field.message_type is not None:
                 within.append((field.message_type, min(place + size, end)))
                 continue
@@ -151,7 +151,7 @@ def count_values(descriptor: Descriptor, data: bytes) -> None:
                 values.make(len(packed) // item_bytes if item_bytes else len(packed.translate(None, CONTINUED)))
             place += size
         elif kind == VARINT:
-            _, place = _varint_at(data, place)
+            _, place = _read_varint(data, place)
         elif kind == GROUP_BEGINS:
             within.append((None if field is None else field.message_type, end))
         elif kind == GROUP_ENDS:
@@ -160,7 +160,7 @@ def count_values(descriptor: Descriptor, data: bytes) -> None:
             place += FIXED_BYTES.get(kind, len(data))
 
 
-def _varint_at(data: bytes, place: int) -> tuple[int, int]:
+def _read_varint(data: bytes, place: int) -> tuple[int, int]:
     """Return an integer, and the place behind it; what is cut off is 0."""
     number = 0
     for index, byte in enumerate(data[place : place + MOST_VARINT_BYTES]):
@@ -170,7 +170,7 @@ def _varint_at(data: bytes, place: int) -> tuple[int, int]:
     return 0, len(data)
 
 
-def _zigzag(data: bytes) -> tuple[int, bytes]:
+def _read_zigzag(data: bytes) -> tuple[int, bytes]:
     """Return an integer in zigzag form, of at most five bytes, and what comes after it. Raises InvalidData."""
     number = 0
     for place, byte in enumerate(data[:5]):
@@ -180,7 +180,7 @@ def _zigzag(data: bytes) -> tuple[int, bytes]:
     raise InvalidData("a message index ends too early, or has more than five bytes")
 
 
-def _varint(number: int) -> bytes:
+def _encode_varint(number: int) -> bytes:
     """Return an integer in zigzag form."""
     left = (number << 1) ^ (number >> 31)
     result = bytearray()

@@ -98,11 +98,11 @@ class Words:
             self.fail("expected a text in quotes")
         parts: list[str] = []
         while self.place < len(self.text) and self.peek() in "\"'":
-            self._one_quoted(parts)
+            self._add_quoted(parts)
             self.skip()
         return "".join(parts)
 
-    def _one_quoted(self, parts: list[str]) -> None:
+    def _add_quoted(self, parts: list[str]) -> None:
         """Add the next text in quotes to others."""
         quote = self.take()
         while True:

@@ -18,7 +18,7 @@ def test_subscriptions_of_every_version_are_decoded(harness: Harness, version: i
     harness.create_topic("t", 3)
     owned = [Partition(topic="t", partitions=[0, 2]), Partition(topic="gone", partitions=[1])]
     said = ConsumerProtocolSubscription(topics=["t", "gone"], owned_partitions=owned, rack_id="r")
-    read = classic_metadata.subscription(version.to_bytes(2, "big") + bytes(said.encode(version)))
+    read = classic_metadata.decode_subscription(version.to_bytes(2, "big") + bytes(said.encode(version)))
     assert (read.topics, read.rack_id) == (["t", "gone"], "r" if version >= 3 else None)
     topic_id = harness.cluster.image.topics["t"].topic_id
     expected = {topic_id: frozenset({0, 2})} if version >= 1 else {}
@@ -28,13 +28,13 @@ def test_subscriptions_of_every_version_are_decoded(harness: Harness, version: i
 def test_known_fields_of_a_newer_subscription_version_are_decoded() -> None:
     newest = VERSIONS[-1]
     data = (newest + 1).to_bytes(2, "big") + bytes(ConsumerProtocolSubscription(topics=["t"]).encode(newest)) + b"new"
-    assert classic_metadata.subscription(data).topics == ["t"]
+    assert classic_metadata.decode_subscription(data).topics == ["t"]
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\xff\xff\0\0\0\0", b"\0\0\0\0\0\1", b"\0\0\x7f\xff\xff\xff"])
 def test_bytes_that_are_no_subscription_are_malformed(data: bytes) -> None:
     with pytest.raises(MalformedMessage):
-        classic_metadata.subscription(data)
+        classic_metadata.decode_subscription(data)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -42,14 +42,14 @@ def test_an_assignment_is_encoded_in_the_members_version(harness: Harness, versi
     harness.create_topic("t", 3)
     topic_id = harness.cluster.image.topics["t"].topic_id
     partitions = {topic_id: frozenset({2, 0}), bytes(15) + b"x": frozenset({1})}
-    data = classic_metadata.encoded_assignment(partitions, harness.cluster.image, version.to_bytes(2, "big"))
+    data = classic_metadata.encode_assignment(partitions, harness.cluster.image, version.to_bytes(2, "big"))
     assert data[:2] == version.to_bytes(2, "big")
     read = ConsumerProtocolAssignment.decode(data[2:], version)
     assert [(each.topic, each.partitions) for each in read.assigned_partitions] == [("t", [0, 2])]
-    assert classic_metadata.read_assigned(classic_metadata.assignment(data), harness.cluster.image) == {
+    assert classic_metadata.read_assigned(classic_metadata.decode_assignment(data), harness.cluster.image) == {
         topic_id: frozenset({0, 2})
     }
 
 
 def test_an_empty_assignment_has_no_partitions(harness: Harness) -> None:
-    assert classic_metadata.read_assigned(classic_metadata.assignment(b""), harness.cluster.image) == {}
+    assert classic_metadata.read_assigned(classic_metadata.decode_assignment(b""), harness.cluster.image) == {}

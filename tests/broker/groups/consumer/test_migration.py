@@ -82,7 +82,7 @@ class ClassicPlayer:
 
     @staticmethod
     def _partitions(data: bytes) -> set[tuple[str, int]]:
-        assigned = classic_metadata.assignment(data).assigned_partitions
+        assigned = classic_metadata.decode_assignment(data).assigned_partitions
         return {(each.topic, partition) for each in assigned for partition in each.partitions}
 
 
@@ -186,7 +186,7 @@ def test_an_empty_classic_group_is_replaced_by_a_consumer_group(harness: Harness
     harness.restart(settings={"group.consumer.migration.policy": "disabled"})
     if empty == "with offsets":
         harness.coordinator(GROUP)
-        harness.cluster.groups.classic_group_or_new(GROUP)
+        harness.cluster.groups.find_or_make_classic_group(GROUP)
     else:
         (left,) = [ClassicPlayer(harness)]
         waiting = left.driver.new_member()

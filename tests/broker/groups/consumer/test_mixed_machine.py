@@ -48,7 +48,7 @@ class Eager(Consumer):
 
     def _answered(self, answer: Any) -> None:
         if answer.error_code == ErrorCode.NONE and self._joined is not None:
-            assigned = classic_metadata.assignment(answer.assignment).assigned_partitions
+            assigned = classic_metadata.decode_assignment(answer.assignment).assigned_partitions
             self._joined, self.owned = None, [index for each in assigned for index in each.partitions]
         else:
             super()._answered(answer)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
-from minibroker.broker.groups.consumer.member import ConsumerMember, MemberState, given_in, without_epochs
+from minibroker.broker.groups.consumer.member import ConsumerMember, MemberState, assign_in_epoch, without_epochs
 from minibroker.broker.groups.consumer.reconciliation import Circumstances, reconcile_member
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
@@ -35,8 +35,8 @@ def member(
         epoch=epoch,
         previous_epoch=epoch - 1,
         state=state,
-        assigned=given_in(epoch, has or {}),
-        pending_revocation=given_in(epoch, revoking),
+        assigned=assign_in_epoch(epoch, has or {}),
+        pending_revocation=assign_in_epoch(epoch, revoking),
     )
 
 

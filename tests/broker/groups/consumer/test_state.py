@@ -13,7 +13,7 @@ from minibroker.broker.groups.consumer.member import (
     ClassicProtocol,
     ConsumerMember,
     MemberState,
-    given_in,
+    assign_in_epoch,
 )
 from minibroker.broker.groups.consumer.subscriptions import ResolvedPattern
 from minibroker.broker.groups.group import GroupType
@@ -43,7 +43,7 @@ MEMBER = ConsumerMember(
 def group(harness: Harness) -> ConsumerGroup:
     """A group with one member of each protocol."""
     harness.coordinator(GROUP)
-    group = ConsumerGroup(harness.cluster.groups, GROUP, harness.cluster.groups.classic_group_or_new("x").offsets)
+    group = ConsumerGroup(harness.cluster.groups, GROUP, harness.cluster.groups.find_or_make_classic_group("x").offsets)
     group.set_member(MEMBER)
     group.set_member(MEMBER._replace(member_id="c", classic=CLASSIC, assigned={A: {3: 5}}, pending_revocation={}))
     return group
@@ -199,7 +199,7 @@ def test_tombstones_of_unknown_state_are_ignored(harness: Harness) -> None:
     coordinator = harness.cluster.groups
     commit(coordinator, consumer_records.member_gone(GROUP, "m"))
     assert coordinator.groups == {}
-    group = ConsumerGroup(coordinator, GROUP, coordinator.classic_group_or_new("x").offsets)
+    group = ConsumerGroup(coordinator, GROUP, coordinator.find_or_make_classic_group("x").offsets)
     fold(group, *consumer_records.member_gone(GROUP, "m"), consumer_records.pattern_topics(GROUP, "t", None))
     assert (group.members, group.target, group.patterns) == ({}, {}, {})
 
@@ -209,7 +209,7 @@ def test_records_before_kafka_4_3_have_no_partition_epochs(group: ConsumerGroup)
     for each in (*value.assigned_partitions, *value.partitions_pending_revocation):
         each.assignment_epochs = None
     old = ConsumerMember("m").with_assignment(value)
-    assert old.assigned == given_in(7, {A: frozenset({0, 1})})
+    assert old.assigned == assign_in_epoch(7, {A: frozenset({0, 1})})
     assert old.pending_revocation == {A: {2: 7}}
     value.state = 99
     assert ConsumerMember("m").with_assignment(value).state is MemberState.UNKNOWN

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from minibroker.broker.groups.share import share_assignor
-from minibroker.protocol.steps import CHUNK_ITEMS, at_once
+from minibroker.protocol.steps import CHUNK_ITEMS, run_all_steps
 from tests.cases import for_each
 
 A, B = b"a" * 16, b"b" * 16
@@ -19,7 +19,7 @@ def assigned(
     members: Mapping[str, frozenset[bytes]], present: Present, indexes: Mapping[bytes, Iterable[int]]
 ) -> dict[str, Mapping[bytes, frozenset[int]]]:
     """Return the partitions of each member."""
-    return at_once(share_assignor.assign_partitions(members, present, indexes))
+    return run_all_steps(share_assignor.assign_partitions(members, present, indexes))
 
 
 def test_partitions_are_assigned_evenly_to_share_members() -> None:

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from minibroker.broker.groups.streams import streams_assignor
 from minibroker.broker.groups.streams.streams_assignor import MemberSpecification
 from minibroker.broker.groups.streams.tasks import TaskId, Tasks, list_tasks
-from minibroker.protocol.steps import at_once
+from minibroker.protocol.steps import run_all_steps
 
 
 def assigned(
     members: dict[str, MemberSpecification], tasks: list[TaskId], stateful: list[TaskId], standbys: int
 ) -> dict[str, Tasks]:
     """Return the target of each member."""
-    return at_once(streams_assignor.assign_tasks(members, tasks, stateful, standbys))
+    return run_all_steps(streams_assignor.assign_tasks(members, tasks, stateful, standbys))
 
 
 STATEFUL, STATELESS = [TaskId("s", partition) for partition in range(5)], [TaskId("l", 0), TaskId("l", 1)]

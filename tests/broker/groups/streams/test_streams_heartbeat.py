@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.groups.classic.classic_group import ClassicGroup
-from minibroker.broker.groups.streams.streams_updating import SMALL, assigning
+from minibroker.broker.groups.streams.streams_updating import SMALL, make_targets
 from minibroker.broker.groups.streams.topology import MAXIMUM_NAMES, MAXIMUM_TASKS, Status
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.security.operations import CREATE_CLUSTER, CREATE_TOPIC
@@ -19,7 +19,7 @@ from minibroker.protocol.messages.consumer_groups import ConsumerGroupHeartbeatR
 from minibroker.protocol.messages.groups import JoinGroupRequest
 from minibroker.protocol.messages.offsets import OffsetCommitRequest
 from minibroker.protocol.messages.streams_groups import StreamsGroupHeartbeatRequest
-from minibroker.protocol.steps import at_once
+from minibroker.protocol.steps import run_all_steps
 from tests.broker.groups.streams.driving import (
     BEAT_MS,
     GROUP,
@@ -230,7 +230,7 @@ def test_an_empty_classic_group_becomes_a_streams_group_with_its_offsets(harness
         assert found is not None
         assert found.offset == 7
         harness.restart(crash=True)
-    made = harness.cluster.groups.to_join(GROUP, create=True)
+    made = harness.cluster.groups.find_group_to_join(GROUP, create=True)
     assert isinstance(made, ClassicGroup)
     assert made.offsets.find(topic, 1) is not None
     harness.restart(crash=True)
@@ -328,10 +328,10 @@ def test_a_group_that_changes_during_its_assignment_is_reassigned(harness: Harne
     first, second = (Player(harness, f"m{number}", Topology(subtopologies=many)) for number in (1, 2))
     first.join()
     group = group_of(harness)
-    steps = assigning(group)
+    steps = make_targets(group)
     next(steps)
     second.join()
-    at_once(steps)
+    run_all_steps(steps)
     assert group.assignment_epoch == group.epoch
     settle(first, second)
     assert sum(map(len, second.active.values())) == len(many) * 50

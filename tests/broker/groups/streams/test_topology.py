@@ -13,7 +13,7 @@ from minibroker.broker.groups.streams.topology import (
     Topology,
     check_said,
     configure_topology,
-    topology_of,
+    parse_topology,
 )
 from minibroker.broker.metadata.image import Image
 from minibroker.broker.metadata.partitions import Partition, Topic
@@ -42,7 +42,7 @@ def said(*subtopologies: Mapping[str, Any], epoch: int = 0) -> Topology:
     ]
     whole = Said(epoch=epoch, subtopologies=made)
     check_said(whole)
-    return topology_of(whole)
+    return parse_topology(whole)
 
 
 def image(**topics: int) -> Image:

@@ -17,7 +17,7 @@ from minibroker.broker.groups.streams.tasks import (
     list_tasks,
 )
 from minibroker.broker.groups.streams.warm_ups import Situation, Step, WarmUpSettings, next_step
-from minibroker.protocol.steps import at_once
+from minibroker.protocol.steps import run_all_steps
 from tests.cases import for_each
 
 EPOCH, LAG = 7, 100
@@ -64,7 +64,7 @@ def step(
     by_id = {each.member_id: each for each in members}
     warms_up = dict.fromkeys(by_id, True) if heard is None else heard
     situation = Situation(by_id, targets, {STATEFUL}, offsets or {}, warms_up)
-    return at_once(next_step(situation, EPOCH, WarmUpSettings(count, LAG)))
+    return run_all_steps(next_step(situation, EPOCH, WarmUpSettings(count, LAG)))
 
 
 def test_a_task_stays_until_its_new_owner_has_warmed_up() -> None:

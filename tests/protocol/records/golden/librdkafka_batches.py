@@ -13,8 +13,13 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from minibroker.protocol.apis import request_class
-from minibroker.protocol.headers import RequestHeader, ResponseHeader, request_header_version, response_header_version
+from minibroker.protocol.apis import get_request_class
+from minibroker.protocol.headers import (
+    RequestHeader,
+    ResponseHeader,
+    get_request_header_version,
+    get_response_header_version,
+)
 from minibroker.protocol.messages.cluster import ApiVersionsResponse
 from minibroker.protocol.messages.metadata import MetadataResponse
 from minibroker.protocol.messages.produce import ProduceResponse
@@ -48,9 +53,9 @@ class OneTopicBroker:
             while size := stream.read(SIZE.size):
                 frame = stream.read(*SIZE.unpack(size))
                 key, version = Struct(">hh").unpack_from(frame)
-                header, position = RequestHeader.decode_from(frame, request_header_version(key, version))
-                answer = self.answer(key, request_class(key).decode(frame, version, position))
-                header_version = response_header_version(key, version)
+                header, position = RequestHeader.decode_from(frame, get_request_header_version(key, version))
+                answer = self.answer(key, get_request_class(key).decode(frame, version, position))
+                header_version = get_response_header_version(key, version)
                 head = ResponseHeader(correlation_id=header.correlation_id).encode(header_version)
                 body = head + answer.encode(version)
                 connection.sendall(SIZE.pack(len(body)) + body)

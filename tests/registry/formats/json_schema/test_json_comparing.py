@@ -10,7 +10,7 @@ from typing import Any
 from minibroker.registry.formats.comparing_budget import Below
 from minibroker.registry.formats.json_schema import incompatibilities, parse
 from minibroker.registry.formats.json_schema.json_changes import Change, Part
-from minibroker.registry.formats.json_schema.json_comparing import changes_between
+from minibroker.registry.formats.json_schema.json_comparing import compare_schemas
 from tests.cases import for_each
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "json_schema_changes.jsonl"
@@ -24,7 +24,7 @@ def recorded() -> list[dict[str, Any]]:
 def changes(original: Any, update: Any) -> list[str]:
     """Return the changes between two schemas, as the recordings write them."""
     before, after = parse(json.dumps(original), {}), parse(json.dumps(update), {})
-    return [f"{change.kind} {change.place}" for change in flat([changes_between(before.root, after.root)])]
+    return [f"{change.kind} {change.place}" for change in flat([compare_schemas(before.root, after.root)])]
 
 
 def flat(parts: Sequence[Part], path: tuple[str, ...] = ()) -> Iterator[Change]:

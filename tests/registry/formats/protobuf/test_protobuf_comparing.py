@@ -9,7 +9,7 @@ import pytest
 
 from minibroker.registry.formats.comparing_budget import TooMuch
 from minibroker.registry.formats.protobuf import incompatibilities, parse
-from minibroker.registry.formats.protobuf.protobuf_comparing import changes_between
+from minibroker.registry.formats.protobuf.protobuf_comparing import compare_files
 from tests.cases import for_each
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "protobuf_changes.jsonl"
@@ -19,7 +19,7 @@ SYNTAX = 'syntax = "proto3";\n'
 def changes(original: str, update: str, imports: tuple[dict[str, str], dict[str, str]] = ({}, {})) -> list[str]:
     """Return the changes between two schemas, as the recordings write them."""
     before, after = parse(original, imports[0]), parse(update, imports[1])
-    found = changes_between(before.file, before.names, after.file, after.names)
+    found = compare_files(before.file, before.names, after.file, after.names)
     return [f"{change.kind} {change.place}" for change in found]
 
 

@@ -16,8 +16,8 @@ from minibroker.broker.groups.consumer.assignors.specification import Assignment
 def assign(members: Mapping[str, MemberSpecification], partition_counts: Mapping[bytes, int]) -> Assignment:
     """Return each member's partitions; `partition_counts` go by topic id. Only unwanted partitions are left."""
     assignment: dict[str, dict[bytes, frozenset[int]]] = {member_id: {} for member_id in members}
-    for (count, subscribers), topic_ids in _equal_topics(members, partition_counts).items():
-        cut = _cut(count, subscribers, _find_owned_indexes(topic_ids, subscribers, members))
+    for (count, subscribers), topic_ids in _group_equal_topics(members, partition_counts).items():
+        cut = _cut_into_ranges(count, subscribers, _find_owned_indexes(topic_ids, subscribers, members))
         for member_id, indexes in cut.items():
             if indexes:
                 for topic_id in topic_ids:
@@ -25,7 +25,7 @@ def assign(members: Mapping[str, MemberSpecification], partition_counts: Mapping
     return {member_id: topics for member_id, topics in assignment.items()}
 
 
-def _equal_topics(
+def _group_equal_topics(
     members: Mapping[str, MemberSpecification], partition_counts: Mapping[bytes, int]
 ) -> dict[tuple[int, tuple[str, ...]], list[bytes]]:
     """Return the topics by their number of partitions and their subscribers, which are in order."""
@@ -55,7 +55,7 @@ def _find_owned_indexes(
     return owned
 
 
-def _cut(count: int, subscribers: Sequence[str], owned: Mapping[str, list[int]]) -> dict[str, list[int]]:
+def _cut_into_ranges(count: int, subscribers: Sequence[str], owned: Mapping[str, list[int]]) -> dict[str, list[int]]:
     """Return the indexes below `count` of each member. Shares differ by one at most; free indexes go in runs."""
     least, more = divmod(count, len(subscribers))
     having_most = sorted(subscribers, key=lambda member_id: -len(owned[member_id]))

@@ -79,7 +79,7 @@ def _share_by_wish(
     for partition in sorted(free, key=lambda each: (len(subscribers[each.topic_id]), each)):
         candidates = subscribers[partition.topic_id]
         shares[min(candidates, key=lambda member_id: len(shares[member_id]))].append(partition)
-    balance(shares, subscribers)
+    balance_shares(shares, subscribers)
 
 
 class Step(NamedTuple):
@@ -89,7 +89,7 @@ class Step(NamedTuple):
     topic_id: bytes
 
 
-def balance(shares: Shares, subscribers: Mapping[bytes, list[str]]) -> None:
+def balance_shares(shares: Shares, subscribers: Mapping[bytes, list[str]]) -> None:
     """Move partitions, as few as it takes, until no chain of moves makes the loads more even."""
     moved = True
     while moved:
@@ -97,7 +97,7 @@ def balance(shares: Shares, subscribers: Mapping[bytes, list[str]]) -> None:
         settled: set[str] = set()
         for member_id in sorted(shares, key=lambda each: (-len(shares[each]), each)):
             while member_id not in settled:
-                reached = _relieve(member_id, shares, subscribers)
+                reached = _pass_one_partition_on(member_id, shares, subscribers)
                 if reached is None:
                     moved = True
                     settled.clear()
@@ -106,7 +106,7 @@ def balance(shares: Shares, subscribers: Mapping[bytes, list[str]]) -> None:
                     settled.update(each for each in reached if len(shares[each]) <= len(shares[member_id]))
 
 
-def _relieve(
+def _pass_one_partition_on(
     member_id: str, shares: Shares, subscribers: Mapping[bytes, list[str]]
 ) -> Mapping[str, Step | None] | None:
     """Pass one partition of the member's on, along the shortest chain to one that has at least two fewer.
