@@ -21,13 +21,17 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 class Incoming:
     """The body of a request, which the client may still send."""
 
-    def __init__(self, receive: Receive, seconds: float) -> None:
+    def __init__(self, receive: Receive, seconds: float, headers: Mapping[str, str]) -> None:
         self._receive, self._seconds = receive, seconds
+        self._announced_bytes = int(headers.get("content-length", 0))
+        self._needs_leave = "expect" in headers  # to send it, which a read gives
         self._is_whole = self._is_given_up = False
 
     async def read(self, most_bytes: int) -> bytes:
         """Return the body. Raises Refused if it is too large, or not whole in time."""
         try:
+            if self._announced_bytes > most_bytes:
+                raise make_too_large_error(most_bytes)
             async with asyncio.timeout(self._seconds):
                 return await self._read_all(most_bytes)
         except TimeoutError:
@@ -52,7 +56,7 @@ class Incoming:
 
     async def is_over(self) -> bool:
         """Return whether nothing of the body is left, after reading a little: clients send it before they listen."""
-        if not self._is_whole and not self._is_given_up:
+        if not (self._is_whole or self._is_given_up or self._needs_leave):
             with suppress(Refused, TimeoutError):
                 async with asyncio.timeout(STRANGERS_SECONDS):
                     await self._read_all(STRANGERS_BYTES)
@@ -73,7 +77,7 @@ class Asgi:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http"
         request = make_request(scope)
-        incoming = Incoming(receive, self._body_seconds)
+        incoming = Incoming(receive, self._body_seconds, request.headers)
         request.rest, request.left = incoming.read, incoming.left
         answer = await self._answer(request)
         is_over = not _has_body(request.headers) or await incoming.is_over()

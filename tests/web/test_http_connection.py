@@ -11,7 +11,7 @@ import pytest
 from minibroker.addresses import HostPort
 from minibroker.web import server as server_module
 from minibroker.web.asgi import Asgi
-from minibroker.web.messages import Answer, Request, make_text_answer
+from minibroker.web.messages import Answer, Refused, Request, make_text_answer
 from minibroker.web.server import Server
 
 Answering = Callable[[Request], Awaitable[Answer]]
@@ -85,6 +85,23 @@ async def test_a_client_that_waits_for_leave_to_send_gets_it() -> None:
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
         writer.write(b"ok")
         assert (await answer_of(reader))[2] == "/x ok"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT"])  # one that reads the body, and one that does not
+async def test_a_client_gets_no_leave_to_send_what_nobody_reads(method: str) -> None:
+    async def answer(request: Request) -> Answer:
+        try:
+            await (request.read(9) if request.method == "POST" else asyncio.sleep(0))
+        except Refused as error:
+            return make_text_answer("", error.status)
+        return make_text_answer("", 404)
+
+    async with served(answer) as (reader, writer):
+        head = f"{method} / HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000000\r\nExpect: 100-continue\r\n\r\n"
+        writer.write(head.encode())
+        status, headers, _ = await answer_of(reader)
+        assert (int(status.split()[1]), headers["connection"]) == (413 if method == "POST" else 404, "close")
+        assert await reader.read() == b""
 
 
 @pytest.mark.parametrize("request_", [get("/", "Connection: close"), get("/", version="1.0")])
