@@ -36,7 +36,7 @@ SHOWN: Final = {  # what is there once a view is complete
     "#/topics/orders/configs": "retention.ms",
     "#/topics/users/0/0": "leader epoch",
     "#/schemas/users-value/1": "AVRO schema 1",
-    "#/groups/transactions/billing": "CompleteCommit",
+    "#/transactions/billing": "CompleteCommit",
     "#/files/orders-0%2F00000000000000000000.log": "batch [0]",
     "#/try/Metadata/12": "RequestHeader version 2",
     "#/controls": "take a snapshot",

@@ -171,7 +171,7 @@ def test_every_view_is_accessible_in_light_and_dark(both: Explorer, broker: Brok
 PLACES = {
     "#/topics/orders": "high watermark",
     "#/files/orders-0%2F00000000000000000000.log": "batch [0]",
-    "#/groups/transactions/billing": "CompleteCommit",
+    "#/transactions/billing": "CompleteCommit",
     "#/try/Produce/9": "topic_data",
     "#/controls": "take a snapshot",
     "#/lessons/produce": "Send Produce to the topic lesson",

@@ -34,6 +34,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, METADATA_TOPIC_ID
 from minibroker.protocol.primitives import ZERO_UUID, new_uuid, uuid_text
 from minibroker.protocol.steps import CHUNK_ITEMS, Steps, each
+from minibroker.quantities import counted
 from minibroker.storage.checkpoints.checkpoint_texts import PARTITION_METADATA
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
@@ -114,9 +115,10 @@ class Cluster:
         logs, accepted = self.logs, self.static_settings["accept.lost.metadata"]
         if not logs.holds(METADATA_TOPIC, 0):
             if logs.found() and not accepted:
+                held = f"hold{'s' if len(logs.directories) == 1 else ''} {counted(len(logs.found()), 'log')}"
                 raise MetadataError(
-                    f"{logs} hold {len(logs.found())} logs, but no {METADATA_TOPIC}-0, which says what they are: if it "
-                    f"is elsewhere, name its directory in log.dirs too; else {self.ways_out}"
+                    f"{logs} {held}, but no {METADATA_TOPIC}-0, which says what they are: "
+                    f"if it is elsewhere, name its directory in log.dirs too; else {self.ways_out}"
                 )
             return logs.create_log(METADATA_TOPIC, 0, METADATA_TOPIC_ID, METADATA_SETTINGS)
         try:

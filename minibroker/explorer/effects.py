@@ -164,7 +164,7 @@ def _effects_of_commit(request: Any, answer: Any, name_of: NameOf) -> Effects:
 def _effects_of_init_producer_id(request: Any, answer: Any, name_of: NameOf) -> Effects:
     if not answer.error_code:
         who = f"{request.transactional_id} has" if request.transactional_id else "a producer has"
-        view = ("groups", "transactions", request.transactional_id) if request.transactional_id else ("",)
+        view = ("transactions", request.transactional_id) if request.transactional_id else ("",)
         yield _effect(f"{who} producer id {answer.producer_id} and epoch {answer.producer_epoch}", *view)
 
 
@@ -177,14 +177,14 @@ def _added_to_transaction(request: Any, answer: Any, name_of: NameOf) -> Effects
             added = [each.partition_index for each in topic.results_by_partition if not each.partition_error_code]
             if added:
                 text = f"{topic.name} {sorted(added)} is in the transaction of {transactional_id}"
-                yield _effect(text, "groups", "transactions", transactional_id)
+                yield _effect(text, "transactions", transactional_id)
 
 
 def _effects_of_end_txn(request: Any, answer: Any, name_of: NameOf) -> Effects:
     if not answer.error_code:
         verb = "committed" if request.committed else "aborted"
         text = f"{verb} the transaction of {request.transactional_id}"
-        yield _effect(text, "groups", "transactions", request.transactional_id)
+        yield _effect(text, "transactions", request.transactional_id)
 
 
 _EFFECTS: Final[dict[ApiKey, Callable[[Any, Any, NameOf], Effects]]] = {

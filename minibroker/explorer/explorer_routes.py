@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from minibroker import __version__
+from minibroker.explorer.damaged_files import damage_routes
 from minibroker.explorer.files_view import file_routes
 from minibroker.explorer.frames_view import Watched, frame_routes, live_routes
 from minibroker.explorer.groups_view import group_routes
@@ -15,6 +16,7 @@ from minibroker.explorer.records_view import record_routes
 from minibroker.explorer.saved_frames import MOST_BYTES, MOST_FRAMES, SavedFrames
 from minibroker.explorer.schemas_view import schema_routes
 from minibroker.explorer.topics_view import topic_routes
+from minibroker.explorer.transactions_view import transaction_routes
 from minibroker.explorer.trying import trying_routes
 from minibroker.protocol.legible import make_legible
 from minibroker.testing.broker import Broker
@@ -26,7 +28,7 @@ from minibroker.web.guard import Guard
 from minibroker.web.routes import Route, Routes
 
 API: Final = f"{ROOT}/api"
-VIEWS: Final = ("frames", "topics", "groups", "files", "try", "controls", "lessons")
+VIEWS: Final = ("frames", "topics", "groups", "transactions", "files", "try", "controls", "lessons")
 SCHEMAS: Final = "schemas"  # a view of brokers with a registry
 PAGES_BYTES: Final = 3 << 20  # of what a page sends: a frame of 1 MiB in hexadecimal digits, and more
 SERVER: Final = "127.0.0.1:9092"  # for which frames of a file are copied
@@ -46,6 +48,7 @@ def explorer_routes(broker: Broker, closing: asyncio.Event) -> list[Route]:
             "version": __version__,
             "bootstrap_servers": broker.bootstrap_servers,
             "nodes": list(broker.running.node_ids) if broker.is_running else [],
+            "registry_url": broker.registry_url if broker.has_registry else None,
             "views": VIEWS if schemas is None else (*VIEWS, SCHEMAS),
         }
 
@@ -62,7 +65,9 @@ def explorer_routes(broker: Broker, closing: asyncio.Event) -> list[Route]:
         topic_routes(broker),
         record_routes(broker),
         group_routes(broker, name_of),
+        transaction_routes(broker),
         file_routes(lambda: broker.directory, broker),
+        damage_routes(lambda: broker.directory),
         trying_routes(broker),
         *([] if schemas is None else [schemas]),
     ):
@@ -86,10 +91,11 @@ def saved_frames_app(saved: SavedFrames, path: Path, name_of: NameOf, closing: a
 
 def files_app(path: Path) -> Application:
     """Return an application that shows the files of a log directory, or one file, without a broker."""
-    return _app_of_one_view("files", {"path": make_legible(str(path))}, file_routes(lambda: path))
+    about = {"path": make_legible(str(path))}
+    return _app_of_one_view("files", about, file_routes(lambda: path), damage_routes(lambda: path))
 
 
-def _app_of_one_view(view: str, about: dict[str, Any], part: Routes) -> Application:
+def _app_of_one_view(view: str, about: dict[str, Any], *parts: Routes) -> Application:
     """Return an application for this machine alone, which has the paths of one view."""
     routes = Routes()
 
@@ -98,7 +104,8 @@ def _app_of_one_view(view: str, about: dict[str, Any], part: Routes) -> Applicat
         """Return what the page shows on every view."""
         return {"version": __version__, "views": [view], **about}
 
-    routes += part
+    for part in parts:
+        routes += part
     return Application([*page(), *_limited(routes)], Guard(), describe_mistake)
 
 

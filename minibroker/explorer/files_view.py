@@ -1,4 +1,4 @@
-"""The view of files: a log directory byte by byte, index entries with the batches they point to, and damage.
+"""The view of files: a log directory byte by byte, and index entries with the batches they point to.
 
 It reads files and changes none, so it also shows the directory of a broker that does not run, or a single file.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
@@ -19,7 +18,6 @@ from minibroker.broker.upkeep.cleaner import cleaning_limits
 from minibroker.explorer.answers_in_threads import made_aside
 from minibroker.explorer.trees import tree
 from minibroker.protocol.errors import KafkaError
-from minibroker.protocol.explaining.parts import MOST_DECOMPRESSED_BYTES
 from minibroker.protocol.legible import make_legible
 from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES
 from minibroker.protocol.records.walking import FoundBatch
@@ -31,7 +29,6 @@ from minibroker.storage.files import Disk
 from minibroker.storage.inspection.explained_files import ENTRY_BYTES, explain_file
 from minibroker.storage.inspection.index_inspection import OffsetEntry, TimeEntry, TransactionEntry
 from minibroker.storage.inspection.inspected_files import InspectedFile, Kind, Options, identify_file, iterate_contents
-from minibroker.storage.inspection.log_inspection import Damage
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import COMPACT
 from minibroker.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
@@ -47,8 +44,6 @@ WINDOW_ENTRIES: Final = 3_000  # of an index
 MOST_SHOWN_BYTES: Final = 16 << 20  # of any other file
 MOST_BATCHES: Final = 2_000
 MOST_ENTRIES: Final = 2_000
-MOST_DAMAGE: Final = 100
-MOST_INSPECTED_BYTES: Final = 256 << 20  # a larger log is not walked through for its damage
 MOST_COMPACTED_BYTES: Final = 64 << 20  # a cleaning reads about 30 MB/s
 MOST_OFFSETS: Final = 100_000
 LENGTH_POSITION: Final = 8  # of a batch, in all formats
@@ -75,11 +70,6 @@ def file_routes(root: Root, broker: Broker | None = None) -> Routes:
     async def get_segment(path: str) -> dict[str, Any]:
         """Return the batches of a segment, and the entries of its indexes, to be drawn."""
         return await asyncio.to_thread(segment_of, inspected_below(root(), path))
-
-    @routes.get("/damage")
-    async def get_damage(path: str) -> list[dict[str, Any]]:
-        """Return what is wrong with a file; a log is compared with its indexes."""
-        return await asyncio.to_thread(damage_of, inspected_below(root(), path))
 
     @routes.get("/retention")
     async def get_retention(path: str) -> list[str]:
@@ -228,15 +218,6 @@ def _draw_batch(batch: FoundBatch, aborted: list[TransactionEntry]) -> dict[str,
         kind = "aborted"
     place = {"position": batch.position, "size": header.size_bytes}
     return place | {"first": header.base_offset, "last": header.last_offset, "kind": kind}
-
-
-def damage_of(inspected: InspectedFile) -> list[dict[str, Any]]:
-    """Return the damage of a file, `MOST_DAMAGE` at most."""
-    if Disk().size_bytes(inspected.path) > MOST_INSPECTED_BYTES:
-        return []
-    found = iterate_contents(Disk(), inspected, Options(records=True, verify=True, most_bytes=MOST_DECOMPRESSED_BYTES))
-    damage = deque((each for each in found if isinstance(each, Damage)), maxlen=MOST_DAMAGE)
-    return [each._asdict() | {"path": os.path.basename(each.path)} for each in damage]
 
 
 def retained(broker: Broker, inspected: InspectedFile) -> list[str]:

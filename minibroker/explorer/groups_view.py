@@ -1,4 +1,4 @@
-"""The view of groups and transactions: state machines, members, offsets and lag, and the frames that changed them.
+"""The view of groups: state machines, members, offsets and lag, and the frames that changed them.
 
 Members are described by the requests with which clients ask for them.
 """
@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from minibroker.broker.groups.classic.classic_states import FOLLOWING
 from minibroker.broker.groups.group import Group
+from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.transactions.transaction import REACHED_FROM, State
 from minibroker.client.membership import decode_assignment
 from minibroker.explorer.answers_in_threads import read_aside
@@ -35,6 +36,7 @@ from minibroker.testing.verbs.wait_verbs import list_member_ids
 from minibroker.web.routes import Routes
 
 MOST_LISTED: Final = 2_000
+COMMIT: Final = "OffsetCommit"
 MOST_OFFSETS: Final = 500
 MOST_MOMENTS: Final = 60
 SLICE_SECONDS: Final = 0.005
@@ -81,58 +83,28 @@ def group_routes(broker: Broker, name_of: NameOf) -> Routes:
 
     @routes.get("/groups")
     async def list_groups() -> dict[str, Any]:
-        """Return all groups, and all transactional ids."""
-        cluster = broker.running.cluster
-        groups = sorted(cluster.groups.groups.values(), key=lambda group: group.group_id)[:MOST_LISTED]
-        transactions = sorted(cluster.transactions.transactions.values(), key=lambda each: each.transactional_id)
-        return {
-            "groups": [_summarize_group(group) for group in groups],
-            "transactions": [
-                {"id": each.transactional_id, "state": each.state.label, "partitions": len(each.partitions)}
-                for each in transactions[:MOST_LISTED]
-            ],
-        }
+        """Return all groups."""
+        groups = sorted(broker.running.cluster.groups.groups.values(), key=lambda group: group.group_id)[:MOST_LISTED]
+        return {"groups": [_summarize_group(group) for group in groups]}
 
     @routes.get("/groups/{group}")
     async def get_group(group: str) -> dict[str, Any]:
         """Return a group with its members, its committed offsets and their lag."""
         found = _group(broker, group)
         node = broker.coordinator(group=group)
-        said = _summarize_group(found) | {"coordinator": node, "lag": _lags(broker, found)}
-        return said | await _describe_group(broker, found, node)
+        said = _summarize_group(found) | await _describe_group(broker, found, node)
+        assigned = {one for each in said["members"] for one in each["assigned"]}
+        return said | {"coordinator": node, "lag": _lags(broker, found, assigned)}
 
     @routes.get("/history")
-    async def get_history(group: str | None = None, transactional_id: str | None = None, after: int = 0) -> Any:
-        """Return the newest frames that changed a group or a transaction, the newest first."""
-        return await _history(broker, name_of, group, transactional_id, after)
+    async def get_history(
+        group: str | None = None, transactional_id: str | None = None, after: int = 0
+    ) -> dict[str, Any]:
+        """Return the newest frames that changed a group or a transaction, the newest first, and the last one seen."""
+        seen = broker.journal.seen
+        return {"moments": await _history(broker, name_of, group, transactional_id, after), "seen": seen}
 
-    _transactions(broker, routes)
     return routes
-
-
-def _transactions(broker: Broker, routes: Routes) -> None:
-    @routes.get("/transactions/{transactional_id}")
-    async def get_transaction(transactional_id: str) -> dict[str, Any]:
-        """Return a transaction with its partitions, and what its producer has written there."""
-        found = broker.running.cluster.transactions.find(transactional_id)
-        return {
-            **{name: getattr(found, name) for name in TRANSACTION_FACTS},
-            "state": found.state.label,
-            "coordinator": broker.coordinator(transactional_id=transactional_id),
-            "partitions": [_producer_in(broker, *each, found.producer_id) for each in sorted(found.partitions)],
-        }
-
-    @routes.get("/topics/{name}/{index}/producers")
-    async def list_producers(name: str, index: int) -> list[dict[str, Any]]:
-        """Return the producers that a partition knows, with their last five batches."""
-        partition = _partition(broker, name, index)
-        producer_ids = list(partition.log.producers.ids())[-MOST_LISTED:] if partition is not None else []
-        return [_producer_in(broker, name, index, producer_id) for producer_id in producer_ids]
-
-
-TRANSACTION_FACTS: Final = (
-    *("transactional_id", "producer_id", "producer_epoch", "timeout_ms", "start_ms", "last_update_ms"),
-)
 
 
 def _summarize_group(group: Group) -> dict[str, Any]:
@@ -154,17 +126,21 @@ def _group(broker: Broker, group: str) -> Group:
     return found
 
 
-def _lags(broker: Broker, group: Group) -> list[dict[str, Any]]:
+def _lags(broker: Broker, group: Group, assigned: set[str]) -> list[dict[str, Any]]:
+    """Return the lag of each partition with a committed offset, and those that are assigned to a member without one."""
+    committed = {place: found.offset for place, found in group.offsets.by_partition.items()}
+    places = {(name, int(index)) for name, _, index in (each.rpartition("-") for each in assigned) if index.isdigit()}
     lags = []
-    for (topic, index), committed in sorted(group.offsets.by_partition.items())[:MOST_OFFSETS]:
-        partition = _partition(broker, topic, index)
-        end = None if partition is None else partition.log.high_watermark
-        lag = None if end is None else end - committed.offset
-        lags.append({"topic": topic, "partition": index, "offset": committed.offset, "end": end, "lag": lag})
+    for topic, index in sorted(committed.keys() | places)[:MOST_OFFSETS]:
+        partition = partition_here(broker, topic, index)
+        end, offset = None if partition is None else partition.log.high_watermark, committed.get((topic, index))
+        lag = None if end is None or offset is None else end - offset
+        lags.append({"topic": topic, "partition": index, "offset": offset, "end": end, "lag": lag})
     return lags
 
 
-def _partition(broker: Broker, topic: str, index: int) -> Any:
+def partition_here(broker: Broker, topic: str, index: int) -> Partition | None:
+    """Return a partition that has a log here, or None."""
     found = broker.running.cluster.image.topics.get(topic)
     partition = None if found is None else found.partition(index)
     return partition if partition is not None and partition.is_here else None
@@ -210,24 +186,15 @@ def _of_topics(assignment: Any) -> list[str]:
     return [f"{each.topic_name}-{index}" for each in assignment.topic_partitions for index in sorted(each.partitions)]
 
 
-BATCH: Final = ("first_sequence", "last_sequence", "last_offset", "offset_delta", "timestamp_ms")
-
-
-def _producer_in(broker: Broker, topic: str, index: int, producer_id: int) -> dict[str, Any]:
-    partition = _partition(broker, topic, index)
-    said: dict[str, Any] = {"topic": topic, "partition": index, "producer_id": producer_id, "batches": []}
-    entry = None if partition is None else partition.log.producers.find(producer_id)
-    if entry is not None:
-        said["epoch"], said["first_offset"] = entry.epoch, entry.transaction_first_offset
-        said["batches"] = [dict(zip(BATCH, batch, strict=True)) for batch in entry.batches]
-    return said
-
-
 async def _history(
     broker: Broker, name_of: NameOf, group: str | None, transactional_id: str | None, after: int
 ) -> list[dict[str, Any]]:
-    """Look at the journal from its newest request back, in slices, until there are enough."""
+    """Look at the journal from its newest request back, in slices, until there are enough.
+
+    Of commits that repeat the one before, which clients send at intervals, only the first one changed something.
+    """
     found: list[dict[str, Any]] = []
+    commits: dict[str | None, dict[str, Any]] = {}
     ends, until = time.monotonic() + HISTORY_SECONDS, time.perf_counter() + SLICE_SECONDS
     number = broker.journal.seen
     while number > after and len(found) < MOST_MOMENTS and time.monotonic() < ends:
@@ -235,7 +202,12 @@ async def _history(
         if exchange is None:
             break
         read = partial(_moment, exchange, group, transactional_id, name_of)
-        found += await read_aside(exchange, read)
+        for moment in await read_aside(exchange, read):
+            newer = commits.get(moment["client_id"]) if moment["api"] == COMMIT else None
+            if newer is not None and newer["effects"] == moment["effects"]:
+                found.remove(newer)
+            found.append(moment)
+            commits |= {moment["client_id"]: moment} if moment["api"] == COMMIT else {}
         number -= 1
         if time.perf_counter() > until:
             await asyncio.sleep(0)
@@ -246,13 +218,13 @@ async def _history(
 def _moment(
     exchange: Exchange, group: str | None, transactional_id: str | None, name_of: NameOf
 ) -> list[dict[str, Any]]:
-    """Return what a frame changed of a group or a transaction, as one moment; nothing if nothing, and none refused."""
+    """Return what a frame changed of a group or a transaction, as one moment, or nothing."""
     request = exchange.request
     named = None if request is None else find_subjects(request, name_of)
     if named is None or not (group in named.groups or transactional_id in named.transactional_ids):
         return []
     effects = [effect["text"] for effect in effects_of(exchange, name_of)]
-    if not effects and not exchange.errors:
+    if not effects or getattr(exchange.answer, "error_code", 0):
         return []
     who = None if exchange.client_id is None else make_legible(exchange.client_id)
     said = {"number": exchange.number, "api": exchange.api, "at_ms": exchange.started_ms, "client_id": who}

@@ -161,7 +161,7 @@ def test_logs_without_metadata_are_rejected_and_left_unchanged(harness: Harness)
     harness.create_topic("t", 2)
     harness.stop()
     shutil.rmtree(harness.directory / "data" / "__cluster_metadata-0")
-    with pytest.raises(MetadataError, match="data hold 2 logs, but no __cluster_metadata-0, which says what they are"):
+    with pytest.raises(MetadataError, match="data holds 2 logs, but no __cluster_metadata-0, which says what they are"):
         harness.start()
     assert directories(harness) == ["t-0", "t-1"]
 

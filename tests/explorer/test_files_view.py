@@ -10,11 +10,11 @@ from subprocess import PIPE, Popen
 
 import pytest
 
+from minibroker.explorer.damaged_files import damage_of
 from minibroker.explorer.files_view import (
     WINDOW_BYTES,
     WINDOW_ENTRIES,
     content_of,
-    damage_of,
     inspected_below,
     segment_of,
 )

@@ -1,4 +1,4 @@
-"""Groups and transactions of the explorer: states, members, lag, producers, and the frames that changed them."""
+"""Groups of the explorer: states, members, lag, and the frames that changed them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, TopicPartition
 
 from minibroker.explorer.groups_view import MACHINES
 from minibroker.testing import Broker
@@ -39,29 +39,33 @@ def test_a_group_is_shown_with_members_offsets_and_history(explored: Broker, pro
         assert (found["type"], found["state"], found["count"]) == (kind, "Stable", 1)
         assert [(each["client_id"], each["assigned"]) for each in found["members"]] == [("ann", ["orders-0"])]
         assert found["lag"] == [{"topic": "orders", "partition": 0, "offset": 1, "end": 2, "lag": 1}]
-        moments = ask(explored, "history?group=readers")
+        moments = ask(explored, "history?group=readers")["moments"]
         assert "readers has committed offset 1 of orders-0" in moments[0]["effects"]
         joined = {"classic": "JoinGroup", "consumer": "ConsumerGroupHeartbeat"}[protocol]
         assert joined in [moment["api"] for moment in moments]
-        assert ask(explored, f"history?group=readers&after={moments[0]['number']}") == []
+        assert ask(explored, f"history?group=readers&after={moments[0]['number']}")["moments"] == []
     assert ask(explored, "groups")["groups"][0]["state"] == "Empty"
 
 
-def test_a_transaction_is_shown_with_partitions_and_batches(explored: Broker) -> None:
-    explored.create_topic("orders")
-    producer = Producer({"bootstrap.servers": explored.bootstrap_servers, "transactional.id": "billing"})
-    producer.init_transactions()
-    producer.begin_transaction()
-    producer.produce("orders", b"paid", partition=0)
-    producer.flush()
-    found = ask(explored, "transactions/billing")
-    (partition,) = found["partitions"]
-    assert (found["state"], partition["first_offset"], len(partition["batches"])) == ("Ongoing", 0, 1)
-    assert ask(explored, "topics/orders/0/producers")[0]["producer_id"] == found["producer_id"]
-    producer.commit_transaction()
-    assert ask(explored, "groups")["transactions"][0]["id"] == "billing"
-    effects = [text for moment in ask(explored, "history?transactional_id=billing") for text in moment["effects"]]
-    assert "committed the transaction of billing" in effects
+def test_an_assigned_partition_without_a_commit_is_shown(explored: Broker) -> None:
+    explored.create_topic("orders", 2)
+    with member(explored):
+        found = {each["partition"]: each for each in ask(explored, "groups/readers")["lag"]}
+    read = next(index for index, each in found.items() if each["offset"] is not None)
+    assert (found[read]["offset"], found[1 - read]) == (
+        1,
+        {"topic": "orders", "partition": 1 - read, "offset": None, "end": 0, "lag": None},
+    )
+
+
+def test_a_commit_that_changes_nothing_is_not_in_the_history(explored: Broker) -> None:
+    with member(explored) as consumer:
+        for _ in range(2):
+            consumer.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
+        moments = ask(explored, "history?group=readers")["moments"]
+        commits = [each["number"] for each in moments if each["api"] == "OffsetCommit"]
+        assert commits == [explored.requests("OffsetCommit")[0].number]
+        assert all(each["effects"] and not each["errors"] for each in moments)
 
 
 def test_an_unknown_group_is_reported_as_missing(explored: Broker) -> None:

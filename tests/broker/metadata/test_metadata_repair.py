@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -120,7 +121,7 @@ def test_a_flipped_offset_bit_loses_no_records(data: Path) -> None:
     assert first.endswith(
         f"the offset of the batch at {position} is damaged: {offset | 1 << 54}, where {offset} is next"
     )
-    assert second.endswith(" new ones; the old one is kept in a directory that ends with -stray")
+    assert re.search(r" \d+ new records?; the old one is kept in a directory that ends with -stray", second)
 
 
 def test_lost_offsets_between_segments_are_reported(data: Path) -> None:

@@ -16,6 +16,8 @@ const pathOf = (file) => (file.folder ? `${file.folder}/${file.name}` : file.nam
 
 export function View({ names, query }) {
   const [listed, error] = useLive("files", {}, 3000);
+  const [found] = useLive("files/damaged", {}, 5000);
+  const damaged = found?.damaged ?? {};
   const [wanted, setWanted] = useState("");
   if (error && !listed) return html`<p class="notice bad">${error}</p>`;
   const files = listed?.files || [];
@@ -29,7 +31,7 @@ export function View({ names, query }) {
   return html`<div class="sides">
     <aside aria-busy=${!listed}><div class="toolbar"><label class="filter"><span class="icon" aria-hidden="true">⌕</span><input aria-label="Find a file" value=${wanted} onInput=${(event) => setWanted(event.target.value)} placeholder=${listed ? counted(files.length, "file") : ""}/></label></div>
       <${Rows} id="files" label="Files" count=${rows.length} height=${ROW_PX} selected=${selected} select=${select}
-        row=${(at) => (rows[at].isFolder ? html`<span class="folder">${rows[at].folder}</span>` : html`<span class="file" title=${rows[at].kind}><span>${rows[at].name.replace(/^0{10,}(?=\d)/, "…")}</span><span class="soft">${bytes(rows[at].size)}</span></span>`)}/>
+        row=${(at) => (rows[at].isFolder ? html`<span class="folder">${rows[at].folder}</span>` : html`<span class=${`file ${damaged[pathOf(rows[at])] ? "damaged" : ""}`} title=${damaged[pathOf(rows[at])] ? `damaged in ${counted(damaged[pathOf(rows[at])], "place")}` : rows[at].kind}><span>${rows[at].name.replace(/^0{10,}(?=\d)/, "…")}${damaged[pathOf(rows[at])] ? html` <b class="tagged bad">damaged</b>` : ""}</span><span class="soft">${bytes(rows[at].size)}</span></span>`)}/>
       ${listed && !rows.length && html`<p class="empty">There is no file that can be shown.</p>`}</aside>
     ${names[0] ? html`<${File} key=${names[0]} path=${names[0]} at=${Number(query.at) || 0}/>` : html`<p class="empty">Choose a file. Its bytes are shown beside what they are.</p>`}
   </div>`;
@@ -54,12 +56,12 @@ function File({ path, at }) {
   const row = tree.rows[chosen];
   const target = segment && path.endsWith(".index") ? [row, tree.rows[chosen + 1], tree.rows[chosen + 2]].find((each) => each?.name === "position") : undefined;
   return html`<section class="stack file"><div class="head"><h2>${path}</h2><span class="soft">${tree.rows[0]?.name}, ${bytes(size)}</span>
-      ${damage && (damage.length ? html`<b class="tagged bad">${counted(damage.length, "damage")}</b>` : html`<b class="tagged good">no damage found</b>`)}
+      ${damage && (damage.length ? html`<b class="tagged bad">damaged in ${counted(damage.length, "place")}</b>` : html`<b class="tagged good">no damage found</b>`)}
       ${retention?.length > 0 && html`<b class="tagged fault" title=${retention.join("\n")}>retention would take ${counted(retention.length, "segment")}</b>`}
       ${compaction && html`<${Compaction} found=${compaction}/>`}<span class="grow"></span>
       ${target && html`<button onClick=${() => to(Number(target.value))}>go to the batch at ${target.value}</button>`}
       ${start > 0 && html`<button onClick=${() => to(0, path)}>first ${unit}</button>`}${next !== null && html`<button onClick=${() => to(next, path)}>next ${unit}</button>`}</div>
-    <div class="above">${segment && segment.batches.length > 0 && html`<${Segment} segment=${segment} lit=${row} start=${start} isLog=${path.endsWith(".log")} to=${to}/>`}
+    <div class="above">${segment && segment.batches.length > 0 && html`<${Segment} segment=${segment} damage=${damage ?? []} lit=${row} start=${start} isLog=${path.endsWith(".log")} to=${to}/>`}
       ${damage?.map((each) => html`<p class="bad">${each.path}, byte ${each.position}${each.offset === null ? "" : `, offset ${each.offset}`}: ${each.found}; expected ${each.expected}</p>`)}</div>
     <${Bytes} key=${`${path} ${start}`} tree=${tree} name="file" selected=${chosen} select=${setPart}/>
   </section>`;
@@ -85,16 +87,17 @@ function Compaction({ found }) {
 const WIDTH = 1000;
 
 // The log as a bar of batches; above it the entries of its indexes, each an arrow to its batch.
-function Segment({ segment, lit, start, isLog, to }) {
+function Segment({ segment, damage, lit, start, isLog, to }) {
   const x = (position) => (position / segment.size) * WIDTH;
   const batchOf = (offset) => segment.batches.find((batch) => batch.first <= offset && offset <= batch.last);
   const arrow = (at, position, y, name, label) => html`<g class=${name}><title>${label}</title><line x1=${at} y1=${y} x2=${x(position)} y2="62" marker-end="url(#tip)"/><circle cx=${at} cy=${y} r="4"/></g>`;
   const spread = (at, count) => ((at + 0.5) / count) * WIDTH;
   const isLit = (batch) => isLog && lit && batch.position >= start + lit.start && batch.position < start + Math.max(lit.end, lit.start + 1) && lit.depth > 0;
-  return html`<div class="segment"><svg viewBox=${`-6 0 ${WIDTH + 12} 100`} preserveAspectRatio="none" role="img" aria-label=${`${counted(segment.batches.length, "batch").replace("batchs", "batches")}, ${counted(segment.index.length, "entry").replace("entrys", "entries")} of the offset index`}>
+  const isDamaged = (batch) => damage.some((each) => each.path === segment.log && each.position >= batch.position && each.position < batch.position + batch.size);
+  return html`<div class="segment"><svg viewBox=${`-6 0 ${WIDTH + 12} 100`} preserveAspectRatio="none" role="img" aria-label=${`${counted(segment.batches.length, "batch", "batches")}, ${counted(segment.index.length, "entry", "entries")} of the offset index`}>
     <defs><marker id="tip" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="6" markerHeight="6" orient="auto"><path d="M0,0 L8,4 L0,8 z"/></marker></defs>
     ${segment.timeindex.slice(0, 100).map(([time, offset], at, all) => { const batch = batchOf(offset); return batch && arrow(spread(at, all.length), batch.position, 10, "of-time", `.timeindex: up to offset ${offset} no timestamp is larger than ${moment(time)}`); })}
     ${segment.index.slice(0, 100).map(([offset, position], at, all) => arrow(spread(at, all.length), position, 32, "of-offset", `.index: offset ${offset} is in the batch at ${position}`))}
-    ${segment.batches.map((batch) => html`<rect class=${`batch ${batch.kind} ${isLit(batch) ? "lit" : ""}`} x=${x(batch.position)} y="64" width=${Math.max(x(batch.size) - 0.8, 0.6)} height="26" onClick=${() => to(batch.position)}><title>offsets ${batch.first} to ${batch.last}, ${batch.kind}, ${bytes(batch.size)} at ${batch.position}</title></rect>`)}
-  </svg><p class="legend"><i class="plain"></i>batch <i class="transactional"></i>in a transaction <i class="aborted"></i>aborted <i class="control"></i>marker ${segment.index.length > 0 && html`<i class="of-offset"></i>.index`} ${segment.timeindex.length > 0 && html`<i class="of-time"></i>.timeindex`}</p></div>`;
+    ${segment.batches.map((batch) => html`<rect class=${`batch ${batch.kind} ${isLit(batch) ? "lit" : ""} ${isDamaged(batch) ? "damaged" : ""}`} x=${x(batch.position)} y="64" width=${Math.max(x(batch.size) - 0.8, 0.6)} height="26" onClick=${() => to(batch.position)}><title>offsets ${batch.first} to ${batch.last}, ${batch.kind}${isDamaged(batch) ? ", damaged" : ""}, ${bytes(batch.size)} at ${batch.position}</title></rect>`)}
+  </svg><p class="legend"><i class="plain"></i>batch <i class="transactional"></i>in a transaction <i class="aborted"></i>aborted <i class="control"></i>marker ${segment.batches.some(isDamaged) && html`<i class="damaged"></i>damaged`} ${segment.index.length > 0 && html`<i class="of-offset"></i>.index`} ${segment.timeindex.length > 0 && html`<i class="of-time"></i>.timeindex`}</p></div>`;
 }

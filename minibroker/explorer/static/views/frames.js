@@ -6,6 +6,7 @@ import { toggled, WORDS } from "../core/filters.js";
 import { go, place } from "../core/places.js";
 import { control } from "../core/server.js";
 import { bytes, clock, counted, family, span } from "../core/text.js";
+import { Empty } from "../components/empty.js";
 import { Frame } from "../components/frame.js";
 import { Rows } from "../components/rows.js";
 import { LANES, Timeline } from "../components/timeline.js";
@@ -45,7 +46,8 @@ export function View({ names, query, about }) {
     <div class="columns" aria-hidden="true"><span>#</span><span>time</span><span>client</span><span>API</span><span>about</span><span>outcome</span><span>took</span><span>bytes</span></div>
     <${Rows} id="list" label="Frames" count=${frames.shown.length} height=${ROW_PX} selected=${selected} follow=${follows.value && !number}
       select=${(each) => open(frames.shown[each].number)} row=${(each) => html`<${Row} row=${frames.shown[each]} seen=${seen}/>`}/>
-    ${!frames.shown.length && html`<p class="empty">${frames.all.length ? "No frame meets the filter." : "No client has sent a request yet. Frames appear here as they come."}</p>`}
+    ${!frames.shown.length && (frames.all.length || !about.views.includes("try") ? html`<p class="empty">${frames.all.length ? "No frame meets the filter." : "No client has sent a request yet. Frames appear here as they come."}</p>`
+      : html`<${Empty} text="No client has sent a request yet. This sends some:" command=${`kcat -b ${about.bootstrap_servers} -L`}/>`)}
     ${number > 0 && html`<${Frame} key=${number} number=${number} views=${about.views} side=${side} part=${names[2] === undefined ? -1 : Number(names[2])}
       show=${(which, part) => go("frames", [number, which, ...(part >= 0 ? [part] : [])], { filter: source.value }, { replace: true })}
       close=${() => open(0)} copyLink=${copyLink}/>`}

@@ -5,6 +5,7 @@ import { useLive } from "../core/live.js";
 import { address, go } from "../core/places.js";
 import { bytes, counted, moment } from "../core/text.js";
 import { visible } from "../components/contents.js";
+import { Empty } from "../components/empty.js";
 import { Rows } from "../components/rows.js";
 
 export const id = "schemas";
@@ -15,9 +16,11 @@ const ROW_PX = 44;
 const VERSION_PX = 26;
 const LIST_MS = 3000;
 
+const command = (about) => `curl -d '{"schema": "\\"string\\""}' -H 'Content-Type: application/json' ${about.registry_url}/subjects/orders-value/versions`;
+
 const subjectAt = (subject, version) => address("schemas", [subject, ...(version === undefined ? [] : [String(version)])]);
 
-export function View({ names, query }) {
+export function View({ names, query, about }) {
   const [listed, error] = useLive("schemas", {}, LIST_MS);
   const [wanted, setWanted] = useState("");
   const [named, unknown] = useLive(query.schema ? "schemas/named" : "", { schema: query.schema, subject: query.subject }, 0);
@@ -32,7 +35,7 @@ export function View({ names, query }) {
         row=${(at) => html`<${Summary} subject=${shown[at]}/>`}/>
       ${!shown.length && html`<p class="empty">${listed.subjects.length ? "No subject has such a name." : "No schema is registered yet."}</p>`}
       <p class="toolbar bottom soft">${listed.more ? `${counted(listed.more, "more subject")}; ` : ""}by default ${listed.level}, ${listed.mode}</p></aside>
-    ${names.length ? html`<${Subject} key=${names[0]} name=${names[0]} version=${names[1]}/>` : html`<p class=${`empty ${unknown ? "bad" : ""}`}>${unknown || "Choose a subject."}</p>`}
+    ${names.length ? html`<${Subject} key=${names[0]} name=${names[0]} version=${names[1]}/>` : unknown || listed.subjects.length ? html`<p class=${`empty ${unknown ? "bad" : ""}`}>${unknown || "Choose a subject."}</p>` : html`<${Empty} text="No schema is registered yet. This registers one:" command=${command(about)}/>`}
   </div>`;
 }
 

@@ -8,6 +8,7 @@ import { bytes, counted, moment } from "../core/text.js";
 import { Bytes } from "../components/bytes.js";
 import { Batches } from "../components/batches.js";
 import { Contents, FORMS, formsOf, preview } from "../components/contents.js";
+import { Empty } from "../components/empty.js";
 import { Rows } from "../components/rows.js";
 
 export const id = "topics";
@@ -18,7 +19,7 @@ const ROW_PX = 44;
 const RECORD_PX = 26;
 const PAGE = 200;
 
-export function View({ names, query }) {
+export function View({ names, query, about }) {
   const [listed, error, again] = useLive("topics");
   const [wanted, setWanted] = useState("");
   if (error && !listed) return html`<p class="notice bad">${error}</p>`;
@@ -31,7 +32,7 @@ export function View({ names, query }) {
         row=${(at) => html`<${Summary} topic=${shown[at]}/>`}/>
       ${listed && !shown.length && html`<p class="empty">${topics.length ? "No topic has such a name." : "There is no topic yet."}</p>`}
       <${NewTopic} created=${again}/></aside>
-    ${names.length ? html`<${Topic} key=${names[0]} name=${names[0]} rest=${names.slice(1)} query=${query}/>` : html`<p class="empty">Choose a topic.</p>`}
+    ${names.length ? html`<${Topic} key=${names[0]} name=${names[0]} rest=${names.slice(1)} query=${query}/>` : !listed || topics.length ? html`<p class="empty">Choose a topic.</p>` : html`<${Empty} text="There is no topic yet. This makes one, with a record:" command=${`echo hello | kcat -b ${about.bootstrap_servers} -P -t orders`}/>`}
   </div>`;
 }
 
