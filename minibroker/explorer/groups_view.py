@@ -224,7 +224,7 @@ def _moment(
     if named is None or not (group in named.groups or transactional_id in named.transactional_ids):
         return []
     effects = [effect["text"] for effect in effects_of(exchange, name_of)]
-    if not effects or getattr(exchange.answer, "error_code", 0):
+    if not effects or getattr(exchange.answer, "error_code", False):
         return []
     who = None if exchange.client_id is None else make_legible(exchange.client_id)
     said = {"number": exchange.number, "api": exchange.api, "at_ms": exchange.started_ms, "client_id": who}
