@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from minibroker.broker.transactions.transaction import State
-from minibroker.broker.transactions.transaction_codec import tombstone
+from minibroker.broker.transactions.transaction_codec import encode_tombstone
 from minibroker.explorer.groups_view import partition_here
 from minibroker.explorer.log_pages import Wanted, found_records
 from minibroker.protocol.errors import KafkaError
@@ -71,10 +71,10 @@ def _producer_in(broker: Broker, topic: str, index: int, producer_id: int) -> di
 async def _timeouts(broker: Broker, transactional_id: str) -> list[dict[str, int]]:
     """Return when transactions of an id were aborted after their timeout, by the newest records of the log."""
     try:
-        partition = broker.running.cluster.transactions.log.partition_for(transactional_id)
+        partition = broker.running.cluster.transactions.log.get_writable_partition(transactional_id)
     except KafkaError:
         return []
-    key, _ = tombstone(transactional_id)
+    key, _ = encode_tombstone(transactional_id)
     first = max(partition.log.log_end_offset - LOOKED_AT, 0)
     found = await found_records(partition, Wanted(first, LOOKED_AT, lambda record: record.key == key))
     timeouts = []
