@@ -36,7 +36,7 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.metadata_values import UnknownMetadata, decode_metadata, encode_metadata
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.walking import next_sound_batch
-from minibroker.quantities import counted
+from minibroker.quantities import format_count
 from minibroker.storage.batch_scanning import iterate_headers
 from minibroker.storage.checkpoints.checkpoint_texts import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -169,11 +169,11 @@ class Repair:
             self._plan_basics()
             count, added = len(self._salvage.messages), len(self._added)
             if metadata is None:
-                self.steps.append(f"{METADATA_TOPIC}-0 is written with {counted(added, 'new record')}")
+                self.steps.append(f"{METADATA_TOPIC}-0 is written with {format_count(added, 'new record')}")
             else:
                 self.steps.append(
-                    f"{METADATA_TOPIC}-0 is rewritten with {counted(count, 'record')} of the old one and "
-                    f"{counted(added, 'new record')}; the old one is kept in a directory that ends with "
+                    f"{METADATA_TOPIC}-0 is rewritten with {format_count(count, 'record')} of the old one and "
+                    f"{format_count(added, 'new record')}; the old one is kept in a directory that ends with "
                     f"{STRAY_LOG_SUFFIX}"
                 )
         elif metadata is not None and metadata.topic_id != METADATA_TOPIC_ID:
