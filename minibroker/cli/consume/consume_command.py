@@ -15,6 +15,7 @@ import click
 
 from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap, add_client_options
+from minibroker.cli.consume.consume_file import write_file
 from minibroker.cli.consume.consume_lines import (
     NULL,
     Decoders,
@@ -65,6 +66,7 @@ LAST_MAX: Final = 1_000_000  # they are kept in memory
 @click.option("--null", metavar="TEXT", help="The text for null.  [default: null, or nothing with --format]")
 @click.option("--decode", is_flag=True,
               help="Print what records of Kafka's internal topics mean, or of any with --registry.")  # fmt: skip
+@click.option("--out", metavar="FILE", help="Write the records to a file of this name, .parquet or .arrow.")
 @make_registry_options(None, "Decode by the schemas of this registry, as in http://NAME:PASSWORD@HOST:PORT.")
 @add_client_options
 @make_json_option("Print a JSON object for each record.")
@@ -84,6 +86,7 @@ def consume(
     timestamps: bool,
     null: str | None,
     decode: bool,
+    out: str | None,
     registry: RegistryClient | None,
     bootstrap: Bootstrap,
     as_json: bool,
@@ -107,13 +110,19 @@ def consume(
     \b
     Example:
         minibroker consume orders --from yesterday --to '2 hours ago' --json
+        minibroker consume orders --from yesterday --out orders.parquet
         minibroker consume orders -n 10 --follow -f '%t %p %o %k: %s\\n'
     """
     _check_together(
         {"--json": as_json, "--format": form, "--key-separator": key_separator, "--headers": headers,
          "--timestamps": timestamps, "--decode": decode, "--null": null, "--group": group, "--partition": partitions,
-         "--to": end, "--last": last, "--follow": follow}
+         "--to": end, "--last": last, "--follow": follow, "--out": out, "--count": count, "--timeout": timeout_s}
     )  # fmt: skip
+    if out is not None:
+        bootstrap, read_committed = _split_isolation(bootstrap)
+        written = write_file(out, bootstrap, topics, partitions, start, end, committed=read_committed)
+        click.echo(f"{written:,} record{'' if written == 1 else 's'} written to {out}")
+        return
     schemas = registry if decode and not _are_internal(topics) else None
     decoders = _find_decoders(topics) if decode and schemas is None else {}
     if form is not None:
@@ -147,6 +156,10 @@ CONFLICTS: Final = (
     ("--group", "--last", "which goes on where it is"),
     ("--group", "--to", "which goes on where it is"),
     ("--follow", "--to", "which has no end"),
+    *(("--out", each, "which prints lines") for each in
+      ("--json", "--format", "--key-separator", "--headers", "--timestamps", "--null", "--decode")),
+    *(("--out", each, "which reads records one by one") for each in
+      ("--group", "--last", "--follow", "--count", "--timeout")),
 )  # fmt: skip
 
 

@@ -1,0 +1,112 @@
+"""`minibroker consume --out`: records as a file of Parquet or Arrow, by the pipeline's readers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from minibroker.cli.connecting import Bootstrap
+from minibroker.cli.places import Topics, Where, is_pattern
+from minibroker.cli.shared import failure
+
+if TYPE_CHECKING:
+    from minibroker.pipeline.opened_log import Log, Place
+
+SUFFIXES: Final = (".parquet", ".arrow")
+REMEDY: Final = "--out needs the extra arrow: python3 -m pip install pyarrow numpy"
+
+
+def write_file(
+    path: str,
+    bootstrap: Bootstrap,
+    topics: Sequence[Topics],
+    partitions: Sequence[int],
+    start: Sequence[Where],
+    end: Sequence[Where],
+    *,
+    committed: bool,
+) -> int:
+    """Write the records of topics to a file, and return how many. Raises click.ClickException."""
+    if Path(path).suffix not in SUFFIXES:
+        raise click.UsageError(f"--out: {path} ends with neither of {', '.join(SUFFIXES)}")
+    try:
+        from minibroker.pipeline.log_source import PipelineError
+
+        with _unfinished(path) as unfinished:
+            count = _write(str(unfinished), path, _logs(bootstrap, topics, partitions, start, end, committed))
+    except ImportError:
+        raise failure(REMEDY) from None
+    except (OSError, PipelineError) as error:
+        raise failure(str(error)) from None
+    return count
+
+
+def _logs(
+    bootstrap: Bootstrap,
+    topics: Sequence[Topics],
+    partitions: Sequence[int],
+    start: Sequence[Where],
+    end: Sequence[Where],
+    committed: bool,
+) -> list[Log]:
+    from minibroker.pipeline import open
+
+    if any(is_pattern(name) for name, _ in topics):
+        raise click.UsageError("--out takes names of topics, and no patterns")
+    return [
+        open(
+            bootstrap.servers,
+            name,
+            partitions=indexes or partitions,
+            start=_edge(start, "earliest"),
+            end=_edge(end, "latest"),
+            isolation="read_committed" if committed else "read_uncommitted",
+            client=dict(bootstrap.settings),
+        )
+        for name, indexes in topics
+    ]
+
+
+def _edge(places: Sequence[Where], word: str) -> Place:
+    """Return an edge for all partitions; `word` is that of the log itself. Raises click.UsageError for others."""
+    where = places[0] if places else Where(word)
+    if len(places) > 1 or where.partition is not None or where.kind not in (word, "offset", "time"):
+        raise click.UsageError("with --out, --from and --to are one offset or time each")
+    if where.kind == "time":
+        return datetime.fromtimestamp(where.number / 1000, UTC)
+    return where.number if where.kind == "offset" else None
+
+
+@contextmanager
+def _unfinished(path: str) -> Iterator[Path]:
+    """Yield a file beside another one, whose name it takes when it is whole. An error removes it."""
+    unfinished = Path(path).with_name(f".{Path(path).name}.unfinished")
+    try:
+        yield unfinished
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _write(unfinished: str, path: str, logs: Sequence[Log]) -> int:
+    """Write the rows, as they come."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema, count = logs[0].records().schema, 0
+    writer: Any = (
+        pq.ParquetWriter(unfinished, schema, compression="zstd")
+        if path.endswith(".parquet")
+        else pa.ipc.new_file(unfinished, schema)
+    )
+    with writer:
+        for log in logs:
+            for batch in log.records():
+                writer.write_batch(batch)
+                count += batch.num_rows
+    return count
