@@ -1,289 +1,291 @@
-"""How fast Spark reads a topic, by our source and by Spark's own connector: batches and streams, one and two workers.
+"""How much CPU a read of a topic takes in Spark: by our source, by Spark's own connector, and by a source of nothing.
 
-    python benchmarks/pipeline_reading.py                             # some ten minutes on two idle cores
-    python benchmarks/pipeline_reading.py --topic 100-lz4 --runs 1    # a part of it
+    python benchmarks/pipeline_reading.py                             # half an hour on two idle cores
+    python benchmarks/pipeline_reading.py --topic 100 --broker kafka  # a part of it
 
-One run measures everything. All readers read from one broker. They run on a standalone cluster; each worker has one
-core. Each reads all columns, and the sink drops them. The runs of the readers alternate. Kafka Connect then writes the
-values of each topic to a file, its simplest sink, with as many tasks. CPU is that of all JVMs (the driver's, too), of
-Spark's Python processes, and of the broker. It needs Java, and Maven for the connector and Kafka Connect.
+Each reader reads all columns of one topic from Apache Kafka and from minibroker, which do not count; ours also reads
+minibroker's directory. The session is a plain one of PySpark on two cores, and the sink drops the rows. *Warm* are
+reads in a session that has done each of them before, in an order that alternates; *cold* is a whole process that does
+one read, its start included. The source of nothing has as many tasks and no rows: what PySpark itself takes for a
+source in Python.
+It needs Java, and Maven for the connector and Kafka.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
-from functools import partial
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from statistics import median
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from kafka_connect import Connect, running_connect
-from machine import ROOT, cpu_seconds, load_average
+from machine import ROOT, load_average
 
 sys.path.insert(0, str(ROOT))
 
 from conformance.builds import spark_connector  # noqa: E402
-from conformance.pipeline_cluster.standalone import SETTINGS, StandaloneCluster, running_cluster  # noqa: E402
+from conformance.kafka_reference import KafkaProcess  # noqa: E402
 from minibroker.cli.shared import print_table  # noqa: E402
-from minibroker.pipeline.session import session  # noqa: E402
-from tests.running import RunningBroker, running_broker  # noqa: E402
+from tests.running import running_broker  # noqa: E402
 
-WORKERS = (1, 2)
-RECORDS = {100: 1_000_000, 1000: 300_000}
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-TICK_S = 1 / os.sysconf("SC_CLK_TCK")
-OURS, DIRECTORY, CONNECTOR, CONNECT = "minibroker", "minibroker, directory", "Spark's connector", "Kafka Connect, file"
-HEADINGS = [
-    "topic",
-    "read as",
-    "reader",
-    "workers",
-    "best/s",
-    "of connector",
-    "of 1 worker",
-    "us",
-    "JVM",
-    "Python",
-    "broker",
-]
-# Executors as users have them: with the optimising compiler, and memory for it.
-EXECUTORS = {
-    "spark.driver.extraJavaOptions": "",
-    "spark.executor.extraJavaOptions": "",
-    "spark.executor.memory": "900m",
-    "spark.executorEnv.PYTHONPATH": str(ROOT),
-}
+RECORDS: Final = {"100": 2_000_000, "1000": 300_000}  # by their size in bytes
+PARTITIONS: Final = 2
+LOOK_S: Final = 0.1
+TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
+OURS, CONNECTOR, DIRECTORY, NOTHING = "minibroker", "connector", "directory", "nothing"
+READERS: Final = {"batch": (CONNECTOR, OURS, DIRECTORY, NOTHING), "stream": (CONNECTOR, OURS, NOTHING)}
+HEAD: Final = ("broker", "bytes", "read as", "reader", "", "CPU s", "JVM", "Python", "seconds", "all CPU s")
+SPARK_CONF: Final = {"spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC", "spark.driver.memory": "2g"}
 
 
-class Topic(NamedTuple):
-    """The contents of one topic."""
+class NothingBatch(DataSourceReader):
+    """As many tasks as the topic has partitions, and no rows."""
 
-    size_bytes: int
-    codec: str
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(number) for number in range(PARTITIONS)]
 
-    @property
-    def name(self) -> str:
-        return f"{self.size_bytes}-{self.codec}"
-
-    @property
-    def records(self) -> int:
-        return RECORDS[self.size_bytes]
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        return iter(())
 
 
-class Series(NamedTuple):
-    """What is read alike, and so beside each other."""
+class NothingStream(DataSourceStreamReader):
+    """One batch of as many tasks, and no rows."""
 
-    topic: Topic
+    def initialOffset(self) -> dict[str, int]:
+        return {"at": 0}
+
+    def latestOffset(self) -> dict[str, int]:
+        return {"at": 1}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        return [InputPartition(number) for number in range(PARTITIONS)]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        return iter(())
+
+
+class NothingSource(DataSource):
+    """A source of nothing, written in Python."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NOTHING
+
+    def schema(self) -> str:
+        return "key binary, value binary, topic string, partition int, offset long, timestamp timestamp"
+
+    def reader(self, schema: object) -> NothingBatch:
+        return NothingBatch()
+
+    def streamReader(self, schema: object) -> NothingStream:
+        return NothingStream()
+
+
+class Case(NamedTuple):
+    """One way to read a topic."""
+
     kind: str
     reader: str
-    workers: int
 
 
-class Cpu(NamedTuple):
-    """Seconds of CPU."""
+class Took(NamedTuple):
+    """Seconds of CPU of the JVM and of Python, and on the clock."""
 
     jvm: float
     python: float
-    broker: float
+    clock: float
 
 
-class Sample(NamedTuple):
-    """One run: records a second, and CPU microseconds a record."""
+def new_session() -> SparkSession:
+    """A session as anyone's, with the connector's jars."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master(f"local[{PARTITIONS}]").config(
+        "spark.jars", ",".join(map(str, spark_connector()))
+    )
+    for name, value in SPARK_CONF.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.dataSource.register(NothingSource)
+    return spark
 
-    rate: float
-    cpu: Cpu
+
+def read(spark: SparkSession, case: Case, servers: str, directory: str, topic: str) -> None:
+    """Read the whole topic to nowhere."""
+    where = {"path": directory} if case.reader == DIRECTORY else {"kafka.bootstrap.servers": servers}
+    options = {} if case.reader == NOTHING else {**where, "subscribe": topic, "startingOffsets": "earliest"}
+    form = {CONNECTOR: "kafka", NOTHING: NOTHING}.get(case.reader, "minibroker")
+    if case.kind == "batch":
+        spark.read.format(form).options(**options).load().write.format("noop").mode("overwrite").save()
+        return
+    frame = spark.readStream.format(form).options(**options).load()
+    trigger = {"once": True} if case.reader == NOTHING else {"availableNow": True}  # it has no limits to take
+    query = frame.writeStream.format("noop").trigger(**trigger).start()
+    query.awaitTermination()
+    rows = sum(progress["numInputRows"] for progress in query.recentProgress)
+    assert rows == (0 if case.reader == NOTHING else RECORDS[topic]), rows
 
 
-Samples = dict[Series, list[Sample]]
-TOPICS = tuple(Topic(size, codec) for size in RECORDS for codec in CODECS)
+class Usage:
+    """The CPU of a process and all below it, as often as one looks: a process that has ended counts as last seen."""
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._ticks: dict[int, tuple[bool, int]] = {}  # whether it is a JVM, and its CPU
+
+    def look(self) -> tuple[float, float]:
+        """Return the seconds so far of JVMs and of Python."""
+        parents: dict[int, int] = {}
+        found: dict[int, tuple[bool, int]] = {}
+        for entry in filter(str.isdecimal, os.listdir("/proc")):
+            try:
+                name, _, rest = Path("/proc", entry, "stat").read_text().rpartition(")")
+            except OSError:
+                continue  # it has just ended
+            fields = rest.split()
+            parents[int(entry)] = int(fields[1])
+            found[int(entry)] = (name.endswith("(java"), int(fields[11]) + int(fields[12]))
+        below = {self._root}
+        for _ in range(6):  # Python, JVM, daemon, workers
+            below |= {pid for pid, parent in parents.items() if parent in below}
+        self._ticks.update({pid: found[pid] for pid in below & found.keys()})
+        jvm, python = (sum(ticks for is_jvm, ticks in self._ticks.values() if is_jvm == kind) for kind in (True, False))
+        return jvm * TICK_S, python * TICK_S
+
+    def measured(self, run: Callable[[], object]) -> Took:
+        """Return what a call takes here and below the process."""
+        over = threading.Event()
+        began, (jvm, python) = time.perf_counter(), self.look()
+        watcher = threading.Thread(target=self._watch, args=(over,))
+        watcher.start()
+        try:
+            run()
+        finally:
+            over.set()
+            watcher.join()
+        clock, (jvm_after, python_after) = time.perf_counter() - began, self.look()
+        return Took(jvm_after - jvm, python_after - python, clock)
+
+    def _watch(self, over: threading.Event) -> None:
+        while not over.wait(LOOK_S):
+            self.look()
 
 
-def fill(broker: RunningBroker, topic: Topic) -> None:
-    """Records of text like JSON with keys, in batches of 16 KB, as the Java client makes them; a partition a worker."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    admin.create_topics([NewTopic(topic.name, max(WORKERS), 1)])[topic.name].result()
-    settings = {"compression.type": topic.codec, "batch.size": 16384, "linger.ms": 50}
-    settings["enable.idempotence"] = True  # so each record is there once, and few requests wait at a time
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, **settings})
-    random = Random(1)
-    heads = [
-        b'{"id":%d,"customer":"customer-%d","amount":%d,"note":"' % (n, n % 977, n * 7 % 10007) for n in range(5000)
-    ]
-    values = [head + random.randbytes(topic.size_bytes).hex().encode() for head in heads]
-    values = [value[: topic.size_bytes - 2] + b'"}' for value in values]
-    for number in range(topic.records):
+def fill(servers: str, topic: str) -> None:
+    """Records of text like JSON with keys, in batches of 16 KB, uncompressed, as the Java client makes them."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result()
+    producer = Producer(
+        {"bootstrap.servers": servers, "batch.size": 16384, "linger.ms": 50, "enable.idempotence": True}
+    )
+    random, size = Random(1), int(topic)
+    heads = [b'{"id":%d,"customer":"customer-%d","note":"' % (number, number % 977) for number in range(5000)]
+    values = [(head + random.randbytes(size).hex().encode())[: size - 2] + b'"}' for head in heads]
+    for number in range(RECORDS[topic]):
         while True:
             try:
-                producer.produce(
-                    topic.name, values[number % 5000], b"key-%05d" % (number % 9999), number % max(WORKERS)
-                )
+                producer.produce(topic, values[number % 5000], b"key-%05d" % (number % 9999), number % PARTITIONS)
                 break
             except BufferError:
                 producer.poll(0.1)
     assert producer.flush(120) == 0
 
 
-class Readers:
-    """Whole reads of a topic to nowhere, in a session; each run plans anew."""
-
-    def __init__(self, spark: SparkSession, broker: RunningBroker) -> None:
-        self._spark = spark
-        servers = {"kafka.bootstrap.servers": broker.bootstrap_servers, "startingOffsets": "earliest"}
-        self._where = {
-            OURS: ("minibroker", servers),
-            CONNECTOR: ("kafka", servers),
-            DIRECTORY: ("minibroker", {"path": str(broker.directory / "data"), "startingOffsets": "earliest"}),
-        }
-
-    def reads(self, topic: Topic) -> Iterator[tuple[str, str, Callable[[], None]]]:
-        """Yield each way to read a topic."""
-        for reader in self._where:
-            yield "batch", reader, partial(self._batch, reader, topic)
-        for reader in (OURS, CONNECTOR):
-            yield "stream", reader, partial(self._stream, reader, topic)
-
-    def _batch(self, reader: str, topic: Topic) -> None:
-        form, options = self._where[reader]
-        frame = self._spark.read.format(form).options(**options, subscribe=topic.name).load()
-        frame.write.format("noop").mode("overwrite").save()
-
-    def _stream(self, reader: str, topic: Topic) -> None:
-        form, options = self._where[reader]
-        frame = self._spark.readStream.format(form).options(**options, subscribe=topic.name).load()
-        query = frame.writeStream.format("noop").trigger(availableNow=True).start()
-        query.awaitTermination()
-        assert sum(progress["numInputRows"] for progress in query.recentProgress) == topic.records
+def cases(broker: str) -> list[Case]:
+    """The ways to read from a broker."""
+    found = [Case(kind, reader) for kind, readers in READERS.items() for reader in readers]
+    return [case for case in found if broker == "minibroker" or case.reader != DIRECTORY]
 
 
-class Meter:
-    """Measures runs by the CPU clocks of processes and all that they have started."""
-
-    def __init__(self, jvms: Sequence[int], broker: int) -> None:
-        self._jvms = jvms
-        self._broker = broker
-
-    def measured(self, run: Callable[[], None], topic: Topic) -> Sample:
-        start, cpu = time.perf_counter(), self._cpu()
-        run()
-        seconds = time.perf_counter() - start
-        spent = (1e6 * (after - before) / topic.records for before, after in zip(cpu, self._cpu(), strict=True))
-        return Sample(topic.records / seconds, Cpu(*spent))
-
-    def _cpu(self) -> Cpu:
-        """The CPU so far of the JVMs and all below them, those included that have ended."""
-        found = dict(processes())
-        below = set(self._jvms)
-        for _ in range(6):  # worker, executor, daemon, Python workers
-            below |= {pid for pid, process in found.items() if process.parent in below}
-        ours = [found[pid] for pid in below if pid in found]
-        java = sum(process.ticks for process in ours if process.is_java)
-        python = sum(process.ticks for process in ours if not process.is_java) + sum(each.ended_ticks for each in ours)
-        return Cpu(java * TICK_S, python * TICK_S, cpu_seconds(self._broker))
+def warm(broker: str, servers: str, directory: str, topic: str, runs: int) -> dict[Case, list[Took]]:
+    """Read by each reader once, and then `runs` times, every other time in the opposite order."""
+    spark = new_session()
+    gateway: Any = spark.sparkContext._gateway
+    usage = Usage(gateway.proc.pid)
+    found: dict[Case, list[Took]] = {case: [] for case in cases(broker)}
+    for number in range(runs + 1):
+        for case in list(found)[:: -1 if number % 2 else 1]:
+            took = usage.measured(lambda case=case: read(spark, case, servers, directory, topic))
+            if number:
+                found[case].append(took)
+    spark.stop()
+    return found
 
 
-class Process(NamedTuple):
-    """What the kernel says of a process: its CPU, and that of its children that have ended, which here are Python's."""
-
-    parent: int
-    is_java: bool
-    ticks: int
-    ended_ticks: int
-
-
-def processes() -> Iterator[tuple[int, Process]]:
-    """Yield all processes of this machine."""
-    for entry in filter(str.isdecimal, os.listdir("/proc")):
-        try:
-            name, _, rest = Path("/proc", entry, "stat").read_text().rpartition(")")
-        except OSError:  # it has just ended
-            continue
-        parent, user, system, ended_user, ended_system = (int(rest.split()[field]) for field in (1, 11, 12, 13, 14))
-        yield int(entry), Process(parent, name.endswith("(java"), user + system, ended_user + ended_system)
+def cold(broker: str, servers: str, directory: str, topic: str) -> dict[Case, list[Took]]:
+    """Read once by each reader, each in a process of its own."""
+    found = {}
+    for case in cases(broker):
+        command = [sys.executable, __file__, "--one", *case, servers, directory, topic]
+        with tempfile.TemporaryDirectory() as folder, subprocess.Popen(command, cwd=folder) as process:
+            found[case] = [Usage(process.pid).measured(process.wait)]
+        assert process.returncode == 0
+    return found
 
 
-def with_spark(cluster: StandaloneCluster, broker: RunningBroker, topics: Sequence[Topic], runs: int) -> Samples:
-    """Read each topic `runs` times by each reader, with one worker and with two."""
-    samples: Samples = {}
-    jars = ",".join(map(str, spark_connector()))
-    for workers in WORKERS:
-        settings = {**SETTINGS, **EXECUTORS, "spark.jars": jars, "spark.cores.max": str(workers)}
-        spark = session(cluster.url, log_level="error", **settings)
-        gateway = spark.sparkContext._gateway
-        assert gateway is not None
-        meter = Meter([gateway.proc.pid, *(worker.pid for worker in cluster.workers.values())], broker.process.pid)
-        readers = Readers(spark, broker)
-        for _, _, read in readers.reads(topics[0]):
-            read()  # which does not count: JVMs compile what they run
-        for topic in topics:
-            for _ in range(runs):
-                for kind, reader, read in readers.reads(topic):
-                    samples.setdefault(Series(topic, kind, reader, workers), []).append(meter.measured(read, topic))
-        spark.stop()
-    return samples
+@contextmanager
+def running(broker: str, folder: Path) -> Iterator[tuple[str, str]]:
+    """A broker; yield its address and its directory."""
+    if broker == "minibroker":
+        with running_broker(folder) as ours:
+            yield ours.bootstrap_servers, str(folder / "data")
+        return
+    process = KafkaProcess(folder, {})
+    process.start()
+    try:
+        yield process.bootstrap_servers, ""
+    finally:
+        process.kill()
 
 
-def with_connect(connect: Connect, broker: RunningBroker, topics: Sequence[Topic]) -> Samples:
-    """Copy the values of each topic to a file, with one task and with two."""
-    meter = Meter([connect.pid], broker.process.pid)
-    samples: Samples = {}
-    for topic in topics:
-        for tasks in WORKERS:
-            size_bytes = topic.records * (topic.size_bytes + 1)
-            with connect.sink(topic.name, tasks) as sink:
-                sink.await_size(1)  # until then its group forms
-                here = sink.size()
-                sample = meter.measured(partial(sink.await_size, size_bytes), topic)
-            done = 1 - here / size_bytes
-            cpu = Cpu(*(each / done for each in sample.cpu))
-            samples[Series(topic, "sink", CONNECT, tasks)] = [Sample(sample.rate * done, cpu)]
-    return samples
-
-
-def rows_of(samples: Samples) -> Iterator[list[str]]:
-    best = {series: max(sample.rate for sample in taken) for series, taken in samples.items()}
-    for series, rate in sorted(best.items(), key=lambda each: (TOPICS.index(each[0].topic), *each[0][1:])):
-        beside = best.get(series._replace(kind="stream" if series.kind == "stream" else "batch", reader=CONNECTOR))
-        alone = best.get(series._replace(workers=1))
-        cpu = Cpu(*(median(each) for each in zip(*(sample.cpu for sample in samples[series]), strict=True)))
-        if series.reader == CONNECTOR:
-            cpu = cpu._replace(python=0.0)  # it has none: what was measured is left from the reader before
-        yield [
-            *(series.topic.name, series.kind, series.reader, str(series.workers), f"{rate / 1e3:.0f} k"),
-            *(f"{rate / other:.2f}" if other else "" for other in (beside, alone)),
-            *(f"{each:.2f}" for each in (cpu.jvm + cpu.python, *cpu)),
-        ]
+def rows_of(broker: str, topic: str, state: str, found: dict[Case, list[Took]]) -> Iterator[list[str]]:
+    for case, taken in found.items():
+        jvm, python, clock = (median(each) for each in zip(*taken, strict=True))
+        each = " ".join(f"{took.jvm + took.python:.1f}" for took in taken)
+        yield [broker, topic, *case, state, f"{jvm + python:.1f}", f"{jvm:.1f}", f"{python:.1f}", f"{clock:.1f}", each]
 
 
 @click.command()
-@click.option("--runs", default=2, show_default=True, help="How often Spark reads each topic with each reader.")
-@click.option("--topic", "names", multiple=True, type=click.Choice([topic.name for topic in TOPICS]))
-def main(runs: int, names: tuple[str, ...]) -> None:
-    """Compare the readers, and print a table."""
+@click.option("--runs", default=3, show_default=True, help="How often each warm read is measured.")
+@click.option("--topic", "topics", multiple=True, type=click.Choice([*RECORDS]), default=tuple(RECORDS))
+@click.option(
+    "--broker", "brokers", multiple=True, type=click.Choice(["kafka", "minibroker"]), default=("kafka", "minibroker")
+)
+@click.option("--cold/--no-cold", "is_cold", default=True, help="Whether cold reads are measured, of the first topic.")
+@click.option("--one", nargs=5, hidden=True, help="Read once and end.")
+def main(runs: int, topics: tuple[str, ...], brokers: tuple[str, ...], is_cold: bool, one: tuple[str, ...]) -> None:
+    """Compare the readers, and print a table; CPU is the median of the runs, without the broker's."""
+    if one:
+        read(new_session(), Case(one[0], one[1]), *one[2:])
+        return
     started, load = time.monotonic(), load_average()
-    topics = [topic for topic in TOPICS if not names or topic.name in names]
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # of both workers
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="minibroker-benchmarks-")))
-        (folder / "cluster").mkdir()
-        broker = stack.enter_context(running_broker(folder))
-        for topic in topics:
-            fill(broker, topic)
-        with running_connect(folder, broker.bootstrap_servers) as connect:
-            samples = with_connect(connect, broker, topics)
-        with running_cluster(folder / "cluster") as cluster:
-            samples |= with_spark(cluster, broker, topics, runs)
-    print_table(HEADINGS, list(rows_of(samples)))
+    rows: list[list[str]] = []
+    for broker in brokers:
+        with (
+            tempfile.TemporaryDirectory(prefix="minibroker-benchmarks-") as folder,
+            running(broker, Path(folder)) as at,
+        ):
+            for topic in topics:
+                fill(at[0], topic)
+            for number, topic in enumerate(topics):
+                rows += rows_of(broker, topic, "warm", warm(broker, *at, topic, runs))
+                if is_cold and number == 0:
+                    rows += rows_of(broker, topic, "cold", cold(broker, *at, topic))
+                click.echo(f"{broker}, {topic} bytes: {time.monotonic() - started:.0f} s", err=True)
+    print_table(HEAD, rows)
     click.echo(f"{time.monotonic() - started:.0f} s; load average {load:.1f} before, {load_average():.1f} after")
 
 

@@ -12,7 +12,7 @@ import click
 
 from minibroker.cli.connecting import Bootstrap
 from minibroker.cli.places import Topics, Where, is_pattern
-from minibroker.cli.shared import failure
+from minibroker.cli.shared import make_failure
 
 if TYPE_CHECKING:
     from minibroker.pipeline.opened_log import Log, Place
@@ -40,9 +40,9 @@ def write_file(
         with _unfinished(path) as unfinished:
             count = _write(str(unfinished), path, _logs(bootstrap, topics, partitions, start, end, committed))
     except ImportError:
-        raise failure(REMEDY) from None
+        raise make_failure(REMEDY) from None
     except (OSError, PipelineError) as error:
-        raise failure(str(error)) from None
+        raise make_failure(str(error)) from None
     return count
 
 
