@@ -1,0 +1,73 @@
+"""`minibroker repair --output`: a copy without what a start does not rebuild, in which `verify` finds no error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from minibroker.cli.main import main
+from minibroker.pipeline.verifying.repairing import plan_repair, repair_into
+from minibroker.pipeline.verifying.verify_job import verify_plan
+from tests.cli.conftest import runner
+from tests.pipeline.verifying.planted import FAULTS
+from tests.pipeline.verifying.support import judge, written
+
+KINDS = ("crc", "length", "magic", "record", "record-count", "offset-order", "segment-overlap", "gap")
+
+
+def severe(path: Path) -> list[str]:
+    return [each.kind for each in judge(path) if each.severity == "error"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_log_begins_behind_damage_of_closed_segments(kind: str, tmp_path: Path) -> None:
+    FAULTS[kind](tmp_path / "data")
+    before = {path: path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()}
+    steps = plan_repair(str(tmp_path / "data"))
+    assert [step.begin is not None and step.begin > 0 for step in steps] == [True]
+    left = verify_plan(repair_into(str(tmp_path / "data"), str(tmp_path / "copy"), steps))
+    assert [each for each in left if each.severity == "error"] == []
+    assert len(list((tmp_path / "copy" / "orders-0").glob("*.log"))) > 0
+    assert before == {path: path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_log_begins_behind_a_segment_that_is_gone_or_lost_its_end(tmp_path: Path, is_gone: bool) -> None:
+    logs = sorted(written(tmp_path / "data").glob("*.log"))
+    if is_gone:
+        for path in logs[2].parent.glob(f"{logs[2].stem}.*"):
+            path.unlink()
+    else:
+        logs[2].write_bytes(logs[2].read_bytes()[:-50])
+    (step,) = plan_repair(str(tmp_path / "data"))
+    assert step.begin == int(logs[3].stem)
+    repair_into(str(tmp_path / "data"), str(tmp_path / "copy"), [step])
+    assert severe(tmp_path / "copy") == []
+
+
+def test_what_the_metadata_log_does_not_have_is_set_aside(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    FAULTS["partition-unknown"](tmp_path / "data")
+    steps = plan_repair(str(tmp_path / "data"))
+    assert steps and all(step.begin is None for step in steps)
+    repair_into(str(tmp_path / "data"), str(tmp_path / "copy"), steps)
+    assert "partition-unknown" not in [each.kind for each in judge(tmp_path / "copy")]
+    assert list((tmp_path / "copy").glob("*-stray"))
+
+
+def test_the_command_says_what_it_would_do_and_does_it(tmp_path: Path) -> None:
+    FAULTS["crc"](tmp_path / "data")
+    arguments = ["repair", str(tmp_path / "data"), "--output", str(tmp_path / "copy")]
+    said = runner().invoke(main, arguments)
+    assert (said.exit_code, said.stdout.splitlines()[-1]) == (0, "nothing was written; add --yes to do this")
+    assert said.stdout.startswith("orders-0: begins at offset ") and not (tmp_path / "copy").exists()
+    done = runner().invoke(main, [*arguments, "--yes"])
+    assert (done.exit_code, done.stdout.splitlines()[-1]) == (
+        0,
+        f"{tmp_path / 'copy'} is complete; verify finds 0 errors in it",
+    )
+    again = runner().invoke(main, ["repair", str(tmp_path / "copy"), "--output", str(tmp_path / "more"), "--yes"])
+    assert (again.exit_code, again.stdout) == (0, "there is nothing to repair\n")
+    refused = runner().invoke(main, [*arguments, "--yes"])
+    assert refused.exit_code == 1 and "copy exists" in refused.stderr
