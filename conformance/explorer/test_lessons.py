@@ -134,7 +134,9 @@ def records(reader: Reader) -> None:
     )
     right = crc["meaning"].rpartition(" ")[2]
     reader.send(marked[: 2 * crc["start"]] + right + marked[2 * crc["end"] :])
-    reader.finishes("attributes", 9, 10)
+    reader.broker.create_topic("elided", record_attributes_elide=True)
+    reader.send(reader.produces("k=v", "elided"))
+    reader.finishes("attributes", 9, 10, 8)
 
 
 def says_what_differs(reader: Reader) -> None:

@@ -5,7 +5,7 @@ An effect is its text and the page's address of what it is about. What the answe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
@@ -41,6 +41,10 @@ def _effect(text: str, view: str = "", *names: str) -> Effect:
 
 def _on_topic(text: str, topic: str, partition: int) -> Effect:
     return _effect(text, "topics", topic, str(partition))
+
+
+def _show_partitions(topic: str, partitions: Iterable[int]) -> str:
+    return ", ".join(f"{topic}-{index}" for index in sorted(partitions))
 
 
 # --- topics ---
@@ -138,8 +142,8 @@ def _beat(request: Any, answer: Any, name_of: NameOf) -> Effects:
         yield _effect(f"{request.member_id or answer.member_id} is in epoch {answer.member_epoch}", "groups", group)
     if answer.assignment is not None:
         assigned = [(find_topic(each, name_of) or "?", each.partitions) for each in answer.assignment.topic_partitions]
-        said = ", ".join(f"{name} {sorted(partitions)}" for name, partitions in assigned) or "nothing"
-        yield _effect(f"is assigned {said}", "groups", group)
+        said = ", ".join(_show_partitions(name, partitions) for name, partitions in assigned) or "nothing"
+        yield _effect(f"it is assigned {said}", "groups", group)
 
 
 def _effects_of_commit(request: Any, answer: Any, name_of: NameOf) -> Effects:
@@ -176,7 +180,8 @@ def _added_to_transaction(request: Any, answer: Any, name_of: NameOf) -> Effects
         for topic in topics if transactional_id not in checked else ():
             added = [each.partition_index for each in topic.results_by_partition if not each.partition_error_code]
             if added:
-                text = f"{topic.name} {sorted(added)} is in the transaction of {transactional_id}"
+                verb = "is" if len(added) == 1 else "are"
+                text = f"{_show_partitions(topic.name, added)} {verb} in the transaction of {transactional_id}"
                 yield _effect(text, "transactions", transactional_id)
 
 

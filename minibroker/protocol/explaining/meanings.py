@@ -9,6 +9,7 @@ from typing import Any
 from minibroker.protocol.apis import ApiKey, get_api_name
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.primitives import uuid_text
+from minibroker.protocol.records.message import NO_TIMESTAMP
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -27,7 +28,9 @@ def find_meaning(name: str, value: Any) -> str:
 
 
 def format_moment(timestamp_ms: int) -> str:
-    """Return a time in UTC; empty for what is none."""
+    """Return a time in UTC; empty for what is too far away."""
+    if timestamp_ms == NO_TIMESTAMP:
+        return "none"
     try:
         return f"{(_EPOCH + timedelta(milliseconds=timestamp_ms)).isoformat(timespec='milliseconds')[:-6]}Z"
     except (OverflowError, ValueError):

@@ -54,6 +54,11 @@ def test_attributes_and_producers_are_explained_in_words() -> None:
     assert named(explain_records(bytes(build_batch(RECORDS))), "producer_id").meaning == "none"
 
 
+def test_a_batch_without_times_says_so() -> None:
+    (batch,) = explain_records(bytes(build_batch([Record(-1, -1, b"k", b"v", ())]))).parts
+    assert {part.meaning for part in batch.parts if part.name in ("base_timestamp", "max_timestamp")} == {"none"}
+
+
 def test_control_records_are_explained() -> None:
     marker = end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=0)
     data = build_batch([marker], control=True, transactional=True, producer_id=1, producer_epoch=0)

@@ -24,7 +24,7 @@ export function Frame({ number, views, side, part, show, close, copyLink }) {
   return html`<section class="detail" aria-label=${`Frame ${number}`}>
     <div class="head"><h2><span class="soft">#${number}</span> <i class=${`api ${family(api)}`}>${api}</i> version ${version}</h2>
       <span class="soft origin">${client ?? "no client id"}${software ? ` (${software})` : ""}${user ? `, user ${user}${mechanism ? ` by ${mechanism}` : ""}` : ""}, ${connection}, to node ${node} at <span class="mono">${clock(started)}</span></span>
-      ${views.includes("try") && html`<a href=${address("try", ["frame", String(number)])}>try it</a>`}<${Copies} copies=${frame.copies} link=${copyLink}/><${Close} close=${close}/></div>
+      ${views.includes("try") && html`<a href=${address("try", ["frame", String(number)])}>open in Try it</a>`}<${Copies} copies=${frame.copies} link=${copyLink}/><${Close} close=${close}/></div>
     ${(faults.length > 0 || errors.length > 0 || frame.effects.length > 0) && html`<div class="effects">
       ${faults.map((text) => html`<span class="tagged fault">${text}</span>`)}
       ${errors.map((text) => html`<span class="tagged bad">${text}</span>`)}

@@ -66,15 +66,18 @@ const checksum = { name: "checksum", title: "Batches and their checksum", topics
     send("Write one byte by byte: in Try it, empty the box of bytes, and write the request of the tables above, for partition 0 of lesson. The page names the bytes as you write, counts them where a size is wrong, and says which CRC is right once the batch is whole.", "Produce",
       { version: 3, wants: { client_id: "hand", name: "lesson" }, also: byHand, then: ({ effects }) => `Every byte of it was yours: ${effects.join("; ")}.` })] };
 
-const attributes = { name: "attributes", title: "A record without attributes", topics: { lesson: {} }, text: [
+const attributes = { name: "attributes", title: "A record without attributes", topics: { lesson: {}, elided: { "record.attributes.elide": "true" } }, text: [
   "In format 2, what concerns all records is said once, in the batch's header: codec, kind of timestamp, transaction. A record still has a byte for attributes, but no bit of it has a meaning.",
-  "Its numbers are zigzag varints: small ones take a byte, whether they are positive or negative. 0 is 00, -1 is 01, 1 is 02, -2 is 03, 3 is 06."],
+  "Its numbers are zigzag varints: small ones take a byte, whether they are positive or negative. 0 is 00, -1 is 01, 1 is 02, -2 is 03, 3 is 06.",
+  "KIP-931 wanted to leave the byte out. Kafka has not taken it up; this broker does it in topics with record.attributes.elide=true, such as elided, and writes the byte again for whoever fetches."],
   steps: [
     send("Send Produce to lesson with the record k=v.", "Produce", { version: 9, wants: { name: "lesson", key: "k", value: "v" } }),
     ask("How many bytes does the record take, with its length? Point at record [0] in the request: the line below the bytes says it.", async () => recordSize(await lastProduced()), (given, [size]) => (Number(given) === size - 1 ? "That leaves out the byte of the length itself." : "Point at record [0] in the tab Request."), { after: [0] }),
     ask("The length of that record is 8. Which byte says it, in hex?", () => "10", (given) => (given === "8" || given === "08" ? "That is a plain 8; a zigzag varint is doubled." : "Point at length, and look at the byte that lights up."), { after: [0] }),
     send("Set the record's byte of attributes to 01 in the box of bytes, write the CRC that the page then says is right into crc, and send it. The broker takes it, as nothing reads that byte.", "Produce",
-      { version: 9, open: "#/try/Produce/9", also: ({ rows }) => (hasAttributes(rows) ? "" : "The attributes of the record are still 0: point at attributes below record [0] to find the byte."), then: ({ effects }) => `The broker ${effects.join("; ")}: bits without a meaning do not matter.` })] };
+      { version: 9, open: "#/try/Produce/9", also: ({ rows }) => (hasAttributes(rows) ? "" : "The attributes of the record are still 0: point at attributes below record [0] to find the byte."), then: ({ effects }) => `The broker ${effects.join("; ")}: bits without a meaning do not matter.` }),
+    send("Send the record k=v to the topic elided.", "Produce", { version: 9, wants: { name: "elided", key: "k", value: "v" } }),
+    ask("Open the .log of elided-0 among the files. How many bytes does record [0] take there?", () => 8, (given) => (given === "9" ? "That is with the byte, as you sent it." : "Choose record [0] in the tree: the line below says it."), { after: [4] })] };
 
 const lastProduced = () => lastAnswer("Produce", (row) => "lesson" in row.topics);
 const recordRow = (rows) => rows?.findIndex((each) => each.name === "record [0]") ?? -1;

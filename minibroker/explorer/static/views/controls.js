@@ -46,8 +46,8 @@ export function View({ about }) {
         <p><button onClick=${() => run("DELETE", "faults")}>remove all</button></p>`}</section>
     <section><h2>Nodes</h2><table><tbody>${about.nodes.map((node) => html`<tr key=${node}><th>node ${node}</th><td class="verbs">${VERBS.map((verb) => html`<button onClick=${() => run("POST", `nodes/${node}/${verb}`)}>${verb}</button>`)}</td></tr>`)}</tbody></table>
       <p><button onClick=${() => run("POST", "elect-leaders")}>elect leaders</button></p></section>
-    <section><h2>Groups and transactions</h2><p><a href=${address("groups")}>rebalance, evict, hold, release and fence them beside their states</a></p></section>
-    <section><h2>Life</h2><div class="verbs"><button onClick=${() => run("POST", "snapshots", undefined, (made) => setSnapshots([...snapshots, made.snapshot]))}>take a snapshot</button>
+    <section><h2>Groups and transactions</h2><p><a href=${address("groups")}>Groups</a> are rebalanced and evicted, <a href=${address("transactions")}>transactions</a> held, released and fenced, beside their states.</p></section>
+    <section><h2>The whole broker</h2><div class="verbs"><button onClick=${() => run("POST", "snapshots", undefined, (made) => setSnapshots([...snapshots, made.snapshot]))}>take a snapshot</button>
       ${snapshots.map((each) => html`<button onClick=${() => run("POST", `snapshots/${each}/restore`)}>restore snapshot ${each}</button>`)}
       <button onClick=${() => run("POST", "restart")}>restart</button><button class="danger" onClick=${() => run("POST", "kill")}>kill</button><button class="danger" onClick=${() => { if (confirm("Remove all topics, groups and faults?")) run("POST", "reset"); }}>reset</button></div></section>
   </div>`;

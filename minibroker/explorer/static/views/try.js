@@ -86,7 +86,7 @@ function Trying({ api, version, versions, apis, frame, about }) {
         <select aria-label="API" value=${api} onChange=${(event) => go("try", [event.target.value])}>${frame ? html`<option value="">frame ${frame}</option>` : ""}${[...apis].sort((a, b) => a.api.localeCompare(b.api)).map((each) => html`<option>${each.api}</option>`)}</select>
         <label class="soft" hidden=${!!frame}>version <select value=${version} onChange=${(event) => go("try", [api, event.target.value])}>${versions.map((each) => html`<option>${each}</option>`)}</select></label>
         ${about.nodes?.length > 1 && html`<label class="soft">to node <select value=${node} onChange=${(event) => setNode(Number(event.target.value))}>${about.nodes.map((each) => html`<option>${each}</option>`)}</select></label>`}
-        <span class="grow"></span>${form && html`<button type="button" class="plain" title="Begin again with the values that the form had at first" onClick=${afresh}>afresh</button>`}<button class="main" disabled=${!bytes || !about.bootstrap_servers}>send</button></div>
+        <span class="grow"></span>${form && html`<button type="button" class="plain" title="Begin again with the values that the form had at first" onClick=${afresh}>start over</button>`}<button class="main" disabled=${!bytes || !about.bootstrap_servers}>send</button></div>
       <div class="scroll" tabindex="0" role="region" aria-label="Fields to fill in">${form && values && html`<${Fields} fields=${form.fields} values=${values} change=${setValues}/>`}</div>
     </form>
     <section class="outcome" ref=${outcome}><div class="tabs"><span role="tablist" aria-label="Direction"><button role="tab" aria-selected=${shows === "request"} onClick=${() => setShows("request")}>Request</button>
