@@ -37,8 +37,8 @@ def write_file(
     try:
         from minibroker.pipeline.log_source import PipelineError
 
-        with _unfinished(path) as unfinished:
-            count = _write(str(unfinished), path, _logs(bootstrap, topics, partitions, start, end, committed))
+        with _replace_when_whole(path) as unfinished:
+            count = _write(str(unfinished), path, _open_logs(bootstrap, topics, partitions, start, end, committed))
     except ImportError:
         raise make_failure(REMEDY) from None
     except (OSError, PipelineError) as error:
@@ -46,7 +46,7 @@ def write_file(
     return count
 
 
-def _logs(
+def _open_logs(
     bootstrap: Bootstrap,
     topics: Sequence[Topics],
     partitions: Sequence[int],
@@ -63,8 +63,8 @@ def _logs(
             bootstrap.servers,
             name,
             partitions=indexes or partitions,
-            start=_edge(start, "earliest"),
-            end=_edge(end, "latest"),
+            start=_parse_edge(start, "earliest"),
+            end=_parse_edge(end, "latest"),
             isolation="read_committed" if committed else "read_uncommitted",
             client=dict(bootstrap.settings),
         )
@@ -72,7 +72,7 @@ def _logs(
     ]
 
 
-def _edge(places: Sequence[Where], word: str) -> Place:
+def _parse_edge(places: Sequence[Where], word: str) -> Place:
     """Return an edge for all partitions; `word` is that of the log itself. Raises click.UsageError for others."""
     where = places[0] if places else Where(word)
     if len(places) > 1 or where.partition is not None or where.kind not in (word, "offset", "time"):
@@ -83,7 +83,7 @@ def _edge(places: Sequence[Where], word: str) -> Place:
 
 
 @contextmanager
-def _unfinished(path: str) -> Iterator[Path]:
+def _replace_when_whole(path: str) -> Iterator[Path]:
     """Yield a file beside another one, whose name it takes when it is whole. An error removes it."""
     unfinished = Path(path).with_name(f".{Path(path).name}.unfinished")
     try:

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from minibroker.cli.pipeline.pipeline_archives import Format, archive_at, archive_options
+from minibroker.cli.pipeline.pipeline_archives import Format, add_archive_options, locate_archive
 from minibroker.cli.pipeline.pipeline_shared import (
     Engine,
     Source,
     cannot,
-    engine_for,
     engine_option,
     reads_locally,
     source_options,
     spark_options,
+    start_engine,
 )
 from minibroker.cli.shared import INTERRUPTED, make_assignments_option, make_json_option, print_table
 
@@ -46,7 +46,7 @@ UNCOMMITTED: Final = (
 @click.command()
 @source_options
 @click.option("--out", metavar="PLACE", required=True, help="A directory, or a URL; of iceberg, NAMESPACE.TABLE.")
-@archive_options("Plain Parquet files, or a table, which needs the extra lake.")
+@add_archive_options("Plain Parquet files, or a table, which needs the extra lake.")
 @click.option("--decode", metavar="REGISTRY", help="Add decoded values, by the schemas at this URL, or `log`: its own.")
 @click.option("--compact", is_flag=True, help="Merge small files of a table of delta after the run.")
 @click.option("--continuous", is_flag=True, help="Run until interrupted, instead of ending once all is archived.")
@@ -105,22 +105,22 @@ def archive(
     if table_format != "parquet" and engine == "spark":
         raise click.UsageError(f"tables of {table_format} are written by one process: --engine local")
     pause_s = duration_ms("--trigger", trigger or INTERVAL) / 1000 if continuous else None
-    table = archive_at(table_format, out, catalog, compression)
-    reading = {**source.options(), **_committed_only(dict(options))}
+    table = locate_archive(table_format, out, catalog, compression)
+    reading = {**source.options(), **_choose_isolation(dict(options))}
     parsed = parse_options(reading, "records", "stream")
-    names = _topics(parsed)
+    names = _select_topics(parsed)
     settings: dict[str, Any] = {"topic_ids": topic_ids(parsed, names), "topic_configs": topic_configs(parsed, names)}
     locally = table_format != "parquet" or reads_locally(source, parsed, engine)
-    with engine_for(locally, master, conf, "archive") as runs:
+    with start_engine(locally, master, conf, "archive") as runs:
         run = LogArchive(
-            table, reading, batch_offsets=batch_offsets, decoder=_decoder(source, decode), engine=runs, **settings
+            table, reading, batch_offsets=batch_offsets, decoder=_make_decoder(source, decode), engine=runs, **settings
         )
         written, is_over = _run(run, pause_s, compact or table_format == "parquet")
     _print(run, written, as_json)
     return 0 if is_over or continuous else INTERRUPTED
 
 
-def _committed_only(options: dict[str, str]) -> dict[str, str]:
+def _choose_isolation(options: dict[str, str]) -> dict[str, str]:
     """Return the options with `read_committed`. If they say otherwise, keep that, and warn on stderr."""
     given = [value for name, value in options.items() if name.lower() in ISOLATION]
     if not given:
@@ -130,7 +130,7 @@ def _committed_only(options: dict[str, str]) -> dict[str, str]:
     return options
 
 
-def _topics(options: ReadOptions) -> set[str]:
+def _select_topics(options: ReadOptions) -> set[str]:
     """Return the topics to archive. Raises click.ClickException if there is none, and the source's errors."""
     from minibroker.pipeline.log_opening import select_partitions
 
@@ -140,7 +140,7 @@ def _topics(options: ReadOptions) -> set[str]:
     return names
 
 
-def _decoder(source: Source, registry: str | None) -> Any:
+def _make_decoder(source: Source, registry: str | None) -> Any:
     """Return what decodes values, by the schemas of a registry, or of the log's own topic `_schemas`."""
     if registry is None:
         return None
@@ -158,7 +158,7 @@ def _run(run: LogArchive, pause_s: float | None, compact: bool) -> tuple[Totals,
     written = Totals()
     try:
         while True:
-            with _progress(run) as advance:
+            with _show_progress(run) as advance:
                 for totals in run.run():
                     written.add(totals)
                     advance(written)
@@ -172,7 +172,7 @@ def _run(run: LogArchive, pause_s: float | None, compact: bool) -> tuple[Totals,
 
 
 @contextmanager
-def _progress(run: LogArchive) -> Iterator[Any]:
+def _show_progress(run: LogArchive) -> Iterator[Any]:
     """Show the offsets that are archived on a terminal. Yield a function that is called after each commit."""
     if not sys.stderr.isatty():
         yield lambda _: None

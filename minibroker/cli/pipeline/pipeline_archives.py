@@ -18,7 +18,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 FORMATS: Final = ("parquet", "iceberg", "delta")
 
 
-def archive_options(help: str) -> Callable[[Command], Command]:
+def add_archive_options(help: str) -> Callable[[Command], Command]:
     """`--format` and `--catalog`, as arguments `table_format` and `catalog`, for `archive_at`."""
     choice = click.Choice(FORMATS)
     catalog = make_assignments_option(
@@ -35,7 +35,7 @@ def archive_options(help: str) -> Callable[[Command], Command]:
     return with_options
 
 
-def archive_at(
+def locate_archive(
     table_format: Format, where: str, catalog: tuple[tuple[str, str], ...], compression: str = "zstd"
 ) -> ArchiveTable:
     """Return the archive at a place, which need not exist. Raises click.UsageError."""

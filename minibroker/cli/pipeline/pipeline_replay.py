@@ -26,14 +26,14 @@ from minibroker.cli.connecting import (
     make_server_option,
     require_connection,
 )
-from minibroker.cli.pipeline.pipeline_archives import Format, archive_at, archive_options
+from minibroker.cli.pipeline.pipeline_archives import Format, add_archive_options, locate_archive
 from minibroker.cli.pipeline.pipeline_shared import (
     Engine,
     cannot,
-    engine_for,
     engine_option,
     runs_locally,
     spark_options,
+    start_engine,
 )
 from minibroker.cli.places import Where, parse_where
 from minibroker.cli.shared import make_assignments_option, make_json_option, parse_assignment, print_table
@@ -51,7 +51,7 @@ HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already
 
 @click.command()
 @click.option("--from", "archive", metavar="DIR", required=True, help="The archive: a directory, or a URL.")
-@archive_options("What the archive is.")
+@add_archive_options("What the archive is.")
 @make_server_option(f"Any Kafka.  [env var: {variables.SERVER}]")
 @click.option(
     "--topic", "topics", metavar="NAME", multiple=True, help="An archived topic; by default all. Can be repeated."
@@ -121,28 +121,28 @@ def replay(
         raise click.UsageError("name the broker with --bootstrap-server")
     require_connection(Bootstrap(servers, client, connect_timeout_s))
 
-    from minibroker.pipeline.archiving.archive_job import newest_note
-    from minibroker.pipeline.archiving.archive_tables import archived_partitions
+    from minibroker.pipeline.archiving.archive_job import find_newest_note
+    from minibroker.pipeline.archiving.archive_tables import list_archived_partitions
     from minibroker.pipeline.archiving.archived_topics import for_replay
     from minibroker.pipeline.archiving.replay_job import Part, replay_archive, replay_id_of, replay_settings
     from minibroker.pipeline.archiving.replay_task import ReplayTask
 
     settings = replay_settings(servers, dict(client))
-    table = archive_at(table_format, archive, catalog)
+    table = locate_archive(table_format, archive, catalog)
     if not table.exists():
         raise cannot(f"there is no archive {archive}")
-    archived = _choose_topics(archived_partitions(table), topics)
+    archived = _choose_topics(list_archived_partitions(table), topics)
     targets = _map_targets(archived, topic_map) if to is None else {_only_topic(archived): to}
-    part = Part(edge_of(start), edge_of(end))
+    part = Part(parse_edge(start), parse_edge(end))
     whole = archive if "://" in archive or catalog else str(Path(archive).resolve())  # wherever the command runs
     name = replay_id or replay_id_of(whole, targets, repartition, part)
     task = ReplayTask(settings, name, targets, repartition, commit_records)
-    kept = for_replay(newest_note(table).configs, targets, {each.partition.topic for each in archived})
+    kept = for_replay(find_newest_note(table).configs, targets, {each.partition.topic for each in archived})
     prepared = _prepare(task, archived, dict(configs), partitions, kept)
     for remark in prepared.remarks:
         click.echo(remark, err=True)
     locally = runs_locally(engine, records=sum(each.records for each in archived))
-    with engine_for(locally, master, conf, "") as runs, _progress(task, archived):
+    with start_engine(locally, master, conf, "") as runs, _progress(task, archived):
         done = replay_archive(table, task, archived, part=part, engine=runs)
     written = {each.partition: each.records for each in done}
     report = [_row(task, each, written.get(each.partition, 0)) for each in archived]
@@ -153,7 +153,7 @@ def replay(
         print_table(HEAD, report)
 
 
-def edge_of(where: Where | None) -> int | datetime | None:
+def parse_edge(where: Where | None) -> int | datetime | None:
     """Return an edge of what is replayed. Raises click.UsageError for what an archive does not know."""
     if where is None:
         return None

@@ -12,11 +12,11 @@ import click
 
 from minibroker.cli.pipeline.pipeline_shared import (
     Engine,
-    engine_for,
     engine_option,
     path_option,
     runs_locally,
     spark_options,
+    start_engine,
 )
 from minibroker.cli.shared import make_json_option, print_table
 
@@ -87,7 +87,7 @@ def rewrite(
     with Rewriting(path, output, settings, topics) as rewriting:  # it refuses what cannot be, before Spark starts
         if rewriting.finished is None:
             locally = runs_locally(engine, size_bytes=sum(task.size_bytes for task in rewriting.left()))
-            with engine_for(locally, master, conf, "Rewriting") as runs:
+            with start_engine(locally, master, conf, "Rewriting") as runs:
                 report = rewrite_begun(rewriting, runs)
         else:
             click.echo(f"{output} was complete already: nothing was done", err=True)

@@ -173,7 +173,7 @@ def reads_locally(source: Source, options: ReadOptions, engine: Engine) -> bool:
 
 
 @contextmanager
-def engine_for(locally: bool, master: str, conf: tuple[tuple[str, str], ...], title: str) -> Iterator[engines.Engine]:
+def start_engine(locally: bool, master: str, conf: tuple[tuple[str, str], ...], title: str) -> Iterator[engines.Engine]:
     """Start what runs a job: threads of this process, or a Spark session with its progress on a terminal."""
     from minibroker.pipeline.engines import Here, OnSpark
 

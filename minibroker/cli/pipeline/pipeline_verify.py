@@ -20,11 +20,11 @@ from minibroker.cli.connecting import Bootstrap, add_client_setting_options, add
 from minibroker.cli.pipeline.pipeline_shared import (
     Engine,
     cannot,
-    engine_for,
     engine_option,
     path_option,
     runs_locally,
     spark_options,
+    start_engine,
 )
 from minibroker.cli.shared import make_json_option, print_table
 
@@ -104,10 +104,10 @@ def verify(
     if servers is not None:
         found = _as_brokers_say(found, Bootstrap(servers, client, connect_timeout_s))
     if as_json:
-        from minibroker.pipeline.verifying.verify_job import row_of
+        from minibroker.pipeline.verifying.verify_job import make_row
 
         for finding in found:
-            print(json.dumps(row_of(finding)))
+            print(json.dumps(make_row(finding)))
     else:
         _print(found, each)
     return int(any(strict or finding.severity != "note" for finding in found))
@@ -121,7 +121,7 @@ def _collect_findings(
     from minibroker.pipeline.verifying.verify_job import verify_plan
 
     locally = runs_locally(engine, size_bytes=sum(segment.size_bytes for segment in plan.segments))
-    with engine_for(locally, master, conf, f"verifying {path}") as runs:
+    with start_engine(locally, master, conf, f"verifying {path}") as runs:
         return in_order(verify_plan(plan, runs))
 
 

@@ -41,12 +41,12 @@ class ValueDecoder:
             return
         try:
             schemas = [pa.schema([(DECODED, values.type)]) for _, values, _ in decoded]
-            whole = _writable(pa.unify_schemas(schemas, promote_options="permissive").field(0).type)
+            whole = _make_writable(pa.unify_schemas(schemas, promote_options="permissive").field(0).type)
         except pa.ArrowException as error:
             raise ArchiveError(f"the decoded values have no common type: {error}") from None
         for batch, values, reasons in decoded:
             if len(whole):  # a file has no struct without a field
-                batch = batch.append_column(DECODED, fitted(values, whole))
+                batch = batch.append_column(DECODED, fit_to(values, whole))
             yield batch.append_column(ERROR, reasons)
 
 
@@ -62,48 +62,48 @@ def _decode(decoder: Decoder | GivenDecoder, batch: pa.RecordBatch) -> tuple[pa.
             reason = str(error)
         values.append(value if value is None or isinstance(value, dict) else {"value": value})
         reasons.append(reason)
-    return _structs(values), pa.array(reasons, pa.string())
+    return _make_structs(values), pa.array(reasons, pa.string())
 
 
-def _structs(values: list[Any]) -> pa.Array:
+def _make_structs(values: list[Any]) -> pa.Array:
     """Return values as an Arrow array of structs."""
     try:
-        return pa.array([_plain(value) for value in values], None if any(values) else EMPTY)
+        return pa.array([_simplify(value) for value in values], None if any(values) else EMPTY)
     except (pa.ArrowException, OverflowError) as error:
         raise ArchiveError(f"the decoded values have no common type: {error}") from None
 
 
-def _plain(value: Any) -> Any:
+def _simplify(value: Any) -> Any:
     """Return a value without what columns cannot have; numbers of JSON that are whole stay whole."""
     if isinstance(value, dict):
         if len(value) > FIELDS_MAX:
             return {"json": format_json(value)}
-        return {str(name): _plain(each) for name, each in value.items()}
+        return {str(name): _simplify(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_simplify(each) for each in value]
     is_plain = value is None or isinstance(value, bool | int | float | str | bytes | datetime | date)
     return value if is_plain else str(value)
 
 
-def _writable(type: pa.DataType) -> pa.DataType:
+def _make_writable(type: pa.DataType) -> pa.DataType:
     """Return a type without what no file has: null types, of which a later value says more, and structs of nothing."""
     if pa.types.is_struct(type):
-        fields = [pa.field(each.name, _writable(each.type)) for each in type]
+        fields = [pa.field(each.name, _make_writable(each.type)) for each in type]
         return pa.struct([each for each in fields if each.type != EMPTY and not pa.types.is_null(each.type)])
     if pa.types.is_list(type):
-        inner = _writable(type.value_type)
+        inner = _make_writable(type.value_type)
         return pa.null() if inner == EMPTY or pa.types.is_null(inner) else pa.list_(inner)
     return type
 
 
-def fitted(values: pa.Array, type: pa.DataType) -> pa.Array:
+def fit_to(values: pa.Array, type: pa.DataType) -> pa.Array:
     """Return values as another type, which may have more fields, and has none of those that are always null."""
     if pa.types.is_struct(type) and pa.types.is_struct(values.type):
         names = {each.name for each in values.type}
         empty = pa.nulls(len(values))
-        children = [fitted(values.field(each.name) if each.name in names else empty, each.type) for each in type]
+        children = [fit_to(values.field(each.name) if each.name in names else empty, each.type) for each in type]
         return pa.StructArray.from_arrays(children, fields=list(type), mask=values.is_null())
     if pa.types.is_list(type) and pa.types.is_list(values.type):
-        inner = fitted(values.values, type.value_type)
+        inner = fit_to(values.values, type.value_type)
         return pa.ListArray.from_arrays(values.offsets, inner, mask=values.is_null())
     return values.cast(type)

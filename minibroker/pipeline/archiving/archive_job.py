@@ -12,7 +12,12 @@ from dataclasses import replace
 from typing import Final
 
 from minibroker.pipeline.archiving.archive_rows import Decoder, Reading, Totals
-from minibroker.pipeline.archiving.archive_tables import ArchiveError, ArchiveNote, ArchiveTable, archived_partitions
+from minibroker.pipeline.archiving.archive_tables import (
+    ArchiveError,
+    ArchiveNote,
+    ArchiveTable,
+    list_archived_partitions,
+)
 from minibroker.pipeline.engines import Engine, Here
 from minibroker.pipeline.log_opening import open_source
 from minibroker.pipeline.log_source import LogSource, OffsetRange
@@ -56,7 +61,7 @@ class LogArchive:
         self._batch_offsets = batch_offsets
         self._engine = engine or Here()
         table.prepare()
-        note = newest_note(table)
+        note = find_newest_note(table)
         require_same_topics(table.where, note.topics, topic_ids)
         configs = {**note.configs, **(topic_configs or {})}
         self.note = replace(note, topics=dict(topic_ids), configs=configs)
@@ -102,12 +107,12 @@ def require_same_topics(where: str, known: Mapping[str, str], topic_ids: Mapping
             raise ArchiveError(f"{where} is of another source: its {topic} is {identity}, this one {topic_ids[topic]}")
 
 
-def newest_note(table: ArchiveTable) -> ArchiveNote:
+def find_newest_note(table: ArchiveTable) -> ArchiveNote:
     """Return the newest note; if all have expired, what the rows say: each partition goes on behind its last one."""
     if not table.exists():
         return ArchiveNote()
     note = table.note()
     if note is not None:
         return note
-    found = archived_partitions(table)
+    found = list_archived_partitions(table)
     return ArchiveNote(offsets=to_json({each.partition: each.last + 1 for each in found}))

@@ -25,7 +25,7 @@ NO_TIMESTAMP: Final = -1
 Decoder = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def archive_rows(records: pa.RecordBatch) -> pa.RecordBatch:
+def make_archive_rows(records: pa.RecordBatch) -> pa.RecordBatch:
     """Return rows of the archive from records with the columns `READ`. `date` is the UTC date of the timestamp.
 
     `timestampMs` is the time in ms if `timestamp` cannot express it; otherwise it is null.
@@ -56,7 +56,7 @@ class Reading:
                 for records in source.read(split, request_of(self.options, READ)):
                     if records.num_rows:
                         totals.count(split.offsets.partition, records)
-                        yield archive_rows(records)
+                        yield make_archive_rows(records)
 
 
 class Written(NamedTuple):

@@ -40,7 +40,7 @@ class ArchiveNote:
         return json.dumps({NOTE: asdict(self)}, sort_keys=True)
 
 
-def note_in(text: str | None, where: str) -> ArchiveNote | None:
+def parse_note(text: str | None, where: str) -> ArchiveNote | None:
     """Return the note in the text of a commit, or None if it is none of ours. Raises `ArchiveError`."""
     if text is None or NOTE not in text:
         return None
@@ -115,7 +115,7 @@ class Archived(NamedTuple):
     oldest_ms: int | None
 
 
-def archived_partitions(table: ArchiveTable) -> list[Archived]:
+def list_archived_partitions(table: ArchiveTable) -> list[Archived]:
     """Return the archive's partitions, sorted, without reading keys and values."""
     batches = table.scanner()(("topic", "partition", "offset", "timestamp"), None)
     aggregates = [("offset", "count"), ("offset", "min"), ("offset", "max"), ("timestamp", "min")]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, Literal
 import pyarrow as pa
 
 from minibroker.pipeline.archiving.archive_rows import DIRECTORIES, SCHEMA, Reading, Totals
-from minibroker.pipeline.archiving.archive_tables import NOTE, ArchiveError, ArchiveNote, Scan, note_in, require_next
-from minibroker.pipeline.archiving.parquet_archive import scan_of
+from minibroker.pipeline.archiving.archive_tables import NOTE, ArchiveError, ArchiveNote, Scan, parse_note, require_next
+from minibroker.pipeline.archiving.parquet_archive import make_scan
 from minibroker.pipeline.engines import Engine
 from minibroker.pipeline.log_source import Split
 
@@ -64,7 +64,7 @@ class DeltaArchive:
     def _note_of(self, table: DeltaTable | None) -> ArchiveNote | None:
         for limit in (RECENT_COMMITS, None):
             for commit in table.history(limit) if table else ():
-                note = note_in(commit.get(NOTE), self.where)
+                note = parse_note(commit.get(NOTE), self.where)
                 if note is not None:
                     return note
         return None
@@ -115,7 +115,7 @@ class DeltaArchive:
         table = self._open()
         if table is None:
             raise ArchiveError(f"there is no table {self.where}")
-        return scan_of(table.to_pyarrow_dataset())
+        return make_scan(table.to_pyarrow_dataset())
 
 
 class Rows:

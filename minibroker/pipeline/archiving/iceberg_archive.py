@@ -19,7 +19,7 @@ from minibroker.pipeline.archiving.archive_tables import (
     ArchiveNote,
     Scan,
     Window,
-    note_in,
+    parse_note,
     require_next,
 )
 from minibroker.pipeline.engines import Engine
@@ -80,7 +80,7 @@ class IcebergArchive:
         snapshot = table.current_snapshot() if table else None
         while table is not None and snapshot is not None:
             summary = snapshot.summary
-            note = note_in(summary.additional_properties.get(NOTE) if summary else None, self.where)
+            note = parse_note(summary.additional_properties.get(NOTE) if summary else None, self.where)
             if note is not None:
                 return note
             snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
@@ -106,7 +106,7 @@ class IcebergArchive:
         totals = Totals()
         catalog, table = self._open()
         require_next(self._note_of(table), note, self.where)
-        chunks = chunks_of(reading.rows(splits, totals))
+        chunks = cut_chunks(reading.rows(splits, totals))
         first = next(chunks, SCHEMA.empty_table())
         table = table or self._create(catalog, first.schema)
         table.metadata.properties[RETRIES] = "0"  # a retry would append to what another run has committed
@@ -142,12 +142,14 @@ class IcebergArchive:
             raise ArchiveError(f"there is no table {self.where}")
 
         def scan(columns: Sequence[str], window: Window | None) -> Iterator[pa.RecordBatch]:
-            yield from table.scan(row_filter=filter_of(window), selected_fields=tuple(columns)).to_arrow_batch_reader()
+            yield from table.scan(
+                row_filter=make_filter(window), selected_fields=tuple(columns)
+            ).to_arrow_batch_reader()
 
         return scan
 
 
-def filter_of(window: Window | None) -> BooleanExpression:
+def make_filter(window: Window | None) -> BooleanExpression:
     """Return a window as a filter of pyiceberg's."""
     from pyiceberg.expressions import AlwaysTrue
     from pyiceberg.expressions.parser import parse
@@ -158,7 +160,7 @@ def filter_of(window: Window | None) -> BooleanExpression:
     return parse(f"topic = '{topic}' AND partition = {partition} AND offset >= {start} AND offset < {end}")
 
 
-def chunks_of(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def cut_chunks(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Yield rows in tables of some size."""
     chunk: list[pa.RecordBatch] = []
     size_bytes = 0

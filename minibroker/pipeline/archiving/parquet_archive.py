@@ -24,7 +24,14 @@ import pyarrow.parquet as pq
 
 from minibroker.pipeline.archiving.archive_files import ArchiveFiles, StoredFile
 from minibroker.pipeline.archiving.archive_rows import DIRECTORIES, SCHEMA, Reading, Totals
-from minibroker.pipeline.archiving.archive_tables import ArchiveError, ArchiveNote, Scan, Window, note_in, require_next
+from minibroker.pipeline.archiving.archive_tables import (
+    ArchiveError,
+    ArchiveNote,
+    Scan,
+    Window,
+    parse_note,
+    require_next,
+)
 from minibroker.pipeline.engines import Engine
 from minibroker.pipeline.log_source import Split
 
@@ -78,7 +85,7 @@ class ParquetArchive:
         """Return the newest note, or None if there is none."""
         names = self._notes()
         path = f"{NOTES}/{names[-1]}" if names else ""
-        return note_in(self._files.read(path), f"{self.where}/{path}") if names else None
+        return parse_note(self._files.read(path), f"{self.where}/{path}") if names else None
 
     def _notes(self) -> list[str]:
         return [name for name in self._files.names(NOTES) if name.isdecimal()]
@@ -87,7 +94,7 @@ class ParquetArchive:
         """Append the rows of these splits by one commit with this note."""
         require_next(self.note(), note, self.where)
         staging = f"{STAGING}/{note.number:0{DIGITS}}"
-        parts = list(enumerate(shared(splits, engine.workers)))
+        parts = list(enumerate(share_out(splits, engine.workers)))
         totals = Totals()
         for written in engine.run(StagedPart(reading, self.where, staging, self.compression), parts):
             totals.add(written)
@@ -157,7 +164,7 @@ class ParquetArchive:
         """Open the archive as it is now. Raises `ArchiveError` if there is none."""
         if not self.exists():
             raise ArchiveError(f"there is no archive {self.where}")
-        return scan_of(self.dataset())
+        return make_scan(self.dataset())
 
     def dataset(self) -> ds.Dataset:
         """Return the archive as a dataset of pyarrow's, without decoded columns, which differ by file."""
@@ -173,16 +180,16 @@ def is_of_archive(path: str) -> bool:
     return path.endswith(".parquet") and not path.startswith((".", "_"))
 
 
-def scan_of(dataset: ds.Dataset) -> Scan:
+def make_scan(dataset: ds.Dataset) -> Scan:
     """Return what reads a dataset of pyarrow's."""
 
     def scan(columns: Sequence[str], window: Window | None) -> Iterator[pa.RecordBatch]:
-        yield from dataset.to_batches(columns=list(columns), filter=filter_of(window))
+        yield from dataset.to_batches(columns=list(columns), filter=make_filter(window))
 
     return scan
 
 
-def filter_of(window: Window | None) -> pc.Expression | None:
+def make_filter(window: Window | None) -> pc.Expression | None:
     """Return a window as a filter of pyarrow's."""
     if window is None:
         return None
@@ -191,7 +198,7 @@ def filter_of(window: Window | None) -> pc.Expression | None:
     return of_partition & (pc.field("offset") >= start) & (pc.field("offset") < end)
 
 
-def shared(splits: Sequence[Split], workers: int) -> list[list[Split]]:
+def share_out(splits: Sequence[Split], workers: int) -> list[list[Split]]:
     """Return the splits in as many runs of neighbours as there are workers, or fewer."""
     count = max(1, min(workers, len(splits)))
     edges = [len(splits) * number // count for number in range(count + 1)]
@@ -216,7 +223,7 @@ class StagedPart:
         first = next(rows, None)
         if first is not None:
             ds.write_dataset(
-                _with(first, rows),
+                _chain_rows(first, rows),
                 self.staging,
                 schema=first.schema,
                 filesystem=ArchiveFiles(self.root).system,
@@ -235,6 +242,6 @@ class StagedPart:
         return totals
 
 
-def _with(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _chain_rows(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield first
     yield from rest

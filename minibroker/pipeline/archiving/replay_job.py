@@ -16,7 +16,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from minibroker.pipeline.archiving.archive_tables import Archived, ArchiveTable, Window, archived_partitions
+from minibroker.pipeline.archiving.archive_tables import Archived, ArchiveTable, Window, list_archived_partitions
 from minibroker.pipeline.archiving.replay_targets import Needed
 from minibroker.pipeline.archiving.replay_task import COLUMNS, Replayed, ReplayTask
 from minibroker.pipeline.brokers.client import Client
@@ -131,5 +131,5 @@ def replay_archive(
 
     The topics must exist. Raises `WriteFailed`, `ArchiveError`, and what reading raises.
     """
-    found = archived_partitions(table) if partitions is None else partitions
+    found = list_archived_partitions(table) if partitions is None else partitions
     return list((engine or Here()).run(PartitionReplay(table, task, part), found))

@@ -54,7 +54,7 @@ def verify(
     `OptionError`, and `OSError`, also if files disappear in the meantime.
     """
     plan = plan_directory(path, topics=topics, checks=checks, compacted=compacted)
-    return table_of(in_order(verify_plan(plan, engine)))
+    return make_table(in_order(verify_plan(plan, engine)))
 
 
 def verify_plan(plan: DirectoryPlan, engine: Engine | None = None) -> list[Finding]:
@@ -74,7 +74,7 @@ def verify_plan(plan: DirectoryPlan, engine: Engine | None = None) -> list[Findi
         found += findings_about(partition, [])
     cleaned = groupby((each for each in plan.segments if each.is_cleaned), lambda each: each.partition.directory)
     of_keys = [list(segments) for _, segments in cleaned]
-    for of_partition in engine.run(_duplicate_keys, of_keys):
+    for of_partition in engine.run(_find_duplicate_keys, of_keys):
         found += of_partition
     return found
 
@@ -83,7 +83,7 @@ def _check(segments: Sequence[SegmentPlan]) -> list[CheckedSegment]:
     return [check_segment(segment) for segment in segments]
 
 
-def _duplicate_keys(segments: Sequence[SegmentPlan]) -> list[Finding]:
+def _find_duplicate_keys(segments: Sequence[SegmentPlan]) -> list[Finding]:
     """Return a finding for each key that occurs more than once in a partition, at its first place."""
     partition = segments[0].partition
     keys = pa.Table.from_batches((each for segment in segments for each in keys_of_segment(segment)), KEYS)
@@ -116,12 +116,12 @@ def _tasks(segments: Sequence[SegmentPlan]) -> list[list[SegmentPlan]]:
     return tasks
 
 
-def table_of(findings: Sequence[Finding]) -> pa.Table:
+def make_table(findings: Sequence[Finding]) -> pa.Table:
     """Return findings as rows of `FINDINGS`."""
-    return pa.Table.from_pylist([row_of(each) for each in findings], FINDINGS)
+    return pa.Table.from_pylist([make_row(each) for each in findings], FINDINGS)
 
 
-def row_of(finding: Finding) -> dict[str, Any]:
+def make_row(finding: Finding) -> dict[str, Any]:
     """Return a finding as a row of `FINDINGS`, by column; None for what it does not have."""
     return {name: None if value == _none(name) else value for name, value in finding._asdict().items()}
 

@@ -13,7 +13,7 @@ import pytest
 
 from minibroker.pipeline.archiving import iceberg_archive
 from minibroker.pipeline.archiving.archive_decoding import ValueDecoder
-from minibroker.pipeline.archiving.archive_job import LogArchive, newest_note
+from minibroker.pipeline.archiving.archive_job import LogArchive, find_newest_note
 from minibroker.pipeline.archiving.archive_tables import ArchiveError, ArchiveNote, ArchiveTable, Window
 from minibroker.pipeline.archiving.delta_archive import DeltaArchive
 from minibroker.pipeline.archiving.iceberg_archive import IcebergArchive
@@ -151,7 +151,7 @@ def test_without_a_note_a_run_goes_on_behind_the_last_rows(
     write_log(tmp_path / "log", "orders", 0, records(4))
     run(table, tmp_path / "log")
     monkeypatch.setattr(type(table), "note", lambda _: None)
-    assert newest_note(table) == ArchiveNote(offsets={"orders": {"0": 4}})
+    assert find_newest_note(table) == ArchiveNote(offsets={"orders": {"0": 4}})
 
 
 @pytest.mark.parametrize("kind", ["iceberg", "delta"])

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
 
-from minibroker.pipeline.archiving.archive_tables import Archived, ArchiveNote, archived_partitions
+from minibroker.pipeline.archiving.archive_tables import Archived, ArchiveNote, list_archived_partitions
 from minibroker.pipeline.archiving.parquet_archive import ParquetArchive
 from minibroker.pipeline.archiving.replay_job import replay_archive, replay_settings
 from minibroker.pipeline.archiving.replay_task import ReplayTask
@@ -94,7 +94,7 @@ def test_an_archive_is_replayed_by_key(
     target = f"by-key-{on_spark}"
     create_topic(broker.bootstrap_servers, target, 3, retention_ms="-1")
     table = ParquetArchive(str(archive))
-    found = [each for each in archived_partitions(table) if each.partition.topic == "old"]
+    found = [each for each in list_archived_partitions(table) if each.partition.topic == "old"]
     assert found == [
         Archived(TopicPartition("old", 0), 600, 0, 599, T_MS),
         Archived(TopicPartition("old", 1), 700, 0, 699, T_MS),
