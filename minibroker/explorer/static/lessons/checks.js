@@ -51,6 +51,9 @@ export async function lastAnswer(api, test = () => true) {
 const either = (values) => (Array.isArray(values) ? values : [values]);
 const wantedVersions = (versions) => either(versions).join(" or ");
 
+// What a field has; of an array its first item.
+const shown = (given) => given.find((each) => each && !/^\d+ items?$/.test(each)) ?? "empty";
+
 // What differs between a request and what a step wants of it, as sentences; none if nothing does.
 function differences(step, frame, wants) {
   const said = [];
@@ -59,7 +62,7 @@ function differences(step, frame, wants) {
   for (const [name, value] of Object.entries(wants)) {
     const given = request[name];
     if (!given) said.push(`Your request has no ${name}; the lesson's is ${value}.`);
-    else if (!given.includes(String(value))) said.push(`${name} is ${given[0] === "" ? "empty" : given[0]}; the lesson's is ${value}.`);
+    else if (!given.includes(String(value))) said.push(`${name} is ${shown(given)}; the lesson's is ${value}.`);
   }
   if (step.error && !row.errors.includes(step.error)) said.push(row.errors.length ? refusal(frame) : `The broker took it; the lesson wants ${step.error}.`);
   if (!step.error && row.errors.some((each) => !either(step.allows ?? []).includes(each))) said.push(refusal(frame));

@@ -14,6 +14,7 @@ export const done = signal(JSON.parse(localStorage.getItem(DONE) || "{}")); // s
 export const hints = signal({}); // sentences by step, of the current lesson
 export const wanted = signal({}); // fields and values by step, of the current lesson
 export const missing = signal([]); // topics that the current lesson works with, and which are not there
+let entered = Infinity; // the newest frame when the reader came to the current lesson
 const since = {}; // the frame behind which a lesson began anew
 
 const nameOf = (lesson, step) => `${lesson.name}.${step}`;
@@ -34,6 +35,7 @@ function keep(all) {
 export function enter(name) {
   if (name === current.value) return;
   current.value = name;
+  entered = newest();
   hints.value = {};
   wanted.value = {};
   missing.value = [];
@@ -57,10 +59,12 @@ export async function answer(lesson, step, given) {
 }
 
 // A hint is about the reader's newest request, and is at the step that it comes closest to.
-function hintsOf(found, used, newestOwn) {
+function hintsOf(lesson, found, used, newestOwn) {
   const said = Object.fromEntries(Object.entries(hints.value).filter(([step]) => found[step] === undefined));
-  const near = Object.entries(found).filter(([, each]) => each.hint && each.missing !== undefined && each.number === newestOwn && !used.has(each.number)).sort(([, one], [, other]) => one.missing - other.missing);
+  const near = Object.entries(found).filter(([, each]) => each.hint && each.missing !== undefined && each.number === newestOwn?.number && !used.has(each.number)).sort(([, one], [, other]) => one.missing - other.missing);
+  const next = nextStep(lesson);
   if (near.length) said[near[0][0]] = near[0][1].hint;
+  else if (newestOwn?.number > entered && !used.has(newestOwn.number) && lesson.steps[next]?.isSent) said[next] = `You sent ${newestOwn.api}; this step is about ${lesson.steps[next].api}.`;
   for (const [step, each] of Object.entries(found)) if (each.hint && each.missing === undefined) said[step] = each.hint;
   return said;
 }
@@ -102,7 +106,8 @@ async function lookAt(lesson) {
     }
   }
   wanted.value = fields;
-  hints.value = hintsOf(found, helpful, ownFrames(since[lesson.name] ?? 0)[0]?.number);
+  entered = Math.min(entered, newest());
+  hints.value = hintsOf(lesson, found, helpful, ownFrames(since[lesson.name] ?? 0)[0]);
 }
 
 effect(() => { if (changes.value) look(); });

@@ -44,6 +44,7 @@ function Trying({ api, version, versions, apis, frame, about }) {
   const [answerPart, setAnswerPart] = useState(-1);
   const [shows, setShows] = useState(before?.answer ? "answer" : "request");
   const [node, setNode] = useState(about.nodes?.[0]);
+  const [waits, setWaits] = useState(false);
   const isComposed = useRef(Boolean(before?.bytes)); // what was kept need not be encoded again
   const outcome = useRef();
   const failed = (error) => setSaid(error.message);
@@ -67,6 +68,7 @@ function Trying({ api, version, versions, apis, frame, about }) {
 
   const send = async (event) => {
     event.preventDefault();
+    setWaits(true);
     try {
       const now = form && written === null ? await post("try/encode", { api, version, fields: values }) : bytes; // with the time of now
       const found = await post("try/send", { hex: written === null ? now.hex : written.replace(/\s/g, ""), node });
@@ -79,6 +81,7 @@ function Trying({ api, version, versions, apis, frame, about }) {
     } catch (error) {
       failed(error);
     }
+    setWaits(false);
   };
   const afresh = () => { kept.delete(name); setAnswer(null); setWritten(null); setShows("request"); setValues({ ...form.values }); };
   return html`<div class="trying"><div class="panes">
@@ -91,7 +94,7 @@ function Trying({ api, version, versions, apis, frame, about }) {
     </form>
     <section class="outcome" ref=${outcome}><div class="tabs"><span role="tablist" aria-label="Direction"><button role="tab" aria-selected=${shows === "request"} onClick=${() => setShows("request")}>Request</button>
         <button role="tab" aria-selected=${shows === "answer"} disabled=${!answer} onClick=${() => setShows("answer")}>Answer ${answer?.answer ? html`<span class="soft">after ${span(answer.took_ms)}</span>` : ""}</button></span>
-        ${answer?.number ? html`<a class="frame-link" href=${address("frames", [], { filter: "client_id=explorer" })}>its frames</a>` : ""}<span class="bad" role="status">${said}</span></div>
+        ${answer?.number ? html`<a class="frame-link" href=${address("frames", [], { filter: "client_id=explorer" })}>its frames</a>` : ""}${waits ? html`<span class="waiting">waits for the answer, up to 10 s</span>` : ""}<span class="bad" role="status">${said}</span></div>
       ${shows === "request" ? html`<label class="raw"><span class="hidden">The bytes of the request, to edit</span><textarea class="mono" rows="3" spellcheck="false" placeholder="The bytes of the request in hex, to edit" value=${written ?? spaced(bytes?.hex || "")} onInput=${(event) => setWritten(event.target.value)}></textarea></label>
         ${bytes && html`<${Bytes} tree=${bytes.tree} name="request" selected=${part} select=${setPart}/>`}`
       : answer.answer ? html`<${Bytes} tree=${answer.answer} name="answer" selected=${answerPart} select=${setAnswerPart}/>` : html`<p class="empty">${answer.why}</p>`}
