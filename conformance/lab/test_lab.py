@@ -78,3 +78,20 @@ def test_clients_run_and_python_asks(browser: Browser, url: str) -> None:
     page.goto(f"{url}#/topics/from-python")
     expect(page.get_by_text("1 partition, 1 offset")).to_be_visible()
     lab.close()
+
+
+def test_a_state_is_saved_and_opened_and_needs_no_network(browser: Browser, url: str, tmp_path: Path) -> None:
+    lab = Explorer(browser, url)
+    page = lab.open("#/lab")
+    page.get_by_label("Code").fill("await broker.aproduce('kept', 'tea')")
+    page.get_by_role("button", name="run", exact=True).click()
+    expect(page.get_by_role("log")).to_contain_text("0")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="save to a file").click()
+    download.value.save_as(tmp_path / "state.zip")
+    page.context.set_offline(True)  # from here on the service worker has all files
+    page.locator("input[type=file]").set_input_files(tmp_path / "state.zip")
+    expect(page.get_by_role("button", name="follow")).to_be_visible()
+    page.goto(f"{url}#/topics/kept")
+    expect(page.get_by_text("1 partition, 1 offset")).to_be_visible()
+    lab.close()

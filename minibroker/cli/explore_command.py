@@ -1,9 +1,10 @@
-"""`minibroker explore`: the files of a log directory, or saved frames, in the browser, without a broker."""
+"""`minibroker explore`: the files of a log directory, saved frames, or both, in the browser, without a broker."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 def explore(path: Path, port: int) -> None:
     """Show a log directory, one of its files, or saved frames byte by byte in the browser, until Ctrl-C.
 
-    Frames are what `minibroker proxy --save` and a journal's `save` have written. It only reads.
+    Frames are what `minibroker proxy --save` and a journal's `save` have written. A file of the lab has both, and so
+    has a zip archive of a log directory. It only reads.
     The page is for this machine alone, and needs the extra minibroker[web].
 
     \b
@@ -28,15 +30,17 @@ def explore(path: Path, port: int) -> None:
         minibroker explore session.flows
     """
     from minibroker.broker.lifecycle import StartError
+    from minibroker.lab.lab_files import LabFileError
     from minibroker.proxy.flows import FlowError
 
     try:
-        asyncio.run(_serve_page(path.resolve(), port))
-    except (StartError, FlowError) as error:
+        with TemporaryDirectory(prefix="minibroker-explore-") as unpacked:
+            asyncio.run(_serve(path.resolve(), port, Path(unpacked)))
+    except (StartError, FlowError, LabFileError) as error:
         raise click.UsageError(str(error)) from None
 
 
-async def _serve_page(path: Path, port: int) -> None:
+async def _serve(path: Path, port: int, unpacked: Path) -> None:
     from minibroker.addresses import LOOPBACK, HostPort
     from minibroker.broker.process import stop_signal
     from minibroker.testing.control.control_server import serve_application
@@ -45,11 +49,16 @@ async def _serve_page(path: Path, port: int) -> None:
 
     def made() -> Application:
         from minibroker.explorer.explorer_routes import files_app
-        from minibroker.proxy.exploring import make_saved_app
+        from minibroker.lab.lab_files import is_archive, unpack
+        from minibroker.proxy.exploring import make_exchanges_app, make_saved_app
         from minibroker.storage.inspection.inspected_files import identify_file
 
-        is_of_log = path.is_dir() or identify_file(str(path)) is not None
-        return files_app(path) if is_of_log else make_saved_app(path, closing)
+        if path.is_dir() or identify_file(str(path)) is not None:
+            return files_app(path)
+        if not is_archive(path):
+            return make_saved_app(path, closing)
+        opened = unpack(path, unpacked)
+        return make_exchanges_app(opened.frames, path, closing, unpacked if opened.has_logs else None)
 
     stop = stop_signal()
     async with serve_application(made, HostPort(LOOPBACK, port), closing) as url:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -80,29 +81,36 @@ def frames_app(host: Watched, closing: asyncio.Event) -> Application:
     host.journal.keep_at_most(MOST_FRAMES, MOST_BYTES)
     host.journal.on()
     about = {"bootstrap_servers": host.bootstrap_servers, "nodes": []}
-    return _app_of_one_view("frames", about, live_routes(host, host.topic_name, closing))
+    return _make_app(("frames",), about, live_routes(host, host.topic_name, closing))
 
 
-def saved_frames_app(saved: SavedFrames, path: Path, name_of: NameOf, closing: asyncio.Event) -> Application:
-    """Return an application that shows the frames of a file. Its streams end once `closing` is set."""
-    routes = frame_routes(saved, name_of, closing, lambda: SERVER)
-    return _app_of_one_view("frames", {"path": make_legible(str(path))}, routes)
+def saved_frames_app(
+    saved: SavedFrames, path: Path, name_of: NameOf, closing: asyncio.Event, logs: Path | None = None
+) -> Application:
+    """Return an application that shows the frames of a file, and the log directory that belongs to them.
+
+    Its streams end once `closing` is set.
+    """
+    routes, about = frame_routes(saved, name_of, closing, lambda: SERVER), {"path": make_legible(str(path))}
+    if logs is None:
+        return _make_app(("frames",), about, routes)
+    return _make_app(("frames", "files"), about, routes, file_routes(lambda: logs), damage_routes(lambda: logs))
 
 
 def files_app(path: Path) -> Application:
     """Return an application that shows the files of a log directory, or one file, without a broker."""
     about = {"path": make_legible(str(path))}
-    return _app_of_one_view("files", about, file_routes(lambda: path), damage_routes(lambda: path))
+    return _make_app(("files",), about, file_routes(lambda: path), damage_routes(lambda: path))
 
 
-def _app_of_one_view(view: str, about: dict[str, Any], *parts: Routes) -> Application:
-    """Return an application for this machine alone, which has the paths of one view."""
+def _make_app(views: Sequence[str], about: dict[str, Any], *parts: Routes) -> Application:
+    """Return an application for this machine alone, which has the paths of some views."""
     routes = Routes()
 
     @routes.get("/about")
     async def get_about() -> dict[str, Any]:
         """Return what the page shows on every view."""
-        return {"version": __version__, "views": [view], **about}
+        return {"version": __version__, "views": views, **about}
 
     for part in parts:
         routes += part

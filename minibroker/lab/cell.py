@@ -25,48 +25,48 @@ class Cell:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._run = 0
-        self.names: dict[str, Any] = {"__name__": "__main__", "broker": broker, "Client": self.new_client}
+        self.names: dict[str, Any] = {"__name__": "__main__", "broker": broker, "Client": self.make_client}
 
-    def new_client(self, client_id: str = CLIENT_ID) -> AsyncClient:
+    def make_client(self, client_id: str = CLIENT_ID) -> AsyncClient:
         """Return a client of `minibroker.client`, which connects when it first asks."""
         settings = {"bootstrap.servers": self._broker.bootstrap_servers, "client.id": client_id}
         return AsyncClient(ClientSettings(settings))
 
     async def run(self, code: str) -> str:
         """Run code; return what it prints, the value of its last expression, and its error, as text."""
-        self.names.setdefault("client", self.new_client())
+        self.names.setdefault("client", self.make_client())
         self._run += 1
         name = FILE.format(self._run)
         linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
         said = io.StringIO()
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             try:
-                value = await self._value(code, name)
+                value = await self._evaluate(code, name)
                 if value is not None:
                     print(repr(value))
             except Exception as error:
-                print(_told(error, name))
+                print(_describe_error(error, name))
         text = said.getvalue()
         more = len(text) - MOST_CHARACTERS
         return text if more <= 0 else f"{text[:MOST_CHARACTERS]}\n… and {more:,} more characters"
 
-    async def _value(self, code: str, name: str) -> Any:
+    async def _evaluate(self, code: str, name: str) -> Any:
         """Return the value of the last statement, if it is an expression."""
         tree = ast.parse(code, name)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        await self._done(compile(tree, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
+        await self._finish(compile(tree, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
         if last is None:
             return None
-        return await self._done(
+        return await self._finish(
             compile(ast.Expression(last.value), name, "eval", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)  # type: ignore[attr-defined]
         )
 
-    async def _done(self, code: Any) -> Any:
+    async def _finish(self, code: Any) -> Any:
         result = eval(code, self.names)
         return await result if inspect.iscoroutine(result) and code.co_flags & inspect.CO_COROUTINE else result
 
 
-def _told(error: Exception, name: str) -> str:
+def _describe_error(error: Exception, name: str) -> str:
     """Return an error with the lines of the cell that led to it, without those of this file."""
     told = traceback.TracebackException.from_exception(error)
     first = next((at for at, each in enumerate(told.stack) if each.filename == name), len(told.stack))

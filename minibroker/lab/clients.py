@@ -13,11 +13,10 @@ from typing import Any, ClassVar, Final, Literal, TypeVar
 
 from minibroker.client.asynchronous import AsyncClient
 from minibroker.client.client_connection import NEWEST
-from minibroker.client.client_errors import ClientError, Reaction, check, choose_reaction
+from minibroker.client.client_errors import Reaction, check, choose_reaction
 from minibroker.client.cluster_client import Partition
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.protocol.declare import Message
-from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.response_errors import collect_error_codes
 
 Result = TypeVar("Result")
@@ -50,7 +49,7 @@ class LabClient:
         self._task: asyncio.Task[None] | None = None
         self.client: AsyncClient
 
-    def row(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Return what the page shows."""
         shown = ("number", "kind", "client_id", "topic", "name", "state", "said", "count")
         return {name: getattr(self, name) for name in shown}
@@ -80,16 +79,16 @@ class LabClient:
             async with AsyncClient(ClientSettings(settings)) as self.client:
                 await self.begin()
                 while not self._stopping.is_set():
-                    await self.turn()
+                    await self.take_turn()
                 await self.end()
             self.state = State.STOPPED
-        except (ClientError, KafkaError, OSError) as error:
-            self.state, self.said = State.FAILED, str(error)
+        except Exception as error:  # whatever ends a client, its row says it
+            self.state, self.said = State.FAILED, str(error) or type(error).__name__
 
     async def begin(self) -> None:
         """Do what comes first."""
 
-    async def turn(self) -> None:
+    async def take_turn(self) -> None:
         """Do a part of the work, for about a second."""
         raise NotImplementedError
 
@@ -106,15 +105,15 @@ class LabClient:
         except TimeoutError:
             return
 
-    async def partitions(self) -> list[Partition]:
+    async def find_partitions(self) -> list[Partition]:
         """Return the partitions of the topic, which is created if there is none."""
 
-        async def found() -> list[Partition]:
+        async def find() -> list[Partition]:
             (topic,) = (await self.client.metadata([self.topic], create=True)).topics
             check(topic.error_code, f"topic {self.topic}")
             return [(self.topic, each) for each in range(len(topic.partitions))]
 
-        return await self.retry(found)
+        return await self.retry(find)
 
     async def retry(self, action: Callable[[], Awaitable[Result]]) -> Result:
         """Call `action` until it succeeds."""
@@ -142,9 +141,9 @@ class Clients:
         self._clients: dict[int, LabClient] = {}
         self._made = 0
 
-    def rows(self) -> list[dict[str, Any]]:
+    def describe_all(self) -> list[dict[str, Any]]:
         """Return what the page shows, in the order in which they were made."""
-        return [each.row() for each in self._clients.values()]
+        return [each.describe() for each in self._clients.values()]
 
     def add(self, kind: str, topic: str, name: str = "") -> LabClient:
         """Make a client and start it. Raises ValueError, LookupError."""

@@ -29,7 +29,7 @@ from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolSubsc
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.groups import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 from minibroker.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
-from minibroker.protocol.records.formats import iterate_batches_in, records_in
+from minibroker.protocol.records.formats import check_any, iterate_batches_in, records_in
 
 SESSION_TIMEOUT_MS: Final = 10_000
 REBALANCE_TIMEOUT_MS: Final = 20_000
@@ -48,15 +48,15 @@ class Consumer(LabClient):
     async def begin(self) -> None:
         self._member, self._generation = NO_MEMBER, -1
         self._positions: dict[Partition, int] = {}
-        await self.partitions()
+        await self.find_partitions()
         await self._join()
 
-    async def turn(self) -> None:
+    async def take_turn(self) -> None:
         heartbeat = HeartbeatRequest(group_id=self.name, generation_id=self._generation, member_id=self._member)
         if await self._is_stale(await self.ask("group", heartbeat)):
             return
         before = dict(self._positions)
-        await self._read()
+        await self.retry(self._read)
         if self._positions != before and await self._is_stale_commit():
             return
         places = ", ".join(f"{index} at {offset}" for (_, index), offset in sorted(self._positions.items()))
@@ -111,15 +111,16 @@ class Consumer(LabClient):
                 member_id=self._member,
                 protocol_type=PROTOCOL_TYPE,
                 protocol_name=joined.protocol_name,
-                assignments=await self._shares(joined.members) if joined.leader == self._member else [],
+                assignments=await self._assign_shares(joined.members) if joined.leader == self._member else [],
             ),
         )
         if not await self._is_stale(synced):
             await self._begin_at(decode_assignment(synced.assignment))
 
-    async def _shares(self, members: Sequence[Any]) -> list[Any]:
+    async def _assign_shares(self, members: Sequence[Any]) -> list[Any]:
         topics = {each.member_id: read_subscription(each.metadata) for each in members}
-        found = (await self.client.metadata(sorted({topic for some in topics.values() for topic in some}))).topics
+        wanted = sorted({topic for some in topics.values() for topic in some})
+        found = (await self.retry(lambda: self.client.metadata(wanted))).topics
         shares = assign_ranges(topics, {topic.name: len(topic.partitions) for topic in found})
         return [
             SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=encode_assignment(share))
@@ -202,6 +203,7 @@ class Consumer(LabClient):
         data = answer.records or b""
         aborted = Aborted(answer.aborted_transactions)
         for position, header in iterate_batches_in(data):
+            check_any(data, position)
             if not aborted.drops(header, data, position):
                 self.count += sum(each.offset >= self._positions[partition] for each in records_in(data, position))
             self._positions[partition] = max(self._positions[partition], header.next_offset)

@@ -7,17 +7,23 @@ status and its headers, then pieces of its body, then its end.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, Final
 
 from minibroker.lab import threads
 from minibroker.lab.clients import Clients
 from minibroker.lab.consuming_client import Consumer
+from minibroker.lab.lab_files import is_archive, unpack
 from minibroker.lab.lab_routes import KINDS, lab_routes
 from minibroker.lab.memory_network import MemoryNetwork
 from minibroker.lab.producing_clients import Producer
+from minibroker.proxy.exploring import make_exchanges_app, make_saved_app
 from minibroker.testing.broker import Broker
-from minibroker.testing.control.app import Control, make_control_app
+from minibroker.testing.control.app import make_control_app
+from minibroker.testing.seen.exchange import Exchange
+from minibroker.web.application import Application
 from minibroker.web.messages import Request
 
 NODES: Final = 3
@@ -31,29 +37,55 @@ SETTINGS: Final = {
 FIRST_TOPIC: Final = "orders"
 PARTITIONS: Final = 3
 FIRST_GROUP: Final = "readers"
+IDENTITY: Final = "meta.properties"
 
 Tell = Callable[[dict[str, Any]], None]
 
 
 class Desk:
-    """One broker, and the answers that are under way. `tell` posts a message to the page."""
+    """The application, and the answers that are under way. `tell` posts a message to the page."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
         self._closing = asyncio.Event()
         self._answering: dict[int, asyncio.Task[None]] = {}
-        self.broker = Broker(SETTINGS, nodes=NODES)
-        self.clients = Clients(lambda: self.broker.bootstrap_servers, KINDS)
-        self.app: Control
+        self.app: Application
+        self.clients = Clients(lambda: "", KINDS)
 
     async def start(self) -> None:
-        """Start the broker, with a topic and a client that writes to it."""
-        await self.broker.astart()
-        self.app = make_control_app(self.broker, closing=self._closing)
-        self.app.add(lab_routes(self.broker, self.clients))
-        await self.broker.acreate_topic(FIRST_TOPIC, PARTITIONS)
+        """Start a broker, with a topic and clients that write to it and read from it."""
+        broker = Broker(SETTINGS, nodes=NODES)
+        await self._serve(broker)
+        await broker.acreate_topic(FIRST_TOPIC, PARTITIONS)
         self.clients.add(Producer.kind, FIRST_TOPIC)
         self.clients.add(Consumer.kind, FIRST_TOPIC, FIRST_GROUP)
+
+    async def open(self, path: Path) -> None:
+        """Start with what a file holds: a broker with its logs, or the frames alone.
+
+        Logs that no broker can start with are shown as files. Raises LabFileError, FlowError.
+        """
+        if not is_archive(path):
+            self.app = make_saved_app(path, self._closing)
+            return
+        logs = Path(mkdtemp(prefix="opened-"))
+        opened = unpack(path, logs)
+        if not opened.has_logs:
+            self.app = make_exchanges_app(opened.frames, Path(path.name), self._closing)
+            return
+        settings = SETTINGS | _read_identity(logs)
+        try:
+            await self._serve(Broker(settings, nodes=opened.nodes or 1, directory=logs), opened.frames)
+        except Exception as error:  # others may have made anything of it
+            shown = Path(f"{path.name}, with which no broker starts: {error}")
+            self.app = make_exchanges_app(opened.frames, shown, self._closing, logs)
+
+    async def _serve(self, broker: Broker, frames: Iterable[Exchange] = ()) -> None:
+        await broker.astart()
+        self.clients = Clients(lambda: broker.bootstrap_servers, KINDS)
+        self.app = make_control_app(broker, closing=self._closing)
+        self.app.add(lab_routes(broker, self.clients))
+        broker.journal.add(frames)
 
     def take(self, message: Mapping[str, Any]) -> None:
         """Take a message of the page."""
@@ -83,15 +115,27 @@ class Desk:
         self._tell({"id": number, "end": True})
 
 
+def _read_identity(logs: Path) -> dict[str, str]:
+    """Return the id of the node that had a log directory."""
+    path = logs / IDENTITY
+    lines = path.read_text("utf-8", errors="replace").splitlines() if path.is_file() else []
+    values = dict(line.split("=", 1) for line in lines if "=" in line)
+    found = values.get("node.id", values.get("broker.id", ""))
+    return {"node.id": found} if found.isdecimal() else {}
+
+
 def install() -> None:
     """Give this process what a tab lacks. Call it in the running event loop, before anything connects."""
     threads.install()
     MemoryNetwork(asyncio.get_running_loop()).install()
 
 
-async def opened(tell: Tell) -> Desk:
-    """Return a desk whose broker serves."""
+async def open_desk(tell: Tell, path: str | None = None) -> Desk:
+    """Return a desk that answers, for a file or a new broker. Raises LabFileError, FlowError."""
     install()
     desk = Desk(tell)
-    await desk.start()
+    if path is None:
+        await desk.start()
+    else:
+        await desk.open(Path(path))
     return desk

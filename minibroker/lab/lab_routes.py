@@ -6,13 +6,18 @@ from enum import StrEnum
 from typing import Any, Final
 
 from minibroker.explorer.explorer_routes import API
+from minibroker.explorer.saved_frames import MOST_FRAMES
+from minibroker.lab.breaking import flip_bit
 from minibroker.lab.cell import Cell
 from minibroker.lab.clients import Clients
 from minibroker.lab.consuming_client import Consumer
+from minibroker.lab.lab_files import pack
 from minibroker.lab.producing_clients import Producer, TransactionalProducer
 from minibroker.testing.broker import Broker
+from minibroker.web.messages import Answer
 from minibroker.web.routes import Routes
 
+ARCHIVE: Final = "application/zip"
 KINDS: Final = {each.kind: each for each in (Producer, Consumer, TransactionalProducer)}
 
 
@@ -28,17 +33,38 @@ class ClientVerb(StrEnum):
 def lab_routes(broker: Broker, clients: Clients) -> Routes:
     """Return the paths of the lab, below those of the explorer."""
     routes = Routes(f"{API}/lab")
+    _add_clients(routes, clients)
     cell = Cell(broker)
 
+    @routes.post("/flip")
+    async def flip(topic: str, partition: int, offset: int) -> dict[str, str]:
+        """Flip a bit of a stored batch; return where."""
+        return {"place": flip_bit(broker, topic, partition, offset)}
+
+    @routes.get("/file")
+    async def get_file() -> Answer:
+        """Return the logs and the frames as a file that another lab opens."""
+        frames, servers = broker.journal.after(0, MOST_FRAMES), broker.bootstrap_servers
+        return Answer(pack(broker.directory, frames, broker.nodes, servers), kind=ARCHIVE)
+
+    @routes.post("/run")
+    async def run_code(code: str) -> dict[str, str]:
+        """Run code of the reader; return what it says."""
+        return {"said": await cell.run(code)}
+
+    return routes
+
+
+def _add_clients(routes: Routes, clients: Clients) -> None:
     @routes.get("/clients")
     async def list_clients() -> list[dict[str, Any]]:
         """Return a row for each client."""
-        return clients.rows()
+        return clients.describe_all()
 
     @routes.post("/clients")
     async def add_client(kind: str, topic: str, name: str = "") -> dict[str, Any]:
         """Start a client; `name` is its group, or its transactional id."""
-        return clients.add(kind, topic, name).row()
+        return clients.add(kind, topic, name).describe()
 
     @routes.post("/clients/{number}/{verb}")
     async def change_client(number: int, verb: ClientVerb) -> None:
@@ -52,10 +78,3 @@ def lab_routes(broker: Broker, clients: Clients) -> Routes:
             client.kill()
         else:
             clients.remove(number)
-
-    @routes.post("/run")
-    async def run_code(code: str) -> dict[str, str]:
-        """Run code of the reader; return what it says."""
-        return {"said": await cell.run(code)}
-
-    return routes

@@ -47,13 +47,13 @@ class MemoryNetwork:
             if not hasattr(socket, name):
                 setattr(replaced, name, 0)
         replaced.socket = Bound
-        replaced.getaddrinfo = addresses_of
+        replaced.getaddrinfo = resolve
         replaced.getfqdn = lambda name="": name or "localhost"
         loop: Any = self._loop
         loop.create_server = self.create_server
         loop.create_connection = self.create_connection
 
-    def free_port(self) -> int:
+    def take_free_port(self) -> int:
         """Return a port that nobody has."""
         return next(self._ports)
 
@@ -78,7 +78,7 @@ class MemoryNetwork:
         server = self._listening.get(port)
         if server is None:
             raise ConnectionRefusedError(f"nobody listens on {host}:{port}")
-        own_port = self.free_port()
+        own_port = self.take_free_port()
         here = MemoryTransport(self._loop, (HOST, own_port), (HOST, port))
         there = MemoryTransport(self._loop, (HOST, port), (HOST, own_port))
         here.other, there.other = there, here
@@ -118,7 +118,7 @@ class MemorySocket:
 
     def bind(self, address: tuple[str, int]) -> None:
         """Take an address; port 0 becomes a free one. Several may have the same: one of them listens."""
-        self._address = address[0], address[1] or self._network.free_port()
+        self._address = address[0], address[1] or self._network.take_free_port()
 
     def getsockname(self) -> tuple[str, int]:
         """Return the address."""
@@ -279,6 +279,6 @@ class MemoryTransport(asyncio.Transport):
         protocol.connection_lost(error)
 
 
-def addresses_of(host: Any, port: Any, *_: Any, **__: Any) -> list[Any]:
+def resolve(host: Any, port: Any, *_: Any, **__: Any) -> list[Any]:
     """Return the one address that all hosts have."""
     return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (HOST, int(port or 0)))]

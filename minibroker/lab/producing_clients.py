@@ -29,9 +29,9 @@ class Producer(LabClient):
     kind = "producer"
 
     async def begin(self) -> None:
-        self._of_topic = await self.partitions()
+        self._of_topic = await self.find_partitions()
 
-    async def turn(self) -> None:
+    async def take_turn(self) -> None:
         partition = self._of_topic[self.count % len(self._of_topic)]
         offset = await self.retry(lambda: self.write(partition))
         self.count += 1
@@ -76,7 +76,7 @@ class TransactionalProducer(Producer):
         self._transactions = 0
         self.said = f"producer id {self._id}, epoch {self._epoch}"
 
-    async def turn(self) -> None:
+    async def take_turn(self) -> None:
         for partition in self._of_topic:
             await self._add(partition)
             await self.retry(lambda partition=partition: self._write(partition))  # type: ignore[misc]

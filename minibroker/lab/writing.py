@@ -21,10 +21,12 @@ from pathlib import Path
 from typing import Final
 
 from minibroker.explorer.bundling import bundle
-from minibroker.explorer.page_files import FIRST_MODULE, MODULE_SUFFIX, PAGE
-from minibroker.explorer.page_files import FOLDER as EXPLORER
 
 PACKAGE: Final = Path(__file__).parent.parent
+EXPLORER: Final = PACKAGE / "explorer" / "static"  # `page_files` has it, too, but needs the libraries of a server
+PAGE: Final = "index.html"
+FIRST_MODULE: Final = "app.js"
+MODULE_SUFFIX: Final = ".js"
 STATIC: Final = Path(__file__).parent / "static"
 PYODIDE: Final = ("pyodide.mjs", "pyodide.asm.mjs", "python_stdlib.zip", "pyodide-lock.json")
 PACKED: Final = "pyodide.asm.wasm"
@@ -41,23 +43,23 @@ class LabError(Exception):
 
 def write_lab(folder: Path, pyodide: Path) -> int:
     """Write the folder of the lab; return how many bytes its files have. Raises LabError, OSError."""
-    wheels = _checked(pyodide)
+    wheels = _check_files(pyodide)
     (folder / "pyodide").mkdir(parents=True, exist_ok=True)
     for name in (*PYODIDE, *(each.name for each in wheels)):
         shutil.copy(pyodide / name, folder / "pyodide" / name)
     _write_gzip(folder / "pyodide" / f"{PACKED}.gz", (pyodide / PACKED).read_bytes())
-    _write_gzip(folder / "minibroker.tar.gz", _package())
+    _write_gzip(folder / "minibroker.tar.gz", _pack_source())
     for path in (*EXPLORER.iterdir(), *STATIC.iterdir()):
         is_script_of_explorer = path.parent == EXPLORER and path.suffix == MODULE_SUFFIX
         if path.is_file() and not is_script_of_explorer and path != EXPLORER / PAGE:
             shutil.copy(path, folder / path.name)
-    (folder / "bundle.js").write_text(bundle(FIRST_MODULE, _module), encoding="utf-8")
+    (folder / "bundle.js").write_text(bundle(FIRST_MODULE, _read_module), encoding="utf-8")
     (folder / "files.json").write_text(json.dumps({"wheels": [each.name for each in wheels]}), encoding="utf-8")
     _write_version(folder)
-    return sum(path.stat().st_size for path in _files(folder))
+    return sum(path.stat().st_size for path in _list_files(folder))
 
 
-def _checked(pyodide: Path) -> list[Path]:
+def _check_files(pyodide: Path) -> list[Path]:
     """Return the wheels beside Pyodide. Raises LabError if something is missing."""
     missing = [name for name in (*PYODIDE, PACKED) if not (pyodide / name).is_file()]
     if missing:
@@ -69,7 +71,7 @@ def _checked(pyodide: Path) -> list[Path]:
     return wheels
 
 
-def _module(path: str) -> str:
+def _read_module(path: str) -> str:
     """Return a module of the page: the lab's own, or the explorer's, whose list of views has another name there."""
     own = STATIC / path
     if own.is_file():
@@ -77,7 +79,7 @@ def _module(path: str) -> str:
     return (EXPLORER / (OWN_VIEWS if path == EXPLORERS_VIEWS else path)).read_text("utf-8")
 
 
-def _package() -> bytes:
+def _pack_source() -> bytes:
     """Return the package's source as a tar archive, which is the same for the same source."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w", format=tarfile.USTAR_FORMAT) as archive:
@@ -97,11 +99,11 @@ def _write_gzip(path: Path, content: bytes) -> None:
 
 def _write_version(folder: Path) -> None:
     digest = hashlib.sha256()
-    for path in _files(folder):
+    for path in _list_files(folder):
         digest.update(path.read_bytes())
     service = folder / "service.js"
     service.write_text(service.read_text("utf-8").replace(VERSION, digest.hexdigest()[:16]), encoding="utf-8")
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _list_files(folder: Path) -> Iterator[Path]:
     return (path for path in sorted(folder.rglob("*")) if path.is_file())

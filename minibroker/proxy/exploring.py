@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minibroker.explorer.saved_frames import SavedFrames
 from minibroker.proxy.flows import read_exchanges
 from minibroker.proxy.learning import NAMING, Image
+from minibroker.testing.seen.exchange import Exchange
 
 if TYPE_CHECKING:
     from minibroker.web.application import Application
@@ -16,10 +18,17 @@ if TYPE_CHECKING:
 
 def make_saved_app(path: Path, closing: asyncio.Event) -> Application:
     """Return an application that shows the exchanges of a file. Raises FlowError, OSError."""
+    return make_exchanges_app(read_exchanges(path), path, closing)
+
+
+def make_exchanges_app(
+    exchanges: Iterable[Exchange], path: Path, closing: asyncio.Event, logs: Path | None = None
+) -> Application:
+    """Return an application that shows exchanges that a file had, and the logs, if any, that were saved with them."""
     from minibroker.explorer.explorer_routes import saved_frames_app
 
-    saved, image = SavedFrames(read_exchanges(path)), Image()
+    saved, image = SavedFrames(exchanges), Image()
     for exchange in saved.exchanges:
         if exchange.api_key in NAMING and exchange.answer is not None:
             image.learn(exchange.answer)
-    return saved_frames_app(saved, path, image.name_of, closing)
+    return saved_frames_app(saved, path, image.name_of, closing, logs)

@@ -2,6 +2,9 @@
 
 const BASE = "http://lab/explorer/";
 const CONTROLLED_MS = 1500;
+const OPENED = "minibroker-opened";
+const OPENED_FILE = "opened";
+const MOST_BYTES = 64 << 20;
 const waiting = new Map();
 let last = 0;
 let worker = null;
@@ -59,6 +62,39 @@ function say(text) {
   if (place) place.textContent = text;
 }
 
+// What to begin with: a link that holds a state, a file that was dropped before this page was loaded again, or nothing.
+async function given() {
+  const [, name, text] = /^#state=([^&]*)&(.*)$/.exec(location.hash) || [];
+  if (text) {
+    history.replaceState(null, "", "#/frames");
+    const bytes = Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (each) => each.charCodeAt(0));
+    return { name: decodeURIComponent(name), data: bytes };
+  }
+  const kept = await globalThis.caches?.open(OPENED);
+  const found = await kept?.match(OPENED_FILE);
+  if (!found) return null;
+  await caches.delete(OPENED);
+  return { name: decodeURIComponent(found.headers.get("x-name")), data: new Uint8Array(await found.arrayBuffer()) };
+}
+
+// Open a file: the page is loaded again, and begins with it.
+async function open(file) {
+  if (!globalThis.caches) throw new Error("Files can be opened over HTTPS, and from this machine.");
+  if (file.size > MOST_BYTES) throw new Error(`${file.name} is larger than ${MOST_BYTES >> 20} MiB.`);
+  const kept = await caches.open(OPENED);
+  await kept.put(OPENED_FILE, new Response(file, { headers: { "x-name": encodeURIComponent(file.name) } }));
+  location.hash = "#/frames";
+  location.reload();
+}
+
+addEventListener("dragover", (event) => event.preventDefault());
+addEventListener("drop", (event) => {
+  event.preventDefault();
+  const [file] = event.dataTransfer.files;
+  if (file) open(file).catch((error) => alert(error.message));
+});
+
+const opened = await given();
 await keepFiles();
 worker = new Worker("worker.js", { type: "module" });
 worker.onerror = (event) => say(`The broker does not start: ${event.message}`);
@@ -67,7 +103,8 @@ worker.onmessage = async ({ data }) => {
   if (data.said) return say(data.said);
   if (data.failed) return say(`The broker does not start: ${data.failed}`);
   document.documentElement.dataset.figures = JSON.stringify({ ...data.ready, all: Math.round(performance.now()) });
-  globalThis.lab = { fetch: ask };
+  globalThis.lab = { fetch: ask, open };
   document.getElementById("loading").remove();
   await import("./bundle.js");
 };
+worker.postMessage({ opened });

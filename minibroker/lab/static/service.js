@@ -2,7 +2,10 @@
 
 const KEPT = "minibroker-lab-VERSION";
 
-addEventListener("install", (event) => event.waitUntil(caches.open(KEPT)));
+// The page had these before there was a service worker; all others it asks for later, and through it.
+const FIRST = ["./", "lab.js", "style.css", "lab.css", "icon.svg"];
+
+addEventListener("install", (event) => event.waitUntil(caches.open(KEPT).then((kept) => kept.addAll(FIRST))));
 
 addEventListener("activate", (event) => event.waitUntil((async () => {
   const old = (await caches.keys()).filter((name) => name.startsWith("minibroker-lab-") && name !== KEPT);

@@ -2,7 +2,9 @@
 
 const PACKED = /\.(wasm|tar)$/; // these come as gzip, whatever the server does
 const PLACE = "/lab";
-const FILES = await (await fetch("files.json")).json();
+
+// The first message says what to begin with; those that follow come once the broker serves.
+const first = new Promise((came) => { onmessage = ({ data }) => came(data.opened); });
 
 const plainFetch = globalThis.fetch;
 async function unpacked(address) {
@@ -23,9 +25,9 @@ async function start() {
   const figures = {};
   const began = performance.now();
   postMessage({ said: "Python loads …" });
-  const { loadPyodide } = await import("./pyodide/pyodide.mjs");
+  const [{ loadPyodide }, files] = await Promise.all([import("./pyodide/pyodide.mjs"), fetch("files.json").then((answer) => answer.json())]);
   const [python, source] = await Promise.all([
-    loadPyodide({ packages: FILES.wheels.map((name) => new URL(`pyodide/${name}`, location.href).href) }),
+    loadPyodide({ packages: files.wheels.map((name) => new URL(`pyodide/${name}`, location.href).href) }),
     fetch("minibroker.tar").then((answer) => answer.arrayBuffer()),
   ]);
   figures.pyodide = rounded(began);
@@ -33,14 +35,17 @@ async function start() {
   postMessage({ said: "The broker loads …" });
   python.unpackArchive(source, "tar", { extractDir: PLACE });
   python.runPython(`import sys; sys.path.append("${PLACE}")`);
-  const { opened } = python.pyimport("minibroker.lab.desk");
+  const { open_desk: openDesk } = python.pyimport("minibroker.lab.desk");
   figures.imported = rounded(unpacking);
   const starting = performance.now();
-  const desk = await opened((message) => {
+  const file = await first;
+  const path = file && `/tmp/${file.name.replaceAll("/", "_")}`;
+  if (file) python.FS.writeFile(path, file.data);
+  const desk = await openDesk((message) => {
     const plain = message.toJs({ dict_converter: Object.fromEntries });
     message.destroy?.();
     postMessage(plain);
-  });
+  }, path || undefined);
   figures.started = rounded(starting);
   onmessage = ({ data }) => {
     const message = python.toPy(data);

@@ -73,7 +73,7 @@ class Which(TypedDict, total=False):
 
 
 @hides(
-    *("found", "of", "refused", "marks", "after", "oldest", "number", "mark", "keep_at_most", "when_ended"),
+    *("found", "of", "refused", "add", "marks", "after", "oldest", "number", "mark", "keep_at_most", "when_ended"),
     *vars(Interceptor),
 )
 class Journal(Interceptor):
@@ -167,6 +167,14 @@ class Journal(Interceptor):
     def oldest(self) -> int:
         """Return the number of the oldest request, or that of the next one if none is kept."""
         return self._exchanges[0].number if self._exchanges else self._number + 1
+
+    def add(self, exchanges: Iterable[Exchange]) -> None:
+        """Keep requests that another journal has saved, before those that follow."""
+        for exchange in exchanges:
+            self._number += 1
+            exchange.number = self._number
+            self._keep_exchange(exchange)
+            self._make_room(len(exchange.answer_bytes))
 
     def mark(self, kind: str, text: str) -> None:
         """Note what a test does, if the journal is on."""

@@ -3,7 +3,7 @@
 import { html, useEffect, useRef, useState } from "../core/lib.js";
 import { useLive } from "../core/live.js";
 import { address } from "../core/places.js";
-import { post } from "../core/server.js";
+import { post, save } from "../core/server.js";
 
 export const id = "lab";
 export const title = "Lab";
@@ -22,11 +22,47 @@ answer = await client.request(MetadataRequest(topics=None))
 for topic in answer.topics:
     print(topic.name, len(topic.partitions))`;
 
-export function View() {
+export function View({ about }) {
+  if (!about.bootstrap_servers) return html`<div class="scroll page lab" tabindex="0" role="region" aria-label="Lab"><p>This lab shows what <b>${about.path}</b> holds, without a broker.</p><${Files} mayShare=${false}/></div>`;
   return html`<div class="scroll page lab" tabindex="0" role="region" aria-label="Lab">
     <p class="soft">A broker of three nodes runs in this tab: its clients, its network and its files are in the tab's memory. There are no threads, no TLS and no sockets to the outside.
       Each request of these clients is one of the <a href=${address("frames")}>frames</a>; stop time, nodes and answers under <a href=${address("controls")}>the controls</a>.</p>
-    <${Clients}/><${Cell}/></div>`;
+    <${Clients}/><${Break}/><${Cell}/><${Files} mayShare=${true}/></div>`;
+}
+
+// What the controls do not have: a disk that fails silently.
+function Break() {
+  const [said, setSaid] = useState("");
+  const submitted = (event) => {
+    event.preventDefault();
+    const { topic, partition, offset } = Object.fromEntries(new FormData(event.target));
+    post("lab/flip", { topic, partition: Number(partition), offset: Number(offset) }).then(({ place }) => setSaid(`flipped: ${place}`), (error) => setSaid(error.message));
+  };
+  return html`<section><h2>Break it</h2>
+    <form class="verbs" onSubmit=${submitted}><button>flip a bit</button><label class="soft">of topic <input name="topic" size="12" required value="orders"/></label>
+      <label class="soft">partition <input name="partition" type="number" min="0" size="3" required value="0"/></label><label class="soft">offset <input name="offset" type="number" min="0" size="6" required value="0"/></label><span role="status" class="mono">${said}</span></form>
+    <p class="soft">The file changes, as on a disk that fails silently: a consumer that reads the batch finds a wrong checksum, and the files' view marks it. Answers with errors, time that stands still, and nodes that die are under <a href=${address("controls")}>the controls</a>.</p></section>`;
+}
+
+const LONGEST_LINK = 64 << 10;
+
+// The state as a file or a link, and files of others.
+function Files({ mayShare }) {
+  const [said, setSaid] = useState("");
+  const told = (work) => work().catch((error) => setSaid(error.message));
+  const link = async () => {
+    const bytes = new Uint8Array(await (await globalThis.lab.fetch("api/lab/file")).arrayBuffer());
+    const text = btoa(Array.from(bytes, (each) => String.fromCharCode(each)).join("")).replaceAll("+", "-").replaceAll("/", "_");
+    if (text.length > LONGEST_LINK) throw new Error(`The state has ${Math.ceil(text.length / 1024)} kB as a link, and browsers take ${LONGEST_LINK >> 10} kB: share the file.`);
+    await navigator.clipboard.writeText(`${location.origin}${location.pathname}#state=shared&${text}`);
+    setSaid("The link is in the clipboard.");
+  };
+  return html`<section><h2>Share it</h2><div class="verbs">
+      ${mayShare && html`<button onClick=${() => told(() => save("lab/file", "minibroker-lab.zip"))}>save to a file</button><button onClick=${() => told(link)}>copy a link</button>`}
+      <label class="soft">open <input type="file" onChange=${(event) => told(() => globalThis.lab.open(event.target.files[0]))}/></label>
+      <button onClick=${() => location.reload()}>begin anew</button></div><p role="status">${said}</p>
+    <p class="soft">A file has all logs and frames; its reader needs no broker. Open such a file, frames that <code>minibroker proxy --save</code> or a test's journal has saved, or a zip archive of any Kafka's log directory: here, or by dropping it on the page.
+      <code>minibroker explore FILE</code> opens it, too.</p></section>`;
 }
 
 function Clients() {

@@ -1,0 +1,152 @@
+"""A file of the lab: a zip archive with the log directory and the frames of a broker, which another lab opens.
+
+    lab.json        how many nodes there were
+    frames.flows    requests and answers, as `minibroker proxy --save` writes them
+    logs/...        the log directory
+
+A zip archive of any Kafka's log directory is one without the first two. What others made is bounded, and only regular
+files below the folder of logs are unpacked, under names that stay inside of it.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, NamedTuple
+
+from minibroker.protocol.legible import make_legible
+from minibroker.proxy.flows import FlowError, make_first_line, make_line, parse_exchanges
+from minibroker.storage.inspection.inspected_files import identify_file
+from minibroker.testing.seen.exchange import Exchange
+
+ABOUT: Final = "lab.json"
+FRAMES: Final = "frames.flows"
+LOGS: Final = "logs"
+ZIP: Final = b"PK\x03\x04"
+MOST_FILES: Final = 5_000
+MOST_BYTES: Final = 256 << 20  # unpacked
+MOST_NODES: Final = 10
+PIECE_BYTES: Final = 1 << 20
+FIRST_TIME: Final = (1980, 1, 1, 0, 0, 0)  # of all entries, so that the same state makes the same file
+NOT_COPIED: Final = ".lock"
+
+
+class LabFileError(ValueError):
+    """A file that is no lab's, or is too large; the message is one line."""
+
+
+class Opened(NamedTuple):
+    """What a file holds: frames, and whether there are logs, which were unpacked."""
+
+    frames: list[Exchange]
+    has_logs: bool
+    nodes: int | None
+
+
+def pack(directory: Path, frames: Iterable[Exchange], nodes: int, servers: str) -> bytes:
+    """Return a file with a log directory and frames. Raises LabFileError if it would be too large to be opened."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        _add(archive, ABOUT, json.dumps({"nodes": nodes}).encode())
+        _add(archive, FRAMES, b"".join([make_first_line(servers), *(make_line(each, servers) for each in frames)]))
+        for path in sorted(directory.rglob("*")):
+            if path.is_file() and path.name != NOT_COPIED:
+                _add(archive, f"{LOGS}/{path.relative_to(directory).as_posix()}", path.read_bytes())
+        entries = archive.infolist()
+    if len(entries) > MOST_FILES or sum(each.file_size for each in entries) > MOST_BYTES:
+        raise LabFileError(f"a lab's file has {MOST_FILES:,} files and {MOST_BYTES >> 20} MiB at most")
+    return made.getvalue()
+
+
+def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    archive.writestr(zipfile.ZipInfo(name, FIRST_TIME), content, zipfile.ZIP_DEFLATED)
+
+
+def is_archive(path: Path) -> bool:
+    """Return whether a file begins as an archive does. Raises OSError."""
+    with open(path, "rb") as file:
+        return file.read(len(ZIP)) == ZIP
+
+
+def unpack(path: Path, directory: Path) -> Opened:
+    """Unpack the logs of an archive into a directory; return its frames. Raises LabFileError, FlowError."""
+    name = make_legible(path.name)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _unpack(_Reading(archive), name, directory)
+    except FlowError:
+        raise
+    except LabFileError as error:
+        raise LabFileError(f"{name}: {error}") from None
+    except Exception as error:  # the library raises many kinds for bytes that are no archive
+        raise LabFileError(f"{name} cannot be unpacked: {make_legible(str(error)) or type(error).__name__}") from None
+
+
+class _Reading:
+    """The entries of an archive, and how many bytes of them may still be read."""
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self._archive = archive
+        self._left_bytes = MOST_BYTES
+        self.entries = {each.filename: each for each in archive.infolist() if not each.is_dir()}
+        if len(self.entries) > MOST_FILES:
+            raise LabFileError(f"it has {len(self.entries):,} files, and {MOST_FILES:,} are opened at most")
+
+    def read(self, name: str) -> bytes:
+        """Return the content of an entry, whatever size it claims."""
+        content = bytearray()
+        with self._archive.open(self.entries[name]) as file:
+            while piece := file.read(PIECE_BYTES):
+                content += piece
+                self._left_bytes -= len(piece)
+                if self._left_bytes < 0:
+                    raise LabFileError(f"it has more than {MOST_BYTES >> 20} MiB")
+        return bytes(content)
+
+
+def _unpack(reading: _Reading, name: str, directory: Path) -> Opened:
+    frames: list[Exchange] = []
+    if FRAMES in reading.entries:
+        lines = io.BytesIO(reading.read(FRAMES))
+        frames = [each for each, _ in parse_exchanges(lines, name)]
+    root = _find_folder_of_logs(reading.entries)
+    if root is not None:
+        for each in reading.entries:
+            inside = _find_place(root, each)
+            if inside is not None:
+                path = directory / inside
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(reading.read(each))
+    if root is None and not frames:
+        raise LabFileError("it has neither frames nor a log directory")
+    return Opened(frames, root is not None, _read_nodes(reading))
+
+
+def _find_folder_of_logs(names: Iterable[str]) -> PurePosixPath | None:
+    """Return the folder of an archive in which most folders of logs are."""
+    logs = (PurePosixPath(name) for name in names if identify_file(name) is not None)
+    found = Counter(path.parent.parent for path in logs if path.suffix == ".log" and len(path.parts) > 1)
+    return found.most_common(1)[0][0] if found else None
+
+
+def _find_place(root: PurePosixPath, name: str) -> PurePosixPath | None:
+    """Return the path of an entry inside of a log directory, None for what does not belong there."""
+    path = PurePosixPath(name)
+    if not path.is_relative_to(root):
+        return None
+    inside = path.relative_to(root)
+    is_plain = not any(part in ("..", NOT_COPIED) or "\\" in part or "\0" in part for part in inside.parts)
+    return inside if is_plain and not inside.is_absolute() and 0 < len(inside.parts) <= 2 else None
+
+
+def _read_nodes(reading: _Reading) -> int | None:
+    """Return how many nodes the lab had."""
+    if ABOUT not in reading.entries:
+        return None
+    found: Any = json.loads(reading.read(ABOUT))
+    nodes = found.get("nodes") if isinstance(found, dict) else None
+    return nodes if isinstance(nodes, int) and 1 <= nodes <= MOST_NODES else None

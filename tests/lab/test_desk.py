@@ -1,0 +1,158 @@
+"""The desk answers messages as a server answers HTTP, for a new broker and for files that are opened."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import zipfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minibroker.lab import desk as lab_desk
+from minibroker.lab.desk import Desk
+from minibroker.lab.lab_files import LabFileError
+from minibroker.testing import Broker
+
+
+class Page:
+    """Asks a desk, and keeps what it says."""
+
+    def __init__(self) -> None:
+        self.messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.desk = Desk(self.messages.put_nowait)
+        self._last = 0
+
+    def send(self, method: str, target: str, body: Any = None) -> int:
+        self._last += 1
+        message = {"ask": self._last, "method": method, "target": target, "body": None, "headers": {}}
+        if body is not None:
+            message |= {"body": json.dumps(body), "headers": {"content-type": "application/json"}}
+        self.desk.take(message)
+        return self._last
+
+    async def ask(self, method: str, target: str, body: Any = None) -> tuple[int, bytes]:
+        number, content = self.send(method, target, body), b""
+        status = 0
+        while not (message := await self.messages.get()).get("end"):
+            assert message["id"] == number
+            status = message.get("status", status)
+            content += message.get("piece", b"")
+        return status, content
+
+    async def data(self, path: str, body: Any = None) -> Any:
+        status, content = await self.ask("GET" if body is None else "POST", f"/explorer/api/{path}", body)
+        assert status in (200, 204), content
+        return json.loads(content) if content else None
+
+
+@pytest.fixture
+async def page(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Page]:
+    brokers: list[Broker] = []
+
+    def made(*args: Any, **kwargs: Any) -> Broker:
+        brokers.append(Broker(*args, **kwargs))
+        return brokers[-1]
+
+    monkeypatch.setattr(lab_desk, "Broker", made)
+    monkeypatch.setitem(lab_desk.SETTINGS, "listeners", "PLAINTEXT://127.0.0.1:0")
+    page = Page()
+    yield page
+    page.desk.clients.remove_all()
+    for each in brokers:
+        await each.astop()
+
+
+async def test_a_new_lab_has_a_broker_and_clients(page: Page) -> None:
+    await page.desk.start()
+    assert (await page.data("about"))["nodes"] == [1, 2, 3]
+    assert [row["kind"] for row in await page.data("lab/clients")] == ["producer", "consumer"]
+    status, content = await page.ask("GET", "/explorer/api/nothing")
+    assert (status, json.loads(content)["message"]) == (404, "Not Found")
+
+
+async def test_a_stream_goes_on_until_it_is_stopped(page: Page) -> None:
+    await page.desk.start()
+    number = page.send("GET", "/explorer/api/frames/stream?after=0")
+    text = b""
+    while b"event: frames" not in text:
+        text += (await page.messages.get()).get("piece", b"")
+    page.desk.take({"stop": number})
+    assert (await page.data("about"))["version"]  # nothing of the stream comes between
+
+
+async def test_clients_are_started_and_stopped_by_requests(page: Page) -> None:
+    await page.desk.start()
+    wanted = {"kind": "consumer", "topic": "orders", "name": "others"}
+    number = (await page.data("lab/clients", wanted))["number"]
+    await page.data(f"lab/clients/{number}/kill", {})
+    assert (await page.data("lab/clients"))[-1]["state"] == "killed"
+    await page.data(f"lab/clients/{number}/remove", {})
+    assert len(await page.data("lab/clients")) == 2
+
+
+async def test_code_runs(page: Page) -> None:
+    await page.desk.start()
+    assert await page.data("lab/run", {"code": "broker.nodes"}) == {"said": "3\n"}
+
+
+async def test_a_bit_that_flips_is_found_by_a_consumer(page: Page) -> None:
+    await page.desk.start()
+    page.desk.clients.remove_all()
+    await page.data("lab/run", {"code": "await broker.aproduce('torn', 'tea')"})
+    place = (await page.data("lab/flip", {"topic": "torn", "partition": 0, "offset": 0}))["place"]
+    assert place == "byte 69 of torn-0, in the batch with offset 0"
+    number = (await page.data("lab/clients", {"kind": "consumer", "topic": "torn", "name": "careful"}))["number"]
+    while (row := (await page.data("lab/clients"))[-1])["state"] == "runs":
+        await asyncio.sleep(0)
+    assert row["number"] == number
+    assert row["said"].startswith("CORRUPT_MESSAGE")
+    status, _ = await page.ask("POST", "/explorer/api/lab/flip", {"topic": "torn", "partition": 0, "offset": 9})
+    assert status == 409  # OFFSET_OUT_OF_RANGE
+
+
+async def test_a_saved_state_is_opened_with_its_logs_and_its_frames(page: Page, tmp_path: Path) -> None:
+    await page.desk.start()
+    await page.data("lab/run", {"code": "await broker.aproduce('kept', 'tea')"})
+    while (await page.ask("GET", "/explorer/api/frames/1"))[0] != 200:
+        await asyncio.sleep(0)
+    _, content = await page.ask("GET", "/explorer/api/lab/file")
+    saved = tmp_path / "state.zip"
+    saved.write_bytes(content)
+    page.desk.clients.remove_all()
+    await page.desk.open(saved)
+    assert "kept" in [topic["name"] for topic in (await page.data("topics"))["topics"]]
+    assert (await page.data("frames/1"))["title"]
+    assert (await page.data("about"))["nodes"] == [1, 2, 3]
+
+
+async def test_logs_with_which_no_broker_starts_are_shown(page: Page, tmp_path: Path) -> None:
+    saved = tmp_path / "strange.zip"
+    with zipfile.ZipFile(saved, "w") as archive:
+        archive.writestr("meta.properties", "version=1\nnode.id=1\ncluster.id=\n")
+        archive.writestr("__cluster_metadata-0/00000000000000000000.log", b"no batch" * 20)
+    await page.desk.open(saved)
+    about = await page.data("about")
+    assert about["views"] == ["frames", "files"]
+    assert about["path"].startswith("strange.zip, with which no broker starts: ")
+    assert len((await page.data("files"))["files"]) == 2
+
+
+async def test_saved_frames_are_shown_alone(page: Page, tmp_path: Path) -> None:
+    await page.desk.start()
+    _, content = await page.ask("GET", "/explorer/api/lab/file")
+    saved = tmp_path / "state.zip"
+    saved.write_bytes(content)
+    with zipfile.ZipFile(saved) as archive:
+        archive.extract("frames.flows", tmp_path)
+    await page.desk.open(tmp_path / "frames.flows")
+    assert (await page.data("about"))["views"] == ["frames"]
+    with pytest.raises(LabFileError):
+        await page.desk.open(_written(tmp_path / "no.zip", b"PK\x03\x04 no archive"))
+
+
+def _written(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path

@@ -1,0 +1,102 @@
+"""Files of the lab: what one saves another opens, and what others made is bounded."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from minibroker.client.blocking import Client
+from minibroker.client.connection_settings import ClientSettings
+from minibroker.lab import lab_files
+from minibroker.lab.lab_files import FRAMES, LabFileError, pack, unpack
+from minibroker.proxy.flows import FlowError
+from minibroker.testing import Broker
+
+LOG = "orders-0/00000000000000000000.log"
+
+
+def archive(path: Path, entries: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+        for name, content in entries.items():
+            made.writestr(name, content)
+    return path
+
+
+def files_in(directory: Path) -> set[str]:
+    return {path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    directory = tmp_path / "logs"
+    directory.mkdir()
+    return directory
+
+
+def test_what_was_saved_is_opened(tmp_path: Path, logs: Path) -> None:
+    with Broker(nodes=2) as broker:
+        broker.journal.on()
+        broker.fill({"orders": ["tea", "coffee"]})
+        with Client(ClientSettings({"bootstrap.servers": broker.bootstrap_servers})) as client:
+            client.metadata(["orders"])
+        frames = broker.journal.requests()
+        saved = tmp_path / "state.zip"
+        saved.write_bytes(pack(broker.directory, frames, broker.nodes, broker.bootstrap_servers))
+    opened = unpack(saved, logs)
+    assert opened.nodes == 2
+    assert opened.has_logs
+    assert [each.request_bytes for each in opened.frames] == [each.request_bytes for each in frames]
+    with Broker(nodes=2, directory=logs) as again:
+        assert [record.text for record in again.records("orders")] == ["tea", "coffee"]
+
+
+@pytest.mark.parametrize("root", ["", "data/", "a/b/kafka-logs/"])
+def test_a_log_directory_is_found_wherever_it_is(tmp_path: Path, logs: Path, root: str) -> None:
+    entries = {"README.txt": b"no log", f"{root}meta.properties": b"version=1\n", f"{root}{LOG}": b""}
+    opened = unpack(archive(tmp_path / "kafka.zip", entries), logs)
+    assert (opened.has_logs, opened.frames, opened.nodes) == (True, [], None)
+    assert {"meta.properties", LOG} <= files_in(logs)
+
+
+def test_nothing_is_written_outside_of_the_directory(tmp_path: Path, logs: Path) -> None:
+    names = ("../outside", "/outside", "orders-0/../../outside", "a\\..\\outside", "orders-0/deep/outside", ".lock")
+    unpack(archive(tmp_path / "evil.zip", {LOG: b"", **dict.fromkeys(names, b"x")}), logs)
+    assert files_in(tmp_path) - {"evil.zip"} <= {f"logs/{LOG}", "logs/outside"}
+    assert not (tmp_path / "outside").exists()
+    assert not (logs / ".lock").exists()
+
+
+def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lab_files, "MOST_BYTES", 10 << 20)
+    bomb = archive(tmp_path / "bomb.zip", {LOG: bytes(11 << 20)})
+    assert bomb.stat().st_size < 100_000
+    with pytest.raises(LabFileError, match="^bomb.zip: it has more than 10 MiB$"):
+        unpack(bomb, logs)
+    monkeypatch.setattr(lab_files, "MOST_FILES", 2)
+    with pytest.raises(LabFileError, match="^many.zip: it has 3 files, and 2 are opened at most$"):
+        unpack(archive(tmp_path / "many.zip", dict.fromkeys(("a", "b", LOG), b"")), logs)
+
+
+def test_what_is_no_archive_of_logs_is_refused_in_one_line(tmp_path: Path, logs: Path) -> None:
+    with pytest.raises(LabFileError, match="^cat.zip: it has neither frames nor a log directory$"):
+        unpack(archive(tmp_path / "cat.zip", {"cat.jpg": b"meow"}), logs)
+    with pytest.raises(FlowError, match="line 1"):
+        unpack(archive(tmp_path / "flows.zip", {FRAMES: b"no json\n"}), logs)
+
+
+def test_any_damage_is_told_in_one_line(tmp_path: Path, logs: Path) -> None:
+    made = io.BytesIO(archive(tmp_path / "whole.zip", {LOG: b"records" * 50, FRAMES: b"{}\n"}).read_bytes())
+    content = made.getvalue()
+    damaged = tmp_path / "damaged.zip"
+    for at in range(len(content)):
+        damaged.write_bytes(content[:at] + bytes((content[at] ^ 0x55,)) + content[at + 1 :])
+        try:
+            unpack(damaged, logs)
+        except (LabFileError, FlowError) as error:
+            assert "\n" not in str(error)
+    damaged.write_bytes(content[: len(content) // 2])
+    with pytest.raises(LabFileError, match="^damaged.zip cannot be unpacked: "):
+        unpack(damaged, logs)
