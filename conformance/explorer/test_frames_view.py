@@ -189,6 +189,23 @@ def test_a_produce_is_composed_sent_and_answered(explorer: Explorer, broker: Bro
     assert [record.key for record in broker.records("orders") if record.value == b"hand"] == [b"by"]
 
 
+def test_the_values_of_a_produce_are_shown_whole_in_all_windows(explorer: Explorer) -> None:
+    page = explorer.open("#/try/Produce/9")
+    page.get_by_role("textbox", name="records").fill("\n".join(f"key{number}=hello" for number in range(50)))
+    page.get_by_role("option").filter(has_text="record_count50").wait_for(state="attached")
+    for width in (390, 1024, 1280, 1440, 1920):
+        page.set_viewport_size({"width": width, "height": 900})
+        fields = page.get_by_role("listbox", name="Fields of the request")
+        fields.evaluate("(list) => { list.scrollTop = 300; }")
+        fields.get_by_text("base_timestamp").wait_for()
+        assert page.evaluate(CUT) == [], width
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+
+
+CUT = """() => [...document.querySelectorAll("#request-tree .value")]
+    .filter((value) => value.scrollWidth > value.clientWidth + 1).map((value) => value.title)"""
+
+
 def test_a_request_is_sent_to_the_chosen_node_and_its_error_shown_in_one_line(browser: Browser) -> None:
     with Broker(explorer=True, nodes=2) as broker:
         broker.faults.add(api="Produce", node=2, error="NOT_LEADER_OR_FOLLOWER")

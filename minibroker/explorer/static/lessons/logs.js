@@ -20,7 +20,7 @@ const index = { name: "index", title: "The index on disk", topics: { indexed: IN
   steps: [
     see("Produce four records to the topic indexed, each with a request of its own.", "#/try/Produce/9", produced(4)),
     see("Let an hour pass in Controls, and produce one more record: it begins a new segment.", "#/controls", ended, { after: [0] }),
-    ask("Open 00000000000000000000.index of indexed-0 among the files. Which position has the entry with the relative offset 2?", async () => (await segmentOf("indexed")).index.find(([offset]) => offset === 2)?.[1], "It is the position below the relative_offset 2.", { after: [1] }),
+    ask("Open …0.index of indexed-0 among the files. Which position has the entry with the relative offset 2?", async () => (await segmentOf("indexed")).index.find(([offset]) => offset === 2)?.[1], "It is the position below the relative_offset 2.", { after: [1] }),
     ask("How many bytes does an entry take?", () => 8, "Point at an entry: the line below says its size.", { after: [1] })] };
 
 const secondTime = async () => (await segmentOf("indexed")).timeindex[1]?.[0];
@@ -28,8 +28,8 @@ const timeindex = { name: "timeindex", title: "The time index", topics: { indexe
   "Since KIP-33, a segment has a .timeindex: for some batches, the largest timestamp so far (8 bytes), and the offset less the segment's first that has it (4 bytes). Before, a search by time could only compare the times at which files were changed.",
   "ListOffsets with a timestamp returns the first record that is not older. The same index says when a segment is old enough to be deleted."],
   steps: [
-    see("If you have not done the last lesson: produce four records to indexed with a request each, let an hour pass in Controls, and produce one more.", "#/try/Produce/9", ended),
-    ask("Open 00000000000000000000.timeindex of indexed-0 among the files. How many bytes does an entry take?", () => 12, (given) => (given === "8" ? "That is an entry of the .index; a timestamp alone takes 8." : "Point at an entry: the line below says its size."), { after: [0] }),
+    see("Unless the lesson on the index has done it: produce four records to indexed, each with a request of its own, let an hour pass in Controls, and produce one more.", "#/try/Produce/9", ended),
+    ask("Open …0.timeindex of indexed-0 among the files. How many bytes does an entry take?", () => 12, (given) => (given === "8" ? "That is an entry of the .index; a timestamp alone takes 8." : "Point at an entry: the line below says its size."), { after: [0] }),
     send("Ask with ListOffsets for the time of entry [1].", "ListOffsets", { version: 9, after: [0], wants: async () => ({ name: "indexed", timestamp: await secondTime() }), then: ({ answer }) => `Offset ${answer.offset[0]} is the first record that is not older.` }),
     ask("Now add 1 to that timestamp, and ask again. Which offset comes?", async () => (await lastAnswer("ListOffsets", (row) => "indexed" in row.topics))?.answer.offset[0], "It is offset in the newest answer.", { after: [2] })] };
 
