@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
+import click
 import pytest
 
+from minibroker.cli.pipeline.pipeline_command import pipeline
 from minibroker.client.connection_settings import Settings
 from minibroker.pipeline.brokers.client_settings import FIXED, client_settings
 from minibroker.pipeline.brokers.fetching import FetchSettings
@@ -27,6 +30,18 @@ def first_cells(heading: str) -> list[str]:
 
 def test_exactly_the_existing_options_are_documented() -> None:
     assert sorted(first_cells("Options")) == sorted([*NAMES, "kafka.*"])
+
+
+def test_the_documented_commands_for_a_cluster_are_understood() -> None:
+    """None of them can run here: there is neither that cluster nor a log directory that its machines share."""
+    commands = re.findall(r"^    minibroker pipeline ((?:.*\\\n)*.*)$", DOCUMENT, re.MULTILINE)
+    masters = set()
+    for words in (shlex.split(command.replace("\\\n", " ").replace("/shared/", "/")) for command in commands):
+        words = ["." if word == "/minibroker-data" else word for word in words]
+        command = pipeline.get_command(click.Context(pipeline), words[0])
+        assert command is not None
+        masters.add(command.make_context(words[0], words[1:]).params["master"].partition("://")[0])
+    assert masters == {"spark", "k8s"}
 
 
 def test_exactly_the_existing_columns_are_documented() -> None:

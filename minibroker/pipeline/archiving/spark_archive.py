@@ -17,8 +17,6 @@ COLUMNS: Final = (
     "headers array<struct<key:string,value:binary>>, timestampMs bigint, topic string, date date"
 )
 DIRECTORIES: Final = ("topic", "date")
-# Within a file: the order of the partitions' logs. Parquet's statistics then show which offsets a file has.
-ORDER: Final = (*DIRECTORIES, "partition", "offset")
 # What to read for it.
 READ: Final = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
