@@ -35,7 +35,7 @@ from importlib import import_module
 
 class Missing:
     def find_spec(name, path=None, target=None):
-        if name in ("pyspark", "pyarrow", "numpy", "pandas", "matplotlib"):
+        if name in ("pyspark", "pyarrow", "numpy", "pandas", "pyiceberg", "deltalake"):
             raise ModuleNotFoundError(name)
 
 sys.meta_path.insert(0, Missing)

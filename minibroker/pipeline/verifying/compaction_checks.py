@@ -1,7 +1,6 @@
 """Checks the cleaned part of a log: each key occurs once, and no record lacks a key.
 
-`cleaner-offset-checkpoint` says how far the log was cleaned. `verify_job` and `verify_local` compare the keys of all
-segments.
+`cleaner-offset-checkpoint` says how far the log was cleaned. `verify_job` compares the keys of all segments.
 """
 
 from __future__ import annotations
