@@ -55,7 +55,7 @@ export function Bytes({ tree, selected, select, name }) {
   useEffect(() => point(-1), [tree]);
   const line = kept && kept.end > kept.start ? (read.lineOf.get(kept.block) ?? 0) + Math.floor(kept.start / read.length) : -1;
 
-  return html`<div ref=${box} class=${`bytes ${width < SIDES_PX ? "stacked" : ""} ${isLong ? "" : "short"}`}>
+  return html`<div ref=${box} class=${`bytes ${width < SIDES_PX ? "stacked" : ""} ${isLong ? "" : "short"}`} style=${{ "--hex": `${read.lines.length * LINE_PX + 4}px` }}>
     <div class="hex">
       <${Rows} id=${`${name}-hex`} label=${`Bytes of the ${name}`} count=${read.lines.length} height=${LINE_PX} selected=${line}
         select=${(at) => picked(read, at, select)} className="mono quiet"

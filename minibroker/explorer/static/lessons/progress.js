@@ -6,6 +6,7 @@ import { ownFrames, topicNames } from "./checks.js";
 import { LESSONS } from "./all.js";
 
 const AGAIN_MS = 700;
+const SOON_MS = 150;
 const DONE = "minibroker-lessons";
 const CURRENT = "minibroker-lesson";
 
@@ -110,5 +111,11 @@ async function lookAt(lesson) {
   hints.value = hintsOf(lesson, found, helpful, ownFrames(since[lesson.name] ?? 0)[0]);
 }
 
-effect(() => { if (changes.value) look(); });
+// Frames may come all the time; a look asks the broker for several things.
+let isDue = false;
+effect(() => {
+  if (!changes.value || !current.value || isDue) return;
+  isDue = true;
+  setTimeout(() => { isDue = false; look(); }, SOON_MS);
+});
 setInterval(() => { if (current.value && !document.hidden) look(); }, AGAIN_MS);
