@@ -101,7 +101,7 @@ worker.onerror = (event) => say(`The broker does not start: ${event.message}`);
 worker.onmessage = async ({ data }) => {
   if (data.id) return came(data);
   if (data.said) return say(data.said);
-  if (data.failed) return say(`The broker does not start: ${data.failed}`);
+  if (data.failed) return say(opened ? `${data.failed} Load the page again for a new broker.` : `The broker does not start: ${data.failed}`);
   document.documentElement.dataset.figures = JSON.stringify({ ...data.ready, all: Math.round(performance.now()) });
   globalThis.lab = { fetch: ask, open };
   document.getElementById("loading").remove();

@@ -55,4 +55,7 @@ async function start() {
   postMessage({ ready: figures });
 }
 
-start().catch((error) => postMessage({ failed: String(error.message || error).trim().split("\n").pop() }));
+// Of Python's traceback, the message.
+const lastLine = (error) => String(error.message || error).trim().split("\n").pop().replace(/^[\w.]+: /, "");
+
+start().catch((error) => postMessage({ failed: lastLine(error) }));

@@ -78,7 +78,7 @@ function Clients() {
     }
   };
   return html`<section><h2>Clients</h2>
-    <table class="clients"><thead><tr><th>client</th><th>topic</th><th>group or id</th><th>records</th><th class="wide">what it says</th><th>it</th><td></td></tr></thead>
+    <table class="clients"><thead><tr><th>client</th><th>topic</th><th>group or id</th><th>records</th><th class="wide">what it says</th><th>state</th><td></td></tr></thead>
       <tbody>${(rows || []).map((row) => html`<tr key=${row.number} data-client=${row.client_id}>
         <td><a class="mono" href=${address("frames", [], { filter: `client_id=${row.client_id}` })}>${row.client_id}</a></td><td>${row.topic}</td><td>${row.name}</td>
         <td class="num">${row.count}</td><td class="wide">${row.said}</td><td><i class=${`tagged ${TONES[row.state]}`}>${row.state}</i></td>
