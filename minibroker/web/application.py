@@ -29,9 +29,9 @@ class Application:
 
     def add(self, routes: Iterable[Route]) -> None:
         """Add routes. Of those that match a request the first answers."""
-        for each in routes:
-            self.routes.append(each)
-            self._by_length[len(each.parts)].append(each)
+        for route in routes:
+            self.routes.append(route)
+            self._by_length[len(route.parts)].append(route)
 
     async def answer(self, request: Request) -> Answer:
         """Return the answer to a request, which may be an error."""
@@ -45,9 +45,9 @@ class Application:
         except Refused as error:
             return make_error_answer(error.status, error.name, error.message, error.headers)
         except Exception as error:
-            found = self._mistake(error)
-            if found is not None:
-                return make_error_answer(*found)
+            mistake = self._mistake(error)
+            if mistake is not None:
+                return make_error_answer(*mistake)
             log.exception("%s %r failed", request.method, request.path)
             return make_error_answer(
                 500, "INTERNAL_SERVER_ERROR", "an internal error; the log of the process says more"
@@ -55,17 +55,17 @@ class Application:
 
     def _find_route(self, request: Request) -> Route | None:
         """Return the route of a request, None if its path has one with or without a slash. Raises Refused."""
-        found = self._with_path(request.segments)
-        if not found:
+        routes = self._with_path(request.segments)
+        if not routes:
             if self._with_path(_with_or_without_slash(request.segments)):
                 return None
             raise Refused(404, "Not Found")
         method = "GET" if request.method == "HEAD" else request.method
-        for each in found:
+        for each in routes:
             if each.method == method:
                 request.variables = _get_variables(each, request.segments)
                 return each
-        allowed = dict.fromkeys(each.method for each in found) | ({"HEAD": None} if found[0].method == "GET" else {})
+        allowed = dict.fromkeys(each.method for each in routes) | ({"HEAD": None} if routes[0].method == "GET" else {})
         raise Refused(405, "Method Not Allowed", {"allow": ", ".join(allowed)})
 
     def _with_path(self, segments: list[str]) -> list[Route]:

@@ -30,7 +30,7 @@ class Incoming:
     async def read(self, most_bytes: int) -> bytes:
         """Return the body. Raises Refused if it is too large, or not whole in time."""
         try:
-            if self._announced_bytes > most_bytes:
+            if self._needs_leave and self._announced_bytes > most_bytes:
                 raise make_too_large_error(most_bytes)
             async with asyncio.timeout(self._seconds):
                 return await self._read_all(most_bytes)

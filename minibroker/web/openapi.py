@@ -65,7 +65,7 @@ def _iterate_kinds(route: Route) -> Iterable[Any]:
 
 def _describe_operation(route: Route, of_kind: Mapping[Any, Any], errors: Mapping[int, str]) -> dict[str, Any]:
     queried = route.elsewhere if route.method in QUERIED else []
-    said: dict[str, Any] = {
+    description: dict[str, Any] = {
         "tags": [route.tag],
         "summary": route.name.replace("_", " ").title(),
         "description": get_description(route),
@@ -76,14 +76,14 @@ def _describe_operation(route: Route, of_kind: Mapping[Any, Any], errors: Mappin
         ],
         "responses": _describe_responses(route, of_kind, errors),
     }
-    if not said["parameters"]:
-        del said["parameters"]
+    if not description["parameters"]:
+        del description["parameters"]
     if route.method not in QUERIED and route.given_kind is not None:
         schema = _add_title(of_kind[route.given_kind], route.elsewhere[0].name)
-        said["requestBody"] = {"content": {JSON: {"schema": schema}}, "required": True}
+        description["requestBody"] = {"content": {JSON: {"schema": schema}}, "required": True}
         if not route.needs_body:
-            said["requestBody"] = {"content": {JSON: {"schema": {"anyOf": [schema, {"type": "null"}]}}}}
-    return said
+            description["requestBody"] = {"content": {JSON: {"schema": {"anyOf": [schema, {"type": "null"}]}}}}
+    return description
 
 
 def get_description(route: Route) -> str:
@@ -122,17 +122,17 @@ def _simplify_schema(schema: Any) -> Any:
         return [_simplify_schema(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {name: _simplify_schema(each) for name, each in schema.items()}
-    if found.get("default", 0) in (None, [], {}):
-        del found["default"]
-    if found.get("required") == []:
-        del found["required"]
-    if found.get("type") == "array" and not found.get("items"):  # generators know no schema that is false
-        found.pop("items", None)
-        found |= {} if "prefixItems" in found else {"items": {}}
-    if "enum" in found and all(isinstance(each, str) for each in found["enum"]):
-        found.setdefault("type", "string")
-    for each in found.get("anyOf", ()):
-        if len(found["anyOf"]) == 2 and {"type": "null"} in found["anyOf"] and "description" in each:
-            found["description"] = each.pop("description")
-    return found
+    simple = {name: _simplify_schema(each) for name, each in schema.items()}
+    if simple.get("default", 0) in (None, [], {}):
+        del simple["default"]
+    if simple.get("required") == []:
+        del simple["required"]
+    if simple.get("type") == "array" and not simple.get("items"):  # generators know no schema that is false
+        simple.pop("items", None)
+        simple |= {} if "prefixItems" in simple else {"items": {}}
+    if "enum" in simple and all(isinstance(each, str) for each in simple["enum"]):
+        simple.setdefault("type", "string")
+    for each in simple.get("anyOf", ()):
+        if len(simple["anyOf"]) == 2 and {"type": "null"} in simple["anyOf"] and "description" in each:
+            simple["description"] = each.pop("description")
+    return simple

@@ -74,10 +74,10 @@ def read_texts(source: str, texts: Mapping[str, str], kind: Any) -> Any:
 
 def _make_line(source: str, error: str, kind: Any, value: Any) -> str:
     """Return what is wrong with a value, and where it is."""
-    found = AT.fullmatch(error)
-    assert found is not None
-    what = found["what"]
-    steps = [step[0] or step[1] for step in STEP.findall(found["where"] or "")]
+    match = AT.fullmatch(error)
+    assert match is not None
+    what = match["what"]
+    steps = [step[0] or step[1] for step in STEP.findall(match["where"] or "")]
     for mistake, said in ((LACKS, MISSING), (STRANGE, "there is no such field")):
         if what.startswith(mistake):
             name = " ".join(what.removeprefix(mistake).strip("`").split())

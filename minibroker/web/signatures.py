@@ -32,16 +32,16 @@ class Parameter(NamedTuple):
 def iterate_parameters(function: Callable[..., Any]) -> Iterator[Parameter]:
     """Yield the parameters of a function. Keyword arguments of any name are the body of a request."""
     names = inspect.unwrap(function).__globals__
-    for each in inspect.signature(function).parameters.values():
-        kind = _evaluate_hint(each.annotation, names)
-        if each.kind is inspect.Parameter.VAR_KEYWORD:
-            if str(each.annotation).startswith("Unpack["):
+    for parameter in inspect.signature(function).parameters.values():
+        kind = _evaluate_hint(parameter.annotation, names)
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            if str(parameter.annotation).startswith("Unpack["):
                 yield from _iterate_entries(get_args(kind)[0])
             else:
-                yield Parameter(each.name, dict[str, Any], is_whole=True)
+                yield Parameter(parameter.name, dict[str, Any], is_whole=True)
         else:
-            default = NODEFAULT if each.default is inspect.Parameter.empty else each.default
-            yield Parameter(each.name, kind, default, is_struct(kind))
+            default = NODEFAULT if parameter.default is inspect.Parameter.empty else parameter.default
+            yield Parameter(parameter.name, kind, default, is_struct(kind))
 
 
 def _iterate_entries(many: Any) -> Iterator[Parameter]:

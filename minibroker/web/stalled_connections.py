@@ -43,17 +43,17 @@ class StalledConnections:
         """Cut the connections that are stalled for too long."""
         now, before = self._now(), self._seen
         self._seen = {}
-        for each in list(self._connections):
-            if _is_answering(each):
+        for connection in list(self._connections):
+            if _is_answering(connection):
                 continue
-            seen = Progress(each.cycle, each.transport.get_write_buffer_size(), now)
-            known = before.get(each, seen)
+            seen = Progress(connection.cycle, connection.transport.get_write_buffer_size(), now)
+            known = before.get(connection, seen)
             if known.cycle is seen.cycle and known.unsent_bytes == seen.unsent_bytes:
                 seen = known
             if now - seen.since_s >= self._seconds:
-                each.transport.abort()
+                connection.transport.abort()
             else:
-                self._seen[each] = seen
+                self._seen[connection] = seen
 
 
 def _is_answering(connection: Any) -> bool:
