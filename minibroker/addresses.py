@@ -74,17 +74,17 @@ def bind_address(address: HostPort, *, listens: bool = True, shared: bool = Fals
 
     With `shared`, another such socket that does not listen may have the same address.
     """
-    found = socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET, socket.SOCK_STREAM)
+    listening = socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET, socket.SOCK_STREAM)
     try:
-        reuse_address(found, shared=shared)
-        found.bind(address)
+        reuse_address(listening, shared=shared)
+        listening.bind(address)
         if listens:
-            found.listen()
+            listening.listen()
     except OSError as error:
-        found.close()
+        listening.close()
         raise OSError(f"cannot listen on {address}: {explain_bind_error(error)}") from None
-    found.setblocking(False)
-    return found
+    listening.setblocking(False)
+    return listening
 
 
 def explain_bind_error(error: OSError, where: str = "") -> str:

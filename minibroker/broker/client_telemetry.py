@@ -304,13 +304,13 @@ def compile_patterns(text: str) -> dict[str, Pattern]:
     from minibroker.patterns.program import Pattern
     from minibroker.patterns.syntax import InvalidPattern
 
-    found = {}
+    patterns = {}
     for parameter, expression in parse_match_texts(text).items():
         try:
-            found[parameter] = Pattern(expression)
+            patterns[parameter] = Pattern(expression)
         except InvalidPattern:
             raise make_illegal_pattern_error(f"{parameter}={expression}") from None
-    return found
+    return patterns
 
 
 def list_match_parameters(connection: Connection, client_id: str | None, instance_id: bytes) -> dict[str, str | None]:

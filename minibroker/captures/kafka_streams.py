@@ -182,11 +182,11 @@ def _iterate_frames(stream: Stream, looks_right: LooksRight, places: re.Pattern[
         while at < len(run.data):
             size = _SIZE.unpack_from(run.data, at)[0] if len(run.data) - at >= SIZE_BYTES else 0
             if not in_step or not 0 <= size <= MAX_FRAME_BYTES:
-                found = _next_place(run.data, at, looks_right, places)
+                place = _next_place(run.data, at, looks_right, places)
                 in_step = True
-                if found > at:
-                    yield Skipped(run.start + at, found - at)
-                    at = found
+                if place > at:
+                    yield Skipped(run.start + at, place - at)
+                    at = place
                     continue
             end = at + SIZE_BYTES + size
             data = run.data[at:end]

@@ -155,21 +155,21 @@ def find_offsets_at(
     if stray:
         raise make_failure(f"there is no partition {stray[0]} among those to read")
     at_time = list_offsets(client, {each: where.number for each, where in chosen.items() if where.kind == "time"})
-    found = {each: offset for each, offset in at_time.items() if offset >= 0}
+    offsets = {each: offset for each, offset in at_time.items() if offset >= 0}
     of_first = [each for each, where in chosen.items() if where.kind in ("earliest", "offset", "back")]
-    of_next = [each for each, where in chosen.items() if where.kind != "earliest" and each not in found]
+    of_next = [each for each, where in chosen.items() if where.kind != "earliest" and each not in offsets]
     first = list_offsets(client, dict.fromkeys(of_first, EARLIEST))
     next_ones = list_offsets(client, dict.fromkeys(of_next, LATEST))
     for each, where in chosen.items():
         if where.kind == "earliest":
-            found[each] = first[each]
+            offsets[each] = first[each]
         elif where.kind == "offset":
-            found[each] = limit_to_log(each, where.number, first[each], next_ones[each])
+            offsets[each] = limit_to_log(each, where.number, first[each], next_ones[each])
         elif where.kind == "back":
-            found[each] = max(first[each], next_ones[each] - where.number)
+            offsets[each] = max(first[each], next_ones[each] - where.number)
         else:
-            found[each] = next_ones[each] if each in next_ones else found[each]
-    return found
+            offsets[each] = next_ones[each] if each in next_ones else offsets[each]
+    return offsets
 
 
 def _choose_place(index: int, places: Sequence[Where], otherwise: str) -> Where:

@@ -89,10 +89,10 @@ def serve(
             first["until_stdin_closes"] = until_stdin_closes
             if metrics_tls:
                 _check_tls(settings, metrics_port, security or settings["test.security"])
-            asked: dict[str, Any] = {"control": control, "faults": faults, "emulate": emulate, "security": security}
-            asked |= {"explorer": explorer, "users": _parse_passwords(logins)}
-            if any(asked.values()) or any(name.startswith("test.") for name in settings.given):
-                return _run_kit(settings, nodes, announce, token=control_token, registry=registry, **asked, **first)
+            wishes: dict[str, Any] = {"control": control, "faults": faults, "emulate": emulate, "security": security}
+            wishes |= {"explorer": explorer, "users": _parse_passwords(logins)}
+            if any(wishes.values()) or any(name.startswith("test.") for name in settings.given):
+                return _run_kit(settings, nodes, announce, token=control_token, registry=registry, **wishes, **first)
             return run(settings, nodes=nodes, announce=announce, beside=_make_beside(registry), **first)
     except (SettingsError, StartError, InvalidOptions) as error:
         if log_format == "json":

@@ -220,22 +220,22 @@ def look_up_host(host: str, port: int, timeout_s: float) -> list[Any]:
     """
     with suppress(socket.gaierror):
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    found: list[Any] = []
+    infos: list[Any] = []
 
     def look_up() -> None:
         try:
-            found.append(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+            infos.append(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
         except (OSError, UnicodeError) as error:
-            found.append(error)
+            infos.append(error)
 
     thread = threading.Thread(target=look_up, daemon=True)
     thread.start()
     thread.join(timeout_s)
-    if not found:
+    if not infos:
         raise socket.gaierror(socket.EAI_AGAIN, f"the name was not resolved in {timeout_s:.3g} s")
-    if isinstance(found[0], Exception):
-        raise found[0]
-    addresses: list[Any] = found[0]
+    if isinstance(infos[0], Exception):
+        raise infos[0]
+    addresses: list[Any] = infos[0]
     return addresses
 
 

@@ -58,14 +58,14 @@ def prove_password(
     salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
     binding = base64.b64encode(GS2_HEADER.encode()).decode()
     final = f"c={binding},r={server_nonce}"
-    said = f"{first},{server_first},{final}".encode()
+    auth_message = f"{first},{server_first},{final}".encode()
     client_key = hmac.digest(salted, b"Client Key", hash_name)
-    signature = hmac.digest(hashlib.new(hash_name, client_key).digest(), said, hash_name)
+    signature = hmac.digest(hashlib.new(hash_name, client_key).digest(), auth_message, hash_name)
     proof = bytes(key ^ part for key, part in zip(client_key, signature, strict=True))
     answer = _parse_attributes(_decode_text((yield f"{final},p={base64.b64encode(proof).decode()}".encode())))
     if "e" in answer:
         raise AuthenticationFailed(f"SCRAM: the broker answers {answer['e'][:100]!r}")
-    expected = hmac.digest(hmac.digest(salted, b"Server Key", hash_name), said, hash_name)
+    expected = hmac.digest(hmac.digest(salted, b"Server Key", hash_name), auth_message, hash_name)
     if not hmac.compare_digest(_decode_base64(answer.get("v", "")), expected):
         raise AuthenticationFailed("SCRAM: the broker does not prove that it knows the password")
 

@@ -58,18 +58,18 @@ def make_tls_context(
 
     `read_store(path, password)` returns the certificates of a Java trust store in PEM, or raises OSError.
     """
-    found = {names[0]: value for names in NAMES for name in names if (value := settings.pop(name, None)) is not None}
+    stores = {names[0]: value for names in NAMES for name in names if (value := settings.pop(name, None)) is not None}
     if not wanted:
         return None
     for name, needed in NEEDS.items():
-        if name in found and needed not in found:
+        if name in stores and needed not in stores:
             raise SettingError(f"{name} has an effect only with {needed}")
-    trusts = "ssl.truststore.location" in found or "ssl.truststore.certificates" in found
+    trusts = "ssl.truststore.location" in stores or "ssl.truststore.certificates" in stores
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if trusts else ssl.create_default_context()
-    _set_versions(context, found)
-    _set_trust(context, found, read_store)
-    _set_identity(context, found)
-    _set_checks(context, found)
+    _set_versions(context, stores)
+    _set_trust(context, stores, read_store)
+    _set_identity(context, stores)
+    _set_checks(context, stores)
     return context
 
 

@@ -215,9 +215,11 @@ class Cluster:
             raise ClientError(f"{self.address(None)}: the cluster has no nodes yet", Reaction.RETRY)
         self._remember_nodes({each.node_id: Address(each.host, each.port) for each in answer.brokers})
         for topic in answer.topics:
-            for each in topic.partitions:
-                if each.leader_id >= 0:
-                    self._leaders[topic.name, each.partition_index] = Leader(each.leader_id, each.leader_epoch)
+            for partition in topic.partitions:
+                if partition.leader_id >= 0:
+                    self._leaders[topic.name, partition.partition_index] = Leader(
+                        partition.leader_id, partition.leader_epoch
+                    )
         return answer
 
     async def nodes(self) -> list[int]:

@@ -150,18 +150,18 @@ class Membership:
     def committed(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """Return the committed offsets of these partitions, without those that have none."""
         of_topic = OffsetFetchRequest.OffsetFetchRequestTopic
-        asked = [of_topic(name=topic, partition_indexes=some) for topic, some in _by_topic(partitions).items()]
+        wanted_topics = [of_topic(name=topic, partition_indexes=some) for topic, some in _by_topic(partitions).items()]
         answer = self._ask_coordinator(
-            OffsetFetchRequest(group_id=self._group, topics=asked), versions=NAMED_TOPICS_FETCH
+            OffsetFetchRequest(group_id=self._group, topics=wanted_topics), versions=NAMED_TOPICS_FETCH
         )
         self._check_code(answer.error_code)
-        found = {}
+        offsets = {}
         for topic in answer.topics:
-            for each in topic.partitions:
-                self._check_code(each.error_code)
-                if each.committed_offset >= 0:
-                    found[topic.name, each.partition_index] = each.committed_offset
-        return found
+            for partition in topic.partitions:
+                self._check_code(partition.error_code)
+                if partition.committed_offset >= 0:
+                    offsets[topic.name, partition.partition_index] = partition.committed_offset
+        return offsets
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Commit the offsets of the next records to read. A member that has lost its partitions commits nothing."""
@@ -184,9 +184,9 @@ class Membership:
             group_id=self._group, generation_id_or_member_epoch=generation, member_id=member, topics=topics
         )
         for topic in self._ask_coordinator(request, versions=NAMED_TOPICS_COMMIT).topics:
-            for each in topic.partitions:
-                if each.error_code not in STALE:
-                    self._check_code(each.error_code)
+            for partition in topic.partitions:
+                if partition.error_code not in STALE:
+                    self._check_code(partition.error_code)
 
     # --- requests ---------------------------------------------------------------------------------
 
@@ -208,16 +208,16 @@ def assign_ranges(topics: Mapping[str, Sequence[str]], counts: Mapping[str, int]
 
     `topics` are those of each member, `counts` the numbers of partitions.
     """
-    found: dict[str, list[Partition]] = {member: [] for member in topics}
+    shares: dict[str, list[Partition]] = {member: [] for member in topics}
     for topic in sorted({topic for some in topics.values() for topic in some}):
         members = sorted(member for member, some in topics.items() if topic in some)
         each, more = divmod(counts.get(topic, 0), len(members))
         first = 0
         for position, member in enumerate(members):
             end = first + each + (position < more)
-            found[member] += [(topic, index) for index in range(first, end)]
+            shares[member] += [(topic, index) for index in range(first, end)]
             first = end
-    return found
+    return shares
 
 
 def _by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:

@@ -23,15 +23,15 @@ def list_offsets(
 
     The latest offset is the high watermark, or the last stable offset if `read_committed`. Raises `ClientError`.
     """
-    found: dict[Partition, int] = {}
+    offsets: dict[Partition, int] = {}
 
     def ask_for_the_rest() -> dict[Partition, int]:
         by_leader: dict[int, list[Partition]] = defaultdict(list)
-        for partition in timestamps_ms.keys() - found.keys():
+        for partition in timestamps_ms.keys() - offsets.keys():
             by_leader[client.leader(partition).node_id].append(partition)
         for node_id, partitions in by_leader.items():
-            _ask_leader(client, node_id, {each: timestamps_ms[each] for each in partitions}, read_committed, found)
-        return found
+            _ask_leader(client, node_id, {each: timestamps_ms[each] for each in partitions}, read_committed, offsets)
+        return offsets
 
     return client.retry(ask_for_the_rest)
 
@@ -44,7 +44,7 @@ def _ask_leader(
     found: dict[Partition, int],
 ) -> None:
     """Ask one leader, and add its answers to `found`. Then raise `ClientError` for the first error among them."""
-    asked = {tuple(partition): partition for partition in timestamps_ms}
+    partitions = {tuple(partition): partition for partition in timestamps_ms}
     refused = []
     request = _make_request(timestamps_ms, read_committed, client.settings.request_timeout_ms)
     # Version 0 knows the beginnings of segments only, which are no answers for times; version 1 has no isolation level.
@@ -55,7 +55,7 @@ def _ask_leader(
                 refused.append((each.error_code, f"offsets of {topic.name}-{each.partition_index}"))
             else:
                 offsets = each.old_style_offsets or [each.offset]
-                found[asked[topic.name, each.partition_index]] = offsets[0]
+                found[partitions[topic.name, each.partition_index]] = offsets[0]
     for code, what in refused[:1]:
         client.check(code, what, node_id)
 

@@ -113,7 +113,7 @@ class Reader:
                 continue
             by_leader[self._client.leader(partition).node_id].append(partition)
         sent = [self._send_fetch(node_id, partitions, wait_ms) for node_id, partitions in by_leader.items()]
-        found = {}
+        answers = {}
         for request in sent:
             answer = self._client.wait(request)
             self._client.check(answer.error_code, "reading", request.node)
@@ -126,8 +126,8 @@ class Reader:
                     partition = topic.topic, each.partition_index
                     what = f"reading {_format_place(partition)} at {self._offsets[partition]}"
                     self._client.check(each.error_code, what, request.node)
-                    found[partition] = each
-        return found
+                    answers[partition] = each
+        return answers
 
     def _send_fetch(self, node_id: int, partitions: list[Partition], wait_ms: int) -> Sent:
         by_topic: dict[str, list[Any]] = defaultdict(list)
@@ -176,7 +176,7 @@ def read_last_records(
 
     Offsets have gaps, so it goes further back until there are enough. Raises `ClientError`.
     """
-    found: dict[Partition, list[Found]] = {partition: [] for partition in ends}
+    last: dict[Partition, list[Found]] = {partition: [] for partition in ends}
     upper, window = dict(ends), count
     while upper:
         lower = {partition: max(starts[partition], end - window) for partition, end in upper.items()}
@@ -186,10 +186,10 @@ def read_last_records(
             for each in reader.poll(0):
                 earlier[each.partition].append(each)
         for partition, some in earlier.items():
-            found[partition] = [*some, *found[partition]][-count:]
-        upper = {each: start for each, start in lower.items() if start > starts[each] and len(found[each]) < count}
+            last[partition] = [*some, *last[partition]][-count:]
+        upper = {each: start for each, start in lower.items() if start > starts[each] and len(last[each]) < count}
         window *= WIDER
-    return list(heapq.merge(*found.values(), key=lambda each: each.record.timestamp))[-count:]
+    return list(heapq.merge(*last.values(), key=lambda each: each.record.timestamp))[-count:]
 
 
 class Aborted:

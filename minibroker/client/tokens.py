@@ -118,8 +118,8 @@ def _ask_for_token(
     request.add_unredirected_header("Authorization", f"Basic {credentials}")
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=context) as answer:
-            found: dict[str, Any] = json.loads(answer.read(ANSWER_BYTES))
-        return str(found["access_token"]), float(found.get("expires_in", 0))
+            document: dict[str, Any] = json.loads(answer.read(ANSWER_BYTES))
+        return str(document["access_token"]), float(document.get("expires_in", 0))
     except (OSError, ValueError, KeyError, TypeError) as error:
         if isinstance(error, urllib.error.HTTPError):
             error.close()  # it is the answer, too

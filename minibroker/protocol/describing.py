@@ -174,12 +174,12 @@ def _find_first_versions(message: type[Message]) -> Mapping[type, tuple[int, int
 
     The fields of the struct may be declared as if they had been there before.
     """
-    found: dict[type, tuple[int, int | None]] = {}
+    first_versions: dict[type, tuple[int, int | None]] = {}
 
     def visit(struct: type, first: int, kip: int | None) -> None:
-        if struct in found and found[struct][0] <= first:
+        if struct in first_versions and first_versions[struct][0] <= first:
             return
-        found[struct] = first, kip
+        first_versions[struct] = first, kip
         for field in fields(struct):
             nested = (field.kind.item or field.kind).struct
             if nested is not None:
@@ -187,7 +187,7 @@ def _find_first_versions(message: type[Message]) -> Mapping[type, tuple[int, int
                 visit(nested, max(first, own.present.start), own.kip or (kip if own.present.start <= first else None))
 
     visit(message, message.versions.start, None)
-    return found
+    return first_versions
 
 
 def _format_default(field: Field) -> str:

@@ -54,17 +54,17 @@ def iterate_data_points(data: bytes | memoryview) -> Iterator[DataPoint | None]:
 
 
 def _iterate_metric(metric: memoryview) -> Iterator[DataPoint | None]:
-    found = dict(_list_fields_of_small(metric))
-    name = _decode_text(found.get(1, memoryview(b"")))
+    fields = dict(_list_fields_of_small(metric))
+    name = _decode_text(fields.get(1, memoryview(b"")))
     for number in GAUGE, SUM:
-        if number in found:
-            points = _check_bytes(found[number])
+        if number in fields:
+            points = _check_bytes(fields[number])
             is_delta = number == SUM and (yield from _is_delta(points))
             for point in _iterate_nested(points, 1):
                 yield _parse_point(name, point, is_delta=is_delta)
     for number, attributes in ATTRIBUTES_OF_TOTALS.items():
-        if number in found:
-            points = _check_bytes(found[number])
+        if number in fields:
+            points = _check_bytes(fields[number])
             is_delta = yield from _is_delta(points)
             for point in _iterate_nested(points, 1):
                 yield from _iterate_totals(name, point, attributes, is_delta=is_delta)

@@ -159,13 +159,13 @@ def read_unknown_tags(
     """Return `count` unknown tagged fields, each a tag with its bytes, and the position after them."""
     if count > MAX_TAGS:
         raise too_many(count, MAX_TAGS)
-    found: list[tuple[int, bytes]] = []
+    tagged: list[tuple[int, bytes]] = []
     last = -1
     for _ in range(count):
         last, stop, start = read_tag(data, position, end, last)
-        found.append((last, bytes(data[start:stop])))
+        tagged.append((last, bytes(data[start:stop])))
         position = stop
-    return found, position
+    return tagged, position
 
 
 def read_uuids(data: bytes | bytearray | memoryview, position: int, count: int) -> list[bytes]:

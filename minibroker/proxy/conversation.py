@@ -205,8 +205,8 @@ class Conversation:
             pending.is_known = False
             return
         if key == ApiKey.API_VERSIONS and version >= 3:
-            said = pending.request
-            self.software = f"{said.client_software_name} {said.client_software_version}".strip()
+            request = pending.request
+            self.software = f"{request.client_software_name} {request.client_software_version}".strip()
 
     def _run_hooks(self, pending: Pending, call: Call) -> None:
         """Run the hooks of a request, and the handler behind them."""

@@ -35,10 +35,10 @@ class Image:
 
     def learn(self, response: Any) -> None:
         """Learn from an answer to a request of `NAMING`."""
-        for each in response.topics:
-            topic_id = getattr(each, "topic_id", ZERO_UUID)
-            if each.name and topic_id != ZERO_UUID:
-                self._learn_name(Topic(each.name, topic_id))
+        for topic in response.topics:
+            topic_id = getattr(topic, "topic_id", ZERO_UUID)
+            if topic.name and topic_id != ZERO_UUID:
+                self._learn_name(Topic(topic.name, topic_id))
 
     def name_of(self, topic_id: bytes) -> str | None:
         """Return the name of a topic, if an answer has named it."""

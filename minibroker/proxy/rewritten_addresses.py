@@ -69,11 +69,11 @@ def limit_versions(response: Any) -> bool:
     They are those of future releases. Without this, a client would leave the proxy without a word.
     """
     found = False
-    for each in response.api_keys:
-        if each.api_key in FIRST_VERSIONS:
-            newest = get_response_class(each.api_key).versions[-1]
-            if each.max_version > newest >= each.min_version:
-                each.max_version, found = newest, True
+    for api_key in response.api_keys:
+        if api_key.api_key in FIRST_VERSIONS:
+            newest = get_response_class(api_key.api_key).versions[-1]
+            if api_key.max_version > newest >= api_key.min_version:
+                api_key.max_version, found = newest, True
     return found
 
 

@@ -103,9 +103,9 @@ class Segments:
             segment, next_offsets = self.all[index], self.base_offsets[index + 1 : index + 2]
             segment.load()
             if segment.indexes.max_timestamp >= timestamp:
-                found = yield from segment.find_timestamp(timestamp, max(offset, start_offset))
-                if found:
-                    return found
+                place = yield from segment.find_timestamp(timestamp, max(offset, start_offset))
+                if place:
+                    return place
             if not next_offsets:
                 return None
             offset = next_offsets[0]
@@ -124,9 +124,9 @@ class Segments:
             yield
         first.load()
         if first.indexes.max_timestamp >= max(largest, 0):
-            found = yield from first.find_timestamp(first.indexes.max_timestamp, start_offset)
-            if found:
-                return found
+            place = yield from first.find_timestamp(first.indexes.max_timestamp, start_offset)
+            if place:
+                return place
             largest = max(largest, (yield from first.find_largest_timestamp_since(start_offset)))
         if largest < 0:
             return None

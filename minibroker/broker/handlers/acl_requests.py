@@ -147,7 +147,7 @@ def _delete_matching_acls(context: RequestContext, wanted: list[AclFilter]) -> S
 
     Raises KafkaError(INVALID_REQUEST) if there are too many.
     """
-    found: dict[bytes, Acl] = {}
+    acls_by_id: dict[bytes, Acl] = {}
     results: list[Deleted] = []
     count = 0
     for each_filter in wanted:
@@ -158,15 +158,15 @@ def _delete_matching_acls(context: RequestContext, wanted: list[AclFilter]) -> S
             continue
         result = Deleted(error_message=None)
         for id, acl in (yield from _find_matching_acls(context, each_filter)):
-            found[id] = acl
+            acls_by_id[id] = acl
             count += 1
-            if len(found) > MAX_CHANGES or count > MAX_MATCHES:
+            if len(acls_by_id) > MAX_CHANGES or count > MAX_MATCHES:
                 message = f"Cannot remove more than {MAX_CHANGES} acls in a single delete operation."
                 raise KafkaError(ErrorCode.INVALID_REQUEST, message)
             result.matching_acls.append(_answer_matching_acl(acl))
             yield
         results.append(result)
-    ordered = sorted(found, key=lambda id: -found[id].permission)
+    ordered = sorted(acls_by_id, key=lambda id: -acls_by_id[id].permission)
     records = yield from each(lambda id: RemoveAccessControlEntryRecord(id=id), ordered)
     yield from context.cluster.commit_in_steps(records)
     return results

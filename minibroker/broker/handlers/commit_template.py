@@ -103,9 +103,9 @@ class OffsetCommitTemplate:
         """Commit the offsets in `frame`, and return the answer. Return None if `offset_commit` must handle it."""
         if len(frame) != self._size or cluster.commits != self._commits or cluster is not self._cluster:
             return None
-        said = self._layout.unpack_from(frame, START_BYTES)
+        values = self._layout.unpack_from(frame, START_BYTES)
         log = self._partition.log
-        if said[::3] != self._around or log.settings.flush_messages != MAX_LONG:
+        if values[::3] != self._around or log.settings.flush_messages != MAX_LONG:
             return None
         groups = cluster.groups
         try:
@@ -113,7 +113,7 @@ class OffsetCommitTemplate:
             group = groups.groups.get(self._group_id)
             if group is None or group.check_commit(*self._member, transactional=False, version=self.version):
                 return None
-            self._template.record(groups, group, said[1::3], said[2::3])
+            self._template.record(groups, group, values[1::3], values[2::3])
         except KafkaError:
             return None
         if not log.pending.headers:
@@ -137,10 +137,10 @@ def remember(
         return
     if context.version < FIRST_KNOWN:
         return
-    asked = request.group_id, len(frame)
-    if connection.last_plain == asked:
+    shape = request.group_id, len(frame)
+    if connection.last_plain == shape:
         connection.template = _make_template(context, frame, request, offsets, response)
-    connection.last_plain = asked
+    connection.last_plain = shape
 
 
 def _make_template(

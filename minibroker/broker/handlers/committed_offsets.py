@@ -117,9 +117,9 @@ class Commit:
     def commit(self) -> Steps[OffsetCommitResponse]:
         """Commit the offsets, and return the answer."""
         for topic in self._request.topics:
-            found = self._find_topic(topic)
+            known_topic = self._find_topic(topic)
             for portion in chunks(topic.partitions):
-                self._collect_offsets(*found, portion)
+                self._collect_offsets(*known_topic, portion)
                 yield
             yield
         self._put_missing_first()

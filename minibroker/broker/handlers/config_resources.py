@@ -37,14 +37,14 @@ class Type(IntEnum):
 @handles(ApiKey.LIST_CONFIG_RESOURCES)
 def list_config_resources(context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
     context.authorize(DESCRIBE_CLUSTER_CONFIGS)
-    asked = set(request.resource_types) if context.version >= FIRST_WITH_TYPES else {Type.CLIENT_METRICS}
-    if asked - set(Type):
+    kinds = set(request.resource_types) if context.version >= FIRST_WITH_TYPES else {Type.CLIENT_METRICS}
+    if kinds - set(Type):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     return ListConfigResourcesResponse(
         config_resources=[
             Resource(resource_name=name, resource_type=kind)
             for kind in Type
-            if kind in asked or not asked
+            if kind in kinds or not kinds
             for name in NAMES[kind](context)
         ]
     )

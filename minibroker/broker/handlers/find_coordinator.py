@@ -55,13 +55,13 @@ async def find_coordinator(context: RequestContext, request: FindCoordinatorRequ
             each(lambda key: _answer_coordinator(context, key, request.key_type), request.coordinator_keys)
         )
         return FindCoordinatorResponse(coordinators=coordinators)
-    found = _answer_coordinator(context, request.key, request.key_type)
+    coordinator = _answer_coordinator(context, request.key, request.key_type)
     return FindCoordinatorResponse(
-        error_code=found.error_code,
-        error_message=found.error_message or TEXTS.get(ErrorCode(found.error_code)),
-        node_id=found.node_id,
-        host=found.host,
-        port=found.port,
+        error_code=coordinator.error_code,
+        error_message=coordinator.error_message or TEXTS.get(ErrorCode(coordinator.error_code)),
+        node_id=coordinator.node_id,
+        host=coordinator.host,
+        port=coordinator.port,
     )
 
 

@@ -96,9 +96,9 @@ async def list_groups(context: RequestContext, request: ListGroupsRequest) -> Li
 
 @handles(ApiKey.DELETE_GROUPS)
 async def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
-    asked = dict.fromkeys(request.groups_names)  # each once, as in Kafka
+    group_ids = dict.fromkeys(request.groups_names)  # each once, as in Kafka
     results = await in_slices(
-        each(lambda group_id: Deleted(group_id=group_id, error_code=_delete_group(context, group_id)), asked)
+        each(lambda group_id: Deleted(group_id=group_id, error_code=_delete_group(context, group_id)), group_ids)
     )
     deleted = [result for result in results if result.error_code == ErrorCode.NONE]
     response = DeleteGroupsResponse(results=results)

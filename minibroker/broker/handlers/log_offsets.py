@@ -82,10 +82,10 @@ class Found(NamedTuple):
 
 @handles(ApiKey.LIST_OFFSETS)
 async def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    asked = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
-    counts = await in_slices(count_items((name, partition.partition_index) for name, partition in asked))
+    partitions = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
+    counts = await in_slices(count_items((name, partition.partition_index) for name, partition in partitions))
     answers: dict[tuple[str, int], PartitionAnswer] = {}
-    for name, partition in asked:
+    for name, partition in partitions:
         key = name, partition.partition_index
         if key not in answers:
             answers[key] = await in_slices(_list_partition_offset(context, request, name, partition, counts[key] > 1))
@@ -118,14 +118,14 @@ def _list_partition_offset(
                 partition, asked.timestamp, asked.max_num_offsets, context.cluster.clock.wall_ms()
             )
             return PartitionAnswer(partition_index=asked.partition_index, old_style_offsets=offsets)
-        found = yield from _find_offset(partition, asked.timestamp, request.isolation_level == READ_COMMITTED)
+        offset = yield from _find_offset(partition, asked.timestamp, request.isolation_level == READ_COMMITTED)
     except KafkaError as error:
         return PartitionAnswer(partition_index=asked.partition_index, error_code=error.code)
     return PartitionAnswer(
         partition_index=asked.partition_index,
-        timestamp=found.timestamp,
-        offset=found.offset,
-        leader_epoch=found.leader_epoch,
+        timestamp=offset.timestamp,
+        offset=offset.offset,
+        leader_epoch=offset.leader_epoch,
     )
 
 

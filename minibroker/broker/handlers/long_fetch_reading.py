@@ -103,13 +103,13 @@ class LongReading(Reading):
                 return self._read_partition(fetched, self._count_bytes_left())
             except Conversion as needed:
                 conversion = needed.with_traceback(None)  # the traceback would keep this frame alive
-            found: Region | Converted | KafkaError | None
+            result: Region | Converted | KafkaError | None
             try:
-                found = yield from read_for_client_in_steps(conversion.log, conversion.wanted)
+                result = yield from read_for_client_in_steps(conversion.log, conversion.wanted)
             except KafkaError as error:
-                found = error.with_traceback(None)
+                result = error.with_traceback(None)
             if not conversion.is_void():
-                return self._answer_converted(fetched, conversion, found)
+                return self._answer_converted(fetched, conversion, result)
 
     def _answer_converted(
         self, fetched: FetchedPartition, conversion: Conversion, found: Region | Converted | KafkaError | None

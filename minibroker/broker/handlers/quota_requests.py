@@ -47,11 +47,11 @@ async def describe_client_quotas(
     components = [(one.entity_type, one.match_type, one.match) for one in request.components]
     try:
         context.authorize(DESCRIBE_CLUSTER_CONFIGS)
-        found = Filter(components, strict=request.strict).find(quotas)
+        matching = Filter(components, strict=request.strict).find(quotas)
     except KafkaError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
     entries = []
-    for entity in list(found):
+    for entity in list(matching):
         if entity in quotas:  # another request may have removed it since the step before
             entries.append(_describe_entity(entity, quotas[entity]))
         await pause()

@@ -46,10 +46,10 @@ async def describe_user_scram_credentials(
         return DescribeUserScramCredentialsResponse(error_code=denied, error_message=None, results=refused)
     known = context.cluster.image.scram_credentials
     if request.users:
-        asked = await in_slices(count_items(user.name for user in request.users))
+        counts = await in_slices(count_items(user.name for user in request.users))
     else:
-        asked = await in_slices(count_items(dict.fromkeys(name for name, _ in sorted(known))))
-    results = await in_slices(each(lambda name: _describe_user(context, name, asked[name]), list(asked)))
+        counts = await in_slices(count_items(dict.fromkeys(name for name, _ in sorted(known))))
+    results = await in_slices(each(lambda name: _describe_user(context, name, counts[name]), list(counts)))
     return DescribeUserScramCredentialsResponse(results=results)
 
 

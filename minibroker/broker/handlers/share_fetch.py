@@ -89,11 +89,11 @@ def _check_served(context: RequestContext, group_id: str | None, member_id: str 
 async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
     group_id, member_id = _check_served(context, request.group_id, request.member_id)
     _check_request(request)
-    said = list(_iterate_acknowledgements(request.topics))
+    acknowledgements = list(_iterate_acknowledgements(request.topics))
     key = SessionKey(context.node.node_id, group_id, member_id)
-    session = await in_slices(_update_session(context, key, request, acknowledges=bool(said)))
+    session = await in_slices(_update_session(context, key, request, acknowledges=bool(acknowledgements)))
     fetching = Fetching(context, request, group_id, member_id, session)
-    for wanted, batches in said:
+    for wanted, batches in acknowledgements:
         answer = fetching.answer(wanted)
         try:
             wait = await in_slices(
@@ -153,8 +153,8 @@ def _update_session(
     else:
         session = shares.resume(key, request.share_session_epoch)
     for topic in request.topics:
-        found = context.find_topic(topic.topic_id)
-        name = None if found is None else found.name
+        known_topic = context.find_topic(topic.topic_id)
+        name = None if known_topic is None else known_topic.name
         for portion in chunks(topic.partitions):
             for asked in portion:
                 session.wanted.setdefault((topic.topic_id, asked.partition_index), name)
@@ -474,18 +474,18 @@ def _acknowledge_records(
 ) -> Steps[Wait]:
     """Acknowledge records of a partition; return what to wait for. Raises KafkaError."""
     partition = _find_led_partition(context, wanted)
-    said: list[Acknowledgement] = []
+    acknowledgements: list[Acknowledgement] = []
     for portion in chunks(batches):
         for batch in portion:
-            said.append(_check_acknowledgement(batch, renews=renews))
-            if len(said) > 1 and said[-1].first < said[-2].last:
+            acknowledgements.append(_check_acknowledgement(batch, renews=renews))
+            if len(acknowledgements) > 1 and acknowledgements[-1].first < acknowledgements[-2].last:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Acknowledgement batches overlap, or are not in order.")
-            if len(said) > 1 and said[-1].first == said[-2].last:
+            if len(acknowledgements) > 1 and acknowledgements[-1].first == acknowledgements[-2].last:
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, NOT_ACQUIRED)
         yield
     try:
         share = yield from context.cluster.shares.get(group_id, partition)
-        return share.acknowledge(member_id, said)
+        return share.acknowledge(member_id, acknowledgements)
     except KafkaError as error:
         raise translate_refusal(error) from None
 

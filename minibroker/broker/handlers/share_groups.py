@@ -122,12 +122,12 @@ async def share_group_describe(
             context.authorize(DESCRIBE_GROUP, group_id)
             context.cluster.groups.check_id(group_id)
             _check_coordinator(context, group_id, named=False)
-            found = _describe_group(context, context.cluster.groups.share_group(group_id))
+            described = _describe_group(context, context.cluster.groups.share_group(group_id))
         except KafkaError as error:
             return Described(group_id=group_id, error_code=error.code, error_message=error.message)
         if request.include_authorized_operations:
-            found.authorized_operations = context.get_allowed_operations(ResourceType.GROUP, group_id)
-        return found
+            described.authorized_operations = context.get_allowed_operations(ResourceType.GROUP, group_id)
+        return described
 
     return ShareGroupDescribeResponse(groups=(await in_slices(each_once(answer, request.group_ids))))
 
@@ -277,12 +277,12 @@ def _alter_offsets(
         return answer
     answer.topic_id = topic.topic_id
     kept = set()
-    for one in asked.partitions:
-        result = AlteredPartition(partition_index=one.partition_index)
+    for partition in asked.partitions:
+        result = AlteredPartition(partition_index=partition.partition_index)
         answer.partitions.append(result)
         try:
-            _begin_at(context, group, topic, one.partition_index, one.start_offset)
-            kept.add(one.partition_index)
+            _begin_at(context, group, topic, partition.partition_index, partition.start_offset)
+            kept.add(partition.partition_index)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
     if kept:

@@ -147,14 +147,14 @@ def _answer_config(settings: Settings, entry: ConfigEntry) -> CreatedConfig:
 
 @handles(ApiKey.DELETE_TOPICS, durable=True)
 async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    asked: Iterator[tuple[str | None, bytes]]
+    names_and_ids: Iterator[tuple[str | None, bytes]]
     if context.version >= FIRST_DELETION_BY_ID:
-        asked = ((topic.name, topic.topic_id) for topic in request.topics)
+        names_and_ids = ((topic.name, topic.topic_id) for topic in request.topics)
     else:
-        asked = ((name, ZERO_UUID) for name in request.topic_names)
+        names_and_ids = ((name, ZERO_UUID) for name in request.topic_names)
     refused: list[Deleted] = []
     found: Counter[Topic] = Counter()
-    counts = await in_slices(count_items(asked))
+    counts = await in_slices(count_items(names_and_ids))
     for (name, topic_id), count in counts.items():
         try:
             _check_deletion(context, name, topic_id, count > 1)

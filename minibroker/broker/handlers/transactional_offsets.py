@@ -58,17 +58,17 @@ def txn_offset_commit(
 
 def _commit_in_steps(context: RequestContext, request: TxnOffsetCommitRequest) -> Steps[TxnOffsetCommitResponse]:
     response = TxnOffsetCommitResponse()
-    asked = yield from _collect_existing(context, request, response)
-    if not asked:
+    partitions = yield from _collect_existing(context, request, response)
+    if not partitions:
         return response  # as in Kafka, the transaction does not change then
     try:
-        taken, joined = yield from _commit_pending(context, request, asked)
+        taken, joined = yield from _commit_pending(context, request, partitions)
         if taken:
             wait_for_offsets(context, request.group_id, lambda error: _refuse_partitions(taken, error))
         if joined is not None:
             context.wait_for(joined, lambda error: _refuse_partitions(taken, error))
     except KafkaError as error:
-        _refuse_partitions(asked, _translate_error(context, error))
+        _refuse_partitions(partitions, _translate_error(context, error))
     return response
 
 
@@ -82,7 +82,7 @@ def _collect_existing(
     context: RequestContext, request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse
 ) -> Steps[list[Asked]]:
     """Return the partitions that exist. Put all partitions into the response, unknown ones with an error."""
-    found: list[Asked] = []
+    existing: list[Asked] = []
     for topic in request.topics:
         key = topic.topic_id if context.version >= FIRST_WITH_TOPIC_IDS else topic.name
         known, unknown = context.find_topic(key), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -103,9 +103,9 @@ def _collect_existing(
             if known is None or known.partition(partition.partition_index) is None:
                 answer.error_code = unknown
             else:
-                found.append((known, partition, answer))
+                existing.append((known, partition, answer))
         put_missing_first(answers.partitions)
-    return found
+    return existing
 
 
 def _refuse_partitions(asked: Iterable[Asked], error: KafkaError) -> None:

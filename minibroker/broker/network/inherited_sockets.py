@@ -36,11 +36,11 @@ class InheritedSockets:
         for descriptor in range(FIRST, FIRST + int(count)):
             try:
                 os.set_inheritable(descriptor, False)
-                found = socket.socket(fileno=descriptor)
+                inherited = socket.socket(fileno=descriptor)
             except OSError as error:
                 raise ValueError(f"LISTEN_FDS: descriptor {descriptor}: {error.strerror}") from None
-            self._left.append(found)
-            if found.type != socket.SOCK_STREAM or found.family not in (socket.AF_INET, socket.AF_INET6):
+            self._left.append(inherited)
+            if inherited.type != socket.SOCK_STREAM or inherited.family not in (socket.AF_INET, socket.AF_INET6):
                 raise ValueError(f"LISTEN_FDS: descriptor {descriptor} is not a TCP socket")
 
     @property

@@ -65,14 +65,14 @@ class KeySet:
             return
         self._waiting = [then]
         self._tried_ms = now_ms
-        found: list[PyJWK] = []
+        keys: list[PyJWK] = []
 
         def work() -> None:
-            found.extend(_fetch_keys(self.url))
+            keys.extend(_fetch_keys(self.url))
 
         def done(error: Exception | None) -> None:
             if error is None:
-                self._keys, self._read_ms, self._failures = found, now_ms, 0
+                self._keys, self._read_ms, self._failures = keys, now_ms, 0
             else:
                 self._failures += 1
                 log.error("the token issuer's keys at %s cannot be read: %s", self.url, error)

@@ -65,18 +65,18 @@ def authenticate_by_token(tokens: Tokens) -> Exchange:
     if wait is not None:
         yield wait
     try:
-        found = tokens.identity(token)
+        identity = tokens.identity(token)
     except TokenRefused as refused:
         refusal = _encode_refusal(refused)
         if (yield refusal.encode()) == FAILED:
             raise AuthenticationFailed(refusal) from None
         raise InvalidCredentials("the client goes on although its token was refused") from None
-    if wanted not in ("", found.name):
+    if wanted not in ("", identity.name):
         raise AuthenticationFailed(
             f"Authentication failed: Client requested an authorization id ({wanted}) that is different from the "
-            f"token's principal name ({found.name})"
+            f"token's principal name ({identity.name})"
         )
-    return Authenticated(b"", found.name, found.expires_ms)
+    return Authenticated(b"", identity.name, identity.expires_ms)
 
 
 def _parse_first_message(message: bytes) -> tuple[str, str]:

@@ -205,7 +205,7 @@ class _Writing:
 
     def _read_originals(self, limit_bytes: int) -> Steps[Originals]:
         """Read the next records, up to about so many bytes. Those that cannot be read are missing."""
-        found: dict[int, Record] = {}
+        originals: dict[int, Record] = {}
         kept, size_bytes = self._partition.log, 0
         offset: int | None = next(iter(self._left))
         try:
@@ -217,14 +217,14 @@ class _Writing:
                 for position, header in iterate_batches_in(data):
                     for record in (yield from _decode_records(data, position, header, limit_bytes)):
                         if record.offset in self._left:
-                            found[record.offset] = record
+                            originals[record.offset] = record
                             size_bytes += _bound_size(record)
                     if size_bytes > limit_bytes:
-                        return Originals(found, header.last_offset)
+                        return Originals(originals, header.last_offset)
                 offset = next((each for each in self._left if each >= region.next_offset), None)
         except (KafkaError, OSError) as error:
             log.warning("%s: records cannot be copied to a dead letter queue: %s", self._partition, error)
-        return Originals(found, MAX_LONG)
+        return Originals(originals, MAX_LONG)
 
 
 def _decode_records(data: bytes, position: int, header: BatchHeader, limit_bytes: int) -> Steps[list[Record]]:

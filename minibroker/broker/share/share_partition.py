@@ -117,17 +117,17 @@ class SharePartition:
     ) -> Delivered | None:
         """Acquire records of the batches that `read` returned. Raises KafkaError."""
         deliveries, limits, start = self.deliveries, self.limits, self.deliveries.start_offset
-        found = _list_headers(region, deliveries.last_needed(min(max_records, limits.record_locks)))
-        bounds = [(header.base_offset, header.last_offset) for _, header in found]
+        headers = _list_headers(region, deliveries.last_needed(min(max_records, limits.record_locks)))
+        bounds = [(header.base_offset, header.last_offset) for _, header in headers]
         now_ms = int(self._cluster.clock.monotonic_ms())
         acquired = deliveries.acquire(member_id, bounds, limits, now_ms, max_records, batch_size, strict=strict)
         changed: list[StateBatch] = []
         if acquired and self._is_committed():
-            acquired, changed = self._without_aborted(acquired, [header for _, header in found])
+            acquired, changed = self._without_aborted(acquired, [header for _, header in headers])
         if changed or deliveries.start_offset != start:
             self._keep_changed(changed)
         self._arm_lock_timer()
-        return None if not acquired else Delivered(_cut_region(region, found, acquired), acquired)
+        return None if not acquired else Delivered(_cut_region(region, headers, acquired), acquired)
 
     def _without_aborted(
         self, acquired: Sequence[Acquired], found: Sequence[BatchHeader]

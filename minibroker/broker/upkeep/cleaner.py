@@ -104,14 +104,14 @@ class Cleaner:
             return
         self._looking = True
         self._looked_ms = self._cluster.clock.monotonic_ms()
-        self._uncleanable = {found for found in self._uncleanable if found.in_use}
+        self._uncleanable = {dirty_logs for dirty_logs in self._uncleanable if dirty_logs.in_use}
         self.statistics.uncleanable = len(self._uncleanable)
-        found: list[tuple[float, Log]] = []
+        dirty_logs: list[tuple[float, Log]] = []
         ratios = [0.0]
         each_partition(
             self._cluster,
-            lambda partition: self._look_at(partition, found, ratios),
-            lambda: self._looked(found, max(ratios)),
+            lambda partition: self._look_at(partition, dirty_logs, ratios),
+            lambda: self._looked(dirty_logs, max(ratios)),
         )
 
     def _look_at(self, partition: Partition, found: list[tuple[float, Log]], ratios: list[float]) -> None:

@@ -105,8 +105,8 @@ def examine(
     """
     step = Step(address, settings, timeout_s, network, {} if clusters is None else clusters)
     yield from _find_unused_settings(settings)
-    found = yield from _check_port(step)
-    if found is None or not (yield from _check_speaker(step, found)):
+    probe = yield from _check_port(step)
+    if probe is None or not (yield from _check_speaker(step, probe)):
         return
     metadata = yield from _check_login(step)
     if metadata is None:
@@ -144,11 +144,11 @@ def _check_port(step: Step, whose: str = "", advice: str = "") -> Generator[Find
         reason = getattr(error, "strerror", None) or error
         yield Finding("problem", f"{host}{whose} cannot be looked up: {reason}", advice or _advise_on_name(host))
         return None
-    found = list(dict.fromkeys(str(info[4][0]) for info in infos))
-    if found != [host]:
-        yield Finding("ok", f"{host} is {', '.join(found)}")
+    ips = list(dict.fromkeys(str(info[4][0]) for info in infos))
+    if ips != [host]:
+        yield Finding("ok", f"{host} is {', '.join(ips)}")
     results: dict[str, Probe | OSError] = {}
-    for ip in found:
+    for ip in ips:
         try:
             results[ip] = probe_port(Address(ip, port), host, step.timeout_s)
         except OSError as error:
@@ -377,8 +377,8 @@ def _check_advertised_address(step: Step, node: Any, cluster: str) -> Generator[
         yield Finding("problem", text, f"{ADVERTISED}{LISTENERS}")
         return False
     theirs = step._replace(address=advertised)
-    found = yield from _check_port(theirs, f", which node {node.node_id} advertises,", f"{ADVERTISED}{LISTENERS}")
-    if found is None or not (yield from _check_speaker(theirs, found)):
+    probe = yield from _check_port(theirs, f", which node {node.node_id} advertises,", f"{ADVERTISED}{LISTENERS}")
+    if probe is None or not (yield from _check_speaker(theirs, probe)):
         return False
     answer = yield from _check_login(theirs)
     if answer is None:

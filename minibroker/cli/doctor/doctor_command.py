@@ -65,19 +65,19 @@ def doctor(
         raise click.UsageError(error.message) from None
     except SettingError as error:
         raise click.UsageError(str(error)) from None
-    found = False
+    has_problem = False
     clusters: dict[Address, str] = {}
     sockets = make_network(log_level == "debug") or BlockingNetwork()
     each_server = ((str(server), examine(server, settings, timeout_s, sockets, clusters)) for server in servers)
     for server, findings in (*each_server, (text, compare_cluster_ids(clusters))):
         for finding in findings:
-            found = found or finding.kind == "problem"
+            has_problem = has_problem or finding.kind == "problem"
             if as_json:
                 click.echo(json.dumps({"server": server, **finding._asdict()}))
             else:
                 _print_finding(finding.kind, finding.text, finding.advice)
             sys.stdout.flush()  # a step may take seconds
-    return int(found)
+    return int(has_problem)
 
 
 def _print_finding(kind: str, text: str, advice: str | None) -> None:

@@ -53,11 +53,11 @@ def dump(paths: tuple[str, ...], records: bool, verify: bool, topic: str | None,
     options = Options(records, verify, shown=frozenset(each.path for each in files))
     total: Counter[str] = Counter()
     damaged: dict[str, int] = {}
-    for each in files:
-        counts = _dump_file(each, iterate_contents(Disk(), each, options), find_decoder(topic or each.topic), as_json)
+    for file in files:
+        counts = _dump_file(file, iterate_contents(Disk(), file, options), find_decoder(topic or file.topic), as_json)
         total += counts
         if counts["damage"]:
-            damaged[each.path] = counts["damage"]
+            damaged[file.path] = counts["damage"]
     if len(files) > 1:
         _print_totals(len(files), total, damaged, as_json)
     if damaged:

@@ -62,12 +62,12 @@ def _list_saved(given: Given, selected: Selected) -> list[NumberedPair]:
     if selected.port is not None:
         raise click.UsageError("--port is for packets; here --only selects")
     try:
-        found = list(parse_exchanges(given.data.splitlines(), given.path or "standard input"))
+        exchanges = list(parse_exchanges(given.data.splitlines(), given.path or "standard input"))
     except FlowError as error:
         raise click.UsageError(str(error)) from None
-    if not found:
+    if not exchanges:
         raise click.UsageError(NOTHING)
-    return sorted((_make_pair(*each) for each in found), key=lambda pair: pair.number)
+    return sorted((_make_pair(*each) for each in exchanges), key=lambda pair: pair.number)
 
 
 def _make_pair(exchange: Exchange, server: str) -> NumberedPair:
@@ -97,11 +97,11 @@ def explain_pairs(pairs: list[NumberedPair], only: int | None) -> Iterator[Expla
     from minibroker.captures.explained_capture import CaptureExplainer
 
     explainer = CaptureExplainer()
-    for each in pairs:
-        if only is None or each.number == only:
-            yield from explainer.explained(each)
-        elif only is not None and each.number < only:
-            explainer.learn(each)
+    for pair in pairs:
+        if only is None or pair.number == only:
+            yield from explainer.explained(pair)
+        elif only is not None and pair.number < only:
+            explainer.learn(pair)
 
 
 def make_line(numbered: NumberedPair) -> str:

@@ -83,10 +83,10 @@ def decode_notation(data: bytes, notation: str) -> bytes:
         return _from_hex(text)
     if notation == "hex":
         raise click.UsageError("there are characters that are not hex")
-    found = _from_base64(text) if text.isprintable() or notation == "base64" else None
-    if found is None and notation == "base64":
+    decoded = _from_base64(text) if text.isprintable() or notation == "base64" else None
+    if decoded is None and notation == "base64":
         raise click.UsageError("this is not base64")
-    return data if found is None else found
+    return data if decoded is None else decoded
 
 
 def _from_hex(text: str) -> bytes:

@@ -37,10 +37,10 @@ def delete_offsets(group: str, topics: tuple[str, ...], bootstrap: Bootstrap, as
     from minibroker.client.client_errors import get_error_name
 
     with connect_client(bootstrap) as client:
-        found = describe_group(client, group)
-        if found.state == "Dead":
+        described = describe_group(client, group)
+        if described.state == "Dead":
             raise make_no_such_error("group", group, group_names(client))
-        delete = delete_start_offsets if found.type == "share" else _delete_committed
+        delete = delete_start_offsets if described.type == "share" else _delete_committed
         codes = delete(client, group, dict.fromkeys(topics))
     deleted = [topic for topic, code in codes.items() if not code]
     if as_json:
@@ -61,7 +61,7 @@ def _delete_committed(client: Client, group: str, topics: Iterable[str]) -> dict
     of_topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
     places = fetch_committed(client, group)
     indexes = {topic: [index for name, index in sorted(places) if name == topic] for topic in topics}
-    asked = [
+    wanted_topics = [
         of_topic(
             name=topic,
             partitions=[of_topic.OffsetDeleteRequestPartition(partition_index=index) for index in partitions],
@@ -70,8 +70,8 @@ def _delete_committed(client: Client, group: str, topics: Iterable[str]) -> dict
         if partitions
     ]
     codes = {topic: 0 if indexes[topic] else int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for topic in topics}
-    if asked:
-        answer = ask_coordinator(client, group, OffsetDeleteRequest(group_id=group, topics=asked))
+    if wanted_topics:
+        answer = ask_coordinator(client, group, OffsetDeleteRequest(group_id=group, topics=wanted_topics))
         check(answer.error_code, f"cannot delete the offsets of {group}")
         for each in answer.topics:
             codes[each.name] = next((part.error_code for part in each.partitions if part.error_code), 0)

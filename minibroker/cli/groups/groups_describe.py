@@ -59,15 +59,15 @@ def describe(group: str, bootstrap: Bootstrap, as_json: bool) -> None:
         minibroker groups describe billing
     """
     with connect_client(bootstrap) as client:
-        found = describe_group(client, group)
-        if found.state == "Dead":
+        described = describe_group(client, group)
+        if described.state == "Dead":
             raise make_no_such_error("group", group, group_names(client))
-        offsets = _list_shared_offsets(client, group) if found.type == "share" else _list_offsets(client, found)
-        host, _, port = client.address(found.coordinator).rpartition(":")
+        offsets = _list_shared_offsets(client, group) if described.type == "share" else _list_offsets(client, described)
+        host, _, port = client.address(described.coordinator).rpartition(":")
     if as_json:
-        click.echo(json.dumps(_make_document(found, host, int(port), offsets)))
+        click.echo(json.dumps(_make_document(described, host, int(port), offsets)))
     else:
-        _print_group(found, f"node {found.coordinator}, {host}:{port}", offsets)
+        _print_group(described, f"node {described.coordinator}, {host}:{port}", offsets)
 
 
 def _list_offsets(client: Client, found: Group) -> list[Offset]:

@@ -131,13 +131,17 @@ def fetch_committed(client: Client, group: str) -> dict[TopicPartition, Committe
     request = OffsetFetchRequest(group_id=group, topics=None)
     answer = ask_coordinator(client, group, request, *NAMED_TOPICS_OFFSET_FETCH)
     check(answer.error_code, f"cannot get the offsets of {group}")
-    found = {}
+    committed = {}
     for topic in answer.topics:
-        for each in topic.partitions:
-            check(each.error_code, f"cannot get the offset of {group} for {topic.name}-{each.partition_index}")
-            if each.committed_offset > NO_OFFSET:
-                found[topic.name, each.partition_index] = Committed(each.committed_offset, each.metadata or "")
-    return found
+        for partition in topic.partitions:
+            check(
+                partition.error_code, f"cannot get the offset of {group} for {topic.name}-{partition.partition_index}"
+            )
+            if partition.committed_offset > NO_OFFSET:
+                committed[topic.name, partition.partition_index] = Committed(
+                    partition.committed_offset, partition.metadata or ""
+                )
+    return committed
 
 
 def find_ends(client: Client, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -150,6 +154,6 @@ def find_ends(client: Client, partitions: Iterable[TopicPartition]) -> dict[Topi
 
 def _iterate_led_partitions(topics: Iterable[Any]) -> Iterator[TopicPartition]:
     for topic in topics:
-        for each in topic.partitions:
-            if each.leader_id >= 0:
-                yield topic.name, each.partition_index
+        for partition in topic.partitions:
+            if partition.leader_id >= 0:
+                yield topic.name, partition.partition_index

@@ -26,8 +26,8 @@ def describe_share_group(client: Client, group: str) -> Group:
     from minibroker.client.client_errors import check
     from minibroker.protocol.messages.share_groups import ShareGroupDescribeRequest
 
-    (found,) = ask_coordinator(client, group, ShareGroupDescribeRequest(group_ids=[group])).groups
-    check(found.error_code, f"cannot describe {group}", found.error_message)
+    (described,) = ask_coordinator(client, group, ShareGroupDescribeRequest(group_ids=[group])).groups
+    check(described.error_code, f"cannot describe {group}", described.error_message)
     members = [
         Member(
             each.member_id,
@@ -36,9 +36,11 @@ def describe_share_group(client: Client, group: str) -> Group:
             each.client_host,
             order_partitions({part.topic_name: sorted(part.partitions) for part in each.assignment.topic_partitions}),
         )
-        for each in found.members
+        for each in described.members
     ]
-    return Group(group, found.group_state, "share", found.assignor_name, client.coordinator("group", group), members)
+    return Group(
+        group, described.group_state, "share", described.assignor_name, client.coordinator("group", group), members
+    )
 
 
 def start_offsets(client: Client, group: str) -> dict[TopicPartition, StartOffset]:
@@ -46,16 +48,20 @@ def start_offsets(client: Client, group: str) -> dict[TopicPartition, StartOffse
     from minibroker.client.client_errors import check
     from minibroker.protocol.messages.share_groups import DescribeShareGroupOffsetsRequest
 
-    asked = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
-    (answer,) = ask_coordinator(client, group, DescribeShareGroupOffsetsRequest(groups=[asked])).groups
+    wanted_group = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
+    (answer,) = ask_coordinator(client, group, DescribeShareGroupOffsetsRequest(groups=[wanted_group])).groups
     check(answer.error_code, f"cannot get the offsets of {group}", answer.error_message)
-    found = {}
+    offsets = {}
     for topic in answer.topics:
-        for each in topic.partitions:
-            place = topic.topic_name, each.partition_index
-            check(each.error_code, f"cannot get the offset of {group} for {place[0]}-{place[1]}", each.error_message)
-            found[place] = StartOffset(_hide_unknown(each.start_offset), _hide_unknown(each.lag))
-    return found
+        for partition in topic.partitions:
+            place = topic.topic_name, partition.partition_index
+            check(
+                partition.error_code,
+                f"cannot get the offset of {group} for {place[0]}-{place[1]}",
+                partition.error_message,
+            )
+            offsets[place] = StartOffset(_hide_unknown(partition.start_offset), _hide_unknown(partition.lag))
+    return offsets
 
 
 def _hide_unknown(number: int) -> int | None:

@@ -48,8 +48,8 @@ def describe_streams_group(client: Client, group: str) -> Group:
     from minibroker.client.client_errors import check
     from minibroker.protocol.messages.streams_groups import StreamsGroupDescribeRequest
 
-    (found,) = ask_coordinator(client, group, StreamsGroupDescribeRequest(group_ids=[group])).groups
-    check(found.error_code, f"cannot describe {group}", found.error_message)
+    (described,) = ask_coordinator(client, group, StreamsGroupDescribeRequest(group_ids=[group])).groups
+    check(described.error_code, f"cannot describe {group}", described.error_message)
     members = [
         StreamsMember(
             each.member_id,
@@ -61,10 +61,10 @@ def describe_streams_group(client: Client, group: str) -> Group:
             _group_tasks(each.assignment.standby_tasks),
             _group_tasks(each.assignment.warmup_tasks),
         )
-        for each in found.members
+        for each in described.members
     ]
     node = client.coordinator("group", group)
-    return Group(group, found.group_state, "streams", found.assignor_name or "", node, members)
+    return Group(group, described.group_state, "streams", described.assignor_name or "", node, members)
 
 
 def _group_tasks(tasks: Any) -> dict[str, list[int]]:

@@ -130,10 +130,10 @@ def _list_named_resources(client: Client) -> dict[int, list[str]]:
         check(answer.error_code, "cannot list what has configs")
         return [(each.resource_type, each.resource_name) for each in answer.config_resources]
 
-    found: dict[int, list[str]] = {}
+    names: dict[int, list[str]] = {}
     for kind, name in sorted(_read_if_served(listed)):
-        found.setdefault(kind, []).append(name)
-    return found
+        names.setdefault(kind, []).append(name)
+    return names
 
 
 def _select_changed_configs(kind: int, where: str, entries: list[Any], left_out: list[str]) -> dict[str, str]:
@@ -186,7 +186,7 @@ def _iterate_offsets(
         if row["type"] not in WITH_OFFSETS:
             left_out.append(f"the offsets of {row['group']}, a {row['type']} group: Kafka has no tool that sets them")
             continue
-        found = {place: each.offset for place, each in sorted(fetch_committed(client, row["group"]).items())}
-        kept = {place: offset for place, offset in found.items() if place[0] in known}
+        offsets = {place: each.offset for place, each in sorted(fetch_committed(client, row["group"]).items())}
+        kept = {place: offset for place, offset in offsets.items() if place[0] in known}
         if kept:
             yield row["group"], kept

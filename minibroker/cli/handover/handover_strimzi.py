@@ -96,7 +96,7 @@ def _iterate_users(state: State, cluster: str, left_out: list[str]) -> Iterator[
 
 
 def _group_acls(acls: Iterable[ListedAcl], left_out: list[str]) -> dict[str, list[Fields]]:
-    found: dict[str, list[Fields]] = {}
+    acls_by_user: dict[str, list[Fields]] = {}
     for acl, rows in groupby(acls, key=lambda row: row._replace(operation="")):
         operations = [convert_to_pascal_case(row.operation) for row in rows]
         is_named = acl.principal.startswith(USER) and acl.principal != f"{USER}*"
@@ -108,8 +108,8 @@ def _group_acls(acls: Iterable[ListedAcl], left_out: list[str]) -> dict[str, lis
         if acl.resource != "cluster":
             resource |= {"name": acl.name, "patternType": PATTERNS[acl.pattern]}
         rule = {"type": acl.permission, "resource": resource, "operations": operations, "host": acl.host}
-        found.setdefault(acl.principal.removeprefix(USER), []).append(rule)
-    return found
+        acls_by_user.setdefault(acl.principal.removeprefix(USER), []).append(rule)
+    return acls_by_user
 
 
 def _group_quotas(quotas: Iterable[ListedQuota], left_out: list[str]) -> dict[str, dict[str, float]]:

@@ -118,12 +118,12 @@ def _choose_node(client: Client, kind: str, name: str) -> int | None:
 def _describe_entity(client: Client, kind: str, name: str, shows_all: bool) -> None:
     adjective = "Default" if name == DEFAULT_BROKER else "All" if shows_all else "Dynamic"
     click.echo(f"{adjective} configs for {_make_title(kind, name)} are:")
-    for each in get_configs(client, RESOURCES[kind], name, _choose_node(client, kind, name)):
+    for config in get_configs(client, RESOURCES[kind], name, _choose_node(client, kind, name)):
         sources = DYNAMIC[kind][-1:] if name == DEFAULT_BROKER else DYNAMIC[kind]
-        if shows_all or each.config_source in sources:
-            synonyms = ", ".join(f"{SOURCES[one.source]}:{one.name}={one.value}" for one in each.synonyms)
-            sensitive = str(each.is_sensitive).lower()
-            click.echo(f"  {each.name}={each.value} sensitive={sensitive} synonyms={{{synonyms}}}")
+        if shows_all or config.config_source in sources:
+            synonyms = ", ".join(f"{SOURCES[one.source]}:{one.name}={one.value}" for one in config.synonyms)
+            sensitive = str(config.is_sensitive).lower()
+            click.echo(f"  {config.name}={config.value} sensitive={sensitive} synonyms={{{synonyms}}}")
 
 
 def _make_title(kind: str, name: str) -> str:

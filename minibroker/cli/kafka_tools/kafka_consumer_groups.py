@@ -84,19 +84,19 @@ def _list_names(bootstrap: Bootstrap) -> list[str]:
 
 
 def _describe_group(bootstrap: Bootstrap, name: str, shows_members: bool) -> None:
-    found = json.loads(run_command(describe_command, ["--json", "--", name], bootstrap))
-    by_id = {each["member"]: each for each in found["members"]}
+    described = json.loads(run_command(describe_command, ["--json", "--", name], bootstrap))
+    by_id = {each["member"]: each for each in described["members"]}
     if not by_id:
         click.echo(f"\nConsumer group '{name}' has no active members.", err=True)
     if shows_members:
         rows = [
             (name, each["member"], each["host"], each["client"], sum(map(len, each["partitions"].values())))
-            for each in found["members"]
+            for each in described["members"]
         ]
         _print_table(MEMBERS, rows)
         return
     table = []
-    for each in found["offsets"]:
+    for each in described["offsets"]:
         member = by_id.get(each["member"], {})
         owner = (each["member"], member.get("host"), member.get("client"))
         table.append((name, each["topic"], each["partition"], each["committed"], each["end"], each["lag"], *owner))
@@ -122,8 +122,8 @@ def _reset_groups(
     rows: list[Iterable[object]] = []
     for name in names:
         options = ["--json", *arguments, *["--execute"] * execute, "--", name]
-        found = json.loads(run_command(reset_offsets, options, bootstrap))["offsets"]
-        rows += [(name, each["topic"], each["partition"], each["new"]) for each in found]
+        offsets = json.loads(run_command(reset_offsets, options, bootstrap))["offsets"]
+        rows += [(name, each["topic"], each["partition"], each["new"]) for each in offsets]
     _print_table(NEW_OFFSETS, rows)
 
 

@@ -45,7 +45,7 @@ def kafka_get_offsets(
         ]
         if not places:
             raise make_failure("Could not match any topic-partitions with the specified filters")
-        found = list_offsets(client, dict.fromkeys(places, timestamp))
+        offsets = list_offsets(client, dict.fromkeys(places, timestamp))
     for name, index in sorted(places):
-        offset = found[name, index]
+        offset = offsets[name, index]
         click.echo(f"{name}:{index}:{offset if offset >= 0 else ''}")

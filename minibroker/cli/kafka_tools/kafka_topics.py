@@ -104,13 +104,13 @@ def _describe_topic(client: Client, topic: Any) -> None:
         "Configs": ",".join(f"{each.name}={each.value}" for each in configs),
     }
     click.echo(_format_line(told))
-    for each in sorted(topic.partitions, key=lambda each: each.partition_index):
+    for partition in sorted(topic.partitions, key=lambda each: each.partition_index):
         told = {
             "Topic": topic.name,
-            "Partition": each.partition_index,
-            "Leader": each.leader_id if each.leader_id >= 0 else "none",
-            "Replicas": ",".join(map(str, each.replica_nodes)),
-            "Isr": ",".join(map(str, each.isr_nodes)),
+            "Partition": partition.partition_index,
+            "Leader": partition.leader_id if partition.leader_id >= 0 else "none",
+            "Replicas": ",".join(map(str, partition.replica_nodes)),
+            "Isr": ",".join(map(str, partition.isr_nodes)),
             "Elr": "N/A",  # Metadata does not have them
             "LastKnownElr": "N/A",
         }

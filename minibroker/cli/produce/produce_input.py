@@ -242,13 +242,13 @@ def _parse_headers(given: Any) -> tuple[Header, ...]:
         given = [{"name": name, "value": value} for name, value in given.items()]
     if given is not None and not (isinstance(given, list) and all(isinstance(each, dict) for each in given)):
         raise ValueError('headers are a list like [{"name": "a", "value": "b"}], or an object')
-    found = []
+    headers = []
     for each in given or ():
         name = _get_field(each, "name", str)
         if name is None:
             raise ValueError("a header has no name")
-        found.append(Header(name, _get_bytes(each, "value")))
-    return tuple(found)
+        headers.append(Header(name, _get_bytes(each, "value")))
+    return tuple(headers)
 
 
 def _get_timestamp(document: dict[str, Any], common: Common, now_ms: int) -> int:

@@ -63,11 +63,11 @@ def replay(
     try:
         settings = ClientSettings({**get_defaults(bootstrap), **dict(bootstrap.settings)}, CLIENT_ID)
         meets = make_condition(api, client_id=client_id)
-        found = [each for each in read_exchanges(file) if meets(each)]
+        exchanges = [each for each in read_exchanges(file) if meets(each)]
     except (SettingError, FlowError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     try:
-        is_same = asyncio.run(_replay_exchanges(settings, found))
+        is_same = asyncio.run(_replay_exchanges(settings, exchanges))
     except ClientError as error:
         raise make_unreachable_error(bootstrap, str(error)) from None
     if not is_same:

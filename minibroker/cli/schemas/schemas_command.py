@@ -75,12 +75,12 @@ def list_schemas(prefix: str, deleted: bool, registry: RegistryClient, as_json: 
         minibroker schemas list --prefix users
     """
     query = {"subjectPrefix": prefix, "deleted": str(deleted).lower()}
-    found = registry.ask_all("schemas", query=query)
+    listed = registry.ask_all("schemas", query=query)
     if as_json:
-        click.echo(json.dumps(found))
+        click.echo(json.dumps(listed))
         return
-    print_rows([{**{name: each[name] for name in NAMES[:3]}, "type": each.get("schemaType", "AVRO")} for each in found],
-               NAMES)  # fmt: skip
+    rows = ({**{name: each[name] for name in NAMES[:3]}, "type": each.get("schemaType", "AVRO")} for each in listed)
+    print_rows(list(rows), NAMES)
 
 
 @schemas.command()
@@ -144,10 +144,10 @@ def check(
     place = () if version is None else (version,)
     body = _make_body(file, kind, references)
     path = ("compatibility", "subjects", subject, "versions", *place)
-    found = registry.ask("POST", *path, body=body, query={"verbose": "true"})
-    if not found["is_compatible"]:
+    verdict = registry.ask("POST", *path, body=body, query={"verbose": "true"})
+    if not verdict["is_compatible"]:
         raise make_failure(
-            "not compatible: " + " ".join(", ".join(found.get("messages") or ["no reason is given"]).split())
+            "not compatible: " + " ".join(", ".join(verdict.get("messages") or ["no reason is given"]).split())
         )
     click.echo("compatible")
 

@@ -81,16 +81,16 @@ def _choose_resource(options: dict[str, Any]) -> tuple[int, str]:
         "transactional_id": ResourceType.TRANSACTIONAL_ID,
         "delegation_token": ResourceType.DELEGATION_TOKEN,
     }
-    found = [(kind, options[option]) for option, kind in kinds.items() if options[option] is not None]
+    named = [(kind, options[option]) for option, kind in kinds.items() if options[option] is not None]
     if options["cluster"]:
-        found.append((ResourceType.CLUSTER, CLUSTER_NAME))
+        named.append((ResourceType.CLUSTER, CLUSTER_NAME))
     if options["user_principal"] is not None:
-        found.append((ResourceType.USER, make_user_resource(options["user_principal"])))
-    if len(found) != 1:
+        named.append((ResourceType.USER, make_user_resource(options["user_principal"])))
+    if len(named) != 1:
         raise click.UsageError(
             "choose one of --topic, --group, --transactional-id, --cluster, --delegation-token, --user-principal"
         )
-    return found[0]
+    return named[0]
 
 
 def _make_parts(user: str, operation: str, options: dict[str, Any]) -> dict[str, Any]:

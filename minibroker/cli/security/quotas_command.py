@@ -73,12 +73,12 @@ def list_quotas_of_cluster(client: Client) -> list[ListedQuota]:
 
     answer = client.request(DescribeClientQuotasRequest(components=[]))
     check(answer.error_code, "cannot list quotas", answer.error_message)
-    found = []
+    rows = []
     for entry in answer.entries or ():
         named = {part.entity_type: DEFAULT if part.entity_name is None else part.entity_name for part in entry.entity}
         entity = named.get("user"), named.get("client-id"), named.get("ip")
-        found += [ListedQuota(*entity, value.key, value.value) for value in entry.values]
-    return sorted(found, key=str)
+        rows += [ListedQuota(*entity, value.key, value.value) for value in entry.values]
+    return sorted(rows, key=str)
 
 
 @quotas.command("set")

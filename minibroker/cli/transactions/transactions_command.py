@@ -95,21 +95,21 @@ def _describe_transaction(client: Client, transactional_id: str) -> dict[str, An
 
     node = client.coordinator("transaction", transactional_id)
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-    (found,) = client.request(request, node).transaction_states
-    if found.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+    (state,) = client.request(request, node).transaction_states
+    if state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         raise make_no_such_error(
             "transactional id", transactional_id, (row["transactional_id"] for row in _list_transactions(client, ()))
         )
-    client.check(found.error_code, f"cannot describe {transactional_id}", node)
+    client.check(state.error_code, f"cannot describe {transactional_id}", node)
     return {
         "transactional_id": transactional_id,
         "coordinator": node,
-        "producer_id": found.producer_id,
-        "producer_epoch": found.producer_epoch,
-        "state": found.transaction_state,
-        "timeout_ms": found.transaction_timeout_ms,
-        "start_ms": None if found.transaction_start_time_ms < 0 else found.transaction_start_time_ms,
-        "partitions": [f"{topic.topic}-{index}" for topic in found.topics for index in topic.partitions],
+        "producer_id": state.producer_id,
+        "producer_epoch": state.producer_epoch,
+        "state": state.transaction_state,
+        "timeout_ms": state.transaction_timeout_ms,
+        "start_ms": None if state.transaction_start_time_ms < 0 else state.transaction_start_time_ms,
+        "partitions": [f"{topic.topic}-{index}" for topic in state.topics for index in topic.partitions],
     }
 
 

@@ -80,10 +80,10 @@ def abort(topic: str, partition: int, start_offset: int, bootstrap: Bootstrap) -
         minibroker transactions abort --topic orders --partition 0 --start-offset 17
     """
     with connect_client(bootstrap) as client:
-        for each in open_transactions(client, topic):
-            if (each.partition, each.start_offset) == (partition, start_offset):
-                _abort_transaction(client, each)
-                click.echo(f"aborted the transaction of producer {each.producer_id} in {topic}-{partition}")
+        for open_transaction in open_transactions(client, topic):
+            if (open_transaction.partition, open_transaction.start_offset) == (partition, start_offset):
+                _abort_transaction(client, open_transaction)
+                click.echo(f"aborted the transaction of producer {open_transaction.producer_id} in {topic}-{partition}")
                 return
     raise make_failure(f"no open transaction of {topic}-{partition} begins at offset {start_offset}")
 
@@ -108,17 +108,17 @@ def _open_at(client: Client, leader: int, partitions: dict[str, list[int]]) -> l
     request = DescribeProducersRequest(
         topics=[Asked(name=name, partition_indexes=indexes) for name, indexes in partitions.items()]
     )
-    found = []
+    hanging = []
     for topic in client.request(request, leader).topics:
         for partition in topic.partitions:
             what = f"cannot describe the producers of {topic.name}-{partition.partition_index}"
             client.check(partition.error_code, what, leader)
-            found += [
+            hanging += [
                 _make_open_transaction(topic.name, partition.partition_index, leader, producer)
                 for producer in partition.active_producers
                 if producer.current_txn_start_offset != NO_OFFSET
             ]
-    return found
+    return hanging
 
 
 def _make_open_transaction(topic: str, partition: int, leader: int, producer: Any) -> OpenTransaction:
@@ -143,9 +143,15 @@ def list_known_transactions(client: Client, producer_ids: set[int]) -> set[tuple
         listed = client.request(ListTransactionsRequest(producer_id_filters=sorted(producer_ids)), node)
         client.check(listed.error_code, f"cannot list the transactions of broker {node}", node)
         ids = [each.transactional_id for each in listed.transaction_states]
-        for each in client.request(DescribeTransactionsRequest(transactional_ids=ids), node).transaction_states:
-            client.check(each.error_code, f"cannot describe {each.transactional_id}", node)
-            known |= {(each.producer_id, topic.topic, index) for topic in each.topics for index in topic.partitions}
+        for transaction_state in client.request(
+            DescribeTransactionsRequest(transactional_ids=ids), node
+        ).transaction_states:
+            client.check(transaction_state.error_code, f"cannot describe {transaction_state.transactional_id}", node)
+            known |= {
+                (transaction_state.producer_id, topic.topic, index)
+                for topic in transaction_state.topics
+                for index in topic.partitions
+            }
     return known
 
 

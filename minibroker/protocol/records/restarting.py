@@ -104,13 +104,13 @@ def restart_records(window: Window, count: int, new_start: NewStart) -> Iterator
         yield out
         if out or index == count:
             continue
-        found = _find_extent(window, position)
-        if found is not None and found[1] - found[0] > window.large_bytes and _has_start_at_hand(window, found[0]):
-            position = yield from _restart_large(window, found, index, new_start)
+        extent = _find_extent(window, position)
+        if extent is not None and extent[1] - extent[0] > window.large_bytes and _has_start_at_hand(window, extent[0]):
+            position = yield from _restart_large(window, extent, index, new_start)
             index += 1
         elif window.ended:
             raise _make_error(window, position)
-        elif found is None or found[1] > len(window.data):
+        elif extent is None or extent[1] > len(window.data):
             position = window.more(position)
     yield window.data[position:]
     while not window.ended:
@@ -143,10 +143,10 @@ def _restart_those_at_hand(
     count, new_start = wanted
     data, out = window.data, bytearray()
     while index < count:
-        found = _find_extent(window, position)
-        if found is None or found[1] > len(data):
+        extent = _find_extent(window, position)
+        if extent is None or extent[1] > len(data):
             break
-        body, end = found
+        body, end = extent
         restart = new_start(data, body, end - body, index)
         if restart is not None:
             out += restart[0]

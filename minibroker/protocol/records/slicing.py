@@ -54,11 +54,11 @@ def slices(data: bytes, count: int) -> Iterator[RecordSlice]:
                 key, position = data[position:value_at], value_at
             if length & 1 or position >= end or end > limit:
                 raise IndexError
-            found = start, end, offset_delta, timestamp_delta, key, data[position] & 1 != 0
+            record_slice = start, end, offset_delta, timestamp_delta, key, data[position] & 1 != 0
         except IndexError:
-            found = _slice_record_at(data, start)
-            end = found[1]
-        yield found
+            record_slice = _slice_record_at(data, start)
+            end = record_slice[1]
+        yield record_slice
     if end != limit:
         raise InvalidRecords(f"{limit - end} bytes are left after the last record")
 

@@ -113,9 +113,9 @@ def slice_keyed_records(window: Window, count: int) -> Iterator[RecordSlice | No
     while index < count:
         at = position
         try:
-            for found in slices(window.data[at:], count - index):
-                position, index = at + found[1], index + 1
-                yield found
+            for record_slice in slices(window.data[at:], count - index):
+                position, index = at + record_slice[1], index + 1
+                yield record_slice
         except InvalidRecords:
             if index < count:
                 extent = _find_extent(window, position)
@@ -124,9 +124,9 @@ def slice_keyed_records(window: Window, count: int) -> Iterator[RecordSlice | No
                     yield None
                     continue
                 if extent.length > window.large_bytes:
-                    found, position = yield from _slice_large_record(window, extent)
+                    record_slice, position = yield from _slice_large_record(window, extent)
                     index += 1
-                    yield found
+                    yield record_slice
                     continue
             raise
     end = window.start + position

@@ -123,12 +123,12 @@ class BatchWalker:
         header = self.header_at(position)
         if header is None:
             return self._pass_over(position, *self._explain_damage(position))
-        found = FoundBatch(position, header, self._compute_crc(position, header))
-        if found.is_sound or (header.magic == MAGIC and self._may_begin(position + header.size_bytes)):
-            return found
+        batch = FoundBatch(position, header, self._compute_crc(position, header))
+        if batch.is_sound or (header.magic == MAGIC and self._may_begin(position + header.size_bytes)):
+            return batch
         if header.magic < MAGIC and self._is_format_2(position, header):
             return self._pass_over(position, Wrong.MAGIC, _describe_magic_at(position), f"{header.magic}")
-        return self._pass_over(position, Wrong.CHECKSUM, *format_checksums(found))
+        return self._pass_over(position, Wrong.CHECKSUM, *format_checksums(batch))
 
     def header_at(self, position: int) -> BatchHeader | None:
         """Return the header at `position`, None unless a complete batch could begin there."""

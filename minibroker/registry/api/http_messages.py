@@ -51,14 +51,14 @@ class Request(messages.Request):
         if _has_many_values(self.body):
             raise RegistryError(422, f"The request has more than {MOST_VALUES:,} values")
         try:
-            found = json.loads(self.body) if self.body.strip() else None
+            document = json.loads(self.body) if self.body.strip() else None
             if SURROGATE.search(self.body):
-                json.dumps(found, ensure_ascii=False).encode()
+                json.dumps(document, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as error:
             raise RegistryError(400, f"The request is no JSON: {error}") from None
-        if not isinstance(found, dict):
+        if not isinstance(document, dict):
             raise RegistryError(422, "The request must be an object")
-        return found
+        return document
 
     @property
     def answer_type(self) -> str:

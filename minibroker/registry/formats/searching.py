@@ -36,11 +36,11 @@ class Finder:
             return False
         before = compiled.effort = max(MAXIMUM_EFFORT - self._budget.left, 0)
         try:
-            found = compiled.matches("".join(letter if letter.isascii() else "\x7f" for letter in name))
+            is_match = compiled.matches("".join(letter if letter.isascii() else "\x7f" for letter in name))
         except InvalidPattern:
-            found = False  # its effort is more than what is left of the budget
+            is_match = False  # its effort is more than what is left of the budget
         self._budget.spend(compiled.effort - before)
-        return found
+        return is_match
 
 
 def _compile_pattern(pattern: str) -> Pattern | None:

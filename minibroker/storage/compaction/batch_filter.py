@@ -149,13 +149,13 @@ class BatchFilter:
         if not kept:
             return None
         if self._converts:
-            found = self._convert_batch(header, kept)
+            converted = self._convert_batch(header, kept)
         else:
             data = message if len(kept) == len(records) else _rebuild_message(header, kept)
-            found = read_message_header(data), data
-        counts.written_bytes += len(found[1])
+            converted = read_message_header(data), data
+        counts.written_bytes += len(converted[1])
         counts.written_records += len(kept)
-        return found
+        return converted
 
     def _convert_batch(self, old: BatchHeader, kept: list[Record]) -> Batch:
         data = bytes(build(kept, MAGIC, compression=old.compression, timestamp_type=old.timestamp_type))

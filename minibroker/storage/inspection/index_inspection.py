@@ -73,13 +73,13 @@ AnyEntry = TypeVar("AnyEntry", OffsetEntry, TimeEntry, TransactionEntry)
 def iterate_offset_entries(file: File, base_offset: int) -> Iterator[OffsetEntry | Note | Damage]:
     """Yield all entries of a `.index` file. Offsets and positions must increase. Raises `OSError`."""
     used = _measure_used(file, OffsetIndex.ENTRY)
-    found = (
+    entries = (
         OffsetEntry(at, base_offset + offset, where)
         for at, (offset, where) in _iterate_entries(file, OffsetIndex.ENTRY, used)
     )
     before = OffsetEntry(0, base_offset - 1, -1)
     for entry, last in _judge_entries(
-        found, before, lambda a, b: b.offset > a.offset and b.log_position > a.log_position
+        entries, before, lambda a, b: b.offset > a.offset and b.log_position > a.log_position
     ):
         yield entry
         if last is not None:
@@ -92,12 +92,12 @@ def iterate_offset_entries(file: File, base_offset: int) -> Iterator[OffsetEntry
 def iterate_time_entries(file: File, base_offset: int) -> Iterator[TimeEntry | Note | Damage]:
     """Yield all entries of a `.timeindex` file. Timestamps must increase and offsets not decrease. Raises `OSError`."""
     used = _measure_used(file, TimeIndex.ENTRY)
-    found = (
+    entries = (
         TimeEntry(at, timestamp, base_offset + offset)
         for at, (timestamp, offset) in _iterate_entries(file, TimeIndex.ENTRY, used)
     )
     before = TimeEntry(0, -1, base_offset)
-    for entry, last in _judge_entries(found, before, lambda a, b: b.timestamp > a.timestamp and b.offset >= a.offset):
+    for entry, last in _judge_entries(entries, before, lambda a, b: b.timestamp > a.timestamp and b.offset >= a.offset):
         yield entry
         if last is not None:
             expected = f"a timestamp above {last.timestamp} and an offset of at least {last.offset}"
@@ -153,13 +153,13 @@ def iterate_snapshot_entries(file: File) -> Iterator[ProducerStateEntry | Note |
 def sound_entries(entries: Iterable[object], kind: type[AnyEntry]) -> Iterator[AnyEntry]:
     """Yield the entries of `kind` from one of the functions above, without the damaged ones."""
     held: AnyEntry | None = None
-    for each in entries:
-        if isinstance(each, Damage) and held is not None and each.position == held.position:
+    for entry in entries:
+        if isinstance(entry, Damage) and held is not None and entry.position == held.position:
             held = None
-        elif isinstance(each, kind):
+        elif isinstance(entry, kind):
             if held is not None:
                 yield held
-            held = each
+            held = entry
     if held is not None:
         yield held
 

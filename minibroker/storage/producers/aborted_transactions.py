@@ -229,13 +229,13 @@ def read_index(disk: Disk, path: str, end_offset: int, expected: tuple[int, int]
         count, crc = expected
         if crc32c(data[: count * TRANSACTION_ENTRY.size]) != crc:
             raise CorruptIndex(f"it no longer has its {count} entries")
-    found = decode_transactions(data)
-    last_offsets = [transaction.last_offset for transaction in found]
+    transactions = decode_transactions(data)
+    last_offsets = [transaction.last_offset for transaction in transactions]
     if last_offsets != sorted(set(last_offsets)):
         raise CorruptIndex("its entries do not increase")
-    if found and not _parse_base_offset(path) <= last_offsets[0] <= last_offsets[-1] < end_offset:
+    if transactions and not _parse_base_offset(path) <= last_offsets[0] <= last_offsets[-1] < end_offset:
         raise CorruptIndex("an entry belongs to a marker in another segment")
-    return found
+    return transactions
 
 
 def _parse_base_offset(path: str) -> int:

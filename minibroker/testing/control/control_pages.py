@@ -35,8 +35,8 @@ def make_page_routes(bootstrap_servers: Callable[[], str], first: str = "landing
         from html import escape
 
         text = (FOLDER / first).read_text(encoding="utf-8")
-        asked = request.headers.get("host", "")
-        values = {"servers": bootstrap_servers(), "control": asked, "version": __version__}
+        host = request.headers.get("host", "")
+        values = {"servers": bootstrap_servers(), "control": host, "version": __version__}
         for name, value in values.items():
             text = text.replace(f"{{{name}}}", escape(value))
         return make_text_answer(text, 200, "text/html", HEADERS)

@@ -118,10 +118,10 @@ def add_registry_fault_routes(broker: Broker, routes: Routes) -> None:
     """Add the paths for faults of the registry."""
 
     def fault(number: int) -> RegistryFault:
-        found = next((each for each in broker.registry.faults() if each.number == number), None)
-        if found is None:
+        fault = next((each for each in broker.registry.faults() if each.number == number), None)
+        if fault is None:
             raise LookupError(f"the registry has no fault {number}")
-        return found
+        return fault
 
     @routes.get("/registry/faults", answer=list[RegistryFaultState])
     def list_registry_faults() -> Any:

@@ -88,10 +88,10 @@ def add_fault_routes(observed: Observed, routes: Routes) -> None:
     routes.on("DELETE", "/faults", observed.faults.clear, "clear_faults")
 
     def fault(number: int) -> Fault:
-        found = next((each for each in observed.faults.all() if each.number == number), None)
-        if found is None:
+        fault = next((each for each in observed.faults.all() if each.number == number), None)
+        if fault is None:
             raise LookupError(f"there is no fault {number}")
-        return found
+        return fault
 
     @routes.post("/faults", status=201, whole="asked", answer=list[FaultState])
     def add_faults(asked: NewFaults) -> list[Fault]:
@@ -108,6 +108,6 @@ def add_fault_routes(observed: Observed, routes: Routes) -> None:
     @routes.post("/faults/{number}/wait", body="HitWait", answer=FaultState, errors=MISSING | WAITED)
     async def wait_for_hits(number: int, hits: int = 1, timeout: Duration = DEFAULT_TIMEOUT) -> Fault:
         """Wait until the fault has this many hits."""
-        found = fault(number)
-        await found.await_for_hits(hits, timeout)
-        return found
+        struck = fault(number)
+        await struck.await_for_hits(hits, timeout)
+        return struck

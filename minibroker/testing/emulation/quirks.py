@@ -131,9 +131,11 @@ class NoNewerSettings(Change):
     """The settings that came with 4.4 are listed only where they are set."""
 
     def answer(self, response: Any) -> None:
-        for each in response.results if self.call.api_key == ApiKey.DESCRIBE_CONFIGS else response.topics:
-            if each.configs is not None:
-                each.configs = [one for one in each.configs if one.name not in SINCE_4_4 or one.config_source != UNSET]
+        for result in response.results if self.call.api_key == ApiKey.DESCRIBE_CONFIGS else response.topics:
+            if result.configs is not None:
+                result.configs = [
+                    one for one in result.configs if one.name not in SINCE_4_4 or one.config_source != UNSET
+                ]
 
 
 class NoOffsetsInZooKeeper(Change):

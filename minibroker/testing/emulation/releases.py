@@ -179,18 +179,18 @@ def list_unstable_versions(release: str) -> dict[ApiKey, int]:
 def list_versions(release: str) -> dict[ApiKey, range]:
     """Return the versions of each API that a release announced. Raises KeyError for an unknown release."""
     position = {name: index for index, name in enumerate(RELEASES)}[release]
-    found: dict[ApiKey, range] = {}
+    versions: dict[ApiKey, range] = {}
     for key, changes in CHANGES.items():
         for change in changes.split(", "):
             since, _, text = change.partition(": ")
             if RELEASES.index(since) > position:
                 break
             if text == "none":
-                found.pop(key, None)
+                versions.pop(key, None)
             else:
                 first, _, last = text.partition("-")
-                found[key] = range(int(first), int(last) + 1)
-    return found
+                versions[key] = range(int(first), int(last) + 1)
+    return versions
 
 
 def release_of(text: str) -> str:

@@ -231,11 +231,11 @@ class Faults(Interceptor):
     # --- as an interceptor ------------------------------------------------------------------------
 
     def before(self, call: Call) -> Coroutine[Any, Any, Message | None] | None:
-        asked = Asked(call)
+        matching = Asked(call)
         struck = [
             fault
             for fault in self._faults
-            if asked.concerns(fault.rule) and fault.agrees(call.request) and fault.strikes()
+            if matching.concerns(fault.rule) and fault.agrees(call.request) and fault.strikes()
         ]
         if not struck:
             return None

@@ -114,10 +114,14 @@ def _write_state(broker: Broker) -> Iterator[str]:
         if each.is_here
     ]
     rows = []
-    for each in partitions[:SHOWN_PARTITIONS]:
-        end = each.log.log_end_offset
-        newest = islice(iterate_records(each, max(each.log.log_start_offset, end - SHOWN_RECORDS)), SHOWN_RECORDS)
-        rows.append([f"{each.topic.name}-{each.index}", each.log.log_start_offset, end, _write_records(newest)])
+    for partition in partitions[:SHOWN_PARTITIONS]:
+        end = partition.log.log_end_offset
+        newest = islice(
+            iterate_records(partition, max(partition.log.log_start_offset, end - SHOWN_RECORDS)), SHOWN_RECORDS
+        )
+        rows.append(
+            [f"{partition.topic.name}-{partition.index}", partition.log.log_start_offset, end, _write_records(newest)]
+        )
     yield "<h3>Topics</h3>" + _write_table(("partition", "start", "end", "newest records"), rows)
     if len(partitions) > SHOWN_PARTITIONS:
         yield f"<p>{len(partitions) - SHOWN_PARTITIONS} more partitions</p>"

@@ -66,13 +66,13 @@ class ConsumerGroup(ConsumerGroupState):
         if is_new and request.group_instance_id is None and caller.version >= FIRST_WITH_MEMBER_ID_REQUIRED:
             joined.resolve(JoinGroupResponse(member_id=member_id, error_code=ErrorCode.MEMBER_ID_REQUIRED))
             return
-        said = _decode_subscription(request)
+        subscription = _decode_subscription(request)
         static = self.static_member(request.group_instance_id)
         before = self._find_or_make_member(update, member_id, request, is_new=is_new)
-        after = _apply_request(before, caller, request, said)
+        after = _apply_request(before, caller, request, subscription)
         subscription_changed = update.set_member(before, after)
         update.look_at_topics(changed=subscription_changed)
-        owned = classic_metadata.read_owned(said, self.context.cluster.image)
+        owned = classic_metadata.read_owned(subscription, self.context.cluster.image)
         if static is not None and migration.downgrades_without(self, {static.member_id}):
             after = self._go_back(update, after, owned, subscription_changed=subscription_changed)
         else:

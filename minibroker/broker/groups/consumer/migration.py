@@ -101,7 +101,7 @@ def _upgrade_records(classic: ClassicGroup) -> list[Change]:
 def _upgrade_member(classic: ClassicGroup, member: Member) -> ConsumerMember:
     protocol = classic.protocol or member.protocols[0].name
     try:
-        said = classic_metadata.decode_subscription(member.metadata(protocol))
+        subscription = classic_metadata.decode_subscription(member.metadata(protocol))
         given = classic_metadata.decode_assignment(member.assignment)
     except MalformedMessage as error:
         log.warning("what member %s of group %s says cannot be read: %s", member.member_id, classic.group_id, error)
@@ -112,10 +112,10 @@ def _upgrade_member(classic: ClassicGroup, member: Member) -> ConsumerMember:
     return ConsumerMember(
         member.member_id,
         member.instance_id,
-        said.rack_id or None,
+        subscription.rack_id or None,
         member.client_id,
         member.client_host,
-        frozenset(said.topics),
+        frozenset(subscription.topics),
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         classic=ClassicMember(
             member.session_timeout_ms, tuple(ClassicProtocol(each.name, each.metadata) for each in member.protocols)

@@ -264,17 +264,17 @@ def _resolve_patterns(group: ConsumerGroupState) -> Steps[None]:
     context = group.context
     seen_commit, names = context.cluster.commits, list(context.cluster.image.topics)
     patterns = collect_patterns(group.members.values())
-    found: dict[str, frozenset[str]] = {}
+    topics_by_pattern: dict[str, frozenset[str]] = {}
     try:
         for pattern in sorted(patterns):
-            found[pattern] = yield from _match_pattern(group, pattern, names)
+            topics_by_pattern[pattern] = yield from _match_pattern(group, pattern, names)
     finally:
         group.is_resolving = False
     if context.groups.get(group.group_id) is not group:
         return  # it was deleted or replaced meanwhile
     wanted = collect_patterns(group.members.values())
     update = Update(group)
-    update.set_patterns({pattern: topics for pattern, topics in found.items() if pattern in wanted})
+    update.set_patterns({pattern: topics for pattern, topics in topics_by_pattern.items() if pattern in wanted})
     group.resolved_commit = seen_commit
     try:
         update.commit()

@@ -93,15 +93,15 @@ class _Assignment:
 
     def rank(self, members: Mapping[str, MemberSpecification]) -> Steps[None]:
         """Note who has some of each task's state: first its standbys, then others, each by their offsets."""
-        found: dict[TaskId, list[tuple[bool, int, str]]] = {}
+        candidates: dict[TaskId, list[tuple[bool, int, str]]] = {}
         for member_id, member in members.items():
             standbys = {*list_tasks(member.tasks.standby), *list_tasks(member.tasks.warmup)}
             for portion in chunks([*standbys, *(member.offsets.keys() - standbys)]):
                 for task in portion:
                     rank = task not in standbys, -member.offsets.get(task, 0), member_id
-                    found.setdefault(task, []).append(rank)
+                    candidates.setdefault(task, []).append(rank)
                 yield
-        for some in chunks(list(found.items())):
+        for some in chunks(list(candidates.items())):
             for task, ranks in some:
                 self._had_standby[task] = [member_id for *_, member_id in sorted(ranks)]
             yield

@@ -39,8 +39,8 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> None:
         raise invalid("InstanceId can't be null.")
     elif request.member_epoch < LEAVING_FOR_A_WHILE_EPOCH:
         raise invalid(f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2.")
-    said = request.active_tasks, request.standby_tasks, request.warmup_tasks
-    if any(tasks is not None for tasks in said) and any(tasks is None for tasks in said):
+    task_lists = request.active_tasks, request.standby_tasks, request.warmup_tasks
+    if any(tasks is not None for tasks in task_lists) and any(tasks is None for tasks in task_lists):
         raise invalid("If one task-type is non-null, all must be non-null.")
     if request.member_epoch != JOINING_EPOCH and topology is not None:
         raise invalid("Topology can only be provided when (re-)joining.")
@@ -51,14 +51,14 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> None:
 def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
     if request.rebalance_timeout_ms == UNKNOWN_TIMEOUT_MS:
         raise invalid("RebalanceTimeoutMs must be provided in first request.")
-    said = ("Active", request.active_tasks), ("Standby", request.standby_tasks), ("Warmup", request.warmup_tasks)
-    for name, tasks in said:
+    task_lists = ("Active", request.active_tasks), ("Standby", request.standby_tasks), ("Warmup", request.warmup_tasks)
+    for name, tasks in task_lists:
         if tasks is None or tasks:
             raise invalid(f"{name}Tasks must be empty when (re-)joining.")
     if request.topology is None:
         raise invalid("Topology must be non-null when (re-)joining.")
-    for each in request.topology.subtopologies:
-        for topic in each.state_changelog_topics:
+    for subtopology in request.topology.subtopologies:
+        for topic in subtopology.state_changelog_topics:
             if topic.partitions:
                 message = f"Changelog topic {topic.name} must have an undefined partition count, "
                 message += f"but it is set to {topic.partitions}."

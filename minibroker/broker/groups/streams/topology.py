@@ -122,10 +122,10 @@ def check_said(said: SaidTopology) -> None:
     if len({each.subtopology_id for each in said.subtopologies[:MAXIMUM_NAMES]}) < len(said.subtopologies):
         raise _make_invalid_topology(f"A topology may have {MAXIMUM_NAMES} subtopologies at most, each once.")
     count = 0
-    for each in said.subtopologies:
-        groups = each.copartition_groups
-        count += 1 + len(each.source_topics) + len(each.repartition_sink_topics) + len(groups)
-        infos = each.state_changelog_topics, each.repartition_source_topics
+    for subtopology in said.subtopologies:
+        groups = subtopology.copartition_groups
+        count += 1 + len(subtopology.source_topics) + len(subtopology.repartition_sink_topics) + len(groups)
+        infos = subtopology.state_changelog_topics, subtopology.repartition_source_topics
         count += sum(1 + len(topic.topic_configs) for topics in infos for topic in topics[:MAXIMUM_NAMES])
         count += sum(
             len(group.source_topics) + len(group.repartition_source_topics) for group in groups[:MAXIMUM_NAMES]
@@ -248,8 +248,8 @@ def _configure_subtopology(each: Subtopology, counts: _Counts) -> ConfiguredSubt
 def _find_missing_topics(topology: Topology, image: Image, counts: _Counts) -> dict[str, NewTopic]:
     """Return the internal topics to create; those that exist must have the right number of partitions."""
     missing = {}
-    for each in topology.subtopologies.values():
-        for info in (*each.repartition_source_topics, *each.state_changelog_topics):
+    for subtopology in topology.subtopologies.values():
+        for info in (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics):
             expected = counts.decided.get(info.name, info.partitions)
             topic = image.topics.get(info.name)
             if topic is None:
@@ -276,8 +276,8 @@ class _Counts:
         self._fixed = self._read_said_counts()
         self._internal = {topic.name for each in self._subtopologies for topic in each.repartition_source_topics}
         self._decide_repartition_topics()
-        for each in self._subtopologies:
-            for group in _iterate_copartition_groups(each):
+        for subtopology in self._subtopologies:
+            for group in _iterate_copartition_groups(subtopology):
                 self._make_equal(group)
         for each in self._subtopologies:
             count = max(self.of(name) for name in _iterate_read_topics(each))

@@ -144,9 +144,9 @@ def _find_well_known(file: File, imported: Mapping[str, File]) -> dict[str, File
         for name in _iterate_imports(pending.pop()):
             if name in imported or name in known:
                 continue
-            found = find_well_known(name)
-            if found is not None:
-                known[name] = found if isinstance(found, File) else read_file(found)
+            known_file = find_well_known(name)
+            if known_file is not None:
+                known[name] = known_file if isinstance(known_file, File) else read_file(known_file)
                 pending.append(known[name])
     return known
 

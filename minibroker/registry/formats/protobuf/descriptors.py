@@ -314,10 +314,12 @@ class _Builder:
         elif field.type in SCALARS:
             proto.type = FieldDescriptorProto.Type.ValueType(_TYPES[field.type])
         else:
-            found = self._names.find(field.type, scope)
+            definition = self._names.find(field.type, scope)
             proto.type_name = self.full(field.type, scope)
-            if found is not None:
-                proto.type = FieldDescriptorProto.TYPE_ENUM if is_enum(found) else FieldDescriptorProto.TYPE_MESSAGE
+            if definition is not None:
+                proto.type = (
+                    FieldDescriptorProto.TYPE_ENUM if is_enum(definition) else FieldDescriptorProto.TYPE_MESSAGE
+                )
         if field.default is not None:
             proto.default_value = field.default
         if field.json_name is not None:

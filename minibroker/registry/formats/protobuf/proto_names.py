@@ -97,16 +97,16 @@ def _collect_names(file: File, *, local: bool) -> Collected:
     """Return the types and extensions of a file."""
     package = file.package or ""
     prefix = f"{package}." if package else ""
-    found = Collected({}, _collect_extensions(file.extends, prefix))
+    collected = Collected({}, _collect_extensions(file.extends, prefix))
     pending: list[tuple[str, Type]] = [(prefix, each) for each in file.types]
     while pending:
         prefix, each = pending.pop()
-        found.types[prefix + each.name] = Found(each, package, local)
+        collected.types[prefix + each.name] = Found(each, package, local)
         if isinstance(each, Message):
             inner = f"{prefix}{each.name}."
             pending += [(inner, nested) for nested in each.types]
-            found.extensions.update(_collect_extensions(each.extends, inner))
-    return found
+            collected.extensions.update(_collect_extensions(each.extends, inner))
+    return collected
 
 
 def _collect_extensions(extends: Iterable[Extend], prefix: str) -> dict[str, Field]:

@@ -334,8 +334,8 @@ class _Reader(Words):
             name = f"[{name}]"
         inner = self.name().split(".") if self.takes(".") else []
         if not (separator == ":" and self.peek() == "{"):  # which may be left out before a map
-            found = self.take()
-            if found != separator:
+            word = self.take()
+            if word != separator:
                 self.fail(f"expected '{separator}' in option")
         kind, value = self._read_value()
         for each in reversed(inner):

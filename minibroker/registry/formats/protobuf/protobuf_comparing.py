@@ -174,20 +174,20 @@ class _Comparison:
     ) -> None:
         """Compare the types and labels of fields, or of the keys or values of maps."""
         entries = tuple(side.names.entry_of(name, side.scope) for side, name in zip(sides, types, strict=True))
-        found = tuple(
+        definitions = tuple(
             None if entry or name in SCALARS else side.names.find(name, side.scope)
             for side, name, entry in zip(sides, types, entries, strict=True)
         )
         kinds = [
             "map" if entry else "scalar" if name in SCALARS or is_enum(each) else "message"
-            for name, entry, each in zip(types, entries, found, strict=True)
+            for name, entry, each in zip(types, entries, definitions, strict=True)
         ]
         if kinds[0] != kinds[1]:
             self._note_change("FIELD_KIND_CHANGED", path)
         elif kinds[0] == "scalar":
             self._compare_scalars(types, labels, path)
         elif kinds[0] == "message":
-            self._compare_named(types, (found[0], found[1]), sides, path)
+            self._compare_named(types, (definitions[0], definitions[1]), sides, path)
         elif entries[0] and entries[1]:
             for before, after in zip(entries[0], entries[1], strict=True):
                 self._compare_typed((before, after), ("", ""), sides, path)
