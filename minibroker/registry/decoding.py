@@ -11,11 +11,9 @@ from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from minibroker.registry.formats.format_decoding import Framed, Headers, decode, read_schema_id
-from minibroker.registry.formats.schema import InvalidData, InvalidSchema, ParsedSchema
+from minibroker.registry.formats.schema import REMEDY, InvalidData, InvalidSchema, ParsedSchema
 from minibroker.registry.state.schema_formats import FORMATS, parse_schema, resolve_references
 from minibroker.registry.state.schema_state import SchemaState
-
-REMEDY: Final = "the extra registry: python3 -m pip install protobuf googleapis-common-protos"
 
 INVALID: Final = "its schema is invalid"
 FIRST_MESSAGE: Final = b"\0"  # the indexes that choose it

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from minibroker.addresses import find_refusal
 from minibroker.registry.api.http_messages import Answer, Request, answer_error, make_request
 from minibroker.registry.api.registry_api import RegistryApi
+from minibroker.registry.formats.schema import REMEDY
 from minibroker.registry.state.coroutine_slices import let_others_go_on
 from minibroker.registry.state.qualified_subjects import WILDCARD, make_context_prefix
 from minibroker.registry.state.registry_errors import RegistryError
@@ -89,8 +90,6 @@ class RegistryApplication:
         except messages.Refused as error:
             return answer_error(RegistryError(error.status, error.message))
         except ImportError as error:  # of what only some schemas need
-            from minibroker.registry.decoding import REMEDY
-
             return answer_error(RegistryError(50001, f"{error.name} is missing: the registry needs {REMEDY}"))
         except Exception:
             log.exception("%s %s failed", request.method, request.path)

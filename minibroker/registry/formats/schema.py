@@ -17,10 +17,12 @@ The modules `avro`, `json_schema` and `protobuf` each have these two functions:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from minibroker.named_tuples import NamedTuple
 from minibroker.registry.formats.comparing_budget import Budget
+
+REMEDY: Final = "the extra registry: python3 -m pip install protobuf googleapis-common-protos"  # where Protobuf lacks
 
 
 class InvalidSchema(ValueError):
