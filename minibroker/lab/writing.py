@@ -2,7 +2,7 @@
 
     index.html, lab.js, worker.js, service.js    of the lab
     bundle.js, style.css, icon.svg               the explorer's page
-    minibroker.tar.gz                            this package, without what has no use there
+    minibroker.tar.gz                            this package, without what has no use there, and compiled
     pyodide/                                     Pyodide's files, and wheels for it
 
 The large files are gzip, as a server of files may not compress. `service.js` names the version: a hash of all others.
@@ -15,9 +15,11 @@ import hashlib
 import io
 import json
 import shutil
+import subprocess
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from minibroker.explorer.bundling import bundle
@@ -28,6 +30,7 @@ PAGE: Final = "index.html"
 FIRST_MODULE: Final = "app.js"
 MODULE_SUFFIX: Final = ".js"
 STATIC: Final = Path(__file__).parent / "static"
+COMPILING: Final = Path(__file__).parent / "compiling.mjs"
 PYODIDE: Final = ("pyodide.mjs", "pyodide.asm.mjs", "python_stdlib.zip", "pyodide-lock.json")
 PACKED: Final = "pyodide.asm.wasm"
 WHEELS: Final = ("msgspec", "cramjam")  # without which it does not start
@@ -48,7 +51,7 @@ def write_lab(folder: Path, pyodide: Path) -> int:
     for name in (*PYODIDE, *(each.name for each in wheels)):
         shutil.copy(pyodide / name, folder / "pyodide" / name)
     _write_gzip(folder / "pyodide" / f"{PACKED}.gz", (pyodide / PACKED).read_bytes())
-    _write_gzip(folder / "minibroker.tar.gz", _pack_source())
+    _write_gzip(folder / "minibroker.tar.gz", _compile(_pack_source(), pyodide))
     for path in (*EXPLORER.iterdir(), *STATIC.iterdir()):
         is_script_of_explorer = path.parent == EXPLORER and path.suffix == MODULE_SUFFIX
         if path.is_file() and not is_script_of_explorer and path != EXPLORER / PAGE:
@@ -91,6 +94,21 @@ def _pack_source() -> bytes:
                 entry.size = len(content)
                 archive.addfile(entry, io.BytesIO(content))
     return made.getvalue()
+
+
+def _compile(source: bytes, pyodide: Path) -> bytes:
+    """Add what Pyodide compiles of the source. Without Node.js, the browser does that. Raises LabError."""
+    node = shutil.which("node")
+    if node is None:
+        return source
+    with TemporaryDirectory() as directory:
+        given, made = Path(directory, "from.tar"), Path(directory, "to.tar")
+        given.write_bytes(source)
+        done = subprocess.run([node, COMPILING, pyodide, given, made], capture_output=True, text=True)
+        if done.returncode:
+            lines = done.stderr.split("\n\n")[-1].strip().splitlines()
+            raise LabError(f"Node.js cannot compile the modules: {lines[0][:500] if lines else done.returncode}")
+        return made.read_bytes()
 
 
 def _write_gzip(path: Path, content: bytes) -> None:

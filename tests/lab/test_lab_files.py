@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
+import urllib.request
 import zipfile
 from pathlib import Path
+from subprocess import PIPE, Popen, run
 
 import pytest
 
@@ -12,8 +15,11 @@ from minibroker.client.blocking import Client
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.lab import lab_files
 from minibroker.lab.lab_files import FRAMES, LabFileError, pack, unpack
+from minibroker.protocol.apis import ApiKey
 from minibroker.proxy.flows import FlowError
 from minibroker.testing import Broker
+from minibroker.testing.seen.exchange import Exchange
+from tests.test_readme import environment
 
 LOG = "orders-0/00000000000000000000.log"
 
@@ -100,3 +106,28 @@ def test_any_damage_is_told_in_one_line(tmp_path: Path, logs: Path) -> None:
     damaged.write_bytes(content[: len(content) // 2])
     with pytest.raises(LabFileError, match="^damaged.zip cannot be unpacked: "):
         unpack(damaged, logs)
+
+
+def test_the_explore_command_shows_both_parts_of_a_file(tmp_path: Path) -> None:
+    frame = Exchange(1, ApiKey.METADATA, 9, 1, b"\0\3\0\11\0\0\0\1")
+    logs = tmp_path / "data" / "orders-0"
+    logs.mkdir(parents=True)
+    (logs / "00000000000000000000.log").touch()
+    saved = tmp_path / "state.zip"
+    saved.write_bytes(pack(tmp_path / "data", [frame], 1, "localhost:9092"))
+    with Popen(["minibroker", "explore", str(saved)], stdout=PIPE, text=True, env=environment()) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().split(" is explored at ")[1].strip()
+        about, files = (
+            json.load(urllib.request.urlopen(f"{url}api/{path}", timeout=30)) for path in ("about", "files")
+        )
+        assert (about["views"], about["path"]) == (["frames", "files"], str(saved))
+        assert [each["folder"] for each in files["files"]] == ["orders-0"]
+        process.terminate()
+        assert process.wait(30) == 0
+
+
+def test_the_explore_command_refuses_an_archive_of_something_else(tmp_path: Path) -> None:
+    saved = archive(tmp_path / "cat.zip", {"cat.jpg": b"meow"})
+    done = run(["minibroker", "explore", str(saved)], capture_output=True, text=True, env=environment())
+    assert (done.returncode, "cat.zip: it has neither frames nor a log directory" in done.stderr) == (2, True)
