@@ -34,7 +34,6 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, METADATA_TOPIC_ID
 from minibroker.protocol.primitives import ZERO_UUID, new_uuid, uuid_text
 from minibroker.protocol.steps import CHUNK_ITEMS, Steps, each
-from minibroker.quantities import format_count
 from minibroker.storage.checkpoints.checkpoint_texts import PARTITION_METADATA
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
@@ -115,6 +114,8 @@ class Cluster:
         logs, accepted = self.logs, self.static_settings["accept.lost.metadata"]
         if not logs.holds(METADATA_TOPIC, 0):
             if logs.found() and not accepted:
+                from minibroker.quantities import format_count  # here, as it imports datetime, which takes 2 ms
+
                 held = f"hold{'s' if len(logs.directories) == 1 else ''} {format_count(len(logs.found()), 'log')}"
                 raise MetadataError(
                     f"{logs} {held}, but no {METADATA_TOPIC}-0, which says what they are: "

@@ -31,6 +31,7 @@ AT_A_START = {
     "minibroker.broker.security.tls",
     "minibroker.protocol.records.crc_by_table",  # where there is no crc32c: in a browser
     "minibroker.protocol.records.walking",
+    "minibroker.quantities",  # says why it does not start
     "minibroker.suggestions",
     "crc32c",  # whose extension is loaded without it
     "json",  # reads files at a start, or in a tool
