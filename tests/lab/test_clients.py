@@ -36,6 +36,7 @@ async def clients(broker: Broker) -> AsyncIterator[Clients]:
 async def until(client: LabClient, is_so: Callable[[LabClient], bool]) -> None:
     """Wait until something holds for a client; the test's own timeout bounds it."""
     while not is_so(client):
+        assert client.state is not State.FAILED, client.said
         await asyncio.sleep(0)
 
 
