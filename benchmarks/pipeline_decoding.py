@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from minibroker.cli.shared import print_table
 from minibroker.pipeline.decode.decoder import BatchesDecoder, RecordsDecoder
-from minibroker.pipeline.encode.encoder import BatchSettings, encode
+from minibroker.pipeline.encode.encoder import BatchSettings, encode_rows
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.schemas import BATCHES, HEADERS, MEASURED, RECORDS
 from minibroker.protocol.records.compression import Compression
@@ -117,7 +117,7 @@ def rows_to_measure(size_bytes: int) -> list[Row]:
     rows = rows_of(size_bytes)
     found = []
     for name, settings in LOGS.items():
-        log = b"".join(batch.data for batch in encode(rows, settings))
+        log = b"".join(batch.data for batch in encode_rows(rows, settings))
         some = start_of(log, NAIVE_BYTES)
         expected = naive(some)
         given = pa.Table.from_batches(decoded(some)).combine_chunks()

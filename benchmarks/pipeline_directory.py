@@ -14,7 +14,7 @@ from pathlib import Path
 
 from minibroker.cli.shared import print_table
 from minibroker.pipeline.directory.directory_source import DirectorySource
-from minibroker.pipeline.encode.encoder import BatchSettings, encode
+from minibroker.pipeline.encode.encoder import BatchSettings, encode_rows
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.compression import Compression
@@ -45,7 +45,7 @@ def write(directory: Path, size_bytes: int, codec: Compression) -> int:
     path.mkdir(parents=True)
     settings = LogSettings(segment_bytes=SEGMENT_BYTES)
     log = open_log(environment, str(path), PARTITION, settings, Checkpointed(True, 0, 0))
-    batches = list(encode(json_rows(size_bytes, ROWS), BatchSettings(codec=codec)))
+    batches = list(encode_rows(json_rows(size_bytes, ROWS), BatchSettings(codec=codec)))
     while log.log_end_offset < LOG_BYTES // size_bytes:
         for batch in batches:
             data = bytearray(batch.data)

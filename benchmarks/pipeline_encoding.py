@@ -14,7 +14,14 @@ from itertools import chain
 import pyarrow as pa
 
 from minibroker.cli.shared import print_table
-from minibroker.pipeline.encode.encoder import BatchSettings, EncodedBatch, Origin, Producer, encode, encode_origins
+from minibroker.pipeline.encode.encoder import (
+    BatchSettings,
+    EncodedBatch,
+    Origin,
+    Producer,
+    encode_origins,
+    encode_rows,
+)
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.record import Record
@@ -71,18 +78,18 @@ def main() -> None:
     for size_bytes, count in SIZES:
         rows = json_rows(size_bytes, count)
         some = rows.slice(0, min(count, NAIVE_RECORDS))
-        batches = list(encode(some, BatchSettings()))
+        batches = list(encode_rows(some, BatchSettings()))
         counts = [batch.record_count for batch in batches]
         assert [batch.data for batch in batches] == naive(some, counts)
         works: dict[str, tuple[int, Callable[[], object]]] = {
             "naive, format 2": (some.num_rows, lambda some=some, counts=counts: naive(some, counts))
         }
         for name, settings in CASES.items():
-            works[name] = count, lambda rows=rows, settings=settings: list(encode(rows, settings))
+            works[name] = count, lambda rows=rows, settings=settings: list(encode_rows(rows, settings))
         with_headers = rows_with_headers(size_bytes, count, header_every=10)
         works["format 2, a header in every tenth"] = (
             count,
-            lambda rows=with_headers: list(encode(rows, BatchSettings())),
+            lambda rows=with_headers: list(encode_rows(rows, BatchSettings())),
         )
         works["format 2, three producers in turn"] = count, lambda rows=rows: interleaved(rows)
         for name, (done, work) in works.items():

@@ -14,7 +14,7 @@ from conformance.kafka_files.conftest import METADATA, Written
 from conformance.kafka_files.contents import Partition
 from conformance.kafka_files.dumping import dump, fields
 from minibroker.pipeline.directory.directory_source import DirectorySource
-from minibroker.pipeline.directory.segment_files import OpenSegment, segments_in
+from minibroker.pipeline.directory.segment_files import OpenSegment, list_segments
 from minibroker.pipeline.log_source import Bounds, OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.selection import TopicSelection
 
@@ -142,10 +142,10 @@ def test_offsets_by_timestamp_are_the_first_at_or_after_it(directory: Written) -
 
 def test_every_index_entry_is_usable(directory: Written) -> None:
     counts = {}
-    for segment in segments_in(str(directory.path / "segments-0")):
+    for segment in list_segments(str(directory.path / "segments-0")):
         with closing(OpenSegment(segment)) as opened:
             entries = list(zip(*opened._index, strict=True))
-            marks = [opened._mark(number + 1, opened.start) for number in range(len(entries))]
+            marks = [opened._find_mark(number + 1, opened.start) for number in range(len(entries))]
             assert [(mark.next_offset - 1, mark.last_position) for mark in marks] == entries
             counts[segment.base_offset] = len(entries)
     assert sum(counts.values()) > 30

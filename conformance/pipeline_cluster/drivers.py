@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from conformance.pipeline_cluster.standalone import SETTINGS
-from minibroker.pipeline.packaging import executor_settings
+from minibroker.pipeline.packaging import make_executor_settings
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -39,7 +39,7 @@ class RunningDriver:
     """A driver on a cluster. Without an archive, its executors have what their own Python has."""
 
     def __init__(self, cluster: Cluster, archive: Path | None, settings: Mapping[str, str]) -> None:
-        shipped = executor_settings(str(archive)) if archive else {}
+        shipped = make_executor_settings(str(archive)) if archive else {}
         words = [f"{name}={value}" for name, value in {**SETTINGS, **shipped, **settings}.items()]
         command = [sys.executable, "-m", "conformance.pipeline_cluster.driver", cluster.url, *words]
         self._process = subprocess.Popen(

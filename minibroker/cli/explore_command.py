@@ -48,13 +48,13 @@ async def _serve(path: Path, port: int, unpacked: Path) -> None:
     closing = asyncio.Event()
 
     def made() -> Application:
-        from minibroker.explorer.explorer_routes import files_app
+        from minibroker.explorer.explorer_routes import make_files_app
         from minibroker.lab.lab_files import is_archive, unpack
         from minibroker.proxy.exploring import make_exchanges_app, make_saved_app
         from minibroker.storage.inspection.inspected_files import identify_file
 
         if path.is_dir() or identify_file(str(path)) is not None:
-            return files_app(path)
+            return make_files_app(path)
         if not is_archive(path):
             return make_saved_app(path, closing)
         opened = unpack(path, unpacked)

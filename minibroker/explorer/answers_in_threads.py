@@ -21,15 +21,17 @@ async def read_aside(exchange: Exchange, read: Callable[[], Result]) -> Result:
     return read() if exchange.size_bytes <= LARGE_BYTES else await asyncio.to_thread(read)
 
 
-async def made_aside(make: Callable[[], Any]) -> Answer:
+async def make_aside(make: Callable[[], Any]) -> Answer:
     """Return the answer with what `make` returns."""
-    return Answer(await asyncio.to_thread(lambda: _json(make(), DEPTH).encode()), kind=JSON)
+    return Answer(await asyncio.to_thread(lambda: _encode_json(make(), DEPTH).encode()), kind=JSON)
 
 
-def _json(value: Any, depth: int) -> str:
+def _encode_json(value: Any, depth: int) -> str:
     """Return JSON, which `json` encodes in small parts: it keeps all other threads waiting meanwhile."""
     if depth and isinstance(value, dict):
-        return "{" + ",".join(f"{json.dumps(name)}:{_json(each, depth - 1)}" for name, each in value.items()) + "}"
+        return (
+            "{" + ",".join(f"{json.dumps(name)}:{_encode_json(each, depth - 1)}" for name, each in value.items()) + "}"
+        )
     if depth and isinstance(value, list):
-        return "[" + ",".join(_json(each, depth - 1) for each in value) + "]"
+        return "[" + ",".join(_encode_json(each, depth - 1) for each in value) + "]"
     return json.dumps(value)

@@ -36,29 +36,29 @@ def bundle(first: str, read: Read) -> str:
     Raises ValueError if modules import each other in a circle, or have a form of import or export that is not known.
     """
     modules: dict[str, Module] = {}
-    _collect(first, read, modules, [])
+    _collect_modules(first, read, modules, [])
     names = {path: f"$module{number}" for number, path in enumerate(modules)}
-    return "".join(_function(path, module, names) for path, module in modules.items())
+    return "".join(_write_function(path, module, names) for path, module in modules.items())
 
 
-def _collect(path: str, read: Read, modules: dict[str, Module], importing: list[str]) -> None:
+def _collect_modules(path: str, read: Read, modules: dict[str, Module], importing: list[str]) -> None:
     """Add a module behind all that it imports."""
     if path in importing:
         raise ValueError(f"{' imports '.join([*importing, path])}")
     if path not in modules:
-        module = parsed(path, read(path))
+        module = parse_module(path, read(path))
         for imported, _ in module.imports:
-            _collect(imported, read, modules, [*importing, path])
+            _collect_modules(imported, read, modules, [*importing, path])
         modules[path] = module
 
 
-def _function(path: str, module: Module, names: dict[str, str]) -> str:
+def _write_function(path: str, module: Module, names: dict[str, str]) -> str:
     imports = "".join(f"const {declared} = {names[imported]};\n" for imported, declared in module.imports)
     exports = ", ".join(f"{outside}: {inside}" for outside, inside in module.exports.items())
     return f"// {path}\nconst {names[path]} = (() => {{\n{imports}{module.code}\nreturn {{{exports}}};\n}})();\n"
 
 
-def parsed(path: str, text: str) -> Module:
+def parse_module(path: str, text: str) -> Module:
     """Return a module. Raises ValueError for a form of import or export that is not known."""
     imports: list[tuple[str, str]] = []
     exports: dict[str, str] = {}
@@ -73,12 +73,13 @@ def parsed(path: str, text: str) -> Module:
 
     def listed(found: re.Match[str]) -> str:
         if found["path"] is None:
-            exports.update({outside: inside for inside, outside in _pairs(found["names"])})
+            exports.update({outside: inside for inside, outside in _iterate_pairs(found["names"])})
         else:  # names of another module, which are not known here
             hidden = {
-                outside: f"$again{len(exports) + number}" for number, (_, outside) in enumerate(_pairs(found["names"]))
+                outside: f"$again{len(exports) + number}"
+                for number, (_, outside) in enumerate(_iterate_pairs(found["names"]))
             }
-            pairs = ", ".join(f"{inside}: {hidden[outside]}" for inside, outside in _pairs(found["names"]))
+            pairs = ", ".join(f"{inside}: {hidden[outside]}" for inside, outside in _iterate_pairs(found["names"]))
             imports.append((beside(found["path"]), f"{{{pairs}}}"))
             exports.update(hidden)
         return found["before"]
@@ -104,10 +105,10 @@ def _declare_import(found: re.Match[str]) -> str:
         return str(found["all"])
     if found["default"] is not None:
         return f"{{default: {found['default']}}}"
-    return "{" + ", ".join(f"{inside}: {outside}" for inside, outside in _pairs(found["names"])) + "}"
+    return "{" + ", ".join(f"{inside}: {outside}" for inside, outside in _iterate_pairs(found["names"])) + "}"
 
 
-def _pairs(names: str) -> Iterator[tuple[str, str]]:
+def _iterate_pairs(names: str) -> Iterator[tuple[str, str]]:
     """Yield (a, b) for each "a as b" of a list of names, and (a, a) for each "a"."""
     for name in filter(None, (each.strip() for each in names.split(","))):
         inside, _, outside = name.partition(" as ")

@@ -38,14 +38,14 @@ class _Said:
             case ["@compress", codec] if codec.upper() in Compression.__members__:
                 self.compression = Compression[codec.upper()]
             case ["@tombstone", key]:
-                self._append(key, None)
+                self._append_record(key, None)
             case [word, *_] if word.startswith("@"):
                 raise ValueError(DIRECTIVES)
             case _:
                 key, equals, value = line.partition("=")
-                self._append(key if equals else None, value if equals else key)
+                self._append_record(key if equals else None, value if equals else key)
 
-    def _append(self, key: str | None, value: str | None) -> None:
+    def _append_record(self, key: str | None, value: str | None) -> None:
         encoded_key, encoded_value = (None if each is None else each.encode() for each in (key, value))
         self.records.append(Record(len(self.records), self.now_ms, encoded_key, encoded_value, ()))
 
@@ -57,7 +57,7 @@ def format_of(version: int) -> int:
     return int(version >= FIRST_VERSION_OF_FORMAT_1)
 
 
-def composed_records(text: str, now_ms: int, magic: int) -> memoryview:
+def compose_records(text: str, now_ms: int, magic: int) -> memoryview:
     """Return the records of some lines in a format: a line for each, as `key=value` or `value`. Raises ValueError.
 
     A line with `@` says who writes, that it is in a transaction, how it is compressed, or which key has no value any

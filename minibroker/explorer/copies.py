@@ -44,7 +44,7 @@ for depth, part in explain_response(answer, ApiKey.{key}, {version}).walk():
 '''
 
 
-def copies_of(exchange: Exchange, servers: str, name_of: NameOf) -> dict[str, str]:
+def make_copies(exchange: Exchange, servers: str, name_of: NameOf) -> dict[str, str]:
     """Return the forms of a request by their names."""
     frame = SIZE.pack(len(exchange.request_bytes)) + exchange.request_bytes
     if len(frame) > MOST_BYTES:
@@ -53,14 +53,14 @@ def copies_of(exchange: Exchange, servers: str, name_of: NameOf) -> dict[str, st
     if len(exchange.answer_bytes) <= MOST_ANSWER_BYTES:
         found["JSON"] = json.dumps(exchange.as_json(), indent=2, ensure_ascii=True)
     if isinstance(exchange.api_key, ApiKey):  # a proxy passes others, too
-        found["Python"] = _python(exchange, frame, servers)
+        found["Python"] = _write_python(exchange, frame, servers)
     commands, request = _KCAT.get(exchange.api_key), exchange.request
     if commands is not None and request is not None:
         found["kcat"] = "\n".join(commands(request, f"kcat -b {quote(servers)}", name_of))
     return {name: text for name, text in found.items() if text}
 
 
-def _python(exchange: Exchange, frame: bytes, servers: str) -> str:
+def _write_python(exchange: Exchange, frame: bytes, servers: str) -> str:
     host, _, port = servers.partition(",")[0].rpartition(":")
     digits = frame.hex()
     lines = "\n".join(digits[at : at + LINE_DIGITS] for at in range(0, len(digits), LINE_DIGITS))
@@ -74,12 +74,12 @@ def _python(exchange: Exchange, frame: bytes, servers: str) -> str:
     )
 
 
-def _metadata(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
+def _write_metadata(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
     names = [name for topic in request.topics or () if (name := find_topic(topic, name_of))]
     yield from [f"{kcat} -L -t {quote(name)}" for name in names[:MOST_COMMANDS]] or [f"{kcat} -L"]
 
 
-def _fetch(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
+def _write_fetch(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
     for topic in request.topics[:MOST_COMMANDS]:
         name = find_topic(topic, name_of) or ""
         for each in topic.partitions[:MOST_COMMANDS] if name else ():
@@ -92,7 +92,7 @@ def _list_offsets(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
             yield f"{kcat} -Q -t {quote(f'{topic.name}:{each.partition_index}:{each.timestamp}')}"
 
 
-def _produce(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
+def _write_produce(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
     for topic in request.topic_data[:MOST_COMMANDS]:
         name = find_topic(topic, name_of) or ""
         for each in topic.partition_data[:MOST_COMMANDS] if name and not request.transactional_id else ():
@@ -121,8 +121,8 @@ def _escape_for_shell(data: bytes) -> str:
 
 _PLAIN: Final = frozenset(range(0x20, 0x7F)) - {0x27, 0x5C}
 _KCAT: Final[dict[ApiKey, Callable[[Any, str, NameOf], Iterator[str]]]] = {
-    ApiKey.METADATA: _metadata,
-    ApiKey.FETCH: _fetch,
+    ApiKey.METADATA: _write_metadata,
+    ApiKey.FETCH: _write_fetch,
     ApiKey.LIST_OFFSETS: _list_offsets,
-    ApiKey.PRODUCE: _produce,
+    ApiKey.PRODUCE: _write_produce,
 }

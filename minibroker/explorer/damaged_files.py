@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from minibroker.explorer.files_view import Root, inspected_below, listed
+from minibroker.explorer.files_view import Root, describe_files, find_file_below
 from minibroker.protocol.explaining.parts import MOST_DECOMPRESSED_BYTES
 from minibroker.storage.files import Disk
 from minibroker.storage.inspection.inspected_files import InspectedFile, Options, iterate_contents
@@ -22,7 +22,7 @@ MOST_DAMAGE: Final = 100
 SECONDS: Final = 1.0  # in which all files are looked at
 
 
-def damage_routes(root: Root) -> Routes:
+def make_damage_routes(root: Root) -> Routes:
     """Return the paths of damage. Threads read the files, as they may be large."""
     routes = Routes("/files")
     damaged = DamagedFiles()
@@ -30,7 +30,7 @@ def damage_routes(root: Root) -> Routes:
     @routes.get("/damage")
     async def get_damage(path: str) -> list[dict[str, Any]]:
         """Return what is wrong with a file; a log is compared with its indexes."""
-        return await asyncio.to_thread(damage_of, inspected_below(root(), path))
+        return await asyncio.to_thread(find_damage, find_file_below(root(), path))
 
     @routes.get("/damaged")
     async def list_damaged() -> dict[str, Any]:
@@ -40,7 +40,7 @@ def damage_routes(root: Root) -> Routes:
     return routes
 
 
-def damage_of(inspected: InspectedFile) -> list[dict[str, Any]]:
+def find_damage(inspected: InspectedFile) -> list[dict[str, Any]]:
     """Return the damage of a file, `MOST_DAMAGE` at most."""
     if Disk().size_bytes(inspected.path) > MOST_INSPECTED_BYTES:
         return []
@@ -62,7 +62,7 @@ class DamagedFiles:
         counts: dict[tuple[str, int, int], int] = {}
         damaged: dict[str, int] = {}
         unknown = 0
-        for each in listed(root)["files"]:
+        for each in describe_files(root)["files"]:
             name = f"{each['folder']}/{each['name']}" if each["folder"] else each["name"]
             with suppress(OSError, LookupError):
                 state = os.stat(base / name)
@@ -71,7 +71,7 @@ class DamagedFiles:
                     unknown += 1
                     continue
                 known = self._counts.get(key)
-                counts[key] = len(damage_of(inspected_below(root, name))) if known is None else known
+                counts[key] = len(find_damage(find_file_below(root, name))) if known is None else known
                 damaged |= {name: counts[key]} if counts[key] else {}
         self._counts = counts
         return {"damaged": damaged, "unknown": unknown}

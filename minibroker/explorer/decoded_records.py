@@ -30,17 +30,17 @@ class Data(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-def data_of(shown: dict[str, Any]) -> Data:
+def get_data(shown: dict[str, Any]) -> Data:
     """Return what of a record is decoded, from what the page shows of it: not what is only shown in part."""
-    headers = tuple((name, _whole(content)) for name, content in shown["headers"])
-    return Data(_whole(shown["key"]), _whole(shown["value"]), headers)
+    headers = tuple((name, _get_if_whole(content)) for name, content in shown["headers"])
+    return Data(_get_if_whole(shown["key"]), _get_if_whole(shown["value"]), headers)
 
 
-def _whole(content: dict[str, Any] | None) -> bytes | None:
+def _get_if_whole(content: dict[str, Any] | None) -> bytes | None:
     return bytes.fromhex(content["hex"]) if content and len(content["hex"]) == 2 * content["size"] else None
 
 
-async def decoder_for(broker: Broker, records: list[Data]) -> Decoder | None:
+async def find_decoder(broker: Broker, records: list[Data]) -> Decoder | None:
     """Return a decoder with the schemas that records name, or None without a registry that can be read."""
     if broker.has_registry:
         with suppress(RegistryError):
@@ -57,9 +57,9 @@ class FoundSchemas:
             for data, is_key in ((record.key, True), (record.value, False)):
                 named = read_schema_id(data, record.headers, key=is_key)
                 if named is not None:
-                    self._look_up(source, named.schema if isinstance(named.schema, int) else str(named.schema))
+                    self._look_up_schema(source, named.schema if isinstance(named.schema, int) else str(named.schema))
 
-    def _look_up(self, source: SchemaSource, named: int | str) -> None:
+    def _look_up_schema(self, source: SchemaSource, named: int | str) -> None:
         if named not in self._found:
             try:
                 self._found[named] = source.find(named)

@@ -25,7 +25,7 @@ Effect = dict[str, str]
 Effects = Iterator[Effect]
 
 
-def effects_of(exchange: Exchange, name_of: NameOf) -> list[Effect]:
+def list_effects(exchange: Exchange, name_of: NameOf) -> list[Effect]:
     """Return what the request changed, `MOST` at most."""
     read = _EFFECTS.get(exchange.api_key)
     request, answer = (exchange.request, exchange.answer) if read is not None else (None, None)
@@ -34,13 +34,13 @@ def effects_of(exchange: Exchange, name_of: NameOf) -> list[Effect]:
     return list(islice(read(request, answer, name_of), MOST))
 
 
-def _effect(text: str, view: str = "", *names: str) -> Effect:
+def _make_effect(text: str, view: str = "", *names: str) -> Effect:
     place = "/".join(["", view, *(quote(name, safe="") for name in names)])
     return {"text": make_legible(text), "place": place if view else ""}
 
 
 def _on_topic(text: str, topic: str, partition: int) -> Effect:
-    return _effect(text, "topics", topic, str(partition))
+    return _make_effect(text, "topics", topic, str(partition))
 
 
 def _show_partitions(topic: str, partitions: Iterable[int]) -> str:
@@ -50,7 +50,7 @@ def _show_partitions(topic: str, partitions: Iterable[int]) -> str:
 # --- topics ---
 
 
-def _effects_of_produce(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _list_produced(request: Any, answer: Any, name_of: NameOf) -> Effects:
     sent = {
         (find_topic(topic, name_of), each.index): each for topic in request.topic_data for each in topic.partition_data
     }
@@ -58,40 +58,42 @@ def _effects_of_produce(request: Any, answer: Any, name_of: NameOf) -> Effects:
         name = find_topic(topic, name_of)
         for each in topic.partition_responses:
             if name is not None and not each.error_code and (name, each.index) in sent:
-                count = _count(sent[name, each.index].records)
+                count = _count_records(sent[name, each.index].records)
                 text = (
                     f"appended {format_count(count, 'record')} to {name}-{each.index} from offset {each.base_offset} on"
                 )
                 yield _on_topic(text, name, each.index)
 
 
-def _count(records: Any) -> int:
+def _count_records(records: Any) -> int:
     with suppress(KafkaError):
         return sum(header.last_offset - header.base_offset + 1 for _, header in iterate_batches_in(records or b""))
     return 0
 
 
-def _created_topics(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _list_created_topics(request: Any, answer: Any, name_of: NameOf) -> Effects:
     asked = {topic.name: topic for topic in request.topics}
     for topic in answer.topics:
         if not topic.error_code and not request.validate_only:
             partitions = topic.num_partitions if topic.num_partitions > 0 else asked[topic.name].num_partitions
             said = f" with {format_count(partitions, 'partition')}" if partitions > 0 else ""
-            yield _effect(f"created topic {topic.name}{said}", "topics", topic.name)
+            yield _make_effect(f"created topic {topic.name}{said}", "topics", topic.name)
 
 
-def _deleted_topics(request: Any, answer: Any, name_of: NameOf) -> Effects:
-    yield from (_effect(f"deleted topic {topic.name}") for topic in answer.responses if not topic.error_code)
+def _list_deleted_topics(request: Any, answer: Any, name_of: NameOf) -> Effects:
+    yield from (_make_effect(f"deleted topic {topic.name}") for topic in answer.responses if not topic.error_code)
 
 
-def _added_partitions(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _list_added_partitions(request: Any, answer: Any, name_of: NameOf) -> Effects:
     done = {topic.name for topic in answer.results if not topic.error_code and not request.validate_only}
     for topic in request.topics:
         if topic.name in done:
-            yield _effect(f"topic {topic.name} has {format_count(topic.count, 'partition')} now", "topics", topic.name)
+            yield _make_effect(
+                f"topic {topic.name} has {format_count(topic.count, 'partition')} now", "topics", topic.name
+            )
 
 
-def _deleted_records(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _list_deleted_records(request: Any, answer: Any, name_of: NameOf) -> Effects:
     for topic in answer.topics:
         for each in topic.partitions:
             if not each.error_code:
@@ -99,54 +101,58 @@ def _deleted_records(request: Any, answer: Any, name_of: NameOf) -> Effects:
                 yield _on_topic(text, topic.name, each.partition_index)
 
 
-def _changed_configs(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _list_changed_configs(request: Any, answer: Any, name_of: NameOf) -> Effects:
     done = {(each.resource_type, each.resource_name) for each in answer.responses if not each.error_code}
     for resource in request.resources:
         if (resource.resource_type, resource.resource_name) in done and not request.validate_only:
             for config in resource.configs:
                 now = "its default" if config.value is None else config.value
-                yield _effect(f"set {config.name} of {resource.resource_name or 'all brokers'} to {now}")
+                yield _make_effect(f"set {config.name} of {resource.resource_name or 'all brokers'} to {now}")
 
 
 # --- groups ---
 
 
-def _effects_of_join(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _describe_join(request: Any, answer: Any, name_of: NameOf) -> Effects:
     if not answer.error_code:
         is_leader = " as its leader" if answer.leader == answer.member_id else ""
         text = f"{answer.member_id} is in generation {answer.generation_id} of {request.group_id}{is_leader}"
-        yield _effect(text, "groups", request.group_id)
+        yield _make_effect(text, "groups", request.group_id)
     elif answer.member_id and not request.member_id:
-        yield _effect(f"{answer.member_id} is its member id, with which it must join again", "groups", request.group_id)
+        yield _make_effect(
+            f"{answer.member_id} is its member id, with which it must join again", "groups", request.group_id
+        )
 
 
-def _effects_of_sync(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _describe_sync(request: Any, answer: Any, name_of: NameOf) -> Effects:
     if not answer.error_code and request.assignments:
         text = f"assigned {format_count(len(request.assignments), 'member')} of {request.group_id}"
-        yield _effect(text, "groups", request.group_id)
+        yield _make_effect(text, "groups", request.group_id)
 
 
-def _effects_of_leave(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _describe_leave(request: Any, answer: Any, name_of: NameOf) -> Effects:
     if not answer.error_code:
         members = [each.member_id for each in answer.members if not each.error_code] or [request.member_id]
-        yield _effect(f"{', '.join(members)} left {request.group_id}", "groups", request.group_id)
+        yield _make_effect(f"{', '.join(members)} left {request.group_id}", "groups", request.group_id)
 
 
-def _beat(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _describe_heartbeat(request: Any, answer: Any, name_of: NameOf) -> Effects:
     if answer.error_code:
         return
     group = request.group_id
     if request.member_epoch <= -1:
-        yield _effect(f"{request.member_id} left {group}", "groups", group)
+        yield _make_effect(f"{request.member_id} left {group}", "groups", group)
     elif answer.member_epoch != request.member_epoch:
-        yield _effect(f"{request.member_id or answer.member_id} is in epoch {answer.member_epoch}", "groups", group)
+        yield _make_effect(
+            f"{request.member_id or answer.member_id} is in epoch {answer.member_epoch}", "groups", group
+        )
     if answer.assignment is not None:
         assigned = [(find_topic(each, name_of) or "?", each.partitions) for each in answer.assignment.topic_partitions]
         said = ", ".join(_show_partitions(name, partitions) for name, partitions in assigned) or "nothing"
-        yield _effect(f"it is assigned {said}", "groups", group)
+        yield _make_effect(f"it is assigned {said}", "groups", group)
 
 
-def _effects_of_commit(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _describe_commit(request: Any, answer: Any, name_of: NameOf) -> Effects:
     done = {
         (find_topic(topic, name_of), each.partition_index)
         for topic in answer.topics
@@ -159,20 +165,20 @@ def _effects_of_commit(request: Any, answer: Any, name_of: NameOf) -> Effects:
         for each in topic.partitions:
             if (name, each.partition_index) in done:
                 text = f"{request.group_id} has committed offset {each.committed_offset} of {name}-"
-                yield _effect(f"{text}{each.partition_index}{pending}", "groups", request.group_id)
+                yield _make_effect(f"{text}{each.partition_index}{pending}", "groups", request.group_id)
 
 
 # --- transactions ---
 
 
-def _effects_of_init_producer_id(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _describe_init_producer_id(request: Any, answer: Any, name_of: NameOf) -> Effects:
     if not answer.error_code:
         who = f"{request.transactional_id} has" if request.transactional_id else "a producer has"
         view = ("transactions", request.transactional_id) if request.transactional_id else ("",)
-        yield _effect(f"{who} producer id {answer.producer_id} and epoch {answer.producer_epoch}", *view)
+        yield _make_effect(f"{who} producer id {answer.producer_id} and epoch {answer.producer_epoch}", *view)
 
 
-def _added_to_transaction(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _describe_added_to_transaction(request: Any, answer: Any, name_of: NameOf) -> Effects:
     results = [(request.v3_and_below_transactional_id, answer.results_by_topic_v3_and_below)]
     results += [(each.transactional_id, each.topic_results) for each in answer.results_by_transaction]
     checked = {each.transactional_id for each in request.transactions if each.verify_only}
@@ -182,31 +188,31 @@ def _added_to_transaction(request: Any, answer: Any, name_of: NameOf) -> Effects
             if added:
                 verb = "is" if len(added) == 1 else "are"
                 text = f"{_show_partitions(topic.name, added)} {verb} in the transaction of {transactional_id}"
-                yield _effect(text, "transactions", transactional_id)
+                yield _make_effect(text, "transactions", transactional_id)
 
 
-def _effects_of_end_txn(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _describe_end_txn(request: Any, answer: Any, name_of: NameOf) -> Effects:
     if not answer.error_code:
         verb = "committed" if request.committed else "aborted"
         text = f"{verb} the transaction of {request.transactional_id}"
-        yield _effect(text, "transactions", request.transactional_id)
+        yield _make_effect(text, "transactions", request.transactional_id)
 
 
 _EFFECTS: Final[dict[ApiKey, Callable[[Any, Any, NameOf], Effects]]] = {
-    ApiKey.PRODUCE: _effects_of_produce,
-    ApiKey.CREATE_TOPICS: _created_topics,
-    ApiKey.DELETE_TOPICS: _deleted_topics,
-    ApiKey.CREATE_PARTITIONS: _added_partitions,
-    ApiKey.DELETE_RECORDS: _deleted_records,
-    ApiKey.ALTER_CONFIGS: _changed_configs,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: _changed_configs,
-    ApiKey.JOIN_GROUP: _effects_of_join,
-    ApiKey.SYNC_GROUP: _effects_of_sync,
-    ApiKey.LEAVE_GROUP: _effects_of_leave,
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: _beat,
-    ApiKey.OFFSET_COMMIT: _effects_of_commit,
-    ApiKey.TXN_OFFSET_COMMIT: _effects_of_commit,
-    ApiKey.INIT_PRODUCER_ID: _effects_of_init_producer_id,
-    ApiKey.ADD_PARTITIONS_TO_TXN: _added_to_transaction,
-    ApiKey.END_TXN: _effects_of_end_txn,
+    ApiKey.PRODUCE: _list_produced,
+    ApiKey.CREATE_TOPICS: _list_created_topics,
+    ApiKey.DELETE_TOPICS: _list_deleted_topics,
+    ApiKey.CREATE_PARTITIONS: _list_added_partitions,
+    ApiKey.DELETE_RECORDS: _list_deleted_records,
+    ApiKey.ALTER_CONFIGS: _list_changed_configs,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _list_changed_configs,
+    ApiKey.JOIN_GROUP: _describe_join,
+    ApiKey.SYNC_GROUP: _describe_sync,
+    ApiKey.LEAVE_GROUP: _describe_leave,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: _describe_heartbeat,
+    ApiKey.OFFSET_COMMIT: _describe_commit,
+    ApiKey.TXN_OFFSET_COMMIT: _describe_commit,
+    ApiKey.INIT_PRODUCER_ID: _describe_init_producer_id,
+    ApiKey.ADD_PARTITIONS_TO_TXN: _describe_added_to_transaction,
+    ApiKey.END_TXN: _describe_end_txn,
 }

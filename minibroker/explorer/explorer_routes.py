@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from minibroker import __version__
-from minibroker.explorer.damaged_files import damage_routes
-from minibroker.explorer.files_view import file_routes
-from minibroker.explorer.frames_view import Watched, frame_routes, live_routes
+from minibroker.explorer.damaged_files import make_damage_routes
+from minibroker.explorer.files_view import make_file_routes
+from minibroker.explorer.frames_view import Watched, make_frame_routes, make_live_routes
 from minibroker.explorer.groups_view import group_routes
-from minibroker.explorer.page_files import ROOT, page
+from minibroker.explorer.page_files import ROOT, make_page_routes
 from minibroker.explorer.records_view import record_routes
 from minibroker.explorer.saved_frames import MOST_BYTES, MOST_FRAMES, SavedFrames
-from minibroker.explorer.schemas_view import schema_routes
-from minibroker.explorer.topics_view import topic_routes
-from minibroker.explorer.transactions_view import transaction_routes
-from minibroker.explorer.trying import trying_routes
+from minibroker.explorer.schemas_view import make_schema_routes
+from minibroker.explorer.topics_view import make_topic_routes
+from minibroker.explorer.transactions_view import make_transaction_routes
+from minibroker.explorer.trying import make_trying_routes
 from minibroker.protocol.legible import make_legible
 from minibroker.testing.broker import Broker
 from minibroker.testing.control.http_errors import describe_mistake
@@ -35,12 +35,12 @@ PAGES_BYTES: Final = 3 << 20  # of what a page sends: a frame of 1 MiB in hexade
 SERVER: Final = "127.0.0.1:9092"  # for which frames of a file are copied
 
 
-def explorer_routes(broker: Broker, closing: asyncio.Event) -> list[Route]:
+def make_explorer_routes(broker: Broker, closing: asyncio.Event) -> list[Route]:
     """Return the paths of the explorer of a broker in the same event loop. Streams end once `closing` is set."""
     broker.journal.keep_at_most(MOST_FRAMES, MOST_BYTES)
     broker.journal.on()
     routes = Routes()
-    schemas = schema_routes(broker) if broker.has_registry else None
+    schemas = make_schema_routes(broker) if broker.has_registry else None
 
     @routes.get("/about")
     async def get_about() -> dict[str, Any]:
@@ -62,45 +62,47 @@ def explorer_routes(broker: Broker, closing: asyncio.Event) -> list[Route]:
         return None if topic is None else topic.name
 
     for part in (
-        live_routes(broker, name_of, closing),
-        topic_routes(broker),
+        make_live_routes(broker, name_of, closing),
+        make_topic_routes(broker),
         record_routes(broker),
         group_routes(broker, name_of),
-        transaction_routes(broker),
-        file_routes(lambda: broker.directory, broker),
-        damage_routes(lambda: broker.directory),
-        trying_routes(broker),
+        make_transaction_routes(broker),
+        make_file_routes(lambda: broker.directory, broker),
+        make_damage_routes(lambda: broker.directory),
+        make_trying_routes(broker),
         *([] if schemas is None else [schemas]),
     ):
         routes += part
-    return [*page(), *_limited(routes)]
+    return [*make_page_routes(), *_limit_bodies(routes)]
 
 
-def frames_app(host: Watched, closing: asyncio.Event) -> Application:
+def make_frames_app(host: Watched, closing: asyncio.Event) -> Application:
     """Return an application that shows the frames that pass a proxy. Its streams end once `closing` is set."""
     host.journal.keep_at_most(MOST_FRAMES, MOST_BYTES)
     host.journal.on()
     about = {"bootstrap_servers": host.bootstrap_servers, "nodes": []}
-    return _make_app(("frames",), about, live_routes(host, host.topic_name, closing))
+    return _make_app(("frames",), about, make_live_routes(host, host.topic_name, closing))
 
 
-def saved_frames_app(
+def make_saved_frames_app(
     saved: SavedFrames, path: Path, name_of: NameOf, closing: asyncio.Event, logs: Path | None = None
 ) -> Application:
     """Return an application that shows the frames of a file, and the log directory that belongs to them.
 
     Its streams end once `closing` is set.
     """
-    routes, about = frame_routes(saved, name_of, closing, lambda: SERVER), {"path": make_legible(str(path))}
+    routes, about = make_frame_routes(saved, name_of, closing, lambda: SERVER), {"path": make_legible(str(path))}
     if logs is None:
         return _make_app(("frames",), about, routes)
-    return _make_app(("frames", "files"), about, routes, file_routes(lambda: logs), damage_routes(lambda: logs))
+    return _make_app(
+        ("frames", "files"), about, routes, make_file_routes(lambda: logs), make_damage_routes(lambda: logs)
+    )
 
 
-def files_app(path: Path) -> Application:
+def make_files_app(path: Path) -> Application:
     """Return an application that shows the files of a log directory, or one file, without a broker."""
     about = {"path": make_legible(str(path))}
-    return _make_app(("files",), about, file_routes(lambda: path), damage_routes(lambda: path))
+    return _make_app(("files",), about, make_file_routes(lambda: path), make_damage_routes(lambda: path))
 
 
 def _make_app(views: Sequence[str], about: dict[str, Any], *parts: Routes) -> Application:
@@ -114,10 +116,10 @@ def _make_app(views: Sequence[str], about: dict[str, Any], *parts: Routes) -> Ap
 
     for part in parts:
         routes += part
-    return Application([*page(), *_limited(routes)], Guard(), describe_mistake)
+    return Application([*make_page_routes(), *_limit_bodies(routes)], Guard(), describe_mistake)
 
 
-def _limited(routes: Routes) -> Routes:
+def _limit_bodies(routes: Routes) -> Routes:
     """Return the paths of data, whose bodies are no longer than what a page sends."""
     for each in routes:
         each.most_bytes = PAGES_BYTES

@@ -50,13 +50,13 @@ class Feed:
         """Return the next rows and marks, or None if there are none. It holds the loop for about 5 ms at most."""
         until = time.perf_counter() + SLICE_SECONDS
         rows = []
-        for exchange in self._next():
+        for exchange in self._list_next():
             if exchange.outcome == "open":
                 self._open[exchange.number] = exchange
             else:
                 self._open.pop(exchange.number, None)
             self._last = max(self._last, exchange.number)
-            rows.append(await read_aside(exchange, partial(row_of, exchange, self._name_of)))
+            rows.append(await read_aside(exchange, partial(make_row, exchange, self._name_of)))
             if time.perf_counter() > until:
                 break
         marks = [mark for mark in self._frames.marks if mark.number > self._marked]
@@ -66,36 +66,36 @@ class Feed:
             return None
         return {"rows": rows, "marks": [mark_of(mark) for mark in marks], "oldest": self._frames.oldest}
 
-    def _next(self) -> list[Exchange]:
+    def _list_next(self) -> list[Exchange]:
         """Return what has ended since it was told, then what was not told yet."""
         ended = [each for each in self._open.values() if each.outcome != "open"]
         return [*ended[:PORTION], *self._frames.after(self._last, PORTION)]
 
 
-async def events(feed: Feed, state: State | None, closing: asyncio.Event) -> AsyncIterator[bytes]:
+async def iterate_events(feed: Feed, state: State | None, closing: asyncio.Event) -> AsyncIterator[bytes]:
     """Yield server-sent events until the server closes: `frames` as they come, and `state`, if any, each second."""
     told_at = -STATE_SECONDS
     while not closing.is_set():
         now = time.monotonic()
         if state is not None and now - told_at >= STATE_SECONDS:
             told_at = now
-            yield event("state", state())
+            yield encode_event("state", state())
         portion = await feed.portion()
         if portion is not None:
-            yield event("frames", portion)
+            yield encode_event("frames", portion)
             await asyncio.sleep(0)
         else:
             await asyncio.sleep(TICK_SECONDS)
 
 
-def event(name: str, value: Any) -> bytes:
+def encode_event(name: str, value: Any) -> bytes:
     """Return a server-sent event. JSON has no line breaks."""
     return f"event: {name}\ndata: {json.dumps(value, separators=(',', ':'))}\n\n".encode()
 
 
-def row_of(exchange: Exchange, name_of: NameOf) -> list[Any]:
+def make_row(exchange: Exchange, name_of: NameOf) -> list[Any]:
     """Return the values of `COLUMNS` for a request."""
-    topics, groups, transactional_ids = _subjects(exchange, name_of)
+    topics, groups, transactional_ids = _list_subjects(exchange, name_of)
     return [
         exchange.number,
         exchange.api,
@@ -122,7 +122,7 @@ def row_of(exchange: Exchange, name_of: NameOf) -> list[Any]:
 MOST_SUBJECTS: Final = 20  # of a row; a request may name thousands
 
 
-def _subjects(exchange: Exchange, name_of: NameOf) -> tuple[dict[str, list[int]], list[str], list[str]]:
+def _list_subjects(exchange: Exchange, name_of: NameOf) -> tuple[dict[str, list[int]], list[str], list[str]]:
     request = exchange.request
     if request is None:
         return {}, [], []  # a proxy passes requests that cannot be read here

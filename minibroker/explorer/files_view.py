@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.upkeep.cleaner import cleaning_limits
-from minibroker.explorer.answers_in_threads import made_aside
-from minibroker.explorer.trees import tree
+from minibroker.explorer.answers_in_threads import make_aside
+from minibroker.explorer.trees import make_tree
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.legible import make_legible
 from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES
@@ -51,44 +51,44 @@ LENGTH_POSITION: Final = 8  # of a batch, in all formats
 Root = Callable[[], Path]
 
 
-def file_routes(root: Root, broker: Broker | None = None) -> Routes:
+def make_file_routes(root: Root, broker: Broker | None = None) -> Routes:
     """Return the paths of the view. Threads read the files, as they may be large."""
     routes = Routes("/files")
 
     @routes.get("")
     async def list_files() -> dict[str, Any]:
         """Return all files of a log directory that can be shown, with their sizes."""
-        return await asyncio.to_thread(listed, root())
+        return await asyncio.to_thread(describe_files, root())
 
     @routes.get("/content")
     async def get_content(path: str, at: int = 0) -> Answer:
         """Return a file byte by byte; of a large log or index, some batches or entries from a position on."""
-        found = inspected_below(root(), path)
-        return await made_aside(lambda: content_of(found, at))
+        found = find_file_below(root(), path)
+        return await make_aside(lambda: show_content(found, at))
 
     @routes.get("/segment")
     async def get_segment(path: str) -> dict[str, Any]:
         """Return the batches of a segment, and the entries of its indexes, to be drawn."""
-        return await asyncio.to_thread(segment_of, inspected_below(root(), path))
+        return await asyncio.to_thread(describe_segment, find_file_below(root(), path))
 
     @routes.get("/retention")
     async def get_retention(path: str) -> list[str]:
         """Return the segments beside this file that retention would take now, with the reasons."""
-        return [] if broker is None else retained(broker, inspected_below(root(), path))
+        return [] if broker is None else explain_retention(broker, find_file_below(root(), path))
 
     @routes.get("/compaction")
     async def get_compaction(path: str) -> dict[str, Any] | None:
         """Return what compaction would take now of the log with this file, or None if its topic is not compacted."""
-        found = inspected_below(root(), path)
-        partition = None if broker is None else _partition_of(broker, found)
+        found = find_file_below(root(), path)
+        partition = None if broker is None else _find_partition(broker, found)
         if broker is None or partition is None or COMPACT not in partition.log.settings.cleanup_policy:
             return None
-        return await compacted(broker, partition.log, found)
+        return await show_cleaning(broker, partition.log, found)
 
     return routes
 
 
-def listed(root: Path) -> dict[str, Any]:
+def describe_files(root: Path) -> dict[str, Any]:
     """Return the files below a directory, or the file, by their paths relative to it."""
     if root.is_file():
         found = identify_file(str(root))
@@ -96,10 +96,10 @@ def listed(root: Path) -> dict[str, Any]:
         return {"files": files, "more": 0}
     walked = (path for path in _walk_folder(root, MOST_DEPTH) if identify_file(str(path)) is not None)
     files = [_describe_file(path, root) for path in islice(walked, MOST_FILES)]
-    return {"files": sorted(files, key=_place), "more": sum(1 for _ in walked)}
+    return {"files": sorted(files, key=_make_sort_key), "more": sum(1 for _ in walked)}
 
 
-def _place(file: dict[str, Any]) -> tuple[bool, str, str]:
+def _make_sort_key(file: dict[str, Any]) -> tuple[bool, str, str]:
     """Return where a file is in the list: internal topics are last."""
     return file["folder"].startswith("__"), file["folder"], file["name"]
 
@@ -123,7 +123,7 @@ def _describe_file(path: Path, root: Path) -> dict[str, Any]:
     return {"folder": "" if folder == "." else folder, "name": path.name, "kind": kind, "size": size}
 
 
-def inspected_below(root: Path, name: str) -> InspectedFile:
+def find_file_below(root: Path, name: str) -> InspectedFile:
     """Return a file below the root. Raises LookupError for any other, however its path is written."""
     base = root.parent if root.is_file() else root
     path = (base / name).resolve()
@@ -133,22 +133,27 @@ def inspected_below(root: Path, name: str) -> InspectedFile:
     return found
 
 
-def content_of(inspected: InspectedFile, at: int = 0) -> dict[str, Any]:
+def show_content(inspected: InspectedFile, at: int = 0) -> dict[str, Any]:
     """Return a file's tree: of a log from the batch on that has the byte `at`, of an index from that entry on.
 
     `next` is where what follows begins, None if nothing does.
     """
     size = Disk().size_bytes(inspected.path)
-    start, length = _window(inspected, at, size)
+    start, length = _choose_window(inspected, at, size)
     with open(inspected.path, "rb") as file:
         file.seek(start)
         data = file.read(length)
-    shown = tree(explain_file(data, inspected, start=start), data)
+    shown = make_tree(explain_file(data, inspected, start=start), data)
     shown["blocks"][0]["base"] = start
-    return {"tree": shown, "start": start, "size": size, "next": _next(inspected, start, start + len(data), size)}
+    return {
+        "tree": shown,
+        "start": start,
+        "size": size,
+        "next": _find_next_window(inspected, start, start + len(data), size),
+    }
 
 
-def _window(inspected: InspectedFile, at: int, size: int) -> tuple[int, int]:
+def _choose_window(inspected: InspectedFile, at: int, size: int) -> tuple[int, int]:
     """Return where to begin to show a file, and how many bytes to show."""
     if inspected.kind is Kind.LOG:
         return (_batch_with(inspected, at)[0] if size > WINDOW_BYTES else 0), WINDOW_BYTES
@@ -158,7 +163,7 @@ def _window(inspected: InspectedFile, at: int, size: int) -> tuple[int, int]:
     return max(min(at, size - 1), 0) // entry * entry, WINDOW_ENTRIES * entry
 
 
-def _next(inspected: InspectedFile, start: int, end: int, size: int) -> int | None:
+def _find_next_window(inspected: InspectedFile, start: int, end: int, size: int) -> int | None:
     """Return where the next window begins, None for the last."""
     if end == size or (inspected.kind is not Kind.LOG and inspected.kind not in ENTRY_BYTES):
         return None
@@ -170,7 +175,7 @@ def _next(inspected: InspectedFile, start: int, end: int, size: int) -> int | No
 
 def _batch_with(inspected: InspectedFile, at: int) -> tuple[int, int]:
     """Return where the batch begins and ends that has the byte `at`, by the offset index and the batches' lengths."""
-    entries = _entries_of(inspected, INDEX_SUFFIX, OffsetEntry)
+    entries = _read_entries(inspected, INDEX_SUFFIX, OffsetEntry)
     start = max((entry.log_position for entry in entries if entry.log_position <= at), default=0)
     size = Disk().size_bytes(inspected.path)
     with open(inspected.path, "rb") as file:
@@ -183,27 +188,27 @@ def _batch_with(inspected: InspectedFile, at: int) -> tuple[int, int]:
             start = following
 
 
-def _entries_of(inspected: InspectedFile, suffix: str, kind: type[Any]) -> list[Any]:
+def _read_entries(inspected: InspectedFile, suffix: str, kind: type[Any]) -> list[Any]:
     found = identify_file(inspected.beside(suffix))
     if found is None or not os.path.exists(found.path):
         return []
     return [each for each in islice(iterate_contents(Disk(), found, Options()), MOST_ENTRIES) if isinstance(each, kind)]
 
 
-def segment_of(inspected: InspectedFile) -> dict[str, Any]:
+def describe_segment(inspected: InspectedFile) -> dict[str, Any]:
     """Return what a drawing of a segment needs: batches, and entries of the indexes that point at them."""
     log = identify_file(inspected.beside(LOG_SUFFIX))
     if log is None or not os.path.exists(log.path):
         return {"size": 0, "batches": [], "index": [], "timeindex": [], "aborted": []}
     walked = iterate_contents(Disk(), log, Options(records=False))
     batches = [each for each in islice(walked, MOST_BATCHES) if isinstance(each, FoundBatch)]
-    aborted = _entries_of(log, TRANSACTION_INDEX_SUFFIX, TransactionEntry)
+    aborted = _read_entries(log, TRANSACTION_INDEX_SUFFIX, TransactionEntry)
     return {
         "log": os.path.basename(log.path),
         "size": os.path.getsize(log.path),
         "batches": [_draw_batch(each, aborted) for each in batches],
-        "index": [(each.offset, each.log_position) for each in _entries_of(log, INDEX_SUFFIX, OffsetEntry)],
-        "timeindex": [(each.timestamp, each.offset) for each in _entries_of(log, TIME_INDEX_SUFFIX, TimeEntry)],
+        "index": [(each.offset, each.log_position) for each in _read_entries(log, INDEX_SUFFIX, OffsetEntry)],
+        "timeindex": [(each.timestamp, each.offset) for each in _read_entries(log, TIME_INDEX_SUFFIX, TimeEntry)],
         "aborted": [(each.producer_id, each.first_offset, each.last_offset) for each in aborted],
     }
 
@@ -220,9 +225,9 @@ def _draw_batch(batch: FoundBatch, aborted: list[TransactionEntry]) -> dict[str,
     return place | {"first": header.base_offset, "last": header.last_offset, "kind": kind}
 
 
-def retained(broker: Broker, inspected: InspectedFile) -> list[str]:
+def explain_retention(broker: Broker, inspected: InspectedFile) -> list[str]:
     """Return a line for each segment of the same partition that retention would remove now."""
-    partition = _partition_of(broker, inspected)
+    partition = _find_partition(broker, inspected)
     if partition is None:
         return []
     log = partition.log
@@ -234,7 +239,7 @@ def retained(broker: Broker, inspected: InspectedFile) -> list[str]:
     ]
 
 
-async def compacted(broker: Broker, log: Log, inspected: InspectedFile) -> dict[str, Any]:
+async def show_cleaning(broker: Broker, log: Log, inspected: InspectedFile) -> dict[str, Any]:
     """Return what a cleaning of a log would take now of each segment, and of this file's segment which records."""
     now_ms = broker.moving_clock.wall_ms()
     dirt = measure_dirtiness(log, now_ms)
@@ -254,7 +259,7 @@ async def compacted(broker: Broker, log: Log, inspected: InspectedFile) -> dict[
     return said
 
 
-def _partition_of(broker: Broker, inspected: InspectedFile) -> Partition | None:
+def _find_partition(broker: Broker, inspected: InspectedFile) -> Partition | None:
     """Return the partition in whose directory a file is."""
     folder = os.path.dirname(inspected.path)
     for topic in broker.running.cluster.image.topics.values():

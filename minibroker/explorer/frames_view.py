@@ -7,12 +7,12 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final, Protocol
 
-from minibroker.explorer.answers_in_threads import made_aside
-from minibroker.explorer.copies import copies_of
-from minibroker.explorer.effects import effects_of
-from minibroker.explorer.feeds import COLUMNS, Feed, State, events, row_of
+from minibroker.explorer.answers_in_threads import make_aside
+from minibroker.explorer.copies import make_copies
+from minibroker.explorer.effects import list_effects
+from minibroker.explorer.feeds import COLUMNS, Feed, State, iterate_events, make_row
 from minibroker.explorer.saved_frames import Frames
-from minibroker.explorer.trees import tree
+from minibroker.explorer.trees import make_tree
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.explaining.messages import explain_request, explain_response
 from minibroker.protocol.explaining.parts import Part
@@ -66,12 +66,14 @@ class Watched(Host, Protocol):
         """Return the name of a topic, if it is known."""
 
 
-def live_routes(broker: Broker | Watched, name_of: NameOf, closing: asyncio.Event) -> Routes:
+def make_live_routes(broker: Broker | Watched, name_of: NameOf, closing: asyncio.Event) -> Routes:
     """Return the paths of the view of a broker or a proxy."""
-    return frame_routes(broker.journal, name_of, closing, lambda: broker.bootstrap_servers, lambda: state_of(broker))
+    return make_frame_routes(
+        broker.journal, name_of, closing, lambda: broker.bootstrap_servers, lambda: describe_state(broker)
+    )
 
 
-def frame_routes(
+def make_frame_routes(
     frames: Frames, name_of: NameOf, closing: asyncio.Event, servers: Callable[[], str], state: State | None = None
 ) -> Routes:
     """Return the paths of the view. `servers` is HOST:PORT for the copies of a frame."""
@@ -85,7 +87,7 @@ def frame_routes(
     @routes.get("/stream")
     async def stream_frames(after: int = 0) -> Answer:
         """Return all frames after a number, then new ones as they come."""
-        stream = events(Feed(frames, name_of, after), state, closing)
+        stream = iterate_events(Feed(frames, name_of, after), state, closing)
         return Answer(stream, kind="text/event-stream; charset=utf-8", headers=NO_CACHE)
 
     @routes.get("/{number}")
@@ -98,19 +100,19 @@ def frame_routes(
 
         def said() -> dict[str, Any]:
             return {
-                "row": row_of(exchange, name_of),
+                "row": make_row(exchange, name_of),
                 "refusals": exchange.refusals,
-                "effects": effects_of(exchange, name_of),
-                "copies": copies_of(exchange, address, name_of),
-                **explained(exchange),
+                "effects": list_effects(exchange, name_of),
+                "copies": make_copies(exchange, address, name_of),
+                **explain_exchange(exchange),
             }
 
-        return await made_aside(said)
+        return await make_aside(said)
 
     return routes
 
 
-def state_of(broker: Broker | Watched) -> dict[str, Any]:
+def describe_state(broker: Broker | Watched) -> dict[str, Any]:
     """Return what the page always shows: the time, and whether the broker is up."""
     clock = broker.moving_clock
     return {
@@ -123,18 +125,18 @@ def state_of(broker: Broker | Watched) -> dict[str, Any]:
     }
 
 
-def explained(exchange: Exchange) -> dict[str, Any]:
+def explain_exchange(exchange: Exchange) -> dict[str, Any]:
     """Return the trees of a request and its answer. This may take long for large frames: run it in a thread."""
     request = _add_size(exchange.request_bytes)
     answer = _add_size(exchange.answer_bytes)
     return {
         "title": f"{exchange.api} version {exchange.version}",
-        "request": tree(explain_request(request), request),
-        "answer": tree(_explained_answer(exchange, answer), answer) if exchange.answer_bytes else None,
+        "request": make_tree(explain_request(request), request),
+        "answer": make_tree(_explain_answer(exchange, answer), answer) if exchange.answer_bytes else None,
     }
 
 
-def _explained_answer(exchange: Exchange, answer: bytes) -> Part:
+def _explain_answer(exchange: Exchange, answer: bytes) -> Part:
     """Return the tree of an answer; one of an API that is not known here is only bytes."""
     if exchange.api_key not in ApiKey.__members__.values():
         return Part("response", "frame", 0, len(answer), problem=f"there is no {exchange.api}")

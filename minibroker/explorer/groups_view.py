@@ -19,7 +19,7 @@ from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.transactions.transaction import REACHED_FROM, State
 from minibroker.client.membership import decode_assignment
 from minibroker.explorer.answers_in_threads import read_aside
-from minibroker.explorer.effects import effects_of
+from minibroker.explorer.effects import list_effects
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.legible import make_legible
@@ -52,7 +52,7 @@ RECONCILING: Final = ("Empty", "Assigning", "Reconciling", "Stable")
 STREAMS: Final = ("Empty", "NotReady", "Assigning", "Reconciling", "Stable")
 
 
-def _there_and_back(states: Iterable[str]) -> list[tuple[str, str]]:
+def _make_arrows(states: Iterable[str]) -> list[tuple[str, str]]:
     """Return the arrows of a group whose members may come, go and catch up at any time."""
     steps = list(pairwise(states))
     return [*steps, ("Stable", "Assigning"), ("Reconciling", "Assigning"), ("Stable", "Empty"), ("Empty", "Dead")]
@@ -60,9 +60,9 @@ def _there_and_back(states: Iterable[str]) -> list[tuple[str, str]]:
 
 MACHINES: Final[dict[str, list[tuple[str, str]]]] = {
     "Classic": [(str(one), str(next_)) for one, nexts in FOLLOWING.items() for next_ in sorted(nexts) if one != next_],
-    "Consumer": _there_and_back(RECONCILING),
+    "Consumer": _make_arrows(RECONCILING),
     "Share": [("Empty", "Stable"), ("Stable", "Empty"), ("Empty", "Dead")],
-    "Streams": _there_and_back(STREAMS),
+    "Streams": _make_arrows(STREAMS),
     "transaction": [
         (before.label, after.label)
         for after, befores in REACHED_FROM.items()
@@ -90,11 +90,11 @@ def group_routes(broker: Broker, name_of: NameOf) -> Routes:
     @routes.get("/groups/{group}")
     async def get_group(group: str) -> dict[str, Any]:
         """Return a group with its members, its committed offsets and their lag."""
-        found = _group(broker, group)
+        found = _find_group(broker, group)
         node = broker.coordinator(group=group)
         said = _summarize_group(found) | await _describe_group(broker, found, node)
         assigned = {one for each in said["members"] for one in each["assigned"]}
-        return said | {"coordinator": node, "lag": _lags(broker, found, assigned)}
+        return said | {"coordinator": node, "lag": _list_lags(broker, found, assigned)}
 
     @routes.get("/history")
     async def get_history(
@@ -102,7 +102,7 @@ def group_routes(broker: Broker, name_of: NameOf) -> Routes:
     ) -> dict[str, Any]:
         """Return the newest frames that changed a group or a transaction, the newest first, and the last one seen."""
         seen = broker.journal.seen
-        return {"moments": await _history(broker, name_of, group, transactional_id, after), "seen": seen}
+        return {"moments": await _find_history(broker, name_of, group, transactional_id, after), "seen": seen}
 
     return routes
 
@@ -119,27 +119,27 @@ def _summarize_group(group: Group) -> dict[str, Any]:
     }
 
 
-def _group(broker: Broker, group: str) -> Group:
+def _find_group(broker: Broker, group: str) -> Group:
     found = broker.running.cluster.groups.groups.get(group)
     if found is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group}")
     return found
 
 
-def _lags(broker: Broker, group: Group, assigned: set[str]) -> list[dict[str, Any]]:
+def _list_lags(broker: Broker, group: Group, assigned: set[str]) -> list[dict[str, Any]]:
     """Return the lag of each partition with a committed offset, and those that are assigned to a member without one."""
     committed = {place: found.offset for place, found in group.offsets.by_partition.items()}
     places = {(name, int(index)) for name, _, index in (each.rpartition("-") for each in assigned) if index.isdigit()}
     lags = []
     for topic, index in sorted(committed.keys() | places)[:MOST_OFFSETS]:
-        partition = partition_here(broker, topic, index)
+        partition = find_local_partition(broker, topic, index)
         end, offset = None if partition is None else partition.log.high_watermark, committed.get((topic, index))
         lag = None if end is None or offset is None else end - offset
         lags.append({"topic": topic, "partition": index, "offset": offset, "end": end, "lag": lag})
     return lags
 
 
-def partition_here(broker: Broker, topic: str, index: int) -> Partition | None:
+def find_local_partition(broker: Broker, topic: str, index: int) -> Partition | None:
     """Return a partition that has a log here, or None."""
     found = broker.running.cluster.image.topics.get(topic)
     partition = None if found is None else found.partition(index)
@@ -153,10 +153,10 @@ async def _describe_group(broker: Broker, group: Group, node_id: int | None) -> 
     answer = (await ask(cluster, node, DESCRIBE[group.type.capitalize()](group.group_id))).groups[0]
     if answer.error_code:
         return {"members": [], "problem": ErrorCode(answer.error_code).name}
-    return {"members": [_member(each) for each in answer.members]}
+    return {"members": [_describe_member(each) for each in answer.members]}
 
 
-def _member(member: Any) -> dict[str, Any]:
+def _describe_member(member: Any) -> dict[str, Any]:
     said = {
         "id": make_legible(member.member_id),
         "instance": getattr(member, "group_instance_id", None) or getattr(member, "instance_id", None),
@@ -167,7 +167,7 @@ def _member(member: Any) -> dict[str, Any]:
         "target": [],
     }
     if hasattr(member, "target_assignment") and hasattr(member.target_assignment, "topic_partitions"):
-        said["target"] = _of_topics(member.target_assignment)
+        said["target"] = _list_partitions(member.target_assignment)
     return said
 
 
@@ -177,16 +177,16 @@ def _list_assignment(member: Any) -> list[str]:
             return [f"{topic}-{index}" for topic, index in sorted(decode_assignment(member.member_assignment))]
         return [f"{len(member.member_assignment)} bytes"]
     if hasattr(member.assignment, "topic_partitions"):
-        return _of_topics(member.assignment)
+        return _list_partitions(member.assignment)
     tasks = {role: getattr(member.assignment, f"{role}_tasks") for role in ("active", "standby", "warmup")}
     return [f"{role} {each.subtopology_id} {sorted(each.partitions)}" for role, some in tasks.items() for each in some]
 
 
-def _of_topics(assignment: Any) -> list[str]:
+def _list_partitions(assignment: Any) -> list[str]:
     return [f"{each.topic_name}-{index}" for each in assignment.topic_partitions for index in sorted(each.partitions)]
 
 
-async def _history(
+async def _find_history(
     broker: Broker, name_of: NameOf, group: str | None, transactional_id: str | None, after: int
 ) -> list[dict[str, Any]]:
     """Look at the journal from its newest request back, in slices, until there are enough.
@@ -201,7 +201,7 @@ async def _history(
         exchange = broker.journal.number(number)
         if exchange is None:
             break
-        read = partial(_moment, exchange, group, transactional_id, name_of)
+        read = partial(_describe_moment, exchange, group, transactional_id, name_of)
         for moment in await read_aside(exchange, read):
             newer = commits.get(moment["client_id"]) if moment["api"] == COMMIT else None
             if newer is not None and newer["effects"] == moment["effects"]:
@@ -215,7 +215,7 @@ async def _history(
     return found
 
 
-def _moment(
+def _describe_moment(
     exchange: Exchange, group: str | None, transactional_id: str | None, name_of: NameOf
 ) -> list[dict[str, Any]]:
     """Return what a frame changed of a group or a transaction, as one moment, or nothing."""
@@ -223,7 +223,7 @@ def _moment(
     named = None if request is None else find_subjects(request, name_of)
     if named is None or not (group in named.groups or transactional_id in named.transactional_ids):
         return []
-    effects = [effect["text"] for effect in effects_of(exchange, name_of)]
+    effects = [effect["text"] for effect in list_effects(exchange, name_of)]
     if not effects or getattr(exchange.answer, "error_code", False):
         return []
     who = None if exchange.client_id is None else make_legible(exchange.client_id)

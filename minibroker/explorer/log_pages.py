@@ -70,7 +70,7 @@ class _Part(NamedTuple):
     stopped: list[str]
 
 
-async def found_records(partition: Partition, wanted: Wanted) -> Found:
+async def find_records(partition: Partition, wanted: Wanted) -> Found:
     """Return records, and the offset behind the last one looked at. This ends after `SEARCH_SECONDS`."""
     following = max(wanted.first, partition.log.log_start_offset)
     records: list[SeenRecord] = []
@@ -81,7 +81,7 @@ async def found_records(partition: Partition, wanted: Wanted) -> Found:
             following = max(following, partition.log.log_end_offset)
             break
         data, left = region.read(), wanted._replace(first=following, most=wanted.most - len(records))
-        part = await asyncio.to_thread(_found_in, data, left, ends)
+        part = await asyncio.to_thread(_find_in, data, left, ends)
         records += [make_record(partition, header, record) for header, record in part.records]
         stopped += part.stopped[: MOST_STOPS - len(stopped)]
         following = max(part.following, following + 1)
@@ -90,62 +90,62 @@ async def found_records(partition: Partition, wanted: Wanted) -> Found:
 
 async def record_at(partition: Partition, offset: int, batch: bytes) -> Found:
     """Return the record with an offset, of the batch that has it, or none."""
-    part = await asyncio.to_thread(_found_in, batch, Wanted(offset, 1), math.inf)
+    part = await asyncio.to_thread(_find_in, batch, Wanted(offset, 1), math.inf)
     found = [each for each in part.records if each[1].offset == offset]
     return Found([make_record(partition, *each) for each in found], part.following, part.stopped)
 
 
-def _found_in(data: bytes, wanted: Wanted, ends: float) -> _Part:
+def _find_in(data: bytes, wanted: Wanted, ends: float) -> _Part:
     found = _Part([], wanted.first, [])
     for position, header in iterate_batches_in(data):
-        for record in () if header.is_control else _beginning_of(data, position, header, found.stopped):
+        for record in () if header.is_control else _iterate_beginning(data, position, header, found.stopped):
             if record.offset >= wanted.first:
                 found = found._replace(following=record.offset + 1)
                 if wanted.matches(record):
-                    found.records.append((header, _cut(record, wanted.most_bytes)))
+                    found.records.append((header, _shorten_record(record, wanted.most_bytes)))
             if len(found.records) == wanted.most or time.monotonic() > ends:
                 return found
         found = found._replace(following=max(wanted.first, header.last_offset + 1))
     return found
 
 
-def _cut(record: Record, most_bytes: int) -> Record:
+def _shorten_record(record: Record, most_bytes: int) -> Record:
     """Return a record with the beginnings of its key, its value and its headers."""
-    headers = tuple((name, _beginning(value, most_bytes)) for name, value in record.headers)
-    key, value = _beginning(record.key, most_bytes), _beginning(record.value, most_bytes)
+    headers = tuple((name, _shorten_bytes(value, most_bytes)) for name, value in record.headers)
+    key, value = _shorten_bytes(record.key, most_bytes), _shorten_bytes(record.value, most_bytes)
     return record._replace(key=key, value=value, headers=headers)
 
 
-def _beginning(data: bytes | None, most_bytes: int, size: int = 0) -> bytes | None:
+def _shorten_bytes(data: bytes | None, most_bytes: int, size: int = 0) -> bytes | None:
     if data is None or (len(data) <= most_bytes and not size):
         return data
     found = Beginning(data[:most_bytes])
-    found.size = size or size_of(data)
+    found.size = size or measure(data)
     return found
 
 
-def size_of(data: bytes) -> int:
+def measure(data: bytes) -> int:
     """Return the size of a key or a value, of which only the beginning may be here."""
     return data.size if isinstance(data, Beginning) else len(data)
 
 
-def _beginning_of(data: bytes, position: int, header: BatchHeader, stopped: list[str]) -> Iterator[Record]:
+def _iterate_beginning(data: bytes, position: int, header: BatchHeader, stopped: list[str]) -> Iterator[Record]:
     """Yield the records of a batch that are in what of it is decompressed; of the last one maybe only a beginning."""
     try:
         if is_old(data, position):
             yield from records_in(data, position, limit_bytes=BATCH_BYTES)
             return
-        payload, is_whole = _payload(data, position, header)
+        payload, is_whole = _read_payload(data, position, header)
         if not is_whole:
             stopped.append(
                 f"offset {header.base_offset}: of the batch only the first {BATCH_BYTES >> 20} MiB are shown"
             )
-        yield from _records_of(payload, header, is_whole=is_whole)
+        yield from _iterate_records(payload, header, is_whole=is_whole)
     except (KafkaError, Malformed, MalformedVarint) as error:
         stopped.append(f"offset {header.base_offset}: the batch cannot be read to its end: {make_legible(str(error))}")
 
 
-def _payload(data: bytes, position: int, header: BatchHeader) -> tuple[bytes, bool]:
+def _read_payload(data: bytes, position: int, header: BatchHeader) -> tuple[bytes, bool]:
     """Return the decompressed records of a batch, or the first `BATCH_BYTES` or so of them, and whether that is all."""
     pieces: list[Bytes] = []
     try:
@@ -157,7 +157,7 @@ def _payload(data: bytes, position: int, header: BatchHeader) -> tuple[bytes, bo
     return b"".join(pieces), True
 
 
-def _records_of(payload: bytes, header: BatchHeader, *, is_whole: bool) -> Iterator[Record]:
+def _iterate_records(payload: bytes, header: BatchHeader, *, is_whole: bool) -> Iterator[Record]:
     append_time = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
     position = 0
     for _ in range(header.record_count):
@@ -191,17 +191,17 @@ def _cut_bytes(payload: bytes, position: int) -> tuple[bytes | None, int]:
     size, position = read_varint(payload, position)
     if size < 0:
         return None, position
-    return _beginning(payload[position : position + size], size, size), position + size
+    return _shorten_bytes(payload[position : position + size], size, size), position + size
 
 
-async def whole_part(partition: Partition, offset: int, *, is_key: bool) -> list[Bytes] | None:
+async def read_whole_part(partition: Partition, offset: int, *, is_key: bool) -> list[Bytes] | None:
     """Return a whole key or value in pieces, None if it is null or there is no such record. Raises KafkaError."""
     region = partition.log.read(offset, 1)
     data = b"" if region is None else region.read()
-    return await asyncio.to_thread(_pieces_of, data, offset, is_key=is_key)
+    return await asyncio.to_thread(_read_pieces, data, offset, is_key=is_key)
 
 
-def _pieces_of(data: bytes, offset: int, *, is_key: bool) -> list[Bytes] | None:
+def _read_pieces(data: bytes, offset: int, *, is_key: bool) -> list[Bytes] | None:
     for position, header in iterate_batches_in(data):
         if not header.base_offset <= offset <= header.last_offset or header.is_control:
             continue
@@ -226,22 +226,22 @@ class _Stream:
         """Return the key or the value of a record by the delta of its offset. Raises KafkaError."""
         try:
             for _ in range(count):
-                size = self._number()
+                size = self._read_number()
                 end = self._taken + size
-                self._taking(1)
-                self._number()
-                is_wanted = self._number() == delta
+                self._take_bytes(1)
+                self._read_number()
+                is_wanted = self._read_number() == delta
                 for each in (True, False) if is_wanted else ():
-                    size = self._number()
+                    size = self._read_number()
                     if each is is_key:
-                        return None if size < 0 else self._taking(size)
-                    self._taking(max(size, 0))
-                self._taking(end - self._taken)
+                        return None if size < 0 else self._take_bytes(size)
+                    self._take_bytes(max(size, 0))
+                self._take_bytes(end - self._taken)
         except (StopIteration, MalformedVarint, ValueError) as error:
             raise CorruptBatch(f"a record is malformed: {error}") from None
         return None
 
-    def _taking(self, size: int) -> list[Bytes]:
+    def _take_bytes(self, size: int) -> list[Bytes]:
         """Take the next bytes. Raises StopIteration if there are too few, and ValueError for less than none."""
         if size < 0:
             raise ValueError("a negative length")
@@ -255,10 +255,10 @@ class _Stream:
             self._taken += len(piece)
         return pieces
 
-    def _number(self) -> int:
+    def _read_number(self) -> int:
         number = bytearray()
         while not number or number[-1] & 0x80:
-            number += self._taking(1)[0]
+            number += self._take_bytes(1)[0]
             if len(number) > MAX_VARLONG_BYTES:
                 raise ValueError("a number is too long")
         return read_varlong(bytes(number), 0)[0]

@@ -41,7 +41,7 @@ HEADERS: Final = {
 }
 
 
-def page() -> Routes:
+def make_page_routes() -> Routes:
     """Return the paths of the page, at `/explorer/`."""
     routes = Routes(ROOT, is_guarded=False, is_raw=True)
     routes.on("GET", "", lambda _: make_redirection(f"{ROOT}/"), "page")
@@ -52,7 +52,7 @@ def page() -> Routes:
 
 async def _serve_file(request: Request) -> Answer:
     """Return a file. A thread reads all of them once."""
-    files = await asyncio.to_thread(_files)
+    files = await asyncio.to_thread(_read_files)
     found = files.get(request.variables.get("name", PAGE))
     if found is None:
         raise Refused(404, "there is no such page")
@@ -71,15 +71,15 @@ class StaticFile(NamedTuple):
 
 
 @cache
-def _files() -> Mapping[str, StaticFile]:
+def _read_files() -> Mapping[str, StaticFile]:
     """Return all files by their names; nothing else can be asked for."""
     paths = [path for path in FOLDER.iterdir() if path.is_file() and path.suffix != MODULE_SUFFIX]
     script = bundle(FIRST_MODULE, lambda path: (FOLDER / path).read_text("utf-8"))
     contents = {path.name: path.read_bytes() for path in paths} | {BUNDLE: script.encode()}
-    return {name: _file(name, content) for name, content in contents.items()}
+    return {name: _make_file(name, content) for name, content in contents.items()}
 
 
-def _file(name: str, content: bytes) -> StaticFile:
+def _make_file(name: str, content: bytes) -> StaticFile:
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     kind = TYPES.get(Path(name).suffix, PLAIN)
     return StaticFile(content, f"{kind}; charset=utf-8" if kind.startswith("text/") else kind, tag)

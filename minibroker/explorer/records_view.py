@@ -12,19 +12,19 @@ from contextlib import suppress
 from typing import Any, Final, Literal
 
 from minibroker.broker.metadata.partitions import Partition
-from minibroker.explorer.answers_in_threads import made_aside
-from minibroker.explorer.decoded_records import Data, add_decoded, data_of, decoder_for
+from minibroker.explorer.answers_in_threads import make_aside
+from minibroker.explorer.decoded_records import Data, add_decoded, find_decoder, get_data
 from minibroker.explorer.log_pages import (
     Beginning,
     Matches,
     Wanted,
-    found_records,
+    find_records,
+    measure,
+    read_whole_part,
     record_at,
-    size_of,
-    whole_part,
 )
-from minibroker.explorer.topics_view import partition_of
-from minibroker.explorer.trees import tree
+from minibroker.explorer.topics_view import find_partition
+from minibroker.explorer.trees import make_tree
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.explaining.messages import explain_records
 from minibroker.protocol.legible import make_legible
@@ -62,13 +62,13 @@ def record_routes(broker: Broker) -> Routes:
         name: str, index: int, first: int = 0, count: int = 100, text: str = "", where: Part = "any"
     ) -> dict[str, Any]:
         """Return records from an offset on, those that contain a text; `next` is where the next page begins."""
-        partition = partition_of(broker, name, index)
+        partition = find_partition(broker, name, index)
         wanted = Wanted(first, min(count, MOST_RECORDS), matching(text, where), LISTED_BYTES)
-        found = await found_records(partition, wanted)
-        records = [shown(each, listed) for each in found.records]
+        found = await find_records(partition, wanted)
+        records = [shown(each, list_beginning) for each in found.records]
         end = partition.log.log_end_offset
-        data = [data_of(each) for each in records]
-        decoder = await decoder_for(broker, data)
+        data = [get_data(each) for each in records]
+        decoder = await find_decoder(broker, data)
         if decoder is not None:
             await asyncio.to_thread(add_decoded, decoder, data, records, LISTED_BYTES)
         return {"records": records, "next": found.following, "end": end, "stopped": found.stopped}
@@ -76,26 +76,26 @@ def record_routes(broker: Broker) -> Routes:
     @routes.get("/records/{offset}")
     async def get_record(name: str, index: int, offset: int) -> Answer:
         """Return a record whole, with its batch byte by byte."""
-        return await whole_record(broker, partition_of(broker, name, index), offset)
+        return await answer_whole_record(broker, find_partition(broker, name, index), offset)
 
     @routes.get("/records/{offset}/{part}")
     async def get_content(name: str, index: int, offset: int, part: Literal["key", "value"]) -> Answer:
         """Return the bytes of a whole key or value, to be saved."""
-        content = await whole_part(partition_of(broker, name, index), offset, is_key=part == "key")
+        content = await read_whole_part(find_partition(broker, name, index), offset, is_key=part == "key")
         if content is None:
             raise LookupError(f"{name}-{index} has no {part} at offset {offset}")
         headers = AS_FILE | {"content-length": str(sum(map(len, content)))}
-        return Answer(_in_turns(content), kind="application/octet-stream", headers=headers)
+        return Answer(_yield_in_turns(content), kind="application/octet-stream", headers=headers)
 
-    _offsets(broker, routes)
+    _add_offset_routes(broker, routes)
     return routes
 
 
-def _offsets(broker: Broker, routes: Routes) -> None:
+def _add_offset_routes(broker: Broker, routes: Routes) -> None:
     @routes.get("/offset-at")
     async def find_offset(name: str, index: int, time_ms: int) -> dict[str, int]:
         """Return the first offset whose record has this time or a later one, or the end of the partition."""
-        partition, cluster = partition_of(broker, name, index), broker.running.cluster
+        partition, cluster = find_partition(broker, name, index), broker.running.cluster
         each = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(partition_index=index, timestamp=time_ms)
         topic = ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=[each])
         node = cluster.nodes.get(partition.leader_id, get_any_node(cluster))
@@ -104,7 +104,7 @@ def _offsets(broker: Broker, routes: Routes) -> None:
         return {"offset": partition.log.log_end_offset if answer.offset == NOT_FOUND else answer.offset}
 
 
-async def _in_turns(pieces: list[Bytes]) -> AsyncIterator[bytes]:
+async def _yield_in_turns(pieces: list[Bytes]) -> AsyncIterator[bytes]:
     """Yield pieces, and let others go on between them."""
     for piece in pieces:
         for at in range(0, len(piece), PIECE_BYTES):
@@ -112,24 +112,24 @@ async def _in_turns(pieces: list[Bytes]) -> AsyncIterator[bytes]:
             await asyncio.sleep(0)
 
 
-async def whole_record(broker: Broker, partition: Partition, offset: int) -> Answer:
+async def answer_whole_record(broker: Broker, partition: Partition, offset: int) -> Answer:
     """Return the answer with a record, None for an offset without one, and with the batch around it."""
     batch = batch_at(partition, offset)
     found = await record_at(partition, offset, batch)
-    data = [Data(_whole(each.key), _whole(each.value), each.headers) for each in found.records]
-    decoder = await decoder_for(broker, data)
+    data = [Data(_get_if_whole(each.key), _get_if_whole(each.value), each.headers) for each in found.records]
+    decoder = await find_decoder(broker, data)
 
     def made() -> dict[str, Any]:
-        said = [shown(each, whole) for each in found.records]
+        said = [shown(each, show_whole) for each in found.records]
         if decoder is not None:
             add_decoded(decoder, data, said, WHOLE_BYTES)
         explained = explain_records(batch, topic=partition.topic.name)
-        return {"record": next(iter(said), None), "batch": tree(explained, batch), "stopped": found.stopped}
+        return {"record": next(iter(said), None), "batch": make_tree(explained, batch), "stopped": found.stopped}
 
-    return await made_aside(made)
+    return await make_aside(made)
 
 
-def _whole(data: bytes | None) -> bytes | None:
+def _get_if_whole(data: bytes | None) -> bytes | None:
     """Return a key or a value if it is here to its end."""
     return None if isinstance(data, Beginning) else data
 
@@ -188,26 +188,26 @@ def shown(record: Record, content: Content) -> dict[str, Any]:
     }
 
 
-def listed(data: bytes | None, most_bytes: int = LISTED_BYTES) -> dict[str, Any] | None:
+def list_beginning(data: bytes | None, most_bytes: int = LISTED_BYTES) -> dict[str, Any] | None:
     """Return the beginning of bytes for a list: as text where they are text, and as hex."""
     if data is None:
         return None
-    said: dict[str, Any] = {"size": size_of(data), "hex": data[:most_bytes].hex()}
+    said: dict[str, Any] = {"size": measure(data), "hex": data[:most_bytes].hex()}
     with suppress(UnicodeDecodeError):
-        said["text"] = data.decode() if size_of(data) <= most_bytes else data[:most_bytes].decode(errors="ignore")
+        said["text"] = data.decode() if measure(data) <= most_bytes else data[:most_bytes].decode(errors="ignore")
     return said
 
 
-def whole(data: bytes | None) -> dict[str, Any] | None:
+def show_whole(data: bytes | None) -> dict[str, Any] | None:
     """Return bytes in all forms that the page can show. This may take long: run it in a thread."""
-    said = listed(data, WHOLE_BYTES)
+    said = list_beginning(data, WHOLE_BYTES)
     if said is not None and said.get("text", "")[:1] in ("{", "[") and said["size"] <= WHOLE_BYTES:
         with suppress(ValueError, RecursionError):
-            said["json"] = indented(said["text"])
+            said["json"] = indent_json(said["text"])
     return said
 
 
-def indented(text: str) -> str:
+def indent_json(text: str) -> str:
     """Return JSON with indentation. Raises ValueError if that is many times larger, as deep nesting makes it."""
     pieces: list[str] = []
     left = INDENTED_TIMES * len(text)

@@ -8,8 +8,8 @@ from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
-from minibroker.explorer.answers_in_threads import made_aside
-from minibroker.explorer.records_view import indented
+from minibroker.explorer.answers_in_threads import make_aside
+from minibroker.explorer.records_view import indent_json
 from minibroker.registry.state.coroutine_slices import Slices
 from minibroker.registry.state.qualified_subjects import qualify_within
 from minibroker.registry.state.registry_configs import find_config, find_mode, get_level
@@ -28,14 +28,14 @@ IN_JSON: Final = ("AVRO", "JSON")  # the kinds of schemas that are
 PARTS: Final = ("-value", "-key")  # what a subject has behind the name of its topic
 
 
-def schema_routes(broker: Broker) -> Routes:
+def make_schema_routes(broker: Broker) -> Routes:
     """Return the paths of the view of a broker with a registry."""
     routes = Routes("/schemas")
 
     @routes.get("")
     async def list_subjects() -> dict[str, Any]:
         """Return all subjects, also deleted ones, with the level and the mode that apply where none is set."""
-        state, slices = await _state(broker), Slices()
+        state, slices = await _get_state(broker), Slices()
         subjects = list(islice(state.subjects_from(""), MOST_SUBJECTS))
         found = []
         for name in subjects:
@@ -43,16 +43,16 @@ def schema_routes(broker: Broker) -> Routes:
             if name in state.versions:  # still
                 found.append(_summarize_subject(state, name))
         more = len(state.versions) - len(subjects)
-        return {"subjects": found, "more": max(more, 0), "level": get_level(find_config(state, None))} | _mode(
+        return {"subjects": found, "more": max(more, 0), "level": get_level(find_config(state, None))} | _get_mode(
             state, None
         )
 
     @routes.get("/subject")
     async def get_subject(name: str) -> dict[str, Any]:
         """Return a subject with its versions, the newest first."""
-        state = await _state(broker)
+        state = await _get_state(broker)
         topic = next((name.removesuffix(part) for part in PARTS if name.endswith(part)), name)
-        versions = _versions(state, name)[::-1]
+        versions = _list_versions(state, name)[::-1]
         own = state.configs.get(name, {})
         return {
             "name": name,
@@ -62,17 +62,17 @@ def schema_routes(broker: Broker) -> Routes:
             "topic": topic if topic in broker.running.cluster.image.topics else None,
             "versions": [_describe_schema(state, each) for each in versions[:MOST_VERSIONS]],
             "more": max(len(versions) - MOST_VERSIONS, 0),
-        } | _mode(state, name)
+        } | _get_mode(state, name)
 
-    _versions_and_names(broker, routes)
+    _add_version_routes(broker, routes)
     return routes
 
 
-def _versions_and_names(broker: Broker, routes: Routes) -> None:
+def _add_version_routes(broker: Broker, routes: Routes) -> None:
     @routes.get("/version")
     async def get_version(subject: str, version: int = LATEST) -> Answer:
         """Return a version with its text, what it refers to, and what refers to it."""
-        state = await _state(broker)
+        state = await _get_state(broker)
         found = state.get(subject, version, deleted=True)
         if found is None:
             raise LookupError(f"the registry has no version {version} of {subject}")
@@ -80,17 +80,17 @@ def _versions_and_names(broker: Broker, routes: Routes) -> None:
             "references": [
                 [each.name, qualify_within(subject, each.subject), each.version] for each in found.references
             ],
-            "referrers": list(islice(_referrers(state, found), MOST_REFERRERS)),
+            "referrers": list(islice(_iterate_referrers(state, found), MOST_REFERRERS)),
             "metadata": found.metadata,
             "rules": found.rule_set,
         }
-        return await made_aside(lambda: said | {"text": _legible(found)})
+        return await make_aside(lambda: said | {"text": _indent_schema(found)})
 
     @routes.get("/named")
     async def find_schema(schema: str, subject: str = "") -> dict[str, Any]:
         """Return where the schema is that records name by id or GUID: in this subject if it is there, or in another."""
-        state = await _state(broker)
-        id = int(schema) if schema.isdecimal() else state.index("").id_by_guid.get(_guid(schema), LATEST)
+        state = await _get_state(broker)
+        id = int(schema) if schema.isdecimal() else state.index("").id_by_guid.get(_check_guid(schema), LATEST)
         places = state.index("").versions_by_id.get(id)
         if not places:
             raise LookupError(f"the registry has no schema {schema}")
@@ -98,7 +98,7 @@ def _versions_and_names(broker: Broker, routes: Routes) -> None:
         return {"subject": name, "version": places[name]}
 
 
-async def _state(broker: Broker) -> SchemaState:
+async def _get_state(broker: Broker) -> SchemaState:
     """Return the registry's state. Raises RuntimeError if it cannot be read."""
     try:
         return await broker.registry.state()
@@ -106,7 +106,7 @@ async def _state(broker: Broker) -> SchemaState:
         raise RuntimeError(f"the registry cannot be read: {error.message}") from None
 
 
-def _versions(state: SchemaState, subject: str) -> list[StoredSchema]:
+def _list_versions(state: SchemaState, subject: str) -> list[StoredSchema]:
     """Return all versions of a subject, the oldest first. Raises LookupError."""
     found = state.schemas(subject, deleted=True)
     if not found:
@@ -115,7 +115,7 @@ def _versions(state: SchemaState, subject: str) -> list[StoredSchema]:
 
 
 def _summarize_subject(state: SchemaState, subject: str) -> dict[str, Any]:
-    versions = _versions(state, subject)
+    versions = _list_versions(state, subject)
     latest = state.latest(subject)
     return {
         "name": subject,
@@ -126,7 +126,7 @@ def _summarize_subject(state: SchemaState, subject: str) -> dict[str, Any]:
     }
 
 
-def _mode(state: SchemaState, subject: str | None) -> dict[str, str]:
+def _get_mode(state: SchemaState, subject: str | None) -> dict[str, str]:
     return {"mode": find_mode(state, subject)}
 
 
@@ -145,22 +145,22 @@ def _describe_schema(state: SchemaState, schema: StoredSchema) -> dict[str, Any]
     }
 
 
-def _referrers(state: SchemaState, schema: StoredSchema) -> Iterator[tuple[str, int]]:
+def _iterate_referrers(state: SchemaState, schema: StoredSchema) -> Iterator[tuple[str, int]]:
     """Yield the subjects and versions that refer to a schema."""
     index = state.index(schema.subject)
     for id in sorted(index.referrers.get((schema.subject, schema.version), ())):
         yield from sorted(index.versions_by_id.get(id, {}).items())
 
 
-def _legible(schema: StoredSchema) -> str:
+def _indent_schema(schema: StoredSchema) -> str:
     """Return the text of a schema with indentation, if it is JSON that can be read so."""
     if schema.kind in IN_JSON:
         with suppress(ValueError, RecursionError):
-            return indented(schema.text)
+            return indent_json(schema.text)
     return schema.text
 
 
-def _guid(text: str) -> str:
+def _check_guid(text: str) -> str:
     """Return a GUID as the registry writes it. Raises LookupError."""
     try:
         return str(UUID(text))

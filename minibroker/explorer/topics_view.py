@@ -21,7 +21,7 @@ DEFAULT: Final = "default"
 SOURCES: Final = {source.value: source.name.lower().replace("_", " ") for source in ConfigSource}
 
 
-def topic_routes(broker: Broker) -> Routes:
+def make_topic_routes(broker: Broker) -> Routes:
     """Return the paths of the view."""
     routes = Routes("/topics")
 
@@ -35,7 +35,7 @@ def topic_routes(broker: Broker) -> Routes:
     @routes.get("/{name}")
     async def get_topic(name: str) -> dict[str, Any]:
         """Return a topic with its partitions."""
-        topic = topic_of(broker, name)
+        topic = find_topic(broker, name)
         partitions = [_describe_partition(each) for each in topic.partitions[:MOST_PARTITIONS]]
         more = len(topic.partitions) - len(partitions)
         return {**_summarize_topic(topic), "id": uuid_text(topic.topic_id), "partitions": partitions, "more": more}
@@ -43,7 +43,7 @@ def topic_routes(broker: Broker) -> Routes:
     @routes.get("/{name}/configs")
     async def get_configs(name: str) -> list[dict[str, Any]]:
         """Return all configs of a topic, those that were set first."""
-        found = await _configs(broker, name)
+        found = await _list_configs(broker, name)
         return sorted(found, key=lambda each: (each["source"] == DEFAULT, each["name"]))
 
     @routes.delete("/{name}")
@@ -57,7 +57,7 @@ def topic_routes(broker: Broker) -> Routes:
     return routes
 
 
-def topic_of(broker: Broker, name: str) -> Topic:
+def find_topic(broker: Broker, name: str) -> Topic:
     """Return a topic. Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION)."""
     found = broker.running.cluster.image.topics.get(name)
     if found is None:
@@ -65,9 +65,9 @@ def topic_of(broker: Broker, name: str) -> Topic:
     return found
 
 
-def partition_of(broker: Broker, name: str, index: int) -> Partition:
+def find_partition(broker: Broker, name: str, index: int) -> Partition:
     """Return a partition that has a log here. Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION)."""
-    found = topic_of(broker, name).partition(index)
+    found = find_topic(broker, name).partition(index)
     if found is None or not found.is_here:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no log of {name}-{index} here")
     return found
@@ -110,10 +110,10 @@ def _describe_partition(partition: Partition) -> dict[str, Any]:
     return said
 
 
-async def _configs(broker: Broker, name: str) -> list[dict[str, Any]]:
+async def _list_configs(broker: Broker, name: str) -> list[dict[str, Any]]:
     cluster = broker.running.cluster
     resource = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=TOPIC_RESOURCE, resource_name=topic_of(broker, name).name, configuration_keys=None
+        resource_type=TOPIC_RESOURCE, resource_name=find_topic(broker, name).name, configuration_keys=None
     )
     asked = DescribeConfigsRequest(resources=[resource], include_documentation=True)
     answer = await ask(cluster, get_any_node(cluster), asked)

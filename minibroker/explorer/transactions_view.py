@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from minibroker.broker.transactions.transaction import State
 from minibroker.broker.transactions.transaction_codec import encode_tombstone
-from minibroker.explorer.groups_view import partition_here
-from minibroker.explorer.log_pages import Wanted, found_records
+from minibroker.explorer.groups_view import find_local_partition
+from minibroker.explorer.log_pages import Wanted, find_records
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.internal import TRANSACTIONS_TOPIC, decode_internal
 from minibroker.testing.broker import Broker
@@ -23,7 +23,7 @@ FACTS: Final = ("transactional_id", "producer_id", "producer_epoch", "timeout_ms
 BATCH: Final = ("first_sequence", "last_sequence", "last_offset", "offset_delta", "timestamp_ms")
 
 
-def transaction_routes(broker: Broker) -> Routes:
+def make_transaction_routes(broker: Broker) -> Routes:
     """Return the paths of the view."""
     routes = Routes()
 
@@ -44,22 +44,22 @@ def transaction_routes(broker: Broker) -> Routes:
             **{name: getattr(found, name) for name in FACTS},
             "state": found.state.label,
             "coordinator": broker.coordinator(transactional_id=transactional_id),
-            "partitions": [_producer_in(broker, *each, found.producer_id) for each in sorted(found.partitions)],
-            "timeouts": await _timeouts(broker, transactional_id),
+            "partitions": [_describe_producer(broker, *each, found.producer_id) for each in sorted(found.partitions)],
+            "timeouts": await _list_timeouts(broker, transactional_id),
         }
 
     @routes.get("/topics/{name}/{index}/producers")
     async def list_producers(name: str, index: int) -> list[dict[str, Any]]:
         """Return the producers that a partition knows, with their last five batches."""
-        partition = partition_here(broker, name, index)
+        partition = find_local_partition(broker, name, index)
         producer_ids = list(partition.log.producers.ids())[-MOST_LISTED:] if partition is not None else []
-        return [_producer_in(broker, name, index, producer_id) for producer_id in producer_ids]
+        return [_describe_producer(broker, name, index, producer_id) for producer_id in producer_ids]
 
     return routes
 
 
-def _producer_in(broker: Broker, topic: str, index: int, producer_id: int) -> dict[str, Any]:
-    partition = partition_here(broker, topic, index)
+def _describe_producer(broker: Broker, topic: str, index: int, producer_id: int) -> dict[str, Any]:
+    partition = find_local_partition(broker, topic, index)
     said: dict[str, Any] = {"topic": topic, "partition": index, "producer_id": producer_id, "batches": []}
     entry = None if partition is None else partition.log.producers.find(producer_id)
     if entry is not None:
@@ -68,7 +68,7 @@ def _producer_in(broker: Broker, topic: str, index: int, producer_id: int) -> di
     return said
 
 
-async def _timeouts(broker: Broker, transactional_id: str) -> list[dict[str, int]]:
+async def _list_timeouts(broker: Broker, transactional_id: str) -> list[dict[str, int]]:
     """Return when transactions of an id were aborted after their timeout, by the newest records of the log."""
     try:
         partition = broker.running.cluster.transactions.log.get_writable_partition(transactional_id)
@@ -76,17 +76,21 @@ async def _timeouts(broker: Broker, transactional_id: str) -> list[dict[str, int
         return []
     key, _ = encode_tombstone(transactional_id)
     first = max(partition.log.log_end_offset - LOOKED_AT, 0)
-    found = await found_records(partition, Wanted(first, LOOKED_AT, lambda record: record.key == key))
+    found = await find_records(partition, Wanted(first, LOOKED_AT, lambda record: record.key == key))
     timeouts = []
     for record in found.records:
         _, decoded = decode_internal(TRANSACTIONS_TOPIC, record.key, record.value)
         value: Any = decoded and decoded.message
-        if value is not None and value.transaction_status == State.PREPARE_ABORT and _ms_beyond_timeout(value) > 0:
+        if (
+            value is not None
+            and value.transaction_status == State.PREPARE_ABORT
+            and _count_ms_beyond_timeout(value) > 0
+        ):
             timeouts.append({"at_ms": record.timestamp_ms, "timeout_ms": value.transaction_timeout_ms})
     return timeouts
 
 
-def _ms_beyond_timeout(value: Any) -> int:
+def _count_ms_beyond_timeout(value: Any) -> int:
     """Return for how long a transaction was open beyond its timeout."""
     open_ms: int = value.transaction_last_update_timestamp_ms - value.transaction_start_timestamp_ms
     return open_ms - int(value.transaction_timeout_ms)

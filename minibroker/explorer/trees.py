@@ -16,19 +16,21 @@ VALUE_CHARACTERS: Final = 240
 UUID: Final = "uuid"
 
 
-def tree(part: Part, data: bytes) -> dict[str, Any]:
+def make_tree(part: Part, data: bytes) -> dict[str, Any]:
     """Return a part and all in it. A block is a run of bytes: the first is `data`, the others are decompressed."""
     blocks = [data]
-    rows = list(_rows(part, 0, 0, blocks))
+    rows = list(_iterate_rows(part, 0, 0, blocks))
     hidden = [row for row in rows if row.get("secret")]
     return {
         "rows": rows[:MOST_ROWS],
         "more_rows": max(len(rows) - MOST_ROWS, 0),
-        "blocks": [_block(block, [row for row in hidden if row["block"] == at]) for at, block in enumerate(blocks)],
+        "blocks": [
+            _make_block(block, [row for row in hidden if row["block"] == at]) for at, block in enumerate(blocks)
+        ],
     }
 
 
-def _block(data: bytes, hidden: list[dict[str, Any]]) -> dict[str, Any]:
+def _make_block(data: bytes, hidden: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the beginning of a block, with zeros in the place of secrets."""
     shown = bytearray(data[:SHOWN_BYTES])
     for row in hidden:
@@ -37,7 +39,7 @@ def _block(data: bytes, hidden: list[dict[str, Any]]) -> dict[str, Any]:
     return {"size": len(data), "base64": b64encode(shown).decode()}
 
 
-def _rows(part: Part, depth: int, block: int, blocks: list[bytes]) -> Iterator[dict[str, Any]]:
+def _iterate_rows(part: Part, depth: int, block: int, blocks: list[bytes]) -> Iterator[dict[str, Any]]:
     inner = block
     if part.payload is not None:
         inner = len(blocks)
@@ -62,7 +64,7 @@ def _rows(part: Part, depth: int, block: int, blocks: list[bytes]) -> Iterator[d
     }
     yield row | {"block": block} | {name: value for name, value in said.items() if value not in (None, "", 0, False)}
     for each in part.parts:
-        yield from _rows(each, depth + 1, inner, blocks)
+        yield from _iterate_rows(each, depth + 1, inner, blocks)
 
 
 def _show_value(part: Part) -> str | None:
@@ -74,12 +76,12 @@ def _show_value(part: Part) -> str | None:
         if part.type == UUID:
             return uuid_text(value)
         size = f"  ({len(value):,} bytes)" if len(value) > VALUE_CHARACTERS else ""
-        return quoted(value[:VALUE_CHARACTERS]) + size
+        return quote_bytes(value[:VALUE_CHARACTERS]) + size
     if isinstance(value, str):
         return f'"{escape_unprintable(shorten(value, VALUE_CHARACTERS))}"'
     return str(value)
 
 
-def quoted(data: bytes) -> str:
+def quote_bytes(data: bytes) -> str:
     """Return bytes as text in quotes; what is no UTF-8 or not printable is escaped."""
     return f'"{escape_unprintable(data.decode("utf-8", errors="backslashreplace"))}"'

@@ -16,9 +16,9 @@ from typing import Annotated, Any, Final
 from msgspec import Meta, Struct
 
 from minibroker.broker.requests.served import SERVED
-from minibroker.explorer.answers_in_threads import made_aside
-from minibroker.explorer.composed_records import composed_records, format_of
-from minibroker.explorer.trees import tree
+from minibroker.explorer.answers_in_threads import make_aside
+from minibroker.explorer.composed_records import compose_records, format_of
+from minibroker.explorer.trees import make_tree
 from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class
 from minibroker.protocol.describing import format_type, format_versions
 from minibroker.protocol.explaining.messages import explain_request, explain_response
@@ -103,7 +103,7 @@ class Bytes(Struct):
     node: int | None = None
 
 
-def trying_routes(broker: Broker) -> Routes:
+def make_trying_routes(broker: Broker) -> Routes:
     """Return the paths of the view."""
     routes = Routes("/try")
 
@@ -119,31 +119,31 @@ def trying_routes(broker: Broker) -> Routes:
         message = get_request_class(key)
         number = message.versions[-1] if version is None else version
         message.check_version(number)
-        form = _Form(number, number in message.flexible, message.versions[-1], *_topic(broker))
+        form = _Form(number, number in message.flexible, message.versions[-1], *_choose_topic(broker))
         return {"version": number, "fields": form.fields(message), "values": form.values(message)}
 
     @routes.post("/encode")
     async def encode(asked: Composed) -> Answer:
         """Return the bytes of a request."""
         now_ms = broker.moving_clock.wall_ms()
-        return await made_aside(lambda: explained_request(encoded(asked, now_ms)))
+        return await make_aside(lambda: explain_frame(encode_request(asked, now_ms)))
 
     @routes.post("/explain")
     async def explain(asked: Bytes) -> Answer:
         """Return what bytes say as a request."""
-        return await made_aside(lambda: explained_request(_from_hex(asked.hex)))
+        return await make_aside(lambda: explain_frame(_from_hex(asked.hex)))
 
     @routes.post("/send")
     async def send(asked: Bytes) -> Answer:
         """Send bytes as a client does; return the answer."""
-        explained = await sent(_from_hex(asked.hex), *plain_address(broker, asked.node))
+        explained = await make_sender(_from_hex(asked.hex), *find_plain_address(broker, asked.node))
         number = broker.journal.seen
-        return await made_aside(lambda: explained() | {"number": number})
+        return await make_aside(lambda: explained() | {"number": number})
 
     return routes
 
 
-def _topic(broker: Broker) -> tuple[str, bytes]:
+def _choose_topic(broker: Broker) -> tuple[str, bytes]:
     """Return the name and the id of a topic to ask for."""
     own = (topic for topic in broker.running.cluster.image.topics.values() if not topic.internal)
     found = next(own, None)
@@ -157,38 +157,38 @@ class _Form:
         self._version, self._flexible, self._newest = version, flexible, newest
         self._topic, self._topic_id = topic, topic_id
 
-    def _places(self, struct: type) -> list[Place]:
+    def _list_places(self, struct: type) -> list[Place]:
         found = layout(struct, self._version, self._flexible)
         return [*found.body, *found.tagged]
 
     def fields(self, struct: type) -> list[dict[str, Any]]:
         """Describe the fields of a struct."""
-        return [self._field(place) for place in self._places(struct)]
+        return [self._describe_field(place) for place in self._list_places(struct)]
 
-    def _field(self, place: Place) -> dict[str, Any]:
+    def _describe_field(self, place: Place) -> dict[str, Any]:
         facts = place.field.facts
         said = {"name": place.name, "nullable": place.nullable, "about": facts.about, "tagged": place.tagged}
-        return said | {"versions": format_versions(facts.present, self._newest)} | self._kind(place.kind)
+        return said | {"versions": format_versions(facts.present, self._newest)} | self._describe_kind(place.kind)
 
-    def _kind(self, kind: Kind) -> dict[str, Any]:
+    def _describe_kind(self, kind: Kind) -> dict[str, Any]:
         said: dict[str, Any] = {"type": format_type(kind), "kind": KINDS.get(kind.code, kind.code)}
         if kind.struct is not None:
             return said | {"fields": self.fields(kind.struct), "blank": self.values(kind.struct)}
         if kind.item is not None:
-            return said | {"item": self._kind(kind.item), "blank": self._value("", kind.item)}
+            return said | {"item": self._describe_kind(kind.item), "blank": self._make_value("", kind.item)}
         return said | {"kind": KINDS.get(kind.code, "integer")}
 
     def values(self, struct: type) -> dict[str, Any]:
         """Return values for the fields of a struct."""
-        places = self._places(struct)
-        values = {place.name: self._value_of(place) for place in places}
+        places = self._list_places(struct)
+        values = {place.name: self._choose_value(place) for place in places}
         if {"name", "topic_id"} <= values.keys():  # either of them says which topic is meant
             values |= {"name": self._topic, "topic_id": uuid_text(bytes(16))}
         if {"name", "value"} <= values.keys():  # a config's name, and no topic's
             values["name"] = ""
         return values
 
-    def _value_of(self, place: Place) -> Any:
+    def _choose_value(self, place: Place) -> Any:
         if place.name in TOPIC_NAMES and place.kind.code == "string" and not place.nullable:
             return self._topic
         if place.name in SENSIBLE:
@@ -196,43 +196,43 @@ class _Form:
         if place.name == "topic_id":
             return uuid_text(self._topic_id)
         if place.tagged or (place.nullable and place.kind.code != "records"):
-            return None if place.nullable else self._default(place)
-        return self._value(place.name, place.kind, self._default(place))
+            return None if place.nullable else self._make_default(place)
+        return self._make_value(place.name, place.kind, self._make_default(place))
 
-    def _default(self, place: Place) -> Any:
+    def _make_default(self, place: Place) -> Any:
         default = place.field.facts.default
         return None if default is ... or isinstance(default, bytes) else default
 
-    def _value(self, name: str, kind: Kind, default: Any = None) -> Any:
+    def _make_value(self, name: str, kind: Kind, default: Any = None) -> Any:
         if kind.struct is not None:
             return self.values(kind.struct)
         if kind.item is not None:
-            return [self._item(name, kind.item)] if name in ONE_OF + ALSO_ONE_OF + OF_TRANSACTION else []
+            return [self._make_item(name, kind.item)] if name in ONE_OF + ALSO_ONE_OF + OF_TRANSACTION else []
         if kind.code == "string":
             return default or ""
         blank = {"?": False, "bytes": "", "records": "", "16s": uuid_text(bytes(16))}
         return blank.get(kind.code, 0) if default is None else default
 
-    def _item(self, name: str, item: Kind) -> Any:
+    def _make_item(self, name: str, item: Kind) -> Any:
         if item.code == "string":
             return self._topic if "topic" in name else GROUP
-        value = self._value("", item)
+        value = self._make_value("", item)
         if name == "protocols":
-            return value | {"name": ASSIGNOR, "metadata": self._subscription().hex()}
+            return value | {"name": ASSIGNOR, "metadata": self._encode_subscription().hex()}
         return value
 
-    def _subscription(self) -> bytes:
+    def _encode_subscription(self) -> bytes:
         """Return what a member of a classic group says of itself: its version, and the topic that it reads."""
         subscription = ConsumerProtocolSubscription(topics=[self._topic])
         return VERSION.pack(0) + bytes(subscription.encode(0))
 
 
-def encoded(asked: Composed, now_ms: int) -> bytes:
+def encode_request(asked: Composed, now_ms: int) -> bytes:
     """Return the frame of a request, with its size. Raises ValueError for values that do not fit."""
     key = find_api_key(asked.api)
     message = get_request_class(key)
     message.check_version(asked.version)
-    written = partial(composed_records, now_ms=now_ms, magic=format_of(asked.version))
+    written = partial(compose_records, now_ms=now_ms, magic=format_of(asked.version))
     header = RequestHeader(
         request_api_key=key,
         request_api_version=asked.version,
@@ -279,12 +279,12 @@ def _from_hex(digits: str) -> bytes:
         raise ValueError("these are no hexadecimal digits, or one is missing") from None
 
 
-def explained_request(frame: bytes) -> dict[str, Any]:
+def explain_frame(frame: bytes) -> dict[str, Any]:
     """Return a request's bytes with what they say."""
-    return {"hex": frame.hex(), "tree": tree(explain_request(frame), frame)}
+    return {"hex": frame.hex(), "tree": make_tree(explain_request(frame), frame)}
 
 
-def plain_address(broker: Broker, node: int | None) -> tuple[str, int]:
+def find_plain_address(broker: Broker, node: int | None) -> tuple[str, int]:
     """Return where a node accepts requests without TLS and login. Raises RuntimeError if it does nowhere."""
     nodes = [node] if node is not None else list(broker.running.node_ids)
     for each in nodes:
@@ -294,7 +294,7 @@ def plain_address(broker: Broker, node: int | None) -> tuple[str, int]:
     raise RuntimeError("the explorer sends only to listeners without TLS and login, and there is none")
 
 
-async def sent(frame: bytes, host: str, port: int) -> Callable[[], dict[str, Any]]:
+async def make_sender(frame: bytes, host: str, port: int) -> Callable[[], dict[str, Any]]:
     """Send a frame on a connection of its own; return what explains the answer, or says why there is none."""
     began = time.monotonic()
     reader, writer = await asyncio.open_connection(host, port)
@@ -320,4 +320,4 @@ def _explain_answer(frame: bytes, answer: bytes) -> dict[str, Any]:
     key, version = KEY_AND_VERSION.unpack_from(frame, SIZE.size)
     if key not in ApiKey._value2member_map_:
         return {"answer": None, "why": f"There is an answer, but no API {key} by which to read it: {answer.hex()}"}
-    return {"answer": tree(explain_response(answer, key, version), answer), "hex": answer[:MOST_BYTES].hex()}
+    return {"answer": make_tree(explain_response(answer, key, version), answer), "hex": answer[:MOST_BYTES].hex()}

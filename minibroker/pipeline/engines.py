@@ -66,7 +66,7 @@ class OnSpark:
 
     def run(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         """Yield the results, when all are there."""
-        from minibroker.pipeline.sources.arrival import ship
+        from minibroker.pipeline.sources.arrival import ship_task
 
         if not items:
             return
@@ -81,6 +81,8 @@ class OnSpark:
                     yield pa.RecordBatch.from_pydict({"number": [number], "result": [result]})
 
         tasks = min(len(pickled), TASKS_MAX)
-        rows: Any = self._spark.range(0, len(pickled), 1, tasks).mapInArrow(ship(results), "number long, result binary")
+        rows: Any = self._spark.range(0, len(pickled), 1, tasks).mapInArrow(
+            ship_task(results), "number long, result binary"
+        )
         for _, result in sorted(rows.collect()):
             yield pickle.loads(result)

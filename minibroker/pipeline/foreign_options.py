@@ -32,13 +32,13 @@ OF_READERS: Final = {name.lower(): name for name in (*OPTIONS, *(f"{KAFKA}{name}
 OF_WRITERS: Final = {f"{KAFKA}{name}": f"{KAFKA}{name}" for name in (*PRODUCER, *CLIENT)}
 
 
-def meaningless(options: Mapping[str, str], *, writing: bool = False) -> list[str]:
+def list_meaningless(options: Mapping[str, str], *, writing: bool = False) -> list[str]:
     """Return the names among these options that have no meaning for a reader, or for a writer, sorted."""
     known = OF_WRITERS if writing else OF_READERS
     return sorted(known[name.lower()] for name in options if name.lower() in known)
 
 
-def without(options: Mapping[str, str], ignored: Iterable[str]) -> dict[str, str]:
+def drop_ignored(options: Mapping[str, str], ignored: Iterable[str]) -> dict[str, str]:
     """Return the other options. Names may be in any case."""
     left_out = {name.lower() for name in ignored}
     return {name: value for name, value in options.items() if name.lower() not in left_out}

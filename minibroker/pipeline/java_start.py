@@ -56,14 +56,14 @@ class _HeldOutput:
         self._reading = reading
         self._held: bytes | None = b""
         self._lock = Lock()
-        self._thread = Thread(target=self._read, name="stderr of Spark's JVM", daemon=True)
+        self._thread = Thread(target=self._read_output, name="stderr of Spark's JVM", daemon=True)
         self._thread.start()
 
-    def _read(self) -> None:
+    def _read_output(self) -> None:
         while piece := os.read(self._reading, PIECE_BYTES):
             with self._lock:
                 if self._held is None:
-                    _write(piece)
+                    _write_to_stderr(piece)
                 else:
                     self._held += piece
         os.close(self._reading)
@@ -72,7 +72,7 @@ class _HeldOutput:
         """Write what was held back, unless that is not wanted, and all that comes from now on."""
         with self._lock:
             held, self._held = self._held, None
-            _write((held or b"") if with_start else b"")
+            _write_to_stderr((held or b"") if with_start else b"")
 
     def last_words(self) -> str:
         """Return what a JVM that has ended wrote."""
@@ -81,7 +81,7 @@ class _HeldOutput:
             return (self._held or b"").decode(errors="replace")
 
 
-def _write(data: bytes) -> None:
+def _write_to_stderr(data: bytes) -> None:
     """Write to stderr, as the JVM itself would: if nobody reads it any more, nothing happens."""
     try:
         while data:

@@ -44,12 +44,12 @@ def offsets_behind(progress: Any) -> list[SourceLag]:
     if progress is None:
         return []
     text = progress if isinstance(progress, Mapping) else json.loads(progress.json)
-    found = [_lag(source.get("endOffset"), source.get("latestOffset")) for source in text["sources"]]
+    found = [_measure_lag(source.get("endOffset"), source.get("latestOffset")) for source in text["sources"]]
     return [lag for lag in found if lag is not None]
 
 
-def _lag(end: Any, latest: Any) -> SourceLag | None:
-    read, there = _offsets(end), _offsets(latest)
+def _measure_lag(end: Any, latest: Any) -> SourceLag | None:
+    read, there = _parse_offsets(end), _parse_offsets(latest)
     if not there:
         return None
     behind = [max(0, offset - read.get(partition, 0)) for partition, offset in there.items()]
@@ -57,7 +57,7 @@ def _lag(end: Any, latest: Any) -> SourceLag | None:
     return SourceLag(topics, max(behind), min(behind), sum(behind) / len(behind), sum(behind))
 
 
-def _offsets(value: Any) -> Offsets:
+def _parse_offsets(value: Any) -> Offsets:
     """Return offsets by partition; none if the value, or the JSON text, has another form."""
     try:
         return from_json(json.loads(value) if isinstance(value, str) else value)

@@ -32,7 +32,7 @@ def open_source(options: ReadOptions) -> LogSource:
     return BrokerSource(options.bootstrap_servers, options.selection, options.client_settings, committed)
 
 
-def request_of(options: ReadOptions, columns: Sequence[str]) -> ReadRequest:
+def make_request(options: ReadOptions, columns: Sequence[str]) -> ReadRequest:
     """Return what a task reads of its split."""
     return ReadRequest(
         options.table,
@@ -44,7 +44,7 @@ def request_of(options: ReadOptions, columns: Sequence[str]) -> ReadRequest:
     )
 
 
-def offered_columns(options: ReadOptions) -> list[str]:
+def list_columns(options: ReadOptions) -> list[str]:
     """Return the columns of a query that does not name its own."""
     left_out = {*EXACT} if options.include_headers else {*EXACT, "headers"}
     if options.mode != "PERMISSIVE":
@@ -61,7 +61,7 @@ def select_partitions(options: ReadOptions) -> Sequence[TopicPartition]:
         return source.partitions()
 
 
-def offsets_to_read(options: ReadOptions) -> int:
+def count_offsets_to_read(options: ReadOptions) -> int:
     """Return the approximate number of records. Raises what the log's source raises."""
     with closing(open_source(options)) as source:
         return sum(latest - earliest for earliest, latest in source.bounds(source.partitions()).values())
@@ -72,7 +72,7 @@ def read_here(options: ReadOptions, columns: Sequence[str]) -> Iterator[pa.Recor
 
     Raises what planning and the log's source raise.
     """
-    request = request_of(options, columns)
+    request = make_request(options, columns)
     with closing(open_source(options)) as source:
-        for split in planning.splits(options, source, planning.batch_ranges(options, source)):
+        for split in planning.make_splits(options, source, planning.batch_ranges(options, source)):
             yield from source.read(split, request)

@@ -15,10 +15,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from minibroker.pipeline.log_opening import offered_columns, open_source, request_of
+from minibroker.pipeline.log_opening import list_columns, make_request, open_source
 from minibroker.pipeline.log_source import LogSource, Mode, OffsetRange, OptionError, Table, TopicPartition
 from minibroker.pipeline.options import IsolationLevel, ReadOptions
-from minibroker.pipeline.schemas import BATCHES, RECORDS, chosen
+from minibroker.pipeline.schemas import BATCHES, RECORDS, choose_columns
 from minibroker.pipeline.selection import TopicSelection
 
 Place = int | datetime | Mapping[TopicPartition, int] | None
@@ -48,7 +48,7 @@ class Log:
 
         Raises `OptionError` for an unknown column.
         """
-        return self._rows("records", columns)
+        return self._make_rows("records", columns)
 
     def batches(
         self, columns: Sequence[str] | None = None, *, verify_crc: bool = False, measure_one_in: int = 0
@@ -57,13 +57,13 @@ class Log:
 
         Raises `OptionError` for an unknown column.
         """
-        return self._rows("batches", columns, verify_crc=verify_crc, measure_one_in=measure_one_in)
+        return self._make_rows("batches", columns, verify_crc=verify_crc, measure_one_in=measure_one_in)
 
-    def _rows(self, table: Table, columns: Sequence[str] | None, **measures: bool | int) -> Rows:
+    def _make_rows(self, table: Table, columns: Sequence[str] | None, **measures: bool | int) -> Rows:
         is_path = not ADDRESS.fullmatch(self.where.split(",")[0]) or os.path.exists(self.where)
         options = ReadOptions(
             table,
-            self._selection(),
+            self._make_selection(),
             path=self.where if is_path else None,
             bootstrap_servers=None if is_path else self.where,
             client_settings=self.client,
@@ -72,13 +72,13 @@ class Log:
             include_headers=True,
             **measures,  # type: ignore[arg-type]
         )
-        names = tuple(columns if columns is not None else offered_columns(options))
+        names = tuple(columns if columns is not None else list_columns(options))
         unknown = [name for name in names if name not in TABLES[table].names]
         if unknown or not names:
             raise OptionError(f"{table}: there is no column {''.join(unknown[:1])!r}; {', '.join(TABLES[table].names)}")
         return Rows(self, options, names)
 
-    def _selection(self) -> TopicSelection:
+    def _make_selection(self) -> TopicSelection:
         if not self.partitions:
             return TopicSelection(topics=self.topics)
         if not self.topics:
@@ -91,15 +91,15 @@ class Log:
         bounds = source.bounds(source.partitions())
         earliest = {partition: each.earliest for partition, each in bounds.items()}
         latest = {partition: each.latest for partition, each in bounds.items()}
-        starts = {**earliest, **self._offsets(self.start, latest, source)}
-        ends = {**latest, **self._offsets(self.end, latest, source)}
+        starts = {**earliest, **self._find_offsets(self.start, latest, source)}
+        ends = {**latest, **self._find_offsets(self.end, latest, source)}
         found = [
             OffsetRange(partition, max(starts[partition], earliest[partition]), min(ends[partition], latest[partition]))
             for partition in bounds
         ]
         return [each for each in found if each.start < each.end]
 
-    def _offsets(
+    def _find_offsets(
         self, place: Place, latest: Mapping[TopicPartition, int], source: LogSource
     ) -> Mapping[TopicPartition, int]:
         """Return the offsets of a place, the end of a partition where no record is as late as a time."""
@@ -123,10 +123,10 @@ class Rows:
     def __init__(self, log: Log, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self._log = log
         self._options = options
-        self.schema: pa.Schema = chosen(TABLES[options.table], columns)
+        self.schema: pa.Schema = choose_columns(TABLES[options.table], columns)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        request = request_of(self._options, self.schema.names)
+        request = make_request(self._options, self.schema.names)
         with closing(open_source(self._options)) as source:
             for split in source.splits(self._log.ranges(source)):
                 yield from source.read(split, request)

@@ -19,7 +19,7 @@ INT64_MAX: Final = 2**63 - 1
 INT32_MAX: Final = 2**31 - 1
 
 
-def number(option: str, text: str, least: int = 0, most: int = INT64_MAX) -> int:
+def parse_number(option: str, text: str, least: int = 0, most: int = INT64_MAX) -> int:
     """Return a whole number from `least` to `most`."""
     stripped = text.strip()
     if re.fullmatch(r"[+-]?[0-9]{1,19}", stripped) and least <= int(stripped) <= most:
@@ -28,12 +28,12 @@ def number(option: str, text: str, least: int = 0, most: int = INT64_MAX) -> int
     raise OptionError(f"{option}: {text!r} is not a whole number from {least} {limit}")
 
 
-def switch(option: str, text: str) -> bool:
+def parse_switch(option: str, text: str) -> bool:
     """Return whether the text is true; the other value is false. Case does not matter."""
-    return one_of(option, text, ("true", "false")) == "true"
+    return parse_one_of(option, text, ("true", "false")) == "true"
 
 
-def one_of(option: str, text: str, allowed: Sequence[Value]) -> Value:
+def parse_one_of(option: str, text: str, allowed: Sequence[Value]) -> Value:
     """Return one of some words, in any case."""
     for word in allowed:
         if text.strip().lower() == word.lower():
@@ -41,7 +41,7 @@ def one_of(option: str, text: str, allowed: Sequence[Value]) -> Value:
     raise OptionError(f"{option}: {text!r} is none of {', '.join(allowed)}")
 
 
-def duration_ms(option: str, text: str) -> int:
+def parse_duration_ms(option: str, text: str) -> int:
     """Return a time in ms, as Spark writes it: `500ms`, `30s`, `15m`, `2h`, `1d`; in ms without a unit."""
     stripped = text.strip().lower()
     try:
@@ -50,7 +50,7 @@ def duration_ms(option: str, text: str) -> int:
         raise OptionError(f"{option}: {text!r} is not a time like 500ms, 30s, 15m, 2h or 1d") from None
 
 
-def names(option: str, text: str) -> tuple[str, ...]:
+def parse_names(option: str, text: str) -> tuple[str, ...]:
     """Return names separated by commas, at least one."""
     given = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not given:
@@ -58,7 +58,7 @@ def names(option: str, text: str) -> tuple[str, ...]:
     return given
 
 
-def partitions(option: str, text: str) -> tuple[TopicPartition, ...]:
+def parse_partitions(option: str, text: str) -> tuple[TopicPartition, ...]:
     """Return partitions by topic, as in `{"orders": [0, 1]}`."""
     example = '{"orders": [0, 1]}'
     found = []

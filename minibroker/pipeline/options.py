@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 import minibroker.pipeline.option_values as values
-from minibroker.pipeline.foreign_options import meaningless, without
+from minibroker.pipeline.foreign_options import drop_ignored, list_meaningless
 from minibroker.pipeline.log_source import Mode, OptionError, Table, TopicPartition
 from minibroker.pipeline.option_values import Value
 from minibroker.pipeline.selection import TopicSelection
@@ -137,7 +137,7 @@ class Given:
         return {name.removeprefix(KAFKA): value for name, value in kafka.items()}
 
 
-def allowed_options(table: Table, query: Query | None = None) -> tuple[str, ...]:
+def list_allowed_options(table: Table, query: Query | None = None) -> tuple[str, ...]:
     """Return the names of the options for a table, in a batch query or in a stream (None: in either)."""
     of_others = {"batch": STREAM_ONLY, "stream": ENDING, None: ()}[query]
     of_others += {"records": BATCHES_ONLY, "batches": RECORDS_ONLY}[table]
@@ -146,34 +146,34 @@ def allowed_options(table: Table, query: Query | None = None) -> tuple[str, ...]
 
 def parse_options(options: Mapping[str, str], table: Table, query: Query | None = None) -> ReadOptions:
     """Return the options of a reader, for a batch query or a stream (None: not known yet). Raises `OptionError`."""
-    ignored = tuple(meaningless(options))
-    given = Given(without(options, ignored))
+    ignored = tuple(list_meaningless(options))
+    given = Given(drop_ignored(options, ignored))
     _refuse_unknown(given, table, query)
-    path, servers = _where(given)
-    starting, ending = _position(given, STARTING), _position(given, ENDING)
+    path, servers = _choose_where(given)
+    starting, ending = _parse_position(given, STARTING), _parse_position(given, ENDING)
     if query == "batch":
         _check_batch_edges(starting, ending)
     parsed = ReadOptions(
         table=table,
-        selection=_selection(given),
+        selection=_parse_selection(given),
         path=path,
         bootstrap_servers=servers,
         client_settings=given.client_settings(),
         starting=starting,
         ending=ending,
-        no_match=_word(given, "startingOffsetsByTimestampStrategy", STRATEGIES),
-        isolation_level=_isolation_level(given),
-        include_headers=_switch(given, "includeHeaders", default=False),
-        fail_on_data_loss=_switch(given, "failOnDataLoss", default=True),
-        min_partitions=_optional_number(given, "minPartitions"),
-        max_records_per_partition=_optional_number(given, "maxRecordsPerPartition"),
-        max_offsets_per_trigger=_optional_number(given, "maxOffsetsPerTrigger"),
-        min_offsets_per_trigger=_optional_number(given, "minOffsetsPerTrigger"),
-        max_trigger_delay_ms=values.duration_ms("maxTriggerDelay", given.get("maxTriggerDelay", "15m")),
-        mode=_word(given, "mode", MODES),
-        verify_crc=_word(given, "verify", ("none", "crc")) == "crc",
-        measure_one_in=_measure(given),
-        commit_offsets_to_group=_group(given, servers),
+        no_match=_parse_word(given, "startingOffsetsByTimestampStrategy", STRATEGIES),
+        isolation_level=_parse_isolation_level(given),
+        include_headers=_parse_switch(given, "includeHeaders", default=False),
+        fail_on_data_loss=_parse_switch(given, "failOnDataLoss", default=True),
+        min_partitions=_parse_optional_number(given, "minPartitions"),
+        max_records_per_partition=_parse_optional_number(given, "maxRecordsPerPartition"),
+        max_offsets_per_trigger=_parse_optional_number(given, "maxOffsetsPerTrigger"),
+        min_offsets_per_trigger=_parse_optional_number(given, "minOffsetsPerTrigger"),
+        max_trigger_delay_ms=values.parse_duration_ms("maxTriggerDelay", given.get("maxTriggerDelay", "15m")),
+        mode=_parse_word(given, "mode", MODES),
+        verify_crc=_parse_word(given, "verify", ("none", "crc")) == "crc",
+        measure_one_in=_parse_measure(given),
+        commit_offsets_to_group=_choose_group(given, servers),
         ignored=ignored,
     )
     _check_trigger(parsed)
@@ -181,7 +181,7 @@ def parse_options(options: Mapping[str, str], table: Table, query: Query | None 
 
 
 def _refuse_unknown(given: Given, table: Table, query: Query | None) -> None:
-    allowed = allowed_options(table, query)
+    allowed = list_allowed_options(table, query)
     for name, remedy in REFUSED.items():
         if name in given:
             raise OptionError(f"{name} cannot be set: {remedy}")
@@ -196,7 +196,7 @@ def _refuse_unknown(given: Given, table: Table, query: Query | None) -> None:
         raise OptionError(f"unknown option {', '.join(unknown)}{guess}")
 
 
-def _where(given: Given) -> tuple[str | None, str | None]:
+def _choose_where(given: Given) -> tuple[str | None, str | None]:
     where = given.only(WHERE)
     text = given[where].strip()
     if not text:
@@ -209,19 +209,19 @@ def _where(given: Given) -> tuple[str | None, str | None]:
     return None, text
 
 
-def _selection(given: Given) -> TopicSelection:
+def _parse_selection(given: Given) -> TopicSelection:
     which = given.only(WHICH)
     if which == "assign":
-        return TopicSelection(assigned=values.partitions(which, given[which]))
+        return TopicSelection(assigned=values.parse_partitions(which, given[which]))
     if which == "subscribe":
-        return TopicSelection(topics=values.names(which, given[which]))
+        return TopicSelection(topics=values.parse_names(which, given[which]))
     pattern = given[which].strip()
     if not pattern:
         raise OptionError(f"{which}: it is empty")
     return TopicSelection(pattern=pattern)
 
 
-def _position(given: Given, options: tuple[str, ...]) -> Position | None:
+def _parse_position(given: Given, options: tuple[str, ...]) -> Position | None:
     """Return the first given one of the options: a time for all, then times for each, then offsets."""
     name = next((option for option in options if option in given), None)
     if name is None:
@@ -230,21 +230,21 @@ def _position(given: Given, options: tuple[str, ...]) -> Position | None:
     if name.endswith("ByTimestamp"):
         return Position("timestamp", each=values.by_partition(name, text, 0, TIMES_EXAMPLE), option=name)
     if name.endswith("Timestamp"):
-        return Position("timestamp", values.number(name, text), option=name)
+        return Position("timestamp", values.parse_number(name, text), option=name)
     if text.lower() in EDGES:
         return Position("offset", EDGES[text.lower()], option=name)
     return Position("offset", each=values.by_partition(name, text, EARLIEST, OFFSETS_EXAMPLE), option=name)
 
 
-def _isolation_level(given: Given) -> IsolationLevel:
+def _parse_isolation_level(given: Given) -> IsolationLevel:
     names = given.those_of(("isolation.level", KAFKA_ISOLATION))
-    levels = {values.one_of(name, given[name], ISOLATION_LEVELS) for name in names}
+    levels = {values.parse_one_of(name, given[name], ISOLATION_LEVELS) for name in names}
     if len(levels) > 1:
         raise OptionError(f"{' and '.join(names)} differ")
     return levels.pop() if levels else "read_uncommitted"
 
 
-def _group(given: Given, servers: str | None) -> str | None:
+def _choose_group(given: Given, servers: str | None) -> str | None:
     name = "commitOffsetsToGroup"
     if name not in given:
         return None
@@ -255,23 +255,23 @@ def _group(given: Given, servers: str | None) -> str | None:
     return given[name].strip()
 
 
-def _measure(given: Given) -> int:
+def _parse_measure(given: Given) -> int:
     """Return n to measure one in n batches, from "none", "all" or a number."""
     text = given.get("measure", "none").strip().lower()
-    return {"none": 0, "all": 1}[text] if text in ("none", "all") else values.number("measure", text, 1)
+    return {"none": 0, "all": 1}[text] if text in ("none", "all") else values.parse_number("measure", text, 1)
 
 
-def _word(given: Given, name: str, allowed: Sequence[Value]) -> Value:
+def _parse_word(given: Given, name: str, allowed: Sequence[Value]) -> Value:
     """Return one of some words; the first one is the default."""
-    return values.one_of(name, given.get(name, allowed[0]), allowed)
+    return values.parse_one_of(name, given.get(name, allowed[0]), allowed)
 
 
-def _switch(given: Given, name: str, *, default: bool) -> bool:
-    return values.switch(name, given[name]) if name in given else default
+def _parse_switch(given: Given, name: str, *, default: bool) -> bool:
+    return values.parse_switch(name, given[name]) if name in given else default
 
 
-def _optional_number(given: Given, name: str) -> int | None:
-    return values.number(name, given[name], 1) if name in given else None
+def _parse_optional_number(given: Given, name: str) -> int | None:
+    return values.parse_number(name, given[name], 1) if name in given else None
 
 
 def _check_batch_edges(starting: Position | None, ending: Position | None) -> None:

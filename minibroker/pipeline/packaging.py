@@ -24,12 +24,12 @@ NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 COMPRESSION_LEVEL: Final = 1  # most bytes are shared libraries, which compress badly
 
 
-def default_name() -> str:
+def make_default_name() -> str:
     """Return the name of the archive, which says for which Python it is."""
     return f"minibroker-py{sys.version_info.major}{sys.version_info.minor}.tar.gz"
 
 
-def executor_settings(archive: str) -> dict[str, str]:
+def make_executor_settings(archive: str) -> dict[str, str]:
     """Return Spark's settings for a session whose executors use the archive, a path or a URL."""
     return {"spark.archives": f"{archive}#{DIRECTORY}", "spark.executorEnv.PYTHONPATH": DIRECTORY}
 
@@ -39,7 +39,7 @@ def write_archive(path: Path, libraries: Iterable[str] = LIBRARIES) -> list[str]
     found = {each.metadata["Name"].lower(): each for each in _iterate_needed(libraries)}
     with tarfile.open(path, "w:gz", compresslevel=COMPRESSION_LEVEL) as archive:
         for package in OURS:
-            _add(archive, _root() / package)
+            _add_package(archive, _find_root() / package)
         for library in found.values():
             for file in library.files or ():
                 if ".." not in file.parts and "__pycache__" not in file.parts:
@@ -47,11 +47,11 @@ def write_archive(path: Path, libraries: Iterable[str] = LIBRARIES) -> list[str]
     return sorted(f"{each.metadata['Name']} {each.version}" for each in found.values())
 
 
-def _root() -> Path:
+def _find_root() -> Path:
     return Path(__file__).parents[2]
 
 
-def _add(archive: tarfile.TarFile, package: Path) -> None:
+def _add_package(archive: tarfile.TarFile, package: Path) -> None:
     def kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
         return None if "__pycache__" in entry.name else entry
 

@@ -28,19 +28,21 @@ def batch_ranges(options: ReadOptions, source: LogSource) -> list[OffsetRange]:
     """
     partitions = source.partitions()
     bounds = source.bounds(partitions)
-    starts = resolved(options.starting or FROM_THE_START, partitions, bounds, source, options.no_match == "error")
-    ends = resolved(options.ending or TO_THE_END, partitions, bounds, source, False)
+    starts = resolve_position(
+        options.starting or FROM_THE_START, partitions, bounds, source, options.no_match == "error"
+    )
+    ends = resolve_position(options.ending or TO_THE_END, partitions, bounds, source, False)
     found = []
     for partition in partitions:
         wanted = OffsetRange(partition, starts[partition], ends[partition])
-        there = within(wanted, bounds[partition], options.fail_on_data_loss)
+        there = limit_range(wanted, bounds[partition], options.fail_on_data_loss)
         if there.start > there.end and there == wanted:
             raise OptionError(f"{partition}: starting offset {there.start} is after ending offset {there.end}")
         found.append(there)
     return [each for each in found if each.start < each.end]
 
 
-def resolved(
+def resolve_position(
     position: Position,
     partitions: Sequence[TopicPartition],
     bounds: Mapping[TopicPartition, Bounds],
@@ -55,12 +57,12 @@ def resolved(
         _require_same(position, partitions)
     each = position.each or dict.fromkeys(partitions, position.everywhere or 0)
     if position.unit == "timestamp":
-        return _at_times(position, each, bounds, source, must_match)
+        return _find_at_times(position, each, bounds, source, must_match)
     edges = {partition: {EARLIEST: bounds[partition].earliest, LATEST: bounds[partition].latest} for partition in each}
     return {partition: edges[partition].get(offset, offset) for partition, offset in each.items()}
 
 
-def _at_times(
+def _find_at_times(
     position: Position,
     times_ms: Mapping[TopicPartition, int],
     bounds: Mapping[TopicPartition, Bounds],
@@ -89,44 +91,46 @@ def _require_same(position: Position, partitions: Iterable[TopicPartition]) -> N
     missing, foreign = sorted(read - named), sorted(named - read)
     if missing:
         edges = " (-2 is earliest, -1 latest)" if position.unit == "offset" else ""
-        raise OptionError(f"{position.option}: {_are(missing)} missing; each partition that is read needs one{edges}")
+        raise OptionError(
+            f"{position.option}: {_describe_are(missing)} missing; each partition that is read needs one{edges}"
+        )
     if foreign:
-        raise OptionError(f"{position.option}: {_are(foreign)} not among what is read")
+        raise OptionError(f"{position.option}: {_describe_are(foreign)} not among what is read")
 
 
-def _are(partitions: list[TopicPartition]) -> str:
+def _describe_are(partitions: list[TopicPartition]) -> str:
     return f"{', '.join(map(str, partitions))} {'is' if len(partitions) == 1 else 'are'}"
 
 
-def within(wanted: OffsetRange, bounds: Bounds, fail_on_data_loss: bool) -> OffsetRange:
+def limit_range(wanted: OffsetRange, bounds: Bounds, fail_on_data_loss: bool) -> OffsetRange:
     """Return the part of a range that still exists. Raises `DataLoss` if a part is missing and must not be."""
     partition, start, end = wanted
     if start < bounds.earliest:
-        lost(f"{partition}: offsets {start} to {bounds.earliest - 1} are gone", fail_on_data_loss)
+        report_lost(f"{partition}: offsets {start} to {bounds.earliest - 1} are gone", fail_on_data_loss)
         start = bounds.earliest
     last = max(start, end)
     if last > bounds.latest:
         what = f"{partition} ends at offset {bounds.latest} now, but was to be read up to {last}"
-        lost(what, fail_on_data_loss)
+        report_lost(what, fail_on_data_loss)
         start, end = min(start, bounds.latest), min(end, bounds.latest)
     return OffsetRange(partition, start, end)
 
 
-def lost(what: str, fail_on_data_loss: bool) -> None:
+def report_lost(what: str, fail_on_data_loss: bool) -> None:
     """Raise `DataLoss`, or log a warning if lost offsets must not fail the query."""
     if fail_on_data_loss:
         raise DataLoss(f"{what}; {REMEDY}")
     log.warning("%s", what)
 
 
-def splits(options: ReadOptions, source: LogSource, ranges: Sequence[OffsetRange]) -> list[Split]:
+def make_splits(options: ReadOptions, source: LogSource, ranges: Sequence[OffsetRange]) -> list[Split]:
     """Split the ranges for tasks. Raises `DataLoss`."""
     most = options.max_records_per_partition
-    pieces = [piece for each in ranges for piece in pieces_of(each, most)] if most else list(ranges)
+    pieces = [piece for each in ranges for piece in cut_into_pieces(each, most)] if most else list(ranges)
     return source.splits(pieces, options.min_partitions or 0) if pieces else []
 
 
-def pieces_of(whole: OffsetRange, most: int) -> list[OffsetRange]:
+def cut_into_pieces(whole: OffsetRange, most: int) -> list[OffsetRange]:
     """Return a range in as few equal pieces of at most `most` offsets as possible."""
     return divide_range(whole, -(-(whole.end - whole.start) // most))
 
@@ -140,7 +144,7 @@ def divide_range(whole: OffsetRange, count: int) -> list[OffsetRange]:
     return [OffsetRange(partition, *pair) for pair in zip(edges, edges[1:], strict=False)]
 
 
-def proportional(ranges: Sequence[OffsetRange], least: int) -> list[OffsetRange]:
+def divide_large_ranges(ranges: Sequence[OffsetRange], least: int) -> list[OffsetRange]:
     """Return the ranges, large ones divided, so that there are about `least`, as Spark's own source does it.
 
     Small ranges stay whole and do not count in the proportion of the others. Rounding may give a few more or less.
@@ -149,15 +153,15 @@ def proportional(ranges: Sequence[OffsetRange], least: int) -> list[OffsetRange]
     if len(ranges) >= least:
         return ranges
     total = sum(each.end - each.start for each in ranges)
-    small = {each for each in ranges if _share(each, total, least) == 1}
+    small = {each for each in ranges if _compute_share(each, total, least) == 1}
     total -= sum(each.end - each.start for each in small)
     for_large = max(least - len(small), 1)
     return [
         piece
         for each in ranges
-        for piece in ([each] if each in small else divide_range(each, _share(each, total, for_large)))
+        for piece in ([each] if each in small else divide_range(each, _compute_share(each, total, for_large)))
     ]
 
 
-def _share(each: OffsetRange, total: int, pieces: int) -> int:
+def _compute_share(each: OffsetRange, total: int, pieces: int) -> int:
     return max(1, int((each.end - each.start) / total * pieces + 0.5))

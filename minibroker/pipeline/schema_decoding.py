@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from minibroker.pipeline.log_source import OptionError, PipelineError
 from minibroker.pipeline.plain_errors import rows_with_plain_errors
-from minibroker.pipeline.schema_sources import GivenSchema, Place, known_schemas, topic_options
+from minibroker.pipeline.schema_sources import GivenSchema, Place, get_known_schemas, make_topic_options
 from minibroker.registry.decoding import Decoder, DecodingError, GivenDecoder, MissingLibrary, NoSchema, format_json
 
 if TYPE_CHECKING:
@@ -52,17 +52,17 @@ def decoded(
     """
     from pyspark.sql.types import StringType, StructField, StructType
 
-    from minibroker.pipeline.sources.arrival import ship
+    from minibroker.pipeline.sources.arrival import ship_task
 
-    _check(records, column, unknown)
+    _check_columns(records, column, unknown)
     value, reason = f"{column}_decoded", f"{column}_error"
     added = [StructField(name, StringType()) for name in (value, reason)]
-    task = DecodingTask(_place(schemas), column, unknown)
-    found = records.mapInArrow(ship(task), StructType([*records.schema.fields, *added]))
+    task = DecodingTask(_make_place(schemas), column, unknown)
+    found = records.mapInArrow(ship_task(task), StructType([*records.schema.fields, *added]))
     return found if schema is None else _with_structs(found, value, reason, schema)
 
 
-def _check(records: DataFrame, column: str, unknown: str) -> None:
+def _check_columns(records: DataFrame, column: str, unknown: str) -> None:
     """Raise `OptionError` for what cannot be done."""
     if column not in COLUMNS:
         raise OptionError(f"column is one of {', '.join(COLUMNS)}, and not {column!r}")
@@ -76,14 +76,14 @@ def _check(records: DataFrame, column: str, unknown: str) -> None:
         raise OptionError(f"the records have a column {', '.join(sorted(taken))} already")
 
 
-def _place(schemas: str | Mapping[str, str] | GivenSchema) -> Place:
+def _make_place(schemas: str | Mapping[str, str] | GivenSchema) -> Place:
     """Return where schemas are in a form that has a hash. Raises `OptionError` for what can be seen to be wrong."""
     if isinstance(schemas, Mapping):
-        topic_options(schemas)
+        make_topic_options(schemas)
         return tuple(sorted(schemas.items()))
     if isinstance(schemas, GivenSchema):
         try:
-            known_schemas(schemas)
+            get_known_schemas(schemas)
         except DecodingError as error:
             raise OptionError(f"the given schema: {error}") from None
     return schemas
@@ -117,7 +117,7 @@ class DecodingTask:
         return rows_with_plain_errors(self._decode_batches(batches))
 
     def _decode_batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        decoder, begin_task = known_schemas(self.place)
+        decoder, begin_task = get_known_schemas(self.place)
         begin_task()
         for batch in batches:
             yield self._with_columns(batch, decoder)
@@ -126,13 +126,13 @@ class DecodingTask:
         names = batch.schema.names
         data = batch.column(names.index(self.column)).to_pylist()
         headers = batch.column(names.index(HEADERS)).to_pylist() if HEADERS in names else [None] * len(data)
-        pairs = [self._text_or_reason(decoder, *each) for each in zip(data, headers, strict=True)]
+        pairs = [self._decode_text_or_reason(decoder, *each) for each in zip(data, headers, strict=True)]
         added = [pa.array(column, pa.string()) for column in (zip(*pairs, strict=True) if pairs else ((), ()))]
         return pa.RecordBatch.from_arrays(
             [*batch.columns, *added], [*names, f"{self.column}_decoded", f"{self.column}_error"]
         )
 
-    def _text_or_reason(
+    def _decode_text_or_reason(
         self, decoder: Decoder | GivenDecoder, data: bytes | None, headers: list[dict[str, Any]] | None
     ) -> tuple[str | None, str | None]:
         """Return a value as JSON, or why there is none; nothing for null. Raises `CannotDecode`."""

@@ -82,11 +82,11 @@ class FromTopic:
             except LookupError:
                 if self._is_fresh:
                     raise
-        self._known, self._is_fresh = StateSource(_state(self._options)), True
+        self._known, self._is_fresh = StateSource(_read_state(self._options)), True
         return self._known.find(named)
 
 
-def _state(options: ReadOptions) -> SchemaState:
+def _read_state(options: ReadOptions) -> SchemaState:
     state = SchemaState()
     for batch in read_here(options, COLUMNS):
         for offset, key, value in zip(*(column.to_pylist() for column in batch.columns), strict=True):
@@ -104,14 +104,16 @@ class KnownSchemas(NamedTuple):
 
 
 @lru_cache(PLACES_MAX)
-def known_schemas(place: Place) -> KnownSchemas:
+def get_known_schemas(place: Place) -> KnownSchemas:
     """Return what this process knows of a place. Raises `OptionError`, `DecodingError`."""
     if isinstance(place, GivenSchema):
         return KnownSchemas(GivenDecoder(*place), lambda: None)
-    source = FromRegistry(RegistryClient(place)) if isinstance(place, str) else FromTopic(topic_options(dict(place)))
+    source = (
+        FromRegistry(RegistryClient(place)) if isinstance(place, str) else FromTopic(make_topic_options(dict(place)))
+    )
     return KnownSchemas(Decoder(source), source.begin_task)
 
 
-def topic_options(options: Mapping[str, str]) -> ReadOptions:
+def make_topic_options(options: Mapping[str, str]) -> ReadOptions:
     """Return the options that read all of `_schemas` where others say, such as `path`. Raises `OptionError`."""
     return parse_options({**options, "subscribe": TOPIC}, "records", "batch")

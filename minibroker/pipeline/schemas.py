@@ -74,6 +74,6 @@ BATCHES: Final = pa.schema(
 )
 
 
-def chosen(table: pa.Schema, columns: Sequence[str]) -> pa.Schema:
+def choose_columns(table: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     """Return the schema of these columns of a table, in this order. Raises `KeyError` for an unknown name."""
     return pa.schema([table.field(name) for name in columns])

@@ -38,11 +38,11 @@ class TopicSelection:
         if self.topics:
             _refuse_missing("subscribe", set(self.topics) - {each.topic for each in there})
             return [each for each in there if each.topic in self.topics]
-        search = _compile(self.pattern or "").search
+        search = _compile_pattern(self.pattern or "").search
         return [each for each in there if each.topic not in INTERNAL_TOPICS and search(each.topic)]
 
 
-def _compile(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:

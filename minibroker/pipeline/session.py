@@ -20,9 +20,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from minibroker.pipeline.java import find_java, java_home, require_platform
+from minibroker.pipeline.java import find_java, require_platform, set_java_home
 from minibroker.pipeline.java_start import start_java
-from minibroker.pipeline.spark_errors import reason_of
+from minibroker.pipeline.spark_errors import find_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,7 +94,7 @@ def session(master: str | None = None, *, log_level: LogLevel = "error", **conf:
     builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with java_home(java, _log_options(log_level)):
+    with set_java_home(java, _log_options(log_level)):
         start_java(settings, is_quiet=log_level == "off")
         spark = _start_session(builder, master)
     _silence_query_loggers()
@@ -127,7 +127,7 @@ def _start_session(builder: SparkSession.Builder, master: str) -> SparkSession:
     try:
         spark = builder.getOrCreate()
     except Py4JJavaError as error:
-        raise SessionError(f"no Spark session on {master}: {reason_of(str(error))}") from error
+        raise SessionError(f"no Spark session on {master}: {find_reason(str(error))}") from error
     if master.startswith(KUBERNETES) and not any(map(spark.sparkContext.getConf().contains, IMAGES)):
         spark.stop()
         raise SessionError(f"Spark's executors on Kubernetes need an image: set {IMAGES[0]}")
@@ -195,7 +195,7 @@ def _prepare_workers(local: bool, program: str | None = None) -> None:
     On a cluster they use another `program`, as the setting `spark.pyspark.python` says to spark-submit only.
     """
     if local:
-        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = _worker_python()
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = _make_worker_python()
         os.environ["SPARK_LOCAL_IP"] = LOOPBACK
     elif program:
         os.environ["PYSPARK_PYTHON"] = program
@@ -203,14 +203,14 @@ def _prepare_workers(local: bool, program: str | None = None) -> None:
     roots = [] if root in (*site.getsitepackages(), site.getusersitepackages()) else [root]
     if not local and os.environ.get("PYSPARK_PYTHON", sys.executable) != sys.executable:
         # Spark plans queries on this machine with the executors' Python, which may be bare.
-        roots = [root, *_library_roots()]
+        roots = [root, *_list_library_roots()]
     paths = list(filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))
     if roots:
         os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*roots, *paths]))
 
 
 @cache
-def _worker_python() -> str:
+def _make_worker_python() -> str:
     """Return a program that runs this Python without the archives that Spark puts first on its path.
 
     From a zip, Python compiles PySpark anew at each start: more than half of the CPU of a worker's start.
@@ -241,7 +241,7 @@ PYTHONPATH=${{kept%:}} exec {shlex.quote(sys.executable)} "$@"
     return str(program)
 
 
-def _library_roots() -> list[str]:
+def _list_library_roots() -> list[str]:
     """Return the directories with the libraries that planning a query needs."""
     specs = [find_spec(name) for name in ("pyarrow", "numpy", "crc32c")]
     return [str(Path(spec.origin).parents[1]) for spec in specs if spec is not None and spec.origin is not None]

@@ -19,7 +19,7 @@ CAUSE: Final = re.compile(r"^(?:Caused by)?: (?P<name>[\w.$]+): (?P<message>.+)$
 ANSWERED: Final = re.compile(r"Failure executing: .+? Message: (?P<message>.+?)\. Received status: Status\(")
 
 
-def reason_of(text: str) -> str:
+def find_reason(text: str) -> str:
     """Return the Python error of ours in Spark's text, else any Python error, else Java's cause.
 
     Spark wraps a task's error several times, with the stack traces of Java and of Python around it.

@@ -11,7 +11,7 @@ from typing import Any
 
 from minibroker.pipeline.log_source import DataLoss, LogSource, OffsetRange, OptionError, TopicPartition
 from minibroker.pipeline.options import LATEST, Position, ReadOptions
-from minibroker.pipeline.planning import REMEDY, Offsets, lost, resolved, within
+from minibroker.pipeline.planning import REMEDY, Offsets, limit_range, report_lost, resolve_position
 
 JsonOffsets = dict[str, dict[str, int]]
 FROM_NOW = Position("offset", LATEST)
@@ -34,34 +34,34 @@ def from_json(offsets: Mapping[str, Mapping[str, Any]]) -> Offsets:
     }
 
 
-def initial_offsets(options: ReadOptions, source: LogSource) -> Offsets:
+def find_initial_offsets(options: ReadOptions, source: LogSource) -> Offsets:
     """Return where a new stream begins: at the end, unless the options say otherwise. Raises `OptionError`."""
     partitions = source.partitions()
     bounds = source.bounds(partitions)
-    return resolved(options.starting or FROM_NOW, partitions, bounds, source, options.no_match == "error")
+    return resolve_position(options.starting or FROM_NOW, partitions, bounds, source, options.no_match == "error")
 
 
-def latest_offsets(source: LogSource, *, missing_ok: bool = False) -> Offsets:
+def find_latest_offsets(source: LogSource, *, missing_ok: bool = False) -> Offsets:
     """Return the end of each present partition. Raises `OptionError` if a named one is missing, unless `missing_ok`."""
     partitions = source.partitions(missing_ok=missing_ok)
     return {partition: bounds.latest for partition, bounds in source.bounds(partitions).items()}
 
 
-def present_offsets(options: ReadOptions, source: LogSource) -> Offsets:
+def find_present_offsets(options: ReadOptions, source: LogSource) -> Offsets:
     """Return the end of each partition of a stream that has begun. Raises `DataLoss` if a named topic is gone."""
     try:
-        return latest_offsets(source, missing_ok=not options.fail_on_data_loss)
+        return find_latest_offsets(source, missing_ok=not options.fail_on_data_loss)
     except OptionError as error:
         raise DataLoss(f"{error}; {REMEDY}") from None
 
 
-def sizes(start: Offsets, end: Offsets, source: LogSource) -> Offsets:
+def measure_sizes(start: Offsets, end: Offsets, source: LogSource) -> Offsets:
     """Return how many offsets of each partition there are to read. A new one is read from its beginning."""
-    begins = start | beginnings(end.keys() - start.keys(), source)
+    begins = start | find_beginnings(end.keys() - start.keys(), source)
     return {partition: end[partition] - begins[partition] for partition in end if end[partition] > begins[partition]}
 
 
-def beginnings(partitions: set[TopicPartition], source: LogSource) -> Offsets:
+def find_beginnings(partitions: set[TopicPartition], source: LogSource) -> Offsets:
     """Return the earliest offset of each partition."""
     found = source.bounds(sorted(partitions)) if partitions else {}
     return {partition: bounds.earliest for partition, bounds in found.items()}
@@ -72,7 +72,7 @@ def limit_ends(start: Offsets, end: Offsets, most: int, source: LogSource) -> Of
 
     Each partition with new records gets at least one offset, so there may be a few more.
     """
-    there = sizes(start, end, source)
+    there = measure_sizes(start, end, source)
     total = sum(there.values())
     if total <= most:
         return end
@@ -88,10 +88,10 @@ def stream_ranges(options: ReadOptions, source: LogSource, start: Offsets, end: 
     """Return the ranges of one batch of a stream; none is empty. Raises `DataLoss` if offsets are gone."""
     fail = options.fail_on_data_loss
     for partition in sorted(start.keys() - end.keys()):
-        lost(f"{partition} is gone", fail)
+        report_lost(f"{partition} is gone", fail)
     there = set(source.partitions(missing_ok=True))
     for partition in sorted(end.keys() - there):
-        lost(f"{partition} is gone", fail)
+        report_lost(f"{partition} is gone", fail)
     read = sorted(end.keys() & there)
     bounds = source.bounds(read)
     found = []
@@ -99,7 +99,7 @@ def stream_ranges(options: ReadOptions, source: LogSource, start: Offsets, end: 
         # A new partition begins at 0; if not, its first records were deleted before they could be read.
         wanted = OffsetRange(partition, start.get(partition, 0), end[partition])
         if wanted.end < wanted.start:
-            lost(f"{partition} went back from offset {wanted.start} to {wanted.end}", fail)
+            report_lost(f"{partition} went back from offset {wanted.start} to {wanted.end}", fail)
             continue
-        found.append(within(wanted, bounds[partition], fail))
+        found.append(limit_range(wanted, bounds[partition], fail))
     return [each for each in found if each.start < each.end]

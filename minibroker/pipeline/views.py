@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
-from minibroker.pipeline.foreign_options import without
+from minibroker.pipeline.foreign_options import drop_ignored
 from minibroker.pipeline.log_opening import open_source
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.options import RECORDS_ONLY, WHICH, parse_options
@@ -34,8 +34,8 @@ def register_views(spark: SparkSession, options: Mapping[str, str], *, prefix: s
         if topics.setdefault(view, topic) != topic:
             raise OptionError(f"the topics {topics[view]} and {topic} would both be the view {view}")
     for view, topic in topics.items():
-        of_topic = {**without(options, WHICH), "subscribe": topic}
-        of_batches = without(of_topic, RECORDS_ONLY)
+        of_topic = {**drop_ignored(options, WHICH), "subscribe": topic}
+        of_batches = drop_ignored(of_topic, RECORDS_ONLY)
         spark.read.format("minibroker").options(**of_topic).load().createOrReplaceTempView(view)
         spark.read.format("minibroker-batches").options(**of_batches).load().createOrReplaceTempView(f"{view}_batches")
         rows = [(*partition, *edges) for partition, edges in bounds.items() if partition.topic == topic]

@@ -25,10 +25,10 @@ def make_exchanges_app(
     exchanges: Iterable[Exchange], path: Path, closing: asyncio.Event, logs: Path | None = None
 ) -> Application:
     """Return an application that shows exchanges that a file had, and the logs, if any, that were saved with them."""
-    from minibroker.explorer.explorer_routes import saved_frames_app
+    from minibroker.explorer.explorer_routes import make_saved_frames_app
 
     saved, image = SavedFrames(exchanges), Image()
     for exchange in saved.exchanges:
         if exchange.api_key in NAMING and exchange.answer is not None:
             image.learn(exchange.answer)
-    return saved_frames_app(saved, path, image.name_of, closing, logs)
+    return make_saved_frames_app(saved, path, image.name_of, closing, logs)

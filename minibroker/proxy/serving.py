@@ -76,9 +76,9 @@ def _serve_explorer(proxy: Proxy, address: HostPort) -> contextlib.AbstractAsync
     closing = asyncio.Event()
 
     def made() -> Any:
-        from minibroker.explorer.explorer_routes import frames_app
+        from minibroker.explorer.explorer_routes import make_frames_app
 
-        return frames_app(proxy, closing)
+        return make_frames_app(proxy, closing)
 
     return serve_application(made, address, closing)
 

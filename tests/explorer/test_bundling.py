@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from minibroker.explorer.bundling import bundle, parsed
+from minibroker.explorer.bundling import bundle, parse_module
 from minibroker.explorer.page_files import FIRST_MODULE, FOLDER
 from tests.cases import for_each
 
@@ -48,13 +48,13 @@ def test_a_bundled_module_is_a_function_that_returns_its_exports() -> None:
 def test_each_used_form_of_import_and_export_is_supported(
     text: str, imports: list[tuple[str, str]], code: str, exports: dict[str, str]
 ) -> None:
-    assert parsed("v/m.js", text) == (imports, code, exports)
+    assert parse_module("v/m.js", text) == (imports, code, exports)
 
 
 @pytest.mark.parametrize("text", ['export * from "./b.js";', 'let a;\nimport "./b.js";', "export let a = 1;"])
 def test_an_unsupported_form_of_import_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"m\.js: (export|import)"):
-        parsed("m.js", text)
+        parse_module("m.js", text)
 
 
 def test_an_import_cycle_is_rejected() -> None:
@@ -71,6 +71,6 @@ def test_the_bundle_contains_all_modules() -> None:
 
 @for_each("path", MODULES)
 def test_a_module_imports_only_existing_exports(path: str) -> None:
-    for imported, declared in parsed(path, MODULES[path]).imports:
+    for imported, declared in parse_module(path, MODULES[path]).imports:
         names = re.findall(r"([\w$]+):", declared)
-        assert set(names) <= parsed(imported, MODULES[imported]).exports.keys()
+        assert set(names) <= parse_module(imported, MODULES[imported]).exports.keys()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.explorer.composed_records import composed_records, format_of
+from minibroker.explorer.composed_records import compose_records, format_of
 from minibroker.protocol.explaining.messages import explain_records
 from minibroker.protocol.records.formats import iterate_batches_in, records_in
 from tests.cases import for_each
@@ -12,14 +12,14 @@ from tests.cases import for_each
 
 @for_each(("version", "magic"), [(0, 0), (1, 0), (2, 1), (3, 2), (13, 2)])
 def test_the_format_follows_the_version_of_produce(version: int, magic: int) -> None:
-    data = bytes(composed_records("k=v", 7, format_of(version)))
+    data = bytes(compose_records("k=v", 7, format_of(version)))
     ((_, header),) = iterate_batches_in(data)
     (record,) = records_in(data, 0)
     assert (header.magic, record.key, record.value) == (magic, b"k", b"v")
 
 
 def test_lines_are_about_the_whole_batch() -> None:
-    data = bytes(composed_records("@producer 7 1 5\n@transactional\n@compress gzip\na\n@tombstone k", 7, 2))
+    data = bytes(compose_records("@producer 7 1 5\n@transactional\n@compress gzip\na\n@tombstone k", 7, 2))
     ((_, header),) = iterate_batches_in(data)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 1, 5)
     assert (header.is_transactional, header.compression) == (True, 1)
@@ -27,7 +27,7 @@ def test_lines_are_about_the_whole_batch() -> None:
 
 
 def test_a_compressed_message_of_format_1_has_relative_offsets_inside() -> None:
-    data = bytes(composed_records("@compress gzip\na\nb\nc", 7, 1))
+    data = bytes(compose_records("@compress gzip\na\nb\nc", 7, 1))
     (wrapper,) = explain_records(data).parts
     offsets = [part.value for message in wrapper.parts[-1].parts for part in message.parts if part.name == "offset"]
     assert offsets == [0, 1, 2]
@@ -36,4 +36,4 @@ def test_a_compressed_message_of_format_1_has_relative_offsets_inside() -> None:
 @for_each("text", ["@producer 1 2", "@nonsense", "@compress zip", "@tombstone"])
 def test_an_unknown_line_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="@tombstone KEY"):
-        composed_records(text, 7, 2)
+        compose_records(text, 7, 2)

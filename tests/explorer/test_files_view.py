@@ -10,13 +10,13 @@ from subprocess import PIPE, Popen
 
 import pytest
 
-from minibroker.explorer.damaged_files import damage_of
+from minibroker.explorer.damaged_files import find_damage
 from minibroker.explorer.files_view import (
     WINDOW_BYTES,
     WINDOW_ENTRIES,
-    content_of,
-    inspected_below,
-    segment_of,
+    describe_segment,
+    find_file_below,
+    show_content,
 )
 from minibroker.storage.inspection.inspected_files import InspectedFile
 from minibroker.testing import Broker
@@ -27,7 +27,7 @@ LOG = "orders-0/00000000000000000000.log"
 
 
 def inspected(broker: Broker, path: str = LOG) -> InspectedFile:
-    return inspected_below(broker.directory, path)
+    return find_file_below(broker.directory, path)
 
 
 def test_all_files_are_listed(explored: Broker) -> None:
@@ -48,12 +48,12 @@ def test_a_log_is_shown_byte_by_byte(explored: Broker) -> None:
 def test_a_large_log_is_shown_from_any_batch(explored: Broker) -> None:
     for number in range(6):
         explored.produce("orders", f"{number}" * 100_000)
-    first = content_of(inspected(explored))
+    first = show_content(inspected(explored))
     assert first["next"] is not None and first["size"] > WINDOW_BYTES
-    following = content_of(inspected(explored), first["next"])
+    following = show_content(inspected(explored), first["next"])
     assert following["start"] == first["next"]
     assert following["tree"]["rows"][1]["name"] == "batch [0]"
-    inside = content_of(inspected(explored), first["next"] + 10)
+    inside = show_content(inspected(explored), first["next"] + 10)
     assert inside["start"] == first["next"]
 
 
@@ -62,7 +62,7 @@ def test_index_entries_point_to_batches(explored: Broker) -> None:
     for number in range(20):
         explored.produce("orders", f"{number}" * 50)
     explored.restart()  # which writes the index
-    segment = segment_of(inspected(explored))
+    segment = describe_segment(inspected(explored))
     positions = {batch["position"]: batch for batch in segment["batches"]}
     assert len(segment["index"]) > 3
     assert [positions[position]["last"] for _, position in segment["index"]] == [
@@ -84,9 +84,9 @@ def test_damage_in_files_is_found(explored: Broker) -> None:
 def test_a_damaged_file_is_shown_up_to_the_damage(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(os.urandom(1000))
-    found = inspected_below(tmp_path, path.name)
-    assert "problem" in str(content_of(found)["tree"]["rows"])
-    assert damage_of(found)
+    found = find_file_below(tmp_path, path.name)
+    assert "problem" in str(show_content(found)["tree"]["rows"])
+    assert find_damage(found)
 
 
 def test_retention_shows_what_it_would_delete(explored: Broker) -> None:
@@ -136,15 +136,15 @@ def test_other_files_are_not_shown(tmp_path: Path, path: str) -> None:
     (root / "orders-0").mkdir(parents=True)
     (root / "link.log").symlink_to(tmp_path / "secret.log")
     with pytest.raises(LookupError, match="there is no file"):
-        inspected_below(root, path)
+        find_file_below(root, path)
 
 
 def test_a_single_file_is_explored_without_its_neighbours(tmp_path: Path) -> None:
     for name in ("00000000000000000000.log", "00000000000000000007.log"):
         (tmp_path / name).write_bytes(b"")
-    assert inspected_below(tmp_path / "00000000000000000007.log", "00000000000000000007.log")
+    assert find_file_below(tmp_path / "00000000000000000007.log", "00000000000000000007.log")
     with pytest.raises(LookupError):
-        inspected_below(tmp_path / "00000000000000000007.log", "00000000000000000000.log")
+        find_file_below(tmp_path / "00000000000000000007.log", "00000000000000000000.log")
 
 
 def test_a_directory_is_explored_without_a_broker(tmp_path: Path) -> None:
@@ -165,11 +165,11 @@ def test_a_large_index_is_shown_in_portions(tmp_path: Path, suffix: str, entry: 
     size, count = struct.calcsize(entry), WINDOW_ENTRIES + 3
     path = tmp_path / f"00000000000000000000.{suffix}"
     path.write_bytes(b"".join(struct.pack(entry, *[number + 1] * len(entry[1:])) for number in range(count)))
-    found = inspected_below(tmp_path, path.name)
-    first = content_of(found)
+    found = find_file_below(tmp_path, path.name)
+    first = show_content(found)
     assert (first["size"], first["next"]) == (count * size, WINDOW_ENTRIES * size)
     assert len([row for row in first["tree"]["rows"] if row["depth"] == 1]) == WINDOW_ENTRIES
-    last = content_of(found, first["next"] + 1)
+    last = show_content(found, first["next"] + 1)
     assert (last["start"], last["next"]) == (first["next"], None)
     names = [row["name"] for row in last["tree"]["rows"] if row["depth"] == 1]
     assert names == [f"entry [{number}]" for number in range(WINDOW_ENTRIES, count)]
@@ -178,5 +178,5 @@ def test_a_large_index_is_shown_in_portions(tmp_path: Path, suffix: str, entry: 
 def test_a_long_checkpoint_is_read_once(tmp_path: Path) -> None:
     path = tmp_path / "replication-offset-checkpoint"
     path.write_text("".join(["0\n30000\n", *(f"topic {number} 7\n" for number in range(30_000))]))
-    rows = content_of(inspected_below(tmp_path, path.name))["tree"]["rows"]
+    rows = show_content(find_file_below(tmp_path, path.name))["tree"]["rows"]
     assert (rows[3]["value"], rows[3]["meaning"]) == ('"topic 0 7"', "topic topic, partition 0, offset 7")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from minibroker.explorer.copies import copies_of
-from minibroker.explorer.effects import effects_of
+from minibroker.explorer.copies import make_copies
+from minibroker.explorer.effects import list_effects
 from minibroker.explorer.feeds import COLUMNS, Feed
 from minibroker.explorer.frames_view import filter_words
 from minibroker.explorer.page_files import FOLDER
@@ -117,7 +117,7 @@ def test_a_discarded_frame_is_reported_as_missing(explored: Broker) -> None:
 
 def test_a_produce_links_to_the_topic_it_changed(explored: Broker) -> None:
     produce(explored)
-    assert effects_of(last(explored, "Produce"), lambda _: None) == [
+    assert list_effects(last(explored, "Produce"), lambda _: None) == [
         {"text": "appended 1 record to orders-0 from offset 0 on", "place": "/topics/orders/0"}
     ]
 
@@ -128,13 +128,13 @@ def test_a_rejected_request_changed_nothing(explored: Broker) -> None:
     producer = Producer({"bootstrap.servers": explored.bootstrap_servers})
     producer.produce("orders", b"lost")
     producer.flush(30)
-    assert effects_of(last(explored, "Produce"), lambda _: None) == []
+    assert list_effects(last(explored, "Produce"), lambda _: None) == []
 
 
 def test_a_frame_is_copied_in_all_forms(explored: Broker) -> None:
     produce(explored, "orders", b"it's\n")
     exchange = last(explored, "Produce")
-    copies = copies_of(exchange, "127.0.0.1:9092", lambda _: None)
+    copies = make_copies(exchange, "127.0.0.1:9092", lambda _: None)
     assert bytes.fromhex(copies["hex"])[4:] == exchange.request_bytes
     assert copies["kcat"] == r"printf %b $'it\047s\012' | kcat -b 127.0.0.1:9092 -P -t orders -p 0 -k key"
     assert list(copies) == ["hex", "JSON", "Python", "kcat"]
@@ -144,7 +144,7 @@ def test_the_copied_python_code_runs(explored: Broker) -> None:
     explored.create_topic("orders")
     produce(explored)
     exchange = last(explored, "Metadata")
-    program = copies_of(exchange, explored.bootstrap_servers, lambda _: None)["Python"]
+    program = make_copies(exchange, explored.bootstrap_servers, lambda _: None)["Python"]
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (ran.stderr, "cluster_id" in ran.stdout) == ("", True)
 
@@ -163,4 +163,4 @@ def test_the_journal_is_not_watched_without_the_explorer() -> None:
 
 @pytest.mark.parametrize("api_key", [ApiKey.PRODUCE, ApiKey.FETCH])
 def test_a_large_frame_is_not_copied(api_key: ApiKey) -> None:
-    assert copies_of(Exchange(1, api_key, 9, 1, bytes(1 << 17)), "127.0.0.1:9092", lambda _: None) == {}
+    assert make_copies(Exchange(1, api_key, 9, 1, bytes(1 << 17)), "127.0.0.1:9092", lambda _: None) == {}

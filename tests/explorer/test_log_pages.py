@@ -10,7 +10,7 @@ import pytest
 
 from minibroker.explorer import log_pages
 from minibroker.explorer.log_pages import BATCH_BYTES
-from minibroker.explorer.trying import Composed, encoded
+from minibroker.explorer.trying import Composed, encode_request
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.explaining.messages import explain_records
 from minibroker.protocol.explaining.parts import MOST_DECOMPRESSED_BYTES
@@ -32,7 +32,7 @@ def bomb(*records: Record, codec: Compression = Compression.ZSTD) -> bytes:
 def append(broker: Broker, batch: bytes) -> None:
     partition = {"index": 0, "records": f"hex:{batch.hex()}"}
     fields = {"acks": -1, "timeout_ms": 1000, "topic_data": [{"name": "orders", "partition_data": [partition]}]}
-    frame = encoded(Composed(api="Produce", version=9, fields=fields), 0)
+    frame = encode_request(Composed(api="Produce", version=9, fields=fields), 0)
     assert "NONE" in json.dumps(ask(broker, "try/send", "POST", {"hex": frame.hex()}))
 
 
@@ -98,7 +98,7 @@ def test_only_the_selected_large_value_is_saved_completely(explored: Broker) -> 
     partition = explored.on_loop(lambda: explored.running.cluster.image.topics["orders"].partition(0))
 
     def part(offset: int, *, is_key: bool) -> list[Any] | None:
-        pieces: list[Any] | None = explored.loop.run(log_pages.whole_part(partition, offset, is_key=is_key))
+        pieces: list[Any] | None = explored.loop.run(log_pages.read_whole_part(partition, offset, is_key=is_key))
         return pieces
 
     whole = part(0, is_key=False) or []

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from minibroker.broker.requests.served import SERVED
-from minibroker.explorer.trees import tree
-from minibroker.explorer.trying import Composed, _Form, encoded
+from minibroker.explorer.trees import make_tree
+from minibroker.explorer.trying import Composed, _Form, encode_request
 from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class
 from minibroker.protocol.explaining.messages import explain_request
 from minibroker.testing import Broker
@@ -37,7 +37,7 @@ def test_each_request_starts_with_valid_values(key: ApiKey) -> None:
     message = get_request_class(key)
     for version in SERVED[key].versions:
         values = _Form(version, version in message.flexible, message.versions[-1], "orders", bytes(16)).values(message)
-        frame = encoded(Composed(api=get_api_name(key), version=version, fields=values), 0)
+        frame = encode_request(Composed(api=get_api_name(key), version=version, fields=values), 0)
         assert list(explain_request(frame).problems()) == []
 
 
@@ -129,9 +129,9 @@ def test_large_requests_are_explained_outside_of_the_event_loop(
 
     def noted(*given: Any) -> Any:
         threads.append(threading.current_thread())
-        return tree(*given)
+        return make_tree(*given)
 
-    monkeypatch.setattr("minibroker.explorer.trying.tree", noted)
+    monkeypatch.setattr("minibroker.explorer.trying.make_tree", noted)
     digits = composed(explored, "Metadata", 9)
     ask(explored, "try/explain", "POST", {"hex": digits})
     ask(explored, "try/send", "POST", {"hex": digits})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from minibroker.pipeline.encode.encoder import BatchSettings, Producer, encode
+from minibroker.pipeline.encode.encoder import BatchSettings, Producer, encode_rows
 from minibroker.protocol.records.record import Record
 from minibroker.storage.checkpoints.checkpoint_texts import (
     PARTITION_METADATA,
@@ -45,6 +45,6 @@ def write_log(
     if topic_id is not None:
         (directory / PARTITION_METADATA).write_bytes(format_partition_metadata(topic_id))
     with (directory / f"{0:020}.log").open("ab") as file:
-        for batch in encode(rows_of(rows), settings, producer, base_offset=rows[0].offset):
+        for batch in encode_rows(rows_of(rows), settings, producer, base_offset=rows[0].offset):
             file.write(batch.data)
     return directory

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from minibroker.pipeline.log_source import Bounds, OffsetRange, ReadRequest, Split, TopicPartition
-from minibroker.pipeline.planning import proportional
-from minibroker.pipeline.schemas import RECORDS, chosen
+from minibroker.pipeline.planning import divide_large_ranges
+from minibroker.pipeline.schemas import RECORDS, choose_columns
 from minibroker.pipeline.selection import TopicSelection
 
 
@@ -35,7 +35,7 @@ class StandIn:
         return found
 
     def splits(self, ranges: Sequence[OffsetRange], min_splits: int = 0) -> list[Split]:
-        return [Split(each) for each in proportional(ranges, min_splits)]
+        return [Split(each) for each in divide_large_ranges(ranges, min_splits)]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
         (topic, number), start, end = split.offsets
@@ -46,7 +46,7 @@ class StandIn:
             "offset": offsets,
             "timestamp": [offset * 10_000 for offset in offsets],
         }
-        schema = chosen(RECORDS, request.columns)
+        schema = choose_columns(RECORDS, request.columns)
         empty = [None] * len(offsets)
         yield pa.record_batch(
             [pa.array(columns.get(name, empty), schema.field(name).type) for name in schema.names], schema

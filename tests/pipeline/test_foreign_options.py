@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.pipeline.foreign_options import meaningless, warn_of, without
+from minibroker.pipeline.foreign_options import drop_ignored, list_meaningless, warn_of
 from minibroker.pipeline.sink.sink_settings import parse_settings
 
 
 def test_readers_and_writers_ignore_different_kafka_options() -> None:
     options = {"GroupIdPrefix": "g", "kafka.client.rack": "r", "session.timeout.ms": "1", "topic": "t"}
-    assert meaningless(options) == ["groupIdPrefix", "kafka.client.rack"]
-    assert meaningless(options, writing=True) == ["kafka.client.rack"]
-    assert without(options, meaningless(options)) == {"session.timeout.ms": "1", "topic": "t"}
+    assert list_meaningless(options) == ["groupIdPrefix", "kafka.client.rack"]
+    assert list_meaningless(options, writing=True) == ["kafka.client.rack"]
+    assert drop_ignored(options, list_meaningless(options)) == {"session.timeout.ms": "1", "topic": "t"}
 
 
 def test_a_writer_accepts_settings_without_effect() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.pipeline import java
-from minibroker.pipeline.java import ACTIONS, TO_STDERR, VECTORS, Java, JavaError, find_java, java_home
+from minibroker.pipeline.java import ACTIONS, TO_STDERR, VECTORS, Java, JavaError, find_java, set_java_home
 
 
 def program(path: Path, says: str) -> Path:
@@ -83,7 +83,7 @@ def test_unneeded_parts_of_the_jvm_are_disabled(
     path = program(tmp_path / "a directory" / "java", "")
     monkeypatch.setenv("JAVA_HOME", "/as/before")
     arguments = ["-cp", "a b", VECTORS, "$HOME", ACTIONS, ""]
-    with java_home(Java(path, version)):
+    with set_java_home(Java(path, version)):
         started = subprocess.run([f"{os.environ['JAVA_HOME']}/bin/java", *arguments], capture_output=True, text=True)
     kept = (each for each in arguments if each not in dropped)
     assert started.stdout == "".join(f"<{each}>" for each in (TO_STDERR, *kept))

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from minibroker.pipeline.log_source import OptionError, Table
-from minibroker.pipeline.options import NAMES, Position, Query, ReadOptions, allowed_options, parse_options
+from minibroker.pipeline.options import NAMES, Position, Query, ReadOptions, list_allowed_options, parse_options
 from minibroker.pipeline.selection import TopicSelection
 from tests.cases import for_each
 from tests.pipeline.stand_in import partition
@@ -194,7 +194,7 @@ def test_the_batches_table_has_no_headers_option() -> None:
 def test_all_table_options_are_allowed_before_the_kind_of_read_is_known() -> None:
     options = {"endingOffsets": "latest", "maxOffsetsPerTrigger": "5"}
     assert parsed(query=None, **options).max_offsets_per_trigger == 5
-    assert allowed_options("records") == tuple(name for name in NAMES if name != "measure")
+    assert list_allowed_options("records") == tuple(name for name in NAMES if name != "measure")
 
 
 def test_an_offset_of_64_bits_is_accepted() -> None:

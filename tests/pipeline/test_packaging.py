@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from minibroker.cli.pipeline.pipeline_command import pipeline
 from minibroker.pipeline import packaging
-from minibroker.pipeline.packaging import executor_settings, write_archive
+from minibroker.pipeline.packaging import make_executor_settings, write_archive
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ def test_the_package_command_shows_how_to_ship_the_archive(tmp_path: Path, monke
     path = tmp_path / "a.tar.gz"
     result = CliRunner().invoke(pipeline, ["package", "--out", str(path)])
     assert result.exit_code == 0, result.output
-    for name, value in executor_settings(str(path)).items():
+    for name, value in make_executor_settings(str(path)).items():
         assert f"--conf {name}={value}" in result.stdout
     assert result.stdout.startswith(f"{path}: minibroker, crc32c ")
 

@@ -11,7 +11,7 @@ import pytest
 
 from minibroker.cli.pipeline.pipeline_command import pipeline
 from minibroker.client.connection_settings import Settings
-from minibroker.pipeline.brokers.client_settings import FIXED, client_settings
+from minibroker.pipeline.brokers.client_settings import FIXED, make_client_settings
 from minibroker.pipeline.brokers.fetching import FetchSettings
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.options import NAMES
@@ -54,7 +54,7 @@ def names_offered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> set[st
     offered: list[str] = []
     monkeypatch.setattr("difflib.get_close_matches", lambda _, names, *__: offered.extend(names) or [])
     with pytest.raises(OptionError, match=r"kafka\.colour is not known$"):
-        client_settings("127.0.0.1:9092", Settings({**settings, "colour": "red"}, settings.known))
+        make_client_settings("127.0.0.1:9092", Settings({**settings, "colour": "red"}, settings.known))
     return set(offered)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from minibroker.pipeline.log_source import DataLoss, OffsetRange, OptionError, Split
 from minibroker.pipeline.options import parse_options
-from minibroker.pipeline.planning import batch_ranges, divide_range, pieces_of, proportional, splits
+from minibroker.pipeline.planning import batch_ranges, cut_into_pieces, divide_large_ranges, divide_range, make_splits
 from tests.pipeline.stand_in import StandIn, partition, span
 
 LOG = StandIn({"orders-0": (0, 100), "orders-1": (40, 60), "orders-2": (7, 7)})
@@ -113,7 +113,7 @@ def test_missing_offsets_fail_the_query_unless_data_loss_is_allowed(
 
 @given(RANGES, st.integers(1, 40))
 def test_dividing_covers_every_offset_once(whole: list[OffsetRange], least: int) -> None:
-    pieces = proportional(whole, least)
+    pieces = divide_large_ranges(whole, least)
     wanted = [(each.partition, offset) for each in whole for offset in range(each.start, each.end)]
     assert [(each.partition, offset) for each in pieces for offset in range(each.start, each.end)] == wanted
     assert all(each.start < each.end for each in pieces)
@@ -128,25 +128,25 @@ def test_divided_ranges_are_of_equal_size(start: int, size: int, count: int) -> 
 
 @given(st.integers(1, 500), st.integers(1, 60))
 def test_no_divided_range_exceeds_the_maximum_size(size: int, most: int) -> None:
-    assert all(each.end - each.start <= most for each in pieces_of(span("t-0", 0, size), most))
+    assert all(each.end - each.start <= most for each in cut_into_pieces(span("t-0", 0, size), most))
 
 
 def test_large_partitions_are_divided_more_often() -> None:
-    pieces = proportional([span("a-0", 0, 1000), span("b-0", 0, 10), span("c-0", 0, 500)], 7)
+    pieces = divide_large_ranges([span("a-0", 0, 1000), span("b-0", 0, 10), span("c-0", 0, 500)], 7)
     assert [each.partition.topic for each in pieces] == ["a"] * 4 + ["b"] + ["c"] * 2
 
 
 def test_partitions_are_not_divided_if_there_are_enough() -> None:
     whole = [span("a-0", 0, 1000), span("b-0", 0, 10)]
-    assert proportional(whole, 2) == whole
+    assert divide_large_ranges(whole, 2) == whole
 
 
 def test_options_determine_the_number_of_tasks() -> None:
     options = parse_options({"path": "/", "subscribe": "orders", "maxRecordsPerPartition": "60"}, "records", "batch")
-    assert splits(options, LOG, [span("orders-0", 0, 100)]) == [
+    assert make_splits(options, LOG, [span("orders-0", 0, 100)]) == [
         Split(span("orders-0", 0, 50)),
         Split(span("orders-0", 50, 100)),
     ]
     options = parse_options({"path": "/", "subscribe": "orders", "minPartitions": "4"}, "records", "batch")
-    assert len(splits(options, LOG, [span("orders-0", 0, 100)])) == 4
-    assert splits(options, LOG, []) == []
+    assert len(make_splits(options, LOG, [span("orders-0", 0, 100)])) == 4
+    assert make_splits(options, LOG, []) == []

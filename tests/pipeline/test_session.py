@@ -43,7 +43,7 @@ def test_the_worker_program_keeps_the_users_path(theirs: str) -> None:
     path = f"{archives}:{theirs}" if theirs else str(archives)
     program = "import os, sys; print(os.environ['PYTHONPATH'], sys.executable, sys.argv[1])"
     run = subprocess.run(
-        [session_module._worker_python(), "-c", program, "a b"],
+        [session_module._make_worker_python(), "-c", program, "a b"],
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,

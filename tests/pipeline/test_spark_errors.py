@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.pipeline.spark_errors import reason_of, start_error_of
+from minibroker.pipeline.spark_errors import find_reason, start_error_of
 
 HEAP = """Picked up JAVA_TOOL_OPTIONS: -Dx=y
 Invalid maximum heap size: -Xmxfoo
@@ -39,4 +39,4 @@ def test_rejections_of_a_spark_connect_server_are_reported() -> None:
 \tdetails = "No authentication token provided"
 \tdebug_error_string = "UNKNOWN:Error received from peer ipv4:127.0.0.1:15002"
 >"""
-    assert reason_of(text) == "UNAUTHENTICATED: No authentication token provided"
+    assert find_reason(text) == "UNAUTHENTICATED: No authentication token provided"

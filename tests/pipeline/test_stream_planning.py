@@ -12,11 +12,11 @@ from minibroker.pipeline.log_source import DataLoss, OffsetRange, OptionError
 from minibroker.pipeline.options import ReadOptions, parse_options
 from minibroker.pipeline.planning import Offsets
 from minibroker.pipeline.stream_planning import (
+    find_initial_offsets,
+    find_latest_offsets,
     from_json,
-    initial_offsets,
-    latest_offsets,
     limit_ends,
-    sizes,
+    measure_sizes,
     stream_ranges,
     to_json,
 )
@@ -52,25 +52,25 @@ def test_offsets_are_restored_from_a_checkpoint(offsets: Offsets) -> None:
 
 def test_a_stream_starts_at_the_latest_offset_by_default() -> None:
     log = StandIn({"a-0": (5, 9)})
-    assert initial_offsets(stream(), log) == at(a0=9)
-    assert initial_offsets(stream(startingOffsets="earliest"), log) == at(a0=5)
-    assert initial_offsets(stream(startingTimestamp="70"), log) == at(a0=7)
+    assert find_initial_offsets(stream(), log) == at(a0=9)
+    assert find_initial_offsets(stream(startingOffsets="earliest"), log) == at(a0=5)
+    assert find_initial_offsets(stream(startingTimestamp="70"), log) == at(a0=7)
     with pytest.raises(OptionError, match="no record at 900 ms or later"):
-        initial_offsets(stream(startingTimestamp="900"), log)
+        find_initial_offsets(stream(startingTimestamp="900"), log)
 
 
 def test_a_limit_is_divided_in_proportion() -> None:
     log = StandIn({"a-0": (0, 100), "a-1": (0, 300), "b-0": (0, 1), "b-1": (5, 5)})
-    end = limit_ends(at(a0=0, a1=0, b0=0, b1=5), latest_offsets(log), 40, log)
+    end = limit_ends(at(a0=0, a1=0, b0=0, b1=5), find_latest_offsets(log), 40, log)
     assert end == at(a0=9, a1=29, b0=1, b1=5)
 
 
 @given(LOGS, st.integers(1, 300))
 def test_a_limit_is_obeyed_without_starving_partitions(log: StandIn, most: int) -> None:
     start = {each: bounds.earliest for each, bounds in log.logs.items()}
-    latest = latest_offsets(log)
+    latest = find_latest_offsets(log)
     end = limit_ends(start, latest, most, log)
-    there = sizes(start, latest, log)
+    there = measure_sizes(start, latest, log)
     taken = {each: end[each] - start[each] for each in end}
     assert {each for each, offsets in taken.items() if offsets} == set(there)
     assert all(start[each] <= end[each] <= latest[each] for each in latest)
@@ -82,7 +82,7 @@ def test_successive_batches_read_every_record_once(log: StandIn, most: int) -> N
     position: Offsets = {}  # all partitions are new
     log = StandIn({f"{each.topic}-{each.partition}": (0, bounds.latest) for each, bounds in log.logs.items()})
     read: list[OffsetRange] = []
-    while position != (end := limit_ends(position, latest_offsets(log), most, log)):
+    while position != (end := limit_ends(position, find_latest_offsets(log), most, log)):
         read += ranges(log, position, end)
         position = end
     for each, bounds in log.logs.items():

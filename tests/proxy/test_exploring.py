@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from minibroker.explorer.explorer_routes import frames_app
+from minibroker.explorer.explorer_routes import make_frames_app
 from minibroker.explorer.feeds import Feed
 from tests.asking_applications import Asking
 from tests.proxy.upstreams import PATIENCE_S, answer, connected, exactly, request
@@ -17,7 +17,7 @@ METADATA, UNKNOWN_API = 3, 999
 
 def test_known_and_unknown_frames_are_shown_with_their_bytes() -> None:
     with connected() as (proxy, client, node):
-        page = Asking(frames_app(proxy, asyncio.Event()))
+        page = Asking(make_frames_app(proxy, asyncio.Event()))
         asked = [request(UNKNOWN_API, 0, 1, b"what?"), request(METADATA, 1, 2, b"\0\0\0\0"), request(METADATA, 99, 3)]
         answered = [answer(1, b"that"), answer(2, bytes(12)), answer(3)]
         for question, said in zip(asked, answered, strict=True):
@@ -36,7 +36,7 @@ def test_known_and_unknown_frames_are_shown_with_their_bytes() -> None:
 
 def test_an_unreadable_request_does_not_end_the_stream_of_frames() -> None:
     with connected() as (proxy, client, node):
-        page = Asking(frames_app(proxy, asyncio.Event()))
+        page = Asking(make_frames_app(proxy, asyncio.Event()))
         asked = request(METADATA, 1, 1, b"\x7f\xff\xff\xff")
         client.sendall(asked)
         assert exactly(node, len(asked)) == asked

@@ -18,11 +18,11 @@ from minibroker.cli.pipeline.pipeline_archives import Format, add_archive_option
 from minibroker.cli.pipeline.pipeline_shared import (
     Engine,
     Source,
-    cannot,
-    engine_option,
+    add_engine_option,
+    add_source_options,
+    add_spark_options,
+    make_job_error,
     reads_locally,
-    source_options,
-    spark_options,
     start_engine,
 )
 from minibroker.cli.shared import INTERRUPTED, make_assignments_option, make_json_option, print_table
@@ -44,7 +44,7 @@ UNCOMMITTED: Final = (
 
 
 @click.command()
-@source_options
+@add_source_options
 @click.option("--out", metavar="PLACE", required=True, help="A directory, or a URL; of iceberg, NAMESPACE.TABLE.")
 @add_archive_options("Plain Parquet files, or a table, which needs the extra lake.")
 @click.option("--decode", metavar="REGISTRY", help="Add decoded values, by the schemas at this URL, or `log`: its own.")
@@ -66,8 +66,8 @@ UNCOMMITTED: Final = (
     help="The codec of the Parquet files.",
 )
 @make_assignments_option("--option", "options", "An option of the reader, such as failOnDataLoss=false.")
-@engine_option
-@spark_options
+@add_engine_option
+@add_spark_options
 @make_json_option("Print a JSON object of what was written.")
 def archive(
     source: Source,
@@ -96,27 +96,30 @@ def archive(
         minibroker pipeline archive --path minibroker-data --topic orders --out archive
     """
     from minibroker.pipeline.archiving.archive_job import LogArchive
-    from minibroker.pipeline.archiving.archived_topics import topic_configs, topic_ids
-    from minibroker.pipeline.option_values import duration_ms
+    from minibroker.pipeline.archiving.archived_topics import find_topic_configs, find_topic_ids
+    from minibroker.pipeline.option_values import parse_duration_ms
     from minibroker.pipeline.options import parse_options
 
     if trigger is not None and not continuous:
         raise click.UsageError("--trigger needs --continuous")
     if table_format != "parquet" and engine == "spark":
         raise click.UsageError(f"tables of {table_format} are written by one process: --engine local")
-    pause_s = duration_ms("--trigger", trigger or INTERVAL) / 1000 if continuous else None
+    pause_s = parse_duration_ms("--trigger", trigger or INTERVAL) / 1000 if continuous else None
     table = locate_archive(table_format, out, catalog, compression)
     reading = {**source.options(), **_choose_isolation(dict(options))}
     parsed = parse_options(reading, "records", "stream")
     names = _select_topics(parsed)
-    settings: dict[str, Any] = {"topic_ids": topic_ids(parsed, names), "topic_configs": topic_configs(parsed, names)}
+    settings: dict[str, Any] = {
+        "topic_ids": find_topic_ids(parsed, names),
+        "topic_configs": find_topic_configs(parsed, names),
+    }
     locally = table_format != "parquet" or reads_locally(source, parsed, engine)
     with start_engine(locally, master, conf, "archive") as runs:
         run = LogArchive(
             table, reading, batch_offsets=batch_offsets, decoder=_make_decoder(source, decode), engine=runs, **settings
         )
-        written, is_over = _run(run, pause_s, compact or table_format == "parquet")
-    _print(run, written, as_json)
+        written, is_over = _run_archive(run, pause_s, compact or table_format == "parquet")
+    _print_totals(run, written, as_json)
     return 0 if is_over or continuous else INTERRUPTED
 
 
@@ -136,7 +139,7 @@ def _select_topics(options: ReadOptions) -> set[str]:
 
     names = {partition.topic for partition in select_partitions(options)}
     if not names:
-        raise cannot("there is no topic to archive")
+        raise make_job_error("there is no topic to archive")
     return names
 
 
@@ -151,7 +154,7 @@ def _make_decoder(source: Source, registry: str | None) -> Any:
     return ValueDecoder(tuple(sorted(source.place().items())))
 
 
-def _run(run: LogArchive, pause_s: float | None, compact: bool) -> tuple[Totals, bool]:
+def _run_archive(run: LogArchive, pause_s: float | None, compact: bool) -> tuple[Totals, bool]:
     """Run once, or again and again. Return what was written, and whether that is all."""
     from minibroker.pipeline.archiving.archive_rows import Totals
 
@@ -186,7 +189,7 @@ def _show_progress(run: LogArchive) -> Iterator[Any]:
         yield lambda written: bars.update(bar, completed=total - run.left(), description=f"{written.records:,} records")
 
 
-def _print(run: LogArchive, written: Totals, as_json: bool) -> None:
+def _print_totals(run: LogArchive, written: Totals, as_json: bool) -> None:
     in_all = run.table.count() if run.table.exists() else 0
     if as_json:
         answer: Mapping[str, Any] = {"archive": run.table.where, "written": written.as_json(), "in_all": in_all}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from minibroker.cli.pipeline.pipeline_shared import REMEDY, cannot
+from minibroker.cli.pipeline.pipeline_shared import REMEDY, make_job_error
 from minibroker.quantities import format_bytes
 
 
@@ -27,13 +27,13 @@ def package(out: Path | None) -> None:
     Example:
         minibroker pipeline package --out minibroker.tar.gz
     """
-    from minibroker.pipeline.packaging import default_name, executor_settings, write_archive
+    from minibroker.pipeline.packaging import make_default_name, make_executor_settings, write_archive
 
-    path = out or Path(default_name())
+    path = out or Path(make_default_name())
     try:
         libraries = write_archive(path)
     except PackageNotFoundError:
-        raise cannot(REMEDY) from None
+        raise make_job_error(REMEDY) from None
     click.echo(f"{path}: minibroker, {', '.join(libraries)}, {format_bytes(path.stat().st_size)}")
-    options = " ".join(f"--conf {name}={value}" for name, value in executor_settings(str(path)).items())
+    options = " ".join(f"--conf {name}={value}" for name, value in make_executor_settings(str(path)).items())
     click.echo(f"spark-submit, pyspark and the jobs of minibroker pipeline ship it with\n  {options}")

@@ -30,7 +30,7 @@ class Running(NamedTuple):
     done: int
 
 
-def running(tracker: StatusTracker) -> Running:
+def sum_running(tracker: StatusTracker) -> Running:
     """Return the running tasks of all jobs together."""
     infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     known = [info for info in infos if info is not None]
@@ -38,7 +38,7 @@ def running(tracker: StatusTracker) -> Running:
 
 
 @contextmanager
-def progress_of(spark: SparkSession, title: str, console: Console | None = None) -> Iterator[Progress]:
+def show_progress(spark: SparkSession, title: str, console: Console | None = None) -> Iterator[Progress]:
     """Show the progress of a session until the block ends, and then remove the bar."""
     columns = (
         SpinnerColumn(),
@@ -48,13 +48,13 @@ def progress_of(spark: SparkSession, title: str, console: Console | None = None)
         TimeElapsedColumn(),
     )
     progress = Progress(*columns, console=console or Console(stderr=True), transient=True)
-    watch = partial(_watch, spark.sparkContext.statusTracker(), progress, title)
-    with progress, meanwhile(watch, THREAD):
+    watch = partial(_watch_tasks, spark.sparkContext.statusTracker(), progress, title)
+    with progress, run_meanwhile(watch, THREAD):
         yield progress
 
 
 @contextmanager
-def meanwhile(watch: Callable[[threading.Event], None], name: str) -> Iterator[None]:
+def run_meanwhile(watch: Callable[[threading.Event], None], name: str) -> Iterator[None]:
     """Run `watch` in a separate thread; the end of the block sets the event that it gets."""
     over = threading.Event()
     watcher = threading.Thread(target=watch, args=(over,), name=name, daemon=True)
@@ -66,10 +66,10 @@ def meanwhile(watch: Callable[[threading.Event], None], name: str) -> Iterator[N
         watcher.join()
 
 
-def _watch(tracker: StatusTracker, progress: Progress, title: str, over: threading.Event) -> None:
+def _watch_tasks(tracker: StatusTracker, progress: Progress, title: str, over: threading.Event) -> None:
     bar = progress.add_task(title or "Spark", total=None)
     while not over.wait(INTERVAL_S):
-        now = running(tracker)
+        now = sum_running(tracker)
         if now.stages:
             what = f"{title}, {now.stages} stages" if now.stages > 1 else title
             progress.update(bar, description=what, total=now.tasks, completed=now.done)

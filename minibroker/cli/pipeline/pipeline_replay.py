@@ -29,10 +29,10 @@ from minibroker.cli.connecting import (
 from minibroker.cli.pipeline.pipeline_archives import Format, add_archive_options, locate_archive
 from minibroker.cli.pipeline.pipeline_shared import (
     Engine,
-    cannot,
-    engine_option,
+    add_engine_option,
+    add_spark_options,
+    make_job_error,
     runs_locally,
-    spark_options,
     start_engine,
 )
 from minibroker.cli.places import Where, parse_where
@@ -77,8 +77,8 @@ HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already
 )
 @add_client_setting_options
 @add_timeout_option
-@engine_option
-@spark_options
+@add_engine_option
+@add_spark_options
 @make_json_option("Print a JSON object of what was written.")
 def replay(
     archive: str,
@@ -123,29 +123,29 @@ def replay(
 
     from minibroker.pipeline.archiving.archive_job import find_newest_note
     from minibroker.pipeline.archiving.archive_tables import list_archived_partitions
-    from minibroker.pipeline.archiving.archived_topics import for_replay
+    from minibroker.pipeline.archiving.archived_topics import choose_configs
     from minibroker.pipeline.archiving.replay_job import Part, replay_archive, replay_id_of, replay_settings
     from minibroker.pipeline.archiving.replay_task import ReplayTask
 
     settings = replay_settings(servers, dict(client))
     table = locate_archive(table_format, archive, catalog)
     if not table.exists():
-        raise cannot(f"there is no archive {archive}")
+        raise make_job_error(f"there is no archive {archive}")
     archived = _choose_topics(list_archived_partitions(table), topics)
-    targets = _map_targets(archived, topic_map) if to is None else {_only_topic(archived): to}
+    targets = _map_targets(archived, topic_map) if to is None else {_get_only_topic(archived): to}
     part = Part(parse_edge(start), parse_edge(end))
     whole = archive if "://" in archive or catalog else str(Path(archive).resolve())  # wherever the command runs
     name = replay_id or replay_id_of(whole, targets, repartition, part)
     task = ReplayTask(settings, name, targets, repartition, commit_records)
-    kept = for_replay(find_newest_note(table).configs, targets, {each.partition.topic for each in archived})
-    prepared = _prepare(task, archived, dict(configs), partitions, kept)
+    kept = choose_configs(find_newest_note(table).configs, targets, {each.partition.topic for each in archived})
+    prepared = _prepare_topics(task, archived, dict(configs), partitions, kept)
     for remark in prepared.remarks:
         click.echo(remark, err=True)
     locally = runs_locally(engine, records=sum(each.records for each in archived))
-    with start_engine(locally, master, conf, "") as runs, _progress(task, archived):
+    with start_engine(locally, master, conf, "") as runs, _show_progress(task, archived):
         done = replay_archive(table, task, archived, part=part, engine=runs)
     written = {each.partition: each.records for each in done}
-    report = [_row(task, each, written.get(each.partition, 0)) for each in archived]
+    report = [_make_row(task, each, written.get(each.partition, 0)) for each in archived]
     if as_json:
         partition_rows = [dict(zip(FIELDS, row, strict=True)) for row in report]
         click.echo(json.dumps({"id": name, "created": prepared.made, "partitions": partition_rows}))
@@ -167,9 +167,9 @@ def _choose_topics(archived: list[Archived], topics: tuple[str, ...]) -> list[Ar
     found = {each.partition.topic for each in archived}
     for topic in topics:
         if topic not in found:
-            raise cannot(f"the archive has no topic {topic}")
+            raise make_job_error(f"the archive has no topic {topic}")
     if not archived:
-        raise cannot("there is nothing in the archive")
+        raise make_job_error("there is nothing in the archive")
     return [each for each in archived if not topics or each.partition.topic in topics]
 
 
@@ -178,39 +178,39 @@ def _map_targets(archived: list[Archived], topic_map: tuple[tuple[str, str], ...
     found = {each.partition.topic for each in archived}
     for topic, target in topic_map:
         if topic not in found:
-            raise cannot(
+            raise make_job_error(
                 f"--topic-map {topic}={target}: {topic} is none of the topics to replay, {', '.join(sorted(found))}"
             )
     return dict(topic_map)
 
 
-def _only_topic(archived: list[Archived]) -> str:
+def _get_only_topic(archived: list[Archived]) -> str:
     topics = sorted({each.partition.topic for each in archived})
     if len(topics) > 1:
-        raise cannot(f"--to is for one topic, and the archive has {', '.join(topics)}: name one with --topic")
+        raise make_job_error(f"--to is for one topic, and the archive has {', '.join(topics)}: name one with --topic")
     return topics[0]
 
 
-def _prepare(
+def _prepare_topics(
     task: ReplayTask,
     archived: list[Archived],
     configs: Mapping[str, str],
     partitions: int | None,
     kept: Mapping[str, Mapping[str, str]],
 ) -> Prepared:
-    from minibroker.pipeline.archiving.replay_job import needed_topics
+    from minibroker.pipeline.archiving.replay_job import find_needed_topics
     from minibroker.pipeline.archiving.replay_targets import prepare_topics
-    from minibroker.pipeline.sink.delivery import connected
+    from minibroker.pipeline.sink.delivery import connect_client
 
-    with connected(task.settings) as client:
-        needed = needed_topics(archived, task)
+    with connect_client(task.settings) as client:
+        needed = find_needed_topics(archived, task)
         if task.repartition:
             needed = {topic: need._replace(partitions=partitions or need.partitions) for topic, need in needed.items()}
         return prepare_topics(client, needed, configs, any_count=task.repartition, archived=kept)
 
 
 @contextmanager
-def _progress(task: ReplayTask, archived: list[Archived]) -> Iterator[None]:
+def _show_progress(task: ReplayTask, archived: list[Archived]) -> Iterator[None]:
     """Show the committed progress on a terminal, as the broker reports it."""
     if not sys.stderr.isatty():
         yield
@@ -218,37 +218,37 @@ def _progress(task: ReplayTask, archived: list[Archived]) -> Iterator[None]:
     from rich.console import Console
     from rich.progress import Progress
 
-    from minibroker.cli.pipeline.pipeline_progress import meanwhile
+    from minibroker.cli.pipeline.pipeline_progress import run_meanwhile
 
     with (
         Progress(console=Console(stderr=True), transient=True) as bars,
-        meanwhile(partial(_watch, task, archived, bars), "replay-progress"),
+        run_meanwhile(partial(_watch_commits, task, archived, bars), "replay-progress"),
     ):
         yield
 
 
-def _watch(task: ReplayTask, archived: list[Archived], bars: Any, over: threading.Event) -> None:
+def _watch_commits(task: ReplayTask, archived: list[Archived], bars: Any, over: threading.Event) -> None:
     from minibroker.client.client_errors import ClientError
     from minibroker.pipeline.archiving.replay_job import next_offsets
-    from minibroker.pipeline.sink.delivery import connected
+    from minibroker.pipeline.sink.delivery import connect_client
     from minibroker.pipeline.sink.sink_errors import WriteFailed
 
     bar = bars.add_task("replay", total=sum(each.records for each in archived))
-    with connected(task.settings) as client:
+    with connect_client(task.settings) as client:
         while not over.wait(POLL_S):
             try:
                 offsets = next_offsets(client, task, archived)
             except (WriteFailed, ClientError):
                 continue  # the replay reports the error, if it persists
-            shares = [_share(each, offsets[each.partition]) for each in archived]
+            shares = [_compute_share(each, offsets[each.partition]) for each in archived]
             done = sum(share * each.records for share, each in zip(shares, archived, strict=True))
             bars.update(bar, completed=int(done))
 
 
-def _share(archived: Archived, next_offset: int) -> float:
+def _compute_share(archived: Archived, next_offset: int) -> float:
     return min(max(next_offset - archived.first, 0) / (archived.last - archived.first + 1), 1.0)
 
 
-def _row(task: ReplayTask, archived: Archived, written: int) -> tuple[Any, ...]:
+def _make_row(task: ReplayTask, archived: Archived, written: int) -> tuple[Any, ...]:
     topic, partition = archived.partition
     return topic, partition, task.target(topic), archived.records, written, archived.records - written

@@ -12,10 +12,10 @@ import click
 
 from minibroker.cli.pipeline.pipeline_shared import (
     Engine,
-    engine_option,
-    path_option,
+    add_engine_option,
+    add_spark_options,
+    make_path_option,
     runs_locally,
-    spark_options,
     start_engine,
 )
 from minibroker.cli.shared import make_json_option, print_table
@@ -29,7 +29,7 @@ LARGEST_BATCH_BYTES = 1 << 20  # accepted and returned by every broker with defa
 
 
 @click.command()
-@path_option("The log directory to read; not one that a broker is writing to.", required=True)
+@make_path_option("The log directory to read; not one that a broker is writing to.", required=True)
 @click.option(
     "--output", metavar="DIR", type=click.Path(file_okay=False, resolve_path=True), required=True,
     help="The directory to write: new, empty, or left by a killed run of this command.",
@@ -49,8 +49,8 @@ LARGEST_BATCH_BYTES = 1 << 20  # accepted and returned by every broker with defa
 @click.option("--committed-only", is_flag=True, help="Formats 0 and 1: keep only committed records of transactions.")
 @click.option("--drop-headers", is_flag=True, help="Formats 0 and 1: keep records without their headers.")
 @make_json_option("Print a JSON object.")
-@engine_option
-@spark_options
+@add_engine_option
+@add_spark_options
 def rewrite(
     path: str,
     output: str,
@@ -95,14 +95,14 @@ def rewrite(
     if as_json:
         click.echo(json.dumps(report.as_json()))
     else:
-        show(report)
+        print_report(report)
 
 
-def show(report: Report) -> None:
+def print_report(report: Report) -> None:
     """Print the size of each topic, and remarks."""
-    rows = [_row(space) for space in report.topics]
+    rows = [_make_row(space) for space in report.topics]
     if len(rows) > 1:
-        rows.append(_row(report.total))
+        rows.append(_make_row(report.total))
     print_table(HEAD, rows)
     for space in report.topics:
         if space.dropped_batches:
@@ -115,7 +115,7 @@ def show(report: Report) -> None:
     click.echo(f"{report.target} is complete; {copied} copied to it")
 
 
-def _row(space: TopicSpace) -> tuple[object, ...]:
+def _make_row(space: TopicSpace) -> tuple[object, ...]:
     ratio = "" if space.ratio is None else f"{space.ratio:.1%}"
     records = "" if space.records is None else space.records
     sizes = space.bytes_before, space.bytes_after

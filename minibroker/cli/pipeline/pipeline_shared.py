@@ -32,7 +32,7 @@ from minibroker.cli.connecting import (
     require_connection,
 )
 from minibroker.cli.shared import parse_assignment
-from minibroker.pipeline.spark_errors import reason_of
+from minibroker.pipeline.spark_errors import find_reason
 from minibroker.protocol.legible import join_lines
 from minibroker.quantities import count_text, format_bytes
 
@@ -88,7 +88,7 @@ class Source:
         return self.place() | which
 
 
-def source_options(command: Command) -> Callable[..., Any]:
+def add_source_options(command: Command) -> Callable[..., Any]:
     """`--path` or `--bootstrap-server`, `--topic`, and the options of a client, as one argument `source`."""
 
     @wraps(command)
@@ -112,7 +112,7 @@ def source_options(command: Command) -> Callable[..., Any]:
         return command(*arguments, source=Source(path, servers, topics, client), **others)
 
     options = (
-        path_option("The log directory to read, or its URL; not one that a broker is writing to.", urls=True),
+        make_path_option("The log directory to read, or its URL; not one that a broker is writing to.", urls=True),
         make_server_option("Read any Kafka."),
         click.option("--topic", "topics", metavar="NAME", multiple=True, help="A topic, or all. Can be repeated."),
         add_client_setting_options,
@@ -123,7 +123,7 @@ def source_options(command: Command) -> Callable[..., Any]:
     return with_source
 
 
-def engine_option(command: Command) -> Command:
+def add_engine_option(command: Command) -> Command:
     """`--engine`, as argument `engine`, for `runs_locally`."""
     return click.option(
         "--engine",
@@ -159,17 +159,17 @@ def reads_locally(source: Source, options: ReadOptions, engine: Engine) -> bool:
 
     Raises click.ClickException if there is nothing to read, and the errors of the log's source.
     """
-    from minibroker.pipeline.log_opening import offsets_to_read, select_partitions
+    from minibroker.pipeline.log_opening import count_offsets_to_read, select_partitions
 
     partitions = select_partitions(options)
     if not partitions:
-        raise cannot(f"there is no topic to read in {source.path or source.servers}")
+        raise make_job_error(f"there is no topic to read in {source.path or source.servers}")
     if source.path is None:
-        return runs_locally(engine, records=offsets_to_read(options))
-    from minibroker.pipeline.directory.finding import find_logs, paths_in, size_bytes
+        return runs_locally(engine, records=count_offsets_to_read(options))
+    from minibroker.pipeline.directory.finding import find_logs, measure_bytes, parse_paths
 
-    logs = find_logs(paths_in(source.path))
-    return runs_locally(engine, size_bytes=sum(size_bytes(logs[each]) for each in partitions))
+    logs = find_logs(parse_paths(source.path))
+    return runs_locally(engine, size_bytes=sum(measure_bytes(logs[each]) for each in partitions))
 
 
 @contextmanager
@@ -180,7 +180,7 @@ def start_engine(locally: bool, master: str, conf: tuple[tuple[str, str], ...], 
     if locally:
         yield Here()
         return
-    with spark_session(master, conf, title=title) as spark:
+    with start_spark_session(master, conf, title=title) as spark:
         yield OnSpark(spark)
 
 
@@ -198,13 +198,13 @@ class Directory(click.Path):
         return value if self._urls else self.fail(f"{value}: this job needs a directory of this machine", param, ctx)
 
 
-def path_option(help: str, *, required: bool = False, urls: bool = False) -> Callable[[Command], Command]:
+def make_path_option(help: str, *, required: bool = False, urls: bool = False) -> Callable[[Command], Command]:
     """`--path`, an existing directory, as argument `path`; with `urls`, also that of another file system."""
     return click.option("--path", metavar="DIR", type=Directory(urls=urls), required=required, help=help)
 
 
-def spark_options(command: Command) -> Command:
-    """`--master` and `--conf`, as arguments `master` and `conf`, for `spark_session`."""
+def add_spark_options(command: Command) -> Command:
+    """`--master` and `--conf`, as arguments `master` and `conf`, for `start_spark_session`."""
     command = click.option(
         "--conf",
         metavar="NAME=VALUE",
@@ -215,14 +215,14 @@ def spark_options(command: Command) -> Command:
     return click.option(
         "--master",
         metavar="URL",
-        type=master_of,
+        type=check_master,
         default="local[*]",
         show_default=True,
         help="Where Spark runs; by default on all cores of this machine.",
     )(command)
 
 
-def master_of(text: str) -> str:
+def check_master(text: str) -> str:
     """Validate a Spark master. Raises click.BadParameter, as the JVM would only print a page and end."""
     if MASTER.fullmatch(text) is None:
         raise click.BadParameter(f"{text!r} is not like local[2], yarn, spark://HOST:PORT, k8s://URL or sc://HOST:PORT")
@@ -230,7 +230,7 @@ def master_of(text: str) -> str:
 
 
 @contextmanager
-def spark_session(
+def start_spark_session(
     master: str = "local[*]", conf: tuple[tuple[str, str], ...] = (), *, title: str = "", progress: bool = True
 ) -> Iterator[SparkSession]:
     """Start a Spark session for a command, with its progress on stderr if that is a terminal; stop it at the end."""
@@ -246,15 +246,15 @@ def spark_session(
             settings.setdefault("spark.sql.warehouse.dir", str(Path(scratch, "warehouse")))
         if master.startswith("local"):
             settings.setdefault("spark.local.dir", scratch)
-        with _starting():
+        with _report_start():
             spark = session(master, log_level="off", **settings)
         try:
             if master.startswith("k8s://"):
                 _say_if_no_executor_runs(spark)
             if progress and sys.stderr.isatty() and not is_connect:  # which tells no tasks
-                from minibroker.cli.pipeline.pipeline_progress import progress_of
+                from minibroker.cli.pipeline.pipeline_progress import show_progress
 
-                with progress_of(spark, title):
+                with show_progress(spark, title):
                     yield spark
             else:
                 yield spark
@@ -269,7 +269,7 @@ def _say_if_no_executor_runs(spark: SparkSession) -> None:
         click.echo(WAITING, err=True)
 
 
-def _starting() -> AbstractContextManager[object]:
+def _report_start() -> AbstractContextManager[object]:
     """Report the start of the JVM on a terminal, as it takes seconds."""
     if not sys.stderr.isatty():
         return nullcontext()
@@ -278,23 +278,23 @@ def _starting() -> AbstractContextManager[object]:
     return Console(stderr=True).status("starting Spark")
 
 
-def explained(error: Exception) -> Exception:
+def explain_error(error: Exception) -> Exception:
     """Raise a job's error as one line with status 2, if the user can do something about it."""
     missing_package = (error.name or "").split(".")[0] if isinstance(error, ImportError) else ""
     if missing_package in EXTRA:
         lacking = REMEDY if missing_package not in WITHOUT_SPARK else LOCAL_REMEDY
-        return cannot(LAKE_REMEDY if missing_package in OF_TABLES else lacking)
+        return make_job_error(LAKE_REMEDY if missing_package in OF_TABLES else lacking)
     if isinstance(error, BrokenPipeError):
         return error  # the reader of the output has ended: click exits silently
     if isinstance(error, OSError):
-        return cannot(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+        return make_job_error(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
     if type(error).__module__.split(".")[0] in ("minibroker", "pyspark", "py4j"):
-        reason = reason_of(str(error))
+        reason = find_reason(str(error))
         missing = MISSING.search(reason)
-        return cannot(f"Spark's executors have no {missing[1]}: {SHIPPING}" if missing else reason)
+        return make_job_error(f"Spark's executors have no {missing[1]}: {SHIPPING}" if missing else reason)
     return error
 
 
-def cannot(message: str) -> click.ClickException:
+def make_job_error(message: str) -> click.ClickException:
     """Return a job's error as one line, with status 2."""
     return Cannot(join_lines(message))

@@ -19,11 +19,11 @@ from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap, add_client_setting_options, add_timeout_option, make_server_option
 from minibroker.cli.pipeline.pipeline_shared import (
     Engine,
-    cannot,
-    engine_option,
-    path_option,
+    add_engine_option,
+    add_spark_options,
+    make_job_error,
+    make_path_option,
     runs_locally,
-    spark_options,
     start_engine,
 )
 from minibroker.cli.shared import make_json_option, print_table
@@ -37,7 +37,7 @@ HEAD: Final = ("file", "offset", "position", "kind", "severity", "what is wrong"
 
 
 @click.command()
-@path_option(
+@make_path_option(
     "The log directory, or one partition's directory in it. No broker should be writing to it.",
     required=True,
     urls=True,
@@ -57,15 +57,15 @@ HEAD: Final = ("file", "offset", "position", "kind", "severity", "what is wrong"
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=lambda context, _, wanted: _list(context, wanted),
+    callback=lambda context, _, wanted: _print_checks(context, wanted),
     help="List the checks and exit.",
 )
 @make_server_option("Ask the broker that uses the directory which open transactions hang.")
 @add_client_setting_options
 @add_timeout_option
 @make_json_option("Print a JSON object per line.")
-@engine_option
-@spark_options
+@add_engine_option
+@add_spark_options
 def verify(
     path: str,
     topics: tuple[str, ...],
@@ -102,14 +102,14 @@ def verify(
         click.echo(f"{path} is in use: concurrent writes may look like damage", err=True)
     found = _collect_findings(plan, engine, path, master, conf)
     if servers is not None:
-        found = _as_brokers_say(found, Bootstrap(servers, client, connect_timeout_s))
+        found = _keep_hanging(found, Bootstrap(servers, client, connect_timeout_s))
     if as_json:
         from minibroker.pipeline.verifying.verify_job import make_row
 
         for finding in found:
             print(json.dumps(make_row(finding)))
     else:
-        _print(found, each)
+        _print_findings(found, each)
     return int(any(strict or finding.severity != "note" for finding in found))
 
 
@@ -117,15 +117,15 @@ def _collect_findings(
     plan: DirectoryPlan, engine: Engine, path: str, master: str, conf: tuple[tuple[str, str], ...]
 ) -> list[Finding]:
     """Return the findings in the order in which they are printed."""
-    from minibroker.pipeline.verifying.findings import in_order
+    from minibroker.pipeline.verifying.findings import sort_findings
     from minibroker.pipeline.verifying.verify_job import verify_plan
 
     locally = runs_locally(engine, size_bytes=sum(segment.size_bytes for segment in plan.segments))
     with start_engine(locally, master, conf, f"verifying {path}") as runs:
-        return in_order(verify_plan(plan, runs))
+        return sort_findings(verify_plan(plan, runs))
 
 
-def _as_brokers_say(found: list[Finding], bootstrap: Bootstrap) -> list[Finding]:
+def _keep_hanging(found: list[Finding], bootstrap: Bootstrap) -> list[Finding]:
     """Return the findings, those of open transactions as the partitions' leaders and the coordinators know them."""
     from minibroker.cli.transactions.transactions_hanging import list_known_transactions, open_transactions
     from minibroker.pipeline.verifying.findings import BY_CODE
@@ -152,11 +152,11 @@ def _select_checks(checks: str | None, skip: str | None) -> list[str]:
     """Return the checks to make. Raises click.ClickException, status 2."""
     from minibroker.pipeline.verifying.findings import CHECKS
 
-    chosen = CHECKS if checks is None else _names(checks)
-    left_out = _names(skip or "")
+    chosen = CHECKS if checks is None else _split_names(checks)
+    left_out = _split_names(skip or "")
     unknown = [name for name in (*chosen, *left_out) if name not in CHECKS]
     if unknown:
-        raise cannot(f"there is no check {unknown[0]!r}; there are {', '.join(CHECKS)}")
+        raise make_job_error(f"there is no check {unknown[0]!r}; there are {', '.join(CHECKS)}")
     return [name for name in chosen if name not in left_out]
 
 
@@ -175,11 +175,11 @@ def _is_in_use(path: str) -> bool:
     return held is None
 
 
-def _names(text: str) -> list[str]:
+def _split_names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _list(context: click.Context, wanted: bool) -> None:
+def _print_checks(context: click.Context, wanted: bool) -> None:
     """Handle `--list-checks`: print the checks and exit."""
     if not wanted:
         return
@@ -189,9 +189,9 @@ def _list(context: click.Context, wanted: bool) -> None:
     context.exit()
 
 
-def _print(found: Sequence[Finding], each: bool) -> None:
+def _print_findings(found: Sequence[Finding], each: bool) -> None:
     if found:
-        print_table(HEAD, map(_cells, found) if each else _group_findings(found))
+        print_table(HEAD, map(_make_cells, found) if each else _group_findings(found))
     counts = Counter(finding.kind for finding in found)
     said = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
     click.echo(f"{len(found)} {'finding' if len(found) == 1 else 'findings'}{': ' if said else ''}{said}", err=True)
@@ -201,10 +201,10 @@ def _group_findings(found: Sequence[Finding]) -> Iterator[tuple[object, ...]]:
     """Yield a row for each file and kind: its first finding, and how many more there are."""
     for _, group in groupby(found, lambda finding: (finding.file, finding.kind)):
         first, *more = group
-        *cells, detail = _cells(first)
+        *cells, detail = _make_cells(first)
         yield *cells, f"{detail} (and {len(more)} more of this kind)" if more else detail
 
 
-def _cells(finding: Finding) -> tuple[object, ...]:
+def _make_cells(finding: Finding) -> tuple[object, ...]:
     offset, position = (None if number < 0 else number for number in (finding.offset, finding.position))
     return finding.file, offset, position, finding.kind, finding.severity, finding.detail

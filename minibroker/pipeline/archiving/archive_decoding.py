@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from minibroker.pipeline.archiving.archive_tables import ArchiveError
-from minibroker.pipeline.schema_sources import Place, known_schemas
+from minibroker.pipeline.schema_sources import Place, get_known_schemas
 from minibroker.registry.decoding import Decoder, DecodingError, GivenDecoder, format_json
 
 DECODED: Final = "value_decoded"
@@ -34,9 +34,9 @@ class ValueDecoder:
 
         Raises `ArchiveError` for values of one field that have no common type.
         """
-        decoder, begin_task = known_schemas(self.place)
+        decoder, begin_task = get_known_schemas(self.place)
         begin_task()
-        decoded = [(batch, *_decode(decoder, batch)) for batch in rows]
+        decoded = [(batch, *_decode_values(decoder, batch)) for batch in rows]
         if not decoded:
             return
         try:
@@ -50,7 +50,7 @@ class ValueDecoder:
             yield batch.append_column(ERROR, reasons)
 
 
-def _decode(decoder: Decoder | GivenDecoder, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
+def _decode_values(decoder: Decoder | GivenDecoder, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
     """Return the values as structs, and why there are none; nothing for null."""
     values: list[Any] = []
     reasons: list[str | None] = []

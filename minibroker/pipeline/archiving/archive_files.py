@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem, SubTreeFileSystem
 
-from minibroker.pipeline.directory.reading_disk import internal_path, is_remote, locate
+from minibroker.pipeline.directory.reading_disk import is_remote, locate_path, normalize_path
 
 UNFINISHED: Final = ".unfinished"
 
@@ -23,8 +23,8 @@ class ArchiveFiles:
     """The files below one directory or URL. Paths are relative to it. Raises `OSError`."""
 
     def __init__(self, root: str) -> None:
-        path = internal_path(root)
-        system, base = locate(path) if is_remote(path) else (LocalFileSystem(), os.path.abspath(path))
+        path = normalize_path(root)
+        system, base = locate_path(path) if is_remote(path) else (LocalFileSystem(), os.path.abspath(path))
         self.root = root
         self.is_local = not is_remote(path)
         self.is_file = system.get_file_info(base).type == FileType.File  # which no archive can be

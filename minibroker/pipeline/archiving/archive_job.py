@@ -22,13 +22,13 @@ from minibroker.pipeline.engines import Engine, Here
 from minibroker.pipeline.log_opening import open_source
 from minibroker.pipeline.log_source import LogSource, OffsetRange
 from minibroker.pipeline.options import parse_options
-from minibroker.pipeline.planning import Offsets, splits
+from minibroker.pipeline.planning import Offsets, make_splits
 from minibroker.pipeline.stream_planning import (
+    find_initial_offsets,
+    find_present_offsets,
     from_json,
-    initial_offsets,
     limit_ends,
-    present_offsets,
-    sizes,
+    measure_sizes,
     stream_ranges,
     to_json,
 )
@@ -72,28 +72,28 @@ class LogArchive:
         Raises `ArchiveError`, and what the log's source raises.
         """
         with closing(open_source(self._options)) as source:
-            until = present_offsets(self._options, source)
-            begin = from_json(self.note.offsets) if self.note.offsets else initial_offsets(self._options, source)
-            while sizes(begin, until, source):
+            until = find_present_offsets(self._options, source)
+            begin = from_json(self.note.offsets) if self.note.offsets else find_initial_offsets(self._options, source)
+            while measure_sizes(begin, until, source):
                 end = limit_ends(begin, until, self._batch_offsets, source)
-                yield self._put(source, stream_ranges(self._options, source, begin, end), {**begin, **end})
+                yield self._put_ranges(source, stream_ranges(self._options, source, begin, end), {**begin, **end})
                 begin = from_json(self.note.offsets)
 
     def left(self) -> int:
         """Return how many offsets there are to archive now."""
         with closing(open_source(self._options)) as source:
-            until = present_offsets(self._options, source)
-            begin = from_json(self.note.offsets) if self.note.offsets else initial_offsets(self._options, source)
-            return sum(sizes(begin, until, source).values())
+            until = find_present_offsets(self._options, source)
+            begin = from_json(self.note.offsets) if self.note.offsets else find_initial_offsets(self._options, source)
+            return sum(measure_sizes(begin, until, source).values())
 
-    def _put(self, source: LogSource, ranges: list[OffsetRange], end: Offsets) -> Totals:
+    def _put_ranges(self, source: LogSource, ranges: list[OffsetRange], end: Offsets) -> Totals:
         """Append the records of these ranges by one commit."""
         note = replace(self.note, number=self.note.number + 1, offsets=to_json(end))
         if not ranges:  # all of these offsets are gone, and `failOnDataLoss` is off
             self.note = replace(self.note, offsets=to_json(end))
             return Totals()
         options = replace(self._options, min_partitions=self._options.min_partitions or self._engine.workers)
-        totals = self.table.append(self._reading, splits(options, source, ranges), note, self._engine)
+        totals = self.table.append(self._reading, make_splits(options, source, ranges), note, self._engine)
         self.note = note
         return totals
 

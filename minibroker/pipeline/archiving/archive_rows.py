@@ -10,16 +10,16 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from minibroker.pipeline.log_opening import open_source, request_of
+from minibroker.pipeline.log_opening import make_request, open_source
 from minibroker.pipeline.log_source import Split, TopicPartition
 from minibroker.pipeline.options import ReadOptions
-from minibroker.pipeline.schemas import RECORDS, chosen
+from minibroker.pipeline.schemas import RECORDS, choose_columns
 
 READ: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers", "timestampMs")
 # Names of directories of plain Parquet, and fields by which tables are partitioned.
 DIRECTORIES: Final = ("topic", "date")
 FIELDS: Final = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers", "timestampMs", "topic")
-SCHEMA: Final = pa.schema([*chosen(RECORDS, FIELDS), pa.field("date", pa.date32())])
+SCHEMA: Final = pa.schema([*choose_columns(RECORDS, FIELDS), pa.field("date", pa.date32())])
 NO_TIMESTAMP: Final = -1
 
 Decoder = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -47,13 +47,13 @@ class Reading:
 
     def rows(self, splits: Sequence[Split], totals: Totals) -> Iterator[pa.RecordBatch]:
         """Yield the rows of these splits, and count them. Raises what the log's source raises."""
-        found = self._rows(splits, totals)
+        found = self._iterate_rows(splits, totals)
         return found if self.decoder is None else self.decoder(found)
 
-    def _rows(self, splits: Sequence[Split], totals: Totals) -> Iterator[pa.RecordBatch]:
+    def _iterate_rows(self, splits: Sequence[Split], totals: Totals) -> Iterator[pa.RecordBatch]:
         with closing(open_source(self.options)) as source:
             for split in splits:
-                for records in source.read(split, request_of(self.options, READ)):
+                for records in source.read(split, make_request(self.options, READ)):
                     if records.num_rows:
                         totals.count(split.offsets.partition, records)
                         yield make_archive_rows(records)
@@ -89,15 +89,15 @@ class Totals:
         """Add records of one partition, in the order of their offsets."""
         sizes = [pc.sum(pc.binary_length(records.column(name))).as_py() or 0 for name in ("key", "value")]
         offsets = records.column("offset")
-        self._add(partition, Written(records.num_rows, sum(sizes), offsets[0].as_py(), offsets[-1].as_py()))
+        self._add_written(partition, Written(records.num_rows, sum(sizes), offsets[0].as_py(), offsets[-1].as_py()))
 
     def add(self, later: Totals) -> None:
         """Add what was written later."""
         for partition, written in later.partitions.items():
-            self._add(partition, written)
+            self._add_written(partition, written)
         self.files += later.files
 
-    def _add(self, partition: TopicPartition, written: Written) -> None:
+    def _add_written(self, partition: TopicPartition, written: Written) -> None:
         known = self.partitions.get(partition)
         self.partitions[partition] = known.and_then(written) if known else written
 

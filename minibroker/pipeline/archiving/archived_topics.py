@@ -14,7 +14,7 @@ from typing import Any, Final
 from minibroker.client.client_errors import ClientError
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.directory.cluster_metadata import Configs, read_metadata
-from minibroker.pipeline.directory.finding import find_logs, paths_in
+from minibroker.pipeline.directory.finding import find_logs, parse_paths
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.options import ReadOptions
@@ -40,23 +40,23 @@ NO_ID: Final = bytes(16)
 _SET_FOR_THE_TOPIC: Final = 1  # the source of a config
 
 
-def topic_ids(options: ReadOptions, topics: Iterable[str]) -> dict[str, str]:
+def find_topic_ids(options: ReadOptions, topics: Iterable[str]) -> dict[str, str]:
     """Return the identity of each of a reader's topics. Raises `OptionError`, `OSError` and `ClientError`."""
     wanted, found = sorted(set(topics)), {}
     if options.path is None:
-        with _client(options) as client:
+        with _make_client(options) as client:
             answer = client.metadata(wanted)
             where = f"the one of cluster {answer.cluster_id or client.bootstrap_servers}"
-        return {topic.name: _topic_id_text(topic.topic_id, where) for topic in answer.topics}
-    for partition, log in sorted(find_logs(paths_in(options.path)).items()):
+        return {topic.name: _format_topic_id(topic.topic_id, where) for topic in answer.topics}
+    for partition, log in sorted(find_logs(parse_paths(options.path)).items()):
         if partition.topic in wanted and partition.topic not in found:
-            found[partition.topic] = _topic_id_text(
-                _id_in(f"{log.path}/{PARTITION_METADATA}"), f"the one in {log.log_directory}"
+            found[partition.topic] = _format_topic_id(
+                _read_topic_id(f"{log.path}/{PARTITION_METADATA}"), f"the one in {log.log_directory}"
             )
     return found
 
 
-def _id_in(path: str) -> bytes:
+def _read_topic_id(path: str) -> bytes:
     try:
         return parse_topic_id(DISK.read_whole(path))
     except FileNotFoundError:
@@ -65,32 +65,32 @@ def _id_in(path: str) -> bytes:
         raise OptionError(f"{path} is malformed: {error}") from None
 
 
-def _topic_id_text(topic_id: bytes, otherwise: str) -> str:
+def _format_topic_id(topic_id: bytes, otherwise: str) -> str:
     """Return the id as Kafka writes it, or `otherwise` if there is none."""
     return base64.urlsafe_b64encode(topic_id).decode().rstrip("=") if topic_id != NO_ID else otherwise
 
 
-def _client(options: ReadOptions) -> Client:
+def _make_client(options: ReadOptions) -> Client:
     return Client(options.bootstrap_servers or "", options.client_settings)
 
 
-def topic_configs(options: ReadOptions, topics: Iterable[str]) -> Configs:
+def find_topic_configs(options: ReadOptions, topics: Iterable[str]) -> Configs:
     """Return the configs that were set for each of a reader's topics. Raises `OptionError`, `OSError`, `ClientError`.
 
     A log directory without a metadata log has none.
     """
     wanted = sorted(set(topics))
     if options.path is None:
-        with _client(options) as client:
-            return {topic: configs for topic in wanted if (configs := described(client, topic, only_set=True))}
+        with _make_client(options) as client:
+            return {topic: configs for topic in wanted if (configs := describe_configs(client, topic, only_set=True))}
     found: Configs = {}
-    for root in {log.log_directory for log in find_logs(paths_in(options.path)).values()}:
+    for root in {log.log_directory for log in find_logs(parse_paths(options.path)).values()}:
         known = read_metadata(root).configs
         found.update({topic: known[topic] for topic in wanted if known.get(topic)})
     return found
 
 
-def described(client: Client, topic: str, *, only_set: bool = False) -> dict[str, str]:
+def describe_configs(client: Client, topic: str, *, only_set: bool = False) -> dict[str, str]:
     """Return the visible configs of a topic, or only those set for it; none if the client may not describe them.
 
     Raises `ClientError`.
@@ -110,7 +110,7 @@ def described(client: Client, topic: str, *, only_set: bool = False) -> dict[str
     return {row.name: row.value or "" for row in rows}
 
 
-def for_replay(
+def choose_configs(
     configs: Mapping[str, Mapping[str, str]], targets: Mapping[str, str], topics: Collection[str]
 ) -> Configs:
     """Return the archived configs that a replay should set for each target topic. The first of its origins counts."""

@@ -37,7 +37,7 @@ class DeltaArchive:
     storage: Mapping[str, str] = field(default_factory=dict)
     compression: str = "zstd"
 
-    def _open(self) -> DeltaTable | None:
+    def _open_table(self) -> DeltaTable | None:
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
 
@@ -48,18 +48,18 @@ class DeltaArchive:
 
     def exists(self) -> bool:
         """Return whether there are commits."""
-        return self._open() is not None
+        return self._open_table() is not None
 
     def prepare(self) -> None:
         """Raise `ArchiveError` if the table is no archive."""
-        table = self._open()
+        table = self._open_table()
         missing = {"topic", "partition", "offset"} - {each.name for each in table.schema().fields} if table else set()
         if missing:
             raise ArchiveError(f"{self.where} is not an archive: it has no {', '.join(sorted(missing))}")
 
     def note(self) -> ArchiveNote | None:
         """Return the newest note, or None. Delta keeps a commit's metadata for 30 days by default."""
-        return self._note_of(self._open())
+        return self._note_of(self._open_table())
 
     def _note_of(self, table: DeltaTable | None) -> ArchiveNote | None:
         for limit in (RECENT_COMMITS, None):
@@ -77,7 +77,7 @@ class DeltaArchive:
         from deltalake import CommitProperties, Transaction, WriterProperties, write_deltalake
         from deltalake.exceptions import CommitFailedError, DeltaError
 
-        table, totals = self._open(), Totals()
+        table, totals = self._open_table(), Totals()
         require_next(self._note_of(table), note, self.where)
         rows = Rows(reading.rows(splits, totals))
         try:
@@ -101,18 +101,18 @@ class DeltaArchive:
 
     def count(self) -> int:
         """Return the number of records, by the footers of its files."""
-        table = self._open()
+        table = self._open_table()
         return int(table.to_pyarrow_dataset().count_rows()) if table is not None else 0
 
     def compact(self) -> None:
         """Merge small files."""
-        table = self._open()
+        table = self._open_table()
         if table is not None:
             table.optimize.compact()
 
     def scanner(self) -> Scan:
         """Open the table as it is now. Raises `ArchiveError` if there is none."""
-        table = self._open()
+        table = self._open_table()
         if table is None:
             raise ArchiveError(f"there is no table {self.where}")
         return make_scan(table.to_pyarrow_dataset())

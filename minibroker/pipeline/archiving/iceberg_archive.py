@@ -44,7 +44,7 @@ class IcebergArchive:
     catalog: Mapping[str, str] = field(default_factory=dict)
     compression: str = "zstd"
 
-    def _open(self) -> tuple[Catalog, Table | None]:
+    def _open_table(self) -> tuple[Catalog, Table | None]:
         """Return the catalog, and the table if it exists. Raises `ArchiveError`."""
         from pyiceberg.catalog import load_catalog
         from pyiceberg.exceptions import NoSuchTableError
@@ -62,19 +62,19 @@ class IcebergArchive:
 
     def exists(self) -> bool:
         """Return whether there are commits."""
-        table = self._open()[1]
+        table = self._open_table()[1]
         return table is not None and table.current_snapshot() is not None
 
     def prepare(self) -> None:
         """Raise `ArchiveError` if the table is no archive."""
-        table = self._open()[1]
+        table = self._open_table()[1]
         missing = {"topic", "partition", "offset"} - set(table.schema().column_names) if table else set()
         if missing:
             raise ArchiveError(f"{self.where} is not an archive: it has no {', '.join(sorted(missing))}")
 
     def note(self) -> ArchiveNote | None:
         """Return the newest note, or None if there is none."""
-        return self._note_of(self._open()[1])
+        return self._note_of(self._open_table()[1])
 
     def _note_of(self, table: Table | None) -> ArchiveNote | None:
         snapshot = table.current_snapshot() if table else None
@@ -86,7 +86,7 @@ class IcebergArchive:
             snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
         return None
 
-    def _create(self, catalog: Catalog, schema: pa.Schema) -> Table:
+    def _create_table(self, catalog: Catalog, schema: pa.Schema) -> Table:
         catalog.create_namespace_if_not_exists(self.where.rpartition(".")[0])
         codec = "uncompressed" if self.compression == "none" else self.compression
         properties = {"write.parquet.compression-codec": codec}
@@ -104,21 +104,21 @@ class IcebergArchive:
         from pyiceberg.exceptions import CommitFailedException
 
         totals = Totals()
-        catalog, table = self._open()
+        catalog, table = self._open_table()
         require_next(self._note_of(table), note, self.where)
         chunks = cut_chunks(reading.rows(splits, totals))
         first = next(chunks, SCHEMA.empty_table())
-        table = table or self._create(catalog, first.schema)
+        table = table or self._create_table(catalog, first.schema)
         table.metadata.properties[RETRIES] = "0"  # a retry would append to what another run has committed
         try:
             with table.transaction() as commit:
                 for chunk in chain((first,), chunks):
-                    self._append(commit, chunk, note)
+                    self._append_rows(commit, chunk, note)
         except CommitFailedException as error:
             raise ArchiveError(f"{self.where}: another run writes to it at the same time: {error}") from None
         return totals
 
-    def _append(self, commit: Any, rows: pa.Table, note: ArchiveNote) -> None:
+    def _append_rows(self, commit: Any, rows: pa.Table, note: ArchiveNote) -> None:
         if set(rows.schema.names) != set(SCHEMA.names):  # decoded columns, which may be more than the table has
             with commit.update_schema() as update:
                 update.union_by_name(rows.schema)
@@ -126,7 +126,7 @@ class IcebergArchive:
 
     def count(self) -> int:
         """Return the number of records, by the newest snapshot's summary."""
-        table = self._open()[1]
+        table = self._open_table()[1]
         snapshot = table.current_snapshot() if table else None
         summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
         return int(summary.get("total-records", "0"))
@@ -137,7 +137,7 @@ class IcebergArchive:
 
     def scanner(self) -> Scan:
         """Open the table as it is now. Raises `ArchiveError` if there is none."""
-        table = self._open()[1]
+        table = self._open_table()[1]
         if table is None:
             raise ArchiveError(f"there is no table {self.where}")
 

@@ -67,7 +67,7 @@ class ParquetArchive:
 
     def exists(self) -> bool:
         """Return whether there are commits."""
-        return bool(self._notes())
+        return bool(self._list_notes())
 
     def prepare(self) -> None:
         """Finish what a killed run has left. Raises `ArchiveError` if the path has something else than an archive."""
@@ -78,16 +78,16 @@ class ParquetArchive:
         if strangers and not self.exists():
             raise ArchiveError(f"{self.where} is not an archive, and not empty: it has {strangers[0]}")
         note = self.note()
-        self._move(note.number if note else -1)
+        self._move_files(note.number if note else -1)
         self._finish_merging()
 
     def note(self) -> ArchiveNote | None:
         """Return the newest note, or None if there is none."""
-        names = self._notes()
+        names = self._list_notes()
         path = f"{NOTES}/{names[-1]}" if names else ""
         return parse_note(self._files.read(path), f"{self.where}/{path}") if names else None
 
-    def _notes(self) -> list[str]:
+    def _list_notes(self) -> list[str]:
         return [name for name in self._files.names(NOTES) if name.isdecimal()]
 
     def append(self, reading: Reading, splits: Sequence[Split], note: ArchiveNote, engine: Engine) -> Totals:
@@ -99,12 +99,12 @@ class ParquetArchive:
         for written in engine.run(StagedPart(reading, self.where, staging, self.compression), parts):
             totals.add(written)
         self._files.write(f"{NOTES}/{note.number:0{DIGITS}}", note.text())
-        for name in self._notes()[:-NOTES_KEPT]:
+        for name in self._list_notes()[:-NOTES_KEPT]:
             self._files.delete(f"{NOTES}/{name}")
-        self._move(note.number)
+        self._move_files(note.number)
         return totals
 
-    def _move(self, number: int) -> None:
+    def _move_files(self, number: int) -> None:
         """Move the files of a commit to their places, and delete what is staged of no commit."""
         files = self._files
         staging = f"{STAGING}/{number:0{DIGITS}}"
@@ -122,13 +122,13 @@ class ParquetArchive:
     def compact(self) -> None:
         """Merge small files, where there are many: a year of minutes would leave half a million."""
         for directory in sorted(self._touched):
-            self._merge(directory)
+            self._merge_small_files(directory)
         self._touched.clear()
 
-    def _merge(self, directory: str) -> None:
+    def _merge_small_files(self, directory: str) -> None:
         """Merge small files into one. While it takes its place, a reader may miss their records for a moment."""
         files = self._files
-        small = [each.path for each in self._small_files(directory)]
+        small = [each.path for each in self._iterate_small_files(directory)]
         if len(small) < FILES_MIN:
             return
         whole = pa.concat_tables([pq.read_table(path, filesystem=files.system, partitioning=None) for path in small])
@@ -150,7 +150,7 @@ class ParquetArchive:
             files.delete(MERGING)
         files.delete(MERGED)
 
-    def _small_files(self, directory: str) -> Iterator[StoredFile]:
+    def _iterate_small_files(self, directory: str) -> Iterator[StoredFile]:
         """Yield the small files of a directory, up to the size of a merged one."""
         size_bytes = 0
         for file in self._files.files(directory):

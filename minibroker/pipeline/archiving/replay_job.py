@@ -22,7 +22,7 @@ from minibroker.pipeline.archiving.replay_task import COLUMNS, Replayed, ReplayT
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.engines import Engine, Here
 from minibroker.pipeline.log_source import OptionError, TopicPartition
-from minibroker.pipeline.sink.delivery import connected
+from minibroker.pipeline.sink.delivery import connect_client
 from minibroker.pipeline.sink.sink_settings import SinkSettings, parse_settings
 
 Edge = int | datetime | None
@@ -50,7 +50,7 @@ def replay_id_of(path: str, targets: Mapping[str, str], repartition: bool = Fals
     return hashlib.sha256(what.encode()).hexdigest()[:16]
 
 
-def needed_topics(partitions: list[Archived], task: ReplayTask) -> dict[str, Needed]:
+def find_needed_topics(partitions: list[Archived], task: ReplayTask) -> dict[str, Needed]:
     """Return what the target topics must have. Raises `OptionError` if two partitions have the same target."""
     needed: dict[str, Needed] = {}
     origins: dict[tuple[str, int], str] = {}
@@ -104,12 +104,12 @@ class PartitionReplay:
 
     def __call__(self, archived: Archived) -> Replayed:
         """Write the rows that were not written yet. Raises `WriteFailed` and what reading raises."""
-        with connected(self.task.settings) as client:
+        with connect_client(self.task.settings) as client:
             window = self.part.within(archived, self.task.next_offset(client, archived.partition))
-        done = list(self.task.run(self._rows(window)))
+        done = list(self.task.run(self._iterate_rows(window)))
         return done[0] if done else Replayed(archived.partition, self.task.target(archived.partition.topic))
 
-    def _rows(self, window: Window) -> Iterator[pa.RecordBatch]:
+    def _iterate_rows(self, window: Window) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a window, sorted by offset: files overlap where times go back and forth over midnight."""
         scan = self.table.scanner()
         for start in range(window.start, window.end, self.task.commit_records):

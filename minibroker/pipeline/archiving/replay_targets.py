@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from minibroker.pipeline.archiving.archived_topics import described
+from minibroker.pipeline.archiving.archived_topics import describe_configs
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import OptionError
 from minibroker.protocol.messages.topics import CreateTopicsRequest
@@ -55,17 +55,17 @@ def prepare_topics(
     remarks = [
         remark
         for topic in found
-        for remark in _remarks(client, topic, needed[topic].oldest_ms, archived.get(topic, {}))
+        for remark in _list_remarks(client, topic, needed[topic].oldest_ms, archived.get(topic, {}))
     ]
     made = [topic for topic in needed if topic not in found]
     for topic in made:
         wanted = {**CONFIGS, **archived.get(topic, {}), **(configs or {})}
         set_configs = {name: value for name, value in wanted.items() if value}
-        _create(client, topic, needed[topic].partitions, set_configs)
+        _create_topic(client, topic, needed[topic].partitions, set_configs)
     return Prepared(made, remarks)
 
 
-def _create(client: Client, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+def _create_topic(client: Client, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
     of_topic = CreateTopicsRequest.CreatableTopic
     settings = [of_topic.CreatableTopicConfig(name=name, value=value) for name, value in configs.items()]
     wanted = of_topic(
@@ -76,9 +76,9 @@ def _create(client: Client, topic: str, partitions: int, configs: Mapping[str, s
         client.check(each.error_code, f"creating topic {topic}", message=each.error_message)
 
 
-def _remarks(client: Client, topic: str, oldest_ms: int | None, archived: Mapping[str, str]) -> list[str]:
+def _list_remarks(client: Client, topic: str, oldest_ms: int | None, archived: Mapping[str, str]) -> list[str]:
     """Return warnings about what an existing topic's configs do to old records, and do not do. Raises `OptionError`."""
-    configs = described(client, topic)
+    configs = describe_configs(client, topic)
     if configs.get("message.timestamp.type") == "LogAppendTime":
         raise OptionError(f"topic {topic} has message.timestamp.type=LogAppendTime: archived times would be lost")
     found = [

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import TopicPartition
-from minibroker.pipeline.sink.delivery import connected, sender_in, try_to_abort
+from minibroker.pipeline.sink.delivery import connect_client, make_sender, try_to_abort
 from minibroker.pipeline.sink.sink_errors import WriteFailed
 from minibroker.pipeline.sink.sink_settings import SinkSettings
 from minibroker.pipeline.sink.sink_transaction import Marker, Transaction
@@ -71,29 +71,31 @@ class ReplayTask:
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Replayed]:
         """Replay rows of `COLUMNS`, sorted by topic, partition and offset. Raises `WriteFailed`."""
-        with connected(self.settings) as client:
-            for partition, pieces in groupby(_pieces(batches), key=lambda piece: piece[0]):
-                yield self._partition(client, partition, (rows for _, rows in pieces))
+        with connect_client(self.settings) as client:
+            for partition, pieces in groupby(_cut_by_partition(batches), key=lambda piece: piece[0]):
+                yield self._replay_partition(client, partition, (rows for _, rows in pieces))
 
-    def _partition(self, client: Client, partition: TopicPartition, batches: Iterator[pa.RecordBatch]) -> Replayed:
+    def _replay_partition(
+        self, client: Client, partition: TopicPartition, batches: Iterator[pa.RecordBatch]
+    ) -> Replayed:
         done = Replayed(partition, self.target(partition.topic))
         transaction = Transaction(client, self.settings, self.transactional_id(partition))
         transaction.begin()
         marker = transaction.marker()
         start = 0 if marker is None else marker.value
-        sender = sender_in(transaction, client, self.settings)
+        sender = make_sender(transaction, client, self.settings)
         writer = TaskWriter(client, self.settings, sender, partition.partition, keep_none=True)
         try:
             for rows in _limit_rows(batches, self.commit_records):
                 new = rows.filter(pc.greater_equal(rows.column("offset"), start))
-                self._write(transaction, writer, new, done)
-            self._commit(transaction, writer, done)
+                self._write_rows(transaction, writer, new, done)
+            self._commit_rows(transaction, writer, done)
         except BaseException:
             try_to_abort(self.settings, transaction)
             raise
         return done
 
-    def _write(self, transaction: Transaction, writer: TaskWriter, rows: pa.RecordBatch, done: Replayed) -> None:
+    def _write_rows(self, transaction: Transaction, writer: TaskWriter, rows: pa.RecordBatch, done: Replayed) -> None:
         if not rows.num_rows:
             return
         offsets = rows.column("offset").to_numpy()
@@ -102,15 +104,15 @@ class ReplayTask:
         if len(wrong):
             before, after = ordered[wrong[0] : wrong[0] + 2]
             raise WriteFailed(f"{'-'.join(map(str, done.partition))}: the archive has offset {after} after {before}")
-        writer.write(self._outgoing(rows, done.target))
+        writer.write(self._make_outgoing(rows, done.target))
         done.first = int(offsets[0]) if done.first is None else done.first
         done.last = int(offsets[-1])
         done.records += rows.num_rows
         done.pending += rows.num_rows
         if done.pending >= self.commit_records:
-            self._commit(transaction, writer, done)
+            self._commit_rows(transaction, writer, done)
 
-    def _commit(self, transaction: Transaction, writer: TaskWriter, done: Replayed) -> None:
+    def _commit_rows(self, transaction: Transaction, writer: TaskWriter, done: Replayed) -> None:
         if not done.pending or done.last is None:
             return
         writer.flush()
@@ -118,14 +120,14 @@ class ReplayTask:
         transaction.end(commit=True)
         done.pending = 0
 
-    def _outgoing(self, rows: pa.RecordBatch, target: str) -> pa.RecordBatch:
+    def _make_outgoing(self, rows: pa.RecordBatch, target: str) -> pa.RecordBatch:
         names = ["key", "value", "timestamp", "headers", *(() if self.repartition else ("partition",))]
-        columns = [_times(rows) if name == "timestamp" else rows.column(name) for name in names]
+        columns = [_get_times(rows) if name == "timestamp" else rows.column(name) for name in names]
         topic = pa.repeat(pa.scalar(target, pa.string()), rows.num_rows)
         return pa.RecordBatch.from_arrays([topic, *columns], names=["topic", *names])
 
 
-def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+def _cut_by_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
     """Yield the rows, cut where the partition changes."""
     for batch in batches:
         if not batch.num_rows:
@@ -139,7 +141,7 @@ def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[TopicPartition,
             yield partition, batch.slice(start, end - start)
 
 
-def _times(rows: pa.RecordBatch) -> pa.Array:
+def _get_times(rows: pa.RecordBatch) -> pa.Array:
     """Return the times in ms, null for none."""
     times = pc.divide(rows.column("timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64()), 1000)
     return pc.coalesce(times, rows.column("timestampMs"))

@@ -13,11 +13,11 @@ from minibroker.client.client_errors import ClientError
 from minibroker.client.connection_settings import Settings
 from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 from minibroker.pipeline.brokers.client import Client
-from minibroker.pipeline.brokers.client_settings import client_settings
+from minibroker.pipeline.brokers.client_settings import make_client_settings
 from minibroker.pipeline.brokers.fetching import Fetcher, FetchSettings
-from minibroker.pipeline.decode.decoder import AbortedRanges, decoder_for
+from minibroker.pipeline.decode.decoder import AbortedRanges, make_decoder
 from minibroker.pipeline.log_source import Bounds, OffsetRange, OptionError, ReadRequest, Split, TopicPartition
-from minibroker.pipeline.planning import proportional
+from minibroker.pipeline.planning import divide_large_ranges
 from minibroker.pipeline.selection import TopicSelection
 from minibroker.protocol.errors import ErrorCode
 
@@ -40,7 +40,7 @@ class BrokerSource:
         self._settings = Settings(settings or {})
         self._read_committed = read_committed
         self._fetch_settings = FetchSettings.taken_from(self._settings)
-        client_settings(bootstrap_servers, self._settings)  # raises OptionError for invalid settings
+        make_client_settings(bootstrap_servers, self._settings)  # raises OptionError for invalid settings
         self._client: Client | None = None
         self._has_reached = False
 
@@ -98,20 +98,20 @@ class BrokerSource:
 
     def splits(self, ranges: Sequence[OffsetRange], min_splits: int = 0) -> list[Split]:
         """Return a split for each range that is not empty. For more splits, cut the large ranges."""
-        return [Split(each) for each in proportional(ranges, min_splits)]
+        return [Split(each) for each in divide_large_ranges(ranges, min_splits)]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one split. Raises `DataLoss`, `CorruptData` and `ClientError`."""
         aborted = AbortedRanges() if self._read_committed else None
         partition, start, end = split.offsets
-        decoder = decoder_for(request, split.offsets, aborted)
+        decoder = make_decoder(request, split.offsets, aborted)
         wanted = split.offsets, self._fetch_settings, self._read_committed, request.fail_on_data_loss
         with Client(self._bootstrap_servers, self._settings) as client:
             for fetched in Fetcher(client, *wanted):
                 if fetched.start != start:
                     yield from decoder.finish()
                     start = fetched.start
-                    decoder = decoder_for(request, OffsetRange(partition, start, end), aborted)
+                    decoder = make_decoder(request, OffsetRange(partition, start, end), aborted)
                 if aborted is not None:
                     for producer_id, first_offset in fetched.aborted:
                         aborted.add(producer_id, first_offset)

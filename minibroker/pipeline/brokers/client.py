@@ -7,7 +7,7 @@ from typing import Final
 
 from minibroker.client import blocking
 from minibroker.client.client_errors import ClientError
-from minibroker.pipeline.brokers.client_settings import client_settings
+from minibroker.pipeline.brokers.client_settings import make_client_settings
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.protocol.errors import ErrorCode
 
@@ -21,7 +21,7 @@ class Client(blocking.Client):
     """
 
     def __init__(self, bootstrap_servers: str, settings: Mapping[str, str] | None = None) -> None:
-        super().__init__(client_settings(bootstrap_servers, settings or {}, CLIENT_ID))
+        super().__init__(make_client_settings(bootstrap_servers, settings or {}, CLIENT_ID))
         self.bootstrap_servers = bootstrap_servers
 
     def partitions(self, topics: Iterable[str] | None = None, *, missing_ok: bool = False) -> list[TopicPartition]:

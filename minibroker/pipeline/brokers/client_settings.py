@@ -26,7 +26,7 @@ REFUSED: Final = {
 FIXED: Final = {"check.crcs": "true", "allow.auto.create.topics": "false"}
 
 
-def client_settings(bootstrap_servers: str, settings: Mapping[str, str], client_id: str = "") -> ClientSettings:
+def make_client_settings(bootstrap_servers: str, settings: Mapping[str, str], client_id: str = "") -> ClientSettings:
     """Return the settings of a client. Raises `OptionError` if one is invalid."""
     rest = Settings(settings, known=FIXED)
     for name in sorted(rest.keys() & REFUSED.keys()):
@@ -37,12 +37,12 @@ def client_settings(bootstrap_servers: str, settings: Mapping[str, str], client_
             raise OptionError(f"kafka.{name} can only be {FIXED[name]}, not {value!r}")
     rest["bootstrap.servers"] = bootstrap_servers
     rest.setdefault("receive.message.max.bytes", str(INT32_MAX))  # a batch may be larger than the fetch size
-    with option_errors():
+    with translate_errors():
         return ClientSettings(rest, client_id, read_store)
 
 
 @contextmanager
-def option_errors() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Raise the client's errors about settings as `OptionError`."""
     try:
         yield

@@ -15,8 +15,8 @@ from minibroker.client.cluster_client import Sent
 from minibroker.client.connection_settings import take_number
 from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 from minibroker.pipeline.brokers.client import Client
-from minibroker.pipeline.brokers.client_settings import option_errors
-from minibroker.pipeline.decode.batch_headers import extent
+from minibroker.pipeline.brokers.client_settings import translate_errors
+from minibroker.pipeline.decode.batch_headers import measure_extent
 from minibroker.pipeline.log_source import DataLoss, OffsetRange
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.fetch import FetchRequest
@@ -39,7 +39,7 @@ class FetchSettings:
     @classmethod
     def taken_from(cls, settings: dict[str, str]) -> Self:
         """Make it from its settings, and remove these from `settings`. Raises `OptionError`."""
-        with option_errors():
+        with translate_errors():
             return cls(
                 take_number(settings, "max.partition.fetch.bytes", cls.partition_bytes, 1),
                 take_number(settings, "fetch.max.bytes", cls.max_bytes, 1),
@@ -85,31 +85,33 @@ class Fetcher:
 
     def __iter__(self) -> Iterator[Fetched]:
         while self._offset < self._end:
-            answer = self._answer()
+            answer = self._read_answer()
             if answer is None:
                 continue
             data = answer.records or b""
-            size, next_offset = extent(data)
+            size, next_offset = measure_extent(data)
             if size:
                 yield from self._send_next_and_yield(answer, data, size, next_offset)
             elif data:  # a broker before 0.10.1 cuts a batch that is larger than the fetch size
                 self._fetch_bytes = min(2 * self._fetch_bytes, MAX_FETCH_BYTES)
             else:
-                self._nothing(answer)
+                self._handle_empty_answer(answer)
 
     def _send_next_and_yield(self, answer: Any, data: bytes, size: int, next_offset: int | None) -> Iterator[Fetched]:
         """Send the next request, then yield the batches. Nothing can be fetched behind a batch without a valid end."""
         self._nothing_since = None
         if next_offset is not None and next_offset <= self._offset:
-            raise ClientError(f"{self._place()}: asked for offset {self._offset}, got batches before {next_offset}")
+            raise ClientError(
+                f"{self._format_place()}: asked for offset {self._offset}, got batches before {next_offset}"
+            )
         if next_offset is not None:
             self._bytes_per_offset = size / (next_offset - self._offset)
         self._offset = self._end if next_offset is None else next_offset
         if self._offset < self._end:
             self._fetch_bytes = self._next_fetch_bytes()
-            self._ahead = self._send()
+            self._ahead = self._send_fetch()
         aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
-        yield Fetched(memoryview(data)[:size], self._place(), tuple(aborted), self._start)
+        yield Fetched(memoryview(data)[:size], self._format_place(), tuple(aborted), self._start)
 
     def _next_fetch_bytes(self) -> int:
         """Return the expected size of the rest of the range, up to the limit."""
@@ -118,7 +120,7 @@ class Fetcher:
 
     # Answers
 
-    def _send(self) -> Sent:
+    def _send_fetch(self) -> Sent:
         node_id, epoch = self._client.leader(self._partition)
         wanted = FetchRequest.FetchTopic.FetchPartition(
             partition=self._partition.partition,
@@ -137,20 +139,20 @@ class Fetcher:
         # Version 12 is the last one with topic names instead of ids.
         return self._client.send(request, node_id, lowest=4 if self._read_committed else 0, highest=12)
 
-    def _answer(self) -> Any:
+    def _read_answer(self) -> Any:
         """Return the leader's answer. Return None if the offset was lost; then a later one is next."""
         try:
-            return self._client.retry(self._one_answer)
+            return self._client.retry(self._read_one_answer)
         except ClientError as error:
             if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                return self._out_of_range()
+                return self._handle_out_of_range()
             if error.code in GONE:
-                self._lose(self._end, f"the partition is gone: {error}")
+                self._lose_offsets(self._end, f"the partition is gone: {error}")
                 return None
             raise
 
-    def _one_answer(self) -> Any:
-        sent = self._ahead or self._send()
+    def _read_one_answer(self) -> Any:
+        sent = self._ahead or self._send_fetch()
         self._ahead = None
         answer = self._client.wait(sent)
         what = f"reading {self._partition} at {self._offset}"
@@ -158,28 +160,28 @@ class Fetcher:
         partition = answer.responses[0].partitions[0]
         self._client.check(partition.error_code, what, sent.node)
         if not partition.records and answer.throttle_time_ms:
-            raise ClientError(f"{self._place()}: {what}: throttled", Reaction.RETRY)
+            raise ClientError(f"{self._format_place()}: {what}: throttled", Reaction.RETRY)
         return partition
 
     # Missing offsets
 
-    def _out_of_range(self) -> None:
+    def _handle_out_of_range(self) -> None:
         earliest = list_offsets(self._client, {self._partition: EARLIEST}, self._read_committed)[self._partition]
         latest = list_offsets(self._client, {self._partition: LATEST}, self._read_committed)[self._partition]
         if self._offset < earliest:
-            self._lose(min(earliest, self._end), f"the partition begins at {earliest}")
+            self._lose_offsets(min(earliest, self._end), f"the partition begins at {earliest}")
         elif self._offset > latest:
-            self._lose(self._end, f"the partition ends at {latest}")
+            self._lose_offsets(self._end, f"the partition ends at {latest}")
         elif self._has_waited():  # a new leader may not know its high watermark yet
-            self._lose(self._end, f"the leader has only offsets {earliest} to {latest}")
+            self._lose_offsets(self._end, f"the leader has only offsets {earliest} to {latest}")
 
-    def _nothing(self, answer: Any) -> None:
+    def _handle_empty_answer(self, answer: Any) -> None:
         """Handle an answer without batches: the next ones were compacted away, are not written yet, or were lost."""
         limit = answer.last_stable_offset if self._read_committed else answer.high_watermark
         if limit >= self._end:
             self._offset = self._end
         elif self._has_waited():
-            self._lose(self._end, f"the partition ends at {limit}")
+            self._lose_offsets(self._end, f"the partition ends at {limit}")
 
     def _has_waited(self) -> bool:
         """Return whether nothing was received for `request.timeout.ms`."""
@@ -188,10 +190,10 @@ class Fetcher:
             self._nothing_since = now
         return now - self._nothing_since > self._client.settings.request_timeout_ms / 1000
 
-    def _lose(self, until: int, reason: str) -> None:
+    def _lose_offsets(self, until: int, reason: str) -> None:
         if self._fail_on_data_loss:
-            raise DataLoss(f"{self._place()}: offsets {self._offset} to {until - 1} are missing: {reason}")
+            raise DataLoss(f"{self._format_place()}: offsets {self._offset} to {until - 1} are missing: {reason}")
         self._start = self._offset = until
 
-    def _place(self) -> str:
+    def _format_place(self) -> str:
         return f"{self._client.bootstrap_servers}, {self._partition}"

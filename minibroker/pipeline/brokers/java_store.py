@@ -14,11 +14,11 @@ KEYTOOL_TIMEOUT_S: Final = 60
 
 def read_store(path: str, password: str) -> str:
     """Return the certificates of a store in PEM. Raises `OSError`."""
-    return _read(path, password, os.stat(path).st_mtime_ns)
+    return _read_store(path, password, os.stat(path).st_mtime_ns)
 
 
 @lru_cache(maxsize=16)
-def _read(path: str, password: str, mtime_ns: int) -> str:
+def _read_store(path: str, password: str, mtime_ns: int) -> str:
     try:
         keytool = find_java().program.resolve().with_name("keytool")
         command = [str(keytool), "-list", "-rfc", "-keystore", path, "-storepass:env", "STORE_PASSWORD"]

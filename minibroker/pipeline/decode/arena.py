@@ -44,7 +44,7 @@ class Arena:
     def append(self, view: Buffer) -> int:
         """Append a copy, and return the position of its start."""
         start, size = self.used, len(view)
-        self._reserve(size)
+        self._reserve_bytes(size)
         self.data[start : start + size] = np.frombuffer(view, np.uint8)
         self.used += size
         return start
@@ -63,7 +63,7 @@ class Arena:
         import cramjam
 
         room = min(max(_ROOM_RATIO * len(compressed), _MIN_ROOM), self._max_batch_bytes)
-        self._reserve(room)
+        self._reserve_bytes(room)
         into = self.data[self.used : len(self.data) - _PADDING][: self._max_batch_bytes]
         variant = getattr(cramjam, Compression(codec).name.lower())
         try:
@@ -74,7 +74,7 @@ class Arena:
         self.used += size
         return start
 
-    def _reserve(self, size: int) -> None:
+    def _reserve_bytes(self, size: int) -> None:
         needed = self.used + size + _PADDING
         if needed > len(self.data):
             grown: UInt8s = np.empty(needed + size // 2, np.uint8)

@@ -27,7 +27,7 @@ class Rows:
 
     def of_records(self, data: UInt8s, fields: Fields) -> pa.RecordBatch:
         """Return the rows of these records. Their bytes are copied out of `data`."""
-        columns = [self._column(field, data, fields) for field in self.schema]
+        columns = [self._make_column(field, data, fields) for field in self.schema]
         return record_batch(columns, self.schema, fields.count)
 
     def damaged(self, message: str, **known: Any) -> pa.RecordBatch:
@@ -35,7 +35,7 @@ class Rows:
         known |= {**self.names, CORRUPT: message}
         return record_batch([pa.array([known.get(field.name)], field.type) for field in self.schema], self.schema, 1)
 
-    def _column(self, field: pa.Field, data: UInt8s, fields: Fields) -> pa.Array:
+    def _make_column(self, field: pa.Field, data: UInt8s, fields: Fields) -> pa.Array:
         made = _MAKERS.get(field.name)
         if made is not None:
             array = made(data, fields)
@@ -63,7 +63,7 @@ def record_batch(columns: list[pa.Array], schema: pa.Schema, count: int) -> pa.R
     return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
 
 
-def _bytes(data: UInt8s, parts: Parts | None) -> pa.Array | None:
+def _copy_bytes(data: UInt8s, parts: Parts | None) -> pa.Array | None:
     """Copy these parts of `data` into a binary array.
 
     An array of twice as many elements over all of `data` has the parts at even places, and the bytes between them at
@@ -81,7 +81,7 @@ def _bytes(data: UInt8s, parts: Parts | None) -> pa.Array | None:
     return everything.take(pa.array(even, mask=parts.is_null))
 
 
-def times(timestamps_ms: Int64s) -> pa.Array:
+def convert_times(timestamps_ms: Int64s) -> pa.Array:
     """Return times in microseconds. -1 becomes null, and so do times that these cannot express."""
     is_null = (timestamps_ms == -1) | (timestamps_ms > _MAX_MS) | (timestamps_ms < -_MAX_MS)
     micros = timestamps_ms * 1000
@@ -89,7 +89,7 @@ def times(timestamps_ms: Int64s) -> pa.Array:
     return pa.Array.from_buffers(TIMESTAMP, len(micros), [validity, pa.py_buffer(micros)])
 
 
-def _headers(data: UInt8s, parts: HeaderParts | None) -> pa.Array | None:
+def _make_headers(data: UInt8s, parts: HeaderParts | None) -> pa.Array | None:
     """Return lists of key and value. A record without headers has null, as in Spark's own source."""
     if parts is None or len(parts.keys.start) == 0:
         return None
@@ -97,13 +97,13 @@ def _headers(data: UInt8s, parts: HeaderParts | None) -> pa.Array | None:
     np.cumsum(parts.per_record, out=offsets[1:])
     validity = np.packbits(parts.per_record > 0, bitorder="little")
     entries = pa.StructArray.from_arrays(
-        [_text(_bytes(data, parts.keys)), _bytes(data, parts.values)], fields=list(HEADERS.value_type)
+        [_decode_text(_copy_bytes(data, parts.keys)), _copy_bytes(data, parts.values)], fields=list(HEADERS.value_type)
     )
     buffers = [pa.py_buffer(validity), pa.py_buffer(offsets)]
     return pa.ListArray.from_buffers(HEADERS, len(parts.per_record), buffers, children=[entries])
 
 
-def _text(binary: pa.Array) -> pa.Array:
+def _decode_text(binary: pa.Array) -> pa.Array:
     """Return the keys as strings. Replace invalid UTF-8, as the JVM does not check it."""
     try:
         return binary.cast(pa.string())
@@ -111,23 +111,23 @@ def _text(binary: pa.Array) -> pa.Array:
         return pa.array([key.decode(errors="replace") for key in binary.to_pylist()], pa.string())
 
 
-def _offsets(data: UInt8s, fields: Fields) -> pa.Array | None:
+def _make_offsets(data: UInt8s, fields: Fields) -> pa.Array | None:
     return None if fields.offsets is None else pa.array(fields.offsets)
 
 
-def _timestamps(data: UInt8s, fields: Fields) -> pa.Array | None:
-    return None if fields.timestamps_ms is None else times(fields.timestamps_ms)
+def _make_timestamps(data: UInt8s, fields: Fields) -> pa.Array | None:
+    return None if fields.timestamps_ms is None else convert_times(fields.timestamps_ms)
 
 
-def _exact_timestamps(data: UInt8s, fields: Fields) -> pa.Array | None:
+def _make_exact_timestamps(data: UInt8s, fields: Fields) -> pa.Array | None:
     return None if fields.timestamps_ms is None else pa.array(fields.timestamps_ms)
 
 
 _MAKERS: Final[dict[str, Callable[[UInt8s, Fields], pa.Array | None]]] = {
-    "key": lambda data, fields: _bytes(data, fields.keys),
-    "value": lambda data, fields: _bytes(data, fields.values),
-    "offset": _offsets,
-    "timestamp": _timestamps,
-    "timestampMs": _exact_timestamps,
-    "headers": lambda data, fields: _headers(data, fields.headers),
+    "key": lambda data, fields: _copy_bytes(data, fields.keys),
+    "value": lambda data, fields: _copy_bytes(data, fields.values),
+    "offset": _make_offsets,
+    "timestamp": _make_timestamps,
+    "timestampMs": _make_exact_timestamps,
+    "headers": lambda data, fields: _make_headers(data, fields.headers),
 }

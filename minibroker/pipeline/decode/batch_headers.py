@@ -137,7 +137,7 @@ class Headers(NamedTuple):
         return is_transactional
 
 
-def scan(view: memoryview, start: int = 0, window_bytes: int = 1 << 62) -> Scan:
+def scan_headers(view: memoryview, start: int = 0, window_bytes: int = 1 << 62) -> Scan:
     """Find the whole batches from `start` on, up to the one with which they have `window_bytes`."""
     positions: list[int] = []
     note, length_at, minima, end = positions.append, _LENGTH.unpack_from, MIN_LENGTHS, len(view)
@@ -161,19 +161,19 @@ def scan(view: memoryview, start: int = 0, window_bytes: int = 1 << 62) -> Scan:
     return Scan(positions, position, None)
 
 
-def extent(data: Buffer) -> tuple[int, int | None]:
+def measure_extent(data: Buffer) -> tuple[int, int | None]:
     """Return the size of the whole batches in an answer, and the offset after the last one.
 
     An answer may end in a part of a batch. If a magic, a length or an offset is invalid, the rest counts as whole, and
     the offset is None: a decoder reports what is wrong.
     """
     view = memoryview(data)
-    found = scan(view)
+    found = scan_headers(view)
     if len(view) - found.end > MAGIC_POSITION and not may_be_whole(view, found.end, _UNBOUNDED):
         return len(view), None
     if not found.positions:
         return 0, None
-    last = headers_at(view, found.positions[-1:])
+    last = read_headers_at(view, found.positions[-1:])
     base_offset, last_offset = int(last.base_offset[0]), int(last.last_offset[0])
     return (len(view), None) if last_offset < base_offset else (found.end, last_offset + 1)
 
@@ -185,26 +185,26 @@ def may_be_whole(view: memoryview, position: int, left: int) -> bool:
     return bool(magic <= MAGIC and MIN_LENGTHS[magic] <= length <= left - LOG_OVERHEAD_BYTES)
 
 
-def headers_at(view: memoryview, positions: list[int]) -> Headers:
+def read_headers_at(view: memoryview, positions: list[int]) -> Headers:
     """Return the headers of the whole batches at these positions."""
     at = np.array(positions, np.int64)
     magic = np.frombuffer(view, np.uint8)[at + MAGIC_POSITION].astype(np.int64)
     if (magic == MAGIC).all():
         return _batch_headers(view, at)
     if (magic < MAGIC).all():
-        return _message_headers(view, at, magic)
+        return _read_message_headers(view, at, magic)
     is_old = magic < MAGIC
     merged = (np.empty(len(at), np.int64) for _ in Headers._fields)
     headers = Headers(*merged)
     for column, old, new in zip(
-        headers, _message_headers(view, at[is_old], magic[is_old]), _batch_headers(view, at[~is_old]), strict=True
+        headers, _read_message_headers(view, at[is_old], magic[is_old]), _batch_headers(view, at[~is_old]), strict=True
     ):
         column[is_old], column[~is_old] = old, new
     return headers
 
 
 def _batch_headers(view: memoryview, at: Int64s) -> Headers:
-    raw = _records_at(view, _BATCH, at)
+    raw = _read_values_at(view, _BATCH, at)
     base_offset = raw["base_offset"].astype(np.int64)
     return Headers(
         position=at,
@@ -224,13 +224,13 @@ def _batch_headers(view: memoryview, at: Int64s) -> Headers:
     )
 
 
-def _message_headers(view: memoryview, at: Int64s, magic: Int64s) -> Headers:
-    raw = _records_at(view, _MESSAGE, at)
+def _read_message_headers(view: memoryview, at: Int64s, magic: Int64s) -> Headers:
+    raw = _read_values_at(view, _MESSAGE, at)
     offset = raw["base_offset"].astype(np.int64)
     attributes = raw["attributes"].astype(np.int64) & np.where(magic == 1, KNOWN_MESSAGE_ATTRIBUTES, COMPRESSION_MASK)
     timestamp = np.full(len(at), -1, np.int64)
     timed = magic == 1
-    timestamp[timed] = _records_at(view, ">i8", at[timed] + _MESSAGE_TIMESTAMP_POSITION)
+    timestamp[timed] = _read_values_at(view, ">i8", at[timed] + _MESSAGE_TIMESTAMP_POSITION)
     none = np.full(len(at), -1, np.int64)
     return Headers(
         position=at,
@@ -250,14 +250,14 @@ def _message_headers(view: memoryview, at: Int64s, magic: Int64s) -> Headers:
     )
 
 
-def _records_at(view: memoryview, dtype: npt.DTypeLike, at: Int64s) -> npt.NDArray[Any]:
+def _read_values_at(view: memoryview, dtype: npt.DTypeLike, at: Int64s) -> npt.NDArray[Any]:
     """Return the values of type `dtype` at these positions, by a view of the buffer with one item for each byte."""
     count = max(len(view) - np.dtype(dtype).itemsize + 1, 0)
     everywhere: npt.NDArray[Any] = np.ndarray((count,), dtype, view, strides=(1,))
     return everywhere[at]
 
 
-def checksums_match(view: memoryview, headers: Headers) -> Bools:
+def check_checksums(view: memoryview, headers: Headers) -> Bools:
     """Return whether the stored checksum of each batch is right."""
     spans = zip(
         headers.magic.tolist(),
@@ -272,7 +272,7 @@ def checksums_match(view: memoryview, headers: Headers) -> Bools:
     return np.equal(np.array(computed, np.int64), headers.crc)
 
 
-def checksum_problem(view: memoryview, headers: Headers, index: int) -> str | None:
+def find_checksum_problem(view: memoryview, headers: Headers, index: int) -> str | None:
     """Return what is wrong with the checksum of a batch, or None."""
     position, size = int(headers.position[index]), int(headers.size[index])
     try:
@@ -283,13 +283,13 @@ def checksum_problem(view: memoryview, headers: Headers, index: int) -> str | No
 
 
 def are_possible(headers: Headers, preceding: Int64s, max_batch_bytes: int) -> bool:
-    """Return whether each batch begins at its offset in `preceding` or later, and has no other `header_problem`."""
+    """Return whether each batch begins at its offset in `preceding` or later, and has no other problem."""
     in_order = (headers.base_offset >= preceding) & (headers.last_offset >= headers.base_offset)
     is_small = (headers.size <= max_batch_bytes) & (headers.record_count <= MAX_BATCH_RECORDS)
     return bool((in_order & is_small).all())
 
 
-def header_problem(headers: Headers, index: int, next_offset: int, max_batch_bytes: int) -> str | None:
+def find_header_problem(headers: Headers, index: int, next_offset: int, max_batch_bytes: int) -> str | None:
     """Return what is wrong in the header of a batch that must begin at `next_offset` or later, or None."""
     base_offset, last_offset = int(headers.base_offset[index]), int(headers.last_offset[index])
     if headers.size[index] > max_batch_bytes:

@@ -44,7 +44,7 @@ class _Load(NamedTuple):
     inner: list[Int64s]  # of formats 0 and 1: where the messages of each begin
 
 
-def measured_sizes(view: memoryview, headers: Headers, one_in: int, arena: Arena, chunk_bytes: int) -> Sizes:
+def measure_sizes(view: memoryview, headers: Headers, one_in: int, arena: Arena, chunk_bytes: int) -> Sizes:
     """Return the sizes of one in `one_in` batches. They are chosen by offset, so that all readers choose the same ones.
 
     All compressed messages of formats 0 and 1 are measured, as only this shows how many records they have. Damaged
@@ -54,7 +54,7 @@ def measured_sizes(view: memoryview, headers: Headers, one_in: int, arena: Arena
     sizes = Sizes(np.zeros(count, np.bool_), *(np.zeros(count, np.int64) for _ in Sizes._fields[1:]))
     for is_new in (True, False):
         wanted = _choose_sample(headers, one_in) & ((headers.magic == MAGIC) == is_new)
-        for load in _loads(view, headers, np.flatnonzero(wanted).tolist(), arena, chunk_bytes):
+        for load in _load_batches(view, headers, np.flatnonzero(wanted).tolist(), arena, chunk_bytes):
             (_measure_batches if is_new else _measure_messages)(arena.data, headers, load, sizes)
     return sizes
 
@@ -66,7 +66,9 @@ def _choose_sample(headers: Headers, one_in: int) -> Bools:
     return chosen
 
 
-def _loads(view: memoryview, headers: Headers, wanted: list[int], arena: Arena, chunk_bytes: int) -> Iterator[_Load]:
+def _load_batches(
+    view: memoryview, headers: Headers, wanted: list[int], arena: Arena, chunk_bytes: int
+) -> Iterator[_Load]:
     """Bring the wanted batches into the arena, about a chunk at a time."""
     arena.clear()
     load = _Load([], [], [], [])
@@ -74,7 +76,7 @@ def _loads(view: memoryview, headers: Headers, wanted: list[int], arena: Arena, 
         position = int(headers.position[index])
         batch = view[position : position + int(headers.size[index])]
         try:
-            start, inner = _bring(batch, int(headers.magic[index]), int(headers.codec[index]), arena)
+            start, inner = _bring_batch(batch, int(headers.magic[index]), int(headers.codec[index]), arena)
         except KafkaError:
             continue
         load.which.append(index)
@@ -89,7 +91,7 @@ def _loads(view: memoryview, headers: Headers, wanted: list[int], arena: Arena, 
         yield load
 
 
-def _bring(batch: memoryview, magic: int, codec: int, arena: Arena) -> tuple[int, Int64s]:
+def _bring_batch(batch: memoryview, magic: int, codec: int, arena: Arena) -> tuple[int, Int64s]:
     """Put the records of a batch into the arena. Return where they begin, and where each old message does.
 
     Raises `KafkaError`.
@@ -98,7 +100,7 @@ def _bring(batch: memoryview, magic: int, codec: int, arena: Arena) -> tuple[int
         payload = batch[HEADER_BYTES:]
         return arena.decompress(codec, payload) if codec else arena.append(payload), np.empty(0, np.int64)
     start = arena.used
-    return start, message_columns.unwrap(batch, arena) if codec else np.array([arena.append(batch)])
+    return start, message_columns.unwrap_messages(batch, arena) if codec else np.array([arena.append(batch)])
 
 
 def _measure_batches(data: UInt8s, headers: Headers, load: _Load, sizes: Sizes) -> None:
@@ -110,7 +112,7 @@ def _measure_batches(data: UInt8s, headers: Headers, load: _Load, sizes: Sizes) 
     has_attributes = (headers.attributes[index] & ELIDED_BIT == 0).astype(np.int64)
     fields = read_fields(data, starts, has_attributes[batch], _KEY_VALUE_DEPTH)
     assert fields.keys is not None and fields.values is not None
-    _note(sizes, index, end - start + HEADER_BYTES, batch, fields.keys, fields.values, fields.malformed)
+    _add_up_sizes(sizes, index, end - start + HEADER_BYTES, batch, fields.keys, fields.values, fields.malformed)
 
 
 def _measure_messages(data: UInt8s, headers: Headers, load: _Load, sizes: Sizes) -> None:
@@ -119,10 +121,10 @@ def _measure_messages(data: UInt8s, headers: Headers, load: _Load, sizes: Sizes)
     batch = np.repeat(np.arange(len(index)), counts)
     starts = np.concatenate(load.inner)
     keys, values, malformed = message_columns.read_key_and_value(data, starts, headers.magic[index][batch])
-    _note(sizes, index, np.array(load.end) - np.array(load.start), batch, keys, values, malformed)
+    _add_up_sizes(sizes, index, np.array(load.end) - np.array(load.start), batch, keys, values, malformed)
 
 
-def _note(
+def _add_up_sizes(
     sizes: Sizes, index: Int64s, size: Int64s, batch: Int64s, keys: Parts, values: Parts, malformed: Bools
 ) -> None:
     """Add up the records' sizes by batch. Batches with a malformed record do not count as measured."""

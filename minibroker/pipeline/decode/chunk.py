@@ -87,11 +87,11 @@ class ChunkDecoder:
         """Yield the rows of batches whose headers have all of it: consecutive offsets, and at most one timestamp."""
         headers = batches.headers
         ends = np.cumsum(batches.records)
-        kinds = _timestamp_types(headers)
+        kinds = _find_timestamp_types(headers)
         for first in range(0, int(ends[-1]), MAX_ROWS):
             record = np.arange(first, min(first + MAX_ROWS, int(ends[-1])))
             batch = np.searchsorted(ends, record, side="right")
-            fields = Fields(len(record), timestamp_types=_one_or_each(kinds, batch))
+            fields = Fields(len(record), timestamp_types=_spread_by_batch(kinds, batch))
             fields.offsets = headers.base_offset[batch] + record - (ends - batches.records)[batch]
             if self._wanted.timestamp:
                 fields.timestamps_ms = headers.max_timestamp[batch]
@@ -103,19 +103,19 @@ class ChunkDecoder:
             return
         starts, sound = record_starts(self._arena.data, batches.start, batches.end, batches.records)
         if not sound.all():
-            yield from self._around(batches, np.flatnonzero(~sound))
+            yield from self._decode_around(batches, np.flatnonzero(~sound))
             return
         batch = np.repeat(np.arange(len(batches.start)), batches.records)
-        spans = self._spans(starts)
+        spans = self._cut_into_spans(starts)
         if len(spans) > 1 and not self._fails_fast:  # no row of a batch may be yielded if a later record is damaged
             malformed = [self._record_fields(batches, starts[span], batch[span])[1] for span in spans]
             if any(each.any() for each in malformed):
-                yield from self._around(batches, np.unique(batch[np.concatenate(malformed)]))
+                yield from self._decode_around(batches, np.unique(batch[np.concatenate(malformed)]))
                 return
         for span in spans:
             fields, malformed_here = self._record_fields(batches, starts[span], batch[span])
             if malformed_here.any():
-                yield from self._around(batches, np.unique(batch[span][malformed_here]))
+                yield from self._decode_around(batches, np.unique(batch[span][malformed_here]))
                 return
             yield from self._decode_given_records(fields)
 
@@ -126,11 +126,11 @@ class ChunkDecoder:
             (headers.last_offset >= self._offsets.end).any()
         )
         found = read_fields(
-            self._arena.data, starts, _one_or_each(has_attributes, batch), max(wanted.depth, 2 if is_cut else 1)
+            self._arena.data, starts, _spread_by_batch(has_attributes, batch), max(wanted.depth, 2 if is_cut else 1)
         )
         fields = Fields(
             len(starts),
-            timestamp_types=_one_or_each(_timestamp_types(headers), batch),
+            timestamp_types=_spread_by_batch(_find_timestamp_types(headers), batch),
             keys=found.keys if wanted.key else None,
             values=found.values if wanted.value else None,
             headers=found.headers,
@@ -149,20 +149,20 @@ class ChunkDecoder:
         if not len(batches.start):
             return
         batch = np.repeat(np.arange(len(batches.start)), batches.records)
-        offsets, bad = self._message_offsets(batches, batch)
+        offsets, bad = self._find_message_offsets(batches, batch)
         fields = []
-        for span in self._spans(batches.inner):
-            found, malformed = self._message_fields(batches, batches.inner[span], batch[span])
+        for span in self._cut_into_spans(batches.inner):
+            found, malformed = self._read_message_fields(batches, batches.inner[span], batch[span])
             found.offsets = offsets[span]
             bad[batch[span][malformed]] = True
             fields.append(found)
         if bad.any():
-            yield from self._around(batches, np.flatnonzero(bad))
+            yield from self._decode_around(batches, np.flatnonzero(bad))
             return
         for each in fields:
             yield from self._decode_given_records(each)
 
-    def _message_offsets(self, batches: Batches, batch: Int64s) -> tuple[Int64s, Bools]:
+    def _find_message_offsets(self, batches: Batches, batch: Int64s) -> tuple[Int64s, Bools]:
         """Return the offsets of all messages, and which wrappers have an offset that does not fit them.
 
         In a wrapper of format 1 they are relative, and the wrapper has the offset of the last one. Wrappers of some old
@@ -175,10 +175,10 @@ class ChunkDecoder:
         base = np.where(is_relative, headers.base_offset - last, 0)
         return offsets + base[batch], base < 0
 
-    def _message_fields(self, batches: Batches, starts: Int64s, batch: Int64s) -> tuple[Fields, Bools]:
+    def _read_message_fields(self, batches: Batches, starts: Int64s, batch: Int64s) -> tuple[Fields, Bools]:
         headers, wanted, data = batches.headers, self._wanted, self._arena.data
         magic = headers.magic[batch]
-        fields = Fields(len(starts), timestamp_types=_one_or_each(_timestamp_types(headers), batch))
+        fields = Fields(len(starts), timestamp_types=_spread_by_batch(_find_timestamp_types(headers), batch))
         if wanted.timestamp:
             fields.timestamps_ms = message_columns.read_timestamps(data, starts, magic)
             stamped = headers.attributes & TIMESTAMP_TYPE_BIT != 0
@@ -190,7 +190,7 @@ class ChunkDecoder:
             fields.values = values if wanted.value else None
         return fields, malformed
 
-    def _spans(self, starts: Int64s) -> list[slice]:
+    def _cut_into_spans(self, starts: Int64s) -> list[slice]:
         """Return runs of records of about a chunk's size. Each becomes a record batch."""
         if not len(starts) or starts[-1] - starts[0] < 2 * self._chunk_bytes:
             return [slice(0, len(starts))]
@@ -198,19 +198,19 @@ class ChunkDecoder:
         bounds = [0, *np.unique(np.searchsorted(starts, steps)).tolist(), len(starts)]
         return [slice(first, last) for first, last in zip(bounds, bounds[1:], strict=False) if first < last]
 
-    def _around(self, batches: Batches, bad: npt.NDArray[np.intp]) -> Decoded:
+    def _decode_around(self, batches: Batches, bad: npt.NDArray[np.intp]) -> Decoded:
         """Yield the rows of the batches between the damaged ones, and the damage, in order.
 
         If the first damage ends the read, yield only that: some of these rows may have been yielded already.
         """
         if self._fails_fast:
-            yield self._damage(batches, int(bad[0]))
+            yield self._describe_damage(batches, int(bad[0]))
             return
         decode = self.records if batches.headers.magic[0] == MAGIC else self.messages
         first = 0
         for index in bad.tolist():
             yield from decode(batches.between(first, index))
-            yield self._damage(batches, index)
+            yield self._describe_damage(batches, index)
             first = index + 1
         yield from decode(batches.between(first, len(batches.start)))
 
@@ -224,28 +224,28 @@ class ChunkDecoder:
         if rows.num_rows:
             yield rows
 
-    def _damage(self, batches: Batches, index: int) -> Damage:
+    def _describe_damage(self, batches: Batches, index: int) -> Damage:
         one = batches.between(index, index + 1)
         payload = self._arena.data[int(one.start[0]) : int(one.end[0])].tobytes()
         header = one.headers.header(0)
         reason = "a message in it contradicts its own sizes"
         if header.magic == MAGIC:
-            reason = _reason(header, payload)
+            reason = _find_reason(header, payload)
         return Damage(header.base_offset, reason, self.places[int(one.place[0])], int(one.headers.position[0]))
 
 
-def _timestamp_types(headers: Headers) -> Int64s:
+def _find_timestamp_types(headers: Headers) -> Int64s:
     """Return 0 for create time, 1 for log append time, and -1 for none, as in format 0."""
     return np.where(headers.magic == 0, -1, (headers.attributes & TIMESTAMP_TYPE_BIT) // TIMESTAMP_TYPE_BIT)
 
 
-def _one_or_each(of_batches: Int64s, batch: Int64s) -> Int64s | int:
+def _spread_by_batch(of_batches: Int64s, batch: Int64s) -> Int64s | int:
     """Return one number if all batches have the same, else an array with the number of each record."""
     first = int(of_batches[0])
     return first if (of_batches == first).all() else of_batches[batch]
 
 
-def _reason(header: BatchHeader, payload: bytes) -> str:
+def _find_reason(header: BatchHeader, payload: bytes) -> str:
     """Return what `parse_records`, which is strict, finds wrong with the records."""
     count = header.record_count
     if count < 0:

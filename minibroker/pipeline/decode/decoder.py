@@ -17,17 +17,17 @@ from minibroker.pipeline.array_types import Bools, Int64s
 from minibroker.pipeline.decode import batch_headers
 from minibroker.pipeline.decode.aborted import AbortedRanges
 from minibroker.pipeline.decode.arena import MAX_BATCH_BYTES, Arena
-from minibroker.pipeline.decode.arrow import Rows, record_batch, times
-from minibroker.pipeline.decode.batch_headers import Buffer, Headers, Place, Scan, headers_at
-from minibroker.pipeline.decode.batch_sizes import Sizes, measured_sizes
+from minibroker.pipeline.decode.arrow import Rows, convert_times, record_batch
+from minibroker.pipeline.decode.batch_headers import Buffer, Headers, Place, Scan, read_headers_at
+from minibroker.pipeline.decode.batch_sizes import Sizes, measure_sizes
 from minibroker.pipeline.decode.chunk import Damage
 from minibroker.pipeline.decode.gathering import Gathering, Given
 from minibroker.pipeline.log_source import CorruptData, OffsetRange, ReadRequest, TopicPartition
-from minibroker.pipeline.schemas import BATCHES, RECORDS, chosen
+from minibroker.pipeline.schemas import BATCHES, RECORDS, choose_columns
 from minibroker.protocol.records.batch import MAGIC, TIMESTAMP_TYPE_BIT
 from minibroker.protocol.records.compression import Compression
 
-__all__ = ["AbortedRanges", "BatchesDecoder", "Buffer", "RecordsDecoder", "decoder_for"]
+__all__ = ["AbortedRanges", "BatchesDecoder", "Buffer", "RecordsDecoder", "make_decoder"]
 
 RecordBatches = Iterator[pa.RecordBatch]
 
@@ -60,7 +60,7 @@ class _Decoder(ABC):
         self._aborted = aborted
         self._chunk_bytes = min(chunk_bytes, _MAX_CHUNK_BYTES)
         self._max_batch_bytes = min(max_batch_bytes, MAX_BATCH_BYTES)
-        self._rows = Rows(chosen(self.table, request.columns), partition)
+        self._rows = Rows(choose_columns(self.table, request.columns), partition)
 
     def feed(self, data: Buffer, place: str, position: int | None) -> RecordBatches:
         """Yield the rows of the whole batches in `data` as chunks get full; `finish` yields the rest.
@@ -72,10 +72,10 @@ class _Decoder(ABC):
         whence = Place(place, position)
         end = 0
         while end < len(view):
-            scanned = batch_headers.scan(view, end, self._chunk_bytes)
+            scanned = batch_headers.scan_headers(view, end, self._chunk_bytes)
             end = scanned.end
             if scanned.positions:
-                yield from self._window(view, headers_at(view, scanned.positions), whence)
+                yield from self._decode_window(view, read_headers_at(view, scanned.positions), whence)
             if scanned.problem is not None:
                 yield from self._report_loss(view, scanned, whence)
                 return
@@ -85,7 +85,7 @@ class _Decoder(ABC):
         return iter(())
 
     @abstractmethod
-    def _window(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
+    def _decode_window(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
         """Yield the rows of some consecutive batches in `view`. Raises `CorruptData`."""
 
     def _report_loss(self, view: memoryview, found: Scan, place: Place) -> RecordBatches:
@@ -116,7 +116,7 @@ class _Decoder(ABC):
         return aborted & headers.is_transactional & ~headers.is_control
 
 
-def _after(offset: np.int64) -> int:
+def _add_one(offset: np.int64) -> int:
     return min(int(offset) + 1, _MAX_OFFSET)
 
 
@@ -138,51 +138,51 @@ class RecordsDecoder(_Decoder):
 
     def finish(self) -> RecordBatches:
         """Yield the remaining rows. Raises `CorruptData`."""
-        return self._reporting_damage(self._gathering.flush())
+        return self._report_damage(self._gathering.flush())
 
-    def _window(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
+    def _decode_window(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
         preceding = np.concatenate(([self._next_offset], headers.last_offset[:-1] + 1))
-        concerns = self._concern_the_range(headers, preceding)
+        concerns = self._find_concerned(headers, preceding)
         has_rows = concerns & self._have_rows(headers)
         is_sound = batch_headers.are_possible(headers, preceding, self._max_batch_bytes) and bool(
-            batch_headers.checksums_match(view, headers.select(concerns)).all()
+            batch_headers.check_checksums(view, headers.select(concerns)).all()
         )
         if not is_sound:
-            yield from self._window_with_damage(view, headers, concerns, has_rows, place)
+            yield from self._decode_window_with_damage(view, headers, concerns, has_rows, place)
             return
-        self._next_offset = _after(headers.last_offset[-1])
-        yield from self._reporting_damage(self._gathering.add(view, headers.select(has_rows), place))
+        self._next_offset = _add_one(headers.last_offset[-1])
+        yield from self._report_damage(self._gathering.add(view, headers.select(has_rows), place))
 
-    def _window_with_damage(
+    def _decode_window_with_damage(
         self, view: memoryview, headers: Headers, concerns: Bools, has_rows: Bools, place: Place
     ) -> RecordBatches:
         """Decode batch by batch, so that damage in one does not affect the next."""
         first = 0
         for index in range(len(headers.size)):
-            problem = batch_headers.checksum_problem(view, headers, index)
+            problem = batch_headers.find_checksum_problem(view, headers, index)
             if problem is None:
-                problem = batch_headers.header_problem(headers, index, self._next_offset, self._max_batch_bytes)
-                self._next_offset = _after(headers.last_offset[index])
+                problem = batch_headers.find_header_problem(headers, index, self._next_offset, self._max_batch_bytes)
+                self._next_offset = _add_one(headers.last_offset[index])
             elif not concerns[index]:
                 problem = None
             if problem is not None:
                 between = headers.select(slice(first, index)).select(has_rows[first:index])
-                yield from self._reporting_damage(self._gathering.add(view, between, place))
+                yield from self._report_damage(self._gathering.add(view, between, place))
                 yield from self.finish()
                 offset, position = int(headers.base_offset[index]), int(headers.position[index])
                 yield from self.damaged(Damage(offset, problem, place, position))
                 first = index + 1
         rest = headers.select(slice(first, None)).select(has_rows[first:])
-        yield from self._reporting_damage(self._gathering.add(view, rest, place))
+        yield from self._report_damage(self._gathering.add(view, rest, place))
 
-    def _reporting_damage(self, given: Given) -> RecordBatches:
+    def _report_damage(self, given: Given) -> RecordBatches:
         for each in given:
             if isinstance(each, Damage):
                 yield from self.damaged(each)
             else:
                 yield each
 
-    def _concern_the_range(self, headers: Headers, preceding: Int64s) -> Bools:
+    def _find_concerned(self, headers: Headers, preceding: Int64s) -> Bools:
         """Return which batches may have records in the range, also if they are damaged.
 
         The last offset of a damaged batch may be wrong, so the next batch's base offset counts too. A compressed
@@ -215,23 +215,23 @@ class BatchesDecoder(_Decoder):
     def _arena(self) -> Arena:
         return Arena(self._chunk_bytes, self._max_batch_bytes)
 
-    def _window(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
+    def _decode_window(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
         given = headers.select(
             (headers.last_offset >= self._offsets.start)
             & (headers.last_offset < self._offsets.end)
             & ~self._are_aborted(headers)
         )
         if len(given.size):
-            is_valid = batch_headers.checksums_match(view, given) if self._request.verify_crc else None
+            is_valid = batch_headers.check_checksums(view, given) if self._request.verify_crc else None
             yield batch_rows(self._rows, given, is_valid, place, self._measure_sizes(view, given))
 
     def _measure_sizes(self, view: memoryview, headers: Headers) -> Sizes | None:
         if not self._request.measure_one_in:
             return None
-        return measured_sizes(view, headers, self._request.measure_one_in, self._arena, self._chunk_bytes)
+        return measure_sizes(view, headers, self._request.measure_one_in, self._arena, self._chunk_bytes)
 
 
-def decoder_for(
+def make_decoder(
     request: ReadRequest, offsets: OffsetRange, aborted: AbortedRanges | None = None
 ) -> RecordsDecoder | BatchesDecoder:
     """Return the decoder for the table of the request."""
@@ -240,7 +240,7 @@ def decoder_for(
 
 
 @cache
-def _codecs() -> pa.Array:
+def _list_codecs() -> pa.Array:
     """Return the names of the codecs.
 
     They are not made at import: the first `pa.array` imports pandas, which planning does not need.
@@ -262,7 +262,7 @@ def batch_rows(
         elif field.name in _SIZES:
             column = None if sizes is None else pa.array(getattr(sizes, _SIZES[field.name]), mask=~sizes.measured)
         else:
-            column = _column(field.name, headers, is_valid, place)
+            column = _make_column(field.name, headers, is_valid, place)
         is_array = isinstance(column, np.ndarray | pa.Array)
         columns.append(_cast_column(column, field.type) if is_array else rows.constant(column, field.type, count))
     return record_batch(columns, rows.schema, count)
@@ -273,7 +273,7 @@ def _cast_column(column: Any, kind: pa.DataType) -> pa.Array:
     return array if array.type == kind else array.cast(kind)
 
 
-def _column(name: str, headers: Headers, is_valid: Bools | None, place: Place) -> Any:
+def _make_column(name: str, headers: Headers, is_valid: Bools | None, place: Place) -> Any:
     """Return the column as an array, or the one value of all its rows."""
     match name:
         case "segment":
@@ -281,15 +281,15 @@ def _column(name: str, headers: Headers, is_valid: Bools | None, place: Place) -
         case "position":
             return None if place.position is None else headers.position + place.position
         case "codec":
-            return _codecs().take(pa.array(headers.codec))
+            return _list_codecs().take(pa.array(headers.codec))
         case "timestampType":
             return np.where(headers.magic == 0, -1, (headers.attributes & TIMESTAMP_TYPE_BIT) // TIMESTAMP_TYPE_BIT)
         case "recordCount":
             return pa.array(headers.record_count, mask=(headers.record_count < 0) & (headers.magic < 2))
         case "baseTimestamp":
-            return times(headers.base_timestamp)
+            return convert_times(headers.base_timestamp)
         case "maxTimestamp":
-            return times(headers.max_timestamp)
+            return convert_times(headers.max_timestamp)
         case "isTransactional":
             return headers.is_transactional
         case "isControl":

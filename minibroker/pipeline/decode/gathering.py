@@ -60,14 +60,14 @@ class Gathering:
         """Gather these batches, whose checksums are right. Yield the results of chunks that get full."""
         if not len(headers.size):
             return
-        kinds = self._kinds(headers)
+        kinds = self._find_kinds(headers)
         bounds = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]
         for first, last in zip(bounds, bounds[1:], strict=False):
             kind = Kind(int(kinds[first]))
             if _DECODED_ALIKE[kind] != self._decoded_as:
                 yield from self.flush()
                 self._decoded_as = _DECODED_ALIKE[kind]
-            yield from self._bring(kind, view, headers.select(slice(first, last)), place)
+            yield from self._bring_kind(kind, view, headers.select(slice(first, last)), place)
             if self._is_full:
                 yield from self.flush()
 
@@ -84,7 +84,7 @@ class Gathering:
     def _is_full(self) -> bool:
         return self._arena.used >= self._chunk_bytes or self._record_count >= MAX_ROWS
 
-    def _kinds(self, headers: Headers) -> Int64s:
+    def _find_kinds(self, headers: Headers) -> Int64s:
         is_old = headers.magic < MAGIC
         is_packed = headers.codec != 0
         kinds: Int64s = np.where(is_old, Kind.MESSAGE, Kind.PLAIN) + is_packed
@@ -98,26 +98,26 @@ class Gathering:
                 kinds[of_format] = Kind.COUNTED
         return kinds
 
-    def _bring(self, kind: Kind, view: memoryview, headers: Headers, place: Place) -> Given:
+    def _bring_kind(self, kind: Kind, view: memoryview, headers: Headers, place: Place) -> Given:
         if kind == Kind.COUNTED:
             nowhere = np.zeros(len(headers.size), np.int64)
-            self._note(headers, nowhere, nowhere, headers.record_count, _NOTHING, place)
+            self._note_batches(headers, nowhere, nowhere, headers.record_count, _NOTHING, place)
         elif kind in (Kind.PLAIN, Kind.MESSAGE):
-            self._copy(kind, view, headers, place)
+            self._copy_batches(kind, view, headers, place)
         else:
-            yield from self._decompress(kind, view, headers, place)
+            yield from self._decompress_batches(kind, view, headers, place)
 
-    def _copy(self, kind: Kind, view: memoryview, headers: Headers, place: Place) -> None:
+    def _copy_batches(self, kind: Kind, view: memoryview, headers: Headers, place: Place) -> None:
         """Copy all batches at once, with their headers and what is between them."""
         first, last = int(headers.position[0]), int(headers.position[-1] + headers.size[-1])
         start = headers.position - first + self._arena.append(view[first:last])
         end = start + headers.size
         if kind == Kind.MESSAGE:
-            self._note(headers, start, end, headers.record_count, start, place)
+            self._note_batches(headers, start, end, headers.record_count, start, place)
         else:
-            self._note(headers, start + HEADER_BYTES, end, headers.record_count, _NOTHING, place)
+            self._note_batches(headers, start + HEADER_BYTES, end, headers.record_count, _NOTHING, place)
 
-    def _decompress(self, kind: Kind, view: memoryview, headers: Headers, place: Place) -> Given:
+    def _decompress_batches(self, kind: Kind, view: memoryview, headers: Headers, place: Place) -> Given:
         """Decompress the batches one after the other. Yield damage between the rows before and after it."""
         starts: list[int] = []  # where the records of the batches begin and end in the arena
         ends: list[int] = []
@@ -130,7 +130,7 @@ class Gathering:
             try:
                 start = self._arena.used
                 if kind == Kind.WRAPPER:
-                    inner.append(message_columns.unwrap(batch, self._arena))
+                    inner.append(message_columns.unwrap_messages(batch, self._arena))
                 else:
                     self._arena.decompress(codec, batch[HEADER_BYTES:])
                 starts.append(start)
@@ -154,9 +154,11 @@ class Gathering:
             return
         counts = np.array([len(each) for each in inner], np.int64) if inner else headers.record_count
         at = np.array(starts, np.int64), np.array(ends, np.int64)
-        self._note(headers, *at, counts, np.concatenate([_NOTHING, *inner]), place)
+        self._note_batches(headers, *at, counts, np.concatenate([_NOTHING, *inner]), place)
 
-    def _note(self, headers: Headers, start: Int64s, end: Int64s, count: Int64s, inner: Int64s, place: Place) -> None:
+    def _note_batches(
+        self, headers: Headers, start: Int64s, end: Int64s, count: Int64s, inner: Int64s, place: Place
+    ) -> None:
         places = self._decoder.places
         if not places or places[-1] != place:
             places.append(place)

@@ -31,7 +31,7 @@ _KEY_POSITIONS: Final = np.array((18, 26))  # by magic
 _TIMESTAMP_POSITION: Final = 18
 
 
-def unwrap(batch: memoryview, arena: Arena) -> Int64s:
+def unwrap_messages(batch: memoryview, arena: Arena) -> Int64s:
     """Append the messages of a wrapper with a right checksum to the arena, and return where each of them begins.
 
     Raises `KafkaError` if the wrapper or one of its messages is invalid; then nothing is appended.
@@ -45,7 +45,7 @@ def unwrap(batch: memoryview, arena: Arena) -> Int64s:
         value = memoryview(with_right_checksum(value))
     start = arena.decompress(wrapper.compression, value)
     payload = arena.data[start : arena.used].tobytes()
-    found = _inner_starts(payload, wrapper.magic)
+    found = _find_inner_starts(payload, wrapper.magic)
     if found is None:
         arena.used = start
         for _ in iterate_messages_in(wrapper, payload):
@@ -54,7 +54,7 @@ def unwrap(batch: memoryview, arena: Arena) -> Int64s:
     return found + start
 
 
-def _inner_starts(payload: bytes, magic: int) -> Int64s | None:
+def _find_inner_starts(payload: bytes, magic: int) -> Int64s | None:
     """Return where the messages of a wrapper begin, or None if one of them is invalid."""
     found = array("q")
     position, size, smallest = 0, len(payload), MIN_MESSAGE_BYTES[magic]
@@ -76,17 +76,17 @@ def _inner_starts(payload: bytes, magic: int) -> Int64s | None:
 
 def read_offsets(data: UInt8s, starts: Int64s) -> Int64s:
     """Return the stored offsets of the messages at `starts`."""
-    return _big_endian(data, starts, 8)
+    return _read_big_endian(data, starts, 8)
 
 
 def read_timestamps(data: UInt8s, starts: Int64s, magic: Int64s) -> Int64s:
     """Return the timestamps of the messages; -1 in format 0."""
-    return np.where(magic == 1, _big_endian(data, starts + _TIMESTAMP_POSITION, 8), -1)
+    return np.where(magic == 1, _read_big_endian(data, starts + _TIMESTAMP_POSITION, 8), -1)
 
 
 def read_key_and_value(data: UInt8s, starts: Int64s, magic: Int64s) -> tuple[Parts, Parts, Bools]:
     """Return keys, values, and which messages have another size than these two give."""
-    end = starts + LOG_OVERHEAD_BYTES + _big_endian(data, starts + _SIZE_POSITION, 4)
+    end = starts + LOG_OVERHEAD_BYTES + _read_big_endian(data, starts + _SIZE_POSITION, 4)
     keys, at, bad_keys = _read_parts(data, starts + _KEY_POSITIONS[magic])
     values, at, bad_values = _read_parts(data, at)
     return keys, values, bad_keys | bad_values | (at != end)
@@ -94,13 +94,13 @@ def read_key_and_value(data: UInt8s, starts: Int64s, magic: Int64s) -> tuple[Par
 
 def _read_parts(data: UInt8s, at: Int64s) -> tuple[Parts, Int64s, Bools]:
     """Return the bytes behind an int32 size (-1: null), the positions after them, and which sizes are impossible."""
-    size = _big_endian(data, at, 4)
+    size = _read_big_endian(data, at, 4)
     is_null = size == -1
     length = np.where(is_null, 0, size)
     return Parts(at + 4, length, is_null if is_null.any() else None), at + 4 + length, size < -1
 
 
-def _big_endian(data: UInt8s, at: Int64s, size: int) -> Int64s:
+def _read_big_endian(data: UInt8s, at: Int64s, size: int) -> Int64s:
     """Return the signed numbers of `size` bytes at these positions. Behind the end of the data, read the last byte."""
     last = len(data) - size
     everywhere: npt.NDArray[np.void] = np.ndarray((last + 1,), f">i{size}", data, strides=(1,))

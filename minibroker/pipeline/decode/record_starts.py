@@ -55,7 +55,7 @@ def record_starts(data: UInt8s, starts: Int64s, ends: Int64s, counts: Int64s) ->
     positions = np.empty(total, np.int64)
     batches = Lanes(starts, ends, counts, np.arange(len(starts)))
     if total and int((ends - starts)[sound].sum()) <= total * _LARGE_RECORD_BYTES:
-        lanes = cut(data, batches)
+        lanes = cut_lanes(data, batches)
         positions, arrived = _walk_together(data, lanes)
         arrived[~arrived] = _walk_each(data, lanes, np.flatnonzero(~arrived), positions)
         hard = np.unique(lanes.batch[~arrived])  # of the batches that were cut, the cut may have been wrong
@@ -83,7 +83,7 @@ def _walk_together(data: UInt8s, lanes: Lanes) -> tuple[Int64s, Bools]:
         at += width
         lane += _ADVANCE.take(pairs[lane])
         np.minimum(lane, limit, out=lane)
-    positions = _in_order(flat, widths, order, lanes.records)
+    positions = _put_in_order(flat, widths, order, lanes.records)
     arrived = np.empty(len(order), np.bool_)
     arrived[order] = (current == lanes.end[order]) & (-falling <= len(widths))
     # A lane that reached its end too early may have stayed there because of the bytes behind it.
@@ -92,7 +92,7 @@ def _walk_together(data: UInt8s, lanes: Lanes) -> tuple[Int64s, Bools]:
     return positions, arrived
 
 
-def _in_order(flat: Int64s, widths: npt.NDArray[np.intp], order: npt.NDArray[np.intp], counts: Int64s) -> Int64s:
+def _put_in_order(flat: Int64s, widths: npt.NDArray[np.intp], order: npt.NDArray[np.intp], counts: Int64s) -> Int64s:
     """Return the values, noted step by step and lane by lane, in the records' order."""
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
@@ -111,14 +111,14 @@ def _walk_each(data: UInt8s, lanes: Lanes, which: npt.NDArray[np.intp], position
     sound = np.zeros(len(which), np.bool_)
     for index, lane in enumerate(which.tolist()):
         start, records = int(lanes.start[lane]), int(lanes.records[lane])
-        starts = walk(data[start : int(lanes.end[lane])].tobytes(), records)
+        starts = find_starts(data[start : int(lanes.end[lane])].tobytes(), records)
         if starts is not None:
             positions[firsts[lane] : firsts[lane] + records] = starts + start
             sound[index] = True
     return sound
 
 
-def walk(payload: bytes, count: int) -> Int64s | None:
+def find_starts(payload: bytes, count: int) -> Int64s | None:
     """Return where `count` records begin in `payload`, or None if they do not fill it exactly."""
     starts = array("q")
     note, second = starts.append, SECOND_BYTE
@@ -141,7 +141,7 @@ def walk(payload: bytes, count: int) -> Int64s | None:
     return np.frombuffer(starts, np.int64) if position == size else None
 
 
-def _advances() -> Int64s:
+def _make_advances() -> Int64s:
     """Return the size of a record by its first two bytes (the lowest first); 0 if invalid or longer."""
     pair = np.arange(1 << 16)
     first, second = pair & 0xFF, pair >> 8
@@ -151,7 +151,7 @@ def _advances() -> Int64s:
     return np.where(known, 1 + is_long + (raw >> 1), 0)
 
 
-_ADVANCE: Final = _advances()
+_ADVANCE: Final = _make_advances()
 
 
 class Lanes(NamedTuple):
@@ -163,7 +163,7 @@ class Lanes(NamedTuple):
     batch: Int64s
 
 
-def cut(data: UInt8s, batches: Lanes) -> Lanes:
+def cut_lanes(data: UInt8s, batches: Lanes) -> Lanes:
     """Return the lanes of these batches. In `batches`, each batch is one lane, in order."""
     large = np.flatnonzero(batches.records >= _LARGE_RECORDS)
     if not len(large):
@@ -183,7 +183,7 @@ def _cut_one(data: UInt8s, start: int, end: int, records: int, batch: int) -> La
     step = (end - start) // count
     window = min(_WINDOW_RECORDS * (end - start) // records + 16, step, _MAX_WINDOW_BYTES)
     windows = start + step * np.arange(1, count)
-    cuts, deltas = _guesses(data, windows, window, end)
+    cuts, deltas = _guess_starts(data, windows, window, end)
     fitting = (deltas > 0) & (deltas < records)
     cuts, deltas = np.append(start, cuts[fitting]), np.append(0, deltas[fitting])
     counts = np.diff(np.append(deltas, records))
@@ -192,7 +192,7 @@ def _cut_one(data: UInt8s, start: int, end: int, records: int, batch: int) -> La
     return Lanes(cuts, np.append(cuts[1:], end), counts, np.full(len(cuts), batch, np.int64))
 
 
-def _guesses(data: UInt8s, windows: Int64s, window_bytes: int, end: int) -> tuple[Int64s, Int64s]:
+def _guess_starts(data: UInt8s, windows: Int64s, window_bytes: int, end: int) -> tuple[Int64s, Int64s]:
     """Return the first place in each window that looks like a record's start, and its offset delta.
 
     Windows without such a place are left out. A record begins with its length (1 or 2 bytes) and its attributes (0).

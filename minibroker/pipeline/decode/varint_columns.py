@@ -22,13 +22,13 @@ def read_varints(data: UInt8s, at: Int64s) -> tuple[Int64s, Int64s]:
 
     They are in zigzag form, from 0 to 2^32-1: odd numbers are negative.
     """
-    raw, after = _read(data, at, MAX_VARINT_BYTES)
+    raw, after = _read_varints(data, at, MAX_VARINT_BYTES)
     return raw & _VARINT_MASK, after  # drop surplus bits of the last byte, as Java's readers do
 
 
 def read_varlongs(data: UInt8s, at: Int64s) -> tuple[Int64s, Int64s]:
     """Return the signed values of the varlongs at these positions, and the positions after them."""
-    raw, after = _read(data, at, MAX_VARLONG_BYTES)
+    raw, after = _read_varints(data, at, MAX_VARLONG_BYTES)
     unsigned = raw.view(np.uint64)
     return (unsigned >> np.uint64(1)).view(np.int64) ^ -(raw & 1), after
 
@@ -38,7 +38,7 @@ def from_zigzag(raw: Int64s) -> Int64s:
     return (raw >> 1) ^ -(raw & 1)
 
 
-def _read(data: UInt8s, at: Int64s, max_bytes: int) -> tuple[Int64s, Int64s]:
+def _read_varints(data: UInt8s, at: Int64s, max_bytes: int) -> tuple[Int64s, Int64s]:
     first = data.take(at, mode="clip")
     raw = first.astype(np.int64)
     after = at + 1

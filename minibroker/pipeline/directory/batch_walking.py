@@ -19,7 +19,9 @@ from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET
 Step = tuple[int, BatchHeader]
 
 
-def walk(file: File, position: int, end: int, next_offset: int, *, blank_ends: bool = False) -> Iterator[Step | Damage]:
+def walk_batches(
+    file: File, position: int, end: int, next_offset: int, *, blank_ends: bool = False
+) -> Iterator[Step | Damage]:
     """Yield (position, header) of each batch from `position` to `end`, and the damage between them.
 
     `next_offset` is the smallest possible offset of the next batch. With `blank_ends`, zeros are the end, as in a file
@@ -35,19 +37,19 @@ def walk(file: File, position: int, end: int, next_offset: int, *, blank_ends: b
         except CorruptBatch:
             if blank_ends and is_blank(file, position):
                 return
-            damage = damage_at(file, position, end, next_offset, least_offset)
+            damage = describe_damage_at(file, position, end, next_offset, least_offset)
             yield damage
             position += damage.size_bytes
 
 
-def steps(file: File, position: int, end: int, next_offset: int, *, blank_ends: bool = False) -> Iterator[Step]:
+def iterate_steps(file: File, position: int, end: int, next_offset: int, *, blank_ends: bool = False) -> Iterator[Step]:
     """Walk as `walk` does, without the damage."""
-    for step in walk(file, position, end, next_offset, blank_ends=blank_ends):
+    for step in walk_batches(file, position, end, next_offset, blank_ends=blank_ends):
         if not isinstance(step, Damage):
             yield step
 
 
-def damage_at(file: File, position: int, end: int, next_offset: int, least_offset: int) -> Damage:
+def describe_damage_at(file: File, position: int, end: int, next_offset: int, least_offset: int) -> Damage:
     """Return what is wrong at `position`, where a batch should begin, and where the next sound one is: at most `end`.
 
     `next_offset` is the expected offset. No later batch can have an offset below `least_offset`. Raises `OSError`.

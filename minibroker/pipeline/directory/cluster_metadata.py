@@ -86,20 +86,20 @@ class ClusterMetadata:
             case EndTransactionRecord():
                 ended, self._transaction = self._transaction or [], None
                 for each in ended:
-                    self._apply(each)
+                    self._apply_record(each)
             case _ if self._transaction is not None:
                 self._transaction.append(message)
             case _:
-                self._apply(message)
+                self._apply_record(message)
 
-    def _apply(self, message: Message) -> None:
+    def _apply_record(self, message: Message) -> None:
         match message:
             case TopicRecord(name=name, topic_id=topic_id):
-                self._forget(name)
+                self._forget_topic(name)
                 self.ids[name], self._names[topic_id] = topic_id, name
             case RemoveTopicRecord(topic_id=topic_id) if topic_id in self._names:
                 self.removed.add(topic_id)
-                self._forget(self._names[topic_id])
+                self._forget_topic(self._names[topic_id])
             case RegisterBrokerRecord(broker_id=broker_id, log_dirs=directories):
                 self.brokers.add(broker_id)
                 self.directories |= set(directories)
@@ -108,14 +108,14 @@ class ClusterMetadata:
                 self.partitions.add((name, index))
                 self._indexes.setdefault(name, set()).add(index)
             case ConfigRecord(resource_type=kind) if kind == TOPIC_RESOURCE:
-                self._configure(message)
+                self._apply_config(message)
 
-    def _forget(self, name: str) -> None:
+    def _forget_topic(self, name: str) -> None:
         self._names.pop(self.ids.pop(name, b""), None)
         self.configs.pop(name, None)
         self.partitions -= {(name, index) for index in self._indexes.pop(name, ())}
 
-    def _configure(self, record: ConfigRecord) -> None:
+    def _apply_config(self, record: ConfigRecord) -> None:
         configs = self.configs.setdefault(record.resource_name, {})
         if record.value is None:
             configs.pop(record.name, None)
@@ -137,18 +137,18 @@ def read_metadata(root: Path | str) -> ClusterMetadata:
     snapshots = [name for name in names if name.endswith(_SNAPSHOT_SUFFIX)][-1:]
     for name in (*snapshots, *(name for name in names if name.endswith(LOG_SUFFIX))):
         found.unreadable += found.is_torn  # a file that others follow
-        for record, is_control in readable_records(DISK.read_whole(f"{directory}/{name}"), found):
+        for record, is_control in iterate_readable_records(DISK.read_whole(f"{directory}/{name}"), found):
             try:
                 if is_control:
                     _note_voters(found, record)
                 elif record.value:
-                    _note(found, record.value)
+                    _note_record(found, record.value)
             except (UnknownMetadata, MalformedMessage, KafkaError):
                 found.unreadable += 1
     return found
 
 
-def _note(found: ClusterMetadata, value: bytes) -> None:
+def _note_record(found: ClusterMetadata, value: bytes) -> None:
     api_key, version, position = read_frame(value)
     if api_key in _KINDS:
         found.take(_KINDS[api_key].decode(value, version, position))
@@ -160,7 +160,7 @@ def _note_voters(found: ClusterMetadata, record: Record) -> None:
         found.voters = {voter.voter_id for voter in message.voters}
 
 
-def readable_records(data: bytes, metadata: ClusterMetadata) -> Iterator[tuple[Record, bool]]:
+def iterate_readable_records(data: bytes, metadata: ClusterMetadata) -> Iterator[tuple[Record, bool]]:
     """Yield the records of sound batches, and whether they are control records; count the others in `metadata`."""
     view, position = memoryview(data), 0
     metadata.is_torn = False

@@ -11,13 +11,19 @@ from typing import Literal, TypeVar
 
 import pyarrow as pa
 
-from minibroker.pipeline.directory.finding import FoundLog, find_logs, log_start_offsets, paths_in
+from minibroker.pipeline.directory.finding import FoundLog, find_logs, log_start_offsets, parse_paths
 from minibroker.pipeline.directory.log_transactions import Transactions
 from minibroker.pipeline.directory.log_view import LogView
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.directory.split_reading import BLOCK_BYTES, SplitReader
-from minibroker.pipeline.directory.splitting import Stretch, Stretches, extents, packed, stretches_of
-from minibroker.pipeline.directory.times import offset_at
+from minibroker.pipeline.directory.splitting import (
+    Stretch,
+    Stretches,
+    cut_into_stretches,
+    iterate_extents,
+    pack_stretches,
+)
+from minibroker.pipeline.directory.times import find_offset_at
 from minibroker.pipeline.log_source import (
     Bounds,
     DataLoss,
@@ -62,7 +68,7 @@ class DirectorySource:
         split_bytes: int = SPLIT_BYTES,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        self._paths = paths_in(path)
+        self._paths = parse_paths(path)
         if not self._paths:
             raise OptionError("path: it has no directory")
         self._selection = selection
@@ -95,16 +101,16 @@ class DirectorySource:
         Raises `DataLoss` if a partition is gone; with `fail_on_data_loss` false, leave it out.
         """
         wanted = list(partitions)
-        return _retry_while_files_change(lambda: self._bounds_now(wanted))
+        return _retry_while_files_change(lambda: self._find_bounds_now(wanted))
 
-    def _bounds_now(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Bounds]:
+    def _find_bounds_now(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Bounds]:
         found = find_logs(self._paths)
         starts = {each: log_start_offsets(each) for each in {log.log_directory for log in found.values()}}
         bounds = {}
         for partition in partitions:
             log = found.get(partition)
             if log is not None:
-                bounds[partition] = self._bounds(log, starts[log.log_directory].get(partition, 0))
+                bounds[partition] = self._find_bounds(log, starts[log.log_directory].get(partition, 0))
             elif self._fail_on_data_loss:
                 raise DataLoss(f"{partition} is gone from {', '.join(self._paths)}")
         return bounds
@@ -114,16 +120,16 @@ class DirectorySource:
 
         None means that there is none, or that the isolation level hides it.
         """
-        return _retry_while_files_change(lambda: self._offsets_at_now(timestamps_ms))
+        return _retry_while_files_change(lambda: self._find_offsets_at_now(timestamps_ms))
 
-    def _offsets_at_now(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        bounds = self._bounds_now(list(timestamps_ms))
+    def _find_offsets_at_now(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        bounds = self._find_bounds_now(list(timestamps_ms))
         found: dict[TopicPartition, int | None] = {}
         for partition, timestamp_ms in timestamps_ms.items():
             found[partition] = None
             if partition in bounds:
                 earliest, latest = bounds[partition]
-                offset = offset_at(self._views[partition], timestamp_ms, earliest)
+                offset = find_offset_at(self._views[partition], timestamp_ms, earliest)
                 found[partition] = offset if offset is not None and offset < latest else None
         return found
 
@@ -133,11 +139,11 @@ class DirectorySource:
         Ranges are cut only between batches, so a few large batches may give fewer splits. Raises `DataLoss` if offsets
         are gone, or if the log does not reach the end.
         """
-        return _retry_while_files_change(lambda: self._splits_now(ranges, min_splits))
+        return _retry_while_files_change(lambda: self._make_splits_now(ranges, min_splits))
 
-    def _splits_now(self, ranges: Sequence[OffsetRange], min_splits: int) -> list[Split]:
-        wanted = [each for each in self._existing(ranges) if each.start < each.end]
-        found = [list(extents(self._views[each.partition], each.start, each.end)) for each in wanted]
+    def _make_splits_now(self, ranges: Sequence[OffsetRange], min_splits: int) -> list[Split]:
+        wanted = [each for each in self._iterate_existing(ranges) if each.start < each.end]
+        found = [list(iterate_extents(self._views[each.partition], each.start, each.end)) for each in wanted]
         step_bytes = self._split_bytes
         if min_splits > 0:
             total_bytes = sum(extent.length_bytes for of_range in found for extent in of_range)
@@ -145,7 +151,7 @@ class DirectorySource:
         return [
             self._with_aborted(split)
             for offsets, of_range in zip(wanted, found, strict=True)
-            for split in packed(stretches_of(of_range, offsets, step_bytes), offsets, step_bytes)
+            for split in pack_stretches(cut_into_stretches(of_range, offsets, step_bytes), offsets, step_bytes)
         ]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
@@ -155,14 +161,14 @@ class DirectorySource:
         request does not fail on data loss, read what is left of its offsets instead. Raises `CorruptData` with file,
         position and offset.
         """
-        return SplitReader(split, request, self._find, self._block_bytes).rows()
+        return SplitReader(split, request, self._find_stretches, self._block_bytes).rows()
 
     def close(self) -> None:
         """Forget the views of logs. No file is kept open."""
         self._views.clear()
         self._transactions.clear()
 
-    def _bounds(self, log: FoundLog, start: int) -> Bounds:
+    def _find_bounds(self, log: FoundLog, start: int) -> Bounds:
         view = self._views.get(log.partition)
         if view is None or view.log != log:
             view = self._views[log.partition] = LogView(log)
@@ -175,9 +181,9 @@ class DirectorySource:
             latest = min(latest, transactions.stable_offset())
         return Bounds(earliest, max(latest, earliest))
 
-    def _existing(self, ranges: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
+    def _iterate_existing(self, ranges: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
         """Yield the parts of the ranges that still exist. Raises `DataLoss`."""
-        bounds = self._bounds_now([each.partition for each in ranges])
+        bounds = self._find_bounds_now([each.partition for each in ranges])
         for each in ranges:
             if each.partition not in bounds:
                 continue
@@ -197,13 +203,15 @@ class DirectorySource:
         aborted = tuple(transactions.aborted(split.offsets.start, split.offsets.end))
         return replace(split, place=replace(split.place, aborted=aborted))
 
-    def _find(self, offsets: OffsetRange) -> list[Stretch]:
+    def _find_stretches(self, offsets: OffsetRange) -> list[Stretch]:
         """Return the stretches where the offsets are now."""
         log = find_logs([each for each in self._paths if DISK.is_directory(each)]).get(offsets.partition)
         if log is None:
             return []
-        found = _retry_while_files_change(lambda: list(extents(LogView(log).look(), offsets.start, offsets.end)))
-        return stretches_of(found, offsets, self._split_bytes)
+        found = _retry_while_files_change(
+            lambda: list(iterate_extents(LogView(log).look(), offsets.start, offsets.end))
+        )
+        return cut_into_stretches(found, offsets, self._split_bytes)
 
 
 Result = TypeVar("Result")

@@ -6,19 +6,19 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from minibroker.pipeline.directory.reading_disk import DISK, internal_path, is_remote
+from minibroker.pipeline.directory.reading_disk import DISK, is_remote, normalize_path
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class DiskPath:
-    """A file or directory. `text` is a local path, or the form that `internal_path` gives to a URL."""
+    """A file or directory. `text` is a local path, or the form that `normalize_path` gives to a URL."""
 
     text: str
 
     @classmethod
     def at(cls, text: str) -> DiskPath:
         """Return the whole path of what a user has named: a path or a URL."""
-        path = internal_path(text)
+        path = normalize_path(text)
         return cls(path if is_remote(path) else os.path.abspath(path))
 
     def __str__(self) -> str:

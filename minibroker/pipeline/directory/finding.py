@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from minibroker.pipeline.directory.reading_disk import DISK, internal_path, is_remote, url_of
+from minibroker.pipeline.directory.reading_disk import DISK, is_remote, make_url, normalize_path
 from minibroker.pipeline.log_source import OptionError, TopicPartition
 from minibroker.storage.checkpoints.checkpoint_texts import (
     LOG_START_OFFSET_CHECKPOINT,
@@ -28,22 +28,22 @@ class FoundLog:
     log_directory: str
 
 
-def paths_in(text: str) -> tuple[str, ...]:
+def parse_paths(text: str) -> tuple[str, ...]:
     """Return the directories in an option `path`: one, also as a URL, or several separated by commas.
 
     Local ones are absolute, URLs in the form of `reading_disk`. Raises `OptionError` for an unknown file system.
     """
-    whole = internal_path(text.strip())
+    whole = normalize_path(text.strip())
     try:
         if DISK.is_directory(whole):
-            return (_absolute(whole),)
+            return (_make_absolute(whole),)
     except OSError as error:
         if "," not in whole:
             raise OptionError(f"path: {error}") from None
-    return tuple(_absolute(internal_path(part.strip())) for part in text.split(",") if part.strip())
+    return tuple(_make_absolute(normalize_path(part.strip())) for part in text.split(",") if part.strip())
 
 
-def _absolute(path: str) -> str:
+def _make_absolute(path: str) -> str:
     return path if is_remote(path) else os.path.abspath(path)
 
 
@@ -55,14 +55,14 @@ def find_logs(paths: Sequence[str]) -> dict[TopicPartition, FoundLog]:
     """
     found: dict[TopicPartition, FoundLog] = {}
     for path in paths:
-        for log in _logs_at(path):
+        for log in _find_logs_at(path):
             other = found.setdefault(log.partition, log)
             if other.path != log.path:
                 raise OptionError(f"path: {log.path} and {other.path} are both the log of one partition")
     return found
 
 
-def size_bytes(log: FoundLog) -> int:
+def measure_bytes(log: FoundLog) -> int:
     """Return the size of a log's segments. Raises `OSError`."""
     return sum(DISK.size_bytes(f"{log.path}/{name}") for name in DISK.names(log.path) if name.endswith(LOG_SUFFIX))
 
@@ -81,16 +81,16 @@ def log_start_offsets(log_directory: str) -> Mapping[tuple[str, int], int]:
         raise OptionError(f"{path} is malformed: {error}") from None
 
 
-def _logs_at(path: str) -> list[FoundLog]:
-    path = _absolute(path)
+def _find_logs_at(path: str) -> list[FoundLog]:
+    path = _make_absolute(path)
     try:
         entries = DISK.entries(path)
     except OSError as error:
-        raise OptionError(f"path: {_missing(path, error)}") from None
+        raise OptionError(f"path: {_explain_missing(path, error)}") from None
     if list_offsets_with(list(entries), LOG_SUFFIX):
         itself = parse_topic_partition(os.path.basename(path))
         if itself is None:
-            raise OptionError(f"path: {url_of(path)} holds segments, but is not named <topic>-<partition>")
+            raise OptionError(f"path: {make_url(path)} holds segments, but is not named <topic>-<partition>")
         return [FoundLog(TopicPartition(*itself), path, os.path.dirname(path))]
     partitions = (
         (parse_topic_partition(name), f"{path}/{name}") for name, is_directory in entries.items() if is_directory
@@ -102,7 +102,7 @@ def _logs_at(path: str) -> list[FoundLog]:
     ]
 
 
-def _missing(path: str, error: OSError) -> str:
+def _explain_missing(path: str, error: OSError) -> str:
     """Return what is wrong with a directory. Pyarrow gives an error number, and a long text with the path in it."""
     reason = os.strerror(error.errno) if error.errno else error.strerror
-    return f"{url_of(path)}: {reason or error}"
+    return f"{make_url(path)}: {reason or error}"

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from minibroker.pipeline.directory.batch_walking import Step, walk
+from minibroker.pipeline.directory.batch_walking import Step, walk_batches
 from minibroker.pipeline.directory.finding import FoundLog
 from minibroker.pipeline.directory.log_view import LogView
 from minibroker.pipeline.directory.reading_disk import DISK
-from minibroker.pipeline.directory.segment_files import OpenSegment, Place, SegmentFile, place_after
+from minibroker.pipeline.directory.segment_files import OpenSegment, Place, SegmentFile, make_place_after
 from minibroker.pipeline.log_source import CorruptData
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
@@ -68,10 +68,10 @@ class Transactions:
         """Read what was added to the log. Raises `OSError`, and `CorruptData` if a marker cannot be read."""
         index = self._find_segment_reached(view) if self._cuts == view.cuts else None
         if index is None:
-            index = self._begin(view) if view.segments else 0
+            index = self._load_trusted(view) if view.segments else 0
         try:
             for segment in view.segments[index:]:
-                self._replay(segment, view.size_of(segment))
+                self._replay_segment(segment, view.size_of(segment))
             self._cuts = view.cuts
         except CorruptData:
             self._cuts = -1  # the next call begins again, and raises again
@@ -85,35 +85,35 @@ class Transactions:
                     return index if opened.has(self._place) else None
         return None
 
-    def _begin(self, view: LogView) -> int:
+    def _load_trusted(self, view: LogView) -> int:
         """Load what can be trusted. Return the index of the segment from which the log must be read."""
-        indexed = _trusted_entries(view)
-        index, self._states = _newest_snapshot(view, len(indexed))
+        indexed = _read_trusted_entries(view)
+        index, self._states = _read_newest_snapshot(view, len(indexed))
         self._aborted = sorted(
             (each for entries in indexed[:index] for each in entries), key=lambda each: each.last_offset
         )
         self._segment = None
         return index
 
-    def _replay(self, segment: SegmentFile, size_bytes: int) -> None:
+    def _replay_segment(self, segment: SegmentFile, size_bytes: int) -> None:
         with closing(OpenSegment(segment, size_bytes)) as opened:
             if self._segment is None or self._segment.path != segment.path:
                 self._place = opened.start
             place = self._place
             self._begun.clear()
-            for step in walk(opened.file, place.position, size_bytes, place.next_offset):
+            for step in walk_batches(opened.file, place.position, size_bytes, place.next_offset):
                 if isinstance(step, Damage):
                     if self._states.open_transactions:  # the damage may contain a marker
                         self._leave_out(f"{step.path}: position {step.position}: {step.found}", place.next_offset - 1)
                     continue
                 position, header = step
                 if header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) and header.producer_id >= 0:
-                    self._note(opened.file, position, header)
-                place = place_after(position, header)
+                    self._note_batch(opened.file, position, header)
+                place = make_place_after(position, header)
             self._check_begun(opened.file, place.next_offset - 1)
         self._segment, self._place = segment, place
 
-    def _note(self, file: File, position: int, header: BatchHeader) -> None:
+    def _note_batch(self, file: File, position: int, header: BatchHeader) -> None:
         if not header.is_control:
             is_open = header.producer_id in self._states.open_transactions
             self._states.update(header, header.base_offset)
@@ -151,10 +151,10 @@ class Transactions:
             self._aborted.append(self._states.give_up(each, offset))
 
 
-def _trusted_entries(view: LogView) -> list[list[AbortedTransaction]]:
+def _read_trusted_entries(view: LogView) -> list[list[AbortedTransaction]]:
     """Return the entries of the `.txnindex` files of the first segments, up to the last segment or a damaged file."""
     found: list[list[AbortedTransaction]] = []
-    safe_end = _safe_end(view.log)
+    safe_end = _find_safe_end(view.log)
     for index, segment in enumerate(view.segments[:-1]):
         end = view.end_offset_of(index)
         entries = _read_transaction_index(segment, end) if end <= safe_end else None
@@ -164,7 +164,7 @@ def _trusted_entries(view: LogView) -> list[list[AbortedTransaction]]:
     return found
 
 
-def _safe_end(log: FoundLog) -> int:
+def _find_safe_end(log: FoundLog) -> int:
     """Return the offset up to which a broker would trust the log: its end, after a clean stop."""
     if DISK.exists(f"{log.log_directory}/{CLEAN_SHUTDOWN}"):
         return MAX_OFFSET
@@ -192,7 +192,7 @@ def _read_transaction_index(segment: SegmentFile, end: int) -> list[AbortedTrans
     return entries if is_whole else None
 
 
-def _newest_snapshot(view: LogView, index: int) -> tuple[int, ProducerStates]:
+def _read_newest_snapshot(view: LogView, index: int) -> tuple[int, ProducerStates]:
     """Return the newest known snapshot at or before segment `index`: the index of its segment, and the producers."""
     for at in range(index, -1, -1):  # there is one of the first segment only if earlier records were removed
         segment, states = view.segments[at], ProducerStates()

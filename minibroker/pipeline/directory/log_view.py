@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from minibroker.pipeline.directory.finding import FoundLog
-from minibroker.pipeline.directory.segment_files import OpenSegment, Place, SegmentFile, segments_in
+from minibroker.pipeline.directory.segment_files import OpenSegment, Place, SegmentFile, list_segments
 
 
 class LogView:
@@ -26,7 +26,7 @@ class LogView:
 
     def look(self) -> LogView:
         """Read what has changed. If this raises `OSError`, the old view stays."""
-        segments = segments_in(self.log.path)
+        segments = list_segments(self.log.path)
         before, last = self.segments[-1:], segments[-1:]
         if before != last or not last:
             self.end, is_cut = self._end_now(before, last)

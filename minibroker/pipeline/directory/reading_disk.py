@@ -27,7 +27,7 @@ HDFS: Final = "hdfs"
 CONNECT_TIMEOUT_S: Final = 10
 
 
-def internal_path(text: str) -> str:
+def normalize_path(text: str) -> str:
     """Return a path, `file:` URI or URL in the form of this file: without a scheme, or with the query in the scheme.
 
     So names of files can be appended to it: `s3+region=eu-central-1://bucket/logs`. It has no slash at its end.
@@ -41,7 +41,7 @@ def internal_path(text: str) -> str:
     return f"{SCHEMES.get(scheme, scheme)}{'+' if query else ''}{query}{MARK}{place.rstrip('/')}"
 
 
-def url_of(path: str) -> str:
+def make_url(path: str) -> str:
     """Return such a path for a reader: as the URL from which it was made, with pyarrow's name of the scheme."""
     scheme, _, place = path.partition(MARK)
     kind, _, query = scheme.partition("+")
@@ -61,7 +61,7 @@ class RemoteFile(File):
     def __init__(self, path: str) -> None:
         self.path = path
         self._fd = -1
-        system, name = locate(path)
+        system, name = locate_path(path)
         self._remote = system.open_input_file(name)
 
     def read(self, position: int, size: int) -> bytes:
@@ -95,11 +95,11 @@ class ReadingDisk(Disk):
 
     def exists(self, path: str) -> bool:
         """Return whether the path exists."""
-        return _info(path).type.value > 0 if is_remote(path) else super().exists(path)
+        return _get_info(path).type.value > 0 if is_remote(path) else super().exists(path)
 
     def is_directory(self, path: str) -> bool:
         """Return whether the path is a directory."""
-        return _is_directory(_info(path)) if is_remote(path) else super().is_directory(path)
+        return _is_directory(_get_info(path)) if is_remote(path) else super().is_directory(path)
 
     def names(self, directory: str) -> list[str]:
         """Return the names in a directory, sorted."""
@@ -113,7 +113,7 @@ class ReadingDisk(Disk):
             }
         from pyarrow.fs import FileSelector
 
-        system, name = locate(directory)
+        system, name = locate_path(directory)
         found = {info.base_name: _is_directory(info) for info in system.get_file_info(FileSelector(name))}
         return dict(sorted(found.items()))
 
@@ -136,7 +136,7 @@ class ReadingDisk(Disk):
         if not is_remote(path):
             status = os.stat(path)
             return status.st_size, status.st_mtime_ns
-        info = _info(path)
+        info = _get_info(path)
         if info.size is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return info.size, info.mtime_ns or 0
@@ -151,21 +151,21 @@ def _is_directory(info: FileInfo) -> bool:
     return bool(info.type == FileType.Directory)
 
 
-def _info(path: str) -> FileInfo:
-    system, name = locate(path)
+def _get_info(path: str) -> FileInfo:
+    system, name = locate_path(path)
     return system.get_file_info(name)
 
 
-def locate(path: str) -> tuple[FileSystem, str]:
+def locate_path(path: str) -> tuple[FileSystem, str]:
     """Return the file system of a remote path, and the name in it."""
     scheme, _, place = path.partition(MARK)
     root = place.partition("/")[0]
-    system, base = file_system(scheme, root)
+    system, base = make_file_system(scheme, root)
     return system, f"{base}{place.removeprefix(root)}"
 
 
 @lru_cache(maxsize=16)
-def file_system(scheme: str, root: str) -> tuple[FileSystem, str]:
+def make_file_system(scheme: str, root: str) -> tuple[FileSystem, str]:
     """Return pyarrow's file system for a scheme with its query, and the name of a bucket or host in it."""
     import pyarrow as pa
     from pyarrow.fs import FileSystem

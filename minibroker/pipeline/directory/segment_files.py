@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from minibroker.pipeline.array_types import Int64s
-from minibroker.pipeline.directory.batch_walking import steps
+from minibroker.pipeline.directory.batch_walking import iterate_steps
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
@@ -77,7 +77,7 @@ class SegmentFile:
         return f"{self.path}{suffix}{self.state}"
 
 
-def segments_in(directory: str) -> list[SegmentFile]:
+def list_segments(directory: str) -> list[SegmentFile]:
     """Return the segments of the log in a directory, the oldest first; none if it is gone.
 
     Files that are being deleted (`.deleted`) or made (`.cleaned`) are left out. If there are files that will replace
@@ -90,18 +90,18 @@ def segments_in(directory: str) -> list[SegmentFile]:
             names = DISK.names(directory)
         except FileNotFoundError:
             return []
-        swaps = _whole_swaps(names)
+        swaps = _find_whole_swaps(names)
         if not swaps:
             break
-    found = _segments(directory, list_offsets_with(names, LOG_SUFFIX))
-    for swap in _segments(directory, swaps, SWAP_SUFFIX):
+    found = _make_segments(directory, list_offsets_with(names, LOG_SUFFIX))
+    for swap in _make_segments(directory, swaps, SWAP_SUFFIX):
         with closing(OpenSegment(swap)) as opened:
             end = max(opened.last_place().next_offset, swap.base_offset + 1)
         found = [each for each in found if not swap.base_offset <= each.base_offset < end] + [swap]
     return sorted(found, key=lambda each: each.base_offset)
 
 
-def _whole_swaps(names: Sequence[str]) -> list[int]:
+def _find_whole_swaps(names: Sequence[str]) -> list[int]:
     """Return the segments whose compaction is complete: while one is still being made, the others are not."""
     cleaned = [
         offset for name in names if name.endswith(CLEANED_SUFFIX) and (offset := parse_offset_in(name)) is not None
@@ -110,7 +110,7 @@ def _whole_swaps(names: Sequence[str]) -> list[int]:
     return [offset for offset in swaps if not cleaned or offset < min(cleaned)]
 
 
-def _segments(directory: str, base_offsets: Iterable[int], state: str = "") -> list[SegmentFile]:
+def _make_segments(directory: str, base_offsets: Iterable[int], state: str = "") -> list[SegmentFile]:
     found = []
     for base_offset in base_offsets:
         path = f"{directory}/{make_segment_name(base_offset)}"
@@ -131,7 +131,7 @@ class Place(NamedTuple):
     last_position: int | None = None
 
 
-def place_after(position: int, header: BatchHeader) -> Place:
+def make_place_after(position: int, header: BatchHeader) -> Place:
     """Return the place behind the batch at `position`."""
     return Place(position + header.size_bytes, header.next_offset, position)
 
@@ -160,11 +160,11 @@ class OpenSegment:
 
         Damage directly before it comes after the place.
         """
-        place = self._mark(int(np.searchsorted(self._index[0], offset)), self.start)
-        for position, header in steps(self.file, place.position, self.size_bytes, place.next_offset):
+        place = self._find_mark(int(np.searchsorted(self._index[0], offset)), self.start)
+        for position, header in iterate_steps(self.file, place.position, self.size_bytes, place.next_offset):
             if header.last_offset >= offset:
                 return place
-            place = place_after(position, header)
+            place = make_place_after(position, header)
         return place
 
     def place_behind(self, offset: int, start: Place) -> Place:
@@ -172,11 +172,11 @@ class OpenSegment:
 
         It is not before `start`. A damaged header may have a wrong last offset, so the next batch counts too.
         """
-        place = self._mark(int(np.searchsorted(self._index[0], offset)), start)
-        for position, header in steps(self.file, place.position, self.size_bytes, place.next_offset):
+        place = self._find_mark(int(np.searchsorted(self._index[0], offset)), start)
+        for position, header in iterate_steps(self.file, place.position, self.size_bytes, place.next_offset):
             if offset < place.next_offset <= header.base_offset:
                 return place
-            place = place_after(position, header)
+            place = make_place_after(position, header)
         return place if place.position == self.size_bytes else Place(self.size_bytes, place.next_offset)
 
     def place_from(self, wanted: int, start: Place) -> Place:
@@ -185,12 +185,12 @@ class OpenSegment:
         The two batches must agree on the offset there: a corrupt header may have any last offset, also one before its
         base offset. Return `start` if there is no such place.
         """
-        place = self._mark(int(np.searchsorted(self._index[1], wanted)), start)
+        place = self._find_mark(int(np.searchsorted(self._index[1], wanted)), start)
         least_offset = place.next_offset
-        for position, header in steps(self.file, place.position, self.size_bytes, place.next_offset):
+        for position, header in iterate_steps(self.file, place.position, self.size_bytes, place.next_offset):
             if wanted <= place.position == position and least_offset <= place.next_offset <= header.base_offset:
                 return place
-            least_offset, place = place.next_offset, place_after(position, header)
+            least_offset, place = place.next_offset, make_place_after(position, header)
         return start
 
     def last_place(self, known: Place | None = None) -> Place:
@@ -202,10 +202,12 @@ class OpenSegment:
         walked = _list_walked_batches(self.segment.file(LOG_SUFFIX))
         if known is None:
             del walked[:]
-        before = place = known or self._mark(len(self._index[1]), self.start)
+        before = place = known or self._find_mark(len(self._index[1]), self.start)
         last, marked = None, walked[-1] if walked else place.position
-        for position, header in steps(self.file, place.position, self.size_bytes, place.next_offset, blank_ends=True):
-            before, place, last = place, place_after(position, header), header
+        for position, header in iterate_steps(
+            self.file, place.position, self.size_bytes, place.next_offset, blank_ends=True
+        ):
+            before, place, last = place, make_place_after(position, header), header
             if position - marked >= WALK_MARK_BYTES:
                 walked.extend((header.last_offset, position))
                 marked = position
@@ -225,13 +227,13 @@ class OpenSegment:
             found = next(iterate_headers(self.file, place.last_position, self.size_bytes), None)
         except CorruptBatch:
             return False
-        return found is not None and place_after(*found) == place
+        return found is not None and make_place_after(*found) == place
 
     def close(self) -> None:
         """Close the file."""
         self.file.close()
 
-    def _mark(self, before: int, otherwise: Place) -> Place:
+    def _find_mark(self, before: int, otherwise: Place) -> Place:
         """Return the place behind the last batch that is where one of the first `before` entries says.
 
         Return `otherwise` if that is not after it, or if there is none.
@@ -240,12 +242,12 @@ class OpenSegment:
             position = int(self._index[1][entry])
             if position < otherwise.position:
                 break
-            header = self._header(position)
+            header = self._read_header(position)
             if header is not None and header.last_offset == self._index[0][entry]:
-                return place_after(position, header)
+                return make_place_after(position, header)
         return otherwise
 
-    def _header(self, position: int) -> BatchHeader | None:
+    def _read_header(self, position: int) -> BatchHeader | None:
         """Return the header of the whole batch at `position` if another batch or nothing follows; else None."""
         found: Iterator[tuple[int, BatchHeader]] = iterate_headers(self.file, position, self.size_bytes)
         try:

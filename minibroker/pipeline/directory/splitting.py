@@ -16,7 +16,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from minibroker.pipeline.directory.batch_walking import steps
+from minibroker.pipeline.directory.batch_walking import iterate_steps
 from minibroker.pipeline.directory.log_view import LogView
 from minibroker.pipeline.directory.segment_files import OpenSegment, Place, SegmentFile
 from minibroker.pipeline.log_source import OffsetRange, Split
@@ -76,7 +76,7 @@ class Extent(NamedTuple):
         return self.last.position - self.first.position
 
 
-def extents(view: LogView, start: int, end: int) -> Iterator[Extent]:
+def iterate_extents(view: LogView, start: int, end: int) -> Iterator[Extent]:
     """Yield the extents of the offsets from `start` to before `end`, the oldest segment first. Raises `OSError`."""
     bases = [segment.base_offset for segment in view.segments]
     for index in range(max(bisect_right(bases, start) - 1, 0), bisect_left(bases, end)):
@@ -91,9 +91,9 @@ def extents(view: LogView, start: int, end: int) -> Iterator[Extent]:
             yield Extent(segment, size_bytes, first, last, first_offset, end_offset)
 
 
-def stretches_of(found: Sequence[Extent], offsets: OffsetRange, step_bytes: int) -> list[Stretch]:
+def cut_into_stretches(found: Sequence[Extent], offsets: OffsetRange, step_bytes: int) -> list[Stretch]:
     """Return stretches of at most about `step_bytes` that together cover a range's extents and offsets."""
-    whole = [stretch for extent in found for stretch in _cut(extent, step_bytes)]
+    whole = [stretch for extent in found for stretch in _cut_extent(extent, step_bytes)]
     if not whole:  # compaction has left nothing
         return []
     starts = [offsets.start, *(stretch.start for stretch in whole[1:])]
@@ -101,25 +101,25 @@ def stretches_of(found: Sequence[Extent], offsets: OffsetRange, step_bytes: int)
     return [replace(each, start=start, end=end) for each, start, end in zip(whole, starts, ends, strict=True)]
 
 
-def packed(stretches: Sequence[Stretch], offsets: OffsetRange, step_bytes: int) -> Iterator[Split]:
+def pack_stretches(stretches: Sequence[Stretch], offsets: OffsetRange, step_bytes: int) -> Iterator[Split]:
     """Yield the stretches of a range as splits, with small ones together up to `step_bytes`."""
     together: list[Stretch] = []
     size_bytes = 0
     for stretch in stretches:
         if together and size_bytes + stretch.length_bytes > step_bytes:
-            yield _split(together, offsets)
+            yield _make_split(together, offsets)
             together, size_bytes = [], 0
         together.append(stretch)
         size_bytes += stretch.length_bytes
     if together:
-        yield _split(together, offsets)
+        yield _make_split(together, offsets)
 
 
-def _split(together: Sequence[Stretch], offsets: OffsetRange) -> Split:
+def _make_split(together: Sequence[Stretch], offsets: OffsetRange) -> Split:
     return Split(OffsetRange(offsets.partition, together[0].start, together[-1].end), Stretches(tuple(together)))
 
 
-def _cut(extent: Extent, step_bytes: int) -> list[Stretch]:
+def _cut_extent(extent: Extent, step_bytes: int) -> list[Stretch]:
     """Cut an extent that is larger than `step_bytes` into about equal parts."""
     parts = -(-extent.length_bytes // step_bytes)
     with closing(OpenSegment(extent.segment, extent.size_bytes)) as opened:
@@ -131,12 +131,16 @@ def _cut(extent: Extent, step_bytes: int) -> list[Stretch]:
                 if places[-1].position < place.position < extent.last.position:
                     places.append(place)
         places.append(extent.last)
-        return [_stretch(opened, extent, *pair) for pair in zip(places, places[1:], strict=False)]
+        return [_make_stretch(opened, extent, *pair) for pair in zip(places, places[1:], strict=False)]
 
 
-def _stretch(opened: OpenSegment, extent: Extent, first: Place, last: Place) -> Stretch:
+def _make_stretch(opened: OpenSegment, extent: Extent, first: Place, last: Place) -> Stretch:
     header = next(
-        (h for at, h in steps(opened.file, first.position, last.position, first.next_offset) if at == first.position),
+        (
+            h
+            for at, h in iterate_steps(opened.file, first.position, last.position, first.next_offset)
+            if at == first.position
+        ),
         None,
     )
     return Stretch(

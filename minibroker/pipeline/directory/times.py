@@ -6,7 +6,7 @@ from contextlib import closing
 
 import numpy as np
 
-from minibroker.pipeline.directory.batch_walking import steps
+from minibroker.pipeline.directory.batch_walking import iterate_steps
 from minibroker.pipeline.directory.log_view import LogView
 from minibroker.pipeline.directory.segment_files import OpenSegment, SegmentFile, index_entries
 from minibroker.protocol.errors import KafkaError
@@ -18,7 +18,7 @@ from minibroker.storage.names import TIME_INDEX_SUFFIX
 TIME_INDEX_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 
 
-def offset_at(view: LogView, timestamp_ms: int, start: int) -> int | None:
+def find_offset_at(view: LogView, timestamp_ms: int, start: int) -> int | None:
     """Return the first offset from `start` on whose timestamp is `timestamp_ms` or later, or None. Raises `OSError`."""
     for index, segment in enumerate(view.segments):
         is_last = index == len(view.segments) - 1
@@ -38,7 +38,7 @@ class _Search:
         self._opened = opened
         self._timestamp_ms = timestamp_ms
         self._start = start
-        self._times, self._offsets = _entries(opened.segment)
+        self._times, self._offsets = _read_entries(opened.segment)
 
     def offset(self, *, is_closed: bool) -> int | None:
         """Return the offset, or None.
@@ -46,29 +46,29 @@ class _Search:
         With `is_closed`, the last entry of the time index has the segment's largest timestamp.
         """
         older = int(np.searchsorted(self._times, self._timestamp_ms))
-        if is_closed and 0 < len(self._times) == older and self._agrees(older - 1):
+        if is_closed and 0 < len(self._times) == older and self._agrees_with_log(older - 1):
             return None
-        known = int(self._offsets[older - 1]) if older and self._agrees(older - 1) else 0
+        known = int(self._offsets[older - 1]) if older and self._agrees_with_log(older - 1) else 0
         opened = self._opened
         place = opened.place_of(max(known, self._start))
         next_offset = place.next_offset
-        for position, header in steps(opened.file, place.position, opened.size_bytes, next_offset):
+        for position, header in iterate_steps(opened.file, place.position, opened.size_bytes, next_offset):
             if header.max_timestamp >= self._timestamp_ms and header.last_offset >= self._start:
-                found = self._within(position, header, next_offset)
+                found = self._find_within(position, header, next_offset)
                 if found is not None:
                     return found
             next_offset = header.next_offset
         return None
 
-    def _agrees(self, entry: int) -> bool:
+    def _agrees_with_log(self, entry: int) -> bool:
         """Return whether the log has the batch of an entry, with that timestamp."""
         offset, opened = int(self._offsets[entry]), self._opened
         place = opened.place_of(offset)
-        for _, header in steps(opened.file, place.position, opened.size_bytes, place.next_offset):
+        for _, header in iterate_steps(opened.file, place.position, opened.size_bytes, place.next_offset):
             return header.max_timestamp == self._times[entry] and header.base_offset <= offset <= header.last_offset
         return False
 
-    def _within(self, position: int, header: BatchHeader, next_offset: int) -> int | None:
+    def _find_within(self, position: int, header: BatchHeader, next_offset: int) -> int | None:
         """Return the first matching record of a batch.
 
         Return the start of a damaged batch, so that a reader finds the damage.
@@ -82,7 +82,7 @@ class _Search:
         return None
 
 
-def _entries(segment: SegmentFile) -> tuple[np.ndarray, np.ndarray]:
+def _read_entries(segment: SegmentFile) -> tuple[np.ndarray, np.ndarray]:
     """Return (timestamp, offset) of a time index, both ascending; none if it contradicts itself. Raises `OSError`."""
     entries = index_entries(segment.file(TIME_INDEX_SUFFIX), TIME_INDEX_ENTRY)
     times, offsets = entries["timestamp"].astype(np.int64), entries["offset"].astype(np.int64) + segment.base_offset

@@ -37,7 +37,7 @@ class Facts(NamedTuple):
     max_timestamp_ms: int
 
 
-def chunks(
+def iterate_chunks(
     columns: Columns, sizes: Int64s, settings: BatchSettings, origins: Sequence[Origin], overhead_bytes: int
 ) -> Iterator[Chunk]:
     """Yield all rows in batches, some batches at a time.
@@ -47,16 +47,16 @@ def chunks(
     ends = np.cumsum(sizes)
     starts: list[int] = []
     done = 0
-    for start, end in _cuts(columns, ends, settings.batch_bytes - overhead_bytes, settings, origins):
+    for start, end in _iterate_cuts(columns, ends, settings.batch_bytes - overhead_bytes, settings, origins):
         if starts and ends[end - 1] - ends[starts[0]] + sizes[starts[0]] > _CHUNK_BYTES:
-            yield _chunk(starts, start)
+            yield _make_chunk(starts, start)
             starts = []
         starts.append(start)
         done = end
-    yield _chunk(starts, done)
+    yield _make_chunk(starts, done)
 
 
-def facts_of(columns: Columns, starts: Int64s) -> Iterator[Facts]:
+def iterate_facts(columns: Columns, starts: Int64s) -> Iterator[Facts]:
     """Yield the facts of the batches that begin at the rows `starts`, of which the first is 0."""
     ends = np.append(starts[1:], len(columns))
     times = columns.timestamps_ms
@@ -65,17 +65,17 @@ def facts_of(columns: Columns, starts: Int64s) -> Iterator[Facts]:
     return map(Facts, *(column.tolist() for column in found))
 
 
-def _chunk(starts: list[int], end: int) -> Chunk:
+def _make_chunk(starts: list[int], end: int) -> Chunk:
     return Chunk(starts[0], end, np.array(starts, np.int64) - starts[0])
 
 
-def _cuts(
+def _iterate_cuts(
     columns: Columns, ends: Int64s, limit_bytes: int, settings: BatchSettings, origins: Sequence[Origin]
 ) -> Iterator[tuple[int, int]]:
     """Yield (first row, row after the last) of each batch: as many rows as fit, but at least one."""
     most = len(columns) if settings.batch_records is None else settings.batch_records
     start = 0
-    for stop in _breaks(columns, settings, origins):
+    for stop in _find_breaks(columns, settings, origins):
         while start < stop:
             before = int(ends[start - 1]) if start else 0
             end = bisect_right(ends, before + limit_bytes, start, min(start + most, stop))
@@ -87,7 +87,7 @@ def _cuts(
             start = end
 
 
-def _breaks(columns: Columns, settings: BatchSettings, origins: Sequence[Origin]) -> list[int]:
+def _find_breaks(columns: Columns, settings: BatchSettings, origins: Sequence[Origin]) -> list[int]:
     """Return the rows before which a batch must end, and the end of all rows."""
     starts = [origin.start for origin in origins[1:]]
     if settings.timestamp_type != LOG_APPEND_TIME:

@@ -17,16 +17,16 @@ from minibroker.pipeline.encode.batch_settings import (
     Producer,
 )
 from minibroker.pipeline.encode.format_2 import encode_batches
-from minibroker.pipeline.encode.input_columns import columns_of
+from minibroker.pipeline.encode.input_columns import make_columns
 from minibroker.pipeline.encode.message_encoding import encode_messages
 from minibroker.protocol.records.batch import MAGIC
 
-__all__ = ["BatchSettings", "EncodeError", "EncodedBatch", "Origin", "Producer", "encode", "encode_origins"]
+__all__ = ["BatchSettings", "EncodeError", "EncodedBatch", "Origin", "Producer", "encode_rows", "encode_origins"]
 
 _NOBODY = Producer()
 
 
-def encode(
+def encode_rows(
     rows: pa.RecordBatch, settings: BatchSettings, producer: Producer = _NOBODY, base_offset: int | None = 0
 ) -> Iterator[EncodedBatch]:
     """Yield the batches of the rows, in order; none if there are no rows.
@@ -41,7 +41,7 @@ def encode(
 def encode_origins(
     rows: pa.RecordBatch, settings: BatchSettings, origins: Sequence[Origin], base_offset: int | None = None
 ) -> Iterator[EncodedBatch]:
-    """Encode rows of several producers as `encode` does, but much faster than with one call for each.
+    """Encode rows of several producers as `encode_rows` does, but much faster than with one call for each.
 
     The first origin starts at row 0, and each one after the one before it. Raises `EncodeError`.
     """
@@ -49,7 +49,7 @@ def encode_origins(
         raise EncodeError(f"message format {settings.magic} has no producer ids and no transactions")
     if not rows.num_rows:
         return iter(())
-    columns = columns_of(rows, base_offset)
+    columns = make_columns(rows, base_offset)
     if settings.magic < MAGIC:
         return encode_messages(columns, settings, origins)
     return encode_batches(columns, settings, origins)

@@ -21,8 +21,14 @@ import pyarrow.compute as pc
 
 from minibroker.pipeline.array_types import Bools, Int64s, UInt8s, UInt64s
 from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodedBatch, EncodeError, Origin
-from minibroker.pipeline.encode.cutting import MAX_OFFSET_DELTA, Chunk, chunks, facts_of
-from minibroker.pipeline.encode.input_columns import Columns, header_counts, join, lengths_of, offsets_of
+from minibroker.pipeline.encode.cutting import MAX_OFFSET_DELTA, Chunk, iterate_chunks, iterate_facts
+from minibroker.pipeline.encode.input_columns import (
+    Columns,
+    count_headers,
+    get_value_offsets,
+    join_columns,
+    measure_lengths,
+)
 from minibroker.protocol.records.batch import (
     CRC_POSITION,
     CRC_START,
@@ -48,10 +54,10 @@ _VARINT_BITS = 7  # of each byte
 
 def encode_batches(columns: Columns, settings: BatchSettings, origins: Sequence[Origin]) -> Iterator[EncodedBatch]:
     """Yield the batches of at least one row. Raises `EncodeError`."""
-    blocks = None if columns.headers is None else header_blocks(columns.headers)
-    sizes = largest_sizes(columns, blocks, settings.elide_attributes)
+    blocks = None if columns.headers is None else encode_header_blocks(columns.headers)
+    sizes = bound_sizes(columns, blocks, settings.elide_attributes)
     writer = _Writer(columns, settings, origins)
-    for chunk in chunks(columns, sizes, settings, origins, HEADER_BYTES):
+    for chunk in iterate_chunks(columns, sizes, settings, origins, HEADER_BYTES):
         start, end, starts = chunk
         some = None if blocks is None else blocks.slice(start, end)
         payloads = encode_records(columns.slice(start, end), some, starts, settings.elide_attributes)
@@ -74,22 +80,22 @@ class _Writer:
 
     def batches(self, chunk: Chunk, payloads: Iterator[memoryview]) -> Iterator[EncodedBatch]:
         """Yield the batches of a chunk."""
-        facts = facts_of(self._columns.slice(chunk.start, chunk.end), chunk.starts)
+        facts = iterate_facts(self._columns.slice(chunk.start, chunk.end), chunk.starts)
         for (start, end, base_offset, last_offset, *times), records in zip(facts, payloads, strict=True):
-            origin = self._origin(chunk.start + start)
-            last_offset = self._reach(origin, chunk.start + end, base_offset, last_offset)
-            sequence = self._sequence(origin, base_offset)
+            origin = self._find_origin(chunk.start + start)
+            last_offset = self._find_last_offset(origin, chunk.start + end, base_offset, last_offset)
+            sequence = self._compute_sequence(origin, base_offset)
             fields = origin, base_offset, last_offset - base_offset, times, sequence, end - start
-            data = self._assemble(fields, records)
+            data = self._assemble_batch(fields, records)
             yield EncodedBatch(data, end - start, base_offset, last_offset, times[1], sequence)
 
-    def _origin(self, start: int) -> Origin:
+    def _find_origin(self, start: int) -> Origin:
         """Return the origin of the batch that begins with the row `start`."""
         while self._next < len(self._origins) and self._origins[self._next].start <= start:
             self._next += 1
         return self._origins[self._next - 1]
 
-    def _reach(self, origin: Origin, end: int, base_offset: int, last_offset: int) -> int:
+    def _find_last_offset(self, origin: Origin, end: int, base_offset: int, last_offset: int) -> int:
         """Return the last offset of a batch that ends before the row `end`. Raises `EncodeError`."""
         limit = self._origins[self._next].start if self._next < len(self._origins) else len(self._columns)
         if origin.last_offset is None or end != limit:
@@ -98,13 +104,13 @@ class _Writer:
             raise EncodeError(f"a batch whose last record has offset {last_offset} cannot end at {origin.last_offset}")
         return min(origin.last_offset, base_offset + MAX_OFFSET_DELTA)
 
-    def _sequence(self, origin: Origin, base_offset: int) -> int:
+    def _compute_sequence(self, origin: Origin, base_offset: int) -> int:
         first = origin.producer.base_sequence
         if first < 0:
             return -1
         return (first + base_offset - int(self._columns.offsets[origin.start])) & MAX_SEQUENCE
 
-    def _assemble(self, fields: tuple[Origin, int, int, list[int], int, int], records: memoryview) -> bytes:
+    def _assemble_batch(self, fields: tuple[Origin, int, int, list[int], int, int], records: memoryview) -> bytes:
         origin, base_offset, last_delta, times, sequence, count = fields
         producer = origin.producer
         attributes = self._attributes | (TRANSACTIONAL_BIT if producer.transactional else 0)
@@ -129,25 +135,30 @@ class HeaderBlocks(NamedTuple):
         return HeaderBlocks(self.data.slice(start, end - start), self.sizes[start:end])
 
 
-def header_blocks(headers: pa.ListArray) -> HeaderBlocks:
+def encode_header_blocks(headers: pa.ListArray) -> HeaderBlocks:
     """Encode the headers of each row. Raises `EncodeError` if one has no key.
 
     First each header is a row; as those of a row are adjacent, they then become one slice.
     """
-    counts = header_counts(headers)
-    keys, values = _header_fields(headers)
-    joined = join(
-        rows_of_varints([zigzag(lengths_of(keys))]), keys, rows_of_varints([zigzag(lengths_of(values))]), values
+    counts = count_headers(headers)
+    keys, values = _flatten_headers(headers)
+    joined = join_columns(
+        encode_varint_rows([encode_zigzag(measure_lengths(keys))]),
+        keys,
+        encode_varint_rows([encode_zigzag(measure_lengths(values))]),
+        values,
     )
     ends = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=ends[1:])
-    offsets = offsets_of(joined)[ends]
+    offsets = get_value_offsets(joined)[ends]
     blocks = pa.Array.from_buffers(pa.binary(), len(counts), [None, pa.py_buffer(offsets), joined.buffers()[2]])
-    numbers = zigzag(counts)
-    return HeaderBlocks(join(rows_of_varints([numbers]), blocks), sizes_of(numbers) + np.diff(offsets))
+    numbers = encode_zigzag(counts)
+    return HeaderBlocks(
+        join_columns(encode_varint_rows([numbers]), blocks), measure_varints(numbers) + np.diff(offsets)
+    )
 
 
-def _header_fields(headers: pa.ListArray) -> tuple[pa.BinaryArray, pa.BinaryArray]:
+def _flatten_headers(headers: pa.ListArray) -> tuple[pa.BinaryArray, pa.BinaryArray]:
     """Return the keys and the values of all headers, one after another."""
     keys, values = pc.list_flatten(headers).flatten()[:2]
     if keys.null_count:
@@ -155,15 +166,15 @@ def _header_fields(headers: pa.ListArray) -> tuple[pa.BinaryArray, pa.BinaryArra
     return keys.cast(pa.binary()), values.cast(pa.binary())
 
 
-def largest_sizes(columns: Columns, blocks: HeaderBlocks | None, is_elided: bool) -> Int64s:
+def bound_sizes(columns: Columns, blocks: HeaderBlocks | None, is_elided: bool) -> Int64s:
     """Return the largest size of each row as a record in any batch, in bytes. Raises `EncodeError` from 2 GiB on."""
     span = int(columns.offsets[-1] - columns.offsets[0])
     times = columns.timestamps_ms
     time_span = int(times.max()) - int(times.min())
-    deltas = size_of(2 * min(span, 2**31 - 1)) + size_of(2 * min(time_span, 2**63 - 1))
-    bodies = _sizes(lengths_of(columns.key)) + _sizes(lengths_of(columns.value))
+    deltas = measure_varint(2 * min(span, 2**31 - 1)) + measure_varint(2 * min(time_span, 2**63 - 1))
+    bodies = _measure_sizes(measure_lengths(columns.key)) + _measure_sizes(measure_lengths(columns.value))
     bodies += deltas + (0 if is_elided else 1) + (1 if blocks is None else blocks.sizes)
-    sizes = bodies + sizes_of(zigzag(bodies))
+    sizes = bodies + measure_varints(encode_zigzag(bodies))
     if sizes.max() > _MAX_PAYLOAD_BYTES:
         raise EncodeError(f"a record of {sizes.max()} bytes: a batch holds less than 2 GiB")
     return sizes
@@ -174,61 +185,66 @@ def encode_records(
 ) -> Iterator[memoryview]:
     """Return the records of each of the batches that begin at the rows `starts`, of which the first is 0."""
     counts = np.diff(starts, append=len(columns))
-    timestamp_deltas = zigzag(columns.timestamps_ms - np.repeat(columns.timestamps_ms[starts], counts))
-    offset_deltas = zigzag(columns.offsets - np.repeat(columns.offsets[starts], counts))
-    key_lengths, value_lengths = lengths_of(columns.key), lengths_of(columns.value)
-    bodies = sizes_of(timestamp_deltas) + sizes_of(offset_deltas) + _sizes(key_lengths) + _sizes(value_lengths)
+    timestamp_deltas = encode_zigzag(columns.timestamps_ms - np.repeat(columns.timestamps_ms[starts], counts))
+    offset_deltas = encode_zigzag(columns.offsets - np.repeat(columns.offsets[starts], counts))
+    key_lengths, value_lengths = measure_lengths(columns.key), measure_lengths(columns.value)
+    bodies = (
+        measure_varints(timestamp_deltas)
+        + measure_varints(offset_deltas)
+        + _measure_sizes(key_lengths)
+        + _measure_sizes(value_lengths)
+    )
     bodies += (0 if is_elided else 1) + (1 if blocks is None else blocks.sizes)
-    head = [timestamp_deltas, offset_deltas, zigzag(key_lengths)]
+    head = [timestamp_deltas, offset_deltas, encode_zigzag(key_lengths)]
     if not is_elided:
         head.insert(0, np.zeros(len(columns), np.uint64))
-    joined = join(
-        rows_of_varints([zigzag(bodies), *head]),
+    joined = join_columns(
+        encode_varint_rows([encode_zigzag(bodies), *head]),
         columns.key,
-        rows_of_varints([zigzag(value_lengths)]),
+        encode_varint_rows([encode_zigzag(value_lengths)]),
         columns.value,
         _NO_HEADERS if blocks is None else blocks.data,
     )
-    offsets = offsets_of(joined)
+    offsets = get_value_offsets(joined)
     data = memoryview(joined.buffers()[2])
     return (data[start:end] for start, end in pairwise([*offsets[starts].tolist(), int(offsets[-1])]))
 
 
-def _sizes(lengths: Int64s) -> Int64s:
+def _measure_sizes(lengths: Int64s) -> Int64s:
     """Return the sizes of keys or values of these lengths (-1: null) with their length before them."""
-    return sizes_of(zigzag(lengths)) + np.maximum(lengths, 0)
+    return measure_varints(encode_zigzag(lengths)) + np.maximum(lengths, 0)
 
 
-def zigzag(values: Int64s) -> UInt64s:
+def encode_zigzag(values: Int64s) -> UInt64s:
     """Return the zigzag form of signed numbers: 0, -1, 1, -2 become 0, 1, 2, 3."""
     return ((values << 1) ^ (values >> 63)).view(np.uint64)
 
 
-def sizes_of(numbers: UInt64s) -> Int64s:
+def measure_varints(numbers: UInt64s) -> Int64s:
     """Return the size of each number as a varint: 1 to 10 bytes."""
     sizes = np.ones(len(numbers), np.int64)
-    for size in range(1, _width(numbers)):
+    for size in range(1, _find_width(numbers)):
         sizes += numbers >= np.uint64(1 << _VARINT_BITS * size)
     return sizes
 
 
-def size_of(number: int) -> int:
+def measure_varint(number: int) -> int:
     """Return the size of an unsigned number as a varint, in bytes."""
     return max(1, -(-number.bit_length() // _VARINT_BITS))
 
 
-def rows_of_varints(columns: Sequence[UInt64s]) -> pa.BinaryArray:
+def encode_varint_rows(columns: Sequence[UInt64s]) -> pa.BinaryArray:
     """Return a binary value for each row: the varints of the row's numbers, in the order of the columns.
 
     They are written into a table with the longest row's size for each row; then the used bytes are taken out of it.
     """
     count = len(columns[0])
-    widths = [_width(column) for column in columns]
+    widths = [_find_width(column) for column in columns]
     table = np.empty((count, sum(widths)), np.uint8)
     used = np.ones(table.shape, np.bool_)
     at = 0
     for column, width in zip(columns, widths, strict=True):
-        _write(column, table[:, at : at + width], used[:, at : at + width])
+        _write_varints(column, table[:, at : at + width], used[:, at : at + width])
         at += width
     offsets = np.zeros(count + 1, np.int32)
     np.cumsum(used.sum(axis=1, dtype=np.int32), out=offsets[1:])
@@ -236,11 +252,11 @@ def rows_of_varints(columns: Sequence[UInt64s]) -> pa.BinaryArray:
     return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def _width(numbers: UInt64s) -> int:
-    return size_of(int(numbers.max())) if len(numbers) else 1
+def _find_width(numbers: UInt64s) -> int:
+    return measure_varint(int(numbers.max())) if len(numbers) else 1
 
 
-def _write(numbers: UInt64s, table: UInt8s, used: Bools) -> None:
+def _write_varints(numbers: UInt64s, table: UInt8s, used: Bools) -> None:
     """Write the varints of a column. In each varint, the top bit of every byte but the last is set."""
     width = table.shape[1]
     for byte in range(width):

@@ -45,33 +45,35 @@ class Columns:
         )
 
 
-def columns_of(rows: pa.RecordBatch, base_offset: int | None) -> Columns:
+def make_columns(rows: pa.RecordBatch, base_offset: int | None) -> Columns:
     """Return the columns of rows: `value`, and if they exist `key`, `timestamp`, `headers` and `offset`.
 
     Offsets are consecutive from `base_offset` on, or those of the column. Raises `EncodeError` for a column of another
     type, offsets that do not rise, and headers without a key.
     """
     if base_offset is None:
-        offsets = _given_offsets(rows)
+        offsets = _get_offsets(rows)
     else:
         offsets = np.arange(base_offset, base_offset + rows.num_rows, dtype=np.int64)
-    return Columns(_bytes(rows, "key"), _bytes(rows, "value"), _timestamps(rows), offsets, _headers(rows))
+    return Columns(
+        _get_bytes(rows, "key"), _get_bytes(rows, "value"), _get_timestamps(rows), offsets, _get_headers(rows)
+    )
 
 
-def lengths_of(column: pa.BinaryArray) -> Int64s:
+def measure_lengths(column: pa.BinaryArray) -> Int64s:
     """Return the length of each value in bytes; -1 for null."""
     lengths: Int64s = pc.binary_length(column).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     return lengths
 
 
-def header_counts(headers: pa.ListArray) -> Int64s:
+def count_headers(headers: pa.ListArray) -> Int64s:
     """Return how many headers each row has; 0 for null."""
     counts: Int64s = pc.list_value_length(headers).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     return counts
 
 
-def _bytes(rows: pa.RecordBatch, name: str) -> pa.BinaryArray:
-    column = _column(rows, name)
+def _get_bytes(rows: pa.RecordBatch, name: str) -> pa.BinaryArray:
+    column = _get_column(rows, name)
     if column is None or pa.types.is_null(column.type):
         return pa.nulls(rows.num_rows, pa.binary())
     if column.type == pa.binary():
@@ -85,15 +87,15 @@ def _is_other_binary(kind: pa.DataType) -> bool:
     return bool(pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind) or pa.types.is_binary_view(kind))
 
 
-def _timestamps(rows: pa.RecordBatch) -> Int64s:
+def _get_timestamps(rows: pa.RecordBatch) -> Int64s:
     """Return times in ms; -1 for null, or without the column."""
-    column = _column(rows, "timestamp")
+    column = _get_column(rows, "timestamp")
     if column is None or pa.types.is_null(column.type):
         return np.full(rows.num_rows, NO_TIMESTAMP, np.int64)
     if pa.types.is_integer(column.type):
         column = column.cast(pa.int64())
     elif pa.types.is_timestamp(column.type):
-        return _milliseconds(column)
+        return _convert_to_ms(column)
     else:
         raise EncodeError(
             f"the column timestamp is {column.type}: it must be a timestamp, or an integer of ms since 1970"
@@ -102,7 +104,7 @@ def _timestamps(rows: pa.RecordBatch) -> Int64s:
     return times
 
 
-def _milliseconds(column: pa.TimestampArray) -> Int64s:
+def _convert_to_ms(column: pa.TimestampArray) -> Int64s:
     """Return times in ms, rounded down, also before 1970."""
     per_second = {"s": 1, "ms": 1000, "us": 1000_000, "ns": 1000_000_000}[column.type.unit]
     numbers: Int64s = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
@@ -112,8 +114,8 @@ def _milliseconds(column: pa.TimestampArray) -> Int64s:
     return times
 
 
-def _given_offsets(rows: pa.RecordBatch) -> Int64s:
-    column = _column(rows, "offset")
+def _get_offsets(rows: pa.RecordBatch) -> Int64s:
+    column = _get_column(rows, "offset")
     if column is None or column.null_count:
         raise EncodeError("rows that keep their offsets need a column offset without nulls")
     offsets: Int64s = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
@@ -122,21 +124,21 @@ def _given_offsets(rows: pa.RecordBatch) -> Int64s:
     return offsets
 
 
-def _headers(rows: pa.RecordBatch) -> pa.ListArray | None:
-    column = _column(rows, "headers")
+def _get_headers(rows: pa.RecordBatch) -> pa.ListArray | None:
+    column = _get_column(rows, "headers")
     if column is None or pa.types.is_null(column.type):
         return None
     if not pa.types.is_list(column.type) or not pa.types.is_struct(column.type.value_type):
         raise EncodeError(f"the column headers is {column.type}: it must be a list of (key string, value binary)")
-    return column if header_counts(column).any() else None
+    return column if count_headers(column).any() else None
 
 
-def _column(rows: pa.RecordBatch, name: str) -> pa.Array | None:
+def _get_column(rows: pa.RecordBatch, name: str) -> pa.Array | None:
     index = rows.schema.get_field_index(name)
     return None if index < 0 else rows.column(index)
 
 
-def join(*parts: pa.BinaryArray | pa.BinaryScalar) -> pa.BinaryArray:
+def join_columns(*parts: pa.BinaryArray | pa.BinaryScalar) -> pa.BinaryArray:
     """Join the columns' values in each row into one value; null is empty. The result's data buffer has all rows.
 
     The data must be smaller than 2 GiB.
@@ -144,6 +146,6 @@ def join(*parts: pa.BinaryArray | pa.BinaryScalar) -> pa.BinaryArray:
     return pc.binary_join_element_wise(*parts, _EMPTY, null_handling="replace", null_replacement=b"")
 
 
-def offsets_of(column: pa.BinaryArray) -> NDArray[np.int32]:
+def get_value_offsets(column: pa.BinaryArray) -> NDArray[np.int32]:
     """Return where the values of a column begin in its data, and where the last one ends."""
     return np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]

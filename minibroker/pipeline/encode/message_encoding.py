@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from minibroker.pipeline.array_types import Int64s, UInt8s
 from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodedBatch, EncodeError, Origin
-from minibroker.pipeline.encode.cutting import chunks, facts_of
-from minibroker.pipeline.encode.input_columns import Columns, join, lengths_of, offsets_of
+from minibroker.pipeline.encode.cutting import iterate_chunks, iterate_facts
+from minibroker.pipeline.encode.input_columns import Columns, get_value_offsets, join_columns, measure_lengths
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD_BYTES, TIMESTAMP_TYPE_BIT
 from minibroker.protocol.records.compression import Compression, compress
 from minibroker.protocol.records.lz4_frames import with_old_checksum
@@ -45,48 +45,56 @@ def encode_messages(columns: Columns, settings: BatchSettings, origins: Sequence
     """Yield the messages of at least one row. Raises `EncodeError`."""
     if columns.headers is not None and not settings.drop_headers:
         raise EncodeError(f"message format {settings.magic} has no headers, and there are rows with some")
-    sizes = _sizes(columns, settings.magic)
+    sizes = _measure_sizes(columns, settings.magic)
     if sizes.max() > _MAX_MESSAGE_BYTES:
         raise EncodeError(f"a message of {sizes.max()} bytes: it must be less than 2 GiB")
-    for start, end, starts in chunks(columns, sizes, settings, origins, 0):
+    for start, end, starts in iterate_chunks(columns, sizes, settings, origins, 0):
         part = columns.slice(start, end)
         inner = part.offsets
         if settings.magic and settings.codec:
             inner = inner - np.repeat(inner[starts], np.diff(starts, append=len(part)))
-        data, positions = _messages(part, sizes[start:end], inner, settings)
-        yield from _sets(part, starts, data.data, positions[starts].tolist(), settings)
+        data, positions = _encode_messages(part, sizes[start:end], inner, settings)
+        yield from _make_sets(part, starts, data.data, positions[starts].tolist(), settings)
 
 
-def _sizes(columns: Columns, magic: int) -> Int64s:
-    return MIN_MESSAGE_BYTES[magic] + np.maximum(lengths_of(columns.key), 0) + np.maximum(lengths_of(columns.value), 0)
+def _measure_sizes(columns: Columns, magic: int) -> Int64s:
+    return (
+        MIN_MESSAGE_BYTES[magic]
+        + np.maximum(measure_lengths(columns.key), 0)
+        + np.maximum(measure_lengths(columns.value), 0)
+    )
 
 
-def _messages(columns: Columns, sizes: Int64s, offsets: Int64s, settings: BatchSettings) -> tuple[UInt8s, Int64s]:
+def _encode_messages(
+    columns: Columns, sizes: Int64s, offsets: Int64s, settings: BatchSettings
+) -> tuple[UInt8s, Int64s]:
     """Return all messages, one after another, and where each begins."""
     heads = np.zeros(len(columns), _HEADS[settings.magic])
     heads["offset"] = offsets
     heads["size"] = sizes - LOG_OVERHEAD_BYTES
     heads["magic"] = settings.magic
-    heads["attributes"] = _attributes(settings)
+    heads["attributes"] = _make_attributes(settings)
     if settings.magic:
         earliest = int(columns.timestamps_ms.min(initial=NO_TIMESTAMP))
         if earliest < NO_TIMESTAMP:  # readers refuse it
             raise EncodeError(f"message format {settings.magic} has no time {earliest}")
         heads["timestamp"] = columns.timestamps_ms
-    heads["key_length"] = lengths_of(columns.key)
-    value_lengths = lengths_of(columns.value).astype(">i4")
-    joined = join(_as_fixed_size(heads), columns.key, _as_fixed_size(value_lengths), columns.value)
-    positions = offsets_of(joined).astype(np.int64)
+    heads["key_length"] = measure_lengths(columns.key)
+    value_lengths = measure_lengths(columns.value).astype(">i4")
+    joined = join_columns(
+        _convert_to_fixed_size(heads), columns.key, _convert_to_fixed_size(value_lengths), columns.value
+    )
+    positions = get_value_offsets(joined).astype(np.int64)
     data = np.frombuffer(joined.buffers()[2], np.uint8)[positions[0] : positions[-1]].copy()
     _put_checksums(data, positions)
     return data, positions[:-1]
 
 
-def _attributes(settings: BatchSettings) -> int:
+def _make_attributes(settings: BatchSettings) -> int:
     return TIMESTAMP_TYPE_BIT if settings.timestamp_type == LOG_APPEND_TIME else 0
 
 
-def _as_fixed_size(values: NDArray[np.generic]) -> pa.FixedSizeBinaryArray:
+def _convert_to_fixed_size(values: NDArray[np.generic]) -> pa.FixedSizeBinaryArray:
     """Return the bytes of each item of an array as a binary value."""
     offsets = np.arange(len(values) + 1, dtype=np.int32) * values.dtype.itemsize
     return pa.Array.from_buffers(
@@ -102,11 +110,11 @@ def _put_checksums(data: UInt8s, positions: Int64s) -> None:
     data[positions[:-1, None] + np.arange(CRC_POSITION, MAGIC_POSITION)] = octets
 
 
-def _sets(
+def _make_sets(
     columns: Columns, starts: Int64s, data: memoryview, positions: list[int], settings: BatchSettings
 ) -> Iterator[EncodedBatch]:
     """Yield sets of messages. `positions` is where the first message of each set begins."""
-    for (start, end), facts in zip(pairwise([*positions, len(data)]), facts_of(columns, starts), strict=True):
+    for (start, end), facts in zip(pairwise([*positions, len(data)]), iterate_facts(columns, starts), strict=True):
         time = max(facts.max_timestamp_ms, NO_TIMESTAMP) if settings.magic else NO_TIMESTAMP
         written = _wrap_messages(data[start:end], facts.last_offset, time, settings)
         yield EncodedBatch(written, facts.end - facts.start, facts.base_offset, facts.last_offset, time, -1)
@@ -119,5 +127,5 @@ def _wrap_messages(messages: memoryview, last_offset: int, timestamp_ms: int, se
     value = compress(settings.codec, messages, settings.level)
     if settings.codec == Compression.LZ4 and settings.magic == 0:
         value = with_old_checksum(value)
-    attributes = _attributes(settings) | settings.codec
+    attributes = _make_attributes(settings) | settings.codec
     return encode_message(settings.magic, last_offset, timestamp_ms, attributes, None, value)

@@ -107,11 +107,11 @@ class Converter:
     def convert(self, sources: list[Source]) -> Iterator[Written]:
         """Yield the result of some consecutive batches, in the order of the log."""
         rows = self._decode_rows([source for source in sources if source.target.way in ENCODED])
-        sources = self._exact(sources, rows)
-        for (target, timestamp_type), some in groupby(sources, _likeness):
+        sources = self._mark_inexact(sources, rows)
+        for (target, timestamp_type), some in groupby(sources, _get_likeness):
             if target.way in ENCODED:
                 settings = self._batch_settings(target, timestamp_type)
-                yield from self._encode_stretches(list(self._stretches(some)), settings, rows)
+                yield from self._encode_stretches(list(self._iterate_stretches(some)), settings, rows)
             elif target.way is Way.COPY:
                 yield from (Written(source.header, source.data) for source in some)
             else:
@@ -120,7 +120,7 @@ class Converter:
                     data = recode_batch(source, self._settings.level)
                     yield Written(read_header(data), data)
 
-    def _exact(self, sources: list[Source], rows: _Rows) -> list[Source]:
+    def _mark_inexact(self, sources: list[Source], rows: _Rows) -> list[Source]:
         """Return the batches. Those with a record that rows cannot express will keep their records as they are.
 
         Rows cannot express header keys with invalid UTF-8: readers get an approximation, but a log must keep them.
@@ -137,7 +137,7 @@ class Converter:
                 found[at] = source._replace(target=source.target._replace(way=Way.RECODE))
         return found
 
-    def _stretches(self, sources: Iterable[Source]) -> Iterator[Stretch]:
+    def _iterate_stretches(self, sources: Iterable[Source]) -> Iterator[Stretch]:
         """Yield the batches in stretches that are joined, as long as possible."""
         joined: Stretch | None = None
         for source in sources:
@@ -168,7 +168,7 @@ class Converter:
     def _encode_stretches(self, stretches: list[Stretch], settings: BatchSettings, rows: _Rows) -> Iterator[Written]:
         for some, following in rows.up_to(stretches[-1].last.last_offset):
             offsets = some.column(OFFSET).to_numpy()
-            origins, stretches = _origins(stretches, offsets, following)
+            origins, stretches = _find_origins(stretches, offsets, following)
             try:
                 for batch in encode_origins(some, settings, origins):
                     yield from _write_batch(batch, settings)
@@ -224,7 +224,7 @@ class _Rows:
         return int(self._batches[-1].column(OFFSET)[0].as_py())
 
 
-def _origins(stretches: list[Stretch], offsets: Int64s, following: int) -> tuple[list[Origin], list[Stretch]]:
+def _find_origins(stretches: list[Stretch], offsets: Int64s, following: int) -> tuple[list[Origin], list[Stretch]]:
     """Return the origins of rows, and the stretches for the following rows, from the offset `following` on."""
     ends = np.searchsorted(offsets, [stretch.last.last_offset for stretch in stretches], side="right").tolist()
     origins = []
@@ -234,7 +234,7 @@ def _origins(stretches: list[Stretch], offsets: Int64s, following: int) -> tuple
         is_whole = end < len(offsets) or following > last_offset
         if end > start:
             reach = last_offset if is_whole and stretch.keeps_end else None
-            producer = _producer(stretch, int(offsets[start]))
+            producer = _find_producer(stretch, int(offsets[start]))
             origins.append(Origin(start, producer, stretch.run.leader_epoch, reach))
         start = end
         if not is_whole:
@@ -242,12 +242,12 @@ def _origins(stretches: list[Stretch], offsets: Int64s, following: int) -> tuple
     return origins, []
 
 
-def _likeness(source: Source) -> tuple[Target, int]:
+def _get_likeness(source: Source) -> tuple[Target, int]:
     """Return what batches must share to be encoded together."""
     return source.target, source.header.timestamp_type if source.target.magic else CREATE_TIME
 
 
-def _producer(stretch: Stretch, offset: int) -> Producer:
+def _find_producer(stretch: Stretch, offset: int) -> Producer:
     """Return the producer of the stretch's rows from `offset` on."""
     run, first = stretch.run, stretch.first
     if run.producer_id < 0:

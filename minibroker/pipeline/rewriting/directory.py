@@ -11,7 +11,7 @@ from types import TracebackType
 from minibroker.pipeline.decode.aborted import AbortedRanges
 from minibroker.pipeline.engines import Engine, Here
 from minibroker.pipeline.rewriting.plan import Plan, plan_of
-from minibroker.pipeline.rewriting.report import Report, report_from, space_of
+from minibroker.pipeline.rewriting.report import Report, measure_space, report_from
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
 from minibroker.pipeline.rewriting.segment_rewriting import NewSegment, SegmentRewriter, SegmentTask
 from minibroker.pipeline.rewriting.topic_configs import update_configs
@@ -19,7 +19,7 @@ from minibroker.pipeline.rewriting.transaction_rewriting import (
     Survey,
     open_transactions,
     read_aborted_ranges,
-    survey,
+    survey_segment,
 )
 from minibroker.pipeline.rewriting.workspace import Workspace
 from minibroker.storage.directories.log_directory import LOCK
@@ -108,7 +108,7 @@ class Rewriting:
             workspace.copy_log(plan, log)
         workspace.copy_files(plan)
         configs, are_made = update_configs(self.target, plan.topics, self.settings, is_clean=plan.is_clean)
-        report = Report(self.target, *space_of(segments), plan.copied, configs, are_made)
+        report = Report(self.target, *measure_space(segments), plan.copied, configs, are_made)
         workspace.end(plan, self.settings, report.as_json())
         return report
 
@@ -131,7 +131,7 @@ class Surveying:
 
     def __call__(self, task: SegmentTask) -> tuple[str, Survey]:
         """Return a segment's log, and its transactions. Raises `CorruptBatch`, `OSError`."""
-        return task.log, survey(Disk(), f"{self.source}/{task.log}", task.base_offset, is_torn=task.is_torn)
+        return task.log, survey_segment(Disk(), f"{self.source}/{task.log}", task.base_offset, is_torn=task.is_torn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +154,14 @@ class SegmentRewriting:
             return done
         disk, work = Disk(), workspace.attempt()
         try:
-            written = SegmentRewriter(task, self.source, work, self.settings, self._hidden(disk, task)).run()
+            written = SegmentRewriter(task, self.source, work, self.settings, self._find_hidden(disk, task)).run()
             workspace.take(task, work, written)
         except BaseException:
             disk.remove_tree(work)
             raise
         return written
 
-    def _hidden(self, disk: Disk, task: SegmentTask) -> AbortedRanges | None:
+    def _find_hidden(self, disk: Disk, task: SegmentTask) -> AbortedRanges | None:
         """Return what is not committed, if that is to be left out."""
         if self.open is None:
             return None

@@ -66,22 +66,24 @@ def plan_of(source: str, topics: Collection[str] = ()) -> Plan:
     Raises `RewriteError` for unknown and internal topics, and if a broker must start on the directory first.
     """
     disk = Disk()
-    logs = _logs(disk, source)
+    logs = _list_logs(disk, source)
     _check_topics(topics, {topic for _, topic, _ in logs})
     is_clean = disk.exists(f"{source}/{CLEAN_SHUTDOWN}")
     tasks: list[SegmentTask] = []
     copied: list[str] = []
     for name, topic, partition in logs:
         chosen = topic in topics if topics else topic not in INTERNAL
-        segments = _segments(disk, source, name) if chosen else []
+        segments = _list_segments(disk, source, name) if chosen else []
         if segments:
-            tasks += _tasks(disk, f"{source}/{name}", topic, partition, segments, is_clean)
+            tasks += _make_tasks(disk, f"{source}/{name}", topic, partition, segments, is_clean)
         else:
             copied.append(name)
-    return Plan(source, tuple(tasks), tuple(copied), _files(disk, source), is_clean, _digest(source, tasks))
+    return Plan(
+        source, tuple(tasks), tuple(copied), _list_files(disk, source), is_clean, _compute_digest(source, tasks)
+    )
 
 
-def _logs(disk: Disk, source: str) -> list[tuple[str, str, int]]:
+def _list_logs(disk: Disk, source: str) -> list[tuple[str, str, int]]:
     found = ((name, parse_topic_partition(name)) for name in disk.names(source))
     logs = [(name, *key) for name, key in found if key and disk.is_directory(f"{source}/{name}")]
     if not logs:
@@ -97,7 +99,7 @@ def _check_topics(topics: Iterable[str], known: set[str]) -> None:
             raise RewriteError(f"{topic} is an internal topic, which is copied as it is")
 
 
-def _segments(disk: Disk, source: str, name: str) -> list[int]:
+def _list_segments(disk: Disk, source: str, name: str) -> list[int]:
     """Return the base offsets of a log's segments. Raises `RewriteError` if a change of them was interrupted."""
     names = disk.names(f"{source}/{name}")
     for each in names:
@@ -108,7 +110,7 @@ def _segments(disk: Disk, source: str, name: str) -> list[int]:
     return list_offsets_with(names, LOG_SUFFIX)
 
 
-def _tasks(
+def _make_tasks(
     disk: Disk, directory: str, topic: str, partition: int, segments: list[int], is_clean: bool
 ) -> list[SegmentTask]:
     tasks = []
@@ -119,7 +121,7 @@ def _tasks(
     return tasks
 
 
-def _files(disk: Disk, source: str) -> tuple[str, ...]:
+def _list_files(disk: Disk, source: str) -> tuple[str, ...]:
     """Return the files beside the logs to copy. The clean shutdown file is last, after all others."""
     left = (LOCK, CLEAN_SHUTDOWN, FINISHED)
     return tuple(
@@ -129,7 +131,7 @@ def _files(disk: Disk, source: str) -> tuple[str, ...]:
     )
 
 
-def _digest(source: str, tasks: Iterable[SegmentTask]) -> str:
+def _compute_digest(source: str, tasks: Iterable[SegmentTask]) -> str:
     """Return a digest that changes if a segment does."""
     lines = []
     for task in tasks:

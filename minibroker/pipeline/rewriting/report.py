@@ -98,7 +98,7 @@ def report_from(target: str, parsed: Mapping[str, Any]) -> Report:
     return Report(target, topics, total, tuple(parsed["copied"]), configs, parsed["configs_changed"])
 
 
-def space_of(segments: Iterable[tuple[SegmentTask, Sequence[NewSegment]]]) -> tuple[list[TopicSpace], TopicSpace]:
+def measure_space(segments: Iterable[tuple[SegmentTask, Sequence[NewSegment]]]) -> tuple[list[TopicSpace], TopicSpace]:
     """Return the sizes of each topic, sorted, and those of all, by the results of the segments."""
     found: dict[str, TopicSpace] = {}
     total = TopicSpace("(all)")

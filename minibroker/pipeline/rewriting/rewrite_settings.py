@@ -75,17 +75,17 @@ class Target(NamedTuple):
     elide: bool
 
 
-def target_of(header: BatchHeader, settings: RewriteSettings) -> Target:
+def choose_target(header: BatchHeader, settings: RewriteSettings) -> Target:
     """Return the target of a batch by its header; ignore transactions."""
     magic = header.magic if settings.magic is None else settings.magic
     codec = Compression(header.compression) if settings.codec is None else settings.codec
     was_elided = header.magic == MAGIC and header.attributes & ELIDED_BIT != 0
     elide = magic == MAGIC and (was_elided if settings.elide is None else settings.elide)
     is_same = codec == header.compression and elide == was_elided and (settings.level is None or not codec)
-    return Target(_way(header, magic, codec, is_same, settings), magic, codec, elide)
+    return Target(_choose_way(header, magic, codec, is_same, settings), magic, codec, elide)
 
 
-def _way(header: BatchHeader, magic: int, codec: Compression, is_same: bool, settings: RewriteSettings) -> Way:
+def _choose_way(header: BatchHeader, magic: int, codec: Compression, is_same: bool, settings: RewriteSettings) -> Way:
     if header.magic == MAGIC and (header.is_control or header.record_count == 0):
         return Way.COPY if magic == MAGIC else Way.DROP
     if header.magic != magic:

@@ -17,9 +17,9 @@ from minibroker.pipeline.rewriting.rewrite_settings import (
     RewriteError,
     RewriteSettings,
     Way,
-    target_of,
+    choose_target,
 )
-from minibroker.pipeline.rewriting.transaction_rewriting import content, read_indexed_transactions
+from minibroker.pipeline.rewriting.transaction_rewriting import read_content, read_indexed_transactions
 from minibroker.protocol.errors import CorruptBatch, KafkaError
 from minibroker.protocol.records.batch import MAGIC, BatchHeader
 from minibroker.protocol.records.compression import Compression
@@ -122,25 +122,27 @@ class SegmentRewriter:
         Raises `RewriteError` with topic, partition and offset, `CorruptData`, `OSError`.
         """
         task = self._task
-        converter = Converter(TopicPartition(task.topic, task.partition), self._path, self._settings, self._epoch_at())
+        converter = Converter(
+            TopicPartition(task.topic, task.partition), self._path, self._settings, self._make_epoch_finder()
+        )
         self._output.begin(task.base_offset, limit_bytes=max(task.size_bytes, LOG_SETTINGS.segment_bytes))
         chunk: list[Source] = []
         chunk_bytes, limit_bytes = 0, FIRST_CHUNK_BYTES
-        for source in self._sources():
+        for source in self._iterate_sources():
             chunk.append(source)
             chunk_bytes += len(source.data)
             if chunk_bytes >= limit_bytes:
-                self._write(converter, chunk)
+                self._write_chunk(converter, chunk)
                 chunk, chunk_bytes = [], 0
                 limit_bytes = min(CHUNK_BYTES, GROWTH * limit_bytes, int(DECODED_BYTES / converter.expansion))
-        self._write(converter, chunk)
+        self._write_chunk(converter, chunk)
         first, *others = self._output.finish(self._end_offset if task.is_last else None)
         return [
             first._replace(source_bytes=task.size_bytes, dropped_batches=self._dropped, lost_bytes=self._lost_bytes),
             *others,
         ]
 
-    def _write(self, converter: Converter, chunk: list[Source]) -> None:
+    def _write_chunk(self, converter: Converter, chunk: list[Source]) -> None:
         try:
             for written in converter.convert(chunk):
                 self._output.add(written)
@@ -148,10 +150,10 @@ class SegmentRewriter:
             offset = chunk[0].header.base_offset
             raise RewriteError(f"{self._path}: records from offset {offset} on cannot be read: {error}") from error
 
-    def _sources(self) -> Iterator[Source]:
+    def _iterate_sources(self) -> Iterator[Source]:
         """Yield the batches that are not dropped, each with how to rewrite it."""
         for batch in self._iterate_sound_batches():
-            target = target_of(batch.header, self._settings)
+            target = choose_target(batch.header, self._settings)
             if target.magic < MAGIC and batch.header.magic == MAGIC and self._is_dropped(batch.header):
                 target = target._replace(way=Way.DROP)
             if target.way is Way.DROP:
@@ -188,11 +190,11 @@ class SegmentRewriter:
                     raise RewriteError(str(error)) from error
                 self._lost_bytes = size_bytes - position
 
-    def _epoch_at(self) -> EpochAt:
+    def _make_epoch_finder(self) -> EpochAt:
         path = f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
         if not self._disk.exists(path):
             return LeaderEpochs().epoch_at
-        return LeaderEpochs(parse_epochs(content(self._disk, path))).epoch_at
+        return LeaderEpochs(parse_epochs(read_content(self._disk, path))).epoch_at
 
 
 class _Output:
@@ -221,7 +223,7 @@ class _Output:
         if self._writer.size_bytes and (is_full or is_far):
             is_next_far = header.last_offset - self._next_offset > MAX_RELATIVE_OFFSET
             base_offset = header.base_offset if is_next_far else self._next_offset
-            self._end(base_offset)
+            self._end_segment(base_offset)
             self.begin(base_offset, self._limit_bytes)
         self._writer.add(header, data)
         self._next_offset = header.next_offset
@@ -235,13 +237,13 @@ class _Output:
         If the batches before `end_offset` were dropped, an empty segment with that name shows where the log goes on.
         """
         next_offset = self._next_offset
-        self._end(None)
+        self._end_segment(None)
         if end_offset is not None and next_offset < end_offset:
             self.begin(end_offset, self._limit_bytes)
-            self._end(None)
+            self._end_segment(None)
         return self._done
 
-    def _end(self, end_offset: int | None) -> None:
+    def _end_segment(self, end_offset: int | None) -> None:
         """Sync the segment's files and rename them. Write a transaction index if transactions end in it."""
         aborted = [each for each in self._aborted if end_offset is None or each.last_offset < end_offset]
         self._aborted = self._aborted[len(aborted) :]

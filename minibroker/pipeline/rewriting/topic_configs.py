@@ -39,7 +39,7 @@ class Change(NamedTuple):
     value: str
 
 
-def changes(configs: Configs, topics: Iterable[str], settings: RewriteSettings) -> list[Change]:
+def list_changes(configs: Configs, topics: Iterable[str], settings: RewriteSettings) -> list[Change]:
     """Return the configs that the rewritten topics need and do not have yet.
 
     Later appends follow the configs, so a topic with an old format or with elided attributes needs them. A codec is set
@@ -79,12 +79,12 @@ def update_configs(
     """
     directory = f"{target}/{METADATA}"
     if not os.path.exists(directory):
-        return changes({}, topics, settings), False
+        return list_changes({}, topics, settings), False
     try:
         known = read_metadata(target)
         if known.unreadable or (known.is_torn and is_clean):
             raise RewriteError(f"{directory} cannot be used: parts of it cannot be read")
-        needed = changes(known.configs, topics, settings)
+        needed = list_changes(known.configs, topics, settings)
         if needed and len(known.voters) <= 1:
             _append(directory, needed, is_clean)
     except (KafkaError, LogDirectoryError, OSError) as error:
@@ -94,15 +94,15 @@ def update_configs(
 
 def _append(directory: str, needed: Iterable[Change], is_clean: bool) -> None:
     """Append the changes to the metadata log, after what a crash has left behind the end is cut off."""
-    environment = Environment(Disk(), now_ms, schedule=lambda delay_ms, callback: None)
+    environment = Environment(Disk(), get_now_ms, schedule=lambda delay_ms, callback: None)
     log = open_log(environment, directory, (METADATA_TOPIC, 0), LogSettings(), Checkpointed(clean=is_clean))
-    records = [Record(0, now_ms(), None, _encode_change(change), ()) for change in needed]
+    records = [Record(0, get_now_ms(), None, _encode_change(change), ()) for change in needed]
     batch = memoryview(build_batch(records))
     log.append(batch, [read_header(batch)], log.leader_epoch)
     log.close()
 
 
-def now_ms() -> int:
+def get_now_ms() -> int:
     """Return the wall clock's time in ms since 1970."""
     return time.time_ns() // 1_000_000
 

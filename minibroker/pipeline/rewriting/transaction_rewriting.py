@@ -38,7 +38,7 @@ class Survey(NamedTuple):
         return bool(self.first or self.ended)
 
 
-def survey(disk: Disk, directory: str, base_offset: int, *, is_torn: bool = False) -> Survey:
+def survey_segment(disk: Disk, directory: str, base_offset: int, *, is_torn: bool = False) -> Survey:
     """Read the headers of a segment, up to the first invalid one if it may be torn."""
     found = Survey(base_offset, {}, {}, {})
     with closing(disk.open_to_read(f"{directory}/{make_segment_name(base_offset)}{LOG_SUFFIX}")) as file:
@@ -80,7 +80,7 @@ def read_aborted_ranges(
     return found
 
 
-def content(disk: Disk, path: str) -> bytes:
+def read_content(disk: Disk, path: str) -> bytes:
     """Return a small file, which need not be writable. Raises `OSError`."""
     with closing(disk.open_to_read(path)) as file:
         return file.read(0, file.size_bytes())
@@ -92,5 +92,5 @@ def read_indexed_transactions(disk: Disk, directory: str, base_offsets: Iterable
     for base_offset in base_offsets:
         path = f"{directory}/{make_segment_name(base_offset)}{TRANSACTION_INDEX_SUFFIX}"
         if disk.exists(path):
-            found += decode_transactions(content(disk, path))
+            found += decode_transactions(read_content(disk, path))
     return sorted(found, key=lambda transaction: transaction.last_offset)

@@ -23,7 +23,7 @@ from uuid import uuid4
 from minibroker.pipeline.rewriting.plan import FINISHED, Plan
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
 from minibroker.pipeline.rewriting.segment_rewriting import NewSegment, SegmentTask
-from minibroker.pipeline.rewriting.transaction_rewriting import content
+from minibroker.pipeline.rewriting.transaction_rewriting import read_content
 from minibroker.storage.checkpoints.checkpoint_texts import (
     ABORTED_TRANSACTIONS_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
@@ -112,7 +112,7 @@ class Workspace:
 
     def done(self, task: SegmentTask) -> list[NewSegment] | None:
         """Return the new segments of a segment, or None if it is not done."""
-        path = self._done_path(task)
+        path = self._make_done_path(task)
         if not self._disk.exists(path):
             return None
         return [NewSegment(*fields) for fields in json.loads(self._disk.read_whole(path))]
@@ -132,7 +132,7 @@ class Workspace:
         self._disk.sync_directory(directory)
         said = f"{work}/done"
         self._disk.write_whole(said, json.dumps(segments).encode(), sync=True)
-        self._disk.rename(said, self._done_path(task))
+        self._disk.rename(said, self._make_done_path(task))
         self._disk.remove_tree(work)
 
     # --- the end ----------------------------------------------------------------------------------
@@ -148,8 +148,8 @@ class Workspace:
         for name in self._disk.names(f"{plan.source}/{log}"):
             of_format_2 = name in OF_FORMAT_2 or name.endswith(SNAPSHOT_SUFFIX)
             if name == PARTITION_METADATA or (of_format_2 and not is_old):
-                self._copy(f"{plan.source}/{log}/{name}", f"{path}/{name}")
-        self._name_log(path, log)
+                self._copy_file(f"{plan.source}/{log}/{name}", f"{path}/{name}")
+        self._write_log_name(path, log)
 
     def copy_log(self, plan: Plan, log: str) -> None:
         """Copy a log as it is, unless that is done."""
@@ -158,12 +158,12 @@ class Workspace:
         path = self._log_path(log)
         self._disk.remove_tree(path)
         shutil.copytree(f"{plan.source}/{log}", path)
-        self._name_log(path, log)
+        self._write_log_name(path, log)
 
     def copy_files(self, plan: Plan) -> None:
         """Copy the files beside the logs: identity and checkpoints, which are valid here too."""
         for name in plan.files:
-            self._copy(f"{plan.source}/{name}", f"{self.target}/{name}")
+            self._copy_file(f"{plan.source}/{name}", f"{self.target}/{name}")
 
     def end(self, plan: Plan, settings: RewriteSettings, report: Mapping[str, Any]) -> None:
         """Write the clean shutdown file if the source has it, and remove all that is not part of a log directory.
@@ -179,23 +179,23 @@ class Workspace:
         self._disk.sync_directory(self.target)
         self._disk.remove(f"{self._state}/plan.json")
         if plan.is_clean:
-            self._copy(f"{plan.source}/{CLEAN_SHUTDOWN}", f"{self.target}/{CLEAN_SHUTDOWN}")
+            self._copy_file(f"{plan.source}/{CLEAN_SHUTDOWN}", f"{self.target}/{CLEAN_SHUTDOWN}")
         self._disk.remove_tree(self._state)
         self._disk.sync_directory(self.target)
 
-    def _name_log(self, path: str, log: str) -> None:
+    def _write_log_name(self, path: str, log: str) -> None:
         self._disk.sync_directory(path)
         self._disk.rename(path, f"{self.target}/{log}")
 
-    def _copy(self, source: str, target: str) -> None:
+    def _copy_file(self, source: str, target: str) -> None:
         """Copy a small file, and sync it. It keeps its time of modification."""
-        self._disk.write_whole(target, content(self._disk, source), sync=True)
+        self._disk.write_whole(target, read_content(self._disk, source), sync=True)
         self._disk.set_modified_ms(target, self._disk.modified_ms(source))
 
     def _log_path(self, log: str) -> str:
         return f"{self._state}/logs/{log}"
 
-    def _done_path(self, task: SegmentTask) -> str:
+    def _make_done_path(self, task: SegmentTask) -> str:
         return f"{self._state}/done/{task.log}.{make_segment_name(task.base_offset)}"
 
 

@@ -58,14 +58,14 @@ class Delivered:
     transaction: Open | None = None
 
 
-def connected(settings: SinkSettings) -> Client:
+def connect_client(settings: SinkSettings) -> Client:
     """Return a client of the settings' brokers. Raises `OptionError` for unknown settings of `kafka.`."""
     return Client(settings.bootstrap_servers, settings.client)
 
 
 def write_at_least_once(settings: SinkSettings, batches: Iterable[pa.RecordBatch], task: int) -> Delivered:
     """Write rows. All of them are in the brokers when it returns; within one call, none is written twice."""
-    with connected(settings) as client:
+    with connect_client(settings) as client:
         identity = Identity()
 
         def renew() -> None:
@@ -90,15 +90,15 @@ def write_exactly_once(
     first = next(rest, None)
     if first is None:
         return Delivered(0)
-    with connected(settings) as client:
+    with connect_client(settings) as client:
         transaction = Transaction(client, settings, transactional_id)
         transaction.begin()
         marker = transaction.marker()
         if marker is not None and marker.value > number:
-            return Delivered(_skip_rows(_chain(first, rest), marker, number, transactional_id))
+            return Delivered(_skip_rows(_chain_batches(first, rest), marker, number, transactional_id))
         try:
-            writer = TaskWriter(client, settings, sender_in(transaction, client, settings), task)
-            note = _note(_write_batches(writer, _chain(first, rest)))
+            writer = TaskWriter(client, settings, make_sender(transaction, client, settings), task)
+            note = _describe_counted(_write_batches(writer, _chain_batches(first, rest)))
             transaction.mark(Marker(number + 1, note))
         except BaseException:
             try_to_abort(settings, transaction)
@@ -115,7 +115,7 @@ def commit(settings: SinkSettings, transactions: Sequence[Open]) -> None:
     """
     if not transactions:
         return
-    with connected(settings) as client:
+    with connect_client(settings) as client:
         for each in transactions:
             try:
                 _resume_transaction(client, settings, each).end(commit=True)
@@ -133,7 +133,7 @@ def abort(settings: SinkSettings, transactions: Sequence[Open]) -> None:
     failures: list[WriteFailed] = []
     if not transactions:
         return
-    with connected(settings) as client:
+    with connect_client(settings) as client:
         for each in transactions:
             try:
                 _resume_transaction(client, settings, each).end(commit=False)
@@ -145,7 +145,7 @@ def abort(settings: SinkSettings, transactions: Sequence[Open]) -> None:
         raise failures[0]
 
 
-def sender_in(transaction: Transaction, client: Client, settings: SinkSettings) -> Sender:
+def make_sender(transaction: Transaction, client: Client, settings: SinkSettings) -> Sender:
     """Return a sender that writes into a transaction."""
     version = PRODUCE_VERSIONS[transaction.generation]
     return Sender(client, settings, transaction.identity, version, before=transaction.add)
@@ -153,8 +153,12 @@ def sender_in(transaction: Transaction, client: Client, settings: SinkSettings) 
 
 def try_to_abort(settings: SinkSettings, transaction: Transaction) -> None:
     """Try to abort, so that readers need not wait. A takeover of the id, or the timeout, would also do it."""
-    impatient, transactional_id, identity = _impatient(settings), transaction.transactional_id, transaction.identity
-    with suppress(WriteFailed), connected(impatient) as client:
+    impatient, transactional_id, identity = (
+        _make_impatient(settings),
+        transaction.transactional_id,
+        transaction.identity,
+    )
+    with suppress(WriteFailed), connect_client(impatient) as client:
         Transaction(client, impatient, transactional_id, identity, transaction.generation).end(commit=False)
 
 
@@ -163,16 +167,16 @@ def _is_committed(settings: SinkSettings, left: Open) -> bool:
 
     While the id has another open transaction, the marker is unknown: then they count as not committed.
     """
-    impatient = _impatient(settings)
+    impatient = _make_impatient(settings)
     try:
-        with connected(impatient) as client:
+        with connect_client(impatient) as client:
             marker = _resume_transaction(client, impatient, left).marker()
     except WriteFailed:
         return False
     return marker is not None and marker.value >= left.marker
 
 
-def _impatient(settings: SinkSettings) -> SinkSettings:
+def _make_impatient(settings: SinkSettings) -> SinkSettings:
     patience_ms = min(settings.delivery_timeout_ms, _PATIENCE_MS)
     client = {**settings.client, "default.api.timeout.ms": str(patience_ms)}
     return replace(settings, delivery_timeout_ms=patience_ms, client=client)
@@ -200,18 +204,18 @@ def _skip_rows(batches: Iterable[pa.RecordBatch], marker: Marker, number: int, t
     count = Count()
     for batch in batches:
         count.add(batch)
-    if _note(count.total) != marker.note:
+    if _describe_counted(count.total) != marker.note:
         raise WriteFailed(
             f"transactional id {transactional_id}: batch {number} is committed with {marker.note}, but now it is given "
-            f"with {_note(count.total)}: a repeated batch must have the same rows in the same tasks"
+            f"with {_describe_counted(count.total)}: a repeated batch must have the same rows in the same tasks"
         )
     return count.total.rows
 
 
-def _note(counted: Counted) -> str:
+def _describe_counted(counted: Counted) -> str:
     return json.dumps({"rows": counted.rows, "bytes": counted.size_bytes})
 
 
-def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _chain_batches(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield first
     yield from rest

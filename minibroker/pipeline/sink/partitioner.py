@@ -48,11 +48,11 @@ class Partitioner:
         for code, topic in enumerate(topics.dictionary.to_pylist()):
             places = np.flatnonzero(codes == code) if len(topics.dictionary) > 1 else slice(None)
             chosen = rows.take(pa.array(places)) if isinstance(places, np.ndarray) else rows
-            partitions[places] = self._of_topic(topic, chosen)
+            partitions[places] = self._choose_for_topic(topic, chosen)
         for code, partition, some in _group_rows(rows, codes, partitions):
             yield TopicPartition(topics.dictionary[code].as_py(), partition), some
 
-    def _of_topic(self, topic: str, rows: pa.RecordBatch) -> Int64s:
+    def _choose_for_topic(self, topic: str, rows: pa.RecordBatch) -> Int64s:
         given = rows.column("partition")
         highest = pc.max(given).as_py()
         count = self._count(topic, 1 if highest is None else highest + 1)
@@ -63,14 +63,14 @@ class Partitioner:
         keys = rows.column("key")
         keyed = np.zeros_like(free) if self._ignore_keys else free & keys.is_valid().to_numpy(zero_copy_only=False)
         if keyed.any():
-            hashes = (murmur2_of(keys) & np.uint32(0x7FFFFFFF)).astype(np.int64)
+            hashes = (hash_keys(keys) & np.uint32(0x7FFFFFFF)).astype(np.int64)
             partitions[keyed] = hashes[keyed] % count
         turns = free & ~keyed
         if turns.any():
-            partitions[turns] = self._in_turns(topic, rows.column("value").filter(pa.array(turns)), count)
+            partitions[turns] = self._choose_in_turns(topic, rows.column("value").filter(pa.array(turns)), count)
         return partitions
 
-    def _in_turns(self, topic: str, values: pa.BinaryArray, count: int) -> Int64s:
+    def _choose_in_turns(self, topic: str, values: pa.BinaryArray, count: int) -> Int64s:
         sizes = pc.binary_length(values).fill_null(0).to_numpy(zero_copy_only=False) + _RECORD_OVERHEAD_BYTES
         before = self._sent_bytes.get(topic, 0)
         ends = before + np.cumsum(sizes, dtype=np.int64)
@@ -98,19 +98,19 @@ def _group_rows(
         yield place >> 32, place & 0xFFFFFFFF, sorted_rows.slice(int(start), int(end - start))
 
 
-def murmur2_of(keys: pa.BinaryArray) -> UInt32s:
+def hash_keys(keys: pa.BinaryArray) -> UInt32s:
     """Return the hashes of a column of keys, unsigned 32-bit numbers. Null has the hash of an empty key."""
-    offsets, data = _buffers(keys)
+    offsets, data = _get_buffers(keys)
     starts, lengths = offsets[:-1], np.diff(offsets)
     hashes = np.empty(len(keys), np.uint32)
     short = np.flatnonzero(lengths <= _COLUMN_KEY_BYTES_MAX)
-    hashes[short] = _murmur2_of_short(data, starts[short], lengths[short])
+    hashes[short] = _hash_short_keys(data, starts[short], lengths[short])
     for row in np.flatnonzero(lengths > _COLUMN_KEY_BYTES_MAX):
         hashes[row] = compute_murmur2(data[starts[row] : starts[row] + lengths[row]].tobytes())
     return hashes
 
 
-def _murmur2_of_short(data: UInt8s, starts: Int64s, lengths: Int64s) -> UInt32s:
+def _hash_short_keys(data: UInt8s, starts: Int64s, lengths: Int64s) -> UInt32s:
     words = lengths >> 2
     order = np.argsort(-words, kind="stable")  # the keys with a word i are always a prefix
     starts, lengths, words = starts[order], lengths[order], words[order]
@@ -138,7 +138,7 @@ def _mix_tails(values: UInt32s, data: UInt8s, starts: Int64s, lengths: Int64s) -
     values[has] *= np.uint32(MULTIPLIER)
 
 
-def _buffers(keys: pa.BinaryArray) -> tuple[Int64s, UInt8s]:
+def _get_buffers(keys: pa.BinaryArray) -> tuple[Int64s, UInt8s]:
     """Return the offsets of the keys, one more than there are keys, and their bytes."""
     _, offsets, data = keys.buffers()
     if offsets is None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from minibroker.client.client_errors import ClientError, get_error_name, may_pass
 from minibroker.client.cluster_client import Sent
 from minibroker.pipeline.brokers.client import Client
-from minibroker.pipeline.encode.encoder import EncodeError, encode
+from minibroker.pipeline.encode.encoder import EncodeError, encode_rows
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.sink.identity import Identity
 from minibroker.pipeline.sink.sink_errors import (
@@ -88,10 +88,10 @@ class Sender:
         """
         queues = {partition: self._encode_batches(partition, some) for partition, some in rows.items()}
         waiting: Waiting = {}
-        _fill(waiting, queues, 1)
+        _fill_queues(waiting, queues, 1)
         while waiting:
-            self._round(waiting, queues)
-            _fill(waiting, queues, 1)
+            self._send_round(waiting, queues)
+            _fill_queues(waiting, queues, 1)
 
     # From rows to batches
 
@@ -101,7 +101,7 @@ class Sender:
         settings = self._settings.batches if most is None else replace(self._settings.batches, batch_records=most)
         position = 0
         try:
-            for batch in encode(rows, settings, self._identity.producer(partition)):
+            for batch in encode_rows(rows, settings, self._identity.producer(partition)):
                 some = rows.slice(position, batch.record_count)
                 position += batch.record_count
                 if batch.record_count == 1 and len(batch.data) > self._settings.max_request_bytes:
@@ -111,19 +111,21 @@ class Sender:
         except EncodeError as error:
             raise RecordRefused(f"{partition}: {error}") from None
 
-    def _split(self, batch: Outgoing) -> list[Outgoing]:
+    def _split_batch(self, batch: Outgoing) -> list[Outgoing]:
         """Return the batch's rows in batches with half as many records."""
         return list(self._encode_batches(batch.partition, batch.rows, (batch.rows.num_rows + 1) // 2))
 
     # Requests
 
-    def _round(self, waiting: Waiting, queues: Queues) -> None:
+    def _send_round(self, waiting: Waiting, queues: Queues) -> None:
         """Send each partition's next batch, and remove those that were written. Wait if some must be retried."""
         sent = self._send_to_leaders(waiting)
         try:
-            _fill(waiting, queues, 2)  # encode the next ones while these are in flight
+            _fill_queues(waiting, queues, 2)  # encode the next ones while these are in flight
         finally:
-            answered = [answer for request in sent for answer in self._answers(*request)]  # then nothing is in flight
+            answered = [
+                answer for request in sent for answer in self._read_answers(*request)
+            ]  # then nothing is in flight
         again = 0
         for batch, code, detail in answered:
             queue = waiting[batch.partition]
@@ -131,7 +133,7 @@ class Sender:
                 self._identity.acknowledged(batch.partition, batch.rows.num_rows)
                 queue.pop(0)
             elif code == ErrorCode.MESSAGE_TOO_LARGE and batch.rows.num_rows > 1:
-                queue[:1] = self._split(batch)
+                queue[:1] = self._split_batch(batch)
             else:
                 self._fail_unless_it_may_pass(batch, code, detail)
                 batch.uncertain |= code in UNCERTAIN
@@ -141,7 +143,7 @@ class Sender:
         if again:
             failed = [(batch, code) for batch, code, _ in answered if waiting.get(batch.partition, [None])[0] is batch]
             self._renew_if_lost(failed)
-            self._wait(again)
+            self._wait_to_retry(again)
 
     def _send_to_leaders(self, waiting: Waiting) -> list[tuple[list[Outgoing], Sent]]:
         """Send requests to all leaders, each with one batch for each partition."""
@@ -149,22 +151,22 @@ class Sender:
             self._before(waiting)
         by_node: dict[int, list[Outgoing]] = defaultdict(list)
         for partition, queue in waiting.items():
-            by_node[self._leader(partition)].append(queue[0])
+            by_node[self._find_leader(partition)].append(queue[0])
         sent = []
         for node_id, batches in by_node.items():
-            for some in _requests(batches, self._settings.max_request_bytes):
+            for some in _group_by_request(batches, self._settings.max_request_bytes):
                 lowest = _ZSTD_VERSION if self._settings.batches.codec is Compression.ZSTD else _FORMAT_2_VERSION
-                request = self._client.send(self._request(some), node_id, lowest=lowest, highest=self._version)
+                request = self._client.send(self._make_request(some), node_id, lowest=lowest, highest=self._version)
                 sent.append((some, request))
         return sent
 
-    def _leader(self, partition: TopicPartition) -> int:
+    def _find_leader(self, partition: TopicPartition) -> int:
         try:
             return self._client.leader(partition).node_id
         except ClientError as error:
             raise WriteFailed(str(error)) from None
 
-    def _request(self, batches: list[Outgoing]) -> ProduceRequest:
+    def _make_request(self, batches: list[Outgoing]) -> ProduceRequest:
         deadline = time.monotonic() + self._settings.delivery_timeout_ms / 1000
         topics: dict[str, list[Any]] = defaultdict(list)
         for batch in batches:
@@ -181,7 +183,7 @@ class Sender:
             topic_data=[_TOPIC_DATA(name=name, partition_data=data) for name, data in topics.items()],
         )
 
-    def _answers(self, batches: list[Outgoing], sent: Sent) -> list[tuple[Outgoing, int, Any]]:
+    def _read_answers(self, batches: list[Outgoing], sent: Sent) -> list[tuple[Outgoing, int, Any]]:
         """Return each batch's error code, with the partition's answer or else the reason."""
         try:
             answer = self._client.wait(sent)
@@ -203,13 +205,13 @@ class Sender:
         if code == ErrorCode.MESSAGE_TOO_LARGE:
             raise self._make_refusal(batch.partition, batch.rows, f"{get_error_name(code)}, {len(batch.data)} bytes")
         if not may_pass(code) and (code not in SEQUENCE_LOST or self._renew is None):
-            raise self._failure(batch, code, detail)
+            raise self._make_failure(batch, code, detail)
         if batch.attempts > self._settings.retries or time.monotonic() > batch.deadline:
             why = str(detail) if isinstance(detail, ClientError) else get_error_name(code)
             limit = f"{batch.attempts} attempts within kafka.delivery.timeout.ms={self._settings.delivery_timeout_ms}"
             raise WriteFailed(f"{batch.partition}: not written in {limit}: {why}")
 
-    def _failure(self, batch: Outgoing, code: int, answer: Any) -> WriteFailed:
+    def _make_failure(self, batch: Outgoing, code: int, answer: Any) -> WriteFailed:
         if isinstance(answer, ClientError):
             return WriteFailed(f"{batch.partition}: {answer}")
         said = getattr(answer, "error_message", None)
@@ -235,13 +237,13 @@ class Sender:
         if any(lost) and not uncertain and self._renew is not None:
             self._renew()
 
-    def _wait(self, attempts: int) -> None:
+    def _wait_to_retry(self, attempts: int) -> None:
         self._client.refresh()
         backoff_ms = self._settings.retry_backoff_ms << min(attempts - 1, 20)
         time.sleep(min(backoff_ms, self._settings.retry_backoff_max_ms) / 1000)
 
 
-def _fill(waiting: Waiting, queues: Queues, most: int) -> None:
+def _fill_queues(waiting: Waiting, queues: Queues, most: int) -> None:
     """Fill the queue of each partition up to `most` batches, if there are as many."""
     for partition in list(queues):
         queue = waiting.setdefault(partition, [])
@@ -255,7 +257,7 @@ def _fill(waiting: Waiting, queues: Queues, most: int) -> None:
             del waiting[partition]
 
 
-def _requests(batches: list[Outgoing], size_bytes: int) -> Iterator[list[Outgoing]]:
+def _group_by_request(batches: list[Outgoing], size_bytes: int) -> Iterator[list[Outgoing]]:
     """Yield a node's batches by requests of at most about `size_bytes`, but at least one batch."""
     some: list[Outgoing] = []
     held = 0

@@ -78,27 +78,27 @@ class Rows:
         count, first = batch.num_rows, self.count
         self.count += count
         columns = [
-            self._topics(batch, first),
-            _refuse_below_0("partition", _cast(batch, "partition", pa.int32()), first),
-            _cast(batch, "key", pa.binary()),
-            _cast(batch, "value", pa.binary()),
-            self._timestamps(batch, first),
-            _headers(batch, first),
+            self._get_topics(batch, first),
+            _refuse_below_0("partition", _cast_column(batch, "partition", pa.int32()), first),
+            _cast_column(batch, "key", pa.binary()),
+            _cast_column(batch, "value", pa.binary()),
+            self._get_timestamps(batch, first),
+            _get_headers(batch, first),
             pa.array(np.arange(first, first + count, dtype=np.int64)),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=ROWS)
 
-    def _topics(self, batch: pa.RecordBatch, first: int) -> pa.Array:
+    def _get_topics(self, batch: pa.RecordBatch, first: int) -> pa.Array:
         if self._topic is not None:
             return pa.repeat(pa.scalar(self._topic, pa.string()), batch.num_rows)
-        topics = _cast(batch, "topic", pa.string())
+        topics = _cast_column(batch, "topic", pa.string())
         if topics.null_count:
             row = first + int(pc.index(topics.is_null(), True).as_py())
             raise RecordRefused(f"row {row}: null topic present in the data: the option topic sets one for all rows")
         return topics
 
-    def _timestamps(self, batch: pa.RecordBatch, first: int) -> pa.Array:
-        given = _column(batch, "timestamp") if self._keep_timestamps else None
+    def _get_timestamps(self, batch: pa.RecordBatch, first: int) -> pa.Array:
+        given = _get_column(batch, "timestamp") if self._keep_timestamps else None
         if given is None:
             given = pa.nulls(batch.num_rows, pa.int64())
         if pa.types.is_floating(given.type):  # seconds, as in Spark's casts
@@ -110,8 +110,8 @@ class Rows:
         return times.fill_null(-1 if self._keep_none else int(time.time() * 1000))
 
 
-def _headers(batch: pa.RecordBatch, first: int) -> pa.Array:
-    headers = _cast(batch, "headers", HEADERS)
+def _get_headers(batch: pa.RecordBatch, first: int) -> pa.Array:
+    headers = _cast_column(batch, "headers", HEADERS)
     keys = headers.flatten().field("key") if headers.null_count < len(headers) else None
     if keys is not None and keys.null_count:
         parents = pc.list_parent_indices(headers)
@@ -127,12 +127,12 @@ def _refuse_below_0(name: str, numbers: pa.Array, first: int, signs: pa.Array | 
     return numbers
 
 
-def _cast(batch: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
+def _cast_column(batch: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
     """Return the column in this type; all null if it does not exist."""
-    column = _column(batch, name)
+    column = _get_column(batch, name)
     return pa.nulls(batch.num_rows, kind) if column is None else column if column.type == kind else column.cast(kind)
 
 
-def _column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
+def _get_column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
     index = batch.schema.get_field_index(name)
     return None if index < 0 else batch.column(index)

@@ -11,9 +11,9 @@ from typing import Final, Literal, TypeVar
 
 from minibroker.client.connection_settings import Settings
 from minibroker.pipeline.encode.encoder import BatchSettings
-from minibroker.pipeline.foreign_options import meaningless, without
+from minibroker.pipeline.foreign_options import drop_ignored, list_meaningless
 from minibroker.pipeline.log_source import OptionError
-from minibroker.pipeline.option_values import INT32_MAX, number, one_of, switch
+from minibroker.pipeline.option_values import INT32_MAX, parse_number, parse_one_of, parse_switch
 from minibroker.protocol.records.compression import Compression
 
 Choice = TypeVar("Choice", bound=str)
@@ -78,8 +78,8 @@ class SinkSettings:
 
 def parse_settings(options: Mapping[str, str]) -> SinkSettings:
     """Return the settings of a writer's options. Names may be in any case. Raises `OptionError` in one line."""
-    ignored = meaningless(options, writing=True)
-    lowered = {name.lower(): value for name, value in without(options, ignored).items()}
+    ignored = list_meaningless(options, writing=True)
+    lowered = {name.lower(): value for name, value in drop_ignored(options, ignored).items()}
     kafka = {name.removeprefix("kafka."): value for name, value in lowered.items() if name.startswith("kafka.")}
     own = _Options({name: value for name, value in lowered.items() if not name.startswith("kafka.")})
     producer = _Options(kafka, "kafka.")
@@ -88,7 +88,7 @@ def parse_settings(options: Mapping[str, str]) -> SinkSettings:
             raise OptionError(f"kafka.{name} cannot be set: {instead}")
     servers = producer.text("bootstrap.servers")
     if not servers:
-        _refuse({"path"} & set(own.rest()))
+        _refuse_unknown({"path"} & set(own.rest()))
         raise OptionError("kafka.bootstrap.servers is missing: the brokers to write to, as host:port,host:port")
     settings = SinkSettings(
         bootstrap_servers=servers,
@@ -97,15 +97,15 @@ def parse_settings(options: Mapping[str, str]) -> SinkSettings:
         transactional_id_prefix=own.text("transactionalIdPrefix") or "minibroker",
         write_id=own.text("writeId"),
         keep_timestamps=own.flag("keepTimestamps", True),
-        **_producer_settings(producer),  # type: ignore[arg-type]
-        client=Settings({**producer.rest(), **_timing(kafka)}, producer.known),
+        **_take_producer_settings(producer),  # type: ignore[arg-type]
+        client=Settings({**producer.rest(), **_get_timing(kafka)}, producer.known),
         ignored=tuple(ignored),
     )
-    _refuse(set(own.rest()) - _OF_SPARK)
-    return _consistent(settings, kafka, prefixed="transactionalidprefix" in lowered)
+    _refuse_unknown(set(own.rest()) - _OF_SPARK)
+    return _check_consistency(settings, kafka, prefixed="transactionalidprefix" in lowered)
 
 
-def _refuse(unknown: set[str]) -> None:
+def _refuse_unknown(unknown: set[str]) -> None:
     if "path" in unknown:
         raise OptionError("path cannot be written to: a writer needs a running broker in kafka.bootstrap.servers")
     if unknown:
@@ -113,7 +113,7 @@ def _refuse(unknown: set[str]) -> None:
         raise OptionError(f"a writer has no option {names}; there are {', '.join(_NAMES)}, and kafka.*")
 
 
-def _producer_settings(given: _Options) -> dict[str, object]:
+def _take_producer_settings(given: _Options) -> dict[str, object]:
     """Take the settings of Kafka's producer out of the options."""
     given.number("max.in.flight.requests.per.connection", 1, 1)  # a maximum: there is one in flight to a partition
     acks = given.choice("acks", ("all", "-1", "1", "0"), "all")
@@ -137,7 +137,7 @@ def _producer_settings(given: _Options) -> dict[str, object]:
     }
 
 
-def _timing(kafka: Mapping[str, str]) -> dict[str, str]:
+def _get_timing(kafka: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that are also the connection's: it looks for leaders and coordinators for `max.block.ms`."""
     names = ("request.timeout.ms", "retry.backoff.ms", "retry.backoff.max.ms", "max.block.ms")
     given = {name: kafka[name] for name in names if name in kafka}
@@ -154,7 +154,7 @@ def _batch_settings(given: _Options) -> BatchSettings:
     return BatchSettings(codec=codec, level=levels.get(codec), batch_bytes=given.number("batch.size", 256 << 10, 1))
 
 
-def _consistent(settings: SinkSettings, kafka: Mapping[str, str], *, prefixed: bool) -> SinkSettings:
+def _check_consistency(settings: SinkSettings, kafka: Mapping[str, str], *, prefixed: bool) -> SinkSettings:
     """Return the settings. Raises `OptionError` if they contradict each other."""
     if settings.idempotent and settings.acks != -1:
         raise OptionError("kafka.enable.idempotence=true needs kafka.acks=all")
@@ -193,11 +193,11 @@ class _Options:
 
     def flag(self, name: str, default: bool) -> bool:
         text = self.text(name)
-        return default if text is None else switch(self._prefix + name, text)
+        return default if text is None else parse_switch(self._prefix + name, text)
 
     def choice(self, name: str, choices: tuple[Choice, ...], default: Choice) -> Choice:
         text = self.text(name)
-        return default if text is None else one_of(self._prefix + name, text, choices)
+        return default if text is None else parse_one_of(self._prefix + name, text, choices)
 
     def number(self, name: str, default: int, least: int = 0) -> int:
         value = self.optional_number(name, least)
@@ -205,4 +205,4 @@ class _Options:
 
     def optional_number(self, name: str, least: int = 0) -> int | None:
         text = self.text(name)
-        return None if text is None else number(self._prefix + name, text, least, INT32_MAX)
+        return None if text is None else parse_number(self._prefix + name, text, least, INT32_MAX)

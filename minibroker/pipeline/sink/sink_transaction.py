@@ -70,12 +70,12 @@ class Transaction:
         self._settings = settings
         self.transactional_id = transactional_id
         self.identity = identity or Identity(transactional_id=transactional_id)
-        self.generation = generation or generation_of(client)
+        self.generation = generation or find_generation(client)
         self._partitions: set[TopicPartition] = set()
 
     def begin(self) -> None:
         """Take the id over: fence its last producer, and abort an open transaction. Raises `WriteFailed`."""
-        answer = self._ask(
+        answer = self._ask_coordinator(
             "transaction",
             "taking over",
             lambda: InitProducerIdRequest(
@@ -89,7 +89,7 @@ class Transaction:
 
         While an open transaction has a marker, the stable one is unknown: `begin` aborts such a transaction.
         """
-        answer = self._ask(
+        answer = self._ask_coordinator(
             "group",
             "fetching the marker",
             lambda: OffsetFetchRequest(group_id=self.transactional_id, topics=None, require_stable=stable),
@@ -104,18 +104,18 @@ class Transaction:
         """Add partitions to the transaction before they are written to. Raises `Fenced` and `WriteFailed`."""
         new = set(partitions) - self._partitions
         if new and self.generation == 1:
-            self._ask(
+            self._ask_coordinator(
                 "transaction",
                 "adding partitions",
-                lambda: self._partitions_request(new),
+                lambda: self._make_partitions_request(new),
                 highest=_ADD_PARTITIONS_VERSION,
             )
         self._partitions |= new
 
-    def _partitions_request(self, new: set[TopicPartition]) -> AddPartitionsToTxnRequest:
+    def _make_partitions_request(self, new: set[TopicPartition]) -> AddPartitionsToTxnRequest:
         of_topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
         topics = [of_topic(name=topic, partitions=sorted(indexes)) for topic, indexes in _by_topic(new).items()]
-        return AddPartitionsToTxnRequest(**self._producer("v3_and_below_"), v3_and_below_topics=topics)
+        return AddPartitionsToTxnRequest(**self._get_producer_fields("v3_and_below_"), v3_and_below_topics=topics)
 
     def mark(self, marker: Marker) -> None:
         """Put a marker into the transaction, for each of its topics, so that it survives until the last one is deleted.
@@ -123,26 +123,26 @@ class Transaction:
         Raises `Fenced` and `WriteFailed`.
         """
         if self.generation == 1:
-            self._ask(
+            self._ask_coordinator(
                 "transaction",
                 "adding the marker",
-                lambda: AddOffsetsToTxnRequest(**self._producer(), group_id=self.transactional_id),
+                lambda: AddOffsetsToTxnRequest(**self._get_producer_fields(), group_id=self.transactional_id),
             )
-        self._ask(
+        self._ask_coordinator(
             "group",
             "committing the marker",
-            lambda: self._marker_request(marker),
+            lambda: self._make_marker_request(marker),
             highest=_OFFSETS_VERSIONS[self.generation],
         )
 
-    def _marker_request(self, marker: Marker) -> TxnOffsetCommitRequest:
+    def _make_marker_request(self, marker: Marker) -> TxnOffsetCommitRequest:
         of_topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
         of_partition = of_topic.TxnOffsetCommitRequestPartition
         offset = of_partition(
             partition_index=_MARKER_PARTITION, committed_offset=marker.value, committed_metadata=marker.note
         )
         return TxnOffsetCommitRequest(
-            **self._producer(),
+            **self._get_producer_fields(),
             group_id=self.transactional_id,
             generation_id_or_member_epoch=-1,
             member_id="",
@@ -154,17 +154,17 @@ class Transaction:
 
         It may be called again. Raises `Fenced` if the transaction no longer exists, and `WriteFailed`.
         """
-        answer = self._ask(
+        answer = self._ask_coordinator(
             "transaction",
             "committing" if commit else "aborting",
-            lambda: EndTxnRequest(**self._producer(), committed=commit),
+            lambda: EndTxnRequest(**self._get_producer_fields(), committed=commit),
             highest=_END_VERSIONS[self.generation],
         )
         self._partitions.clear()
         if self.generation == 2:
             self.identity.become(answer.producer_id, answer.producer_epoch)
 
-    def _producer(self, prefix: str = "") -> dict[str, Any]:
+    def _get_producer_fields(self, prefix: str = "") -> dict[str, Any]:
         """Return the fields with the producer, which all these requests have."""
         return {
             f"{prefix}transactional_id": self.transactional_id,
@@ -172,7 +172,7 @@ class Transaction:
             f"{prefix}producer_epoch": self.identity.epoch,
         }
 
-    def _ask(
+    def _ask_coordinator(
         self,
         kind: Literal["group", "transaction"],
         what: str,
@@ -197,7 +197,7 @@ class Transaction:
                     return answer
                 said = f"{self._client.address(node_id)}: {get_error_name(code)}"
             if not may_pass(code) or time.monotonic() > deadline:
-                raise self._failure(code, f"transactional id {self.transactional_id}: {what}: {said}")
+                raise self._make_failure(code, f"transactional id {self.transactional_id}: {what}: {said}")
             if code == ErrorCode.CONCURRENT_TRANSACTIONS:
                 time.sleep(min(_CONCURRENT_BACKOFF_MS, backoff_ms) / 1000)
                 continue
@@ -205,7 +205,7 @@ class Transaction:
             time.sleep(backoff_ms / 1000)
             backoff_ms = min(2 * backoff_ms, self._settings.retry_backoff_max_ms)
 
-    def _failure(self, code: int, message: str) -> WriteFailed:
+    def _make_failure(self, code: int, message: str) -> WriteFailed:
         if code in FENCED or code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING):
             return Fenced(message)
         if code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
@@ -214,7 +214,7 @@ class Transaction:
         return WriteFailed(message)
 
 
-def generation_of(client: Client) -> Generation:
+def find_generation(client: Client) -> Generation:
     """Return the cluster's protocol: the second if its feature `transaction.version` is 2 or more."""
     try:
         answer = client.retry(

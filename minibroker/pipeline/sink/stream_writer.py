@@ -16,7 +16,13 @@ from minibroker.pipeline.plain_errors import with_plain_errors
 from minibroker.pipeline.sink import delivery
 from minibroker.pipeline.sink.sink_errors import WriteFailed
 from minibroker.pipeline.sink.sink_settings import SinkSettings
-from minibroker.pipeline.sink.writer import TaskMessage, check_options, open_transactions, reach, task_context
+from minibroker.pipeline.sink.writer import (
+    TaskMessage,
+    check_options,
+    get_task_context,
+    open_transactions,
+    reach_server,
+)
 from minibroker.pipeline.sources.arrival import Shipped
 
 # Spark's properties with which a task of a stream learns its query and batch. Spark does not document them.
@@ -33,12 +39,12 @@ class StreamWriter(Shipped, DataSourceStreamArrowWriter):
     @with_plain_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         """Run in a task: write its rows of a micro-batch. Raises `WriteFailed`."""
-        context = task_context()
+        context = get_task_context()
         task = context.partitionId()
         if not self._settings.exactly_once:
             return TaskMessage(delivery.write_at_least_once(self._settings, iterator, task))
-        transactional_id = f"{self._settings.transactional_id_prefix}-{_property(context, QUERY_ID)}-{task}"
-        number = int(_property(context, BATCH_ID))
+        transactional_id = f"{self._settings.transactional_id_prefix}-{_get_property(context, QUERY_ID)}-{task}"
+        number = int(_get_property(context, BATCH_ID))
         return TaskMessage(delivery.write_exactly_once(self._settings, iterator, transactional_id, number, task))
 
     @with_plain_errors
@@ -62,11 +68,11 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
     settings = check_options(options, schema)
     if settings.write_id is not None:
         raise OptionError("writeId is an option of df.write: a stream's batches have the checkpoint's names")
-    reach(settings)
+    reach_server(settings)
     return StreamWriter(settings)
 
 
-def _property(context: TaskContext, name: str) -> str:
+def _get_property(context: TaskContext, name: str) -> str:
     value = context.getLocalProperty(name)
     if value is None:
         raise WriteFailed(

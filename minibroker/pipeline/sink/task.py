@@ -136,17 +136,17 @@ class Topics:
         """
         deadline = time.monotonic() + self._max_block_ms / 1000
         while self._counts.get(topic, 0) < at_least:
-            code = self._ask(topic)
+            code = self._ask_for_count(topic)
             if code != ErrorCode.NONE and not may_pass(code):
                 raise WriteFailed(f"{self._client.bootstrap_servers}: topic {topic}: {get_error_name(code)}")
             if self._counts.get(topic, 0) >= at_least:
                 break
             if time.monotonic() + _BACKOFF_S > deadline:
-                raise WriteFailed(self._missing(topic, at_least, code))
+                raise WriteFailed(self._explain_missing(topic, at_least, code))
             time.sleep(_BACKOFF_S)
         return self._counts[topic]
 
-    def _ask(self, topic: str) -> int:
+    def _ask_for_count(self, topic: str) -> int:
         wanted = [MetadataRequest.MetadataRequestTopic(name=topic)]
         answer = self._client.request(MetadataRequest(topics=wanted, allow_auto_topic_creation=True))
         for each in answer.topics:
@@ -155,7 +155,7 @@ class Topics:
             return int(each.error_code)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def _missing(self, topic: str, at_least: int, code: int) -> str:
+    def _explain_missing(self, topic: str, at_least: int, code: int) -> str:
         waited = f"after {self._max_block_ms} ms"
         if code != ErrorCode.NONE:
             return f"{self._client.bootstrap_servers}: topic {topic}: {get_error_name(code)} {waited}"

@@ -43,7 +43,7 @@ class BatchWriter(Shipped, DataSourceArrowWriter):
     @with_plain_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         """Run in a task: write its rows. Raises `WriteFailed`."""
-        task = task_context().partitionId()
+        task = get_task_context().partitionId()
         if not self._settings.exactly_once:
             return TaskMessage(delivery.write_at_least_once(self._settings, iterator, task))
         transactional_id = f"{self._settings.transactional_id_prefix}-{self._settings.write_id}-{task}"
@@ -71,7 +71,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
         raise OptionError("save mode overwrite is not allowed: a log is only appended to (mode append)")
     if settings.exactly_once and settings.write_id is None:
         raise OptionError("delivery=exactly-once needs the option writeId: a name that a repeated write has again")
-    reach(settings)
+    reach_server(settings)
     return BatchWriter(settings)
 
 
@@ -79,17 +79,17 @@ def check_options(options: Mapping[str, str], schema: StructType) -> SinkSetting
     """Return the settings of a writer. Raises `OptionError` for invalid options and columns."""
     settings = parse_settings(options)
     check_columns({field.name: field.dataType.simpleString() for field in schema.fields}, settings.topic)
-    delivery.connected(settings).close()  # refuses invalid settings of the connection here, not in each task
+    delivery.connect_client(settings).close()  # refuses invalid settings of the connection here, not in each task
     return settings
 
 
-def reach(settings: SinkSettings) -> None:
+def reach_server(settings: SinkSettings) -> None:
     """Raise `ClientError` at once if no server answers: each task would try for a minute."""
-    with delivery.connected(settings) as client:
+    with delivery.connect_client(settings) as client:
         client.reach()
 
 
-def task_context() -> TaskContext:
+def get_task_context() -> TaskContext:
     """Return Spark's facts about the task that calls. Raises `WriteFailed` outside of tasks."""
     context = TaskContext.get()
     if context is None:

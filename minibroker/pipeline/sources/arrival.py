@@ -45,7 +45,7 @@ def unpickle(data: bytes) -> Any:
         ) from None
 
 
-def ship(task: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def ship_task(task: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a function for Spark's tasks, which does the same."""
     data = cloudpickle.dumps(task)  # type: ignore[no-untyped-call]
 

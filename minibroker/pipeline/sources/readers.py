@@ -43,7 +43,7 @@ def freeze_present_objects() -> None:
         gc.freeze()
 
 
-def rows(source: LogSource, partition: InputPartition, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+def iterate_rows(source: LogSource, partition: InputPartition, request: ReadRequest) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one task. If there is nothing to read, Spark invents a partition, which has none."""
     if not isinstance(partition, SplitPartition):
         return
@@ -68,10 +68,10 @@ class BatchReader(Shipped, DataSourceReader):
         warn_of(self._options.ignored)
         try:
             ranges = planning.batch_ranges(self._options, self._source)
-            return [SplitPartition(split) for split in planning.splits(self._options, self._source, ranges)]
+            return [SplitPartition(split) for split in planning.make_splits(self._options, self._source, ranges)]
         finally:
             self._source.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Run in a task: yield its rows. Raises `DataLoss` and `CorruptData`."""
-        return rows_with_plain_errors(rows(self._source, partition, self._request))
+        return rows_with_plain_errors(iterate_rows(self._source, partition, self._request))

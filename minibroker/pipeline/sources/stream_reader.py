@@ -25,7 +25,7 @@ from minibroker.pipeline.options import ReadOptions
 from minibroker.pipeline.plain_errors import rows_with_plain_errors, with_plain_errors
 from minibroker.pipeline.planning import Offsets
 from minibroker.pipeline.sources.arrival import Shipped
-from minibroker.pipeline.sources.readers import SplitPartition, rows
+from minibroker.pipeline.sources.readers import SplitPartition, iterate_rows
 from minibroker.pipeline.stream_planning import JsonOffsets, from_json, to_json
 
 
@@ -46,7 +46,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def initialOffset(self) -> JsonOffsets:
         """Return where a query without a checkpoint begins, always the same. Raises `OptionError`."""
         if self._initial is None:
-            self._initial = to_json(stream_planning.initial_offsets(self._options, self._source))
+            self._initial = to_json(stream_planning.find_initial_offsets(self._options, self._source))
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -64,7 +64,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
             warn_of(self._options.ignored)
         self._commit_to_group(start)
         if self._until is None:
-            self._latest = stream_planning.present_offsets(self._options, self._source)
+            self._latest = stream_planning.find_present_offsets(self._options, self._source)
         else:
             self._latest = self._until
         begin = from_json(start)
@@ -93,7 +93,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
             return False
         last_s, delay_s = self._last_batch_s, self._options.max_trigger_delay_ms / 1000
         if last_s is not None and now_s - last_s < delay_s:
-            there = stream_planning.sizes(start, end, self._source)
+            there = stream_planning.measure_sizes(start, end, self._source)
             if sum(there.values()) < least:
                 return True
         self._last_batch_s = now_s
@@ -106,17 +106,17 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
     @with_plain_errors
     def prepareForTriggerAvailableNow(self) -> None:
         """Note the end of the log: the query ends there."""
-        self._until = stream_planning.present_offsets(self._options, self._source)
+        self._until = stream_planning.find_present_offsets(self._options, self._source)
 
     @with_plain_errors
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[InputPartition]:
         """Return the parts of a batch's tasks. They have the same offsets after a restart. Raises `DataLoss`."""
         ranges = stream_planning.stream_ranges(self._options, self._source, from_json(start), from_json(end))
-        return [SplitPartition(split) for split in planning.splits(self._options, self._source, ranges)]
+        return [SplitPartition(split) for split in planning.make_splits(self._options, self._source, ranges)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Run in a task: yield its rows. Raises `DataLoss` and `CorruptData`."""
-        return rows_with_plain_errors(rows(self._source, partition, self._request))
+        return rows_with_plain_errors(iterate_rows(self._source, partition, self._request))
 
     def stop(self) -> None:
         """Close connections and files."""

@@ -14,11 +14,11 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from minibroker.pipeline.log_opening import offered_columns, open_source, request_of
+from minibroker.pipeline.log_opening import list_columns, make_request, open_source
 from minibroker.pipeline.log_source import OptionError, ReadRequest, Table
 from minibroker.pipeline.options import Query, ReadOptions, parse_options
 from minibroker.pipeline.plain_errors import with_plain_errors
-from minibroker.pipeline.schemas import BATCHES, CORRUPT, MEASURED, RECORDS, chosen
+from minibroker.pipeline.schemas import BATCHES, CORRUPT, MEASURED, RECORDS, choose_columns
 from minibroker.pipeline.sources.arrival import Shipped
 from minibroker.pipeline.sources.readers import BatchReader
 
@@ -43,7 +43,7 @@ class LogDataSource(Shipped, DataSource):
         """Return the columns of a query without a schema of its own."""
         if PROVIDER in self.options:
             raise OptionError(f"CREATE TABLE: {NO_TABLE}")
-        return offered(parse_options(self.options, self.table))
+        return make_offered_schema(parse_options(self.options, self.table))
 
     @with_plain_errors
     def reader(self, schema: StructType) -> BatchReader:
@@ -62,7 +62,7 @@ class LogDataSource(Shipped, DataSource):
 
     def _parse_options(self, schema: StructType, query: Query) -> tuple[ReadOptions, ReadRequest]:
         options = parse_options(self.options, self.table, query)
-        return options, request_of(options, columns_of(schema, options))
+        return options, make_request(options, get_column_names(schema, options))
 
 
 class RecordsSource(LogDataSource):
@@ -112,12 +112,12 @@ def _require_streams() -> None:
         raise OptionError(f"streams need Spark 4.2 or newer, and this is {pyspark.__version__}; batch queries work")
 
 
-def offered(options: ReadOptions) -> StructType:
+def make_offered_schema(options: ReadOptions) -> StructType:
     """Return the schema of a query without one of its own."""
-    return from_arrow_schema(chosen(TABLES[options.table], offered_columns(options)))
+    return from_arrow_schema(choose_columns(TABLES[options.table], list_columns(options)))
 
 
-def columns_of(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
+def get_column_names(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
     """Return the names of a query's columns. Raises `OptionError` for unknown ones, and for other types."""
     table = from_arrow_schema(TABLES[options.table])
     types = {column.name: column.dataType for column in table.fields}

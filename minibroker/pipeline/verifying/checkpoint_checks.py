@@ -47,25 +47,25 @@ OFFSET_CHECKPOINTS = (
 
 def read_offsets(path: DiskPath) -> tuple[dict[TopicPartition, int], list[Problem]]:
     """Return the offsets of a checkpoint by (topic, partition), and its problems. Raises `OSError`."""
-    rows, problem = _rows(path, 3)
+    rows, problem = _read_rows(path, 3)
     offsets: dict[TopicPartition, int] = {}
     for topic, partition, offset in rows:
-        key = topic, _number(partition)
-        if min(key[1], _number(offset)) < 0:
+        key = topic, _parse_number(partition)
+        if min(key[1], _parse_number(offset)) < 0:
             problem = problem or f"{topic} {partition} {offset}: no partition and offset"
         elif key in offsets:
             problem = problem or f"{topic} {partition} is listed twice"
         else:
-            offsets[key] = _number(offset)
+            offsets[key] = _parse_number(offset)
     return offsets, [Problem("checkpoint", -1, -1, problem)] if problem else []
 
 
 def read_epochs(path: DiskPath) -> tuple[list[tuple[int, int]], list[Problem]]:
     """Return the (epoch, start offset) rows of `leader-epoch-checkpoint` as far as they rise, and its problems."""
-    rows, problem = _rows(path, 2)
+    rows, problem = _read_rows(path, 2)
     entries: list[tuple[int, int]] = []
     for row in rows:
-        epoch, start = _number(row[0]), _number(row[1])
+        epoch, start = _parse_number(row[0]), _parse_number(row[1])
         before = entries[-1] if entries else (-1, -1)
         if epoch <= before[0] or start <= before[1]:
             problem = problem or f"epoch {row[0]} at {row[1]} after epoch {before[0]} at {before[1]}"
@@ -74,7 +74,7 @@ def read_epochs(path: DiskPath) -> tuple[list[tuple[int, int]], list[Problem]]:
     return entries, [Problem("leader-epoch-checkpoint", -1, -1, problem)] if problem else []
 
 
-def wrong_epochs(
+def find_wrong_epochs(
     entries: list[tuple[int, int]], runs: list[EpochRun], log_start: int, end_offset: int, *, stopped: bool
 ) -> Iterator[Problem]:
     """Yield where `leader-epoch-checkpoint` and the batches disagree. It need not have epochs from before `log_start`.
@@ -102,7 +102,7 @@ def wrong_epochs(
                 break
 
 
-def _rows(path: DiskPath, columns: int) -> tuple[list[list[str]], str]:
+def _read_rows(path: DiskPath, columns: int) -> tuple[list[list[str]], str]:
     """Return the rows, and what is wrong. An empty file has no rows: Kafka creates it before it has any."""
     try:
         text = path.read_bytes().decode("ascii")
@@ -122,12 +122,12 @@ def _rows(path: DiskPath, columns: int) -> tuple[list[list[str]], str]:
     return usable, "" if len(usable) == len(rows) else f"a row without {columns} words"
 
 
-def _number(word: str) -> int:
+def _parse_number(word: str) -> int:
     """Return the number, or -1 if it is none."""
     return int(word) if word.isascii() and word.isdigit() and len(word) < 20 else -1
 
 
-def expected_ids(
+def find_expected_ids(
     root: DiskPath, directories: Mapping[TopicPartition, str], known: Mapping[str, bytes]
 ) -> dict[str, bytes]:
     """Return the id of each topic: the `known` one of the metadata log, else that of most partitions."""
@@ -152,7 +152,7 @@ def read_topic_id(path: DiskPath) -> tuple[bytes | None, str]:
         return None, str(error)
 
 
-def wrong_id(path: DiskPath, expected: bytes | None) -> Iterator[Problem]:
+def find_wrong_id(path: DiskPath, expected: bytes | None) -> Iterator[Problem]:
     """Yield what is wrong with a `partition.metadata`."""
     found, unreadable = read_topic_id(path)
     if unreadable:
@@ -162,7 +162,7 @@ def wrong_id(path: DiskPath, expected: bytes | None) -> Iterator[Problem]:
         yield Problem("partition-metadata", -1, -1, detail)
 
 
-def wrong_identity(root: DiskPath, metadata: ClusterMetadata) -> Iterator[Problem]:
+def find_wrong_identity(root: DiskPath, metadata: ClusterMetadata) -> Iterator[Problem]:
     """Yield what is wrong with the `meta.properties` of a log directory. Raises `OSError`.
 
     A directory without any file of a broker's, such as a copy of some partitions, has none.
@@ -182,17 +182,17 @@ def wrong_identity(root: DiskPath, metadata: ClusterMetadata) -> Iterator[Proble
     lacking = [key for key in ("version", "cluster.id", id_key) if not values.get(key)]
     if lacking:
         yield Problem("meta-properties", -1, -1, f"it has no {', '.join(lacking)}")
-    elif _number(values[id_key]) < 0:
+    elif _parse_number(values[id_key]) < 0:
         yield Problem("meta-properties", -1, -1, f"{id_key}={values[id_key]} is not a number")
     elif directory_id is not None and not is_directory_id(directory_id):
         yield Problem("meta-properties", -1, -1, f"directory.id={directory_id} is not an id of 22 characters")
     else:
-        owner = _other_owner(_number(values[id_key]), directory_id, metadata)
+        owner = _explain_other_owner(_parse_number(values[id_key]), directory_id, metadata)
         if owner:
             yield Problem("meta-properties", -1, -1, owner)
 
 
-def _other_owner(node_id: int, directory_id: str | None, metadata: ClusterMetadata) -> str:
+def _explain_other_owner(node_id: int, directory_id: str | None, metadata: ClusterMetadata) -> str:
     """Return why the ids are not those of a broker that has registered in the metadata log; empty if they may be.
 
     A controller registers no directories, and neither did a Kafka before 3.7.
@@ -206,7 +206,7 @@ def _other_owner(node_id: int, directory_id: str | None, metadata: ClusterMetada
     return f"it is of another cluster or node: no broker in the metadata log has directory.id={directory_id}"
 
 
-def wrong_counts(directory: DiskPath, bases: Iterable[int]) -> Iterator[Problem]:
+def find_wrong_counts(directory: DiskPath, bases: Iterable[int]) -> Iterator[Problem]:
     """Yield where `aborted-transactions-checkpoint` and the `.txnindex` files disagree. Raises `OSError`.
 
     A file may have more entries: those since the segment was last closed.

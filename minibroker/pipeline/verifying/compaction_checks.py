@@ -30,7 +30,7 @@ KEYS = pa.schema(
 )
 
 
-def wrong_in_cleaned(block: Block, records: Records, start_offset: int, clean_offset: int) -> Iterator[Problem]:
+def find_wrong_in_cleaned(block: Block, records: Records, start_offset: int, clean_offset: int) -> Iterator[Problem]:
     """Yield records without a key, and tombstones without a delete horizon, one for each batch."""
     cleaned = _mark_cleaned(block, records, start_offset, clean_offset)
     for row in np.flatnonzero(cleaned & (records.key_size < 0)).tolist():
@@ -44,7 +44,7 @@ def wrong_in_cleaned(block: Block, records: Records, start_offset: int, clean_of
         yield block.problem("tombstone-horizon", batch, f"cleaned up to {clean_offset}, no delete horizon")
 
 
-def keys_in_cleaned(
+def find_keys_in_cleaned(
     block: Block, records: Records, start_offset: int, clean_offset: int
 ) -> tuple[list[bytes], Int64s, Int64s]:
     """Return (keys, offsets, positions of their batches) in the cleaned part."""
@@ -54,7 +54,9 @@ def keys_in_cleaned(
     return keys, records.offset[rows], block.positions[records.batch[rows]]
 
 
-def duplicate_key(topic: str, partition: int, key: bytes, count: int, first: Mapping[str, Any], last: int) -> Finding:
+def make_duplicate_key(
+    topic: str, partition: int, key: bytes, count: int, first: Mapping[str, Any], last: int
+) -> Finding:
     """Return the finding for a repeated key. `first` has the `offset`, `file` and `position` of its first record."""
     shown = repr(key[:SHOWN_KEY_BYTES])[1:] + ("..." if len(key) > SHOWN_KEY_BYTES else "")
     detail = f"key {shown} occurs {count} times, last at offset {last}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from minibroker.pipeline.directory.cluster_metadata import ClusterMetadata, readable_records
+from minibroker.pipeline.directory.cluster_metadata import ClusterMetadata, iterate_readable_records
 from minibroker.pipeline.directory.disk_path import DiskPath
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
@@ -40,15 +40,15 @@ def read_coordinator_states(root: str) -> dict[int, Coordinated]:
     """Return what the coordinators of a log directory know, by producer id. Raises `OSError`."""
     found = (each for each in DiskPath(root).directories() if each.name.startswith(f"{TRANSACTIONS_TOPIC}-"))
     files = sorted(file for each in found for file in each.files() if file.name.endswith(LOG_SUFFIX))
-    return _read(tuple((str(file), *DISK.stamp(str(file))) for file in files))
+    return _read_state(tuple((str(file), *DISK.stamp(str(file))) for file in files))
 
 
 @lru_cache(maxsize=1)  # each partition with an open transaction asks
-def _read(files: tuple[Stamp, ...]) -> dict[int, Coordinated]:
+def _read_state(files: tuple[Stamp, ...]) -> dict[int, Coordinated]:
     """Read these files, the oldest segment of a partition first, as far as they can be read."""
     values: dict[str, TransactionLogValue] = {}
     for file, _, _ in files:
-        for record, is_control in readable_records(DiskPath(file).read_bytes(), ClusterMetadata()):
+        for record, is_control in iterate_readable_records(DiskPath(file).read_bytes(), ClusterMetadata()):
             if is_control:
                 continue
             try:

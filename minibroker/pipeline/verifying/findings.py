@@ -146,7 +146,7 @@ CAUSES_FIRST: Final = (
 BY_CODE: Final = {kind.code: kind for kind in KINDS}
 
 
-def in_order(found: Iterable[Finding]) -> list[Finding]:
+def sort_findings(found: Iterable[Finding]) -> list[Finding]:
     """Return findings by partition; in a partition possible causes come first, then by file and place."""
     ranks = {check: rank for rank, checks in enumerate(CAUSES_FIRST) for check in checks}
 

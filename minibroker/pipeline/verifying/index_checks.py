@@ -17,7 +17,7 @@ from minibroker.pipeline.directory.disk_path import DiskPath
 from minibroker.pipeline.directory.segment_files import INDEX_ENTRY
 from minibroker.pipeline.directory.times import TIME_INDEX_ENTRY
 from minibroker.pipeline.verifying.findings import Problem
-from minibroker.pipeline.verifying.log_blocks import Block, Fault, first_faults
+from minibroker.pipeline.verifying.log_blocks import Block, Fault, iterate_first_faults
 
 NONE = -1
 
@@ -39,7 +39,7 @@ class _IndexCheck:
         size = self._entries.itemsize
         if self._rest:
             yield Problem(self._order, len(self._offsets) * size, NONE, f"{self._rest} bytes behind the last entry")
-        for place, kind, detail in first_faults(faults):
+        for place, kind, detail in iterate_first_faults(faults):
             offset = int(self._offsets[place])
             yield Problem(kind, place * size, offset, f"entry {place} ({name.format(offset, values[place])}){detail}")
 
@@ -57,16 +57,16 @@ class OffsetIndexCheck(_IndexCheck):
 
     def take(self, block: Block) -> None:
         """Look up the entries in a block."""
-        rows, found = _looked_up(block.positions, self._positions)
+        rows, found = _look_up(block.positions, self._positions)
         self._last_at[found] = block.headers.last_offset[rows]
         self._damaged_at[found] = ~block.sound[rows]
-        rows, found = _looked_up(block.headers.last_offset, self._offsets)
+        rows, found = _look_up(block.headers.last_offset, self._offsets)
         self._batch_at[found] = block.positions[rows]
 
     def problems(self, end_position: int, *, damaged: bool) -> Iterator[Problem]:
         """Yield what is wrong with the entries. `damaged` means that parts of the log could not be read."""
         count = len(self._offsets)
-        behind = np.concatenate(([False], ~_rises(self._offsets) | ~_rises(self._positions)))[:count]
+        behind = np.concatenate(([False], ~_is_rising(self._offsets) | ~_is_rising(self._positions)))[:count]
         behind |= (self._offsets < self._base_offset) | (self._positions < 0)
         after = np.concatenate((self._positions[1:], [np.iinfo(np.int64).max]))[:count]
         after = np.where(after > self._positions, after, np.iinfo(np.int64).max)
@@ -119,7 +119,7 @@ class TimeIndexCheck(_IndexCheck):
         `closed` means that the segment is complete, so that the last entry must be the largest.
         """
         count = len(self._offsets)
-        falls = np.concatenate(([False], ~_rises(self._timestamps) | (np.diff(self._offsets) < 0)))[:count]
+        falls = np.concatenate(([False], ~_is_rising(self._timestamps) | (np.diff(self._offsets) < 0)))[:count]
         falls |= (self._offsets < self._base_offset) | (self._timestamps < 0)
         nowhere = ~self._found & ((self._offsets > last_offset) | (not damaged))
         other, late = self._of_batch != self._timestamps, self._so_far > self._timestamps
@@ -137,7 +137,7 @@ class TimeIndexCheck(_IndexCheck):
             yield Problem("timeindex-incomplete", max(count - 1, 0) * self._entries.itemsize, NONE, detail)
 
 
-def _looked_up(column: Int64s, wanted: Int64s) -> tuple[Int64s, Int64s]:
+def _look_up(column: Int64s, wanted: Int64s) -> tuple[Int64s, Int64s]:
     """Return (rows of the column, indexes in `wanted`) with the same number."""
     order = np.argsort(column, kind="stable")
     at = np.searchsorted(column[order], wanted)
@@ -146,6 +146,6 @@ def _looked_up(column: Int64s, wanted: Int64s) -> tuple[Int64s, Int64s]:
     return order[at[places]], places
 
 
-def _rises(column: Int64s) -> Bools:
+def _is_rising(column: Int64s) -> Bools:
     rises: Bools = np.diff(column) > 0
     return rises

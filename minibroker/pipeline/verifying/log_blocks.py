@@ -14,7 +14,7 @@ from struct import Struct
 import numpy as np
 
 from minibroker.pipeline.array_types import Bools, Int64s
-from minibroker.pipeline.decode.batch_headers import Headers, checksums_match, headers_at, scan
+from minibroker.pipeline.decode.batch_headers import Headers, check_checksums, read_headers_at, scan_headers
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.verifying.findings import Problem
 from minibroker.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
@@ -30,7 +30,7 @@ Fault = tuple[Bools, str, Callable[[int], str]]
 _OFFSET_AND_LENGTH = Struct(">qi")
 
 
-def first_faults(faults: Sequence[Fault]) -> Iterator[tuple[int, str, str]]:
+def iterate_first_faults(faults: Sequence[Fault]) -> Iterator[tuple[int, str, str]]:
     """Yield row, kind and detail of the first fault of each row that has one."""
     for row in np.flatnonzero(np.logical_or.reduce([rows for rows, _, _ in faults])).tolist():
         kind, detail = next((kind, detail) for rows, kind, detail in faults if rows[row])
@@ -77,7 +77,7 @@ class Block:
         return Problem(kind, int(self.positions[index]), int(self.headers.base_offset[index]), detail)
 
 
-def all_faults(block: Block, rows: Int64s, faults: Iterable[Fault]) -> Iterator[Problem]:
+def iterate_all_faults(block: Block, rows: Int64s, faults: Iterable[Fault]) -> Iterator[Problem]:
     """Yield the problems of some batches of a block, fault by fault."""
     for wrong, kind, detail in faults:
         for place in np.flatnonzero(wrong).tolist():
@@ -112,11 +112,11 @@ class LogFile:
         """Yield all batches, in blocks of about `block_bytes`."""
         position, wanted = 0, self._block_bytes
         while position < self._size:
-            data = memoryview(self._read(position, wanted))
+            data = memoryview(self._read_bytes(position, wanted))
             wanted = self._block_bytes
-            found = scan(data)
+            found = scan_headers(data)
             if found.positions:
-                block, damage = self._block(data, headers_at(data, found.positions), position)
+                block, damage = self._make_block(data, read_headers_at(data, found.positions), position)
                 if len(block):
                     self.end_position = int(block.positions[-1] + block.headers.size[-1])
                     yield block
@@ -130,15 +130,15 @@ class LogFile:
             assert isinstance(step, PassedOver)
             position = self._pass_damage(step)
 
-    def _read(self, position: int, size: int) -> bytes:
+    def _read_bytes(self, position: int, size: int) -> bytes:
         data = self._file.read(position, min(size, self._size - position))
         if not data:
             raise OSError(f"{self._file.path} has become shorter")
         return data
 
-    def _block(self, data: memoryview, headers: Headers, origin: int) -> tuple[Block, PassedOver | None]:
+    def _make_block(self, data: memoryview, headers: Headers, origin: int) -> tuple[Block, PassedOver | None]:
         """Return the batches up to the first impossible length, and the damage there, or None."""
-        sound = checksums_match(data, headers) if self._check_crc else np.ones(len(headers.size), np.bool_)
+        sound = check_checksums(data, headers) if self._check_crc else np.ones(len(headers.size), np.bool_)
         damages = np.full(len(sound), self._damages, np.int64)
         end, damage = len(sound), None
         for index in np.flatnonzero(~sound).tolist():
@@ -146,13 +146,13 @@ class LogFile:
             if isinstance(step, PassedOver):
                 end, damage = index, step
                 break
-            self._wrong_checksum(step)
+            self._note_wrong_checksum(step)
             damages[index:] = self._damages
         return Block.of(data, headers.select(slice(end)), origin, sound[:end], damages[:end]), damage
 
-    def _wrong_checksum(self, found: FoundBatch) -> None:
+    def _note_wrong_checksum(self, found: FoundBatch) -> None:
         header = found.header
-        self._note(
+        self._note_problem(
             "crc",
             found.position,
             header.base_offset,
@@ -165,9 +165,9 @@ class LogFile:
         is_end = end == self._size
         if is_end and self._is_zero(position):
             if not self._is_last:
-                self._note("torn-tail", position, -1, f"the file ends in {damage.size_bytes} zeros")
+                self._note_problem("torn-tail", position, -1, f"the file ends in {damage.size_bytes} zeros")
             return end
-        head = bytes(self._read(position, LOG_OVERHEAD_BYTES)).ljust(LOG_OVERHEAD_BYTES, b"\0")
+        head = bytes(self._read_bytes(position, LOG_OVERHEAD_BYTES)).ljust(LOG_OVERHEAD_BYTES, b"\0")
         offset, length = _OFFSET_AND_LENGTH.unpack(head)
         size = length + LOG_OVERHEAD_BYTES
         if damage.wrong is Wrong.MAGIC:
@@ -179,17 +179,17 @@ class LogFile:
         else:
             kind = "length"
         behind = "no sound batch follows" if is_end else f"the next batch is at {end}"
-        self._note(kind, position, offset, f"expected {damage.expected}, found {damage.found}; {behind}")
+        self._note_problem(kind, position, offset, f"expected {damage.expected}, found {damage.found}; {behind}")
         return end
 
-    def _note(self, kind: str, position: int, offset: int, detail: str) -> None:
+    def _note_problem(self, kind: str, position: int, offset: int, detail: str) -> None:
         self._damages += 1
         self.problems.append(Problem(kind, position, offset, detail))
 
     def _is_zero(self, position: int) -> bool:
         """Return whether only zeros follow, as at the end of a preallocated file."""
         while position < self._size:
-            data = self._read(position, BLOCK_BYTES)
+            data = self._read_bytes(position, BLOCK_BYTES)
             if data.count(0) != len(data):
                 return False
             position += len(data)

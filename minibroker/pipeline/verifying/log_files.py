@@ -13,10 +13,10 @@ from minibroker.pipeline.directory.disk_path import DiskPath
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.verifying.checkpoint_checks import (
     OFFSET_CHECKPOINTS,
-    expected_ids,
+    find_expected_ids,
+    find_wrong_identity,
     read_offsets,
     read_topic_id,
-    wrong_identity,
 )
 from minibroker.pipeline.verifying.findings import CHECKS, Finding, Findings, Problem
 from minibroker.protocol.messages.metadata_records import METADATA_TOPIC
@@ -156,17 +156,17 @@ def plan_directory(
     `compacted` names compacted topics beside those in the directory's metadata; `in_use` is whether a broker is
     running. Raises `OptionError`, `OSError`.
     """
-    chosen = _known_checks(checks)
-    root, directories = _partition_directories(DiskPath.at(path))
+    chosen = _check_names(checks)
+    root, directories = _find_partition_directories(DiskPath.at(path))
     of_directory = Findings("", -1, "", chosen)
-    offsets = {name: _offsets_of(root, name, of_directory) for name in OFFSET_CHECKPOINTS}
+    offsets = {name: _read_offsets(root, name, of_directory) for name in OFFSET_CHECKPOINTS}
     metadata = read_metadata(str(root))
     policies = metadata.compacted | set(compacted) | {topic for topic, _ in offsets[CLEANER_OFFSET_CHECKPOINT]}
     whole = root == DiskPath.at(path)
-    lost = _lost_partitions(directories, offsets, metadata, chosen) if whole else []
+    lost = _find_lost_partitions(directories, offsets, metadata, chosen) if whole else []
     if whole:
-        of_directory.extend(META_PROPERTIES, wrong_identity(root, metadata))
-        lost += _unknown_partitions(root, directories, metadata, chosen)
+        of_directory.extend(META_PROPERTIES, find_wrong_identity(root, metadata))
+        lost += _find_unknown_partitions(root, directories, metadata, chosen)
     unknown_topics = {*topics, *compacted} - {topic for topic, _ in directories} - {each.topic for each in lost}
     if unknown_topics:
         raise OptionError(f"{path} has no topic {', '.join(sorted(unknown_topics))}")
@@ -174,7 +174,7 @@ def plan_directory(
         PartitionPlan(str(root), "", "", -1, chosen, False, {}, None, (root / CLEAN_SHUTDOWN).exists(), in_use),
         has_coordinators=_has_coordinators(metadata, directories),
     )
-    ids = expected_ids(root, directories, metadata.ids) if "checkpoints" in chosen else {}
+    ids = find_expected_ids(root, directories, metadata.ids) if "checkpoints" in chosen else {}
     partitions: list[PartitionPlan] = []
     segments: list[SegmentPlan] = []
     for (topic, partition), directory in sorted(directories.items()):
@@ -198,7 +198,7 @@ def plan_directory(
     return DirectoryPlan(tuple(partitions), tuple(segments), (*of_directory, *lost))
 
 
-def _known_checks(checks: Iterable[str]) -> frozenset[str]:
+def _check_names(checks: Iterable[str]) -> frozenset[str]:
     """Return the checks. Raises `OptionError` for unknown ones."""
     chosen = frozenset(checks)
     unknown = chosen - CHECKS.keys()
@@ -213,7 +213,7 @@ def _has_coordinators(metadata: ClusterMetadata, directories: Mapping[TopicParti
     return bool(metadata.ids) and not metadata.unreadable and coordinators <= directories.keys()
 
 
-def _lost_partitions(
+def _find_lost_partitions(
     directories: Mapping[TopicPartition, str],
     offsets: Mapping[str, Mapping[TopicPartition, int]],
     metadata: ClusterMetadata,
@@ -233,7 +233,7 @@ def _lost_partitions(
     return found
 
 
-def _unknown_partitions(
+def _find_unknown_partitions(
     root: DiskPath, directories: Mapping[TopicPartition, str], metadata: ClusterMetadata, checks: frozenset[str]
 ) -> list[Finding]:
     """Return a finding for each directory of a partition that the metadata log does not have, if all of it is there."""
@@ -251,7 +251,7 @@ def _unknown_partitions(
     return found
 
 
-def segments_of(partition: PartitionPlan) -> list[SegmentPlan]:
+def list_segments(partition: PartitionPlan) -> list[SegmentPlan]:
     """Return the segments of a partition, the oldest first. Raises `FileNotFoundError` if one is gone meanwhile."""
     nexts = (*partition.bases[1:], None) if partition.bases else ()
     found = []
@@ -261,7 +261,7 @@ def segments_of(partition: PartitionPlan) -> list[SegmentPlan]:
     return found
 
 
-def _partition_directories(path: DiskPath) -> tuple[DiskPath, dict[TopicPartition, str]]:
+def _find_partition_directories(path: DiskPath) -> tuple[DiskPath, dict[TopicPartition, str]]:
     """Return the log directory, and the names of the partitions' directories; only one for a partition's directory."""
     if not path.is_dir():
         raise OptionError(f"{path} is not a directory")
@@ -275,7 +275,7 @@ def _partition_directories(path: DiskPath) -> tuple[DiskPath, dict[TopicPartitio
     return path, found
 
 
-def _offsets_of(root: DiskPath, name: str, findings: Findings) -> dict[TopicPartition, int]:
+def _read_offsets(root: DiskPath, name: str, findings: Findings) -> dict[TopicPartition, int]:
     try:
         offsets, problems = read_offsets(root / name)
     except FileNotFoundError:
@@ -289,7 +289,7 @@ def _with_segments(known: PartitionPlan) -> tuple[PartitionPlan, list[SegmentPla
     for tries_left in reversed(range(TRIES)):
         try:
             plan = known.listed()
-            return plan, segments_of(plan)
+            return plan, list_segments(plan)
         except FileNotFoundError:  # a broker is running, and retention or compaction has removed a segment
             if not known.path("").exists():
                 return None

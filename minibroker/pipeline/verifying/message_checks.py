@@ -28,17 +28,17 @@ def check_messages(block: Block, *, compacted: bool) -> Checked:
     found: list[tuple[int, Message]] = []
     for index in np.flatnonzero(block.sound & (block.headers.magic < MAGIC)).tolist():
         try:
-            message = _read(bytes(block.batch(index)), 0)
+            message = _read_message(bytes(block.batch(index)), 0)
             inside = _check_inner_messages(message, compacted=compacted) if message.compression else [message]
         except Unreadable as error:
             problems.append(block.problem(error.kind, index, str(error)))
             continue
         block.first_offset[index] = inside[0].offset
         found += [(index, each) for each in inside]
-    return Checked(problems, [_records(found)] if found else [])
+    return Checked(problems, [_make_records(found)] if found else [])
 
 
-def _read(data: bytes, position: int) -> Message:
+def _read_message(data: bytes, position: int) -> Message:
     """Return the message at `position`, whose checksum is right. Raises `Unreadable`."""
     try:
         return read_message(data, position, is_checked=True)[0]
@@ -48,7 +48,7 @@ def _read(data: bytes, position: int) -> Message:
 
 def _check_inner_messages(wrapper: Message, *, compacted: bool) -> list[Message]:
     """Return the messages of a wrapper with absolute offsets. Raises `Unreadable`."""
-    inner = _inner(wrapper)
+    inner = _read_inner_messages(wrapper)
     if not inner:
         raise Unreadable("record-count", "a wrapper without messages")
     base = wrapper.offset - inner[-1].offset if wrapper.magic else 0
@@ -66,7 +66,7 @@ def _check_inner_messages(wrapper: Message, *, compacted: bool) -> list[Message]
     return [message._replace(offset=base + message.offset) for message in inner]
 
 
-def _inner(wrapper: Message) -> list[Message]:
+def _read_inner_messages(wrapper: Message) -> list[Message]:
     """Return the messages of a wrapper as they are stored. Raises `Unreadable`."""
     try:
         payload = decompress_inner_messages(wrapper, MAX_BATCH_BYTES)
@@ -83,7 +83,7 @@ def _inner(wrapper: Message) -> list[Message]:
                 check_message(payload, position)
             except CorruptBatch as error:
                 raise Unreadable("crc", f"in a wrapper: {error}") from error
-            found.append(_read(payload, position))
+            found.append(_read_message(payload, position))
     except CorruptBatch as error:
         raise Unreadable("record", f"in a wrapper: {error}") from error
     if end != len(payload):
@@ -91,7 +91,7 @@ def _inner(wrapper: Message) -> list[Message]:
     return found
 
 
-def _records(found: list[tuple[int, Message]]) -> Records:
+def _make_records(found: list[tuple[int, Message]]) -> Records:
     keys = [bytes(message.key or b"") for _, message in found]
     sizes = np.array([len(key) for key in keys], np.int64)
     return Records(

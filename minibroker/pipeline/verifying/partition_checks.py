@@ -10,23 +10,28 @@ from contextlib import suppress
 from dataclasses import replace
 
 from minibroker.pipeline.directory.cluster_metadata import METADATA
-from minibroker.pipeline.verifying.checkpoint_checks import read_epochs, wrong_counts, wrong_epochs, wrong_id
+from minibroker.pipeline.verifying.checkpoint_checks import (
+    find_wrong_counts,
+    find_wrong_epochs,
+    find_wrong_id,
+    read_epochs,
+)
 from minibroker.pipeline.verifying.coordinator_state import read_coordinator_states
 from minibroker.pipeline.verifying.findings import Finding, Findings, Problem
 from minibroker.pipeline.verifying.log_files import PartitionPlan
 from minibroker.pipeline.verifying.offset_checks import EpochRun
-from minibroker.pipeline.verifying.producer_checks import State, carried_on, read_snapshot, wrong_states
+from minibroker.pipeline.verifying.producer_checks import State, carry_on, find_wrong_states, read_snapshot
 from minibroker.pipeline.verifying.segment_checks import SegmentSummary, Vanished, check_metadata_snapshot
 from minibroker.pipeline.verifying.transaction_checks import (
     NO_RECORD,
     Known,
     Marker,
     Opened,
-    missing_entries,
-    older_coordinator,
-    outside,
+    find_missing_entries,
+    find_wrong_entry,
+    make_older_coordinator,
+    make_outside,
     without_transaction,
-    wrong_entry,
 )
 from minibroker.storage.checkpoints.checkpoint_texts import (
     ABORTED_TRANSACTIONS_CHECKPOINT,
@@ -46,7 +51,7 @@ from minibroker.storage.names import (
 MAX_TRANSACTION_MS = 15 * 60 * 1000  # transaction.max.timeout.ms
 
 
-def findings_about(
+def collect_findings(
     plan: PartitionPlan, checked: Iterable[tuple[list[Finding], SegmentSummary | Vanished]]
 ) -> list[Finding]:
     """Return all findings about a partition, by what `check_segment` returns for its segments. Raises `OSError`."""
@@ -65,7 +70,7 @@ def check_partition(plan: PartitionPlan, summaries: Sequence[SegmentSummary | Va
     findings: list[Finding] = []
     if removed:
         findings += _find_removed(plan, removed)
-        plan = _behind(plan, max(removed))
+        plan = _cut_plan_behind(plan, max(removed))
         if not plan.bases:
             return findings
     there = [each for each in summaries if isinstance(each, SegmentSummary) and each.base_offset in plan.bases]
@@ -89,7 +94,7 @@ def _find_removed(plan: PartitionPlan, bases: Sequence[int]) -> list[Finding]:
     return list(findings)
 
 
-def _behind(plan: PartitionPlan, base: int) -> PartitionPlan:
+def _cut_plan_behind(plan: PartitionPlan, base: int) -> PartitionPlan:
     """Return the part of a partition behind a segment, as if its log began there."""
     bases = tuple(each for each in plan.bases if each > base)
     start = {LOG_START_OFFSET_CHECKPOINT: max(bases[0], plan.log_start)} if bases else {}
@@ -121,7 +126,7 @@ class _Fold:
         self._take_offsets(summary)
         self._take_epochs(summary)
         self._take_transactions(summary)
-        wrong = carried_on(self._states, summary.producers, self._missing, self._plan.log_start)
+        wrong = carry_on(self._states, summary.producers, self._missing, self._plan.log_start)
         self.findings.extend(summary.file, wrong)
         self._missing += summary.damages + (summary.offsets.missing if self._plan.compacted else 0)
         self._damages += summary.damages
@@ -179,7 +184,7 @@ class _Fold:
         if self._plan.knows(LEADER_EPOCH_CHECKPOINT):
             entries, problems = read_epochs(self._plan.path(LEADER_EPOCH_CHECKPOINT))
         runs = [run for run, _ in self._runs]
-        wrong = wrong_epochs(entries, runs, self._plan.log_start, end, stopped=self._plan.stopped)
+        wrong = find_wrong_epochs(entries, runs, self._plan.log_start, end, stopped=self._plan.stopped)
         self.findings.extend(LEADER_EPOCH_CHECKPOINT, problems or wrong)
 
     def _check_log_start(self) -> None:
@@ -206,12 +211,12 @@ class _Fold:
     def _check_side_files(self) -> None:
         plan = self._plan
         if plan.knows(PARTITION_METADATA):
-            self.findings.extend(PARTITION_METADATA, wrong_id(plan.path(PARTITION_METADATA), plan.topic_id))
+            self.findings.extend(PARTITION_METADATA, find_wrong_id(plan.path(PARTITION_METADATA), plan.topic_id))
         elif plan.topic_id is not None and self._end and plan.directory != METADATA:
             detail = "it is missing: Kafka takes a log without a topic id for a stray one, and moves it away"
             self.findings.add(PARTITION_METADATA, Problem("partition-metadata", -1, -1, detail))
         if plan.knows(ABORTED_TRANSACTIONS_CHECKPOINT):
-            self.findings.extend(ABORTED_TRANSACTIONS_CHECKPOINT, wrong_counts(plan.path(""), plan.bases))
+            self.findings.extend(ABORTED_TRANSACTIONS_CHECKPOINT, find_wrong_counts(plan.path(""), plan.bases))
 
     # --- transactions -----------------------------------------------------------------------------
 
@@ -220,11 +225,13 @@ class _Fold:
         for producer_id, (offset, position) in here.plain.items():
             if producer_id in self._open:
                 opened, _ = self._open[producer_id]
-                self.findings.add(summary.file, outside(producer_id, opened.offset, offset, position))
+                self.findings.add(summary.file, make_outside(producer_id, opened.offset, offset, position))
         for producer_id, (first, last) in here.epochs.items():
             known = self._coordinators.get(producer_id, first)
             if first < known:
-                problem = older_coordinator(here.first_markers[producer_id]._replace(coordinator_epoch=first), known)
+                problem = make_older_coordinator(
+                    here.first_markers[producer_id]._replace(coordinator_epoch=first), known
+                )
                 self.findings.add(summary.file, problem)
             self._coordinators[producer_id] = last
         for marker in here.first_markers.values():
@@ -234,11 +241,11 @@ class _Fold:
         known_log = Known(self._first_offset, self._plan.compacted, bool(self._damages or summary.damages))
         markers = {marker.offset: marker for marker in aborts}
         index_name = make_segment_name(summary.base_offset) + TRANSACTION_INDEX_SUFFIX
-        self.findings.extend(summary.file, missing_entries(here.entries, aborts))
+        self.findings.extend(summary.file, find_missing_entries(here.entries, aborts))
         for place, entry in enumerate(here.entries):
-            wrong = wrong_entry(place, entry, markers.get(entry.last_offset), known_log)
+            wrong = find_wrong_entry(place, entry, markers.get(entry.last_offset), known_log)
             self.findings.extend(index_name, wrong)
-        self._carry(summary)
+        self._carry_summary(summary)
 
     def _ends_nothing(self, marker: Marker) -> bool:
         """Return whether a marker ends no transaction, although no records before it were removed or compacted away."""
@@ -259,7 +266,7 @@ class _Fold:
         ]
         return marker._replace(stable_offset=min([marker.stable_offset, *still_open]))
 
-    def _carry(self, summary: SegmentSummary) -> None:
+    def _carry_summary(self, summary: SegmentSummary) -> None:
         here = summary.transactions
         for producer_id, (opened, file) in list(self._open.items()):
             if producer_id in here.first_markers:
@@ -273,11 +280,11 @@ class _Fold:
 
     def _check_open_transactions(self) -> None:
         for producer_id, (opened, file) in self._open.items():
-            hangs, why = self._hangs(producer_id, opened)
+            hangs, why = self._is_hanging(producer_id, opened)
             kind = "hanging-transaction" if hangs else "open-transaction"
             self.findings.add(file, Problem(kind, opened.position, opened.offset, f"producer {producer_id}; {why}"))
 
-    def _hangs(self, producer_id: int, opened: Opened) -> tuple[bool, str]:
+    def _is_hanging(self, producer_id: int, opened: Opened) -> tuple[bool, str]:
         """Return whether nothing will end an open transaction, and how that is known.
 
         Its coordinator knows. Without one, the times of markers count: the broker wrote them.
@@ -324,7 +331,7 @@ class _Fold:
             return
         missing = max(offset - (self._end or 0), 0) if self._plan.compacted else 0
         opened = {producer_id: each.offset for producer_id, (each, _) in self._open.items()}
-        problems = wrong_states(
+        problems = find_wrong_states(
             entries,
             self._states,
             opened,

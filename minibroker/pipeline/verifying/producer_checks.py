@@ -64,7 +64,7 @@ class State(NamedTuple):
 UNKNOWN = State(-1 << 16, None, -1, 0, missing=-1)  # before a producer's first event, where nothing is wrong
 
 
-def problem_with(state: State, event: Event, producer_id: int, log_start: int) -> Problem | None:
+def find_problem(state: State, event: Event, producer_id: int, log_start: int) -> Problem | None:
     """Return what is wrong with an event in this state, or None.
 
     Sequences may not follow each other if batches between were compacted away or are damaged, if the broker has
@@ -101,7 +101,7 @@ class ProducerCheck:
         state = self.states.get(producer_id, UNKNOWN)
         if state.expected is None:
             self._note_head(producer_id, event)
-        problem = problem_with(state, event, producer_id, self.log_start)
+        problem = find_problem(state, event, producer_id, self.log_start)
         self.states[producer_id] = state.after(event)
         return problem
 
@@ -116,7 +116,7 @@ class ProducerCheck:
         heads.append(event)
 
 
-def carried_on(states: dict[int, State], segment: ProducerCheck, missing: int, log_start: int) -> Iterator[Problem]:
+def carry_on(states: dict[int, State], segment: ProducerCheck, missing: int, log_start: int) -> Iterator[Problem]:
     """Advance the producers' states by one more segment. Yield what is wrong with its first batches.
 
     `missing` is what was missing before the segment.
@@ -125,7 +125,7 @@ def carried_on(states: dict[int, State], segment: ProducerCheck, missing: int, l
         state = states.get(producer_id, UNKNOWN)
         for head in heads:
             event = head._replace(missing=head.missing + missing)
-            problem = problem_with(state, event, producer_id, log_start)
+            problem = find_problem(state, event, producer_id, log_start)
             if problem is not None:
                 yield problem
             state = state.after(event)
@@ -150,7 +150,7 @@ def read_snapshot(path: DiskPath) -> tuple[list[ProducerStateEntry], list[Proble
     return [ProducerStateEntry(SNAPSHOT_HEAD.size + place * SNAPSHOT_ENTRY.size, *row) for place, row in rows], []
 
 
-def wrong_states(
+def find_wrong_states(
     entries: list[ProducerStateEntry],
     states: Mapping[int, State],
     opened: Mapping[int, int],
@@ -168,12 +168,12 @@ def wrong_states(
         state = states.get(entry.producer_id)
         if state is not None and state.missing != missing:
             continue  # its last batch may have been compacted away
-        said = _difference(entry, state, opened, start, compacted)
+        said = _find_difference(entry, state, opened, start, compacted)
         if said:
             yield Problem("snapshot-state", entry.position, entry.last_offset, f"producer {entry.producer_id}: {said}")
 
 
-def _difference(
+def _find_difference(
     entry: ProducerStateEntry, state: State | None, opened: Mapping[int, int], start: int, compacted: bool
 ) -> str:
     if state is None:

@@ -18,7 +18,7 @@ from minibroker.pipeline.decode.batch_headers import Headers
 from minibroker.pipeline.decode.record_field_columns import read_fields
 from minibroker.pipeline.decode.record_starts import record_starts
 from minibroker.pipeline.verifying.findings import Problem
-from minibroker.pipeline.verifying.log_blocks import Block, Fault, first_faults
+from minibroker.pipeline.verifying.log_blocks import Block, Fault, iterate_first_faults
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import (
     ELIDED_BIT,
@@ -45,7 +45,7 @@ class Unreadable(ValueError):
         self.kind = kind
 
 
-def what_is_wrong(payload: Bytes, header: BatchHeader, *, compacted: bool) -> tuple[str, str] | None:
+def find_first_error(payload: Bytes, header: BatchHeader, *, compacted: bool) -> tuple[str, str] | None:
     """Return (kind, detail) of the first error, or None."""
     try:
         records = list(read_records(payload, header))
@@ -124,17 +124,17 @@ def check_records(block: Block, *, compacted: bool) -> Checked:
     """Read the records of all sound batches of format 2 in the block. Do not check the meaning of control batches."""
     problems: list[Problem] = []
     found: list[Records] = []
-    for payloads in _chunks(block, problems, compacted=compacted):
-        records, wrong = _read(block, payloads, compacted=compacted)
+    for payloads in _iterate_chunks(block, problems, compacted=compacted):
+        records, wrong = _read_records(block, payloads, compacted=compacted)
         found.append(records)
         for payload in payloads:
             if payload.row in wrong:
-                wrong_here = what_is_wrong(payload.data, block.headers.header(payload.row), compacted=compacted)
+                wrong_here = find_first_error(payload.data, block.headers.header(payload.row), compacted=compacted)
                 problems += [block.problem(wrong_here[0], payload.row, wrong_here[1])] if wrong_here else []
     return Checked(problems, found)
 
 
-def payload_of(block: Block, index: int) -> Bytes:
+def get_payload(block: Block, index: int) -> Bytes:
     """Return the decompressed records of a batch. Raises `Unreadable`."""
     try:
         return decompress(int(block.headers.codec[index]), block.batch(index)[HEADER_BYTES:], MAX_BATCH_BYTES)
@@ -147,7 +147,7 @@ def describe_undecompressed(error: KafkaError) -> Unreadable:
     return Unreadable("large" if error.code == ErrorCode.MESSAGE_TOO_LARGE else "codec", str(error))
 
 
-def _contradictions(headers: Headers) -> tuple[Fault, ...]:
+def _find_contradictions(headers: Headers) -> tuple[Fault, ...]:
     """Return which fields in the headers of batches of format 2 contradict each other."""
     base, delta, count = headers.base_offset, headers.last_offset - headers.base_offset, headers.record_count
     producer_id, epoch, sequence = headers.producer_id, headers.producer_epoch, headers.base_sequence
@@ -161,14 +161,14 @@ def _contradictions(headers: Headers) -> tuple[Fault, ...]:
     )
 
 
-def _chunks(block: Block, problems: list[Problem], *, compacted: bool) -> Iterator[list[Payload]]:
+def _iterate_chunks(block: Block, problems: list[Problem], *, compacted: bool) -> Iterator[list[Payload]]:
     """Yield the payloads of batches with records, in portions.
 
     Add a problem for batches that cannot be decompressed.
     """
     readable = block.sound & (block.headers.magic == MAGIC)
     rows = np.flatnonzero(readable)
-    for row, kind, detail in first_faults(_contradictions(block.headers.select(rows))):
+    for row, kind, detail in iterate_first_faults(_find_contradictions(block.headers.select(rows))):
         problems.append(block.problem(kind, int(rows[row]), detail))
         readable[rows[row]] = False
     if not compacted:
@@ -178,7 +178,7 @@ def _chunks(block: Block, problems: list[Problem], *, compacted: bool) -> Iterat
     size = 0
     for index in np.flatnonzero(readable & (block.headers.record_count > 0)).tolist():
         try:
-            payload = payload_of(block, index)
+            payload = get_payload(block, index)
         except Unreadable as error:
             problems.append(block.problem(error.kind, index, str(error)))
             continue
@@ -191,7 +191,7 @@ def _chunks(block: Block, problems: list[Problem], *, compacted: bool) -> Iterat
         yield chunk
 
 
-def _read(block: Block, payloads: Sequence[Payload], *, compacted: bool) -> tuple[Records, set[int]]:
+def _read_records(block: Block, payloads: Sequence[Payload], *, compacted: bool) -> tuple[Records, set[int]]:
     """Return the records of the correct batches, and the indexes of the other ones in the block."""
     data = b"".join([*(payload.data for payload in payloads), _PADDING])
     bytes_ = np.frombuffer(data, np.uint8)
@@ -207,8 +207,10 @@ def _read(block: Block, payloads: Sequence[Payload], *, compacted: bool) -> tupl
     fields = read_fields(bytes_, positions, has_attributes[batch], 5)
     assert fields.offset_deltas is not None and fields.keys is not None and fields.values is not None
     wrong = np.bincount(batch, fields.malformed, len(index)) > 0
-    wrong |= _wrong_deltas(fields.offset_deltas, batch, counts, headers.last_offset - headers.base_offset, compacted)
-    wrong |= _wrong_times(headers, fields.timestamp_deltas, np.cumsum(counts) - counts)
+    wrong |= _find_wrong_deltas(
+        fields.offset_deltas, batch, counts, headers.last_offset - headers.base_offset, compacted
+    )
+    wrong |= _find_wrong_times(headers, fields.timestamp_deltas, np.cumsum(counts) - counts)
     keep = ~wrong[batch]
     keys, values = fields.keys, fields.values
     records = Records(
@@ -222,7 +224,7 @@ def _read(block: Block, payloads: Sequence[Payload], *, compacted: bool) -> tupl
     return records, {*rows[~sound].tolist(), *index[wrong].tolist()}
 
 
-def _wrong_deltas(delta: Int64s, batch: Int64s, counts: Int64s, last_delta: Int64s, compacted: bool) -> Bools:
+def _find_wrong_deltas(delta: Int64s, batch: Int64s, counts: Int64s, last_delta: Int64s, compacted: bool) -> Bools:
     """Return which batches have wrong offset deltas: they must be 0, 1, 2, ..., or rise in a compacted log."""
     wrong = np.zeros(len(counts), np.bool_)
     place = np.arange(len(delta)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -235,7 +237,7 @@ def _wrong_deltas(delta: Int64s, batch: Int64s, counts: Int64s, last_delta: Int6
     return wrong
 
 
-def _wrong_times(headers: Headers, timestamp_deltas: Int64s, firsts: Int64s) -> Bools:
+def _find_wrong_times(headers: Headers, timestamp_deltas: Int64s, firsts: Int64s) -> Bools:
     """Return which batches have a wrong largest timestamp. With log append time, it is the time of all records."""
     if not len(firsts):
         return np.zeros(0, np.bool_)

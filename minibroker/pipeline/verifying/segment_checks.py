@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from minibroker.pipeline.array_types import Int64s
-from minibroker.pipeline.verifying.compaction_checks import KEYS, keys_in_cleaned, wrong_in_cleaned
+from minibroker.pipeline.verifying.compaction_checks import KEYS, find_keys_in_cleaned, find_wrong_in_cleaned
 from minibroker.pipeline.verifying.findings import Finding, Findings, Problem
 from minibroker.pipeline.verifying.index_checks import OffsetIndexCheck, TimeIndexCheck
 from minibroker.pipeline.verifying.log_blocks import Block, LogFile
@@ -76,7 +76,7 @@ def check_metadata_snapshot(plan: PartitionPlan, name: str, findings: Findings) 
     findings.extend(name, file.problems)
 
 
-def keys_of_segment(plan: SegmentPlan) -> Iterator[pa.RecordBatch]:
+def find_keys_of_segment(plan: SegmentPlan) -> Iterator[pa.RecordBatch]:
     """Yield the keys in the cleaned part of a segment, as rows of `KEYS`; none if it is gone. Raises `OSError`."""
     partition = plan.partition
     try:
@@ -86,7 +86,9 @@ def keys_of_segment(plan: SegmentPlan) -> Iterator[pa.RecordBatch]:
     with closing(file):
         for block in file.blocks():
             for records in check_all_records(block, compacted=True).records:
-                keys, offsets, positions = keys_in_cleaned(block, records, partition.log_start, partition.clean_offset)
+                keys, offsets, positions = find_keys_in_cleaned(
+                    block, records, partition.log_start, partition.clean_offset
+                )
                 name = f"{partition.directory}/{plan.name(LOG_SUFFIX)}"
                 fixed = ([value] * len(keys) for value in (partition.topic, partition.partition, name))
                 topics, partitions, files = fixed
@@ -142,7 +144,7 @@ class _SegmentChecks:
         self.findings.extend(self._log_name, checked.problems)
         if self._plan.is_cleaned:
             for each in checked.records:
-                found = wrong_in_cleaned(block, each, self._partition.log_start, self._partition.clean_offset)
+                found = find_wrong_in_cleaned(block, each, self._partition.log_start, self._partition.clean_offset)
                 self.findings.extend(self._log_name, found)
 
     def _follow_producers(self, block: Block, missing: Int64s) -> None:
@@ -151,7 +153,9 @@ class _SegmentChecks:
         transactional = block.headers.is_transactional[rows].tolist()
         # Batches that compaction has emptied are only kept for the sequence in the header.
         holds_data = ~is_control[rows] & ((block.headers.record_count[rows] != 0) | (not self._partition.compacted))
-        each = zip(rows.tolist(), holds_data.tolist(), transactional, _events(block, rows, missing), strict=True)
+        each = zip(
+            rows.tolist(), holds_data.tolist(), transactional, _iterate_events(block, rows, missing), strict=True
+        )
         for index, is_data, in_transaction, (producer_id, event) in each:
             problem = other = None
             if is_data:
@@ -213,7 +217,7 @@ class _SegmentChecks:
         )
 
 
-def _events(block: Block, rows: Int64s, missing: Int64s) -> Iterator[tuple[int, Event]]:
+def _iterate_events(block: Block, rows: Int64s, missing: Int64s) -> Iterator[tuple[int, Event]]:
     """Return (producer id, event) of some batches. Markers have no sequence."""
     headers = block.headers
     base, last = headers.base_offset[rows], headers.last_offset[rows]

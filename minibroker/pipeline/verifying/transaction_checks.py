@@ -14,7 +14,7 @@ from minibroker.pipeline.directory.disk_path import DiskPath
 from minibroker.pipeline.verifying.findings import Problem
 from minibroker.pipeline.verifying.log_blocks import Block
 from minibroker.pipeline.verifying.producer_checks import Event
-from minibroker.pipeline.verifying.record_checks import Unreadable, payload_of, read_records
+from minibroker.pipeline.verifying.record_checks import Unreadable, get_payload, read_records
 from minibroker.protocol.errors import InvalidRecords
 from minibroker.protocol.messages.control_records import EndTxnMarker
 from minibroker.protocol.records.control import ControlType, decode_control_message, decode_control_type
@@ -87,7 +87,7 @@ class Transactions:
             if producer_id not in self.first_markers:
                 self.plain.setdefault(producer_id, (event.offset, event.position))
             return None
-        return outside(producer_id, opened.offset, event.offset, event.position)
+        return make_outside(producer_id, opened.offset, event.offset, event.position)
 
     def take_marker(self, marker: Marker) -> list[Problem]:
         """Add the end of a transaction; its first offset and stable offset are unknown yet. Return the problems."""
@@ -109,7 +109,7 @@ class Transactions:
         if marker.kind in (ABORT, COMMIT):
             first, last = self.epochs.get(producer_id, (marker.coordinator_epoch,) * 2)
             if marker.coordinator_epoch < last:
-                problems.append(older_coordinator(marker, last))
+                problems.append(make_older_coordinator(marker, last))
             self.epochs[producer_id] = first, marker.coordinator_epoch
         return problems
 
@@ -121,13 +121,13 @@ def without_transaction(marker: Marker) -> Problem:
     return Problem("marker-without-transaction", marker.position, marker.offset, detail)
 
 
-def older_coordinator(marker: Marker, known: int) -> Problem:
+def make_older_coordinator(marker: Marker, known: int) -> Problem:
     """Return the problem of a marker that an old coordinator has written."""
     detail = f"producer {marker.producer_id}: coordinator epoch {marker.coordinator_epoch}, {known} before"
     return Problem("coordinator-epoch", marker.position, marker.offset, detail)
 
 
-def outside(producer_id: int, opened_at: int, offset: int, position: int) -> Problem:
+def make_outside(producer_id: int, opened_at: int, offset: int, position: int) -> Problem:
     """Return the problem of a batch outside its producer's transaction, which has been open since `opened_at`."""
     detail = f"producer {producer_id} has had a transaction open since offset {opened_at}"
     return Problem("outside-transaction", position, offset, detail)
@@ -141,7 +141,7 @@ def read_control(block: Block, index: int, *, compacted: bool) -> Marker | None:
         if not compacted:
             raise Unreadable("control-batch", "it is empty, in a log that is not compacted")
         return Marker(producer_id, NO_RECORD, -1, offset, position, -1, -1, time) if producer_id >= 0 else None
-    records = list(read_records(payload_of(block, index), header))
+    records = list(read_records(get_payload(block, index), header))
     try:
         kind, message = decode_control_type(records[0].key), decode_control_message(records[0])
     except InvalidRecords as error:
@@ -173,7 +173,7 @@ def read_index(path: DiskPath, base_offset: int, end_offset: int) -> tuple[list[
             break
         version, *fields = TRANSACTION_ENTRY.unpack_from(data, at)
         entry = AbortedTransaction(*fields)
-        wrong = _impossible_or_misplaced(version, entry, last, end_offset)
+        wrong = _explain_misplaced(version, entry, last, end_offset)
         if wrong:
             problems.append(Problem("txnindex-entry", at, entry.last_offset, wrong))
             continue
@@ -182,7 +182,7 @@ def read_index(path: DiskPath, base_offset: int, end_offset: int) -> tuple[list[
     return entries, problems
 
 
-def _impossible_or_misplaced(version: int, entry: AbortedTransaction, last: int, end_offset: int) -> str:
+def _explain_misplaced(version: int, entry: AbortedTransaction, last: int, end_offset: int) -> str:
     if version != TRANSACTION_INDEX_VERSION or min(entry) < 0 or entry.first_offset > entry.last_offset:
         return f"an impossible entry of version {version}: {tuple(entry)}"
     if entry.last_offset <= last:
@@ -201,7 +201,7 @@ class Known:
     damaged: bool
 
 
-def missing_entries(entries: Sequence[AbortedTransaction], aborts: Iterable[Marker]) -> Iterator[Problem]:
+def find_missing_entries(entries: Sequence[AbortedTransaction], aborts: Iterable[Marker]) -> Iterator[Problem]:
     """Yield the abort markers of a segment without an entry. They have their first offsets from the log."""
     indexed = {(entry.producer_id, entry.last_offset) for entry in entries}
     for marker in aborts:
@@ -210,7 +210,7 @@ def missing_entries(entries: Sequence[AbortedTransaction], aborts: Iterable[Mark
             yield Problem("txnindex-missing", marker.position, marker.offset, detail)
 
 
-def wrong_entry(place: int, entry: AbortedTransaction, marker: Marker | None, known: Known) -> Iterator[Problem]:
+def find_wrong_entry(place: int, entry: AbortedTransaction, marker: Marker | None, known: Known) -> Iterator[Problem]:
     """Yield what is wrong with an entry of the index. `marker` is the abort marker in the log at its last offset.
 
     If records were removed by retention or compaction, an entry may have more than the log shows.

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minibroker.pipeline.engines import Engine, Here
-from minibroker.pipeline.verifying.compaction_checks import KEYS, duplicate_key
-from minibroker.pipeline.verifying.findings import CHECKS, MAX_OF_A_KIND, Finding, in_order
+from minibroker.pipeline.verifying.compaction_checks import KEYS, make_duplicate_key
+from minibroker.pipeline.verifying.findings import CHECKS, MAX_OF_A_KIND, Finding, sort_findings
 from minibroker.pipeline.verifying.log_files import DirectoryPlan, SegmentPlan, plan_directory
-from minibroker.pipeline.verifying.partition_checks import findings_about
-from minibroker.pipeline.verifying.segment_checks import CheckedSegment, check_segment, keys_of_segment
+from minibroker.pipeline.verifying.partition_checks import collect_findings
+from minibroker.pipeline.verifying.segment_checks import CheckedSegment, check_segment, find_keys_of_segment
 
 TASK_BYTES: Final = 64 << 20  # small segments share a task up to this size
 TASK_SEGMENTS: Final = 64
@@ -54,7 +54,7 @@ def verify(
     `OptionError`, and `OSError`, also if files disappear in the meantime.
     """
     plan = plan_directory(path, topics=topics, checks=checks, compacted=compacted)
-    return make_table(in_order(verify_plan(plan, engine)))
+    return make_table(sort_findings(verify_plan(plan, engine)))
 
 
 def verify_plan(plan: DirectoryPlan, engine: Engine | None = None) -> list[Finding]:
@@ -62,16 +62,16 @@ def verify_plan(plan: DirectoryPlan, engine: Engine | None = None) -> list[Findi
     engine = engine or Here()
     partitions = {each.directory: each for each in plan.partitions}
     found = list(plan.findings)
-    tasks = _tasks(plan.segments)
+    tasks = _make_tasks(plan.segments)
     checked = (
         (each.partition.directory, one)
-        for pair in zip(tasks, engine.run(_check, tasks), strict=True)
+        for pair in zip(tasks, engine.run(_check_segments, tasks), strict=True)
         for each, one in zip(*pair, strict=True)
     )
     for directory, group in groupby(checked, lambda each: each[0]):
-        found += findings_about(partitions.pop(directory), (one for _, one in group))
+        found += collect_findings(partitions.pop(directory), (one for _, one in group))
     for partition in partitions.values():
-        found += findings_about(partition, [])
+        found += collect_findings(partition, [])
     cleaned = groupby((each for each in plan.segments if each.is_cleaned), lambda each: each.partition.directory)
     of_keys = [list(segments) for _, segments in cleaned]
     for of_partition in engine.run(_find_duplicate_keys, of_keys):
@@ -79,14 +79,14 @@ def verify_plan(plan: DirectoryPlan, engine: Engine | None = None) -> list[Findi
     return found
 
 
-def _check(segments: Sequence[SegmentPlan]) -> list[CheckedSegment]:
+def _check_segments(segments: Sequence[SegmentPlan]) -> list[CheckedSegment]:
     return [check_segment(segment) for segment in segments]
 
 
 def _find_duplicate_keys(segments: Sequence[SegmentPlan]) -> list[Finding]:
     """Return a finding for each key that occurs more than once in a partition, at its first place."""
     partition = segments[0].partition
-    keys = pa.Table.from_batches((each for segment in segments for each in keys_of_segment(segment)), KEYS)
+    keys = pa.Table.from_batches((each for segment in segments for each in find_keys_of_segment(segment)), KEYS)
     ordered = keys.sort_by([("offset", "ascending"), ("file", "ascending"), ("position", "ascending")])
     groups = ordered.group_by("key", use_threads=False).aggregate(
         [("offset", "count"), ("offset", "first"), ("offset", "last"), ("file", "first"), ("position", "first")]
@@ -96,14 +96,14 @@ def _find_duplicate_keys(segments: Sequence[SegmentPlan]) -> list[Finding]:
     for row in islice(twice.to_pylist(), MAX_OF_A_KIND):
         first = {"offset": row["offset_first"], "file": row["file_first"], "position": row["position_first"]}
         found.append(
-            duplicate_key(
+            make_duplicate_key(
                 partition.topic, partition.partition, row["key"], row["offset_count"], first, row["offset_last"]
             )
         )
     return found
 
 
-def _tasks(segments: Sequence[SegmentPlan]) -> list[list[SegmentPlan]]:
+def _make_tasks(segments: Sequence[SegmentPlan]) -> list[list[SegmentPlan]]:
     """Return the segments of each task."""
     tasks: list[list[SegmentPlan]] = [[]]
     size = 0
@@ -123,8 +123,8 @@ def make_table(findings: Sequence[Finding]) -> pa.Table:
 
 def make_row(finding: Finding) -> dict[str, Any]:
     """Return a finding as a row of `FINDINGS`, by column; None for what it does not have."""
-    return {name: None if value == _none(name) else value for name, value in finding._asdict().items()}
+    return {name: None if value == _make_none(name) else value for name, value in finding._asdict().items()}
 
 
-def _none(name: str) -> Any:
+def _make_none(name: str) -> Any:
     return -1 if name in ("partition", "offset", "position") else ""

@@ -38,9 +38,9 @@ def make_control_app(broker: Broker, token: str | None = None, closing: asyncio.
     app.add(make_probes(lambda: has_nodes(broker.running if broker.is_running else None)))
     app.add(make_page_routes(lambda: broker.bootstrap_servers))
     if closing is not None:
-        from minibroker.explorer.explorer_routes import explorer_routes
+        from minibroker.explorer.explorer_routes import make_explorer_routes
 
-        app.add(explorer_routes(broker, closing))
+        app.add(make_explorer_routes(broker, closing))
     return app
 
 

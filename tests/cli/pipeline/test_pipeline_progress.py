@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from minibroker.cli.pipeline import pipeline_progress
-from minibroker.cli.pipeline.pipeline_progress import progress_of, running
+from minibroker.cli.pipeline.pipeline_progress import show_progress, sum_running
 
 
 class Tracker:
@@ -34,7 +34,7 @@ class Tracker:
 
 def test_the_tasks_of_all_stages_are_counted() -> None:
     tracker: Any = Tracker()
-    assert running(tracker) == (2, 10, 5)
+    assert sum_running(tracker) == (2, 10, 5)
 
 
 def test_the_progress_bar_is_removed_at_the_end(monkeypatch: Any) -> None:
@@ -42,7 +42,7 @@ def test_the_progress_bar_is_removed_at_the_end(monkeypatch: Any) -> None:
     tracker = Tracker()
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker))
     console = Console(file=io.StringIO(), force_terminal=True, width=120)
-    with progress_of(spark, "reading", console) as progress:
+    with show_progress(spark, "reading", console) as progress:
         for _ in range(2):  # when it asks again, what it saw the first time is shown
             assert tracker.asked.wait(10)
             tracker.asked.clear()

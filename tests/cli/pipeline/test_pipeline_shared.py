@@ -16,11 +16,11 @@ from pyspark.errors import PySparkException
 from minibroker.cli.pipeline.pipeline_command import pipeline
 from minibroker.cli.pipeline.pipeline_shared import (
     Source,
-    explained,
-    master_of,
-    reason_of,
-    source_options,
-    spark_session,
+    add_source_options,
+    check_master,
+    explain_error,
+    find_reason,
+    start_spark_session,
 )
 from minibroker.pipeline import session as pipeline_session
 from minibroker.protocol.records.building import build_batch
@@ -44,7 +44,7 @@ Caused by: java.io.IOException: broken
 
 
 @click.command()
-@source_options
+@add_source_options
 def command(source: Source) -> None:
     """Print the options for Spark."""
     for name, value in source.options().items():
@@ -92,13 +92,13 @@ def test_an_input_is_required(arguments: list[str], complaint: str) -> None:
 
 @for_each("master", ["local", "local[*,3]", "yarn", "spark://a:1,b:2", "k8s://https://h:1", "sc://h"])
 def test_spark_runs_on_the_given_master(master: str) -> None:
-    assert master_of(master) == master
+    assert check_master(master) == master
 
 
 @pytest.mark.parametrize("master", ["", "loca", "local[2", "h:7077"])
 def test_a_missing_requirement_of_spark_is_reported_before_its_jvm_starts(master: str) -> None:
     with pytest.raises(click.BadParameter, match="is not like local"):
-        master_of(master)
+        check_master(master)
 
 
 @for_each(
@@ -127,25 +127,25 @@ def test_a_missing_requirement_of_spark_is_reported_before_its_jvm_starts(master
     ],
 )
 def test_a_spark_error_is_shortened_to_its_cause(text: str, reason: str) -> None:
-    assert reason_of(text).startswith(reason)
+    assert find_reason(text).startswith(reason)
 
 
 def test_a_file_system_error_names_the_file() -> None:
-    error = explained(FileNotFoundError(2, "No such file or directory", "/x"))
+    error = explain_error(FileNotFoundError(2, "No such file or directory", "/x"))
     assert isinstance(error, click.ClickException)
     assert (error.message, error.exit_code) == ("No such file or directory: /x", 2)
 
 
 def test_a_library_missing_on_executors_is_distinguished_from_one_missing_here() -> None:
     error = PySparkException("Traceback (most recent call last):\nModuleNotFoundError: No module named 'pyarrow'\n")
-    told = explained(error)
+    told = explain_error(error)
     assert isinstance(told, click.ClickException)
     assert told.message.startswith("Spark's executors have no pyarrow: `minibroker pipeline package` makes")
 
 
 def test_a_bug_of_the_program_is_not_hidden() -> None:
     fault = ZeroDivisionError("division by zero")
-    assert explained(fault) is fault
+    assert explain_error(fault) is fault
 
 
 def run_without(*modules: str, path: str) -> subprocess.CompletedProcess[str]:
@@ -154,8 +154,8 @@ def run_without(*modules: str, path: str) -> subprocess.CompletedProcess[str]:
         f"import click, sys; sys.modules.update(dict.fromkeys({modules}))\n"
         "from minibroker.cli.main import main\n"
         "from minibroker.cli.pipeline.pipeline_command import pipeline\n"
-        "from minibroker.cli.pipeline.pipeline_shared import spark_session\n"
-        "pipeline.get_command = lambda *_: click.Command('job', callback=lambda: spark_session().__enter__())\n"
+        "from minibroker.cli.pipeline.pipeline_shared import start_spark_session\n"
+        "pipeline.get_command = lambda *_: click.Command('job', callback=lambda: start_spark_session().__enter__())\n"
         "main(['pipeline', 'job'])\n"
     )
     environment = {**os.environ, "PATH": path, "JAVA_HOME": ""}
@@ -212,9 +212,11 @@ def test_a_spark_session_uses_the_given_master_and_settings(monkeypatch: pytest.
         return SimpleNamespace(stop=lambda: None)
 
     monkeypatch.setattr(pipeline_session, "session", session)
-    with spark_session("local[3]", (("spark.driver.memory", "4g"), ("spark.local.dir", "/there"))):
+    with start_spark_session("local[3]", (("spark.driver.memory", "4g"), ("spark.local.dir", "/there"))):
         pass
-    with spark_session("sc://h", (("spark.sql.shuffle.partitions", "3"),)):  # its server has a warehouse of its own
+    with start_spark_session(
+        "sc://h", (("spark.sql.shuffle.partitions", "3"),)
+    ):  # its server has a warehouse of its own
         pass
     ((master, settings), connected) = asked
     assert connected == ("sc://h", {"spark.sql.shuffle.partitions": "3"})
@@ -224,4 +226,4 @@ def test_a_spark_session_uses_the_given_master_and_settings(monkeypatch: pytest.
 
 def test_a_closed_output_pipe_is_not_reported_as_a_failure() -> None:
     error = BrokenPipeError()
-    assert explained(error) is error
+    assert explain_error(error) is error

@@ -20,7 +20,7 @@ from minibroker.pipeline.archiving.iceberg_archive import IcebergArchive
 from minibroker.pipeline.archiving.parquet_archive import ParquetArchive
 from minibroker.pipeline.engines import OnSpark
 from minibroker.pipeline.log_source import CorruptData, TopicPartition
-from minibroker.pipeline.schema_sources import known_schemas
+from minibroker.pipeline.schema_sources import get_known_schemas
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
 from minibroker.registry.state.schema_records import StoredSchema
@@ -177,7 +177,7 @@ def test_of_two_runs_at_a_time_one_fails(kind: str, tmp_path: Path, iceberg: Ice
 
 def test_decoded_values_follow_their_schemas(table: ArchiveTable, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    known_schemas.cache_clear()
+    get_known_schemas.cache_clear()
     write_schemas(log, USER)
     decoder = ValueDecoder((("path", str(log)),))
     write_log(log, "users", 0, [Record(each, NOW_MS, None, value) for each, value in enumerate((b"ann", None))])

@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from minibroker.pipeline.archiving.archived_topics import described, for_replay, topic_configs, topic_ids
+from minibroker.pipeline.archiving.archived_topics import (
+    choose_configs,
+    describe_configs,
+    find_topic_configs,
+    find_topic_ids,
+)
 from minibroker.pipeline.archiving.replay_targets import Needed, prepare_topics
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import OptionError
@@ -27,7 +32,7 @@ def options(**where: str) -> ReadOptions:
 def test_topic_ids_are_read_from_a_directory(tmp_path: Path) -> None:
     write_log(tmp_path, "t", 0, records(1), topic_id=b"0123456789abcdef")
     write_log(tmp_path, "old", 0, records(1))
-    found = topic_ids(options(path=str(tmp_path)), ["t", "old"])
+    found = find_topic_ids(options(path=str(tmp_path)), ["t", "old"])
     assert found == {"t": KAFKAS_FORM, "old": f"the one in {tmp_path}"}
 
 
@@ -35,7 +40,7 @@ def test_an_invalid_topic_id_is_an_error(tmp_path: Path) -> None:
     directory = write_log(tmp_path, "t", 0, records(1), topic_id=b"0123456789abcdef")
     (directory / "partition.metadata").write_text("version: 0\ntopic_id: ?")
     with pytest.raises(OptionError, match="partition.metadata is malformed"):
-        topic_ids(options(path=str(tmp_path)), ["t"])
+        find_topic_ids(options(path=str(tmp_path)), ["t"])
 
 
 def test_a_directory_and_its_broker_give_the_same_topics_and_configs(tmp_path: Path) -> None:
@@ -45,17 +50,17 @@ def test_a_directory_and_its_broker_give_the_same_topics_and_configs(tmp_path: P
             made.result()
         of_broker = options(kafka_bootstrap_servers=broker.bootstrap_servers)
         of_directory = options(path=str(tmp_path / "data"))
-        ids = topic_ids(of_broker, ["prices"])
-        assert ids == topic_ids(of_directory, ["prices"])
+        ids = find_topic_ids(of_broker, ["prices"])
+        assert ids == find_topic_ids(of_directory, ["prices"])
         assert len(ids["prices"]) == len(KAFKAS_FORM)
-        assert topic_configs(of_broker, ["prices", "orders"]) == {"prices": SET}
-        assert topic_configs(of_directory, ["prices", "orders"]) == {"prices": SET}
+        assert find_topic_configs(of_broker, ["prices", "orders"]) == {"prices": SET}
+        assert find_topic_configs(of_directory, ["prices", "orders"]) == {"prices": SET}
 
-        archived = for_replay({"prices": SET}, {"prices": "again"}, ["prices"])
+        archived = choose_configs({"prices": SET}, {"prices": "again"}, ["prices"])
         with Client(broker.bootstrap_servers) as client:
             needed = {"again": Needed(1, None)}
             assert prepare_topics(client, needed, {"max.message.bytes": ""}, archived=archived).made == ["again"]
-            set_now = described(client, "again", only_set=True)
+            set_now = describe_configs(client, "again", only_set=True)
             assert set_now == {
                 "cleanup.policy": "compact", "message.timestamp.type": "CreateTime", "retention.ms": "-1",
             }  # fmt: skip
@@ -67,4 +72,4 @@ def test_a_directory_and_its_broker_give_the_same_topics_and_configs(tmp_path: P
 
 def test_the_first_of_two_topics_with_one_target_counts() -> None:
     configs = {"a": {"compression.type": "zstd"}, "b": {"compression.type": "lz4"}}
-    assert for_replay(configs, {"a": "c", "b": "c"}, ["b", "a"]) == {"c": {"compression.type": "zstd"}}
+    assert choose_configs(configs, {"a": "c", "b": "c"}, ["b", "a"]) == {"c": {"compression.type": "zstd"}}

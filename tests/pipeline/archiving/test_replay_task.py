@@ -21,7 +21,7 @@ from rich.progress import Progress
 from minibroker.cli.pipeline import pipeline_replay
 from minibroker.client.client_errors import ClientError
 from minibroker.pipeline.archiving.archive_tables import Archived
-from minibroker.pipeline.archiving.replay_job import needed_topics, replay_id_of, replay_settings
+from minibroker.pipeline.archiving.replay_job import find_needed_topics, replay_id_of, replay_settings
 from minibroker.pipeline.archiving.replay_targets import Needed, prepare_topics
 from minibroker.pipeline.archiving.replay_task import Replayed, ReplayTask
 from minibroker.pipeline.brokers.broker_source import BrokerSource
@@ -169,7 +169,7 @@ def test_progress_is_shown(broker: RunningBroker, monkeypatch: pytest.MonkeyPatc
     ]
     replay(task, rows(10, 30, step=2))
     with Progress(disable=True) as bars:
-        watcher = threading.Thread(target=pipeline_replay._watch, args=(task, archived, bars, over))
+        watcher = threading.Thread(target=pipeline_replay._watch_commits, args=(task, archived, bars, over))
         watcher.start()
         deadline = time.monotonic() + PATIENCE_S
         while not (bars.tasks and bars.tasks[0].completed):
@@ -267,8 +267,8 @@ def test_a_target_topic_must_satisfy_all_its_sources(tmp_path: Path) -> None:
     a = Archived(TopicPartition("a", 1), 1, 0, 0, 50)
     b = Archived(TopicPartition("a", 4), 1, 0, 0, None)
     c = Archived(TopicPartition("c", 0), 1, 0, 0, 40)
-    assert needed_topics([a, b, c], task) == {"c": Needed(5, 40)}
+    assert find_needed_topics([a, b, c], task) == {"c": Needed(5, 40)}
     same = Archived(TopicPartition("c", 1), 1, 0, 0, 40)
     with pytest.raises(OptionError, match="a and c both go to c, and both have a partition 1"):
-        needed_topics([a, same], task)
-    assert needed_topics([a, same], replace(task, repartition=True)) == {"c": Needed(2, 40)}
+        find_needed_topics([a, same], task)
+    assert find_needed_topics([a, same], replace(task, repartition=True)) == {"c": Needed(2, 40)}

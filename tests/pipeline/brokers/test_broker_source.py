@@ -30,7 +30,7 @@ from minibroker.pipeline.log_source import (
     TopicPartition,
 )
 from minibroker.pipeline.options import parse_options
-from minibroker.pipeline.schemas import BATCHES, RECORDS, chosen
+from minibroker.pipeline.schemas import BATCHES, RECORDS, choose_columns
 from minibroker.pipeline.selection import TopicSelection
 from minibroker.pipeline.sources.stream_reader import StreamReader
 from minibroker.protocol.apis import ApiKey
@@ -130,7 +130,7 @@ def source(broker: RunningBroker, topic: str, committed: bool = False, **setting
 
 
 def rows(log: BrokerSource, offsets: OffsetRange, request: ReadRequest = RECORDS_REQUEST) -> list[dict[str, Any]]:
-    schema = chosen(RECORDS if request.table == "records" else BATCHES, request.columns)
+    schema = choose_columns(RECORDS if request.table == "records" else BATCHES, request.columns)
     read: list[dict[str, Any]] = pa.Table.from_batches(log.read(Split(offsets), request), schema).to_pylist()
     return read
 

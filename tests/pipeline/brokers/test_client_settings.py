@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from minibroker.client.connection_settings import INT32_MAX, Settings
-from minibroker.pipeline.brokers.client_settings import client_settings
+from minibroker.pipeline.brokers.client_settings import make_client_settings
 from minibroker.pipeline.brokers.fetching import FetchSettings
 from minibroker.pipeline.log_source import OptionError
 from tests.cases import for_each
@@ -16,7 +16,7 @@ SERVER = "127.0.0.1:9092"
 
 
 def test_connection_settings_are_passed_on() -> None:
-    settings = client_settings(SERVER, {"client.id": "me", "request.timeout.ms": "1"}, "somebody")
+    settings = make_client_settings(SERVER, {"client.id": "me", "request.timeout.ms": "1"}, "somebody")
     assert (settings.client_id, settings.request_timeout_ms) == ("me", 1)
     assert (settings.bootstrap_servers, settings.max_frame_bytes) == (SERVER, INT32_MAX)
 
@@ -37,15 +37,15 @@ def test_connection_settings_are_passed_on() -> None:
 )
 def test_invalid_settings_are_rejected_by_name(name: str, value: str, message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        client_settings(SERVER, {name: value})
+        make_client_settings(SERVER, {name: value})
 
 
 def test_settings_equal_to_fixed_values_are_accepted() -> None:
-    client_settings(SERVER, {"check.crcs": "true", "allow.auto.create.topics": "False"})
+    make_client_settings(SERVER, {"check.crcs": "true", "allow.auto.create.topics": "False"})
 
 
 def test_a_misspelt_name_suggests_names_of_other_components() -> None:
     settings = Settings({"fetch.min.byte": "1", "fetch.min.bytes": "2"})
     FetchSettings.taken_from(settings)
     with pytest.raises(OptionError, match=r"did you mean fetch\.min\.bytes( or .*)?\?"):
-        client_settings(SERVER, pickle.loads(pickle.dumps(settings)))
+        make_client_settings(SERVER, pickle.loads(pickle.dumps(settings)))

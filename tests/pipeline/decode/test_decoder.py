@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from minibroker.pipeline.decode.decoder import RecordsDecoder
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest
-from minibroker.pipeline.schemas import RECORDS, chosen
+from minibroker.pipeline.schemas import RECORDS, choose_columns
 from minibroker.protocol.records.batch import DELETE_HORIZON_BIT, LOG_APPEND_TIME, read_header
 from minibroker.protocol.records.building import build_batch, encode_record
 from minibroker.protocol.records.compression import Compression
@@ -199,7 +199,7 @@ class TestForm:
         for data in (LOG, JAVA["small gzip"], emptied(0)):
             decoder = RecordsDecoder(PARTITION, ReadRequest("records", columns), EVERYTHING)
             for batch in [*decoder.feed(data, "a.log", 0), *decoder.finish()]:
-                assert batch.schema == chosen(RECORDS, columns)
+                assert batch.schema == choose_columns(RECORDS, columns)
 
     def test_no_columns_may_be_requested(self) -> None:
         decoder = RecordsDecoder(PARTITION, ReadRequest("records", ()), EVERYTHING)

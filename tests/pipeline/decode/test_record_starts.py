@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.pipeline.decode.record_starts import Lanes, cut, record_starts, walk
+from minibroker.pipeline.decode.record_starts import Lanes, cut_lanes, find_starts, record_starts
 from minibroker.protocol.records.building import encode_record
 from minibroker.protocol.records.record import Record
 from tests.cases import for_each
@@ -34,7 +34,7 @@ def starts_of(payloads: list[bytes], counts: list[int]) -> tuple[list[list[int] 
     ends = np.cumsum(sizes)
     records = np.array(counts, np.int64)
     positions, sound = record_starts(data, ends - sizes, ends, records)
-    lanes = cut(data, Lanes(ends - sizes, ends, records, np.arange(len(counts))))
+    lanes = cut_lanes(data, Lanes(ends - sizes, ends, records, np.arange(len(counts))))
     found: list[list[int] | None] = []
     at = 0
     for start, count, is_sound in zip((ends - sizes).tolist(), counts, sound.tolist(), strict=True):
@@ -46,7 +46,7 @@ def starts_of(payloads: list[bytes], counts: list[int]) -> tuple[list[list[int] 
 def walked(content: bytes, count: int) -> list[int] | None:
     if not 0 <= count * 6 <= len(content):
         return None
-    found = walk(content, count)
+    found = find_starts(content, count)
     return None if found is None else found.tolist()
 
 

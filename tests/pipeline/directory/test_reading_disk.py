@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow.fs
 import pytest
 
-from minibroker.pipeline.archiving.archived_topics import topic_configs
+from minibroker.pipeline.archiving.archived_topics import find_topic_configs
 from minibroker.pipeline.directory import reading_disk
-from minibroker.pipeline.directory.finding import find_logs, paths_in
-from minibroker.pipeline.directory.reading_disk import DISK, internal_path, url_of
+from minibroker.pipeline.directory.finding import find_logs, parse_paths
+from minibroker.pipeline.directory.reading_disk import DISK, make_url, normalize_path
 from minibroker.pipeline.log_opening import read_here, select_partitions
 from minibroker.pipeline.log_source import OptionError, TopicPartition
 from minibroker.pipeline.options import ReadOptions, parse_options
@@ -32,10 +32,10 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         return pyarrow.fs.SubTreeFileSystem(str(tmp_path), pyarrow.fs.LocalFileSystem()), "bucket"
 
     monkeypatch.setattr(pyarrow.fs, "FileSystem", type("FileSystem", (), {"from_uri": staticmethod(from_uri)}))
-    reading_disk.file_system.cache_clear()
+    reading_disk.make_file_system.cache_clear()
     (tmp_path / "bucket" / "logs").mkdir(parents=True)
     yield tmp_path / "bucket"
-    reading_disk.file_system.cache_clear()
+    reading_disk.make_file_system.cache_clear()
     assert set(asked) <= {"s3://bucket", "s3://bucket?region=x&scheme=http"}
 
 
@@ -50,7 +50,7 @@ def test_a_log_directory_in_a_bucket_has_the_same_rows_as_a_local_one(bucket: Pa
     here, there = (options(path, **{"isolation.level": level}) for path in (str(bucket / "logs"), url))
     columns = ("offset", "key", "value", "timestamp")
     assert list(read_here(there, columns)) == list(read_here(here, columns)) != []
-    assert topic_configs(there, ["orders"]) == {"orders": {"cleanup.policy": "compact"}}
+    assert find_topic_configs(there, ["orders"]) == {"orders": {"cleanup.policy": "compact"}}
 
 
 @pytest.mark.parametrize("kind", ["crc", "checkpoint", "txnindex-count", "snapshot-state", "hanging-transaction"])
@@ -64,15 +64,15 @@ def test_a_log_directory_in_a_bucket_has_the_same_findings_as_a_local_one(bucket
 def test_a_partition_and_several_directories_are_found_by_url(bucket: Path) -> None:
     Writer(bucket / "logs").close()
     orders = TopicPartition("orders", 0)
-    assert list(find_logs(paths_in("s3://bucket/logs/orders-0"))) == [orders]
-    assert list(find_logs(paths_in(f"s3://bucket/logs,{bucket}/none")[:1])) == [orders]
+    assert list(find_logs(parse_paths("s3://bucket/logs/orders-0"))) == [orders]
+    assert list(find_logs(parse_paths(f"s3://bucket/logs,{bucket}/none")[:1])) == [orders]
     assert select_partitions(options("s3://bucket/logs")) == [orders]
 
 
 def test_a_missing_directory_is_reported(bucket: Path) -> None:
     for url in ("s3://bucket/nothing", "s3://bucket/nothing?region=x&scheme=http"):
         with pytest.raises(OptionError) as caught:
-            find_logs(paths_in(url))
+            find_logs(parse_paths(url))
         assert str(caught.value) == f"path: {url}: No such file or directory"
     with pytest.raises(FileNotFoundError):
         DISK.stamp("s3://bucket/nothing")
@@ -85,20 +85,20 @@ def test_a_log_directory_is_listed_in_one_request(bucket: Path, monkeypatch: pyt
     (bucket / "logs" / "file-0").touch()
     monkeypatch.setattr(DISK, "is_directory", None)  # a request for each partition
     for path in ("s3://bucket/logs", str(bucket / "logs")):
-        assert list(find_logs([internal_path(path)])) == [TopicPartition("orders", 0)]
+        assert list(find_logs([normalize_path(path)])) == [TopicPartition("orders", 0)]
 
 
 def test_an_unknown_file_system_is_reported() -> None:
     with pytest.raises(OptionError, match="path: floppy://a: Unrecognized filesystem type"):
-        find_logs(paths_in("floppy://a/b"))
+        find_logs(parse_paths("floppy://a/b"))
 
 
 def test_paths_are_converted_to_their_internal_forms() -> None:
-    assert internal_path("file:/a%20b") == "/a b"
-    assert internal_path("/a?b") == "/a?b"
-    assert internal_path("s3n://bucket/a?x=y") == "s3+x=y://bucket/a"
+    assert normalize_path("file:/a%20b") == "/a b"
+    assert normalize_path("/a?b") == "/a?b"
+    assert normalize_path("s3n://bucket/a?x=y") == "s3+x=y://bucket/a"
     urls = ("s3://bucket/a?x=y", "s3://bucket/a", "/a?b")
-    assert tuple(url_of(internal_path(url)) for url in urls) == urls
+    assert tuple(make_url(normalize_path(url)) for url in urls) == urls
 
 
 def test_an_unresponsive_name_node_is_reported_immediately(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,6 +107,6 @@ def test_an_unresponsive_name_node_is_reported_immediately(monkeypatch: pytest.M
         unused.bind(("127.0.0.1", 0))
         where = f"hdfs://127.0.0.1:{unused.getsockname()[1]}/logs"
         with pytest.raises(OptionError, match="path: .*Connection refused"):
-            paths_in(where)
+            parse_paths(where)
     with pytest.raises(OptionError, match="path: hdfs://127.0.0.1:x: invalid literal"):
-        paths_in("hdfs://127.0.0.1:x/logs")
+        parse_paths("hdfs://127.0.0.1:x/logs")

@@ -150,17 +150,17 @@ def test_a_file_truncated_during_a_read_is_a_data_loss(tmp_path: Path) -> None:
     path = directory / FIRST
     for careless in (False, True):
         data = path.read_bytes()
-        reader = SplitReader(split, CARELESS if careless else RECORDS, source._find, 500)
+        reader = SplitReader(split, CARELESS if careless else RECORDS, source._find_stretches, 500)
         stretch = split.place.stretches[0]  # type: ignore[attr-defined]
-        blocks = reader._as_planned(stretch) if not careless else reader.rows()
-        before = reader._block
+        blocks = reader._read_as_planned(stretch) if not careless else reader.rows()
+        before = reader._read_block
 
         def cutting(file: Any, position: int, end: int, before: Any = before) -> bytes:
             if position > 4000:
                 path.write_bytes(path.read_bytes()[:5000])
             return before(file, position, end)  # type: ignore[no-any-return]
 
-        reader._block = cutting  # type: ignore[method-assign]
+        reader._read_block = cutting  # type: ignore[method-assign]
         if careless:
             found = [row["offset"] for table in blocks for row in table.to_pylist()]
             assert found == [row.offset for row in whole_records(path)]

@@ -16,8 +16,8 @@ from minibroker.pipeline.encode.encoder import (
     EncodeError,
     Origin,
     Producer,
-    encode,
     encode_origins,
+    encode_rows,
 )
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, check_batch
@@ -71,7 +71,7 @@ def read(batches: list[EncodedBatch]) -> list[Record]:
 @pytest.mark.parametrize("codec", CODECS)
 @given(records=st.lists(_fields, min_size=1, max_size=20).map(lambda all: [Record(i, *f) for i, f in enumerate(all)]))
 def test_encoded_batches_equal_those_of_the_brokers_codec(codec: Compression, records: list[Record]) -> None:
-    (batch,) = encode(rows_of(records), BatchSettings(codec=codec, batch_bytes=UNBOUNDED))
+    (batch,) = encode_rows(rows_of(records), BatchSettings(codec=codec, batch_bytes=UNBOUNDED))
     assert batch.data == build_batch(records, compression=codec)
     header = check_batch(batch.data)
     assert batch == (batch.data, len(records), 0, header.last_offset, header.max_timestamp, -1)
@@ -82,7 +82,7 @@ def test_offsets_and_gaps_are_kept_however_batches_are_split(
     records: list[Record], batch_bytes: int, batch_records: int | None
 ) -> None:
     settings = BatchSettings(batch_bytes=batch_bytes, batch_records=batch_records)
-    batches = list(encode(rows_of(records), settings, base_offset=None))
+    batches = list(encode_rows(rows_of(records), settings, base_offset=None))
     assert read(batches) == records
     for batch in batches:
         header = check_batch(batch.data)
@@ -97,7 +97,7 @@ def test_encoded_old_formats_equal_those_of_the_brokers_codec(
 ) -> None:
     rows = rows_of([record._replace(offset=index) for index, record in enumerate(records)])
     settings = BatchSettings(magic=magic, codec=codec, batch_bytes=UNBOUNDED, drop_headers=True)
-    (batch,) = encode(rows, settings, base_offset=7)
+    (batch,) = encode_rows(rows, settings, base_offset=7)
     plain = [record._replace(offset=index + 7, headers=()) for index, record in enumerate(records)]
     assert batch.data == build_message_set(plain, magic, compression=codec)
     assert (batch.record_count, batch.base_offset, batch.last_offset) == (len(records), 7, len(records) + 6)
@@ -113,7 +113,7 @@ def test_encoded_old_formats_are_decoded_unchanged(
     records: list[Record], magic: int, codec: Compression, batch_bytes: int
 ) -> None:
     settings = BatchSettings(magic=magic, codec=codec, batch_bytes=batch_bytes, drop_headers=True)
-    batches = list(encode(rows_of(records), settings, base_offset=None))
+    batches = list(encode_rows(rows_of(records), settings, base_offset=None))
     without = [record._replace(headers=(), timestamp=record.timestamp if magic else -1) for record in records]
     assert read(batches) == without
 
@@ -121,7 +121,7 @@ def test_encoded_old_formats_are_decoded_unchanged(
 @given(records=compacted())
 def test_a_change_of_log_append_time_ends_a_batch(records: list[Record]) -> None:
     settings = BatchSettings(timestamp_type=LOG_APPEND_TIME, batch_bytes=UNBOUNDED)
-    batches = list(encode(rows_of(records), settings, base_offset=None))
+    batches = list(encode_rows(rows_of(records), settings, base_offset=None))
     assert read(batches) == records
     for before, after in pairwise(batches):
         is_far = after.base_offset - before.base_offset > 2**31 - 1 or after.last_offset - before.base_offset >= 2**31
@@ -132,7 +132,7 @@ def test_a_change_of_log_append_time_ends_a_batch(records: list[Record]) -> None
 @pytest.mark.parametrize("codec", CODECS)
 @given(records=st.lists(_fields, min_size=1, max_size=20).map(lambda all: [Record(i, *f) for i, f in enumerate(all)]))
 def test_elided_attributes_equal_those_of_the_brokers_codec(codec: Compression, records: list[Record]) -> None:
-    (batch,) = encode(rows_of(records), BatchSettings(codec=codec, batch_bytes=UNBOUNDED, elide_attributes=True))
+    (batch,) = encode_rows(rows_of(records), BatchSettings(codec=codec, batch_bytes=UNBOUNDED, elide_attributes=True))
     full = build_batch(records, compression=codec)
     assert batch.data == without_attributes(full, check_batch(full))
     assert list(iterate_records(batch.data)) == records
@@ -140,14 +140,14 @@ def test_elided_attributes_equal_those_of_the_brokers_codec(codec: Compression, 
 
 @pytest.mark.parametrize(("codec", "level"), LEVELS)
 def test_compression_levels_are_passed_to_the_codec(codec: Compression, level: int) -> None:
-    (batch,) = encode(rows_of(LARGE), BatchSettings(codec=codec, level=level, batch_bytes=UNBOUNDED))
+    (batch,) = encode_rows(rows_of(LARGE), BatchSettings(codec=codec, level=level, batch_bytes=UNBOUNDED))
     assert batch.data == build_batch(LARGE, compression=codec, level=level)
 
 
 def test_every_batch_has_the_producer_and_consecutive_sequences() -> None:
     records = [Record(index, T, None, b"x" * 50) for index in range(100)]
     producer = Producer(42, 3, 2**31 - 10, transactional=True)
-    batches = list(encode(rows_of(records), BatchSettings(batch_records=7, leader_epoch=5), producer))
+    batches = list(encode_rows(rows_of(records), BatchSettings(batch_records=7, leader_epoch=5), producer))
     headers = [check_batch(batch.data) for batch in batches]
     assert {(header.producer_id, header.producer_epoch, header.is_transactional) for header in headers} == {
         (42, 3, True)
@@ -161,7 +161,7 @@ def test_every_batch_has_the_producer_and_consecutive_sequences() -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_the_broker_accepts_encoded_batches(codec: Compression) -> None:
-    for batch in encode(rows_of(SMALL * 50), BatchSettings(codec=codec, batch_bytes=2000)):
+    for batch in encode_rows(rows_of(SMALL * 50), BatchSettings(codec=codec, batch_bytes=2000)):
         assert (
             check_records(batch.data, 0, check_batch(batch.data), Rules(keys_required=False)) == batch.max_timestamp_ms
         )
@@ -171,27 +171,27 @@ def test_many_chunks_are_encoded_contiguously() -> None:
     records = [
         Record(index, T + index, b"%d" % index, bytes(10_000), (("h", b"1"),) * (index % 3)) for index in range(1500)
     ]
-    batches = list(encode(rows_of(records), BatchSettings(batch_bytes=100_000, codec=Compression.LZ4)))
+    batches = list(encode_rows(rows_of(records), BatchSettings(batch_bytes=100_000, codec=Compression.LZ4)))
     assert read(batches) == records
     assert [batch.base_offset for batch in batches[1:]] == [batch.last_offset + 1 for batch in batches[:-1]]
 
 
 def test_a_slice_of_rows_encodes_only_that() -> None:
-    assert read(list(encode(rows_of(SMALL).slice(2, 2), BatchSettings(), base_offset=None))) == SMALL[2:4]
-    assert read(list(encode(rows_of(SMALL).slice(1, 2), BatchSettings(magic=1)))) == [
+    assert read(list(encode_rows(rows_of(SMALL).slice(2, 2), BatchSettings(), base_offset=None))) == SMALL[2:4]
+    assert read(list(encode_rows(rows_of(SMALL).slice(1, 2), BatchSettings(magic=1)))) == [
         record._replace(offset=record.offset - 1) for record in SMALL[1:3]
     ]
 
 
 def test_no_rows_give_no_batches() -> None:
-    assert list(encode(rows_of([]), BatchSettings())) == []
+    assert list(encode_rows(rows_of([]), BatchSettings())) == []
 
 
 def test_only_values_are_required_and_strings_accepted() -> None:
-    (batch,) = encode(pa.record_batch({"value": ["ä", None]}), BatchSettings())
+    (batch,) = encode_rows(pa.record_batch({"value": ["ä", None]}), BatchSettings())
     assert read([batch]) == [Record(0, -1, None, "ä".encode()), Record(1, -1, None, None)]
     rows = pa.record_batch({"key": pa.array(["k"], pa.large_string()), "value": [None], "timestamp": [T]})
-    assert read(list(encode(rows, BatchSettings()))) == [Record(0, T, b"k", None)]
+    assert read(list(encode_rows(rows, BatchSettings()))) == [Record(0, T, b"k", None)]
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
@@ -202,13 +202,13 @@ def test_timestamps_of_every_unit_are_converted_to_milliseconds(unit: str) -> No
             "timestamp": pa.array([T // 1000 * 1000], pa.timestamp("ms", "UTC")).cast(pa.timestamp(unit, "UTC")),
         }
     )
-    (batch,) = encode(rows, BatchSettings())
+    (batch,) = encode_rows(rows, BatchSettings())
     assert batch.max_timestamp_ms == T // 1000 * 1000
 
 
 def test_timestamps_are_rounded_down_to_milliseconds() -> None:
     rows = pa.record_batch({"value": [b"", b""], "timestamp": pa.array([-1500, 1999], pa.timestamp("us"))})
-    assert [record.timestamp for record in read(list(encode(rows, BatchSettings())))] == [-2, 1]
+    assert [record.timestamp for record in read(list(encode_rows(rows, BatchSettings())))] == [-2, 1]
 
 
 @for_each(
@@ -246,12 +246,12 @@ def test_invalid_rows_are_rejected(
     rows: pa.RecordBatch, settings: BatchSettings, base_offset: int | None, words: str
 ) -> None:
     with pytest.raises(EncodeError, match=words):
-        list(encode(rows, settings, base_offset=base_offset))
+        list(encode_rows(rows, settings, base_offset=base_offset))
 
 
 def test_old_formats_have_no_producer() -> None:
     with pytest.raises(EncodeError, match="no producer ids"):
-        encode(rows_of(SMALL[:1]), BatchSettings(magic=1), Producer(1, 0, 0))
+        encode_rows(rows_of(SMALL[:1]), BatchSettings(magic=1), Producer(1, 0, 0))
 
 
 @given(
@@ -294,7 +294,7 @@ def test_the_pipelines_decoder_reads_encoded_batches(
     partition = TopicPartition("orders", 0)
     request = ReadRequest("records", ("key", "value", "offset", "timestamp", "headers"))
     decoder = RecordsDecoder(partition, request, OffsetRange(partition, 0, 2**63 - 1))
-    data = b"".join(batch.data for batch in encode(rows, settings, base_offset=None))
+    data = b"".join(batch.data for batch in encode_rows(rows, settings, base_offset=None))
     found = pa.Table.from_batches([*decoder.feed(data, "here", 0), *decoder.finish()])
     expected = pa.Table.from_batches([rows])
     for name in ("key", "value", "offset", *(("timestamp",) if magic else ())):

@@ -18,7 +18,7 @@ from minibroker.pipeline.sink import delivery
 from minibroker.pipeline.sink.delivery import Delivered, Open
 from minibroker.pipeline.sink.sink_errors import Fenced, WriteFailed
 from minibroker.pipeline.sink.sink_settings import SinkSettings, parse_settings
-from minibroker.pipeline.sink.sink_transaction import generation_of
+from minibroker.pipeline.sink.sink_transaction import find_generation
 from minibroker.protocol.messages.cluster import UpdateFeaturesRequest
 from tests.pipeline.sink.committed import create_topic, values
 
@@ -44,14 +44,14 @@ def new_topic(broker: Broker, partitions: int = 2, **config: str) -> str:
 def set_generation(broker: Broker, generation: int) -> None:
     """Set the generation of transactions: the second, as in a new cluster, or the first."""
     with Client(broker.bootstrap_servers) as client:
-        if generation != generation_of(client):
+        if generation != find_generation(client):
             update = UpdateFeaturesRequest.FeatureUpdateKey(
                 feature="transaction.version", max_version_level=generation, upgrade_type=SAFE_DOWNGRADE
             )
             answer = client.request(UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]))
             client.check(answer.error_code, "transaction.version")
         deadline = time.monotonic() + PATIENCE_S
-        while generation_of(client) != generation:  # Apache Kafka's brokers learn of it after its controller
+        while find_generation(client) != generation:  # Apache Kafka's brokers learn of it after its controller
             assert time.monotonic() < deadline
 
 

@@ -11,7 +11,7 @@ from pyspark import cloudpickle
 
 from minibroker.pipeline.log_source import ReadRequest
 from minibroker.pipeline.options import parse_options
-from minibroker.pipeline.sources.arrival import ship
+from minibroker.pipeline.sources.arrival import ship_task
 from minibroker.pipeline.sources.readers import BatchReader
 from tests.pipeline.stand_in import StandIn
 
@@ -39,7 +39,7 @@ def task(rows: object) -> str:
     return "done"
 
 
-@pytest.mark.parametrize("make", [reader, lambda: ship(task)])
+@pytest.mark.parametrize("make", [reader, lambda: ship_task(task)])
 def test_a_missing_package_is_reported_in_one_line(make: Callable[[], object]) -> None:
     data = cloudpickle.dumps(make())
     run = arrives(data, "none of ours")

@@ -17,8 +17,8 @@ from pyspark.sql.types import (
 
 from minibroker.pipeline.log_source import OptionError, Table
 from minibroker.pipeline.options import ReadOptions, parse_options
-from minibroker.pipeline.schemas import BATCHES, EXACT, MEASURED, RECORDS, chosen
-from minibroker.pipeline.sources.tables import columns_of, offered
+from minibroker.pipeline.schemas import BATCHES, EXACT, MEASURED, RECORDS, choose_columns
+from minibroker.pipeline.sources.tables import get_column_names, make_offered_schema
 
 NOT_EXACT = [name for name in BATCHES.names if name not in EXACT]
 OF_KAFKA = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
@@ -30,48 +30,52 @@ def options(table: Table = "records", **others: str) -> ReadOptions:
 
 def refusal(schema: StructType, **others: str) -> str:
     with pytest.raises(OptionError) as caught:
-        columns_of(schema, options(**others))
+        get_column_names(schema, options(**others))
     return str(caught.value)
 
 
 def test_the_columns_are_those_of_sparks_own_kafka_source() -> None:
     types = [BinaryType(), BinaryType(), StringType(), IntegerType(), LongType(), TimestampType(), IntegerType()]
     fields = [StructField(name, of, True) for name, of in zip(OF_KAFKA, types, strict=True)]
-    assert offered(options()) == StructType(fields)
+    assert make_offered_schema(options()) == StructType(fields)
     header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-    assert offered(options(includeHeaders="true")) == StructType([*fields, StructField("headers", ArrayType(header))])
+    assert make_offered_schema(options(includeHeaders="true")) == StructType(
+        [*fields, StructField("headers", ArrayType(header))]
+    )
 
 
 def test_permissive_mode_adds_a_damage_column() -> None:
-    assert offered(options(mode="PERMISSIVE")).names == [*OF_KAFKA, "_corrupt"]
-    assert offered(options("batches", mode="PERMISSIVE", measure="all")).names == NOT_EXACT
-    assert offered(options("batches", measure="all")).names == NOT_EXACT[:-1]
+    assert make_offered_schema(options(mode="PERMISSIVE")).names == [*OF_KAFKA, "_corrupt"]
+    assert make_offered_schema(options("batches", mode="PERMISSIVE", measure="all")).names == NOT_EXACT
+    assert make_offered_schema(options("batches", measure="all")).names == NOT_EXACT[:-1]
 
 
 def test_measurements_add_columns_on_request() -> None:
-    unmeasured = offered(options("batches"))
+    unmeasured = make_offered_schema(options("batches"))
     assert unmeasured.names == [name for name in NOT_EXACT[:-1] if name not in MEASURED]
-    measured = StructType([offered(options("batches", measure="7"))["keyBytes"]])
-    assert columns_of(measured, options("batches", measure="7")) == ("keyBytes",)
+    measured = StructType([make_offered_schema(options("batches", measure="7"))["keyBytes"]])
+    assert get_column_names(measured, options("batches", measure="7")) == ("keyBytes",)
     with pytest.raises(OptionError, match="column keyBytes exists only with the option measure"):
-        columns_of(measured, options("batches"))
+        get_column_names(measured, options("batches"))
 
 
 @pytest.mark.parametrize("table", ["records", "batches"])
 def test_rows_have_exactly_the_schema_that_spark_expects(table: Table) -> None:
-    schema = offered(options(table, mode="PERMISSIVE", **({"includeHeaders": "true"} if table == "records" else {})))
-    given = chosen({"records": RECORDS, "batches": BATCHES}[table], schema.names)
+    schema = make_offered_schema(
+        options(table, mode="PERMISSIVE", **({"includeHeaders": "true"} if table == "records" else {}))
+    )
+    given = choose_columns({"records": RECORDS, "batches": BATCHES}[table], schema.names)
     assert to_arrow_schema(schema, timezone="UTC").equals(given)
 
 
 def test_a_schema_selects_columns_in_its_order() -> None:
     schema = StructType([StructField("timestamp", TimestampType()), StructField("key", BinaryType())])
-    assert columns_of(schema, options()) == ("timestamp", "key")
+    assert get_column_names(schema, options()) == ("timestamp", "key")
 
 
 def test_headers_can_be_selected_without_an_option() -> None:
-    schema = StructType([offered(options(includeHeaders="true"))["headers"]])
-    assert columns_of(schema, options()) == ("headers",)
+    schema = StructType([make_offered_schema(options(includeHeaders="true"))["headers"]])
+    assert get_column_names(schema, options()) == ("headers",)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from minibroker.pipeline.log_source import TopicPartition
-from minibroker.pipeline.schemas import RECORDS, chosen
+from minibroker.pipeline.schemas import RECORDS, choose_columns
 from minibroker.pipeline.sources import RecordsSource
 from minibroker.pipeline.sources.readers import BatchReader
 from minibroker.pipeline.sources.stream_reader import StreamReader
@@ -22,7 +22,7 @@ from minibroker.protocol.records.compression import Compression
 from tests.pipeline.directory.support import Writer, fill, finish, log_in, written
 
 ORDERS, VISITS = TopicPartition("orders", 0), TopicPartition("visits", 4)
-SCHEMA = from_arrow_schema(chosen(RECORDS, ["topic", "partition", "offset"]))
+SCHEMA = from_arrow_schema(choose_columns(RECORDS, ["topic", "partition", "offset"]))
 Location = tuple[str, int, int]
 LOG_END = 120
 OFFSETS = st.integers(0, LOG_END)

@@ -13,7 +13,7 @@ from struct import Struct
 
 import numpy as np
 
-from minibroker.pipeline.decode.batch_headers import headers_at, scan
+from minibroker.pipeline.decode.batch_headers import read_headers_at, scan_headers
 from minibroker.pipeline.verifying.findings import CHECKS, Finding
 from minibroker.pipeline.verifying.log_blocks import Block
 from minibroker.pipeline.verifying.log_files import plan_directory
@@ -33,7 +33,7 @@ INT64, INT32, INT16 = Struct(">q"), Struct(">i"), Struct(">h")
 
 def block_of(data: bytes) -> Block:
     """A block of the batches in `data`, as sound ones."""
-    headers = headers_at(memoryview(data), scan(memoryview(data)).positions)
+    headers = read_headers_at(memoryview(data), scan_headers(memoryview(data)).positions)
     count = len(headers.size)
     return Block.of(memoryview(data), headers, 0, np.ones(count, np.bool_), np.zeros(count, np.int64))
 

@@ -9,7 +9,7 @@ import pytest
 
 from minibroker.pipeline.engines import OnSpark
 from minibroker.pipeline.log_source import OptionError
-from minibroker.pipeline.verifying.findings import Finding, in_order
+from minibroker.pipeline.verifying.findings import Finding, sort_findings
 from minibroker.pipeline.verifying.verify_job import make_row, make_table, verify
 from tests.pipeline.verifying.planted import FAULTS
 from tests.pipeline.verifying.support import judge, kinds, written
@@ -32,7 +32,7 @@ def test_spark_and_one_thread_have_the_same_findings(spark: SparkSession, kind: 
     FAULTS[kind](tmp_path)
     expected = judge(tmp_path)
     assert kind in kinds(expected)
-    assert verify(str(tmp_path), engine=OnSpark(spark)) == make_table(in_order(expected))
+    assert verify(str(tmp_path), engine=OnSpark(spark)) == make_table(sort_findings(expected))
 
 
 def test_a_valid_directory_and_one_without_segments_have_no_findings(tmp_path: Path) -> None:
