@@ -21,6 +21,8 @@ log = logging.getLogger("minibroker.web")
 
 HEAD_BYTES: Final = 64 << 10  # of the line and the headers of a request
 UNREAD_BYTES: Final = 64 << 10  # of a body: then no more is read until somebody asks for it
+LATE_BYTES: Final = 16 << 20  # read of a body behind its answer, as a client that cannot send does not listen
+LATE_SECONDS: Final = 1.0
 
 
 def _make_head(status: int, headers: list[tuple[bytes, bytes]]) -> h11.Response:
@@ -65,6 +67,7 @@ class HttpConnection(asyncio.Protocol):
         self.transport: asyncio.Transport = cast(Any, None)
         self.cycle: Cycle | None = None
         self._is_one_too_many = False
+        self._late_bytes: int | None = None  # read behind the last answer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -85,6 +88,11 @@ class HttpConnection(asyncio.Protocol):
         self.flow.resume()
 
     def data_received(self, data: bytes) -> None:
+        if self._late_bytes is not None:
+            self._late_bytes += len(data)
+            if self._late_bytes > LATE_BYTES:
+                self.transport.close()
+            return
         self.parser.receive_data(data)
         self.handle_events()
 
@@ -132,11 +140,20 @@ class HttpConnection(asyncio.Protocol):
     def answered(self) -> None:
         """Go on with the next request, if the connection stays."""
         if self.parser.our_state is not h11.DONE:
-            return self.transport.close()
+            return self._close_behind_body()
         if self.parser.their_state is h11.DONE:
             self.parser.start_next_cycle()
         self.transport.resume_reading()
         self.handle_events()
+
+    def _close_behind_body(self) -> None:
+        """Close the connection, but read on for a moment if the client still sends a body: then it sees the answer."""
+        if self.parser.their_state is not h11.SEND_BODY or not self.transport.can_write_eof():
+            return self.transport.close()
+        self._late_bytes = 0
+        self.transport.write_eof()
+        self.transport.resume_reading()
+        asyncio.get_running_loop().call_later(LATE_SECONDS, self.transport.close)
 
     def shutdown(self) -> None:
         """Close the connection once its request is answered."""

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from minibroker.addresses import HostPort
+from minibroker.web import http_connection
 from minibroker.web import server as server_module
 from minibroker.web.asgi import Asgi
 from minibroker.web.messages import Answer, Refused, Request, make_text_answer
@@ -85,6 +86,34 @@ async def test_a_client_that_waits_for_leave_to_send_gets_it() -> None:
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
         writer.write(b"ok")
         assert (await answer_of(reader))[2] == "/x ok"
+
+
+async def test_a_client_that_is_still_sending_gets_the_answer() -> None:
+    async def answer(request: Request) -> Answer:
+        with pytest.raises(Refused):
+            await request.read(1 << 20)
+        return make_text_answer("too large", 413)
+
+    async with served(answer) as (reader, writer):
+        size_bytes = 8 << 20
+        writer.write(f"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {size_bytes}\r\n\r\n".encode())
+        for _ in range(size_bytes >> 16):
+            writer.write(bytes(1 << 16))
+            await writer.drain()
+        assert (await answer_of(reader))[0] == "HTTP/1.1 413 Request Entity Too Large"
+        assert await reader.read() == b""
+
+
+async def test_nobody_reads_for_ever_behind_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_connection, "LATE_SECONDS", 0.01)
+    async with served(lambda _: asyncio.sleep(0, make_text_answer("no", 403))) as (reader, writer):
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + bytes(100_000))
+        assert (await answer_of(reader))[0] == "HTTP/1.1 403 Forbidden"
+        assert await reader.read() == b""
+        with pytest.raises(ConnectionError):
+            while True:
+                writer.write(bytes(1 << 16))
+                await writer.drain()
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT"])  # one that reads the body, and one that does not
