@@ -32,7 +32,7 @@ from minibroker.client.client_errors import ClientError
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.pipeline.brokers.broker_source import BrokerSource
 from minibroker.pipeline.brokers.client import Client
-from minibroker.pipeline.brokers.client_settings import read_store
+from minibroker.pipeline.brokers.client_settings import read_store_as_pem
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.selection import TopicSelection
 from minibroker.protocol.messages.cluster import DescribeClusterRequest
@@ -232,7 +232,7 @@ def test_a_failed_login_is_reported_in_one_line(
 async def test_event_loop_tasks_connect_with_every_security_protocol(addresses: Addresses, way: str) -> None:
     listener, settings = WAYS[way]
     given = {"bootstrap.servers": addresses[listener], **settings}
-    async with AsyncClient(ClientSettings(given, read_store=read_store)) as client:
+    async with AsyncClient(ClientSettings(given, read_store_as_pem=read_store_as_pem)) as client:
         assert (await client.leader(("t", 0))).node_id == 0
         answers = await asyncio.gather(*(client.request(DescribeClusterRequest(), 0) for _ in range(20)))
     assert all(len(answer.brokers) == 1 for answer in answers)

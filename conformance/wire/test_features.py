@@ -158,7 +158,7 @@ def test_metadata_version_downgrades_are_rejected(
 
 
 @pytest.mark.parametrize("wanted", [(SHARE, 1), (SHARE, 0), (STREAMS, 0), ("group.version", 0), (ELR, 0)])
-def test_some_features_can_be_downgraded(connection: Connection, wanted: tuple[str, int]) -> None:
+def test_features_above_their_minimum_can_be_downgraded(connection: Connection, wanted: tuple[str, int]) -> None:
     answer = update(connection, 2, (*wanted, SAFE_DOWNGRADE), validate_only=True)
     assert (answer.error_code, answer.error_message) == (0, None)
 

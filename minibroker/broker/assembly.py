@@ -121,7 +121,7 @@ class Broker(Cluster):
                 self.follow_leader(partition)
         if not self.logs.clean:
             elections.begin_epochs(self)
-        elections.bring_up(self)
+        elections.elect_at_start(self)
         self._resume_moves()
         self.coordinators.load()
 

@@ -20,7 +20,7 @@ from minibroker.broker.assembly import Broker
 from minibroker.broker.clock import BusyClock, Clock, LifeClock, SystemClock
 from minibroker.broker.configs.listeners import make_broker_listeners, shift_listeners_to_node
 from minibroker.broker.configs.settings import Settings, SettingsError
-from minibroker.broker.control.elections import bring_up
+from minibroker.broker.control.elections import elect_at_start
 from minibroker.broker.control.registration import join, leave
 from minibroker.broker.fetch_sessions import FetchSessions
 from minibroker.broker.metadata.features import INITIAL
@@ -196,7 +196,7 @@ class BrokerLifecycle:
         node.sessions = FetchSessions(slots, self.cluster.random)
         self._bound = dict(sorted({**self._bound, node_id: listeners}.items()))
         join(self.cluster, node)
-        bring_up(self.cluster)
+        elect_at_start(self.cluster)
         await self._accept_clients({node_id: listeners})
 
     @property

@@ -149,7 +149,7 @@ def parse_options(options: Mapping[str, str], table: Table, query: Query | None 
     ignored = tuple(list_meaningless(options))
     given = Given(drop_ignored(options, ignored))
     _refuse_unknown(given, table, query)
-    path, servers = _choose_where(given)
+    path, servers = _choose_path_or_servers(given)
     starting, ending = _parse_position(given, STARTING), _parse_position(given, ENDING)
     if query == "batch":
         _check_batch_edges(starting, ending)
@@ -196,7 +196,7 @@ def _refuse_unknown(given: Given, table: Table, query: Query | None) -> None:
         raise OptionError(f"unknown option {', '.join(unknown)}{guess}")
 
 
-def _choose_where(given: Given) -> tuple[str | None, str | None]:
+def _choose_path_or_servers(given: Given) -> tuple[str | None, str | None]:
     where = given.only(WHERE)
     text = given[where].strip()
     if not text:

@@ -139,7 +139,7 @@ class Proxy(Served):
             raise StartError(str(error)) from None
         await self._nodes.started()
 
-    async def _close_last(self) -> None:
+    async def _close_last_loop(self) -> None:
         nodes, self._nodes = self._nodes, None
         if nodes is None:
             return

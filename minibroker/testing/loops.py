@@ -227,7 +227,7 @@ class Served(Runs):
         """Stop cleanly, and remove temporary data. In a fork of the process, do nothing."""
         if self._loop is not None and not self._loop.is_elsewhere:
             try:
-                self.loop.run(self._close_last())
+                self.loop.run(self._close_last_loop())
             finally:
                 self._end_loop()
 
@@ -235,7 +235,7 @@ class Served(Runs):
         """Stop as `stop` does."""
         if self._loop is not None and not self._loop.is_elsewhere:
             try:
-                await self.loop.arun(self._close_last())
+                await self.loop.arun(self._close_last_loop())
             finally:
                 self._end_loop()
 
@@ -246,7 +246,7 @@ class Served(Runs):
     async def _serve_first(self) -> None:
         raise NotImplementedError
 
-    async def _close_last(self) -> None:
+    async def _close_last_loop(self) -> None:
         raise NotImplementedError
 
     def _end_loop(self) -> None:

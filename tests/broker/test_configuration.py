@@ -152,7 +152,7 @@ def test_a_value_of_several_lines_is_rejected_in_one_line() -> None:
     assert "Invalid value 1 2 for" in refusal("num.partitions=1\n2")
 
 
-def test_an_assignment_requires_a_value() -> None:
+def test_a_setting_without_a_value_is_rejected() -> None:
     assert refusal("num.partitions") == "--set num.partitions: not of the form key=value"
 
 

@@ -43,7 +43,7 @@ def read_store(path: str, password: str) -> str:
         find_java()
     except JavaError as error:
         pytest.skip(str(error))
-    return java_store.read_store(path, password)
+    return java_store.read_store_as_pem(path, password)
 
 
 def client_settings(nodes: ScriptedNodes, settings: dict[str, str]) -> ClientSettings:

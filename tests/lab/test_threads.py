@@ -17,7 +17,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     threads.install()
 
 
-def test_a_thread_is_done_when_it_was_started() -> None:
+def test_a_started_thread_is_done_at_once() -> None:
     done: list[int] = []
     thread = threading.Thread(target=done.append, args=(threading.get_ident(),))
     thread.start()

@@ -64,7 +64,7 @@ def apply_changes(
         partition.wake()
 
 
-def bring_up(cluster: Cluster) -> None:
+def elect_at_start(cluster: Cluster) -> None:
     """Run `bring_up_in_steps` in one step."""
     run_all_steps(bring_up_in_steps(cluster))
 

@@ -105,13 +105,13 @@ def _check_names(names: Mapping[str, None]) -> None:
     if internal:
         message = f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited."
         raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
-    invalid = [name for name in names if not _is_valid(name)]
+    invalid = [name for name in names if not _is_valid_topic_name(name)]
     if invalid:
         message = f"Topic names {','.join(invalid)} are not valid topic names."
         raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
 
 
-def _is_valid(name: str) -> bool:
+def _is_valid_topic_name(name: str) -> bool:
     try:
         check_name(name)
     except KafkaError:

@@ -84,7 +84,7 @@ class ListenerTls:
             raise SettingsError(f"listener {self._name} has no trust store, and one cannot be added while it is open")
         objection = None
         if not get_listener_setting(settings, "ssl.allow.dn.changes", self._name):
-            objection = _find_other_subject(before.identity, after.identity)
+            objection = _find_changed_subject(before.identity, after.identity)
         if objection is None and not get_listener_setting(settings, "ssl.allow.san.changes", self._name):
             objection = _find_missing_names(before.identity, after.identity)
         if objection is not None:
@@ -212,7 +212,7 @@ def _split_suites(names: tuple[str, ...]) -> tuple[list[str], list[str]]:
         raise StoreError(f"ssl.cipher.suites: {error}") from None
 
 
-def _find_other_subject(before: Identity, after: Identity) -> str | None:
+def _find_changed_subject(before: Identity, after: Identity) -> str | None:
     """Return an objection if the certificate is for another subject."""
     old, new = (read_subject(one.chain[0].public_bytes(Encoding.DER)) for one in (before, after))
     if " ".join(old.casefold().split()) == " ".join(new.casefold().split()):

@@ -98,7 +98,7 @@ def write_script(state: State) -> str:
     """Return the script."""
     left_out: list[str] = list(state.left_out)
     bodies = {
-        "topics": [line for topic in state.topics for line in _write_topic(topic)],
+        "topics": [line for topic in state.topics for line in _write_topic_commands(topic)],
         "configs": [line for each in state.configs for line in _write_configs(each, left_out.append)],
         "users": list(_write_users(state.users, left_out.append)),
         "acls": list(_write_acls(state.acls, left_out.append)),
@@ -127,7 +127,7 @@ def _write_lines(texts: Iterable[str]) -> str:
     return " \\\n        ".join(["lines", *map(quote, texts)])
 
 
-def _write_topic(topic: Topic) -> Iterator[str]:
+def _write_topic_commands(topic: Topic) -> Iterator[str]:
     """Yield what creates a topic; configs that `kafka-topics` would split at `=` are set afterwards."""
     simple = {name: value for name, value in topic.configs.items() if value and "=" not in value}
     sizes = f'--partitions={topic.partitions} --replication-factor="${{REPLICATION_FACTOR:-{topic.replicas}}}"'

@@ -8,7 +8,7 @@ from typing import Final
 
 from minibroker.client.client_errors import SettingError
 from minibroker.client.connection_settings import INT32_MAX, ClientSettings, Settings
-from minibroker.pipeline.brokers.java_store import read_store
+from minibroker.pipeline.brokers.java_store import read_store_as_pem
 from minibroker.pipeline.log_source import OptionError
 
 # Spark's own connector refuses these too. The text says what to do instead.
@@ -38,7 +38,7 @@ def make_client_settings(bootstrap_servers: str, settings: Mapping[str, str], cl
     rest["bootstrap.servers"] = bootstrap_servers
     rest.setdefault("receive.message.max.bytes", str(INT32_MAX))  # a batch may be larger than the fetch size
     with translate_errors():
-        return ClientSettings(rest, client_id, read_store)
+        return ClientSettings(rest, client_id, read_store_as_pem)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from minibroker.pipeline.java import JavaError, find_java
 KEYTOOL_TIMEOUT_S: Final = 60
 
 
-def read_store(path: str, password: str) -> str:
+def read_store_as_pem(path: str, password: str) -> str:
     """Return the certificates of a store in PEM. Raises `OSError`."""
     return _read_store(path, password, os.stat(path).st_mtime_ns)
 

@@ -42,7 +42,9 @@ def walk_batches(
             position += damage.size_bytes
 
 
-def iterate_steps(file: File, position: int, end: int, next_offset: int, *, blank_ends: bool = False) -> Iterator[Step]:
+def iterate_batch_steps(
+    file: File, position: int, end: int, next_offset: int, *, blank_ends: bool = False
+) -> Iterator[Step]:
     """Walk as `walk` does, without the damage."""
     for step in walk_batches(file, position, end, next_offset, blank_ends=blank_ends):
         if not isinstance(step, Damage):

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from minibroker.pipeline.array_types import Int64s
-from minibroker.pipeline.directory.batch_walking import iterate_steps
+from minibroker.pipeline.directory.batch_walking import iterate_batch_steps
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
@@ -161,7 +161,7 @@ class OpenSegment:
         Damage directly before it comes after the place.
         """
         place = self._find_mark(int(np.searchsorted(self._index[0], offset)), self.start)
-        for position, header in iterate_steps(self.file, place.position, self.size_bytes, place.next_offset):
+        for position, header in iterate_batch_steps(self.file, place.position, self.size_bytes, place.next_offset):
             if header.last_offset >= offset:
                 return place
             place = make_place_after(position, header)
@@ -173,7 +173,7 @@ class OpenSegment:
         It is not before `start`. A damaged header may have a wrong last offset, so the next batch counts too.
         """
         place = self._find_mark(int(np.searchsorted(self._index[0], offset)), start)
-        for position, header in iterate_steps(self.file, place.position, self.size_bytes, place.next_offset):
+        for position, header in iterate_batch_steps(self.file, place.position, self.size_bytes, place.next_offset):
             if offset < place.next_offset <= header.base_offset:
                 return place
             place = make_place_after(position, header)
@@ -187,7 +187,7 @@ class OpenSegment:
         """
         place = self._find_mark(int(np.searchsorted(self._index[1], wanted)), start)
         least_offset = place.next_offset
-        for position, header in iterate_steps(self.file, place.position, self.size_bytes, place.next_offset):
+        for position, header in iterate_batch_steps(self.file, place.position, self.size_bytes, place.next_offset):
             if wanted <= place.position == position and least_offset <= place.next_offset <= header.base_offset:
                 return place
             least_offset, place = place.next_offset, make_place_after(position, header)
@@ -204,7 +204,7 @@ class OpenSegment:
             del walked[:]
         before = place = known or self._find_mark(len(self._index[1]), self.start)
         last, marked = None, walked[-1] if walked else place.position
-        for position, header in iterate_steps(
+        for position, header in iterate_batch_steps(
             self.file, place.position, self.size_bytes, place.next_offset, blank_ends=True
         ):
             before, place, last = place, make_place_after(position, header), header

@@ -16,7 +16,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from minibroker.pipeline.directory.batch_walking import iterate_steps
+from minibroker.pipeline.directory.batch_walking import iterate_batch_steps
 from minibroker.pipeline.directory.log_view import LogView
 from minibroker.pipeline.directory.segment_files import OpenSegment, Place, SegmentFile
 from minibroker.pipeline.log_source import OffsetRange, Split
@@ -138,7 +138,7 @@ def _make_stretch(opened: OpenSegment, extent: Extent, first: Place, last: Place
     header = next(
         (
             h
-            for at, h in iterate_steps(opened.file, first.position, last.position, first.next_offset)
+            for at, h in iterate_batch_steps(opened.file, first.position, last.position, first.next_offset)
             if at == first.position
         ),
         None,

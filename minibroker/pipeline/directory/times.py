@@ -6,7 +6,7 @@ from contextlib import closing
 
 import numpy as np
 
-from minibroker.pipeline.directory.batch_walking import iterate_steps
+from minibroker.pipeline.directory.batch_walking import iterate_batch_steps
 from minibroker.pipeline.directory.log_view import LogView
 from minibroker.pipeline.directory.segment_files import OpenSegment, SegmentFile, index_entries
 from minibroker.protocol.errors import KafkaError
@@ -52,7 +52,7 @@ class _Search:
         opened = self._opened
         place = opened.place_of(max(known, self._start))
         next_offset = place.next_offset
-        for position, header in iterate_steps(opened.file, place.position, opened.size_bytes, next_offset):
+        for position, header in iterate_batch_steps(opened.file, place.position, opened.size_bytes, next_offset):
             if header.max_timestamp >= self._timestamp_ms and header.last_offset >= self._start:
                 found = self._find_within(position, header, next_offset)
                 if found is not None:
@@ -64,7 +64,7 @@ class _Search:
         """Return whether the log has the batch of an entry, with that timestamp."""
         offset, opened = int(self._offsets[entry]), self._opened
         place = opened.place_of(offset)
-        for _, header in iterate_steps(opened.file, place.position, opened.size_bytes, place.next_offset):
+        for _, header in iterate_batch_steps(opened.file, place.position, opened.size_bytes, place.next_offset):
             return header.max_timestamp == self._times[entry] and header.base_offset <= offset <= header.last_offset
         return False
 

@@ -128,7 +128,7 @@ class SegmentRewriter:
         self._output.begin(task.base_offset, limit_bytes=max(task.size_bytes, LOG_SETTINGS.segment_bytes))
         chunk: list[Source] = []
         chunk_bytes, limit_bytes = 0, FIRST_CHUNK_BYTES
-        for source in self._iterate_sources():
+        for source in self._iterate_batches_to_rewrite():
             chunk.append(source)
             chunk_bytes += len(source.data)
             if chunk_bytes >= limit_bytes:
@@ -150,7 +150,7 @@ class SegmentRewriter:
             offset = chunk[0].header.base_offset
             raise RewriteError(f"{self._path}: records from offset {offset} on cannot be read: {error}") from error
 
-    def _iterate_sources(self) -> Iterator[Source]:
+    def _iterate_batches_to_rewrite(self) -> Iterator[Source]:
         """Yield the batches that are not dropped, each with how to rewrite it."""
         for batch in self._iterate_sound_batches():
             target = choose_target(batch.header, self._settings)

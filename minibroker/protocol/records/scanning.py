@@ -205,7 +205,7 @@ def find_run(payload: bytes | bytearray, position: int, index: int, count: int) 
         length = _count_equal_at_start(_cut_column(payload, start, size, length))
     offset_deltas = [_cut_column(payload, start, size, length) for start in layout.offset_delta]
     timestamp_deltas = [_cut_column(payload, start, size, length) for start in layout.timestamp_delta]
-    if offset_deltas != _make_expected_offset_deltas(index, length) or not _are_varints(timestamp_deltas):
+    if offset_deltas != _make_expected_offset_deltas(index, length) or not _are_columns_of_varints(timestamp_deltas):
         return None
     return Run(length, size, _collect_distinct_numbers(timestamp_deltas), layout.keyed)
 
@@ -296,7 +296,7 @@ def _make_expected_offset_deltas(index: int, length: int) -> list[bytes | bytear
 _WITH_TOP_BIT = bytes(range(0x80, 0x100))
 
 
-def _are_varints(columns: list[bytes | bytearray]) -> bool:
+def _are_columns_of_varints(columns: list[bytes | bytearray]) -> bool:
     """Return whether each row is one whole varint: the top bit is set in all columns but the last."""
     return columns[-1].isascii() and not any(column.translate(None, _WITH_TOP_BIT) for column in columns[:-1])
 

@@ -89,7 +89,7 @@ def _find_orphans(names: Sequence[str]) -> set[str]:
     }
 
 
-def find_damage_behind(file: File, position: int, end: int) -> str | None:
+def find_damage_after(file: File, position: int, end: int) -> str | None:
     """Return why the unsound bytes from `position` to `end` are damage, None if they are a torn write.
 
     Raises `OSError`.

@@ -44,7 +44,7 @@ from minibroker.storage.producers.aborted_transactions import (
 from minibroker.storage.producers.producer_snapshots import ProducerSnapshots, replay, replay_batch
 from minibroker.storage.producers.producer_state import ProducerStates
 from minibroker.storage.recovery.failed_sync import FAILED_SYNC, mark_failed_sync, write_again
-from minibroker.storage.recovery.leftovers import find_damage_behind, settle_leftovers
+from minibroker.storage.recovery.leftovers import find_damage_after, settle_leftovers
 from minibroker.storage.segment import Segment
 from minibroker.storage.segment_indexes import CorruptIndex
 from minibroker.storage.side_files import LogContents
@@ -467,7 +467,7 @@ class _Opening:
         """Raise `LostRecords` unless a crash has torn what is about to be removed."""
         damage = f"there are {len(later)} segments behind it" if any(other.size_bytes for other in later) else None
         if damage is None:
-            damage = find_damage_behind(segment.file, problem.position, segment.size_bytes)
+            damage = find_damage_after(segment.file, problem.position, segment.size_bytes)
         if damage is not None:
             raise LostRecords(
                 f"{segment.file.path} is damaged at position {problem.position}, offset {end_offset}: {damage}"

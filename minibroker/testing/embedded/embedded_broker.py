@@ -340,7 +340,7 @@ class EmbeddedBroker(Served):
         if self._explorer is not None:
             await self._explorer.start(self)
 
-    async def _close_last(self) -> None:
+    async def _close_last_loop(self) -> None:
         if self._explorer is not None:
             await self._explorer.stop()
         await self._close_broker()

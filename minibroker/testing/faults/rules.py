@@ -147,7 +147,7 @@ class Rule:
                     raise FaultError(f"{word} is {limits}, and cannot be {value}")
         if self.probability is not None and self.seed is None:
             object.__setattr__(self, "seed", random.randrange(1 << 31))  # reports show it, so that a test can set it
-        _check_together(self)
+        _check_combination(self)
 
     @cached_property
     def api_keys(self) -> frozenset[ApiKey]:
@@ -258,7 +258,7 @@ def _is_of(value: object, kind: Any) -> bool:
     return isinstance(value, int | float if kind is float else get_origin(kind) or kind)
 
 
-def _check_together(rule: Rule) -> None:
+def _check_combination(rule: Rule) -> None:
     """Raise FaultError for words that make no sense together, or by themselves."""
     acts = [word for word in ACTS if getattr(rule, word) is not None]
     if len(acts) > 1:

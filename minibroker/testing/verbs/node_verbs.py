@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from minibroker.broker.control.elections import apply_changes, bring_up
+from minibroker.broker.control.elections import apply_changes, elect_at_start
 from minibroker.broker.metadata.partitions import NO_LEADER
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
@@ -134,7 +134,7 @@ class NodeVerbs(EmbeddedBroker):
     @immediate
     def elect_leaders(self) -> None:
         """Elect a leader for every partition that can have one."""
-        bring_up(self.running.cluster)
+        elect_at_start(self.running.cluster)
 
     @immediate
     def begin_epoch(self, topic: str, partition: int = 0) -> int:

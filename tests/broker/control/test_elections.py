@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.control.elections import bring_up
+from minibroker.broker.control.elections import elect_at_start
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from minibroker.broker.metadata.partitions import NO_LEADER
 from minibroker.broker.upkeep.housekeeping import Housekeeping
@@ -163,7 +163,7 @@ def test_leaders_start_a_new_epoch_after_a_crash(harness: Harness, crash: bool, 
 def test_an_election_without_a_change_records_nothing(harness: Harness) -> None:
     harness.create_topic("t", 3)
     end_offset = harness.cluster.metadata_log.storage.log_end_offset
-    bring_up(harness.cluster)
+    elect_at_start(harness.cluster)
     assert harness.cluster.metadata_log.storage.log_end_offset == end_offset
 
 

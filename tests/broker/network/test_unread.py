@@ -65,7 +65,7 @@ def test_a_new_unread_size_replaces_the_old_one() -> None:
     assert crowd.unread.held_bytes == 0
 
 
-def test_clients_that_read_nothing_are_distinguished_from_slow_ones() -> None:
+def test_only_clients_that_read_nothing_are_stalled() -> None:
     crowd = Crowd()
     silent, slow = crowd.client("silent"), crowd.client("slow")
     for _ in range(6):

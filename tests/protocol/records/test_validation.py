@@ -186,7 +186,7 @@ class TestAnyOffsets:
         assert check(batch, any_offsets=True) == max(record.timestamp for record in sent)
 
     @pytest.mark.parametrize("index", [0, 40, 99])
-    def test_all_records_with_any_offsets_are_validated(self, index: int) -> None:
+    def test_records_are_validated_whatever_their_offsets(self, index: int) -> None:
         sent = [Record(timestamp=T + (at == index), key=None if at == index else b"k") for at in range(100)]
         batch = self.misnumbered(sent, [0] * 100)
         assert check(batch, any_offsets=True) == T + 1

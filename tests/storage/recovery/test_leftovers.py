@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.storage.files import Disk
-from minibroker.storage.recovery.leftovers import find_damage_behind, settle_leftovers
+from minibroker.storage.recovery.leftovers import find_damage_after, settle_leftovers
 from tests.cases import for_each
 from tests.storage.support import batch, files_in, open_at, read_values
 
@@ -113,7 +113,7 @@ def test_a_second_cleanup_of_leftover_files_changes_nothing(tmp_path: Path) -> N
 def judged(tmp_path: Path, data: bytes, position: int = 0) -> str | None:
     path = tmp_path / "log"
     path.write_bytes(bytes(position) + data)
-    return find_damage_behind(Disk().open(str(path)), position, position + len(data))
+    return find_damage_after(Disk().open(str(path)), position, position + len(data))
 
 
 @for_each("size", [1, 60, 61, 100, len(BATCH) - 1])

@@ -120,7 +120,7 @@ def test_a_settings_file_secures_a_process(tmp_path: Path) -> None:
         assert [outcome(config(control, mechanism=each)) for each in ("PLAIN", "OAUTHBEARER")] == [None, None]
 
 
-def test_a_plaintext_process_is_secured_over_http(tmp_path: Path) -> None:
+def test_sasl_and_tls_are_enabled_over_http(tmp_path: Path) -> None:
     with running_broker(tmp_path, options=("--control", "0")) as broker:
         control = Control(broker)
         control.post("/v1/security", {"protocol": "SASL_SSL", "users": {"alice": "wonderland"}}, 204)

@@ -69,14 +69,14 @@ def upgrade_group(classic: ClassicGroup, group: ConsumerGroupState) -> list[Chan
 def _check_upgrade(classic: ClassicGroup) -> None:
     cluster = classic.context.cluster
     if _get_migration_policy(cluster) not in UPGRADING:
-        raise _cannot_upgrade(classic, "online upgrade is disabled")
+        raise _make_upgrade_error(classic, "online upgrade is disabled")
     if classic.kind != CONSUMER_PROTOCOL:
-        raise _cannot_upgrade(classic, "the group does not use the consumer embedded protocol")
+        raise _make_upgrade_error(classic, "the group does not use the consumer embedded protocol")
     if len(classic.members) > cluster.settings["group.consumer.max.size"]:
-        raise _cannot_upgrade(classic, "the group size exceeds the consumer group maximum size")
+        raise _make_upgrade_error(classic, "the group size exceeds the consumer group maximum size")
 
 
-def _cannot_upgrade(classic: ClassicGroup, reason: str) -> KafkaError:
+def _make_upgrade_error(classic: ClassicGroup, reason: str) -> KafkaError:
     log.info("group %s stays a classic one: %s", classic.group_id, reason)
     message = f"Cannot upgrade classic group {classic.group_id} to consumer group because {reason}."
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
@@ -105,10 +105,10 @@ def _upgrade_member(classic: ClassicGroup, member: Member) -> ConsumerMember:
         given = classic_metadata.decode_assignment(member.assignment)
     except MalformedMessage as error:
         log.warning("what member %s of group %s says cannot be read: %s", member.member_id, classic.group_id, error)
-        raise _cannot_upgrade(classic, "the embedded consumer protocol is malformed") from None
+        raise _make_upgrade_error(classic, "the embedded consumer protocol is malformed") from None
     if given.user_data:
         hint = "Please refer to the documentation or switch to a default assignor before re-attempting the upgrade"
-        raise _cannot_upgrade(classic, f"an unsupported custom assignor is in use. {hint}")
+        raise _make_upgrade_error(classic, f"an unsupported custom assignor is in use. {hint}")
     return ConsumerMember(
         member.member_id,
         member.instance_id,

@@ -79,13 +79,13 @@ class Comparison:
         if self._depth >= DEPTH_MAX:
             raise TooMuch(f"The schemas are too large to be compared: they are nested more than {DEPTH_MAX} deep")
         self._depth += 1
-        parts = self._compare(reader, writer, path)
+        parts = self._find_incompatibilities(reader, writer, path)
         self._depth -= 1
         if is_named and parts:
             parts = self._known[pair] = [Found(parts)]
         return parts
 
-    def _compare(self, reader: AvroType, writer: AvroType, path: Path) -> list[Part]:
+    def _find_incompatibilities(self, reader: AvroType, writer: AvroType, path: Path) -> list[Part]:
         if reader.java_name == writer.java_name:
             return self._compare_same_kind(reader, writer, path)
         if writer.kind == "union":

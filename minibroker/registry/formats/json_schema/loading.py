@@ -170,7 +170,7 @@ class _Loader:
         parts = [
             self._makers[kind](raw)
             for kind in ("array", "object", "number", "string")
-            if kind not in kinds and any(self._counts(raw, keyword) for keyword in self._draft.keywords[kind])
+            if kind not in kinds and any(self._has_effect(raw, keyword) for keyword in self._draft.keywords[kind])
         ]
         if self._draft.conditional and any(keyword in raw for keyword in CONDITIONS):
             for keyword in CONDITIONS:
@@ -179,7 +179,7 @@ class _Loader:
             parts.append(Conditional())
         return parts
 
-    def _counts(self, raw: Raw, keyword: str) -> bool:
+    def _has_effect(self, raw: Raw, keyword: str) -> bool:
         """Return whether a keyword is there; in later drafts, one without any property in it is not."""
         if keyword not in raw:
             return False

@@ -146,7 +146,7 @@ def test_the_owner_is_not_a_standby_of_its_own_task() -> None:
     assert found.tasks == {"a": target(tasks(1)), "b": target(warmup=tasks(1))}
 
 
-def test_a_standby_moves_to_the_new_owner_if_a_warm_up_is_available() -> None:
+def test_a_standby_moves_to_the_new_owner_unless_warm_ups_run_out() -> None:
     members = [member("a", tasks(1, 2)), member("b", process="p"), member("c", standby=tasks(1), process="p")]
     targets = {"a": NO_TASKS, "b": target(tasks(1, 2)), "c": NO_TASKS}
     assert step(members, targets).tasks["b"].warmup == {STATEFUL: {1, 2}}
