@@ -10,7 +10,7 @@ import sys
 from minibroker.broker.network.sockets import SocketProtocol
 from minibroker.cli.main import main
 
-if "_sendfile" not in vars(SocketProtocol):
-    sys.exit("SocketProtocol has no _sendfile any more: say here what sends a region")
+if "_send_file" not in vars(SocketProtocol):
+    sys.exit("SocketProtocol has no _send_file any more: say here what sends a region")
 SocketProtocol._send_file = SocketProtocol._send_copy  # type: ignore[method-assign]  # it is what this file is for
 main()

@@ -230,7 +230,8 @@ def test_an_incompatible_protobuf_field_type_loses_or_changes_data(old: str, new
     reader = protobuf.parse(proto({1: ("", new)}, set(), "int32"), {})
     assume(protobuf.incompatibilities(reader, writer) != [])
     message = GetMessageClass(find_message(writer, [0]))()
-    ones = {"string": "\x08\x7f", "bytes": b"\x08\x7f", "double": -1.0, "float": -1.0}
+    # 2 where a bool would equal 1.
+    ones = {"string": "\x08\x7f", "bytes": b"\x08\x7f", "double": -1.0, "float": -1.0, "sint32": 2, "sint64": 2}
     each = message.DESCRIPTOR.fields[0]
     if old.startswith("map"):
         getattr(message, each.name).get_or_create(9) if "In" in old else message.f1.update({"\x08": 9})
