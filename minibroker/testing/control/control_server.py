@@ -45,6 +45,8 @@ async def serve_control(
     The application is made a moment later, or for its first request, so that no start waits for what it imports.
     """
     closing = asyncio.Event()
+    if explorer:
+        broker.journal.on()  # here, as clients may be faster than the application
 
     def made() -> Application:
         from minibroker.testing.control.app import make_control_app

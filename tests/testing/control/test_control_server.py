@@ -44,6 +44,11 @@ async def test_the_description_is_generated_in_a_thread(monkeypatch: pytest.Monk
     assert threads and threading.current_thread() not in threads
 
 
+async def test_the_explorer_sees_clients_that_come_before_its_first_request() -> None:
+    async with Broker() as broker, serve_control(broker, HostPort(), None, explorer=True):
+        assert broker.journal.is_on
+
+
 async def test_a_server_that_nobody_asked_stops() -> None:
     async with Broker() as broker, serve_control(broker, HostPort(), None) as url:
         assert url.startswith("http://127.0.0.1:")
