@@ -61,7 +61,7 @@ function Files({ mayShare }) {
       ${mayShare && html`<button onClick=${() => told(() => save("lab/file", "minibroker-lab.zip"))}>save to a file</button><button onClick=${() => told(link)}>copy a link</button>`}
       <label class="soft">open <input type="file" onChange=${(event) => told(() => globalThis.lab.open(event.target.files[0]))}/></label>
       <button onClick=${() => location.reload()}>begin anew</button></div><p role="status">${said}</p>
-    <p class="soft">A file has all logs and frames; its reader needs no broker. Open such a file, frames that <code>minibroker proxy --save</code> or a test's journal has saved, or a zip archive of any Kafka's log directory: here, or by dropping it on the page.
+    <p class="soft">A file has all logs and frames; its reader needs no broker. Open such a file, frames that <code>minibroker proxy --save</code> or a test's journal has saved, or a zip archive of any Kafka's log directory: here, or by dropping it on the page.${" "}
       <code>minibroker explore FILE</code> opens it, too.</p></section>`;
 }
 
