@@ -232,7 +232,7 @@ def test_a_failed_login_is_reported_in_one_line(
 async def test_event_loop_tasks_connect_with_every_security_protocol(addresses: Addresses, way: str) -> None:
     listener, settings = WAYS[way]
     given = {"bootstrap.servers": addresses[listener], **settings}
-    async with AsyncClient(ClientSettings(given, read_store_as_pem=read_store_as_pem)) as client:
+    async with AsyncClient(ClientSettings(given, read_store=read_store_as_pem)) as client:
         assert (await client.leader(("t", 0))).node_id == 0
         answers = await asyncio.gather(*(client.request(DescribeClusterRequest(), 0) for _ in range(20)))
     assert all(len(answer.brokers) == 1 for answer in answers)
