@@ -7,7 +7,7 @@ only imported where it is used. The broker does not need the pipeline, and the p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from minibroker.pipeline.log_source import Mode
     from minibroker.pipeline.opened_log import Log, Place
     from minibroker.pipeline.options import IsolationLevel
+
+REMEDY: Final = "the pipeline needs the extra arrow: python3 -m pip install pyarrow numpy"
 
 
 def open(
@@ -30,9 +32,13 @@ def open(
 ) -> Log:
     """Return the log in a directory, at a URL, or of a broker (`HOST:PORT`), with these topics; by default all.
 
-    `start` and `end` (exclusive) are offsets or times, `client` the settings of Kafka's client.
+    `start` and `end` (exclusive) are offsets or times, `client` the settings of Kafka's client. Raises ImportError
+    without the extra.
     """
-    from minibroker.pipeline.opened_log import Log
+    try:
+        from minibroker.pipeline.opened_log import Log
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(REMEDY, name=error.name) from error
 
     names = (topics,) if isinstance(topics, str) else tuple(topics)
     return Log(str(where), names, tuple(partitions), start, end, isolation, mode, client or {})

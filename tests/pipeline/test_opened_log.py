@@ -136,3 +136,9 @@ def test_a_broker_and_its_directory_give_the_same_rows(tmp_path: Path) -> None:
 def test_spark_is_not_imported(log: str) -> None:
     command = [sys.executable, "-W", "ignore", "-c", WITHOUT_SPARK, log]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == ["28"]
+
+
+def test_a_missing_library_is_reported_with_its_remedy(log: str) -> None:
+    program = f"import sys; sys.modules['pyarrow'] = None\n{WITHOUT_SPARK}"
+    run = subprocess.run([sys.executable, "-c", program, log], capture_output=True, text=True)
+    assert run.stderr.splitlines()[-1] == f"ModuleNotFoundError: {pipeline.REMEDY}"

