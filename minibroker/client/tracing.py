@@ -24,7 +24,7 @@ class TracedNetwork(BlockingNetwork):
         self._trace = report
 
     def _print_report(self, text: str) -> None:
-        self._trace(make_legible(text))  # it may have a host that a broker named
+        self._trace(make_legible(text))  # the text may contain a host name from a broker
 
     async def connect(self, host: str, port: int, settings: ClientSettings, timeout_s: float) -> SocketLink:
         """Connect, and report the address and how long it took. Raises OSError."""

@@ -72,7 +72,7 @@ async def describe_configs(context: RequestContext, request: DescribeConfigsRequ
             results=(await in_slices(each(partial(_make_refusal, error), request.resources)))
         )
     namings = Namings()
-    described = cache(partial(_answer_entry, request))  # thousands of topics have the same values
+    described = cache(partial(_answer_entry, request))  # most topics of thousands have equal entries
     results = await in_slices(
         each(lambda resource: _describe_resource(context, resource, namings, described), request.resources)
     )
