@@ -10,6 +10,7 @@ import pytest
 from minibroker.broker.metadata.partitions import TRANSACTIONS_TOPIC
 from minibroker.broker.transactions.transaction import LAST_CLIENT_EPOCH, State
 from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.records.batch import check_batch
 from minibroker.storage.files import File
 from tests.broker.harness import Harness
 from tests.broker.transactions.producing import CLASSIC, OWN_EPOCHS, TransactionalProducer, fetched
@@ -46,6 +47,20 @@ def test_committed_records_become_visible_together_and_aborted_ones_never(
     assert producer.finish() == OK
     assert fetched(harness) == ["a", "c"]
     assert fetched(harness, committed=False) == ["a", "lost", "c"]
+
+
+def test_each_partition_gets_a_marker_with_its_own_offset_and_the_time(harness: Harness) -> None:
+    producer = TransactionalProducer(harness)
+    producer.init()
+    assert [producer.send("a"), producer.send("b", partition=1), producer.send("c", partition=1)] == [OK] * 3
+    harness.clock.advance(5)
+    assert producer.finish() == OK
+    for index, offset in ((0, 1), (1, 2)):
+        region = harness.partition("t", index).log.read(offset, 1 << 20)
+        assert region is not None
+        header = check_batch(region.read())
+        assert (header.base_offset, header.is_control) == (offset, True)
+        assert header.base_timestamp == header.max_timestamp == harness.clock.wall_ms()
 
 
 @GENERATIONS
