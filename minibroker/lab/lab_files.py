@@ -14,10 +14,11 @@ import io
 import json
 import zipfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
 
+from minibroker.explorer.saved_frames import MOST_FRAMES, SavedFrames
 from minibroker.protocol.legible import make_legible
 from minibroker.proxy.flows import FlowError, make_first_line, make_line, parse_exchanges
 from minibroker.storage.inspection.inspected_files import identify_file
@@ -30,6 +31,7 @@ ZIP: Final = b"PK\x03\x04"
 MOST_FILES: Final = 5_000
 MOST_BYTES: Final = 256 << 20  # unpacked
 MOST_NODES: Final = 10
+BOUNDED: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what zipfile unpacks in pieces of the size that is asked
 PIECE_BYTES: Final = 1 << 20
 FIRST_TIME: Final = (1980, 1, 1, 0, 0, 0)  # of all entries, so that the same state makes the same file
 NOT_COPIED: Final = ".lock"
@@ -97,22 +99,27 @@ class _Reading:
             raise LabFileError(f"it has {len(self.entries):,} files, and {MOST_FILES:,} are opened at most")
 
     def read(self, name: str) -> bytes:
-        """Return the content of an entry, whatever size it claims."""
-        content = bytearray()
-        with self._archive.open(self.entries[name]) as file:
+        """Return the content of an entry."""
+        return b"".join(self.iterate_pieces(name))
+
+    def iterate_pieces(self, name: str) -> Iterator[bytes]:
+        """Yield the content of an entry, whatever size it claims."""
+        entry = self.entries[name]
+        if entry.compress_type not in BOUNDED:
+            raise LabFileError(f"{make_legible(name)} is packed by the method {entry.compress_type}, not by deflate")
+        with self._archive.open(entry) as file:
             while piece := file.read(PIECE_BYTES):
-                content += piece
                 self._left_bytes -= len(piece)
                 if self._left_bytes < 0:
                     raise LabFileError(f"it has more than {MOST_BYTES >> 20} MiB")
-        return bytes(content)
+                yield piece
 
 
 def _unpack(reading: _Reading, name: str, directory: Path) -> Opened:
     frames: list[Exchange] = []
     if FRAMES in reading.entries:
         lines = io.BytesIO(reading.read(FRAMES))
-        frames = [each for each, _ in parse_exchanges(lines, name)]
+        frames = SavedFrames((each for each, _ in parse_exchanges(lines, name)), MOST_FRAMES).exchanges
     root = _find_folder_of_logs(reading.entries)
     if root is not None:
         for each in reading.entries:
@@ -120,7 +127,8 @@ def _unpack(reading: _Reading, name: str, directory: Path) -> Opened:
             if inside is not None:
                 path = directory / inside
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(reading.read(each))
+                with open(path, "wb") as file:
+                    file.writelines(reading.iterate_pieces(each))
     if root is None and not frames:
         raise LabFileError("it has neither frames nor a log directory")
     return Opened(frames, root is not None, _read_nodes(reading))

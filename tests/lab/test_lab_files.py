@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import stat
+import tracemalloc
 import urllib.request
 import zipfile
 from pathlib import Path
@@ -16,7 +18,7 @@ from minibroker.client.connection_settings import ClientSettings
 from minibroker.lab import lab_files
 from minibroker.lab.lab_files import FRAMES, LabFileError, pack, unpack
 from minibroker.protocol.apis import ApiKey
-from minibroker.proxy.flows import FlowError
+from minibroker.proxy.flows import FlowError, make_line
 from minibroker.testing import Broker
 from minibroker.testing.seen.exchange import Exchange
 from tests.test_readme import environment
@@ -24,8 +26,8 @@ from tests.test_readme import environment
 LOG = "orders-0/00000000000000000000.log"
 
 
-def archive(path: Path, entries: dict[str, bytes]) -> Path:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+def archive(path: Path, entries: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(path, "w", method) as made:
         for name, content in entries.items():
             made.writestr(name, content)
     return path
@@ -84,6 +86,36 @@ def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, logs: Path, monkeyp
     monkeypatch.setattr(lab_files, "MOST_FILES", 2)
     with pytest.raises(LabFileError, match="^many.zip: it has 3 files, and 2 are opened at most$"):
         unpack(archive(tmp_path / "many.zip", dict.fromkeys(("a", "b", LOG), b"")), logs)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_methods_that_the_library_unpacks_without_a_bound_are_refused(tmp_path: Path, logs: Path, method: int) -> None:
+    bomb = archive(tmp_path / "bomb.zip", {LOG: bytes(64 << 20)}, method)
+    tracemalloc.start()
+    try:
+        with pytest.raises(LabFileError, match=f"^bomb.zip: {LOG} is packed by the method {method}, not by deflate$"):
+            unpack(bomb, logs)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_newest_frames_are_kept(tmp_path: Path, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lab_files, "MOST_FRAMES", 3)
+    frames = [Exchange(at, ApiKey.METADATA, 9, at, b"\0\3\0\11\0\0\0" + bytes((at,))) for at in range(1, 6)]
+    lines = b"".join(make_line(each, "localhost:9092") for each in frames)
+    opened = unpack(archive(tmp_path / "many.zip", {FRAMES: lines}), logs)
+    assert [each.correlation_id for each in opened.frames] == [3, 4, 5]
+
+
+def test_a_link_is_a_file_with_its_target_as_text(tmp_path: Path, logs: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "link.zip", "w") as made:
+        link = zipfile.ZipInfo(LOG)
+        link.external_attr = (stat.S_IFLNK | 0o777) << 16
+        made.writestr(link, "/etc/passwd")
+    unpack(tmp_path / "link.zip", logs)
+    assert not (logs / LOG).is_symlink()
+    assert (logs / LOG).read_text() == "/etc/passwd"
 
 
 def test_what_is_no_archive_of_logs_is_refused_in_one_line(tmp_path: Path, logs: Path) -> None:
