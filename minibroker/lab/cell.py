@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import contextlib
 import inspect
 import io
@@ -17,6 +18,7 @@ from minibroker.testing.broker import Broker
 FILE: Final = "<cell {}>"
 MOST_CHARACTERS: Final = 100_000
 CLIENT_ID: Final = "python"
+ENDS: Final = (SystemExit, KeyboardInterrupt, asyncio.CancelledError)  # of a program or a task: here, only of the run
 
 
 class Cell:
@@ -25,7 +27,13 @@ class Cell:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._run = 0
-        self.names: dict[str, Any] = {"__name__": "__main__", "broker": broker, "Client": self.make_client}
+        client = self.make_client()
+        self.names: dict[str, Any] = {
+            "__name__": "__main__",
+            "broker": broker,
+            "client": client,
+            "Client": self.make_client,
+        }
 
     def make_client(self, client_id: str = CLIENT_ID) -> AsyncClient:
         """Return a client of `minibroker.client`, which connects when it first asks."""
@@ -34,7 +42,6 @@ class Cell:
 
     async def run(self, code: str) -> str:
         """Run code; return what it prints, the value of its last expression, and its error, as text."""
-        self.names.setdefault("client", self.make_client())
         self._run += 1
         name = FILE.format(self._run)
         linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
@@ -44,7 +51,9 @@ class Cell:
                 value = await self._evaluate(code, name)
                 if value is not None:
                     print(repr(value))
-            except Exception as error:
+            except (Exception, *ENDS) as error:
+                if _is_cancelled():
+                    raise
                 print(_describe_error(error, name))
         text = said.getvalue()
         more = len(text) - MOST_CHARACTERS
@@ -66,7 +75,13 @@ class Cell:
         return await result if inspect.iscoroutine(result) and code.co_flags & inspect.CO_COROUTINE else result
 
 
-def _describe_error(error: Exception, name: str) -> str:
+def _is_cancelled() -> bool:
+    """Return whether somebody cancels the run itself, rather than a task that its code awaits."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _describe_error(error: BaseException, name: str) -> str:
     """Return an error with the lines of the cell that led to it, without those of this file."""
     told = traceback.TracebackException.from_exception(error)
     first = next((at for at, each in enumerate(told.stack) if each.filename == name), len(told.stack))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -15,8 +16,7 @@ async def cell() -> AsyncIterator[Cell]:
     async with Broker() as broker:
         cell = Cell(broker)
         yield cell
-        if "client" in cell.names:
-            cell.names["client"].close()
+        cell.names["client"].close()
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,34 @@ async def test_an_error_is_shown_with_the_lines_of_the_cell_and_no_others(cell: 
     assert lines[1] == '  File "<cell 2>", line 1, in <module>'
     assert "    return 1 / 0" in lines
     assert lines[-1] == "ZeroDivisionError: division by zero"
+
+
+@pytest.mark.parametrize(
+    ("code", "last"),
+    [
+        ("import sys\nsys.exit(3)", "SystemExit: 3"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+        (
+            "import asyncio\ntask = asyncio.ensure_future(asyncio.sleep(9))\ntask.cancel()\nawait task",
+            "asyncio.exceptions.CancelledError",
+        ),
+    ],
+)
+async def test_what_ends_a_program_ends_only_the_run(cell: Cell, code: str, last: str) -> None:
+    assert (await cell.run(code)).splitlines()[-1] == last
+
+
+async def test_a_run_that_is_cancelled_says_nothing(cell: Cell) -> None:
+    run = asyncio.ensure_future(cell.run("import asyncio\nawait asyncio.sleep(60)"))
+    await asyncio.sleep(0)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+
+
+async def test_each_run_has_the_same_client(cell: Cell) -> None:
+    assert await cell.run("first = client") == ""
+    assert await cell.run("client is first") == "True\n"
 
 
 async def test_code_that_is_no_python_is_pointed_at(cell: Cell) -> None:
