@@ -16,7 +16,7 @@ DIRECTORY = click.Path(file_okay=False, path_type=Path)
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     required=True,
     metavar="FOLDER",
-    help="The files of the npm package pyodide, and the wheels msgspec and cramjam for it.",
+    help="A folder with the files of the npm package pyodide, and the wheels msgspec and cramjam for it.",
 )
 def lab(folder: Path, pyodide: Path) -> None:
     """Write the lab into a folder: a page in which a broker runs, that any server of files serves.

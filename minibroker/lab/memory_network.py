@@ -8,6 +8,8 @@ transport, which then asks its protocol to pause.
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -63,6 +65,10 @@ class MemoryNetwork:
         server = self._listening[port] = MemoryServer(self, port, factory)
         return server
 
+    def is_served(self, port: int) -> bool:
+        """Return whether somebody listens on a port."""
+        return port in self._listening
+
     def leave(self, server: MemoryServer) -> None:
         """Listen no more."""
         if self._listening.get(server.port) is server:
@@ -117,7 +123,7 @@ class MemorySocket:
         self._address = ("", 0)
 
     def bind(self, address: tuple[str, int]) -> None:
-        """Take an address; port 0 becomes a free one. Several may have the same: one of them listens."""
+        """Take an address; for port 0, with a free port. Sockets may share an address, but only one listens."""
         self._address = address[0], address[1] or self._network.take_free_port()
 
     def getsockname(self) -> tuple[str, int]:
@@ -129,13 +135,15 @@ class MemorySocket:
         return -1
 
     def setsockopt(self, *_: Any) -> None:
-        """Do nothing: there is no kernel to be told."""
+        """Do nothing: a socket in memory has no options."""
 
     def setblocking(self, flag: bool) -> None:
         """Do nothing: it never blocks."""
 
     def listen(self, backlog: int = 0) -> None:
-        """Do nothing: a server accepts from the moment that it is created."""
+        """Check that nobody else listens: a server accepts from the moment that it is created. Raises OSError."""
+        if self._network.is_served(self._address[1]):
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
 
     def close(self) -> None:
         """Do nothing: a server ends on its own."""

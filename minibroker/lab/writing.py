@@ -66,7 +66,7 @@ def _check_files(pyodide: Path) -> list[Path]:
     """Return the wheels beside Pyodide. Raises LabError if something is missing."""
     missing = [name for name in (*PYODIDE, PACKED) if not (pyodide / name).is_file()]
     if missing:
-        raise LabError(f"{pyodide} has no {missing[0]}: it is to have the files of the npm package pyodide")
+        raise LabError(f"{pyodide} has no {missing[0]}: give a folder with the files of the npm package pyodide")
     wheels = sorted(pyodide.glob("*.whl"))
     for name in WHEELS:
         if not any(each.name.startswith(f"{name}-") for each in wheels):

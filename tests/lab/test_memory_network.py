@@ -7,6 +7,7 @@ import socket
 
 import pytest
 
+from minibroker.broker.lifecycle import StartError
 from minibroker.client.asynchronous import AsyncClient
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.lab.memory_network import BUFFER_BYTES, MemoryNetwork, MemoryTransport
@@ -106,6 +107,14 @@ async def test_a_reader_that_does_not_read_makes_the_writer_pause(network: Memor
 async def test_where_nobody_listens_a_connection_is_refused(network: MemoryNetwork) -> None:
     with pytest.raises(ConnectionRefusedError, match="nobody listens on localhost:9092"):
         await asyncio.open_connection("localhost", 9092)
+
+
+async def test_two_may_have_a_port_and_one_may_listen(network: MemoryNetwork) -> None:
+    async with Broker({"listeners": "PLAINTEXT://localhost:9092"}):
+        with pytest.raises(StartError, match="cannot listen on localhost:9092: .*in use"):
+            await Broker({"listeners": "PLAINTEXT://localhost:9092"}).astart()
+    async with Broker({"listeners": "PLAINTEXT://localhost:9092"}) as again:
+        assert again.bootstrap_servers == "localhost:9092"
 
 
 async def test_a_broker_and_its_client_need_no_other_sockets(network: MemoryNetwork) -> None:
