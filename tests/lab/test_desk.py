@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import zipfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from minibroker.lab import desk as lab_desk
 from minibroker.lab.desk import Desk
 from minibroker.lab.lab_files import LabFileError
+from minibroker.protocol.errors import ErrorCode
 from minibroker.testing import Broker
 
 
@@ -96,6 +98,28 @@ async def test_clients_are_started_and_stopped_by_requests(page: Page) -> None:
 async def test_code_runs(page: Page) -> None:
     await page.desk.start()
     assert await page.data("lab/run", {"code": "broker.nodes"}) == {"said": "3\n"}
+
+
+async def test_a_batch_of_zstd_gets_an_answer_without_its_library(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    await page.desk.start()
+    code = """
+from minibroker.protocol.messages.produce import ProduceRequest
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.record import Record
+of_topic = ProduceRequest.TopicProduceData
+batch = memoryview(build_batch([Record(timestamp=0, key=b"k", value=b"tea")], compression=4))
+topic = of_topic(name="orders", partition_data=[of_topic.PartitionProduceData(index=0, records=batch)])
+leader = await client.leader(("orders", 0))
+"""
+    assert await page.data("lab/run", {"code": code}) == {"said": ""}
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    code = """
+request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
+answer = await client.request(request, leader.node_id, highest=11)
+answer.responses[0].partition_responses[0].error_code
+"""
+    said = await page.data("lab/run", {"code": code})
+    assert said == {"said": f"{ErrorCode.UNSUPPORTED_COMPRESSION_TYPE:d}\n"}
 
 
 async def test_a_bit_that_flips_is_found_by_a_consumer(page: Page) -> None:

@@ -19,6 +19,7 @@ from minibroker.protocol.records.compression import (
     check_codec,
     compress,
     cut_into_pieces,
+    load_zstandard,
     make_lz4_block,
     make_xerial_block,
 )
@@ -85,8 +86,7 @@ def _cut_into_blocks(chunks: Iterable[Bytes], block_bytes: int) -> Iterator[byte
 
 
 def _compress_zstd(chunks: Iterator[Bytes], level: int | None) -> Iterator[Bytes]:
-    import zstandard
-
+    zstandard = load_zstandard()
     wanted = ZSTD_DEFAULT_LEVEL if level is None else level
     piece_bytes = next((piece for slow, piece in _ZSTD_PIECES if wanted >= slow), 0)
     first, size_bytes = [], 0

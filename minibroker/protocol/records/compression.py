@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from enum import IntEnum
 from struct import Struct
+from typing import Any
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.records.lz4_frames import with_right_checksum
@@ -326,16 +327,24 @@ _ZSTD_MAX_HEADER_BYTES = 18
 _ZSTD_MAX_WINDOW_BYTES = 1 << 27  # the limit of Kafka's library
 
 
-def _compress_zstd(data: Bytes, level: int | None) -> bytes:
-    import zstandard
+def load_zstandard() -> Any:
+    """Return the library. Raises `KafkaError` UNSUPPORTED_COMPRESSION_TYPE where it is missing, as in a browser."""
+    try:
+        import zstandard
+    except ModuleNotFoundError:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs the library zstandard") from None
+    return zstandard
 
-    return zstandard.ZstdCompressor(level=ZSTD_DEFAULT_LEVEL if level is None else level).compress(data)
+
+def _compress_zstd(data: Bytes, level: int | None) -> bytes:
+    compressor = load_zstandard().ZstdCompressor(level=ZSTD_DEFAULT_LEVEL if level is None else level)
+    compressed: bytes = compressor.compress(data)
+    return compressed
 
 
 def _decompress_zstd(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterator[Bytes]:
     """Decompress all frames as a stream, as the library's one-shot function trusts the announced size."""
-    import zstandard
-
+    zstandard = load_zstandard()
     window_bytes = min(max(1 << limit_bytes.bit_length(), _ZSTD_MIN_WINDOW_BYTES), _ZSTD_MAX_WINDOW_BYTES)
     stream = zstandard.ZstdDecompressor(max_window_size=window_bytes).stream_reader(data, read_across_frames=True)
     try:

@@ -19,6 +19,7 @@ from kafka import codec as kafka_python_codec
 from lz4 import frame as lz4_frame
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
+from minibroker.protocol.records.compressing import compress_chunks
 from minibroker.protocol.records.compression import Compression, compress, decompress
 from minibroker.protocol.records.lz4_frames import with_right_checksum
 from tests.cases import for_each
@@ -254,6 +255,19 @@ for name, (codec, bomb) in bombs.items():
         outcome[name] = refusal.code.name
 print(json.dumps(outcome))
 """
+
+
+def test_without_its_library_zstd_is_a_codec_that_is_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = compress(Compression.ZSTD, b"tea")
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    for use in (
+        lambda: compress(Compression.ZSTD, b"tea"),
+        lambda: decompress(Compression.ZSTD, data, 100),
+        lambda: list(compress_chunks(Compression.ZSTD, [b"tea"], None)),
+    ):
+        with pytest.raises(KafkaError, match="zstd needs the library zstandard") as raised:
+            use()
+        assert raised.value.code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 def test_compression_libraries_are_imported_on_first_use() -> None:
