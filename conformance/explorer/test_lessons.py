@@ -70,14 +70,24 @@ class Reader:
         self.page.goto(f"{self.broker.explorer_url}#/lessons/{lesson}")
         expect(self.page.locator("li.done")).to_have_count(steps)
 
-    def finishes(self, lesson: str, *answers: object) -> None:
-        """Open a lesson, answer its questions in their order, and see that it is done."""
+    def waits(self, lesson: str, done: int, hint: str) -> None:
+        """Look at a lesson until it gives a hint, with no more steps done than these."""
+        self.page.goto(f"{self.broker.explorer_url}#/lessons/{lesson}")
+        expect(self.page.get_by_text(hint)).to_be_visible()
+        expect(self.page.locator("li.done")).to_have_count(done)
+
+    def answers(self, lesson: str, *answers: object) -> None:
+        """Open a lesson and answer its questions in their order."""
         self.page.goto(f"{self.broker.explorer_url}#/lessons/{lesson}")
         questions = self.page.locator("li form")
         for number, answer in enumerate(answers):
             expect(questions).to_have_count(len(answers) - number)
             questions.first.get_by_label("Your answer").fill(str(answer))
             questions.first.get_by_role("button").click()
+
+    def finishes(self, lesson: str, *answers: object) -> None:
+        """Open a lesson, answer its questions in their order, and see that it is done."""
+        self.answers(lesson, *answers)
         expect(self.page.get_by_text("Done.")).to_be_visible()
         self.finished.add(lesson)
 
@@ -108,8 +118,11 @@ def frames_and_topics(reader: Reader) -> None:
     reader.finishes("framing", len(first) // 2 - 4)
     reader.does("ApiVersions", 0)
     reader.finishes("versions", SERVED[ApiKey.FETCH].versions[-1])
-    for _ in range(2):  # the first one creates the topic
-        reader.does("Metadata", 12, topics=[{"name": TOPIC, "topic_id": NO_ID}])
+    reader.broker.create_topic(TOPIC)  # so that the first answer has its partitions, too
+    reader.does("Metadata", 12, topics=[{"name": TOPIC, "topic_id": NO_ID}])
+    reader.sees("metadata", 2)
+    expect(reader.page.locator("li.next")).to_contain_text("Send it once more")
+    reader.does("Metadata", 12, topics=[{"name": TOPIC, "topic_id": NO_ID}])
     reader.finishes("metadata", 1)
 
 
@@ -169,17 +182,22 @@ def logs(reader: Reader) -> None:
     reader.page.goto(f"{reader.broker.explorer_url}#/lessons/index")
     reader.page.get_by_role("button", name="create it").click()
     expect(reader.page.get_by_text("which is not there")).to_have_count(0)
-    for number in range(4):
+    reader.send(reader.produces("k=0\nk=1\nk=2\nk=3", "indexed"))  # four records, but one request
+    reader.waits("index", 0, "It has 1 of 4 batches: each request makes one.")
+    for number in range(3):
         reader.send(reader.produces(f"k={number}", "indexed"))
     reader.sees("index", 1)
     reader.broker.clock.advance("1 hour")
     reader.send(reader.produces("k=later", "indexed"))
     found = ask(reader.broker, "files/segment?path=indexed-0/00000000000000000000.log")
-    reader.finishes("index", dict(found["index"])[2], 8)
+    reader.finishes("index", found["index"][1][1], 8)
     reader.sees("timeindex", 1)
-    reader.asks_for(found["timeindex"][1][0], "indexed")
+    offset = reader.asks_for(found["timeindex"][1][0], "indexed")["offset"]
+    reader.sees("timeindex", 2)
+    reader.answers("timeindex", 12, offset)  # of the step before
+    reader.waits("timeindex", 3, "There is nothing to answer yet")
     offset = reader.asks_for(found["timeindex"][1][0] + 1, "indexed")["offset"]
-    reader.finishes("timeindex", 12, offset)
+    reader.finishes("timeindex", offset)
 
 
 def groups(reader: Reader) -> None:
@@ -247,8 +265,10 @@ def compaction(reader: Reader) -> None:
     configs = [{"name": name, "value": value} for name, value in named.items()]
     topic = {"name": "compacted", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": configs}
     reader.does("CreateTopics", 5, topics=[topic])
-    for record in ("k=old", "k=new"):
+    for record in ("a=1", "k=old"):
         reader.send(reader.produces(record, "compacted"))
+    reader.waits("compaction", 1, "No record k=new comes after k=old yet.")
+    reader.send(reader.produces("k=new", "compacted"))
     reader.sees("compaction", 2)
     for done, record, then in ((3, "x=1", "@tombstone k"), (5, "x=2", ""), (6, "x=3", "")):
         reader.broker.clock.advance("7 days")

@@ -100,13 +100,15 @@ export const send = (say, api, { version, wants = {}, error, allows, also, then,
   step.check = async (since) => {
     const asked = await step.wants();
     let nearest = null;
+    let first = null; // so that a step that wants the same once more has a later one
     for (const row of ownFrames(since).filter((each) => each.api === api)) {
       const frame = await frameOf(row);
       const said = differences(step, frame, asked);
-      if (!said.length) return { done: (await then?.(frame)) || `${frame.effects.join("; ") || "The broker answered without an error"}.`, number: row.number };
-      nearest ??= { hint: said.join(" "), number: row.number, missing: said.length };
+      if (!said.length) first = frame;
+      else nearest ??= { hint: said.join(" "), number: row.number, missing: said.length };
     }
-    return nearest ?? {};
+    if (!first) return nearest ?? {};
+    return { done: (await then?.(first)) || `${first.effects.join("; ") || "The broker answered without an error"}.`, number: first.row.number };
   };
   return step;
 };
@@ -118,7 +120,7 @@ export const see = (say, place, check, { after } = {}) => ({ say, place, after, 
 export const ask = (say, find, differs, { after } = {}) => ({ say, after, asks: true, check: async (given) => {
   const found = either(await find());
   const right = found.filter((each) => each !== undefined).map(String);
-  if (!right.length) return { hint: "There is nothing to answer yet: do the steps above first." };
+  if (!right.length) return { hint: "There is nothing to answer yet: first do what comes before the question." };
   if (right.some((each) => each.toLowerCase() === given.trim().toLowerCase())) return { done: `${given.trim()} is right.` };
   return { hint: `${given.trim() || "Nothing"} is not it. ${typeof differs === "function" ? differs(given.trim(), found) : differs}` };
 } });

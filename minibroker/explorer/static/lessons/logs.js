@@ -11,7 +11,7 @@ const offsets = { name: "offsets", title: "Offsets and segments", topics: { less
     ask("Open the first .log file of lesson-0 among the files. At which byte does its second batch begin? Point at batch [1].", async () => (await segmentOf("lesson")).batches[1]?.position, "Choose batch [1] in the tree: the line below says at which byte it is.", { after: [0] })] };
 
 const INDEXED = { "index.interval.bytes": "0", "segment.ms": "60000" };
-const produced = (count) => async () => { const found = await topic("indexed"); return found?.offsets >= count ? { done: `The topic indexed has ${found.offsets} records.` } : { hint: `It has ${found?.offsets ?? 0} of ${count} records.` }; };
+const produced = (count) => async () => { const { batches } = await segmentOf("indexed"); return batches.length >= count ? { done: `The topic indexed has ${batches.length} batches.` } : { hint: `It has ${batches.length} of ${count} batches: each request makes one.` }; };
 const ended = async () => { const { logs, index } = await segmentOf("indexed"); return logs > 1 && index.length ? { done: `The first segment has ended, and its indexes are on disk, with ${index.length} entries each.` } : { hint: "The first segment has not ended yet. It does once an hour has passed and a record comes." }; };
 
 const index = { name: "index", title: "The index on disk", topics: { indexed: INDEXED }, text: [
@@ -20,10 +20,14 @@ const index = { name: "index", title: "The index on disk", topics: { indexed: IN
   steps: [
     see("Produce four records to the topic indexed, each with a request of its own.", "#/try/Produce/9", produced(4)),
     see("Let an hour pass in Controls, and produce one more record: it begins a new segment.", "#/controls", ended, { after: [0] }),
-    ask("Open …0.index of indexed-0 among the files. Which position has the entry with the relative offset 2?", async () => (await segmentOf("indexed")).index.find(([offset]) => offset === 2)?.[1], "It is the position below the relative_offset 2.", { after: [1] }),
+    ask("Open …0.index of indexed-0 among the files. Which position has entry [1]?", async () => (await segmentOf("indexed")).index[1]?.[1], "It is the position below entry [1].", { after: [1] }),
     ask("How many bytes does an entry take?", () => 8, "Point at an entry: the line below says its size.", { after: [1] })] };
 
 const secondTime = async () => (await segmentOf("indexed")).timeindex[1]?.[0];
+async function offsetBehind() {
+  const found = await lastAnswer("ListOffsets", (row) => "indexed" in row.topics);
+  return found?.request.timestamp?.[0] === String(await secondTime() + 1) ? found.answer.offset[0] : undefined;
+}
 const timeindex = { name: "timeindex", title: "The time index", topics: { indexed: INDEXED }, text: [
   "Since KIP-33, a segment has a .timeindex: for some batches, the largest timestamp so far (8 bytes), and the offset less the segment's first that has it (4 bytes). Before, a search by time could only compare the times at which files were changed.",
   "ListOffsets with a timestamp returns the first record that is not older. The same index says when a segment is old enough to be deleted."],
@@ -31,7 +35,7 @@ const timeindex = { name: "timeindex", title: "The time index", topics: { indexe
     see("Unless the lesson on the index has done it: produce four records to indexed, each with a request of its own, let an hour pass in Controls, and produce one more.", "#/try/Produce/9", ended),
     ask("Open …0.timeindex of indexed-0 among the files. How many bytes does an entry take?", () => 12, (given) => (given === "8" ? "That is an entry of the .index; a timestamp alone takes 8." : "Point at an entry: the line below says its size."), { after: [0] }),
     send("Ask with ListOffsets for the time of entry [1].", "ListOffsets", { version: 9, after: [0], wants: async () => ({ name: "indexed", timestamp: await secondTime() }), then: ({ answer }) => `Offset ${answer.offset[0]} is the first record that is not older.` }),
-    ask("Now add 1 to that timestamp, and ask again. Which offset comes?", async () => (await lastAnswer("ListOffsets", (row) => "indexed" in row.topics))?.answer.offset[0], "It is offset in the newest answer.", { after: [2] })] };
+    ask("Now add 1 to that timestamp, and ask again. Which offset comes?", offsetBehind, "It is offset in the newest answer.", { after: [2] })] };
 
 const sessionOf = async () => { const found = await lastAnswer("Fetch", (row) => row.version >= 7 && "lesson" in row.topics); return found?.answer.session_id?.[0]; };
 const sessions = { name: "sessions", title: "Fetch sessions", topics: { lesson: {} }, text: [
@@ -47,6 +51,7 @@ async function sessionsGiven() {
 }
 
 const values = async (key) => (await recordsOf("compacted")).filter((each) => each.key?.text === key);
+const hasBoth = async () => { const found = (await values("k")).map((each) => each.value?.text); const at = found.indexOf("old"); return at >= 0 && found.indexOf("new", at) > at ? { done: "The log has both." } : { hint: at < 0 ? "There is no record k=old yet." : "No record k=new comes after k=old yet." }; };
 const ROLL = "A segment ends with the first record after 7 days, and is compacted at the next occasion.";
 const CONFIGS = ["cleanup.policy", "min.cleanable.dirty.ratio"];
 const compaction = { name: "compaction", title: "Compaction and tombstones", text: [
@@ -55,7 +60,7 @@ const compaction = { name: "compaction", title: "Compaction and tombstones", tex
   steps: [
     send("Create the topic compacted: write its name, and at configs press add for cleanup.policy with the value compact, and once more for min.cleanable.dirty.ratio with the value 0, so that it is compacted at each occasion.", "CreateTopics", { version: 5, wants: { name: "compacted", value: "compact" }, allows: "TOPIC_ALREADY_EXISTS", also: ({ request }) => CONFIGS.filter((each) => !request.name.includes(each)).map((each) => `There is no config ${each}.`).join(" "),
       then: ({ effects }) => `The broker ${effects[0] ?? "has the topic already"}.` }),
-    see("Produce two records with the key k there, first k=old, then k=new.", "#/try/Produce/9", async () => ((await topic("compacted"))?.offsets >= 2 ? { done: "The log has both." } : { hint: "The topic compacted has not both yet." }), { after: [0] }),
+    see("Produce two records with the key k there, first k=old, then k=new.", "#/try/Produce/9", hasBoth, { after: [0] }),
     see("Let 7 days pass in Controls, so that the segment ends, and produce x=1; then let a day pass. The older record of k is gone.", "#/controls", async () => { const found = await values("k"); const isOld = found.some((each) => each.value?.text === "old"); return !isOld && (await topic("compacted"))?.partitions[0].end >= 3 ? { done: "The older record of k is gone." } : { hint: `There are ${found.length} records of k. ${ROLL}` }; }, { after: [1] }),
     send("Produce a tombstone of k: the line @tombstone k.", "Produce", { version: 9, after: [2], wants: { name: "compacted", key: "k" }, also: ({ request }) => (request.value.includes("null") ? "" : "The record has a value: write @tombstone k, and nothing else.") }),
     see("Let 7 days pass, produce x=2, and let a day pass: the value of k is gone, the tombstone is still there.", "#/controls", async () => { const found = await values("k"); const left = found.filter((each) => each.value !== null).length; return left ? { hint: `${left === 1 ? "A record of k has" : `${left} records of k have`} a value. ${ROLL}` } : { done: found.length ? "Of k, only the tombstone is left." : "The value of k is gone, and the tombstone by now, too." }; }, { after: [3] }),

@@ -47,6 +47,7 @@ export function enter(name) {
 // Forget what was done in a lesson; only what comes now counts.
 export function beginAgain(lesson) {
   since[lesson.name] = newest();
+  delete used[lesson.name];
   hints.value = {};
   keep(Object.fromEntries(Object.entries(done.value).filter(([name]) => !name.startsWith(`${lesson.name}.`))));
 }
@@ -86,7 +87,11 @@ export async function look() {
   isLooking = false;
 }
 
-const used = {}; // the frames that have done a step, by lesson
+const used = {}; // the frames that have done steps, by lesson and step
+const ofLesson = (lesson) => (used[lesson.name] ||= {});
+
+// The frame behind which a step is looked for: that which did the last step before it.
+const beforeStep = (lesson, step) => Math.max(since[lesson.name] ?? 0, ...(step.after ?? []).map((before) => ofLesson(lesson)[before] ?? 0));
 
 async function lookAt(lesson) {
   const found = {};
@@ -94,21 +99,20 @@ async function lookAt(lesson) {
   const needed = Object.keys(lesson.topics ?? {});
   const names = needed.length ? await topicNames() : [];
   missing.value = needed.filter((each) => !names.includes(each));
-  const helpful = (used[lesson.name] ||= new Set());
   for (const [at, step] of lesson.steps.entries()) {
     if (step.asks || sentenceOf(lesson, at) !== undefined || !isOpen(lesson, at)) continue;
     if (step.wants) fields[at] = await step.wants().catch(() => ({}));
-    found[at] = await step.check(since[lesson.name] ?? 0).catch(() => ({}));
+    found[at] = await step.check(beforeStep(lesson, step)).catch(() => ({}));
     if (lesson.name !== current.value) return;
     if (found[at].done) {
       keep({ ...done.value, [nameOf(lesson, at)]: found[at].done });
-      if (found[at].number) helpful.add(found[at].number);
+      if (found[at].number) ofLesson(lesson)[at] = found[at].number;
       looksAgain = true; // a later step may have waited for it
     }
   }
   wanted.value = fields;
   entered = Math.min(entered, newest());
-  hints.value = hintsOf(lesson, found, helpful, ownFrames(since[lesson.name] ?? 0)[0]);
+  hints.value = hintsOf(lesson, found, new Set(Object.values(ofLesson(lesson))), ownFrames(since[lesson.name] ?? 0)[0]);
 }
 
 // Frames may come all the time; a look asks the broker for several things.
