@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections import deque
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,11 +41,11 @@ def make_damage_routes(root: Root) -> Routes:
 
 
 def find_damage(inspected: InspectedFile) -> list[dict[str, Any]]:
-    """Return the damage of a file, `MOST_DAMAGE` at most."""
+    """Return the first damage of a file, `MOST_DAMAGE` places at most."""
     if Disk().size_bytes(inspected.path) > MOST_INSPECTED_BYTES:
         return []
     found = iterate_contents(Disk(), inspected, Options(records=True, verify=True, most_bytes=MOST_DECOMPRESSED_BYTES))
-    damage = deque((each for each in found if isinstance(each, Damage)), maxlen=MOST_DAMAGE)
+    damage = islice((each for each in found if isinstance(each, Damage)), MOST_DAMAGE)
     return [each._asdict() | {"path": os.path.basename(each.path)} for each in damage]
 
 

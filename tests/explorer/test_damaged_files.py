@@ -22,3 +22,17 @@ def test_files_that_there_was_no_time_to_look_at_are_counted(explored: Broker, m
     explored.produce("orders", "first")
     monkeypatch.setattr("minibroker.explorer.damaged_files.SECONDS", -1.0)
     assert ask(explored, "files/damaged")["unknown"] == len(ask(explored, "files")["files"])
+
+
+def test_the_first_damage_of_a_file_is_shown(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minibroker.explorer.damaged_files.MOST_DAMAGE", 2)
+    for value in "abc":
+        explored.produce("orders", value)
+    log = explored.directory / "orders-0" / f"{0:020d}.log"
+    data = bytearray(log.read_bytes())
+    size_bytes = len(data) // 3
+    for end in range(size_bytes, len(data) + 1, size_bytes):
+        data[end - 2] ^= 1
+    log.write_bytes(data)
+    found = ask(explored, f"files/damage?path=orders-0/{log.name}")
+    assert [each["position"] for each in found] == [0, size_bytes]
