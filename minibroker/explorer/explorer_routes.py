@@ -36,9 +36,11 @@ SERVER: Final = "127.0.0.1:9092"  # for which frames of a file are copied
 
 
 def make_explorer_routes(broker: Broker, closing: asyncio.Event) -> list[Route]:
-    """Return the paths of the explorer of a broker in the same event loop. Streams end once `closing` is set."""
+    """Return the paths of the explorer of a broker in the same event loop, whose journal is on.
+
+    Streams end once `closing` is set.
+    """
     broker.journal.keep_at_most(MOST_FRAMES, MOST_BYTES)
-    broker.journal.on()
     routes = Routes()
     schemas = make_schema_routes(broker) if broker.has_registry else None
 

@@ -83,6 +83,7 @@ class Desk:
     async def _serve(self, broker: Broker, frames: Iterable[Exchange] = ()) -> None:
         await broker.astart()
         self.clients = Clients(lambda: broker.bootstrap_servers, KINDS)
+        broker.journal.on()
         self.app = make_control_app(broker, closing=self._closing)
         self.app.add(lab_routes(broker, self.clients))
         broker.journal.add(frames)

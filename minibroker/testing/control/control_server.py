@@ -46,7 +46,7 @@ async def serve_control(
     """
     closing = asyncio.Event()
     if explorer:
-        broker.journal.on()  # here, as clients may be faster than the application
+        broker.journal.on()  # here, as clients may be faster than the application, and may want it off again
 
     def made() -> Application:
         from minibroker.testing.control.app import make_control_app

@@ -49,6 +49,13 @@ async def test_the_explorer_sees_clients_that_come_before_its_first_request() ->
         assert broker.journal.is_on
 
 
+async def test_a_journal_that_a_test_turned_off_stays_off() -> None:
+    async with Broker() as broker, serve_control(broker, HostPort(), None, explorer=True) as url:
+        broker.journal.off()
+        assert await asyncio.to_thread(got, f"{url}/explorer/api/about") == 200
+        assert not broker.journal.is_on
+
+
 async def test_a_server_that_nobody_asked_stops() -> None:
     async with Broker() as broker, serve_control(broker, HostPort(), None) as url:
         assert url.startswith("http://127.0.0.1:")
