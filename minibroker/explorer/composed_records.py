@@ -13,6 +13,7 @@ from minibroker.protocol.records.record import Record
 FIRST_VERSION_OF_FORMAT_1: Final = 2  # of Produce
 FIRST_VERSION_OF_FORMAT_2: Final = 3
 FORMAT_2: Final = 2
+NO_PRODUCER: Final = (-1, -1, -1)  # id, epoch, sequence
 DIRECTIVES: Final = (
     "a line that begins with @ is @producer ID EPOCH SEQUENCE, @transactional, @compress CODEC or @tombstone KEY"
 )
@@ -24,7 +25,7 @@ class _Said:
 
     now_ms: int
     records: list[Record] = field(default_factory=list)
-    producer: tuple[int, ...] = (-1, -1, -1)
+    producer: tuple[int, ...] = NO_PRODUCER
     is_transactional: bool = False
     compression: Compression = Compression.NONE
 
@@ -71,6 +72,8 @@ def compose_records(text: str, now_ms: int, magic: int) -> memoryview:
     if not said.records:
         return memoryview(b"")
     if magic < FORMAT_2:
+        if said.producer != NO_PRODUCER or said.is_transactional:
+            raise ValueError(f"messages of format {magic} have no producer and no transaction: use Produce 3 or newer")
         return memoryview(build_message_set(said.records, magic, compression=said.compression))
     producer_id, epoch, sequence = said.producer
     batch = build_batch(

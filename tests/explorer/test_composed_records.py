@@ -37,3 +37,9 @@ def test_a_compressed_message_of_format_1_has_relative_offsets_inside() -> None:
 def test_an_unknown_line_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="@tombstone KEY"):
         compose_records(text, 7, 2)
+
+
+@for_each(("line", "magic"), [("@producer 7 0 0", 0), ("@transactional", 1)])
+def test_what_old_messages_cannot_say_is_refused(line: str, magic: int) -> None:
+    with pytest.raises(ValueError, match=f"messages of format {magic} have no producer"):
+        compose_records(f"{line}\na", 7, magic)
