@@ -81,18 +81,21 @@ def add_decoded(decoder: Decoder, records: list[Data], shown: list[dict[str, Any
         for name, data in (("key", record.key), ("value", record.value)):
             if data is None or len(data) > most_bytes:
                 continue
-            if time.monotonic() < until:
-                said[name] |= _decode_record(decoder, record, data, is_key=name == "key", most=most_bytes)
+            left = until - time.monotonic()
+            if left > 0:
+                said[name] |= _decode_record(decoder, record, data, most_bytes, left, is_key=name == "key")
             elif read_schema_id(data, record.headers, key=name == "key") is not None:
                 said[name]["undecoded"] = STOPPED
 
 
-def _decode_record(decoder: Decoder, record: Data, data: bytes, *, is_key: bool, most: int) -> dict[str, str]:
+def _decode_record(
+    decoder: Decoder, record: Data, data: bytes, most: int, seconds: float, *, is_key: bool
+) -> dict[str, str]:
     named = read_schema_id(data, record.headers, key=is_key)
     if named is None:
         return {}
     try:
-        value = decoder.decode(data, record.headers, is_key=is_key)
+        value = decoder.decode(data, record.headers, is_key=is_key, seconds=seconds)
         text = format_json(value, indent=2, most=most)
     except (DecodingError, TypeError, ValueError) as error:
         return {"undecoded": make_legible(str(error))}

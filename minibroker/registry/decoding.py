@@ -69,8 +69,10 @@ class Decoder:
         self._source = source
         self._parse_schema: dict[int | UUID, tuple[str, ParsedSchema]] = {}
 
-    def decode(self, data: bytes | None, headers: Headers = (), *, is_key: bool = False) -> Any:
-        """Return what a key or a value means: null is None. Raises DecodingError."""
+    def decode(
+        self, data: bytes | None, headers: Headers = (), *, is_key: bool = False, seconds: float | None = None
+    ) -> Any:
+        """Return what a key or a value means: null is None. Raises DecodingError, also if it takes longer."""
         if data is None:
             return None
         record = read_schema_id(data, headers, key=is_key)
@@ -78,7 +80,7 @@ class Decoder:
             raise DecodingError("it names no schema: it begins with no byte 0 and id, and no header has a GUID")
         if record.schema not in self._parse_schema:
             self._parse_schema[record.schema] = self._find_schema(record.schema)
-        return _decode_data(*self._parse_schema[record.schema], record)
+        return _decode_data(*self._parse_schema[record.schema], record, seconds)
 
     def _find_schema(self, named: int | UUID) -> tuple[str, ParsedSchema]:
         """Return the schema with an id or a GUID, and its kind. Raises DecodingError."""
@@ -105,9 +107,9 @@ class GivenDecoder:
         return None if data is None else _decode_data(self._kind, self._schema, Framed(0, data, FIRST_MESSAGE))
 
 
-def _decode_data(kind: str, schema: ParsedSchema, record: Framed) -> Any:
+def _decode_data(kind: str, schema: ParsedSchema, record: Framed, seconds: float | None = None) -> Any:
     try:
-        return decode(kind, schema, record)
+        return decode(kind, schema, record, seconds)
     except InvalidData as error:
         raise DecodingError(f"it is not what its {kind} schema says: {error}") from None
 

@@ -110,6 +110,16 @@ def test_nested_records_without_bytes_are_not_decoded_to_their_end(explored: Bro
     assert record["value"]["undecoded"].endswith("there are more than 1,000,000 values in it")
 
 
+def test_a_record_that_takes_too_long_is_not_decoded_to_its_end(
+    explored: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    explored.registry.register("users-value", nested_empty_records(18))
+    explored.produce("users", AVRO[:5])
+    monkeypatch.setattr(decoded_records, "SECONDS", 0.05)
+    (record,) = listed(explored)
+    assert "there was no time for more than its first" in record["value"]["undecoded"]
+
+
 def test_records_that_there_was_no_time_to_decode_say_so(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     explored.registry.register("users-value", USER)
     explored.produce("users", AVRO, b"names no schema")

@@ -1,25 +1,39 @@
-"""How many values may be made of the data of one record: a few bytes may stand for any number of them."""
+"""How many values may be made of the data of one record, and for how long.
+
+A few bytes may stand for any number of values.
+"""
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 from minibroker.registry.formats.schema import InvalidData
 
 MAXIMUM_VALUES: Final = 1_000_000  # which take about 100 MB, and a second
 MAXIMUM_DEPTH: Final = 100
+VALUES_BETWEEN_LOOKS: Final = 5_000  # at the time: 30 ms of nested records
 
 
 class Values:
-    """The values that were made of some data."""
+    """The values that were made of some data. With `seconds`, no more are made once they are over."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float | None = None) -> None:
         self._left = MAXIMUM_VALUES
+        self._ends = time.monotonic() + (seconds or 0.0)
+        self._next_look = -1 if seconds is None else MAXIMUM_VALUES - VALUES_BETWEEN_LOOKS  # when so many are left
 
     def make(self, count: int = 1) -> None:
         """Count values, before they are made. Raises InvalidData."""
         self.expect(count)
         self._left -= count
+        if self._left < self._next_look:
+            self._look_at_time()
+
+    def _look_at_time(self) -> None:
+        self._next_look = self._left - VALUES_BETWEEN_LOOKS
+        if time.monotonic() > self._ends:
+            raise InvalidData(f"there was no time for more than its first {MAXIMUM_VALUES - self._left:,} values")
 
     def expect(self, count: int) -> None:
         """Raise InvalidData if there is no room for so many values."""

@@ -51,17 +51,18 @@ def read_schema_id(data: bytes | None, headers: Headers = (), *, key: bool = Fal
     return None if identifier is None else Framed(*identifier)
 
 
-def decode(kind: str, schema: ParsedSchema, record: Framed) -> Any:
-    """Return the value of a record's data as Python's own. Raises InvalidData.
+def decode(kind: str, schema: ParsedSchema, record: Framed, seconds: float | None = None) -> Any:
+    """Return the value of a record's data as Python's own. Raises InvalidData, also if it takes longer than `seconds`.
 
     `kind` is Confluent's name of the format: "AVRO", "JSON" or "PROTOBUF"; `schema` was parsed by that format.
     """
+    values = Values(seconds)
     if kind == "JSON":
-        return _decode_json(record.data)
+        return _decode_json(record.data, values)
     if kind == "AVRO":
-        return _decode_avro(schema, record.data)
+        return _decode_avro(schema, record.data, values)
     if kind == "PROTOBUF":
-        return _decode_protobuf(schema, record)
+        return _decode_protobuf(schema, record, values)
     raise InvalidData(f"there is no format {kind}")
 
 
@@ -74,11 +75,11 @@ def _split_identifier(data: bytes) -> tuple[int | UUID, bytes] | None:
     return None
 
 
-def _decode_json(data: bytes) -> Any:
+def _decode_json(data: bytes, values: Values) -> Any:
     count = sum(map(data.count, BETWEEN_VALUES))
     if count > MAXIMUM_VALUES:  # it may be that many are in texts
         count = sum(map(TEXT_OF_JSON.sub(b"", data).count, BETWEEN_VALUES))
-    Values().make(count + 1)
+    values.make(count + 1)
     try:
         if count <= MANY_VALUES:
             return json.loads(data)
@@ -88,19 +89,19 @@ def _decode_json(data: bytes) -> Any:
         raise InvalidData(f"the data is no JSON: {error}") from None
 
 
-def _decode_avro(schema: ParsedSchema, data: bytes) -> Any:
+def _decode_avro(schema: ParsedSchema, data: bytes, values: Values) -> Any:
     from minibroker.registry.formats.avro import AvroSchema
     from minibroker.registry.formats.avro.avro_reading import read_avro
 
     assert isinstance(schema, AvroSchema)
-    return read_avro(schema.type, data)
+    return read_avro(schema.type, data, values)
 
 
-def _decode_protobuf(schema: ParsedSchema, record: Framed) -> Any:
+def _decode_protobuf(schema: ParsedSchema, record: Framed, values: Values) -> Any:
     # Late: the library protobuf takes 30 ms to import.
     from minibroker.registry.formats.protobuf import ProtobufSchema
     from minibroker.registry.formats.protobuf.protobuf_decoding import read_indexes, read_protobuf
 
     assert isinstance(schema, ProtobufSchema)
     indexes, data = read_indexes(record.data if record.after_id is None else record.after_id)
-    return read_protobuf(schema, indexes, data if record.after_id is None else record.data)
+    return read_protobuf(schema, indexes, data if record.after_id is None else record.data, values)

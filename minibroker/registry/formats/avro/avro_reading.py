@@ -22,9 +22,9 @@ _FLOAT: Final = struct.Struct("<f")
 _DOUBLE: Final = struct.Struct("<d")
 
 
-def read_avro(schema: AvroType, data: bytes) -> Any:
+def read_avro(schema: AvroType, data: bytes, values: Values | None = None) -> Any:
     """Return the value of data that was written with a schema. Raises InvalidData."""
-    reader = _Reader(data)
+    reader = _Reader(data, values or Values())
     value = reader.read(schema)
     if reader.left():
         raise InvalidData(f"{reader.left()} bytes are left over")
@@ -34,11 +34,11 @@ def read_avro(schema: AvroType, data: bytes) -> Any:
 class _Reader:
     """Data, and the place in it that is read next."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, values: Values) -> None:
         self._data = data
         self._place = 0
         self._depth = 0
-        self._values = Values()
+        self._values = values
         self._plain: dict[str, Callable[[], Any]] = {
             "null": lambda: None,
             "boolean": lambda: self._read_bytes(1) != b"\0",

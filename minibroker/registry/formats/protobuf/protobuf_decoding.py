@@ -52,7 +52,9 @@ def write_indexes(indexes: Sequence[int]) -> bytes:
     return b"".join(map(_encode_varint, (len(indexes), *indexes)))
 
 
-def read_protobuf(schema: ProtobufSchema, indexes: Sequence[int], data: bytes) -> dict[str, Any]:
+def read_protobuf(
+    schema: ProtobufSchema, indexes: Sequence[int], data: bytes, values: Values | None = None
+) -> dict[str, Any]:
     """Return the fields of a message by name, with their defaults; of a oneof only the one that is set.
 
     Enums are their names, or numbers without one; bytes stay bytes. Raises InvalidData.
@@ -61,7 +63,7 @@ def read_protobuf(schema: ProtobufSchema, indexes: Sequence[int], data: bytes) -
     if len(data) > UNCOUNTED_BYTES:
         count_values(descriptor, data)
     try:
-        return _convert_fields(GetMessageClass(descriptor).FromString(data), Values())
+        return _convert_fields(GetMessageClass(descriptor).FromString(data), values or Values())
     except (DecodeError, json_format.SerializeToJsonError, RecursionError) as error:
         raise InvalidData(f"the data is no {descriptor.full_name}: {error}") from None
 
