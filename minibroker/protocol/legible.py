@@ -51,3 +51,8 @@ def list_few(names: Collection[str]) -> str:
 def make_legible(text: str, limit: int = VALUE_CHARACTERS) -> str:
     """Return the text shortened, then escaped."""
     return escape_unprintable(shorten(text, limit))
+
+
+def say_bytes_left(count: int) -> str:
+    """Return `1 byte is left`, `2 bytes are left`: here, as `quantities` imports more than a start should."""
+    return f"{count:,} byte is left" if count == 1 else f"{count:,} bytes are left"

@@ -33,6 +33,7 @@ from struct import Struct
 
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import CorruptBatch
+from minibroker.protocol.legible import say_bytes_left
 from minibroker.protocol.records.crc import crc32c
 from minibroker.protocol.records.varints import Bytes
 from minibroker.protocol.steps import Steps
@@ -268,7 +269,7 @@ def _read_bounded_header(data: Bytes, position: int) -> BatchHeader:
 
 
 def _make_too_short_error(left: int, position: int) -> CorruptBatch:
-    return CorruptBatch(f"{left} bytes are left, fewer than a batch header's {HEADER_BYTES}", position)
+    return CorruptBatch(f"{say_bytes_left(left)}, fewer than a batch header's {HEADER_BYTES}", position)
 
 
 def _describe_magic(magic: int) -> str:

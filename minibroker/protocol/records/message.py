@@ -25,6 +25,7 @@ from zlib import crc32
 
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, InvalidRecords
+from minibroker.protocol.legible import say_bytes_left
 from minibroker.protocol.records.batch import (
     COMPRESSION_MASK,
     CREATE_TIME,
@@ -83,7 +84,7 @@ def read_message_header(data: Bytes, position: int = 0) -> BatchHeader:
     """
     left = len(data) - position
     if left < MIN_MESSAGE_BYTES[0] or left < MIN_MESSAGE_BYTES[data[position + MAGIC_POSITION] == 1]:
-        raise CorruptBatch(f"{left} bytes are left, fewer than a message's fixed fields", position)
+        raise CorruptBatch(f"{say_bytes_left(left)}, fewer than a message's fixed fields", position)
     offset, size, crc, magic, attributes = _HEAD.unpack_from(data, position)
     timestamp = _INT64.unpack_from(data, position + _TIMESTAMP_POSITION)[0] if magic == 1 else NO_TIMESTAMP
     return batch_of_one(offset, size, crc, magic, attributes, timestamp)
@@ -140,7 +141,7 @@ def read_message(data: bytes, position: int = 0, *, is_checked: bool = False) ->
     key, at = _read_bytes(data, position + _KEY_POSITIONS[magic], end)
     value, at = _read_bytes(data, at, end)
     if at != end:
-        raise InvalidRecords(f"{end - at} bytes are left in the message of offset {offset} after its value")
+        raise InvalidRecords(f"{say_bytes_left(end - at)} in the message of offset {offset} after its value")
     timestamp = NO_TIMESTAMP
     if magic:
         (timestamp,) = _INT64.unpack_from(data, position + _TIMESTAMP_POSITION)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from minibroker.protocol.errors import InvalidRecords
+from minibroker.protocol.legible import say_bytes_left
 from minibroker.protocol.records.varints import (
     MAX_VARINT_BYTES,
     MAX_VARLONG_BYTES,
@@ -60,7 +61,7 @@ def slices(data: bytes, count: int) -> Iterator[RecordSlice]:
             end = record_slice[1]
         yield record_slice
     if end != limit:
-        raise InvalidRecords(f"{limit - end} bytes are left after the last record")
+        raise InvalidRecords(f"{say_bytes_left(limit - end)} after the last record")
 
 
 def _slice_record_at(data: bytes, start: int) -> RecordSlice:

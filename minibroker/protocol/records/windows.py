@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.legible import say_bytes_left
 from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES, STEP_BYTES, UNBOUNDED_BYTES
 from minibroker.protocol.records.record import Malformed
 from minibroker.protocol.records.varints import (
@@ -159,7 +160,7 @@ class LargeRecord:
         if with_headers:
             yield from self._skip_headers()
             if self._left:
-                raise Malformed(f"{self._left} bytes are left in it after its headers")
+                raise Malformed(f"{say_bytes_left(self._left)} in it after its headers")
         self.position += self._left
         yield from self._read_until_at_hand(0)
         if self.position > len(self._window.data):
@@ -216,7 +217,7 @@ class LargeRecord:
     def _skip_headers(self) -> Steps[None]:
         count = yield from self._read_number(MAX_VARINT_BYTES)
         if not 0 <= count <= self._left:
-            raise Malformed(f"{count} headers, {self._left} bytes are left")
+            raise Malformed(f"{count} headers, {say_bytes_left(self._left)}")
         while count:
             yield from self._read_until_at_hand(2)
             window = self._window

@@ -71,6 +71,8 @@ class TestReading:
         with pytest.raises(CorruptBatch, match="60 bytes are left") as refusal:
             read_header(b"xx" + BATCH[:60], 2)
         assert refusal.value.position == 2
+        with pytest.raises(CorruptBatch, match="1 byte is left, fewer than a batch header's 61"):
+            read_header(BATCH[:1])
 
 
 class TestChecking:
