@@ -28,8 +28,8 @@ def make_damage_routes(root: Root) -> Routes:
     damaged = DamagedFiles()
 
     @routes.get("/damage")
-    async def get_damage(path: str) -> list[dict[str, Any]]:
-        """Return what is wrong with a file; a log is compared with its indexes."""
+    async def get_damage(path: str) -> list[dict[str, Any]] | None:
+        """Return what is wrong with a file, None if it is too large to tell; a log is compared with its indexes."""
         return await asyncio.to_thread(find_damage, find_file_below(root(), path))
 
     @routes.get("/damaged")
@@ -40,10 +40,10 @@ def make_damage_routes(root: Root) -> Routes:
     return routes
 
 
-def find_damage(inspected: InspectedFile) -> list[dict[str, Any]]:
-    """Return the first damage of a file, `MOST_DAMAGE` places at most."""
+def find_damage(inspected: InspectedFile) -> list[dict[str, Any]] | None:
+    """Return the first damage of a file, `MOST_DAMAGE` places at most, or None if the file is too large."""
     if Disk().size_bytes(inspected.path) > MOST_INSPECTED_BYTES:
-        return []
+        return None
     found = iterate_contents(Disk(), inspected, Options(records=True, verify=True, most_bytes=MOST_DECOMPRESSED_BYTES))
     damage = islice((each for each in found if isinstance(each, Damage)), MOST_DAMAGE)
     return [each._asdict() | {"path": os.path.basename(each.path)} for each in damage]
@@ -71,7 +71,7 @@ class DamagedFiles:
                     unknown += 1
                     continue
                 known = self._counts.get(key)
-                counts[key] = len(find_damage(find_file_below(root, name))) if known is None else known
+                counts[key] = len(find_damage(find_file_below(root, name)) or ()) if known is None else known
                 damaged |= {name: counts[key]} if counts[key] else {}
         self._counts = counts
         return {"damaged": damaged, "unknown": unknown}

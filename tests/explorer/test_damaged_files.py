@@ -36,3 +36,13 @@ def test_the_first_damage_of_a_file_is_shown(explored: Broker, monkeypatch: pyte
     log.write_bytes(data)
     found = ask(explored, f"files/damage?path=orders-0/{log.name}")
     assert [each["position"] for each in found] == [0, size_bytes]
+
+
+def test_a_file_that_is_too_large_to_look_at_is_not_called_sound(
+    explored: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    explored.produce("orders", "first")
+    path = f"files/damage?path=orders-0/{0:020d}.log"
+    assert ask(explored, path) == []
+    monkeypatch.setattr("minibroker.explorer.damaged_files.MOST_INSPECTED_BYTES", 10)
+    assert ask(explored, path) is None
