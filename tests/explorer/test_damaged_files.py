@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from minibroker.explorer.damaged_files import find_damage
+from minibroker.storage.inspection.inspected_files import InspectedFile
 from minibroker.testing import Broker
 from tests.explorer.asking import ask
 
@@ -16,6 +20,21 @@ def test_damaged_files_are_listed(explored: Broker) -> None:
     data[-2] ^= 1
     log.write_bytes(data)
     assert ask(explored, "files/damaged") == {"damaged": {"orders-0/00000000000000000000.log": 1}, "unknown": 0}
+
+
+def test_a_file_that_has_not_changed_is_not_read_again(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def watched(inspected: InspectedFile) -> list[dict[str, Any]] | None:
+        read.append(inspected.path)
+        return find_damage(inspected)
+
+    explored.produce("orders", "first")
+    ask(explored, "files/damaged")
+    monkeypatch.setattr("minibroker.explorer.damaged_files.find_damage", watched)
+    explored.produce("orders", "second")
+    ask(explored, "files/damaged")
+    assert [path.rpartition("/")[2] for path in read] == [f"{0:020d}.log"]
 
 
 def test_files_that_there_was_no_time_to_look_at_are_counted(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 from confluent_kafka import Producer
 
 from minibroker.testing import Broker
 from tests.explorer.asking import ask
 
 
-def pay(broker: Broker) -> Producer:
-    """Begin a transaction of `billing` with a record of `orders`."""
-    config = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "billing"}
+def pay(broker: Broker, transactional_id: str = "billing") -> Producer:
+    """Begin a transaction with a record of `orders`."""
+    config = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": transactional_id}
     producer = Producer({**config, "transaction.timeout.ms": 60_000})
     producer.init_transactions()
     producer.begin_transaction()
@@ -41,3 +43,13 @@ def test_a_transaction_that_times_out_is_told(explored: Broker) -> None:
     explored.clock.advance("2 minutes")
     (found,) = ask(explored, "transactions/billing")["timeouts"]
     assert found["timeout_ms"] == 60_000
+
+
+def test_only_an_ids_own_timeouts_are_told(explored: Broker) -> None:
+    explored.create_topic("orders")
+    pay(explored).abort_transaction()  # in time
+    partition_of = explored.running.cluster.transactions.log.partition_of
+    other = next(name for name in map(str, count()) if partition_of(name) == partition_of("billing"))
+    pay(explored, other)
+    explored.clock.advance("2 minutes")
+    assert [len(ask(explored, f"transactions/{name}")["timeouts"]) for name in ("billing", other)] == [0, 1]

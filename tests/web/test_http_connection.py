@@ -104,16 +104,21 @@ async def test_a_client_that_is_still_sending_gets_the_answer() -> None:
         assert await reader.read() == b""
 
 
-async def test_nobody_reads_for_ever_behind_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connection, "LATE_SECONDS", 0.01)
+@pytest.mark.parametrize(("late_seconds", "late_bytes"), [(0.01, 1 << 40), (600.0, 1 << 20)])
+async def test_nobody_reads_for_ever_behind_an_answer(
+    late_seconds: float, late_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_connection, "LATE_SECONDS", late_seconds)
+    monkeypatch.setattr(http_connection, "LATE_BYTES", late_bytes)
     async with served(lambda _: asyncio.sleep(0, make_text_answer("no", 403))) as (reader, writer):
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + bytes(100_000))
         assert (await answer_of(reader))[0] == "HTTP/1.1 403 Forbidden"
         assert await reader.read() == b""
         with pytest.raises(ConnectionError):
-            while True:
-                writer.write(bytes(1 << 16))
-                await writer.drain()
+            async with asyncio.timeout(10):
+                while True:
+                    writer.write(bytes(1 << 16))
+                    await writer.drain()
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT"])  # one that reads the body, and one that does not
