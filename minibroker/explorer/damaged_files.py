@@ -18,6 +18,7 @@ from minibroker.storage.inspection.log_inspection import Damage
 from minibroker.web.routes import Routes
 
 MOST_INSPECTED_BYTES: Final = 256 << 20  # a larger log is not walked through for its damage
+MOST_LISTED_BYTES: Final = 4 << 20  # half a second; a larger file is looked at once somebody opens it
 MOST_DAMAGE: Final = 100
 SECONDS: Final = 1.0  # in which all files are looked at
 
@@ -34,7 +35,7 @@ def make_damage_routes(root: Root) -> Routes:
 
     @routes.get("/damaged")
     async def list_damaged() -> dict[str, Any]:
-        """Return how much damage each damaged file has; `unknown` files were not looked at yet."""
+        """Return how much damage each damaged file has; `unknown` files were not looked at."""
         return await asyncio.to_thread(damaged.found_below, root())
 
     return routes
@@ -56,7 +57,10 @@ class DamagedFiles:
         self._counts: dict[tuple[str, int, int], int] = {}
 
     def found_below(self, root: Path) -> dict[str, Any]:
-        """Return how much damage each damaged file has. This ends after `SECONDS`; ask again for the rest."""
+        """Return how much damage each damaged file has. This ends after `SECONDS`; ask again for the rest.
+
+        Large files are left out: one that grows would be read from its beginning each time.
+        """
         ends = time.monotonic() + SECONDS
         base = root.parent if root.is_file() else root
         counts: dict[tuple[str, int, int], int] = {}
@@ -67,7 +71,7 @@ class DamagedFiles:
             with suppress(OSError, LookupError):
                 state = os.stat(base / name)
                 key = name, state.st_size, state.st_mtime_ns
-                if key not in self._counts and time.monotonic() > ends:
+                if state.st_size > MOST_LISTED_BYTES or (key not in self._counts and time.monotonic() > ends):
                     unknown += 1
                     continue
                 known = self._counts.get(key)

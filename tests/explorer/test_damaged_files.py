@@ -65,3 +65,15 @@ def test_a_file_that_is_too_large_to_look_at_is_not_called_sound(
     assert ask(explored, path) == []
     monkeypatch.setattr("minibroker.explorer.damaged_files.MOST_INSPECTED_BYTES", 10)
     assert ask(explored, path) is None
+
+
+def test_a_large_file_is_looked_at_once_it_is_opened(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minibroker.explorer.damaged_files.MOST_LISTED_BYTES", 100)
+    explored.produce("orders", b"x" * 100)
+    log = explored.directory / "orders-0" / f"{0:020d}.log"
+    data = bytearray(log.read_bytes())
+    data[-2] ^= 1
+    log.write_bytes(data)
+    assert ask(explored, "files/damaged")["damaged"] == {}
+    assert ask(explored, "files/damaged")["unknown"] >= 1
+    assert len(ask(explored, f"files/damage?path=orders-0/{log.name}")) == 1
