@@ -25,12 +25,12 @@ const versions = { name: "versions", title: "Versions of APIs", text: [
   steps: [
     send("Send ApiVersions in version 0.", "ApiVersions", { version: 0, then: ({ row }) => `The request has ${row.request_bytes} bytes, and no body at all; the answer has ${row.answer_bytes}.` }),
     send("Send ApiVersions in version 3, which is flexible, and compare the fields.", "ApiVersions", { version: 3, then: ({ row }) => `The request has ${row.request_bytes} bytes: it tells the client's software, too, and ends with tagged fields.` }),
-    ask("Up to which version does this broker have Fetch? Look for the API key 1 in an answer: max_version.", () => newestVersion(FETCH), "It is max_version in the same entry as api_key 1, Fetch.")] };
+    ask("What is the newest version of Fetch that this broker has? Look for the API key 1 in an answer: max_version.", () => newestVersion(FETCH), "It is max_version in the same entry as api_key 1, Fetch.")] };
 
 const metadata = { name: "metadata", title: "Metadata", text: [
   "A client needs to know the brokers, and which of them leads each partition, as only the leader writes. Metadata tells it. Asking for a topic that does not exist creates it, if the broker and the client allow that."],
   steps: [
-    send("Ask for the topic lesson: at topics, take the mark at null away, press add, and write lesson into name. Its id may stay zero.", "Metadata",
+    send("Ask for the topic lesson: at topics, untick null, press add, and write lesson into name. Its id may stay zero.", "Metadata",
       { version: 12, wants: { name: "lesson" }, allows: "UNKNOWN_TOPIC_OR_PARTITION", then: ({ row }) => (row.errors.length ? "The answer has error 3, UNKNOWN_TOPIC_OR_PARTITION, for the topic: the broker only began to create it. A client asks again a moment later." : "There was such a topic already, so the answer has its partitions.") }),
     send("Send it once more: now the answer has the topic's partitions.", "Metadata",
       { version: 12, wants: { name: "lesson" }, after: [0], then: ({ answer }) => `Its id is ${answer.topic_id[0]}, and it has ${answer.partition_index.length} partition.` }),
@@ -57,12 +57,12 @@ const RECORD = { head: ["part of a record (lengths are zigzag varints: n is writ
 const byHand = ({ request }) => (request.client_id?.[0] === "hand" ? "" : `The client's name is ${request.client_id?.[0] || "empty"}; the lesson's is hand.`);
 
 const checksum = { name: "checksum", title: "Batches and their checksum", topics: { lesson: {} }, text: [
-  "Records travel and are stored in batches: a header of 61 bytes, then the records, with offsets and times as differences to the header's. A CRC-32C covers all that stands behind it, so that no bit changes on the way. The broker checks it before it writes.",
+  "Records travel and are stored in batches: a header of 61 bytes, then the records, with offsets and times as differences to the header's. A CRC-32C covers everything behind it, and shows whether a bit has changed on the way. The broker checks it before it writes.",
   "The last step writes a request byte by byte. These are its parts:", REQUEST, BATCH, RECORD],
   steps: [
     send("Compose a Produce to lesson, change one byte of the record's value in the box of bytes, and send it: crc becomes WRONG, and the broker refuses the batch.", "Produce",
       { error: "CORRUPT_MESSAGE", open: "#/try/Produce/9", then: () => "The broker computed another CRC than the batch has, and wrote nothing." }),
-    ask("Which error code has CORRUPT_MESSAGE? The answer has it as error_code.", () => 2, "It is error_code in the answer to the spoilt Produce."),
+    ask("What is the error code of CORRUPT_MESSAGE? The answer has it as error_code.", () => 2, "It is error_code in the answer to the spoilt Produce."),
     send("Write one byte by byte: in Try it, empty the box of bytes, and write the request of the tables above, for partition 0 of lesson. The page names the bytes as you write, counts them where a size is wrong, and says which CRC is right once the batch is whole.", "Produce",
       { version: 3, wants: { client_id: "hand", name: "lesson" }, also: byHand, then: ({ effects }) => `Every byte of it was yours: ${effects.join("; ")}.` })] };
 

@@ -23,16 +23,16 @@ const relative = { name: "relative-offsets", title: "Offsets inside a wrapper", 
   steps: [
     send("Produce three records to old in one compressed batch: the lines @compress gzip, a=1, b=2 and c=3.", "Produce", { version: 9, wants: { name: "old", record_count: 3 }, also: ({ rows }) => (rows.some((each) => each.name === "attributes" && each.meaning?.includes("gzip")) ? "" : "The batch is not compressed: begin with the line @compress gzip.") }),
     send("Fetch it in version 3, in which a client reads format 1: from the base_offset of that answer.", "Fetch", { version: 3, after: [0], wants: async () => ({ topic: "old", fetch_offset: await baseOffset() }), also: wantsMagic(1), then: ({ answer }) => `The wrapper has offset ${answer.offset[0]}, the messages in it have ${answer.offset.slice(1).join(", ")}.` }),
-    ask("Which offset has the first message inside of that wrapper?", () => 0, "It is offset of the message [0] below the value of the outer one.", { after: [1] }),
+    ask("Which offset does the first message inside that wrapper have?", () => 0, "It is offset of the message [0] below the value of the outer one.", { after: [1] }),
     send("Fetch it in version 1, for format 0.", "Fetch", { version: 1, after: [0], wants: async () => ({ topic: "old", fetch_offset: await baseOffset() }), also: wantsMagic(0), then: ({ answer }) => `The wrapper has offset ${answer.offset[0]}, the messages in it have ${answer.offset.slice(1).join(", ")}.` }),
-    ask("Which offset has the first message inside now?", async () => (await fetched(1, "old"))?.answer.offset?.[1], "In format 0 it is absolute.", { after: [3] })] };
+    ask("Which offset does the first message inside have now?", async () => (await fetched(1, "old"))?.answer.offset?.[1], "In format 0 it is absolute.", { after: [3] })] };
 
 const baseOffset = async () => (await lastAnswer("Produce", (row) => row.version === 9 && "old" in row.topics))?.answer.base_offset?.[0];
 
 const newest = async () => (await lastAnswer("Produce", (row) => "convert" in row.topics))?.answer.base_offset?.[0];
 const old = (version, magic, then) => send(`Fetch it in version ${version}, and find magic ${magic}.`, "Fetch", { version, after: [0], wants: async () => ({ topic: "convert", fetch_offset: await newest() }), also: wantsMagic(magic), then });
 const downConversion = { name: "down-conversion", title: "An old client's Fetch", topics: { convert: {} }, text: [
-  "A broker stores format 2. A client of another age asks in the version that it knows: Fetch 4 and newer get what is stored, without a byte being touched; Fetch 2 and 3 get format 1, and 0 and 1 format 0. For those the broker takes the batches apart, and builds messages: a down-conversion, which costs time and memory, and loses headers and producers."],
+  "A broker stores format 2. An older client asks in the version that it knows: Fetch 4 and newer get what is stored, without a byte being touched; Fetch 2 and 3 get format 1, and 0 and 1 format 0. For those the broker takes the batches apart, and builds messages: a down-conversion, which costs time and memory, and loses headers and producers."],
   steps: [
     send("Produce still=here to the topic convert.", "Produce", { version: 9, wants: { name: "convert", key: "still", value: "here" } }),
     old(4, 2, ({ row }) => `The answer of ${row.answer_bytes} bytes has the batch as it is stored.`),

@@ -23,7 +23,7 @@ const heartbeat = () => lastAnswer("ConsumerGroupHeartbeat");
 const newer = { name: "new-group", title: "Groups since KIP-848", topics: { lesson: {} }, text: [
   "In the newer protocol the broker assigns. There is one request: a heartbeat. The first one, with epoch 0, joins, and says what the member wants; the answer has its id, its epoch and its partitions. Later ones only say that it is still there; -1 as the epoch leaves."],
   steps: [
-    send("Join new-group with epoch 0: at subscribed_topic_names, take the mark at null away, press add, and write lesson; at topic_partitions, take the mark away, and add nothing: you own no partition yet.", "ConsumerGroupHeartbeat",
+    send("Join new-group with epoch 0: at subscribed_topic_names, untick null, press add, and write lesson; at topic_partitions, untick null, and add nothing: you own no partition yet.", "ConsumerGroupHeartbeat",
       { version: 0, wants: { group_id: "new-group", member_epoch: 0, rebalance_timeout_ms: 60000, subscribed_topic_names: "lesson" }, then: ({ answer, effects }) => `${effects.join("; ")}. A heartbeat is due every ${answer.heartbeat_interval_ms[0]} ms.`.replace("..", ".") }),
     see("See its member and its partitions among the groups.", "#/groups/new-group", async () => { const found = await group("new-group"); return found?.members.length ? { done: `It is ${found.state} with ${found.members[0].assigned.join(", ") || "nothing assigned"}.` } : { hint: "It has no member now. Its session may be over: join again." }; }, { after: [0] }),
     send("Leave it: your member_id, and the epoch -1.", "ConsumerGroupHeartbeat", { version: 0, after: [0], wants: async () => ({ group_id: "new-group", member_id: (await heartbeat())?.answer.member_id?.[0], member_epoch: -1 }) })] };
@@ -39,14 +39,14 @@ const idempotence = { name: "idempotence", title: "Idempotence", topics: { once:
     send("Get a producer id, without a transactional id.", "InitProducerId", { version: 4, then: ({ answer }) => `Your producer id is ${answer.producer_id[0]}, and its epoch ${answer.producer_epoch[0]}.`, also: ({ row }) => (row.transactional_ids.length ? "You gave a transactional id; set it to null." : "") }),
     send("Produce to the topic once: a first line @producer ID 0 0 with your id, and a second one a=b.", "Produce", { version: 9, after: [0], wants: async () => ({ name: "once", producer_id: (await plainId()).producer_id?.[0], producer_epoch: 0, base_sequence: 0 }) }),
     see("Send the same batch again: press send once more.", "#/try/Produce/9", async () => { const times = repeats(); const found = await recordsOf("once"); return times >= 2 && found.length === 1 ? { done: `It was sent ${times} times, and there is one record.` } : { hint: times < 2 ? "It was sent once so far." : `There are ${found.length} records.` }; }, { after: [1] }),
-    send("Skip a number: send the sequence 5.", "Produce", { version: 9, after: [1], error: "OUT_OF_ORDER_SEQUENCE_NUMBER", wants: { name: "once", base_sequence: 5 }, then: () => "The broker expected 1, and refused: something between is missing." })] };
+    send("Skip a number: send the sequence 5.", "Produce", { version: 9, after: [1], error: "OUT_OF_ORDER_SEQUENCE_NUMBER", wants: { name: "once", base_sequence: 5 }, then: () => "The broker expected 1, and refused 5: the numbers between are missing." })] };
 
 const onceABatch = { name: "once-a-batch", title: "Once a batch", topics: { numbered: {} }, text: [
   "Each record of an idempotent producer has a sequence of its own. And yet format 2 stores producer id, epoch and sequence once, in the header of the batch (KIP-98): a record's sequence is the batch's first one and the record's offset_delta. A broker need not look into the records, which may be compressed, to know whether a batch is the next one, or a repeated one."],
   steps: [
     send("Get a producer id, without a transactional id.", "InitProducerId", { version: 4, then: ({ answer }) => `Your producer id is ${answer.producer_id[0]}.` }),
     send("Produce three records to the topic numbered in one batch: the lines @producer ID 0 0, a=1, b=2 and c=3.", "Produce", { version: 9, after: [0], wants: async () => ({ name: "numbered", producer_id: (await plainId()).producer_id?.[0], base_sequence: 0, record_count: 3 }) }),
-    ask("Which sequence has the third record?", () => 2, (given) => (given === "3" ? "The first one has 0." : "It is base_sequence and the record's offset_delta."), { after: [1] }),
+    ask("Which sequence does the third record have?", () => 2, (given) => (given === "3" ? "The first one has 0." : "It is base_sequence and the record's offset_delta."), { after: [1] }),
     ask("How many bytes do producer_id, producer_epoch and base_sequence take in the header?", () => 14, "Point at each of them: the line below says its size.", { after: [1] }),
     ask("How many would they take if each of the three records held them?", () => 42, "It is three times as much.", { after: [1] }),
     see("See in Topics what the broker remembers of your producer: open numbered, and press the number of its producers.", "#/topics/numbered", async () => { const found = ((await topic("numbered")) ? await get("topics/numbered/0/producers") : []); const batch = found.flatMap((each) => each.batches).find((each) => each.last_sequence === 2); return batch ? { done: `The sequences ${batch.first_sequence} to ${batch.last_sequence} are one batch.` } : { hint: "It remembers no batch of three yet." }; }, { after: [1] })] };
@@ -65,7 +65,7 @@ const transaction = { name: "transaction", title: "A transaction", topics: { les
     send("Add partition 0 of lesson to the transaction.", "AddPartitionsToTxn", { version: 3, wants: added(IN_TRANSACTION, "lesson"), after: [1] }),
     send("Produce in the transaction: set the transactional_id, and write the lines @producer ID EPOCH 0, @transactional, and in=it.", "Produce", { version: 9, wants: inTransaction(IN_TRANSACTION, "lesson"), also: isMarked, after: [2] }),
     see("See the record among those of lesson: it is open, or committed once you have ended the transaction.", "#/topics/lesson/0", async () => { const found = (await recordsOf("lesson")).filter((each) => each.transaction); return found.length ? { done: `It is ${found[found.length - 1].transaction}.` } : { hint: "No record of a transaction is there." }; }, { after: [3] }),
-    send("Commit: set committed.", "EndTxn", { version: 3, wants: async () => ({ transactional_id: IN_TRANSACTION, ...(await ofTransaction(IN_TRANSACTION)()), committed: "True" }), after: [3] })] };
+    send("Commit: tick committed.", "EndTxn", { version: 3, wants: async () => ({ transactional_id: IN_TRANSACTION, ...(await ofTransaction(IN_TRANSACTION)()), committed: "True" }), after: [3] })] };
 
 const UNDECIDED = "undecided";
 const marker = async () => (await segmentOf(UNDECIDED)).batches.find((each) => each.kind === "control");
@@ -80,9 +80,9 @@ const control = { name: "control-batches", title: "Control batches", topics: { u
     send("Produce in it: the lines @producer ID EPOCH 0, @transactional, and x=y.", "Produce", { version: 9, wants: inTransaction(UNDECIDED, UNDECIDED), also: isMarked, after: [2] }),
     send("Ask for the end with the isolation_level 0: that is the high watermark.", "ListOffsets", { version: 9, wants: ends(0), after: [3], then: ({ answer }) => `The high watermark is ${answer.offset[0]}.` }),
     send("Ask with the isolation_level 1, before you end the transaction: that is the last stable offset.", "ListOffsets", { version: 9, wants: ends(1), after: [3], then: ({ answer }) => `The last stable offset is ${answer.offset[0]}.` }),
-    send("Abort: leave committed without its mark.", "EndTxn", { version: 3, after: [5], wants: async () => ({ transactional_id: UNDECIDED, ...(await ofTransaction(UNDECIDED)()), committed: "False" }) }),
-    ask("Open the .log of undecided-0 among the files. Which type has the control record in its last batch?", () => [0, "ABORT", "0 ABORT"], "It is the field type below the key of the last record.", { after: [6] }),
-    ask("Which offset has the marker?", async () => (await marker())?.first, "It is base_offset of the control batch.", { after: [6] }),
+    send("Abort: leave committed unticked.", "EndTxn", { version: 3, after: [5], wants: async () => ({ transactional_id: UNDECIDED, ...(await ofTransaction(UNDECIDED)()), committed: "False" }) }),
+    ask("Open the .log of undecided-0 among the files. Which type does the control record in its last batch have?", () => [0, "ABORT", "0 ABORT"], "It is the field type below the key of the last record.", { after: [6] }),
+    ask("Which offset does the marker have?", async () => (await marker())?.first, "It is base_offset of the control batch.", { after: [6] }),
     send("Fetch undecided from offset 0 with the isolation_level 1.", "Fetch", { version: 11, after: [6], wants: { topic: UNDECIDED, isolation_level: 1, fetch_offset: 0 }, then: ({ answer }) => `The answer has the record, and names it among the ${answer.first_offset?.length ?? 0} aborted_transactions, from offset ${answer.first_offset?.[0]} on.` })] };
 
 export const GROUPS = [classic, newer, idempotence, onceABatch, transaction, control];

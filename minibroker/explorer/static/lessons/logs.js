@@ -20,7 +20,7 @@ const index = { name: "index", title: "The index on disk", topics: { indexed: IN
   steps: [
     see("Produce four records to the topic indexed, each with a request of its own.", "#/try/Produce/9", produced(4)),
     see("Let an hour pass in Controls, and produce one more record: it begins a new segment.", "#/controls", ended, { after: [0] }),
-    ask("Open …0.index of indexed-0 among the files. Which position has entry [1]?", async () => (await segmentOf("indexed")).index[1]?.[1], "It is the position below entry [1].", { after: [1] }),
+    ask("Open …0.index of indexed-0 among the files. Which position does entry [1] have?", async () => (await segmentOf("indexed")).index[1]?.[1], "It is the position below entry [1].", { after: [1] }),
     ask("How many bytes does an entry take?", () => 8, "Point at an entry: the line below says its size.", { after: [1] })] };
 
 const secondTime = async () => (await segmentOf("indexed")).timeindex[1]?.[0];
