@@ -82,6 +82,14 @@ def test_clients_run_and_python_asks(browser: Browser, url: str) -> None:
     lab.close()
 
 
+@pytest.mark.parametrize("state", ["shared&*damaged*", "%ff&UEsDBA==", "shared&UEsDBA=="])
+def test_a_link_that_is_damaged_is_told(browser: Browser, url: str, state: str) -> None:
+    lab = Explorer(browser, url)
+    lab.page.goto(f"{url}#state={state}")
+    expect(lab.page.locator("#said")).to_contain_text("Load the page again for a new broker.")
+    lab.close()
+
+
 def test_a_state_is_saved_and_opened_and_needs_no_network(browser: Browser, url: str, tmp_path: Path) -> None:
     lab = Explorer(browser, url)
     lab.page.set_default_timeout(LOAD_MS)

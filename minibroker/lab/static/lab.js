@@ -62,13 +62,22 @@ function say(text) {
   if (place) place.textContent = text;
 }
 
+// The state in a link, which may have been cut off on its way: then the worker says that this is no archive.
+function decoded(name, text) {
+  try {
+    const bytes = atob(text.replaceAll("-", "+").replaceAll("_", "/"));
+    return { name: decodeURIComponent(name), data: Uint8Array.from(bytes, (each) => each.charCodeAt(0)) };
+  } catch {
+    return { name: "the link", data: new TextEncoder().encode(text) };
+  }
+}
+
 // What to begin with: a link that holds a state, a file that was dropped before this page was loaded again, or nothing.
 async function given() {
   const [, name, text] = /^#state=([^&]*)&(.*)$/.exec(location.hash) || [];
   if (text) {
     history.replaceState(null, "", "#/frames");
-    const bytes = Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (each) => each.charCodeAt(0));
-    return { name: decodeURIComponent(name), data: bytes };
+    return decoded(name, text);
   }
   const kept = await globalThis.caches?.open(OPENED);
   const found = await kept?.match(OPENED_FILE);
