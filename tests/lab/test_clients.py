@@ -14,9 +14,22 @@ from minibroker.lab.lab_routes import KINDS
 from minibroker.testing import Broker
 
 
+class Changes:
+    """What `until` waits for: the event is set whenever a client of the test changes."""
+
+    event: asyncio.Event
+
+    @classmethod
+    def note(cls, client: LabClient, name: str, value: object) -> None:
+        object.__setattr__(client, name, value)
+        cls.event.set()
+
+
 @pytest.fixture(autouse=True)
 def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lab_clients, "TURN_SECONDS", 0.02)
+    Changes.event = asyncio.Event()
+    monkeypatch.setattr(LabClient, "__setattr__", lambda *changed: Changes.note(*changed))
 
 
 @pytest.fixture
@@ -37,7 +50,8 @@ async def until(client: LabClient, is_so: Callable[[LabClient], bool]) -> None:
     """Wait until something holds for a client; the test's own timeout bounds it."""
     while not is_so(client):
         assert client.state is not State.FAILED, client.said
-        await asyncio.sleep(0)
+        Changes.event.clear()
+        await Changes.event.wait()
 
 
 def reads(*partitions: int) -> Callable[[LabClient], bool]:
