@@ -77,13 +77,15 @@ class TransactionalProducer(Producer):
         self.said = f"producer id {self._id}, epoch {self._epoch}"
 
     async def take_turn(self) -> None:
+        self._transactions += 1
         for partition in self._of_topic:
             await self._add(partition)
             await self.retry(lambda partition=partition: self._write(partition))  # type: ignore[misc]
             self.count += 1
             self._sequences[partition] += 1
         await self.rest()
-        self._transactions += 1
+        if self._stopping.is_set():
+            return  # `end` aborts it
         await self._end(commits=self._transactions % ABORTED != 0)
         await self.rest()
 
@@ -108,7 +110,7 @@ class TransactionalProducer(Producer):
         for each in answer.results_by_topic_v3_and_below[0].results_by_partition:
             check(each.partition_error_code, f"adding {partition[0]}-{partition[1]} to transaction {self.name}")
         self._is_open = True
-        self.said = f"transaction {self._transactions + 1} is open, epoch {self._epoch}"
+        self.said = f"transaction {self._transactions} is open, epoch {self._epoch}"
 
     async def _end(self, *, commits: bool) -> None:
         request = EndTxnRequest(

@@ -104,6 +104,47 @@ async def test_transactions_are_committed_and_every_fourth_is_aborted(broker: Br
     assert broker.transaction_state("payments") in ("CompleteAbort", "CompleteCommit")
 
 
+async def test_a_stopped_producer_aborts_its_transaction(broker: Broker, clients: Clients) -> None:
+    producer = clients.add("transactional-producer", "orders", "payments")
+    await until(producer, lambda each: each.count == 2)
+    await producer.stop()
+    assert broker.transaction_state("payments") == "CompleteAbort"
+    assert producer.said == "transaction 1 is aborted, epoch 0"
+
+
+async def test_a_consumer_counts_what_is_committed_alone(broker: Broker, clients: Clients) -> None:
+    producer = clients.add("transactional-producer", "orders", "payments")
+    await until(producer, lambda each: "transaction 4 is aborted" in each.said)
+    await producer.stop()
+    consumer = clients.add("consumer", "orders", "readers")
+    # Of each transaction a partition has a record and a marker.
+    await until(consumer, lambda each: "0 at 8, 1 at 8" in each.said)
+    assert (producer.count, consumer.count) == (8, 6)
+
+
+async def test_a_consumer_begins_where_its_group_is_and_leaves_it_at_once(broker: Broker, clients: Clients) -> None:
+    broker.journal.on()
+    await broker.aproduce("orders", "tea", partition=0)
+    first = clients.add("consumer", "orders", "readers")
+    await until(first, lambda each: "0 at 1" in each.said)
+    await first.stop()
+    assert len(broker.requests("LeaveGroup")) == 1
+    second = clients.add("consumer", "orders", "readers")
+    await until(second, reads(0, 1))
+    assert (first.count, second.count) == (1, 0)
+    assert "0 at 1" in second.said
+
+
+async def test_a_killed_producer_writes_no_more(clients: Clients) -> None:
+    first = clients.add("producer", "orders")
+    await until(first, lambda each: each.count > 0)
+    first.kill()
+    killed_at = first.count
+    second = clients.add("producer", "orders")
+    await until(second, lambda each: each.count > 2)
+    assert first.count == killed_at
+
+
 async def test_a_second_producer_fences_the_first(broker: Broker, clients: Clients) -> None:
     first = clients.add("transactional-producer", "orders", "payments")
     await until(first, lambda each: each.count > 0)
