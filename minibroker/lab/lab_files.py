@@ -33,7 +33,6 @@ MOST_BYTES: Final = 256 << 20  # unpacked
 MOST_NODES: Final = 10
 BOUNDED: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what zipfile unpacks in pieces of the size that is asked
 PIECE_BYTES: Final = 1 << 20
-FIRST_TIME: Final = (1980, 1, 1, 0, 0, 0)  # of all entries, so that the same state makes the same file
 NOT_COPIED: Final = ".lock"
 
 
@@ -65,7 +64,8 @@ def pack(directory: Path, frames: Iterable[Exchange], nodes: int, servers: str) 
 
 
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
-    archive.writestr(zipfile.ZipInfo(name, FIRST_TIME), content, zipfile.ZIP_DEFLATED)
+    # An entry of this kind has no time of its own, so that the same state makes the same file.
+    archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
 
 
 def is_archive(path: Path) -> bool:
@@ -148,7 +148,7 @@ def _find_place(root: PurePosixPath, name: str) -> PurePosixPath | None:
         return None
     inside = path.relative_to(root)
     is_plain = not any(part in ("..", NOT_COPIED) or "\\" in part or "\0" in part for part in inside.parts)
-    return inside if is_plain and not inside.is_absolute() and 0 < len(inside.parts) <= 2 else None
+    return inside if is_plain and 0 < len(inside.parts) <= 2 else None
 
 
 def _read_nodes(reading: _Reading) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 import zipfile
 from collections.abc import AsyncIterator
@@ -82,7 +83,9 @@ async def test_a_stream_goes_on_until_it_is_stopped(page: Page) -> None:
     while b"event: frames" not in text:
         text += (await page.messages.get()).get("piece", b"")
     page.desk.take({"stop": number})
-    assert (await page.data("about"))["version"]  # nothing of the stream comes between
+    for _ in range(20):  # each is a frame, and nothing of the stream comes between
+        code = "import asyncio\nawait broker.aproduce('orders', 'tea')\nawait asyncio.sleep(0.02)"
+        await page.data("lab/run", {"code": code})
 
 
 async def test_clients_are_started_and_stopped_by_requests(page: Page) -> None:
@@ -162,6 +165,28 @@ async def test_logs_with_which_no_broker_starts_are_shown(page: Page, tmp_path: 
     assert about["views"] == ["frames", "files"]
     assert about["path"].startswith("strange.zip, with which no broker starts: ")
     assert len((await page.data("files"))["files"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "shown"),
+    [(b"1", b"node.id", [7]), (b"0", b"broker.id", "was written by a Kafka with ZooKeeper")],
+)
+async def test_logs_are_opened_by_the_node_that_had_them(
+    page: Page, tmp_path: Path, version: bytes, name: bytes, shown: object
+) -> None:
+    logs = tmp_path / "logs"
+    async with Broker({"node.id": 7}, directory=logs) as broker:
+        await broker.aproduce("kept", "tea")
+    identity = logs / "meta.properties"
+    identity.write_bytes(identity.read_bytes().replace(b"node.id", name).replace(b"version=1", b"version=" + version))
+    saved = tmp_path / "kafka.zip"
+    with zipfile.ZipFile(saved, "w") as archive:
+        for path in logs.rglob("*"):
+            archive.write(path, path.relative_to(logs))
+    await page.desk.open(saved)
+    about = await page.data("about")
+    found = about["nodes"] if "nodes" in about else re.search("was written by [^,]*", about["path"])[0]  # type: ignore[index]
+    assert found == shown
 
 
 async def test_saved_frames_are_shown_alone(page: Page, tmp_path: Path) -> None:

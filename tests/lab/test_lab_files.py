@@ -16,7 +16,7 @@ import pytest
 from minibroker.client.blocking import Client
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.lab import lab_files
-from minibroker.lab.lab_files import FRAMES, LabFileError, pack, unpack
+from minibroker.lab.lab_files import ABOUT, FRAMES, LabFileError, pack, unpack
 from minibroker.protocol.apis import ApiKey
 from minibroker.proxy.flows import FlowError, make_line
 from minibroker.testing import Broker
@@ -106,6 +106,24 @@ def test_the_newest_frames_are_kept(tmp_path: Path, logs: Path, monkeypatch: pyt
     lines = b"".join(make_line(each, "localhost:9092") for each in frames)
     opened = unpack(archive(tmp_path / "many.zip", {FRAMES: lines}), logs)
     assert [each.correlation_id for each in opened.frames] == [3, 4, 5]
+
+
+@pytest.mark.parametrize(("nodes", "found"), [(3, 3), (0, None), (10**9, None), ("3", None), (None, None)])
+def test_the_number_of_nodes_is_bounded(tmp_path: Path, logs: Path, nodes: object, found: int | None) -> None:
+    entries = {ABOUT: json.dumps({"nodes": nodes}).encode(), LOG: b""}
+    assert unpack(archive(tmp_path / "nodes.zip", entries), logs).nodes == found
+
+
+def test_a_file_is_packed_that_can_be_opened(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (logs / "orders-0").mkdir()
+    for name in (LOG, ".lock"):
+        (logs / name).write_bytes(b"")
+    with zipfile.ZipFile(io.BytesIO(pack(logs, [], 1, "localhost:9092"))) as made:
+        assert made.namelist() == [ABOUT, FRAMES, f"logs/{LOG}"]
+        assert {each.date_time for each in made.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+    monkeypatch.setattr(lab_files, "MOST_FILES", 2)
+    with pytest.raises(LabFileError, match="^a lab's file has 2 files and 256 MiB at most$"):
+        pack(logs, [], 1, "localhost:9092")
 
 
 def test_a_link_is_a_file_with_its_target_as_text(tmp_path: Path, logs: Path) -> None:

@@ -104,6 +104,34 @@ async def test_a_reader_that_does_not_read_makes_the_writer_pause(network: Memor
     writer.close()
 
 
+async def test_a_reader_that_pauses_amid_a_buffer_gets_the_rest_later(network: MemoryNetwork) -> None:
+    class Buffered(asyncio.BufferedProtocol):
+        def __init__(self) -> None:
+            self.buffer, self.got = bytearray(4), bytearray()
+
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            assert isinstance(transport, MemoryTransport)
+            self.transport = transport
+
+        def get_buffer(self, sizehint: int) -> bytearray:
+            return self.buffer
+
+        def buffer_updated(self, nbytes: int) -> None:
+            self.got += self.buffer[:nbytes]
+            self.transport.pause_reading()
+
+    server = Server()
+    _, writer = await connected(network, server)
+    _, reader = await network.create_connection(Buffered, "localhost", writer.get_extra_info("peername")[1])
+    assert isinstance(reader, Buffered)
+    server.transport.write(b"0123456789")
+    for got in (b"0123", b"01234567", b"0123456789"):
+        await turns()
+        assert reader.got == got
+        reader.transport.resume_reading()
+    writer.close()
+
+
 async def test_where_nobody_listens_a_connection_is_refused(network: MemoryNetwork) -> None:
     with pytest.raises(ConnectionRefusedError, match="nobody listens on localhost:9092"):
         await asyncio.open_connection("localhost", 9092)

@@ -46,7 +46,9 @@ def test_the_folder_has_the_page_the_source_and_pyodide(tmp_path: Path, pyodide:
     with tarfile.open(fileobj=io.BytesIO(gzip.decompress((folder / "minibroker.tar.gz").read_bytes()))) as archive:
         names = archive.getnames()
     assert "minibroker/lab/desk.py" in names
-    assert not [name for name in names if name.startswith(("minibroker/cli/", "minibroker/pipeline/"))]
+    assert not [
+        name for name in names if name.startswith(("minibroker/cli/", "minibroker/pipeline/", "minibroker/captures/"))
+    ]
 
 
 def test_the_version_follows_from_the_files_alone(tmp_path: Path, pyodide: Path) -> None:
