@@ -23,8 +23,9 @@ def repair(directories: tuple[str, ...], yes: bool, output: str | None) -> int:
     Topics are restored with their ids, partitions with their records, groups with their offsets. Lost configs, quotas
     and credentials are not.
 
-    With --output, logs begin behind closed segments that are damaged or missing, and what the metadata log does not
-    have is set aside: what `minibroker pipeline verify` finds and a start does not rebuild. Needs the extra arrow.
+    With --output, logs begin behind closed segments that are damaged or missing, without the intact ones before these,
+    and what the metadata log does not have is set aside: what `minibroker pipeline verify` finds and a start does not
+    rebuild. Needs the extra arrow.
 
     \b
     Example:
@@ -65,11 +66,14 @@ def _repair_logs(directories: tuple[str, ...], output: str, yes: bool) -> int:
         raise click.UsageError("--output is for one directory")
     try:
         from minibroker.pipeline.log_source import PipelineError
+        from minibroker.pipeline.verifying.log_files import is_in_use
         from minibroker.pipeline.verifying.repairing import plan_repair, repair_into
         from minibroker.pipeline.verifying.verify_job import verify_plan
     except ImportError:
         raise make_failure("--output needs the extra arrow: python3 -m pip install pyarrow numpy") from None
     try:
+        if is_in_use(directories[0]):
+            raise make_failure(f"{directories[0]} is in use: stop the broker first")
         steps = plan_repair(directories[0])
         for step in steps:
             click.echo(step)

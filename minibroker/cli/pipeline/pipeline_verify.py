@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -96,7 +94,7 @@ def verify(
 
     if client and servers is None:
         raise click.UsageError("--client and --command-config need --bootstrap-server")
-    in_use, wanted = _is_in_use(path), _select_checks(checks, skip)
+    in_use, wanted = log_files.is_in_use(path), _select_checks(checks, skip)
     plan = log_files.plan_directory(path, topics=topics, checks=wanted, compacted=compacted, in_use=in_use)
     if in_use:
         click.echo(f"{path} is in use: concurrent writes may look like damage", err=True)
@@ -158,21 +156,6 @@ def _select_checks(checks: str | None, skip: str | None) -> list[str]:
     if unknown:
         raise make_job_error(f"there is no check {unknown[0]!r}; there are {', '.join(CHECKS)}")
     return [name for name in chosen if name not in left_out]
-
-
-def _is_in_use(path: str) -> bool:
-    """Return whether a broker holds the lock of this log directory, or of this partition's log directory."""
-    from minibroker.storage.files import Disk
-
-    if "://" in path:
-        return False
-    lock = next((file for file in (Path(path, ".lock"), Path(path).parent / ".lock") if file.is_file()), None)
-    if lock is None or not os.access(lock, os.W_OK):
-        return False
-    held = Disk().lock(str(lock))
-    if held is not None:
-        held.close()
-    return held is None
 
 
 def _split_names(text: str) -> list[str]:

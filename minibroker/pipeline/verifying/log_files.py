@@ -5,11 +5,13 @@ Only checkpoints and the topics' cleanup policies are read here.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from minibroker.pipeline.directory.cluster_metadata import ClusterMetadata, read_metadata
 from minibroker.pipeline.directory.disk_path import DiskPath
+from minibroker.pipeline.directory.reading_disk import is_remote, normalize_path
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.verifying.checkpoint_checks import (
     OFFSET_CHECKPOINTS,
@@ -141,6 +143,22 @@ class DirectoryPlan:
     partitions: tuple[PartitionPlan, ...]
     segments: tuple[SegmentPlan, ...]
     findings: tuple[Finding, ...]
+
+
+def is_in_use(path: str) -> bool:
+    """Return whether a broker holds the lock of this log directory, or of this partition's log directory."""
+    from minibroker.storage.directories.log_directory import LOCK
+    from minibroker.storage.files import Disk
+
+    if is_remote(normalize_path(path)):
+        return False
+    lock = next((each for each in (f"{path}/{LOCK}", f"{path}/../{LOCK}") if os.path.isfile(each)), None)
+    if lock is None or not os.access(lock, os.W_OK):
+        return False
+    held = Disk().lock(lock)
+    if held is not None:
+        held.close()
+    return held is None
 
 
 def plan_directory(

@@ -3,14 +3,15 @@
 A start truncates the newest segment, rebuilds indexes and snapshots, and serves what it finds of closed segments. So
 two things are left: a directory of a partition that the metadata log does not have, and a closed segment that is
 damaged, lost its end, or is missing. Of the first, the copy's name ends with `-stray`; of the second, the copy's log
-begins behind the damage. The directory itself stays as it is: what the copy lacks can still be read from there.
+begins behind the damage, without the intact segments before it: a log has no holes. The directory itself stays as it
+is: what the copy lacks can still be read from there.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from minibroker.pipeline.engines import Engine
@@ -31,17 +32,25 @@ UNKNOWN: Final = "partition-unknown"
 
 
 class Step(NamedTuple):
-    """What becomes of one log: it is set aside, or begins at the segment with this base offset (None: set aside)."""
+    """What becomes of one log: it begins at the segment with this base offset, or is set aside (None).
+
+    `intact` has the base offsets of the segments that the copy lacks, though they are not damaged.
+    """
 
     directory: str
     partition: TopicPartition
     begin: int | None
     reason: str
+    intact: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         if self.begin is None:
             return f"{self.directory}: becomes {self.directory}{STRAY_LOG_SUFFIX}, as {self.reason}"
-        return f"{self.directory}: begins at offset {self.begin}, behind {self.reason}"
+        said = f"{self.directory}: begins at offset {self.begin}, behind {self.reason}"
+        if not self.intact:
+            return said
+        segments = "segment is" if len(self.intact) == 1 else "segments are"
+        return f"{said}; {len(self.intact)} intact {segments} left out before it, the first at offset {self.intact[0]}"
 
 
 def plan_repair(path: str, engine: Engine | None = None) -> list[Step]:
@@ -57,41 +66,48 @@ def plan_repair(path: str, engine: Engine | None = None) -> list[Step]:
         if key in unknown:
             steps.append(Step(partition.directory, key, None, unknown[key]))
             continue
-        step = _find_beginning(partition, key, _find_damage(partition, found))
+        step = _find_beginning(partition, key, found)
         steps += [step] if step is not None else []
     return steps
 
 
-def _find_damage(partition: PartitionPlan, found: Sequence[Finding]) -> dict[int, Finding]:
-    """Return the first finding about batches of each closed segment, by its base offset."""
-    damage: dict[int, Finding] = {}
+def _iterate_damage(partition: PartitionPlan, found: Sequence[Finding]) -> Iterator[tuple[int, Finding]]:
+    """Yield the findings about batches of a partition, each with the base offset of its segment."""
     for each in found:
         name = each.file.rpartition("/")[2]
         base = parse_offset_in(name) if name.endswith(LOG_SUFFIX) else None
         is_here = (each.topic, each.partition) == (partition.topic, partition.partition)
         if is_here and base is not None and each.severity == "error" and BY_CODE[each.kind].check in OF_BATCHES:
-            damage.setdefault(base, each)
-    return damage
+            yield base, each
 
 
-def _find_beginning(partition: PartitionPlan, key: TopicPartition, damage: Mapping[int, Finding]) -> Step | None:
-    """Return where a log begins in the copy, or None if it begins as before: the newest segment is for a start."""
-    newest = partition.bases[-1] if partition.bases else None
-    damage = {base: each for base, each in damage.items() if base != newest or each.kind == "gap"}
-    if not damage:
+def _find_beginning(partition: PartitionPlan, key: TopicPartition, found: Sequence[Finding]) -> Step | None:
+    """Return where a log begins in the copy, or None if it begins as before."""
+    before: dict[int, Finding] = {}  # gaps are findings of the segment behind them, which is whole
+    inside: dict[int, Finding] = {}
+    for base, each in _iterate_damage(partition, found):
+        (before if each.kind == "gap" and each.position <= 0 else inside).setdefault(base, each)
+    if partition.bases:
+        inside.pop(partition.bases[-1], None)  # a start truncates the newest segment
+    if not before and not inside:
         return None
-    last = max(damage)
-    # A gap is a finding of the segment behind it, which is whole; all else is one of the damaged segment.
-    is_whole = damage[last].kind == "gap" and damage[last].position <= 0
-    begin = last if is_whole else next(base for base in (*partition.bases, last) if base > last)
-    return Step(partition.directory, key, begin, f"{damage[last].file}: {damage[last].kind}, {damage[last].detail}")
+    last = max((*before, *inside))
+    begin = next(base for base in partition.bases if base > last) if last in inside else last
+    intact = tuple(base for base in partition.bases if base < begin and base not in inside)
+    cause = inside.get(last) or before[last]
+    return Step(partition.directory, key, begin, f"{cause.file}: {cause.kind}, {cause.detail}", intact)
 
 
 def repair_into(path: str, output: str, steps: Sequence[Step]) -> DirectoryPlan:
-    """Copy a log directory, and do the steps in the copy. Return the copy's plan. Raises `OptionError`, `OSError`."""
+    """Copy a log directory, and do the steps in the copy. Return the copy's plan. Raises `OptionError`, `OSError`.
+
+    Links become what they lead to: the steps must not reach the old files through them.
+    """
     if os.path.exists(output):
         raise OptionError(f"{output} exists")
-    shutil.copytree(path, output, symlinks=True, ignore=shutil.ignore_patterns(LOCK))
+    if os.path.realpath(output).startswith(f"{os.path.realpath(path)}/"):
+        raise OptionError(f"{output} is in {path}: name a place outside of it")
+    shutil.copytree(path, output, ignore=shutil.ignore_patterns(LOCK))
     begins: dict[TopicPartition, int] = {}
     for step in steps:
         directory = f"{output}/{step.directory}"

@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 
 from minibroker.cli.main import main
+from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.verifying.repairing import plan_repair, repair_into
 from minibroker.pipeline.verifying.verify_job import verify_plan
+from minibroker.storage.directories.log_directory import LOCK
+from minibroker.storage.files import Disk
 from tests.cli.conftest import runner
 from tests.pipeline.verifying.planted import FAULTS
-from tests.pipeline.verifying.support import judge, written
+from tests.pipeline.verifying.support import judge, places, remove_batches, written
 
 KINDS = ("crc", "length", "magic", "record", "record-count", "offset-order", "segment-overlap", "gap")
 
@@ -42,8 +45,57 @@ def test_a_log_begins_behind_a_segment_that_is_gone_or_lost_its_end(tmp_path: Pa
         logs[2].write_bytes(logs[2].read_bytes()[:-50])
     (step,) = plan_repair(str(tmp_path / "data"))
     assert step.begin == int(logs[3].stem)
+    assert step.intact == tuple(int(each.stem) for each in logs[:2])
+    assert str(step).endswith("; 2 intact segments are left out before it, the first at offset 0")
     repair_into(str(tmp_path / "data"), str(tmp_path / "copy"), [step])
     assert severe(tmp_path / "copy") == []
+
+
+def test_damage_behind_a_gap_counts_too(tmp_path: Path) -> None:
+    logs = sorted(written(tmp_path / "data").glob("*.log"))
+    logs[2].unlink()
+    content = bytearray(logs[3].read_bytes())
+    content[-1] ^= 1
+    logs[3].write_bytes(content)
+    (step,) = plan_repair(str(tmp_path / "data"))
+    assert step.begin == int(logs[4].stem)
+    assert step.intact == tuple(int(each.stem) for each in logs[:2])
+
+
+def test_a_gap_inside_of_the_newest_segment_stays_as_a_start_leaves_it(tmp_path: Path) -> None:
+    found = places(written(tmp_path / "data"))
+    newest = [each for each in found if each.file == found[-1].file]
+    assert len(newest) > 2
+    remove_batches(newest[1:2])
+    assert plan_repair(str(tmp_path / "data")) == []
+
+
+def test_of_linked_directories_the_copy_has_files_of_its_own(tmp_path: Path) -> None:
+    FAULTS["crc"](tmp_path / "data")
+    (tmp_path / "data" / "orders-0").rename(tmp_path / "elsewhere")
+    (tmp_path / "data" / "orders-0").symlink_to(tmp_path / "elsewhere")
+    before = {path: path.read_bytes() for path in (tmp_path / "elsewhere").iterdir()}
+    repair_into(str(tmp_path / "data"), str(tmp_path / "copy"), plan_repair(str(tmp_path / "data")))
+    assert {path: path.read_bytes() for path in (tmp_path / "elsewhere").iterdir()} == before
+    assert severe(tmp_path / "copy") == []
+
+
+def test_a_copy_inside_of_the_directory_is_refused(tmp_path: Path) -> None:
+    FAULTS["crc"](tmp_path / "data")
+    with pytest.raises(OptionError, match="name a place outside of it"):
+        repair_into(str(tmp_path / "data"), str(tmp_path / "data" / "orders-0" / "copy"), [])
+    assert not (tmp_path / "data" / "orders-0" / "copy").exists()
+
+
+def test_the_directory_of_a_running_broker_is_refused(tmp_path: Path) -> None:
+    FAULTS["crc"](tmp_path / "data")
+    held = Disk().lock(str(tmp_path / "data" / LOCK))
+    assert held is not None
+    arguments = ["repair", str(tmp_path / "data"), "--output", str(tmp_path / "copy"), "--yes"]
+    refused = runner().invoke(main, arguments)
+    held.close()
+    assert refused.exit_code == 1 and "is in use: stop the broker first" in refused.stderr
+    assert not (tmp_path / "copy").exists() and runner().invoke(main, arguments).exit_code == 0
 
 
 def test_what_the_metadata_log_does_not_have_is_set_aside(tmp_path: Path) -> None:
