@@ -6,7 +6,7 @@ a later schema adds is added to the column; tables of Iceberg and Delta get it, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, Final
@@ -15,11 +15,13 @@ import pyarrow as pa
 
 from minibroker.pipeline.archiving.archive_tables import ArchiveError
 from minibroker.pipeline.schema_sources import Place, get_known_schemas
-from minibroker.registry.decoding import Decoder, DecodingError, GivenDecoder, format_json
+from minibroker.registry.decoding import Decoder, DecodingError, GivenDecoder, MissingLibrary, format_json
 
 DECODED: Final = "value_decoded"
 ERROR: Final = "value_error"
 FIELDS_MAX: Final = 500  # of a struct: a map's keys would be as many fields
+ALL_FIELDS_MAX: Final = 5000  # of all structs inside of each other
+NESTED_MAX: Final = 20  # Delta reads the JSON of a schema up to 128 levels, and each of ours takes some
 EMPTY: Final = pa.struct([])
 
 
@@ -27,16 +29,17 @@ EMPTY: Final = pa.struct([])
 class ValueDecoder:
     """Decodes the values of rows by the schemas of a place: a registry, or a log with `_schemas`. It is pickled."""
 
-    place: Place = field(repr=False)  # it may have a password
+    place: Place = field(repr=False)  # a registry's URL may contain a password
 
     def __call__(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield rows with two columns more, of one type in all of them, which are kept in memory until it is known.
 
-        Raises `ArchiveError` for values of one field that have no common type.
+        Raises `ArchiveError` for values of one field that have no common type, and without a library that decodes.
         """
         decoder, begin_task = get_known_schemas(self.place)
         begin_task()
-        decoded = [(batch, *_decode_values(decoder, batch)) for batch in rows]
+        shape = Shape()
+        decoded = [(batch, *_decode_values(decoder, batch, shape)) for batch in rows]
         if not decoded:
             return
         try:
@@ -50,17 +53,38 @@ class ValueDecoder:
             yield batch.append_column(ERROR, reasons)
 
 
-def _decode_values(decoder: Decoder | GivenDecoder, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
+class Shape:
+    """The fields that values have had so far. Who writes values chooses their names, so there is a limit."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, ...], set[str]] = {}
+        self._count = 0
+
+    def admit(self, path: tuple[str, ...], names: Set[str]) -> bool:
+        """Return whether the struct at a path may have these fields, too, and note them if so."""
+        known = self._known.setdefault(path, set())
+        new = names - known
+        if len(known) + len(new) > FIELDS_MAX or self._count + len(new) > ALL_FIELDS_MAX:
+            return False
+        known |= new
+        self._count += len(new)
+        return True
+
+
+def _decode_values(decoder: Decoder | GivenDecoder, batch: pa.RecordBatch, shape: Shape) -> tuple[pa.Array, pa.Array]:
     """Return the values as structs, and why there are none; nothing for null."""
     values: list[Any] = []
     reasons: list[str | None] = []
     for data, headers in zip(batch.column("value").to_pylist(), batch.column("headers").to_pylist(), strict=True):
         value, reason = None, None
         try:
-            value = decoder.decode(data, [(each["key"], each["value"]) for each in headers or ()])
+            found = decoder.decode(data, [(each["key"], each["value"]) for each in headers or ()])
+            value = _simplify(found if found is None or isinstance(found, dict) else {"value": found}, shape, ())
+        except MissingLibrary as error:
+            raise ArchiveError(str(error)) from None
         except DecodingError as error:
             reason = str(error)
-        values.append(value if value is None or isinstance(value, dict) else {"value": value})
+        values.append(value)
         reasons.append(reason)
     return _make_structs(values), pa.array(reasons, pa.string())
 
@@ -68,19 +92,25 @@ def _decode_values(decoder: Decoder | GivenDecoder, batch: pa.RecordBatch) -> tu
 def _make_structs(values: list[Any]) -> pa.Array:
     """Return values as an Arrow array of structs."""
     try:
-        return pa.array([_simplify(value) for value in values], None if any(values) else EMPTY)
+        return pa.array(values, None if any(values) else EMPTY)
     except (pa.ArrowException, OverflowError) as error:
         raise ArchiveError(f"the decoded values have no common type: {error}") from None
 
 
-def _simplify(value: Any) -> Any:
-    """Return a value without what columns cannot have; numbers of JSON that are whole stay whole."""
+def _simplify(value: Any, shape: Shape, path: tuple[str, ...]) -> Any:
+    """Return a value without what columns cannot have; numbers of JSON that are whole stay whole.
+
+    Raises `DecodingError` for one that is nested too deep.
+    """
+    if len(path) > NESTED_MAX:
+        raise DecodingError(f"it is nested deeper than {NESTED_MAX} levels")
     if isinstance(value, dict):
-        if len(value) > FIELDS_MAX:
+        named = {str(name): each for name, each in value.items()}
+        if not shape.admit(path, named.keys()):
             return {"json": format_json(value)}
-        return {str(name): _simplify(each) for name, each in value.items()}
+        return {name: _simplify(each, shape, (*path, name)) for name, each in named.items()}
     if isinstance(value, list | tuple):
-        return [_simplify(each) for each in value]
+        return [_simplify(each, shape, (*path, "")) for each in value]
     is_plain = value is None or isinstance(value, bool | int | float | str | bytes | datetime | date)
     return value if is_plain else str(value)
 

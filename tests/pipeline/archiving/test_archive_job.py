@@ -12,17 +12,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from minibroker.pipeline.archiving import iceberg_archive
-from minibroker.pipeline.archiving.archive_decoding import ValueDecoder
+from minibroker.pipeline.archiving.archive_decoding import Shape, ValueDecoder
 from minibroker.pipeline.archiving.archive_job import LogArchive, find_newest_note
 from minibroker.pipeline.archiving.archive_tables import ArchiveError, ArchiveNote, ArchiveTable, Window
 from minibroker.pipeline.archiving.delta_archive import DeltaArchive
 from minibroker.pipeline.archiving.iceberg_archive import IcebergArchive
 from minibroker.pipeline.archiving.parquet_archive import ParquetArchive
-from minibroker.pipeline.engines import OnSpark
+from minibroker.pipeline.engines import Here, OnSpark
 from minibroker.pipeline.log_source import CorruptData, TopicPartition
-from minibroker.pipeline.schema_sources import get_known_schemas
+from minibroker.pipeline.schema_sources import GivenSchema, get_known_schemas
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
+from minibroker.registry.decoding import GivenDecoder, MissingLibrary
 from minibroker.registry.state.schema_records import StoredSchema
 from tests.pipeline.logs import NOW_MS, records, write_log
 from tests.pipeline.schemas_topic import ANN, USER, write_schemas
@@ -195,11 +196,60 @@ def test_decoded_values_follow_their_schemas(table: ArchiveTable, tmp_path: Path
     assert ["names no schema" in (row["value_error"] or "") for row in rows] == [True, *[False] * 4]
 
 
+def archive_json(log: Path, table: ArchiveTable, values: list[bytes]) -> list[dict[str, Any]]:
+    """Archive and decode values of JSON; the rows."""
+    get_known_schemas.cache_clear()
+    write_log(log, "users", 0, [Record(each, NOW_MS, None, value) for each, value in enumerate(values)])
+    run(table, log, "users", decoder=ValueDecoder(GivenSchema("JSON", '{"type": "object"}')), engine=Here(1))
+    return decoded_in(table)
+
+
+def test_what_is_nested_too_deep_is_an_error_of_that_value(table: ArchiveTable, tmp_path: Path) -> None:
+    levels = [20, 21, 900]
+    values = [b'{"a":' * each + b"1" + b"}" * each for each in levels]
+    values += [b'{"b":' + b"[" * each + b"1" + b"]" * each + b"}" for each in levels]
+    rows = archive_json(tmp_path / "log", table, [*values, b'{"c": 1}'])
+    said = ["is nested deeper than 20 levels" in (row["value_error"] or "") for row in rows]
+    assert said == [False, True, True, True, True, True, False]
+    assert rows[-1]["value_decoded"]["c"] == 1
+
+
+@pytest.mark.parametrize("inside", [b"%s", b'{"of": %s}', b'{"of": [%s]}'])
+def test_fields_of_a_struct_are_few_whatever_the_names(inside: bytes, table: ArchiveTable, tmp_path: Path) -> None:
+    rows = archive_json(tmp_path / "log", table, [inside % (b'{"key%d": 1}' % each) for each in range(700)])
+    assert [row["value_error"] for row in rows] == [None] * 700
+    structs = [row["value_decoded"] for row in rows]
+    structs = structs if inside == b"%s" else [each["of"] for each in structs]
+    structs = [each[0] if isinstance(each, list) else each for each in structs]
+    assert len(structs[0]) == 501
+    assert structs[3]["key3"] == 1 and structs[699]["json"] == '{"key699": 1}'
+
+
+def test_fields_of_all_structs_are_few() -> None:
+    shape = Shape()
+    admitted = [shape.admit((f"of{each % 100}",), {f"key{each}"}) for each in range(9000)]
+    assert admitted == [True] * 5000 + [False] * 4000
+    assert shape.admit(("of0",), {"key0"})
+
+
+def test_a_missing_library_ends_the_run(table: ArchiveTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise MissingLibrary("PROTOBUF needs minibroker[registry]")
+
+    monkeypatch.setattr(GivenDecoder, "decode", fail)
+    with pytest.raises(ArchiveError, match="PROTOBUF needs"):
+        archive_json(tmp_path / "log", table, [b"{}"])
+
+
 def decoded_in(table: ArchiveTable) -> list[dict[str, Any]]:
     if not isinstance(table, ParquetArchive):
         return rows_in(table, "value_decoded", "value_error")
-    found = [pq.ParquetFile(path).read() for path in Path(table.where).rglob("*.parquet")]
-    return pa.concat_tables(found, promote_options="permissive").sort_by("offset").to_pylist()
+    found = [row for path in Path(table.where).rglob("*.parquet") for row in pq.ParquetFile(path).read().to_pylist()]
+    fields = dict.fromkeys(name for row in found for name in row.get("value_decoded") or ())
+    for row in found:
+        value = row.get("value_decoded")
+        row["value_decoded"] = None if value is None else {**fields, **value}
+    return sorted(found, key=lambda row: int(row["offset"]))
 
 
 def test_spark_writes_what_this_process_writes(spark: SparkSession, tmp_path: Path) -> None:
