@@ -126,16 +126,24 @@ class ParquetArchive:
         self._touched.clear()
 
     def _merge_small_files(self, directory: str) -> None:
-        """Merge small files into one. While it takes its place, a reader may miss their records for a moment."""
+        """Merge small files that have the same columns: those of decoded values differ."""
+        small = list(self._iterate_small_files(directory))
+        by_columns: dict[pa.Schema, list[str]] = {}
+        for each in small if len(small) >= FILES_MIN else ():
+            columns = pq.read_schema(each.path, filesystem=self._files.system).remove_metadata()
+            by_columns.setdefault(columns, []).append(each.path)
+        for paths in by_columns.values():
+            if len(paths) >= FILES_MIN:
+                self._merge_files(directory, paths)
+
+    def _merge_files(self, directory: str, paths: Sequence[str]) -> None:
+        """Merge files into one. While it takes its place, a reader may miss their records for a moment."""
         files = self._files
-        small = [each.path for each in self._iterate_small_files(directory)]
-        if len(small) < FILES_MIN:
-            return
-        whole = pa.concat_tables([pq.read_table(path, filesystem=files.system, partitioning=None) for path in small])
+        whole = pa.concat_tables([pq.read_table(path, filesystem=files.system, partitioning=None) for path in paths])
         ordered = whole.sort_by([("partition", "ascending"), ("offset", "ascending")])
         pq.write_table(ordered, MERGED, filesystem=files.system, compression=self.compression)
-        target = f"{directory}/merged-{small[-1].rpartition('/')[2].removeprefix('merged-')}"
-        files.write(MERGING, json.dumps({"small": small, "target": target}))
+        target = f"{directory}/merged-{paths[-1].rpartition('/')[2].removeprefix('merged-')}"
+        files.write(MERGING, json.dumps({"small": paths, "target": target}))
         self._finish_merging()
 
     def _finish_merging(self) -> None:
@@ -231,7 +239,7 @@ class StagedPart:
                 format="parquet",
                 file_options=ds.ParquetFileFormat().make_write_options(compression=self.compression),
                 partitioning=LAYOUT,
-                use_threads=False,  # in the order of the offsets; other parts have the other cores
+                use_threads=False,  # threads would mix up the offsets; the other parts keep the other cores busy
                 max_open_files=OPEN_FILES_MAX,
                 min_rows_per_group=ROWS_PER_GROUP_MIN,
                 max_rows_per_group=ROWS_PER_GROUP,

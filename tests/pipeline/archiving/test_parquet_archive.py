@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from minibroker.pipeline.archiving import parquet_archive
+from minibroker.pipeline.archiving.archive_decoding import ValueDecoder
 from minibroker.pipeline.archiving.archive_files import ArchiveFiles
 from minibroker.pipeline.archiving.archive_tables import ArchiveError
 from minibroker.pipeline.archiving.parquet_archive import ParquetArchive
+from minibroker.pipeline.schema_sources import GivenSchema
+from minibroker.protocol.records.record import Record
 from tests.pipeline.archiving.test_archive_job import expected, found_in, rows_in, run
-from tests.pipeline.logs import records, write_log
+from tests.pipeline.logs import NOW_MS, records, write_log
 
 CHANGES = ("write", "move", "delete")
 
@@ -84,6 +88,21 @@ def test_small_files_are_merged_where_there_are_many(tmp_path: Path) -> None:
     (merged,) = (tmp_path / "table").rglob("*.parquet")
     assert pq.ParquetFile(merged).read().column("offset").to_pylist() == [*range(40)]
     assert found_in(table) == expected(40)
+
+
+def test_files_with_other_decoded_columns_are_merged_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_archive, "FILES_MIN", 2)
+    table = ParquetArchive(str(tmp_path / "table"))
+    rows: list[dict[str, Any]] = []
+    for each in (b'{"a": 1}', b'{"a": 2}', b'{"b": "x"}', b'{"b": "y"}', b'{"a": "z"}'):
+        write_log(tmp_path / "log", "users", 0, [Record(len(rows), NOW_MS, None, each)])
+        run(table, tmp_path / "log", "users", decoder=ValueDecoder(GivenSchema("JSON", '{"type": "object"}')))
+        rows.append(json.loads(each))
+    table.compact()
+    files = [pq.ParquetFile(path).read() for path in (tmp_path / "table").rglob("*.parquet")]
+    assert sorted(len(each) for each in files) == [1, 2, 2]
+    found = sorted((row["offset"], row["value_decoded"]) for each in files for row in each.to_pylist())
+    assert found == list(enumerate(rows))
 
 
 def test_names_of_directories_are_no_numbers(tmp_path: Path) -> None:
