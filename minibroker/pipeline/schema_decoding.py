@@ -108,7 +108,7 @@ def _with_structs(found: DataFrame, value: str, reason: str, schema: str | Struc
 class DecodingTask:
     """Decodes a column of rows, in a task of Spark."""
 
-    place: Place = field(repr=False)  # it may have a password
+    place: Place = field(repr=False)  # a registry's URL may contain a password
     column: str
     unknown: Unknown
 

@@ -51,7 +51,10 @@ def replay_id_of(path: str, targets: Mapping[str, str], repartition: bool = Fals
 
 
 def find_needed_topics(partitions: list[Archived], task: ReplayTask) -> dict[str, Needed]:
-    """Return what the target topics must have. Raises `OptionError` if two partitions have the same target."""
+    """Return what each target topic needs for these partitions.
+
+    Raises `OptionError` if two of them would be written to the same partition.
+    """
     needed: dict[str, Needed] = {}
     origins: dict[tuple[str, int], str] = {}
     for each in partitions:
@@ -59,7 +62,7 @@ def find_needed_topics(partitions: list[Archived], task: ReplayTask) -> dict[str
         target = task.target(topic)
         origin = origins.setdefault((target, partition), topic)
         if origin != topic and not task.repartition:
-            raise OptionError(f"{origin} and {topic} both go to {target}, and both have a partition {partition}")
+            raise OptionError(f"{origin} and {topic} would both be written to partition {partition} of {target}")
         before = needed.get(target, Needed(0, None))
         times = [time for time in (before.oldest_ms, each.oldest_ms) if time is not None]
         needed[target] = Needed(max(before.partitions, partition + 1), min(times, default=None))

@@ -44,7 +44,7 @@ def prepare_topics(
     """Create the missing topics. An existing topic may have fewer partitions only with `any_count`.
 
     New topics get their `archived` configs, by topic, and `configs`, which override them; an empty value leaves one
-    out. Raises `OptionError` if a topic has too few partitions, or replaces timestamps by the time of the append. Raise
+    out. Raises `OptionError` if a topic has too few partitions, or replaces timestamps by the time of the append, and
     `ClientError`.
     """
     archived = archived or {}

@@ -1,7 +1,6 @@
-"""The archive: the records of topics as Parquet, in a directory for each topic and date, each record once.
+"""The archive in Spark: the rows of archives of plain Parquet, made of records of a DataFrame, and their reader.
 
-This file has its columns, the conversion of records to its rows, and its reader. `archive_batches` writes the batches
-of a stream so that a crash neither duplicates nor loses any; `archive_run` is a run of the stream.
+`archive_rows` makes the same rows without Spark.
 """
 
 from __future__ import annotations

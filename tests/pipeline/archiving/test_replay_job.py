@@ -153,7 +153,7 @@ def test_a_replay_with_another_id_starts_anew(run: Run, broker: RunningBroker) -
                 "--topic-map",
                 "old=7",
             ),
-            "7 and old both go to 7, and both have a partition 0",
+            "7 and old would both be written to partition 0 of 7",
         ),
         (("--partitions", "3"), "--partitions needs --repartition"),
         (("--topic-map", "odl=new"), "--topic-map odl=new: odl is none of the topics to replay, 7, old"),
