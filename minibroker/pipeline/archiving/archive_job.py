@@ -72,8 +72,7 @@ class LogArchive:
         Raises `ArchiveError`, and what the log's source raises.
         """
         with closing(open_source(self._options)) as source:
-            until = find_present_offsets(self._options, source)
-            begin = from_json(self.note.offsets) if self.note.offsets else find_initial_offsets(self._options, source)
+            begin, until = self._find_bounds(source)
             while measure_sizes(begin, until, source):
                 end = limit_ends(begin, until, self._batch_offsets, source)
                 yield self._put_ranges(source, stream_ranges(self._options, source, begin, end), {**begin, **end})
@@ -82,9 +81,12 @@ class LogArchive:
     def left(self) -> int:
         """Return how many offsets there are to archive now."""
         with closing(open_source(self._options)) as source:
-            until = find_present_offsets(self._options, source)
-            begin = from_json(self.note.offsets) if self.note.offsets else find_initial_offsets(self._options, source)
-            return sum(measure_sizes(begin, until, source).values())
+            return sum(measure_sizes(*self._find_bounds(source), source).values())
+
+    def _find_bounds(self, source: LogSource) -> tuple[Offsets, Offsets]:
+        """Return from where to where there is something to archive now."""
+        until = find_present_offsets(self._options, source)
+        return from_json(self.note.offsets) if self.note.offsets else find_initial_offsets(self._options, source), until
 
     def _put_ranges(self, source: LogSource, ranges: list[OffsetRange], end: Offsets) -> Totals:
         """Append the records of these ranges by one commit."""
