@@ -13,10 +13,11 @@ import pyarrow as pa
 import pytest
 
 from minibroker import pipeline
-from minibroker.pipeline.log_source import OptionError, TopicPartition
+from minibroker.pipeline.log_source import CorruptData, OptionError, TopicPartition
 from minibroker.pipeline.opened_log import Place
 from tests.pipeline.logs import NOW_MS, records, write_log
 from tests.pipeline.sink.committed import create_topic
+from tests.pipeline.verifying.support import written
 from tests.running import running_broker
 
 WITHOUT_SPARK = """
@@ -68,6 +69,7 @@ def test_pyarrow_pandas_polars_and_duckdb_read_the_same_rows(log: str) -> None:
         (at(17), None, {"orders-0": [17, 18, 19]}),
         (at(3), at(5), {"orders-0": [3, 4], "orders-1": [3, 4]}),
         ({TopicPartition("orders", 0): 19}, None, {"orders-0": [19], "orders-1": [0, 1, 2, 3, 4]}),
+        (17, 99, {"orders-0": [17, 18, 19]}),
         (at(99), None, {}),
         (5, 3, {}),
     ],
@@ -93,6 +95,24 @@ def test_batches_are_read_by_their_headers(log: str) -> None:
     ]
     measured = pipeline.open(log, "prices").batches(measure_one_in=1).to_arrow().to_pylist()
     assert measured[0]["valueBytes"] == sum(len(each.value or b"") for each in records(3))
+
+
+def test_read_committed_leaves_out_what_was_aborted(tmp_path: Path) -> None:
+    written(tmp_path, rounds=6)  # of each 5 records without a transaction, 2 and 1 in two of them
+    assert pipeline.open(tmp_path).records(["offset"]).to_arrow().num_rows == 48
+    committed = pipeline.open(tmp_path, isolation="read_committed").records(["offset"])
+    assert committed.to_arrow().num_rows == 30 + 4 * 2 + 3 * 1
+
+
+def test_the_mode_says_what_damage_does(log: str) -> None:
+    path = write_log(Path(log), "prices", 0, records(2, start=3)) / f"{0:020}.log"
+    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
+    with pytest.raises(CorruptData):
+        pipeline.open(log, "prices").records().to_arrow()
+    dropped = pipeline.open(log, "prices", mode="DROPMALFORMED").records(["offset"])
+    assert dropped.to_arrow().column("offset").to_pylist() == [0, 1, 2]
+    kept = pipeline.open(log, "prices", mode="PERMISSIVE").records().to_arrow()
+    assert [reason is None for reason in kept.column("_corrupt").to_pylist()] == [True, True, True, False]
 
 
 def test_rows_are_read_anew_each_time(log: str) -> None:
@@ -128,7 +148,7 @@ def test_a_broker_and_its_directory_give_the_same_rows(tmp_path: Path) -> None:
         for number in range(50):
             producer.produce("orders", key=b"%d" % number, value=b"tea", headers=[("h", b"%d" % number)])
         assert producer.flush(60) == 0
-        live = pipeline.open(broker.bootstrap_servers, "orders", start=3).records().to_arrow()
+        live = pipeline.open(broker.bootstrap_servers, "orders", start=3, end=1000).records().to_arrow()
         assert live.num_rows > 40
         assert live == pipeline.open(tmp_path / "data", "orders", start=3).records().to_arrow()
 
