@@ -46,7 +46,7 @@ def replay_id_of(path: str, targets: Mapping[str, str], repartition: bool = Fals
 
     It is always the same, so that a second run continues the first.
     """
-    what = json.dumps([path, sorted(targets.items()), repartition, str(part or "")])
+    what = json.dumps([path, sorted(targets.items()), repartition, str(part or Part())])
     return hashlib.sha256(what.encode()).hexdigest()[:16]
 
 

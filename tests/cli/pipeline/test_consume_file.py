@@ -57,6 +57,30 @@ def test_records_are_written_to_a_file(
     assert pq.read_table(path).column("value").to_pylist() == [b"%d" % value for value in values]
 
 
+@for_each(
+    ("arguments", "values"),
+    [((), [b"paid"]), (("--client", "isolation.level=read_uncommitted"), [b"lost", b"lost, too", b"paid"])],
+)
+def test_what_was_aborted_is_left_out_by_default(
+    broker: RunningBroker, tmp_path: Path, arguments: tuple[str, ...], values: list[bytes]
+) -> None:
+    topic = f"paid-{len(values)}"
+    create_topic(broker.bootstrap_servers, topic, 1)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(topic, b"lost")
+    producer.produce(topic, b"lost, too")
+    producer.flush(60)
+    producer.abort_transaction(60)
+    producer.begin_transaction()
+    producer.produce(topic, b"paid")
+    producer.commit_transaction(60)
+    result = consume(broker, topic, "--out", str(tmp_path / "paid.parquet"), *arguments)
+    assert result.exit_code == 0, result.stderr
+    assert pq.read_table(tmp_path / "paid.parquet").column("value").to_pylist() == values
+
+
 def test_a_file_of_arrow_has_the_same_rows(broker: RunningBroker, tmp_path: Path) -> None:
     for name in ("orders.arrow", "orders.parquet"):
         assert consume(broker, "orders", "--out", str(tmp_path / name)).exit_code == 0

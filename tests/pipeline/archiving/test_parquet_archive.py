@@ -15,6 +15,8 @@ from minibroker.pipeline.archiving.archive_decoding import ValueDecoder
 from minibroker.pipeline.archiving.archive_files import ArchiveFiles
 from minibroker.pipeline.archiving.archive_tables import ArchiveError
 from minibroker.pipeline.archiving.parquet_archive import ParquetArchive
+from minibroker.pipeline.engines import Here
+from minibroker.pipeline.log_source import CorruptData
 from minibroker.pipeline.schema_sources import GivenSchema
 from minibroker.protocol.records.record import Record
 from tests.pipeline.archiving.test_archive_job import expected, found_in, rows_in, run
@@ -76,6 +78,55 @@ def test_a_crash_at_any_change_of_a_file_loses_and_doubles_nothing(
         if crashes < number:
             break
     assert crashes > 10
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_crash_while_a_merged_file_is_merged_again_loses_nothing(
+    tmp_path: Path, crash_at: Any, after: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_archive, "FILES_MIN", 2)
+    crashes = 0
+    for number in range(1, 50):
+        log, table = tmp_path / f"log-{number}", ParquetArchive(str(tmp_path / f"table-{number}"))
+        for start in (0, 2, 4):
+            write_log(log, "orders", 0, records(2, start=start))
+            run(table, log)
+            if start != 4:
+                table.compact()
+        crash_at(number, after=after)
+        try:
+            table.compact()
+        except Crash:
+            crashes += 1
+        crash_at(0, after=after)
+        run(ParquetArchive(table.where), log)
+        assert found_in(table) == expected(6), number
+        if crashes < number:
+            break
+    assert crashes > 4
+
+
+class Backwards:
+    """An engine that begins with the last item."""
+
+    workers = 2
+
+    def run(self, work: Any, items: Any) -> Iterator[Any]:
+        return iter([work(each) for each in reversed(items)])
+
+
+def test_what_a_failed_commit_has_staged_is_not_in_the_next_one(tmp_path: Path) -> None:
+    log, table = tmp_path / "log", ParquetArchive(str(tmp_path / "table"))
+    path = write_log(log, "orders", 0, records(20)) / f"{0:020}.log"
+    write_log(log, "orders", 1, records(20))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + b"\xff")
+    with pytest.raises(CorruptData):
+        run(table, log, engine=Backwards())
+    assert list((tmp_path / "table" / "_archive" / "staging").rglob("*.parquet"))
+    path.write_bytes(whole)
+    run(table, log, engine=Here(1))
+    assert found_in(table) == expected(20) + expected(20, partition=1)
 
 
 def test_small_files_are_merged_where_there_are_many(tmp_path: Path) -> None:

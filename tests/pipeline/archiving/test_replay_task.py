@@ -21,7 +21,7 @@ from rich.progress import Progress
 from minibroker.cli.pipeline import pipeline_replay
 from minibroker.client.client_errors import ClientError
 from minibroker.pipeline.archiving.archive_tables import Archived
-from minibroker.pipeline.archiving.replay_job import find_needed_topics, replay_id_of, replay_settings
+from minibroker.pipeline.archiving.replay_job import Part, find_needed_topics, replay_id_of, replay_settings
 from minibroker.pipeline.archiving.replay_targets import Needed, prepare_topics
 from minibroker.pipeline.archiving.replay_task import Replayed, ReplayTask
 from minibroker.pipeline.brokers.broker_source import BrokerSource
@@ -232,6 +232,8 @@ def test_a_replay_has_the_same_name_only_with_the_same_settings() -> None:
         for repartition in (False, True)
     }
     assert len(names) == 8
+    assert replay_id_of("/a", {}, part=Part()) == replay_id_of("/a", {})
+    assert replay_id_of("/a", {}, part=Part(start=2)) != replay_id_of("/a", {})
     assert replay_id_of("/a", {"x": "1", "y": "2"}) == replay_id_of("/a", {"y": "2", "x": "1"})
 
 
