@@ -145,7 +145,7 @@ def replay(
     with start_engine(locally, master, conf, "") as runs, _show_progress(task, archived):
         done = replay_archive(table, task, archived, part=part, engine=runs)
     written = {each.partition: each.records for each in done}
-    report = [_make_row(task, each, written.get(each.partition, 0)) for each in archived]
+    report = [_make_row(task, each, written.get(each.partition, 0), part == Part()) for each in archived]
     if as_json:
         partition_rows = [dict(zip(FIELDS, row, strict=True)) for row in report]
         click.echo(json.dumps({"id": name, "created": prepared.made, "partitions": partition_rows}))
@@ -249,6 +249,8 @@ def _compute_share(archived: Archived, next_offset: int) -> float:
     return min(max(next_offset - archived.first, 0) / (archived.last - archived.first + 1), 1.0)
 
 
-def _make_row(task: ReplayTask, archived: Archived, written: int) -> tuple[Any, ...]:
+def _make_row(task: ReplayTask, archived: Archived, written: int, is_whole: bool) -> tuple[Any, ...]:
+    """Return a row of the report. Of a part, nobody has counted what was there already."""
     topic, partition = archived.partition
-    return topic, partition, task.target(topic), archived.records, written, archived.records - written
+    already = archived.records - written if is_whole else None
+    return topic, partition, task.target(topic), archived.records, written, already

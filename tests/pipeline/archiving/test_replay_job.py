@@ -87,6 +87,13 @@ def test_an_archive_is_replayed_unchanged_and_only_once(run: Run, archive: Path,
     assert len(read(broker.bootstrap_servers, "new")) == 1350
 
 
+def test_of_a_part_the_rest_does_not_count_as_written(run: Run) -> None:
+    arguments = ("--topic", "old", "--to", "part", "--start", "690", "--json")
+    for written in (10, 0):
+        report = json.loads(run(*arguments).stdout)["partitions"]
+        assert [(each["written"], each["already"]) for each in report] == [(0, None), (written, None)]
+
+
 @pytest.mark.parametrize("on_spark", [False, True])
 def test_an_archive_is_replayed_by_key(
     spark: SparkSession, archive: Path, broker: RunningBroker, on_spark: bool
