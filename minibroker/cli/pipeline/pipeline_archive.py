@@ -104,6 +104,10 @@ def archive(
         raise click.UsageError("--trigger needs --continuous")
     if table_format != "parquet" and engine == "spark":
         raise click.UsageError(f"tables of {table_format} are written by one process: --engine local")
+    if compact and table_format == "iceberg":
+        raise click.UsageError(
+            "--compact: pyiceberg does not merge files yet; rewrite_data_files of Spark or Trino does"
+        )
     pause_s = parse_duration_ms("--trigger", trigger or INTERVAL) / 1000 if continuous else None
     table = locate_archive(table_format, out, catalog, compression)
     reading = {**source.options(), **_choose_isolation(dict(options))}
