@@ -19,7 +19,7 @@ FORMATS: Final = ("parquet", "iceberg", "delta")
 
 
 def add_archive_options(help: str) -> Callable[[Command], Command]:
-    """`--format` and `--catalog`, as arguments `table_format` and `catalog`, for `open_archive`."""
+    """`--format` and `--catalog`, as arguments `table_format` and `catalog`, for `locate_archive`."""
     choice = click.Choice(FORMATS)
     catalog = make_assignments_option(
         "--catalog",

@@ -45,7 +45,7 @@ def walk_batches(
 def iterate_batch_steps(
     file: File, position: int, end: int, next_offset: int, *, blank_ends: bool = False
 ) -> Iterator[Step]:
-    """Walk as `walk` does, without the damage."""
+    """Walk as `walk_batches` does, without the damage."""
     for step in walk_batches(file, position, end, next_offset, blank_ends=blank_ends):
         if not isinstance(step, Damage):
             yield step

@@ -50,8 +50,9 @@ def _make_absolute(path: str) -> str:
 def find_logs(paths: Sequence[str]) -> dict[TopicPartition, FoundLog]:
     """Return all logs in the directories. Each is a log directory, or the directory of one log.
 
-    Logs that are being deleted (`-delete`) or moved (`-future`), and stray ones (`-stray`), are left out. Raise
-    `OptionError` if a directory is missing or not readable, and if a log is in two directories.
+    Logs that are being deleted (`-delete`) or moved (`-future`), and stray ones (`-stray`), are left out.
+
+    Raises `OptionError` if a directory is missing or not readable, and if a log is in two directories.
     """
     found: dict[TopicPartition, FoundLog] = {}
     for path in paths:
