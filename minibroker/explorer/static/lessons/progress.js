@@ -9,6 +9,7 @@ const AGAIN_MS = 700;
 const SOON_MS = 150;
 const DONE = "minibroker-lessons";
 const CURRENT = "minibroker-lesson";
+const SINCE = "minibroker-lessons-since"; // in this tab, as another one may have another broker
 
 export const current = signal(localStorage.getItem(CURRENT) || ""); // the name of the lesson, or "" for none
 export const done = signal(JSON.parse(localStorage.getItem(DONE) || "{}")); // sentences by lesson and step
@@ -16,7 +17,7 @@ export const hints = signal({}); // sentences by step, of the current lesson
 export const wanted = signal({}); // fields and values by step, of the current lesson
 export const missing = signal([]); // topics that the current lesson works with, and which are not there
 let entered = Infinity; // the newest frame when the reader came to the current lesson
-const since = {}; // the frame behind which a lesson began anew
+const since = JSON.parse(sessionStorage.getItem(SINCE) || "{}"); // the frame behind which a lesson began anew
 
 const nameOf = (lesson, step) => `${lesson.name}.${step}`;
 const newest = () => (frames.all.length ? frames.all[frames.all.length - 1].number : 0);
@@ -47,6 +48,7 @@ export function enter(name) {
 // Forget what was done in a lesson; only what comes now counts.
 export function beginAgain(lesson) {
   since[lesson.name] = newest();
+  sessionStorage.setItem(SINCE, JSON.stringify(since));
   delete used[lesson.name];
   hints.value = {};
   keep(Object.fromEntries(Object.entries(done.value).filter(([name]) => !name.startsWith(`${lesson.name}.`))));
@@ -90,8 +92,11 @@ export async function look() {
 const used = {}; // the frames that have done steps, by lesson and step
 const ofLesson = (lesson) => (used[lesson.name] ||= {});
 
+// The frame behind which a lesson looks; a broker that began anew counts from 1.
+const beginningOf = (lesson) => (since[lesson.name] <= newest() ? since[lesson.name] : 0);
+
 // The frame behind which a step is looked for: that which did the last step before it.
-const beforeStep = (lesson, step) => Math.max(since[lesson.name] ?? 0, ...(step.after ?? []).map((before) => ofLesson(lesson)[before] ?? 0));
+const beforeStep = (lesson, step) => Math.max(beginningOf(lesson), ...(step.after ?? []).map((before) => ofLesson(lesson)[before] ?? 0));
 
 async function lookAt(lesson) {
   const found = {};
@@ -112,7 +117,7 @@ async function lookAt(lesson) {
   }
   wanted.value = fields;
   entered = Math.min(entered, newest());
-  hints.value = hintsOf(lesson, found, new Set(Object.values(ofLesson(lesson))), ownFrames(since[lesson.name] ?? 0)[0]);
+  hints.value = hintsOf(lesson, found, new Set(Object.values(ofLesson(lesson))), ownFrames(beginningOf(lesson))[0]);
 }
 
 // Frames may come all the time; a look asks the broker for several things.
