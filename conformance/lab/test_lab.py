@@ -100,6 +100,7 @@ def test_a_state_is_saved_and_opened_and_needs_no_network(browser: Browser, url:
     with page.expect_download() as download:
         page.get_by_role("button", name="save to a file").click()
     download.value.save_as(tmp_path / "state.zip")
+    page.wait_for_function("navigator.serviceWorker.controller")
     page.context.set_offline(True)  # from here on the service worker has all files
     page.locator("input[type=file]").set_input_files(tmp_path / "state.zip")
     expect(page.get_by_role("button", name="follow")).to_be_visible()

@@ -2,8 +2,8 @@
 
     index.html, lab.js, worker.js, service.js    of the lab
     bundle.js, style.css, icon.svg               the explorer's page
-    minibroker.tar.gz                            this package, without what has no use there, and compiled
-    pyodide/                                     Pyodide's files, and wheels for it
+    minibroker.zip.gz                            this package, without what has no use there, and compiled
+    pyodide/                                     Pyodide's files, of which Python's library is compiled, too, and wheels
 
 The large files are gzip, as a server of files may not compress. `service.js` names the version: a hash of all others.
 """
@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import json
 import shutil
 import subprocess
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 from minibroker.explorer.bundling import bundle
+from minibroker.lab.compiling import pack_entries
 
 PACKAGE: Final = Path(__file__).parent.parent
 EXPLORER: Final = PACKAGE / "explorer" / "static"  # `page_files` has it, too, but needs the libraries of a server
@@ -31,10 +30,14 @@ FIRST_MODULE: Final = "app.js"
 MODULE_SUFFIX: Final = ".js"
 STATIC: Final = Path(__file__).parent / "static"
 COMPILING: Final = Path(__file__).parent / "compiling.mjs"
-PYODIDE: Final = ("pyodide.mjs", "pyodide.asm.mjs", "python_stdlib.zip", "pyodide-lock.json")
-PACKED: Final = "pyodide.asm.wasm"
+PYODIDE: Final = ("pyodide.mjs", "pyodide.asm.mjs")
+LIBRARY: Final = "python_stdlib.zip"
+PACKED: Final = ("pyodide.asm.wasm", "pyodide-lock.json")  # which compress well
+SOURCE: Final = "minibroker.zip"
 WHEELS: Final = ("msgspec", "cramjam")  # without which it does not start
 WITHOUT: Final = ("pipeline", "cli", "static", "captures", "__pycache__")  # folders of the package
+FILES: Final = "files.json"
+SERVICE: Final = "service.js"
 VERSION: Final = "VERSION"
 OWN_VIEWS: Final = "views/all.js"
 EXPLORERS_VIEWS: Final = "views/explorer.js"
@@ -50,21 +53,24 @@ def write_lab(folder: Path, pyodide: Path) -> int:
     (folder / "pyodide").mkdir(parents=True, exist_ok=True)
     for name in (*PYODIDE, *(each.name for each in wheels)):
         shutil.copy(pyodide / name, folder / "pyodide" / name)
-    _write_gzip(folder / "pyodide" / f"{PACKED}.gz", (pyodide / PACKED).read_bytes())
-    _write_gzip(folder / "minibroker.tar.gz", _compile(_pack_source(), pyodide))
+    for name in PACKED:
+        _write_gzip(folder / "pyodide" / f"{name}.gz", (pyodide / name).read_bytes())
+    source, library = _compile(pyodide)
+    _write_gzip(folder / f"{SOURCE}.gz", source)
+    _write_gzip(folder / "pyodide" / f"{LIBRARY}.gz", library)
     for path in (*EXPLORER.iterdir(), *STATIC.iterdir()):
         is_script_of_explorer = path.parent == EXPLORER and path.suffix == MODULE_SUFFIX
         if path.is_file() and not is_script_of_explorer and path != EXPLORER / PAGE:
             shutil.copy(path, folder / path.name)
     (folder / "bundle.js").write_text(bundle(FIRST_MODULE, _read_module), encoding="utf-8")
-    (folder / "files.json").write_text(json.dumps({"wheels": [each.name for each in wheels]}), encoding="utf-8")
+    _write_names(folder, [each.name for each in wheels])
     _write_version(folder)
     return sum(path.stat().st_size for path in _list_files(folder))
 
 
 def _check_files(pyodide: Path) -> list[Path]:
     """Return the wheels beside Pyodide. Raises LabError if something is missing."""
-    missing = [name for name in (*PYODIDE, PACKED) if not (pyodide / name).is_file()]
+    missing = [name for name in (*PYODIDE, LIBRARY, *PACKED) if not (pyodide / name).is_file()]
     if missing:
         raise LabError(f"{pyodide} has no {missing[0]}: give a folder with the files of the npm package pyodide")
     wheels = sorted(pyodide.glob("*.whl"))
@@ -82,44 +88,45 @@ def _read_module(path: str) -> str:
     return (EXPLORER / (OWN_VIEWS if path == EXPLORERS_VIEWS else path)).read_text("utf-8")
 
 
-def _pack_source() -> bytes:
-    """Return the package's source as a tar archive, which is the same for the same source."""
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-        for path in sorted(PACKAGE.rglob("*.py")):
-            place = path.relative_to(PACKAGE.parent)
-            if not set(place.parts) & set(WITHOUT):
-                content = path.read_bytes()
-                entry = tarfile.TarInfo(place.as_posix())
-                entry.size = len(content)
-                archive.addfile(entry, io.BytesIO(content))
-    return made.getvalue()
-
-
-def _compile(source: bytes, pyodide: Path) -> bytes:
-    """Add what Pyodide compiles of the source. Without Node.js, the browser does that. Raises LabError."""
-    node = shutil.which("node")
-    if node is None:
-        return source
+def _compile(pyodide: Path) -> tuple[bytes, bytes]:
+    """Return the archives of the package and of Python's library, compiled if there is Node.js. Raises LabError."""
     with TemporaryDirectory() as directory:
-        given, made = Path(directory, "from.tar"), Path(directory, "to.tar")
-        given.write_bytes(source)
-        done = subprocess.run([node, COMPILING, pyodide, given, made], capture_output=True, text=True)
-        if done.returncode:
-            lines = done.stderr.split("\n\n")[-1].strip().splitlines()
-            raise LabError(f"Node.js cannot compile the modules: {lines[0][:500] if lines else done.returncode}")
-        return made.read_bytes()
+        source, library = Path(directory, SOURCE), Path(directory, LIBRARY)
+        pack_entries(str(source), _iterate_modules())
+        shutil.copy(pyodide / LIBRARY, library)
+        node = shutil.which("node")
+        if node is not None:
+            done = subprocess.run([node, COMPILING, pyodide, source, directory], capture_output=True, text=True)
+            if done.returncode:
+                lines = done.stderr.split("\n\n")[-1].strip().splitlines()
+                raise LabError(f"Node.js cannot compile the modules: {lines[0][:500] if lines else done.returncode}")
+        return source.read_bytes(), library.read_bytes()
+
+
+def _iterate_modules() -> Iterator[tuple[str, bytes]]:
+    """Yield the names and the contents of the package's modules, in the same order everywhere."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        place = path.relative_to(PACKAGE.parent)
+        if not set(place.parts) & set(WITHOUT):
+            yield place.as_posix(), path.read_bytes()
 
 
 def _write_gzip(path: Path, content: bytes) -> None:
     path.write_bytes(gzip.compress(content, 9, mtime=0))
 
 
+def _write_names(folder: Path, wheels: list[str]) -> None:
+    """Write which wheels there are, and which files a browser should keep."""
+    names = (path.relative_to(folder).as_posix() for path in _list_files(folder))
+    said = {"wheels": wheels, "files": sorted({FILES, *names} - {SERVICE})}
+    (folder / FILES).write_text(json.dumps(said), encoding="utf-8")
+
+
 def _write_version(folder: Path) -> None:
     digest = hashlib.sha256()
     for path in _list_files(folder):
         digest.update(path.read_bytes())
-    service = folder / "service.js"
+    service = folder / SERVICE
     service.write_text(service.read_text("utf-8").replace(VERSION, digest.hexdigest()[:16]), encoding="utf-8")
 
 

@@ -6,14 +6,17 @@ import gzip
 import io
 import json
 import shutil
-import tarfile
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from minibroker.cli.lab_command import lab
-from minibroker.lab.writing import PACKED, PYODIDE, WHEELS, LabError, write_lab
+from minibroker.lab.compiling import pack_entries
+from minibroker.lab.writing import LIBRARY, PACKED, PYODIDE, WHEELS, LabError, write_lab
 
 
 @pytest.fixture
@@ -22,7 +25,7 @@ def pyodide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(shutil, "which", lambda _: None)
     folder = tmp_path / "pyodide"
     folder.mkdir()
-    for name in (*PYODIDE, PACKED, *(f"{each}-1-cp314-wasm.whl" for each in WHEELS)):
+    for name in (*PYODIDE, LIBRARY, *PACKED, *(f"{each}-1-cp314-wasm.whl" for each in WHEELS)):
         (folder / name).write_text(name)
     return folder
 
@@ -40,11 +43,14 @@ def test_the_folder_has_the_page_the_source_and_pyodide(tmp_path: Path, pyodide:
         *(f"pyodide/{each}" for each in PYODIDE),
     ):
         assert (folder / name).is_file(), name
-    assert gzip.decompress((folder / "pyodide" / f"{PACKED}.gz").read_bytes()) == PACKED.encode()
-    wheels = json.loads((folder / "files.json").read_text())["wheels"]
-    assert wheels == sorted(path.name for path in (folder / "pyodide").glob("*.whl"))
-    with tarfile.open(fileobj=io.BytesIO(gzip.decompress((folder / "minibroker.tar.gz").read_bytes()))) as archive:
-        names = archive.getnames()
+    for name in (LIBRARY, *PACKED):
+        assert gzip.decompress((folder / "pyodide" / f"{name}.gz").read_bytes()) == name.encode()
+    said = json.loads((folder / "files.json").read_text())
+    assert said["wheels"] == sorted(path.name for path in (folder / "pyodide").glob("*.whl"))
+    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert set(said["files"]) == files - {"service.js"}  # which a browser must not keep
+    with zipfile.ZipFile(io.BytesIO(gzip.decompress((folder / "minibroker.zip.gz").read_bytes()))) as archive:
+        names = archive.namelist()
     assert "minibroker/lab/desk.py" in names
     assert not [
         name for name in names if name.startswith(("minibroker/cli/", "minibroker/pipeline/", "minibroker/captures/"))
@@ -66,7 +72,7 @@ def test_the_version_follows_from_the_files_alone(tmp_path: Path, pyodide: Path)
 @pytest.mark.parametrize(
     ("missing", "said"),
     [
-        (PACKED, "has no pyodide.asm.wasm: give a folder with the files of the npm package pyodide"),
+        (PACKED[0], "has no pyodide.asm.wasm: give a folder with the files of the npm package pyodide"),
         ("cramjam-1-cp314-wasm.whl", "has no wheel of cramjam for Pyodide: `.ci/lab` shows how pip downloads it"),
     ],
 )
@@ -80,3 +86,27 @@ def test_what_is_missing_is_told_before_anything_is_written(
     done = CliRunner().invoke(lab, [str(folder), "--pyodide", str(pyodide)])
     assert (done.exit_code, said in done.output) == (2, True)
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("keeps_source", [True, False])
+def test_loaded_modules_are_compiled_and_load_from_what_is_compiled(tmp_path: Path, keeps_source: bool) -> None:
+    source, target = tmp_path / "source.zip", tmp_path / "target.zip"
+    modules = {
+        "loaded.py": b"import this_one",
+        "this_one/__init__.py": b"said = 1",
+        "other.py": b"",
+        "multiprocessing/a": b"",
+    }
+    pack_entries(str(source), modules.items())
+    wrote = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import loaded;"
+        "from minibroker.lab.compiling import compile_archive;"
+        f"compile_archive(*sys.argv[1:], keeps_source={keeps_source})"
+    )
+    subprocess.run([sys.executable, "-c", wrote, str(source), str(target)], check=True)
+    compiled = ["loaded.pyc", "this_one/__init__.pyc"]
+    kept = ["loaded.py", "this_one/__init__.py"] if keeps_source else []
+    assert sorted(zipfile.ZipFile(target).namelist()) == sorted([*compiled, *kept, "other.py"])
+    shown = "import sys; sys.path.insert(0, sys.argv[1]); import loaded; print(loaded.this_one.said, loaded.__file__)"
+    done = subprocess.run([sys.executable, "-c", shown, target], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["1", f"{target}/loaded.pyc"]

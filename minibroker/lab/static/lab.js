@@ -1,7 +1,6 @@
 // The lab's page: it starts the worker that has the broker, and lets the explorer's page ask it in the place of a server.
 
 const BASE = "http://lab/explorer/";
-const CONTROLLED_MS = 1500;
 const OPENED = "minibroker-opened";
 const OPENED_FILE = "opened";
 const MOST_BYTES = 64 << 20;
@@ -44,18 +43,9 @@ function came({ id, status, headers, piece, end }) {
   }
 }
 
-// The service worker keeps the files, so that the lab also opens without a network. Not all servers are secure contexts.
-async function keepFiles() {
-  if (!navigator.serviceWorker) return;
-  try {
-    await navigator.serviceWorker.register("service.js");
-    if (navigator.serviceWorker.controller) return;
-    await new Promise((done) => {
-      navigator.serviceWorker.addEventListener("controllerchange", done, { once: true });
-      setTimeout(done, CONTROLLED_MS);
-    });
-  } catch { /* a private window may refuse it: then the browser's own cache must do */ }
-}
+// The service worker keeps the files, so that the lab also opens without a network. Not all servers are secure contexts, and a
+// private window may refuse it: then the browser's own cache must do.
+const keepFiles = () => navigator.serviceWorker?.register("service.js").catch(() => null);
 
 function say(text) {
   const place = document.getElementById("said");
@@ -104,7 +94,6 @@ addEventListener("drop", (event) => {
 });
 
 const opened = await given();
-await keepFiles();
 worker = new Worker("worker.js", { type: "module" });
 worker.onerror = (event) => say(`The broker does not start: ${event.message}`);
 worker.onmessage = async ({ data }) => {
@@ -115,5 +104,6 @@ worker.onmessage = async ({ data }) => {
   globalThis.lab = { fetch: ask, open };
   document.getElementById("loading").remove();
   await import("./bundle.js");
+  keepFiles(); // once nothing waits for files any more
 };
 worker.postMessage({ opened });

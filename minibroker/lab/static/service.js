@@ -1,11 +1,12 @@
-// The service worker: it keeps each file of this version that the page has loaded, and nothing else.
+// The service worker: it keeps the files of this version, and nothing else.
 
 const KEPT = "minibroker-lab-VERSION";
 
-// The page had these before there was a service worker; all others it asks for later, and through it.
-const FIRST = ["./", "lab.js", "style.css", "lab.css", "icon.svg"];
-
-addEventListener("install", (event) => event.waitUntil(caches.open(KEPT).then((kept) => kept.addAll(FIRST))));
+addEventListener("install", (event) => event.waitUntil((async () => {
+  const newest = { cache: "no-cache" }; // of what the browser's own cache has, the server only says that it is still so
+  const { files } = await (await fetch("files.json", newest)).json();
+  await (await caches.open(KEPT)).addAll(["./", ...files].map((name) => new Request(name, newest)));
+})()));
 
 addEventListener("activate", (event) => event.waitUntil((async () => {
   const old = (await caches.keys()).filter((name) => name.startsWith("minibroker-lab-") && name !== KEPT);

@@ -1,7 +1,6 @@
 // The worker: CPython as WebAssembly, and in it the broker. It talks with the page in messages alone.
 
-const PACKED = /\.(wasm|tar)$/; // these come as gzip, whatever the server does
-const PLACE = "/lab";
+const PLACE = "/lib/minibroker.zip";
 
 // The first message says what to begin with; those that follow come once the broker serves.
 const first = new Promise((came) => { onmessage = ({ data }) => came(data.opened); });
@@ -13,10 +12,14 @@ async function unpacked(address) {
   return answer.body.pipeThrough(new DecompressionStream("gzip"));
 }
 
+// These come as gzip, whatever the server does; all at once, and before Pyodide asks for them, one after the other.
+const SOON = ["pyodide/pyodide.asm.wasm", "pyodide/python_stdlib.zip", "pyodide/pyodide-lock.json", "minibroker.zip"];
+const coming = new Map(SOON.map((name) => new URL(name, location.href).href).map((address) => [address, unpacked(address)]));
+for (const each of coming.values()) each.catch(() => {}); // who awaits it, says so
+
 globalThis.fetch = async (asked, options) => {
-  const address = String(asked.url || asked);
-  if (!PACKED.test(address)) return plainFetch(asked, options);
-  return new Response(await unpacked(address), { headers: { "Content-Type": "application/wasm" } });
+  const body = coming.get(new URL(asked.url || asked, location.href).href);
+  return body ? new Response(await body, { headers: { "Content-Type": "application/wasm" } }) : plainFetch(asked, options);
 };
 
 const rounded = (since) => Math.round(performance.now() - since);
@@ -28,12 +31,12 @@ async function start() {
   const [{ loadPyodide }, files] = await Promise.all([import("./pyodide/pyodide.mjs"), fetch("files.json").then((answer) => answer.json())]);
   const [python, source] = await Promise.all([
     loadPyodide({ packages: files.wheels.map((name) => new URL(`pyodide/${name}`, location.href).href) }),
-    fetch("minibroker.tar").then((answer) => answer.arrayBuffer()),
+    fetch("minibroker.zip").then((answer) => answer.arrayBuffer()),
   ]);
   figures.pyodide = rounded(began);
   const unpacking = performance.now();
   postMessage({ said: "The broker loads …" });
-  python.unpackArchive(source, "tar", { extractDir: PLACE });
+  python.FS.writeFile(PLACE, new Uint8Array(source));
   python.runPython(`import sys; sys.path.append("${PLACE}")`);
   const { open_desk: openDesk } = python.pyimport("minibroker.lab.desk");
   figures.imported = rounded(unpacking);
