@@ -306,10 +306,10 @@ def test_a_recovery_counts_aborted_transactions(tmp_path: Path, caplog: pytest.L
     clean(log)
     log.abandon()
     log = open_at(tmp_path, settings, clean=False)
-    assert list(find_wrong_counts(tmp_path, [0, 4])) == []
+    assert list(find_wrong_counts(str(tmp_path), [0, 4])) == []
     append(log, batch(1))
     log.close()
-    assert list(find_wrong_counts(tmp_path, [0, 4])) == []
+    assert list(find_wrong_counts(str(tmp_path), [0, 4])) == []
     caplog.clear()
     open_at(tmp_path, settings)
     assert not caplog.records

@@ -75,7 +75,7 @@ class _Decoder(ABC):
             scanned = batch_headers.scan_headers(view, end, self._chunk_bytes)
             end = scanned.end
             if scanned.positions:
-                yield from self._decode_window(view, read_headers_at(view, scanned.positions), whence)
+                yield from self.decode(view, read_headers_at(view, scanned.positions), whence)
             if scanned.problem is not None:
                 yield from self._report_loss(view, scanned, whence)
                 return
@@ -85,8 +85,8 @@ class _Decoder(ABC):
         return iter(())
 
     @abstractmethod
-    def _decode_window(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
-        """Yield the rows of some consecutive batches in `view`. Raises `CorruptData`."""
+    def decode(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
+        """Yield the rows of some consecutive batches in `view`, which begins at `place`. Raises `CorruptData`."""
 
     def _report_loss(self, view: memoryview, found: Scan, place: Place) -> RecordBatches:
         """Report that no batch can be found after this place. The offset is read from the bytes there."""
@@ -140,7 +140,8 @@ class RecordsDecoder(_Decoder):
         """Yield the remaining rows. Raises `CorruptData`."""
         return self._report_damage(self._gathering.flush())
 
-    def _decode_window(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
+    def decode(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
+        """Yield the rows as chunks get full. Raises `CorruptData`."""
         preceding = np.concatenate(([self._next_offset], headers.last_offset[:-1] + 1))
         concerns = self._find_concerned(headers, preceding)
         has_rows = concerns & self._have_rows(headers)
@@ -148,12 +149,12 @@ class RecordsDecoder(_Decoder):
             batch_headers.check_checksums(view, headers.select(concerns)).all()
         )
         if not is_sound:
-            yield from self._decode_window_with_damage(view, headers, concerns, has_rows, place)
+            yield from self._decode_with_damage(view, headers, concerns, has_rows, place)
             return
         self._next_offset = _add_one(headers.last_offset[-1])
         yield from self._report_damage(self._gathering.add(view, headers.select(has_rows), place))
 
-    def _decode_window_with_damage(
+    def _decode_with_damage(
         self, view: memoryview, headers: Headers, concerns: Bools, has_rows: Bools, place: Place
     ) -> RecordBatches:
         """Decode batch by batch, so that damage in one does not affect the next."""
@@ -215,7 +216,8 @@ class BatchesDecoder(_Decoder):
     def _arena(self) -> Arena:
         return Arena(self._chunk_bytes, self._max_batch_bytes)
 
-    def _decode_window(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
+    def decode(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
+        """Yield a row for each batch of the range. Raises `CorruptData`."""
         given = headers.select(
             (headers.last_offset >= self._offsets.start)
             & (headers.last_offset < self._offsets.end)

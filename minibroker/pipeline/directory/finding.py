@@ -36,14 +36,16 @@ def parse_paths(text: str) -> tuple[str, ...]:
     whole = normalize_path(text.strip())
     try:
         if DISK.is_directory(whole):
-            return (_make_absolute(whole),)
+            return (make_absolute(whole),)
     except OSError as error:
         if "," not in whole:
             raise OptionError(f"path: {error}") from None
-    return tuple(_make_absolute(normalize_path(part.strip())) for part in text.split(",") if part.strip())
+    return tuple(make_absolute(part.strip()) for part in text.split(",") if part.strip())
 
 
-def _make_absolute(path: str) -> str:
+def make_absolute(path: str) -> str:
+    """Return the whole path of what a user has named: a path or a URL."""
+    path = normalize_path(path)
     return path if is_remote(path) else os.path.abspath(path)
 
 
@@ -83,7 +85,7 @@ def log_start_offsets(log_directory: str) -> Mapping[tuple[str, int], int]:
 
 
 def _find_logs_at(path: str) -> list[FoundLog]:
-    path = _make_absolute(path)
+    path = make_absolute(path)
     try:
         entries = DISK.entries(path)
     except OSError as error:

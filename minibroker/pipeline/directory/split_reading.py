@@ -1,7 +1,7 @@
 """Reads the stretches of a split, block by block, into the rows of a table.
 
-First it checks that they still are where the plan says. Damage that hides the next batch is skipped here; damage within
-a batch is handled in `minibroker.pipeline.decode`.
+First it checks that they still are where the plan says. `block_walking.py` passes damage that hides the next batch;
+`minibroker.pipeline.decode` handles damage within a batch.
 """
 
 from __future__ import annotations
@@ -12,24 +12,22 @@ from contextlib import closing
 
 import pyarrow as pa
 
-from minibroker.pipeline.decode import chunk as decode_chunk
-from minibroker.pipeline.decode.batch_headers import Place, may_be_whole, scan_headers
+from minibroker.pipeline.decode.batch_headers import Place
+from minibroker.pipeline.decode.chunk import Damage
 from minibroker.pipeline.decode.decoder import AbortedRanges, make_decoder
-from minibroker.pipeline.directory.batch_walking import describe_damage_at
+from minibroker.pipeline.directory.block_walking import BLOCK_BYTES, Block, Checksums, Shortened, walk_blocks
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.directory.splitting import Stretch, Stretches
 from minibroker.pipeline.log_source import DataLoss, OffsetRange, ReadRequest, Split
 from minibroker.protocol.errors import CorruptBatch
-from minibroker.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader
-from minibroker.protocol.records.formats import check_any, read_header_at
-from minibroker.protocol.records.message import MAGIC_POSITION
+from minibroker.protocol.records.batch import BatchHeader
+from minibroker.protocol.records.walking import PassedOver
 from minibroker.storage.batch_scanning import iterate_headers
 from minibroker.storage.files import File
-from minibroker.storage.inspection.log_inspection import Damage
+from minibroker.storage.inspection.file_walking import make_walker
+from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET
 
 logger = logging.getLogger(__name__)
-
-BLOCK_BYTES = 4 << 20
 
 Find = Callable[[OffsetRange], list[Stretch]]
 
@@ -43,7 +41,7 @@ class SplitReader:
         self._place = split.place
         self._request = request
         self._find = find
-        self._block_bytes = max(block_bytes, HEADER_BYTES)  # a block must show the size of its first batch
+        self._block_bytes = block_bytes
         self._aborted = None if split.place.aborted is None else AbortedRanges(split.place.aborted)
         self._decoder = make_decoder(self._request, self._split.offsets, self._aborted)
         self._next_offset = split.offsets.start  # offsets before were decoded
@@ -73,40 +71,27 @@ class SplitReader:
             yield from self._decode_blocks(file, stretch)
 
     def _decode_blocks(self, file: File, stretch: Stretch) -> Iterator[pa.RecordBatch]:
-        position, end = stretch.position, stretch.end_position
+        limit = stretch.start + MAX_RELATIVE_OFFSET + 1  # no later batch can have an offset below `start`
+        walker = make_walker(file, stretch.end_position, next_offset=stretch.start, limit=limit)
         self._next_offset = max(self._next_offset, stretch.start)
-        while position < end:
-            data = self._read_block(file, position, end)
-            whole, next_offset, is_damaged = _measure_whole(data, end - position)
-            if whole:
-                yield from self._decoder.feed(memoryview(data)[:whole], file.path, position)
-                self._next_offset = max(self._next_offset, next_offset)
-                position += whole
-            if is_damaged:
-                damage = describe_damage_at(file, position, end, self._next_offset, stretch.start)
-                yield from self._yield_damage(damage)
-                position += damage.size_bytes
+        try:
+            for step in walk_blocks(file, walker, stretch.position, Checksums.LAST, self._block_bytes):
+                if isinstance(step, Block):
+                    yield from self._decoder.decode(step.data, step.headers, Place(file.path, step.origin))
+                    self._next_offset = max(self._next_offset, int(step.headers.last_offset[-1]) + 1)
+                else:
+                    yield from self._yield_damage(step, file.path)
+        except Shortened as error:
+            raise DataLoss(str(error)) from None
 
-    def _read_block(self, file: File, position: int, end: int) -> bytes:
-        """Return a block at `position`, or more, so that it has the first batch and the header that follows."""
-        size = min(self._block_bytes, end - position)
-        data = _read_exactly(file, position, size)
-        if size < end - position:
-            batch_bytes = LOG_OVERHEAD_BYTES + int.from_bytes(data[8:LOG_OVERHEAD_BYTES], signed=True)
-            wanted = min(batch_bytes + HEADER_BYTES, end - position)
-            if batch_bytes <= end - position and size < wanted:
-                data += _read_exactly(file, position + size, wanted - size)
-        return data
-
-    def _yield_damage(self, damage: Damage) -> Iterator[pa.RecordBatch]:
+    def _yield_damage(self, damage: PassedOver, path: str) -> Iterator[pa.RecordBatch]:
         reason = f"expected {damage.expected}, found {damage.found}"
         if self._request.mode == "PERMISSIVE":
             yield from self._decoder.finish()
             self._decoder = make_decoder(self._request, self._split.offsets, self._aborted)
             reason += f"; {damage.size_bytes} bytes are skipped"
-        assert damage.offset is not None
-        place = Place(damage.path, damage.position)
-        yield from self._decoder.damaged(decode_chunk.Damage(damage.offset, reason, place, position=0))
+        place = Place(path, damage.position)
+        yield from self._decoder.damaged(Damage(self._next_offset, reason, place, position=0))
 
 
 def _open_file(stretch: Stretch) -> File:
@@ -161,41 +146,3 @@ def _read_header(file: File, position: int, end: int) -> BatchHeader | None:
         return next((header for _, header in iterate_headers(file, position, end)), None)
     except CorruptBatch:
         return None
-
-
-def _read_exactly(file: File, position: int, size: int) -> bytes:
-    data = file.read(position, size)
-    if len(data) < size:
-        raise DataLoss(f"{file.path}: it now ends at {position + len(data)}")
-    return data
-
-
-def _measure_whole(data: bytes, left: int) -> tuple[int, int, bool]:
-    """Return (size of the whole batches at the start of `data`, next offset, whether damage follows) of `left` bytes.
-
-    If the last of these batches has a wrong checksum, the damage begins with it: its length was wrong. So a batch is
-    returned only when the bytes behind it are known.
-    """
-    view, size = memoryview(data), len(data)
-    found = scan_headers(view)
-    end, (before, start) = found.end, ([0, 0] + found.positions)[-2:]
-    is_seen = size - end > MAGIC_POSITION
-    is_damaged = end < left and (left == size or (is_seen and not may_be_whole(view, end, left - end)))
-    is_unseen = end < left and not is_seen and not is_damaged
-    if start and (is_unseen or (is_damaged and not _is_sound(data, start))):
-        return start, _next_offset(data, before), is_damaged
-    if is_damaged and end and not _is_sound(data, start):
-        return 0, 0, True
-    return end, _next_offset(data, start) if end else 0, is_damaged
-
-
-def _next_offset(data: bytes, position: int) -> int:
-    return read_header_at(data, position).next_offset
-
-
-def _is_sound(data: bytes, position: int) -> bool:
-    try:
-        check_any(data, position)
-    except CorruptBatch:
-        return False
-    return True

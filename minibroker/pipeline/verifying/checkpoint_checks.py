@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from minibroker.pipeline.directory.cluster_metadata import ClusterMetadata
-from minibroker.pipeline.directory.disk_path import DiskPath
+from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.verifying.findings import Problem
 from minibroker.pipeline.verifying.offset_checks import EpochRun
 from minibroker.protocol.messages.metadata_records import METADATA_TOPIC, METADATA_TOPIC_ID
@@ -45,7 +45,7 @@ OFFSET_CHECKPOINTS = (
 )
 
 
-def read_offsets(path: DiskPath) -> tuple[dict[TopicPartition, int], list[Problem]]:
+def read_offsets(path: str) -> tuple[dict[TopicPartition, int], list[Problem]]:
     """Return the offsets of a checkpoint by (topic, partition), and its problems. Raises `OSError`."""
     rows, problem = _read_rows(path, 3)
     offsets: dict[TopicPartition, int] = {}
@@ -60,7 +60,7 @@ def read_offsets(path: DiskPath) -> tuple[dict[TopicPartition, int], list[Proble
     return offsets, [Problem("checkpoint", -1, -1, problem)] if problem else []
 
 
-def read_epochs(path: DiskPath) -> tuple[list[tuple[int, int]], list[Problem]]:
+def read_epochs(path: str) -> tuple[list[tuple[int, int]], list[Problem]]:
     """Return the (epoch, start offset) rows of `leader-epoch-checkpoint` as far as they rise, and its problems."""
     rows, problem = _read_rows(path, 2)
     entries: list[tuple[int, int]] = []
@@ -102,10 +102,10 @@ def find_wrong_epochs(
                 break
 
 
-def _read_rows(path: DiskPath, columns: int) -> tuple[list[list[str]], str]:
+def _read_rows(path: str, columns: int) -> tuple[list[list[str]], str]:
     """Return the rows, and what is wrong. An empty file has no rows: Kafka creates it before it has any."""
     try:
-        text = path.read_bytes().decode("ascii")
+        text = DISK.read_whole(path).decode("ascii")
     except UnicodeDecodeError:
         return [], "it is not text"
     if not text:
@@ -128,22 +128,22 @@ def _parse_number(word: str) -> int:
 
 
 def find_expected_ids(
-    root: DiskPath, directories: Mapping[TopicPartition, str], known: Mapping[str, bytes]
+    root: str, directories: Mapping[TopicPartition, str], known: Mapping[str, bytes]
 ) -> dict[str, bytes]:
     """Return the id of each topic: the `known` one of the metadata log, else that of most partitions."""
     found: dict[str, Counter[bytes]] = {}
     for (topic, _), directory in directories.items():
-        topic_id, _ = read_topic_id(root / directory / PARTITION_METADATA)
+        topic_id, _ = read_topic_id(f"{root}/{directory}/{PARTITION_METADATA}")
         if topic_id is not None:
             found.setdefault(topic, Counter())[topic_id] += 1
     most = {topic: ids.most_common(1)[0][0] for topic, ids in found.items()}
     return {**most, **known, METADATA_TOPIC: METADATA_TOPIC_ID}
 
 
-def read_topic_id(path: DiskPath) -> tuple[bytes | None, str]:
+def read_topic_id(path: str) -> tuple[bytes | None, str]:
     """Return the id in a `partition.metadata`, and an error; neither if there is no file."""
     try:
-        return parse_topic_id(path.read_bytes()), ""
+        return parse_topic_id(DISK.read_whole(path)), ""
     except FileNotFoundError:
         return None, ""
     except OSError as error:
@@ -152,7 +152,7 @@ def read_topic_id(path: DiskPath) -> tuple[bytes | None, str]:
         return None, str(error)
 
 
-def find_wrong_id(path: DiskPath, expected: bytes | None) -> Iterator[Problem]:
+def find_wrong_id(path: str, expected: bytes | None) -> Iterator[Problem]:
     """Yield what is wrong with a `partition.metadata`."""
     found, unreadable = read_topic_id(path)
     if unreadable:
@@ -162,18 +162,18 @@ def find_wrong_id(path: DiskPath, expected: bytes | None) -> Iterator[Problem]:
         yield Problem("partition-metadata", -1, -1, detail)
 
 
-def find_wrong_identity(root: DiskPath, metadata: ClusterMetadata) -> Iterator[Problem]:
+def find_wrong_identity(root: str, metadata: ClusterMetadata) -> Iterator[Problem]:
     """Yield what is wrong with the `meta.properties` of a log directory. Raises `OSError`.
 
     A directory without any file of a broker's, such as a copy of some partitions, has none.
     """
-    path = root / META_PROPERTIES
-    if not path.exists():
-        if metadata.ids or all((root / name).exists() for name in OFFSET_CHECKPOINTS):
+    path = f"{root}/{META_PROPERTIES}"
+    if not DISK.exists(path):
+        if metadata.ids or all(DISK.exists(f"{root}/{name}") for name in OFFSET_CHECKPOINTS):
             yield Problem("meta-properties", -1, -1, "it is missing: Kafka does not start on a directory without it")
         return
     try:
-        values = parse_properties(path.read_bytes())
+        values = parse_properties(DISK.read_whole(path))
     except MalformedCheckpoint as error:
         yield Problem("meta-properties", -1, -1, str(error))
         return
@@ -206,12 +206,12 @@ def _explain_other_owner(node_id: int, directory_id: str | None, metadata: Clust
     return f"it is of another cluster or node: no broker in the metadata log has directory.id={directory_id}"
 
 
-def find_wrong_counts(directory: DiskPath, bases: Iterable[int]) -> Iterator[Problem]:
+def find_wrong_counts(directory: str, bases: Iterable[int]) -> Iterator[Problem]:
     """Yield where `aborted-transactions-checkpoint` and the `.txnindex` files disagree. Raises `OSError`.
 
     A file may have more entries: those since the segment was last closed.
     """
-    text = (directory / ABORTED_TRANSACTIONS_CHECKPOINT).read_bytes()
+    text = DISK.read_whole(f"{directory}/{ABORTED_TRANSACTIONS_CHECKPOINT}")
     try:
         counts = parse_aborted_counts(text)
         if text not in (b"", format_aborted_counts(counts)):
@@ -221,10 +221,10 @@ def find_wrong_counts(directory: DiskPath, bases: Iterable[int]) -> Iterator[Pro
         return
     known = set(bases)
     for base, (count, crc) in counts.items():
-        index = directory / (make_segment_name(base) + TRANSACTION_INDEX_SUFFIX)
-        data = index.read_bytes() if index.exists() else b""
+        index = make_segment_name(base) + TRANSACTION_INDEX_SUFFIX
+        data = DISK.read_whole(f"{directory}/{index}") if DISK.exists(f"{directory}/{index}") else b""
         if base not in known:
             if base > min(known, default=0):
                 yield Problem("txnindex-count", -1, base, f"there is no segment {base}")
         elif crc32c(data[: count * TRANSACTION_ENTRY.size]) != crc:
-            yield Problem("txnindex-count", -1, base, f"{index.name} has changed within its first {count} entries")
+            yield Problem("txnindex-count", -1, base, f"{index} has changed within its first {count} entries")

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from minibroker.pipeline.directory.cluster_metadata import ClusterMetadata, iterate_readable_records
-from minibroker.pipeline.directory.disk_path import DiskPath
+from minibroker.pipeline.directory.finding import find_logs
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 from minibroker.protocol.primitives import MalformedMessage
@@ -38,9 +38,9 @@ class Coordinated(NamedTuple):
 
 def read_coordinator_states(root: str) -> dict[int, Coordinated]:
     """Return what the coordinators of a log directory know, by producer id. Raises `OSError`."""
-    found = (each for each in DiskPath(root).directories() if each.name.startswith(f"{TRANSACTIONS_TOPIC}-"))
-    files = sorted(file for each in found for file in each.files() if file.name.endswith(LOG_SUFFIX))
-    return _read_state(tuple((str(file), *DISK.stamp(str(file))) for file in files))
+    logs = (log.path for log in find_logs([root]).values() if log.partition.topic == TRANSACTIONS_TOPIC)
+    files = sorted(f"{log}/{name}" for log in logs for name in DISK.names(log) if name.endswith(LOG_SUFFIX))
+    return _read_state(tuple((file, *DISK.stamp(file)) for file in files))
 
 
 @lru_cache(maxsize=1)  # each partition with an open transaction asks
@@ -48,7 +48,7 @@ def _read_state(files: tuple[Stamp, ...]) -> dict[int, Coordinated]:
     """Read these files, the oldest segment of a partition first, as far as they can be read."""
     values: dict[str, TransactionLogValue] = {}
     for file, _, _ in files:
-        for record, is_control in iterate_readable_records(DiskPath(file).read_bytes(), ClusterMetadata()):
+        for record, is_control in iterate_readable_records(DISK.read_whole(file), ClusterMetadata()):
             if is_control:
                 continue
             try:

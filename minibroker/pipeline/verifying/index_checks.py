@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from minibroker.pipeline.array_types import Bools, Int64s
-from minibroker.pipeline.directory.disk_path import DiskPath
+from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.directory.segment_files import INDEX_ENTRY
 from minibroker.pipeline.directory.times import TIME_INDEX_ENTRY
 from minibroker.pipeline.verifying.findings import Problem
@@ -25,8 +25,8 @@ NONE = -1
 class _IndexCheck:
     """The entries of an index file, and what is wrong with them. Raises `OSError`."""
 
-    def __init__(self, path: DiskPath, base_offset: int, entry: np.dtype[np.void], kind: str) -> None:
-        data = path.read_bytes()
+    def __init__(self, path: str, base_offset: int, entry: np.dtype[np.void], kind: str) -> None:
+        data = DISK.read_whole(path)
         used = len(data.rstrip(b"\0"))  # the last entry may end with zeros
         self._entries = np.frombuffer(data, entry, min(-(-used // entry.itemsize), len(data) // entry.itemsize))
         self._offsets = self._entries["offset"].astype(np.int64) + base_offset
@@ -47,7 +47,7 @@ class _IndexCheck:
 class OffsetIndexCheck(_IndexCheck):
     """Compares one `.index` file with the blocks of its segment. Raises `OSError`."""
 
-    def __init__(self, path: DiskPath, base_offset: int) -> None:
+    def __init__(self, path: str, base_offset: int) -> None:
         super().__init__(path, base_offset, INDEX_ENTRY, "index-order")
         count = len(self._entries)
         self._positions = self._entries["position"].astype(np.int64)
@@ -88,7 +88,7 @@ class OffsetIndexCheck(_IndexCheck):
 class TimeIndexCheck(_IndexCheck):
     """Compares one `.timeindex` file with the blocks of its segment. Raises `OSError`."""
 
-    def __init__(self, path: DiskPath, base_offset: int) -> None:
+    def __init__(self, path: str, base_offset: int) -> None:
         super().__init__(path, base_offset, TIME_INDEX_ENTRY, "timeindex-order")
         count = len(self._entries)
         self._timestamps = self._entries["timestamp"].astype(np.int64)

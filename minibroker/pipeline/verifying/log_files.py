@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from minibroker.pipeline.directory.cluster_metadata import ClusterMetadata, read_metadata
-from minibroker.pipeline.directory.disk_path import DiskPath
-from minibroker.pipeline.directory.reading_disk import is_remote, normalize_path
+from minibroker.pipeline.directory.finding import find_logs, make_absolute
+from minibroker.pipeline.directory.reading_disk import DISK, is_remote, normalize_path
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.verifying.checkpoint_checks import (
     OFFSET_CHECKPOINTS,
@@ -39,7 +39,6 @@ from minibroker.storage.names import (
     list_offsets_with,
     make_segment_name,
     parse_offset_in,
-    parse_topic_partition,
 )
 
 TRIES = 5  # to list the files of a partition while a broker removes some
@@ -87,7 +86,7 @@ class PartitionPlan:
 
     def listed(self) -> PartitionPlan:
         """Return the plan with the files that are in the directory now. Raises `FileNotFoundError`."""
-        names = frozenset(each.name for each in self.path("").files())
+        names = frozenset(name for name, is_directory in DISK.entries(self.path("")).items() if not is_directory)
         images = (name for name in names if name.endswith(IMAGE_SUFFIX) and parse_offset_in(name) is not None)
         return replace(
             self,
@@ -102,9 +101,9 @@ class PartitionPlan:
         names = self.names & {make_segment_name(base) + suffix for suffix in SEGMENT_SUFFIXES}
         return replace(self, bases=self.bases[:1], snapshots=(), images=(), names=names)
 
-    def path(self, name: str) -> DiskPath:
+    def path(self, name: str) -> str:
         """Return the path of a file of the partition."""
-        return DiskPath(self.root) / self.directory / name
+        return f"{self.root}/{self.directory}/{name}".rstrip("/")
 
     def findings(self) -> Findings:
         """Return an empty collection for findings about its files."""
@@ -175,12 +174,12 @@ def plan_directory(
     running. Raises `OptionError`, `OSError`.
     """
     chosen = _check_names(checks)
-    root, directories = _find_partition_directories(DiskPath.at(path))
+    root, directories = _find_partition_directories(path)
     of_directory = Findings("", -1, "", chosen)
     offsets = {name: _read_offsets(root, name, of_directory) for name in OFFSET_CHECKPOINTS}
-    metadata = read_metadata(str(root))
+    metadata = read_metadata(root)
     policies = metadata.compacted | set(compacted) | {topic for topic, _ in offsets[CLEANER_OFFSET_CHECKPOINT]}
-    whole = root == DiskPath.at(path)
+    whole = root == make_absolute(path)
     lost = _find_lost_partitions(directories, offsets, metadata, chosen) if whole else []
     if whole:
         of_directory.extend(META_PROPERTIES, find_wrong_identity(root, metadata))
@@ -189,7 +188,7 @@ def plan_directory(
     if unknown_topics:
         raise OptionError(f"{path} has no topic {', '.join(sorted(unknown_topics))}")
     known = replace(
-        PartitionPlan(str(root), "", "", -1, chosen, False, {}, None, (root / CLEAN_SHUTDOWN).exists(), in_use),
+        PartitionPlan(root, "", "", -1, chosen, False, {}, None, DISK.exists(f"{root}/{CLEAN_SHUTDOWN}"), in_use),
         has_coordinators=_has_coordinators(metadata, directories),
     )
     ids = find_expected_ids(root, directories, metadata.ids) if "checkpoints" in chosen else {}
@@ -252,14 +251,14 @@ def _find_lost_partitions(
 
 
 def _find_unknown_partitions(
-    root: DiskPath, directories: Mapping[TopicPartition, str], metadata: ClusterMetadata, checks: frozenset[str]
+    root: str, directories: Mapping[TopicPartition, str], metadata: ClusterMetadata, checks: frozenset[str]
 ) -> list[Finding]:
     """Return a finding for each directory of a partition that the metadata log does not have, if all of it is there."""
     found: list[Finding] = []
     known = metadata.partitions | {(METADATA_TOPIC, 0)}
     for topic, partition in sorted(directories.keys() - known if metadata.ids and not metadata.unreadable else ()):
         directory = directories[topic, partition]
-        if read_topic_id(root / directory / PARTITION_METADATA)[0] in metadata.removed:
+        if read_topic_id(f"{root}/{directory}/{PARTITION_METADATA}")[0] in metadata.removed:
             continue  # it was deleted just before a kill
         findings = Findings(topic, partition, directory, checks)
         which = "this partition" if topic in metadata.ids else "this topic"
@@ -274,28 +273,23 @@ def list_segments(partition: PartitionPlan) -> list[SegmentPlan]:
     nexts = (*partition.bases[1:], None) if partition.bases else ()
     found = []
     for base, after in zip(partition.bases, nexts, strict=True):
-        plan = partition.for_segment(base)
-        found.append(SegmentPlan(plan, base, after, plan.path(make_segment_name(base) + LOG_SUFFIX).size_bytes()))
+        size_bytes = DISK.size_bytes(partition.path(make_segment_name(base) + LOG_SUFFIX))
+        found.append(SegmentPlan(partition.for_segment(base), base, after, size_bytes))
     return found
 
 
-def _find_partition_directories(path: DiskPath) -> tuple[DiskPath, dict[TopicPartition, str]]:
+def _find_partition_directories(path: str) -> tuple[str, dict[TopicPartition, str]]:
     """Return the log directory, and the names of the partitions' directories; only one for a partition's directory."""
-    if not path.is_dir():
-        raise OptionError(f"{path} is not a directory")
-    itself = parse_topic_partition(path.name)
-    if itself is not None and any(each.name.endswith(LOG_SUFFIX) for each in path.files()):
-        return path.parent, {itself: path.name}
-    named = ((parse_topic_partition(each.name), each) for each in path.directories())
-    found = {partition: each.name for partition, each in named if partition is not None}
+    found = find_logs([path])
     if not found:
         raise OptionError(f"{path} has no partitions: directories with names like orders-0")
-    return path, found
+    (root,) = {log.log_directory for log in found.values()}
+    return root, {partition: log.path.rpartition("/")[2] for partition, log in found.items()}
 
 
-def _read_offsets(root: DiskPath, name: str, findings: Findings) -> dict[TopicPartition, int]:
+def _read_offsets(root: str, name: str, findings: Findings) -> dict[TopicPartition, int]:
     try:
-        offsets, problems = read_offsets(root / name)
+        offsets, problems = read_offsets(f"{root}/{name}")
     except FileNotFoundError:
         return {}
     findings.extend(name, problems)
@@ -309,7 +303,7 @@ def _with_segments(known: PartitionPlan) -> tuple[PartitionPlan, list[SegmentPla
             plan = known.listed()
             return plan, list_segments(plan)
         except FileNotFoundError:  # a broker is running, and retention or compaction has removed a segment
-            if not known.path("").exists():
+            if not DISK.exists(known.path("")):
                 return None
             if not tries_left:
                 raise

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from minibroker.pipeline.directory.cluster_metadata import METADATA
+from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.verifying.checkpoint_checks import (
     find_wrong_counts,
     find_wrong_epochs,
@@ -80,7 +81,7 @@ def check_partition(plan: PartitionPlan, summaries: Sequence[SegmentSummary | Va
             fold.take(summary)
         fold.finish()
     except FileNotFoundError:
-        if plan.path("").exists():
+        if DISK.exists(plan.path("")):
             raise
         return findings  # the partition was deleted during the check
     return findings + list(fold.findings)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from minibroker.pipeline.directory.disk_path import DiskPath
+from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.verifying.findings import Problem
 from minibroker.protocol.records.batch import MAX_SEQUENCE
 from minibroker.protocol.records.crc import crc32c
@@ -133,9 +133,9 @@ def carry_on(states: dict[int, State], segment: ProducerCheck, missing: int, log
         states[producer_id] = state if end.expected is None else end._replace(missing=end.missing + missing)
 
 
-def read_snapshot(path: DiskPath) -> tuple[list[ProducerStateEntry], list[Problem]]:
+def read_snapshot(path: str) -> tuple[list[ProducerStateEntry], list[Problem]]:
     """Return the entries of a snapshot, and the problems of the file by itself. Raises `OSError`."""
-    data = path.read_bytes()
+    data = DISK.read_whole(path)
     if len(data) < SNAPSHOT_HEAD.size:
         return [], [Problem("snapshot", 0, -1, f"{len(data)} bytes, less than its header")]
     version, stored, count = SNAPSHOT_HEAD.unpack_from(data)

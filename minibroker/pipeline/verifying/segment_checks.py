@@ -69,7 +69,7 @@ def _check_segment(plan: SegmentPlan) -> tuple[list[Finding], SegmentSummary]:
 
 def check_metadata_snapshot(plan: PartitionPlan, name: str, findings: Findings) -> None:
     """Check a snapshot of the metadata log. It has batches like a `.log` file."""
-    with closing(LogFile(str(plan.path(name)), check_crc="crc" in plan.checks)) as file:
+    with closing(LogFile(plan.path(name), check_crc="crc" in plan.checks)) as file:
         for block in file.blocks():
             if "records" in plan.checks:
                 findings.extend(name, check_records(block, compacted=False).problems)
@@ -80,7 +80,7 @@ def find_keys_of_segment(plan: SegmentPlan) -> Iterator[pa.RecordBatch]:
     """Yield the keys in the cleaned part of a segment, as rows of `KEYS`; none if it is gone. Raises `OSError`."""
     partition = plan.partition
     try:
-        file = LogFile(str(partition.path(plan.name(LOG_SUFFIX))))
+        file = LogFile(partition.path(plan.name(LOG_SUFFIX)))
     except FileNotFoundError:
         return  # the keys of what replaces it would not fit those of the others
     with closing(file):
@@ -111,7 +111,7 @@ class _SegmentChecks:
         self._log_name = plan.name(LOG_SUFFIX)
         self.findings: Findings = self._partition.findings()
         is_last = plan.next_base is None
-        path = str(self._partition.path(self._log_name))
+        path = self._partition.path(self._log_name)
         self.file = LogFile(path, check_crc="crc" in self._checks, is_last=is_last)
         self._offsets = OffsetCheck(plan.base_offset, self._partition.compacted)
         self._producers = ProducerCheck(self._partition.log_start)
@@ -199,10 +199,10 @@ class _SegmentChecks:
                         self._plan.name(suffix), Problem(kind, -1, -1, "the segment is closed and has none")
                     )
         if self._has_file(TRANSACTION_INDEX_SUFFIX):
-            path = self._partition.path(self._plan.name(TRANSACTION_INDEX_SUFFIX))
+            name = self._plan.name(TRANSACTION_INDEX_SUFFIX)
             end = self._offsets.offsets.last + 1 if self._plan.next_base is None else self._plan.next_base
-            self._transactions.entries, wrong = read_index(path, self._plan.base_offset, end)
-            self.findings.extend(path.name, wrong)
+            self._transactions.entries, wrong = read_index(self._partition.path(name), self._plan.base_offset, end)
+            self.findings.extend(name, wrong)
 
     def summary(self) -> SegmentSummary:
         """Return the facts that are kept."""

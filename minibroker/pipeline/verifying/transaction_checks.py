@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from minibroker.pipeline.directory.disk_path import DiskPath
+from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.verifying.findings import Problem
 from minibroker.pipeline.verifying.log_blocks import Block
 from minibroker.pipeline.verifying.producer_checks import Event
@@ -158,12 +158,12 @@ def read_control(block: Block, index: int, *, compacted: bool) -> Marker | None:
     return Marker(producer_id, kind, message.coordinator_epoch, offset, position, -1, -1, time)
 
 
-def read_index(path: DiskPath, base_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], list[Problem]]:
+def read_index(path: str, base_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], list[Problem]]:
     """Return the entries of a `.txnindex` file, and the problems of the file by itself. Raises `OSError`.
 
     The markers of the entries are in the segment, from `base_offset` to before `end_offset`.
     """
-    data = path.read_bytes()
+    data = DISK.read_whole(path)
     entries: list[AbortedTransaction] = []
     problems: list[Problem] = []
     last = base_offset - 1

@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 
-from minibroker.pipeline.directory import split_reading
+from minibroker.pipeline.directory import block_walking, split_reading
 from minibroker.pipeline.directory.directory_source import DirectorySource
 from minibroker.pipeline.directory.reading_disk import ReadingDisk
 from minibroker.pipeline.directory.split_reading import SplitReader
 from minibroker.pipeline.directory.splitting import Stretches
 from minibroker.pipeline.log_source import CorruptData, DataLoss, OffsetRange, ReadRequest, Split
+from minibroker.protocol.records.conversion import build
+from minibroker.protocol.records.record import Record
 from minibroker.storage.files import File
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
@@ -143,31 +145,29 @@ def test_a_rewritten_log_is_a_data_loss(tmp_path: Path, log: Log, count: int) ->
     assert records(source, splits, CARELESS) == expected
 
 
-def test_a_file_truncated_during_a_read_is_a_data_loss(tmp_path: Path) -> None:
+@pytest.mark.parametrize("careless", [False, True])
+def test_a_file_truncated_during_a_read_is_a_data_loss(
+    tmp_path: Path, careless: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     directory = filled(tmp_path, 100, settings=ONE_SEGMENT)
     source = source_of(tmp_path, block_bytes=500)
     (split,) = source.splits([whole(source)])
     path = directory / FIRST
-    for careless in (False, True):
-        data = path.read_bytes()
-        reader = SplitReader(split, CARELESS if careless else RECORDS, source._find_stretches, 500)
-        stretch = split.place.stretches[0]  # type: ignore[attr-defined]
-        blocks = reader._read_as_planned(stretch) if not careless else reader.rows()
-        before = reader._read_block
+    before = block_walking.read_exactly
 
-        def cutting(file: Any, position: int, end: int, before: Any = before) -> bytes:
-            if position > 4000:
-                path.write_bytes(path.read_bytes()[:5000])
-            return before(file, position, end)  # type: ignore[no-any-return]
+    def cutting(file: File, position: int, size: int) -> bytes:
+        if position > 4000:
+            path.write_bytes(path.read_bytes()[:5000])
+        return before(file, position, size)
 
-        reader._read_block = cutting  # type: ignore[method-assign]
-        if careless:
-            found = [row["offset"] for table in blocks for row in table.to_pylist()]
-            assert found == [row.offset for row in whole_records(path)]
-        else:
-            with pytest.raises(DataLoss, match="it now ends at 5000"):
-                list(blocks)
-        path.write_bytes(data)
+    monkeypatch.setattr(block_walking, "read_exactly", cutting)
+    reader = SplitReader(split, CARELESS if careless else RECORDS, source._find_stretches, 500)
+    if careless:
+        found = [row["offset"] for table in reader.rows() for row in table.to_pylist()]
+        assert found == [row.offset for row in whole_records(path)]
+    else:
+        with pytest.raises(DataLoss, match="it now ends at 5000"):
+            list(reader.rows())
 
 
 def whole_records(path: Path) -> list[Any]:
@@ -309,3 +309,15 @@ def test_damage_before_the_end_of_the_last_segment_is_not_its_end(tmp_path: Path
         end = 120 if number < 39 else 117
         assert whole(source_of(tmp_path)) == OffsetRange(ORDERS, 0, end), number
         damaged.write_bytes(data)
+
+
+@pytest.mark.parametrize("block_bytes", [1, 1 << 20])
+def test_damaged_messages_next_to_each_other_stay_apart(tmp_path: Path, block_bytes: int) -> None:
+    log = [bytearray(build([Record(offset=offset, timestamp=1, value=bytes(60))], 1)) for offset in range(5)]
+    for each in log[2:4]:
+        each[-1] ^= 1
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / FIRST).write_bytes(b"".join(log))
+    source = source_of(tmp_path, block_bytes=block_bytes)
+    found = rows(source, source.splits([whole(source)]), replace(BATCHES, mode="PERMISSIVE"))
+    assert [(row["baseOffset"], row["lastOffset"]) for row in found] == [(offset, offset) for offset in range(5)]

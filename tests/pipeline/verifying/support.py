@@ -35,7 +35,9 @@ def block_of(data: bytes) -> Block:
     """A block of the batches in `data`, as sound ones."""
     headers = read_headers_at(memoryview(data), scan_headers(memoryview(data)).positions)
     count = len(headers.size)
-    return Block.of(memoryview(data), headers, 0, np.ones(count, np.bool_), np.zeros(count, np.int64))
+    first_offset = np.where(headers.record_count < 0, -1, headers.base_offset)
+    sound, damages = np.ones(count, np.bool_), np.zeros(count, np.int64)
+    return Block(memoryview(data), headers, headers.position, sound, damages, first_offset)
 
 
 def judge(

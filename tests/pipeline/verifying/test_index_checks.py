@@ -35,7 +35,7 @@ END = len(BLOCK.data)
 def found(tmp_path: Path, *entries: tuple[int, int], tail: bytes = b"") -> list[str]:
     file = tmp_path / "a.index"
     file.write_bytes(b"".join(ENTRY.pack(offset, POSITIONS[batch]) for offset, batch in entries) + tail)
-    check = OffsetIndexCheck(file, BASE)
+    check = OffsetIndexCheck(str(file), BASE)
     check.take(BLOCK)
     return [problem.kind for problem in check.problems(END, damaged=False)]
 
@@ -43,7 +43,7 @@ def found(tmp_path: Path, *entries: tuple[int, int], tail: bytes = b"") -> list[
 def found_times(tmp_path: Path, *entries: tuple[int, int], tail: bytes = b"", closed: bool = False) -> list[str]:
     file = tmp_path / "a.timeindex"
     file.write_bytes(b"".join(TIME_ENTRY.pack(*entry) for entry in entries) + tail)
-    check = TimeIndexCheck(file, BASE)
+    check = TimeIndexCheck(str(file), BASE)
     check.take(BLOCK)
     return [problem.kind for problem in check.problems(BASE + 2 * COUNT - 1, closed=closed, damaged=False)]
 

@@ -89,7 +89,7 @@ def test_a_thousand_findings_of_a_kind_are_listed_per_file() -> None:
 @pytest.mark.parametrize("name", ["nothing", "file"])
 def test_directories_that_are_not_log_directories_are_rejected(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(ValueError, match="is not a directory"):
+    with pytest.raises(ValueError, match="Not a directory|No such file"):
         judge(tmp_path / name)
 
 

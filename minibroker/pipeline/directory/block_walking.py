@@ -1,0 +1,111 @@
+"""Walks over a `.log` file in blocks of whole batches, past damage: for rows, and for `verify`.
+
+    | batch batch batch | batch batch |  ? ? ? ? ?  | batch batch ...
+      a block             a block        passed over: it ends at the next sound batch, or at the end
+
+The decoder finds the batches of a block (`decode/batch_headers.py`), the protocol the next one behind damage
+(`records/walking.py`). A batch whose checksum is wrong is part of a block, unless its length leads nowhere: then it is
+where the damage begins. `batch_walking.py` reads headers alone, for plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from minibroker.pipeline.array_types import Bools
+from minibroker.pipeline.decode.batch_headers import Headers, check_checksums, read_headers_at, scan_headers
+from minibroker.protocol.records.batch import HEADER_BYTES
+from minibroker.protocol.records.walking import BatchWalker, FoundBatch, PassedOver
+from minibroker.storage.files import File
+
+BLOCK_BYTES: Final = 4 << 20
+
+
+class Checksums(Enum):
+    """Which checksums the walk computes: for readers one, as their decoder computes those that it needs."""
+
+    ALL = slice(None)
+    LAST = slice(-1, None)  # of a block: damage behind it may be a wrong length
+    NONE = slice(0)
+
+
+class Block(NamedTuple):
+    """Consecutive batches in `data`, which begins at `origin` in the file.
+
+    `sound` is False for those with a wrong checksum; with `Checksums.ALL`, `wrong` has them in the same order.
+    """
+
+    data: memoryview
+    origin: int
+    headers: Headers
+    sound: Bools
+    wrong: list[FoundBatch]
+
+
+class Shortened(OSError):
+    """The file has become shorter during the walk."""
+
+
+def walk_blocks(
+    file: File, walker: BatchWalker, position: int, checksums: Checksums, block_bytes: int = BLOCK_BYTES
+) -> Iterator[Block | PassedOver]:
+    """Yield the batches from `position` on in blocks of about `block_bytes`, and the damage between them.
+
+    `walker` is one over the file, up to where the walk ends. Raises `Shortened`, and other `OSError`s.
+    """
+    smallest = max(block_bytes, HEADER_BYTES)
+    wanted, end = smallest, walker.size_bytes
+    while position < end:
+        data = memoryview(read_exactly(file, position, min(wanted, end - position)))
+        wanted = smallest
+        found = scan_headers(data)
+        giant = None if found.positions else walker.header_at(position)
+        if giant is not None:
+            wanted = giant.size_bytes
+            continue
+        damage: FoundBatch | PassedOver | None = None
+        if found.positions:
+            block, damage = _make_block(data, position, read_headers_at(data, found.positions), walker, checksums)
+            if len(block.sound):
+                yield block
+            position += found.end
+        else:
+            damage = walker.step(position)
+        if isinstance(damage, PassedOver):
+            yield damage
+            position = damage.position + damage.size_bytes
+
+
+def _make_block(
+    data: memoryview, origin: int, headers: Headers, walker: BatchWalker, checksums: Checksums
+) -> tuple[Block, PassedOver | None]:
+    """Return the batches up to the first one whose length leads nowhere, and the damage there, or None."""
+    sound = np.ones(len(headers.size), np.bool_)
+    sound[checksums.value] = check_checksums(data, headers.select(checksums.value))
+    wrong: list[FoundBatch] = []
+    for index in np.flatnonzero(~sound).tolist():
+        position = origin + int(headers.position[index])
+        if checksums is Checksums.LAST and _leads_on(walker, position + int(headers.size[index])):
+            continue
+        step = walker.step(position)
+        if isinstance(step, PassedOver):
+            return Block(data, origin, headers.select(slice(index)), sound[:index], wrong), step
+        wrong.append(step)
+    return Block(data, origin, headers, sound, wrong), None
+
+
+def _leads_on(walker: BatchWalker, position: int) -> bool:
+    """Return whether something that may be a batch begins here, or this is the end."""
+    return position == walker.size_bytes or walker.header_at(position) is not None
+
+
+def read_exactly(file: File, position: int, size: int) -> bytes:
+    """Return `size` bytes. Raises `Shortened`."""
+    data = file.read(position, size)
+    if len(data) < size:
+        raise Shortened(f"{file.path}: it now ends at {position + len(data)}")
+    return data
