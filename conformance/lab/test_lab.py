@@ -19,6 +19,12 @@ from tests.test_readme import README, environment, steps_in
 DOCUMENT = README.parent / "docs" / "lab.md"
 MOST_BYTES = 12_000_000
 LOAD_MS = 120_000  # Python compiles its WebAssembly and our modules, beside all other tests
+CODE = """
+from minibroker.protocol.records.compression import compress, decompress
+await broker.aproduce('from-python', 'tea')
+assert all(bytes(decompress(codec, compress(codec, b"tea"), 3)) == b"tea" for codec in range(1, 5))
+print("all", "codecs")
+"""
 expect.set_options(timeout=LOAD_MS)
 
 
@@ -73,12 +79,16 @@ def test_clients_run_and_python_asks(browser: Browser, url: str) -> None:
     expect(joined).to_contain_text("generation 2")
     joined.get_by_role("button", name="kill").click()
     expect(joined).to_contain_text("killed")
-    page.get_by_label("Code").fill("await broker.aproduce('from-python', 'tea')")
+    page.get_by_label("Code").fill(CODE)
     page.get_by_role("button", name="run", exact=True).click()
-    expect(page.get_by_role("log")).to_contain_text("0")
+    expect(page.get_by_role("log")).to_contain_text("all codecs")
     assert not inaccessible(page)
+    page.get_by_role("button", name="register").click()
+    expect(page.get_by_text("version 1 of orders-value has the id 1")).to_be_visible()
+    page.get_by_role("link", name="orders-value").click()
+    expect(page.get_by_text('"name": "Order"')).to_be_visible()
     page.goto(f"{url}#/topics/from-python")
-    expect(page.get_by_text("1 partition, 1 offset")).to_be_visible()
+    expect(page.get_by_text("1 partition, 1 offset, 71 B")).to_be_visible()
     lab.close()
 
 

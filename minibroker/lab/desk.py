@@ -16,11 +16,11 @@ from minibroker.lab import threads
 from minibroker.lab.clients import Clients
 from minibroker.lab.consuming_client import Consumer
 from minibroker.lab.lab_files import is_archive, unpack
+from minibroker.lab.lab_registry import LabBroker
 from minibroker.lab.lab_routes import KINDS, lab_routes
 from minibroker.lab.memory_network import MemoryNetwork
 from minibroker.lab.producing_clients import Producer
 from minibroker.proxy.exploring import make_exchanges_app, make_saved_app
-from minibroker.testing.broker import Broker
 from minibroker.testing.control.app import make_control_app
 from minibroker.testing.seen.exchange import Exchange
 from minibroker.web.application import Application
@@ -54,7 +54,7 @@ class Desk:
 
     async def start(self) -> None:
         """Start a broker, with a topic and clients that write to it and read from it."""
-        broker = Broker(SETTINGS, nodes=NODES)
+        broker = LabBroker(SETTINGS, nodes=NODES)
         await self._serve(broker)
         await broker.acreate_topic(FIRST_TOPIC, PARTITIONS)
         self.clients.add(Producer.kind, FIRST_TOPIC)
@@ -75,12 +75,12 @@ class Desk:
             return
         settings = SETTINGS | _read_identity(logs)
         try:
-            await self._serve(Broker(settings, nodes=opened.nodes or 1, directory=logs), opened.frames)
+            await self._serve(LabBroker(settings, nodes=opened.nodes or 1, directory=logs), opened.frames)
         except Exception as error:  # others may have made anything of it
             shown = Path(f"{path.name}, with which no broker starts: {error}")
             self.app = make_exchanges_app(opened.frames, shown, self._closing, logs)
 
-    async def _serve(self, broker: Broker, frames: Iterable[Exchange] = ()) -> None:
+    async def _serve(self, broker: LabBroker, frames: Iterable[Exchange] = ()) -> None:
         await broker.astart()
         self.clients = Clients(lambda: broker.bootstrap_servers, KINDS)
         broker.journal.on()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from minibroker.explorer.explorer_routes import API
 from minibroker.explorer.saved_frames import MOST_FRAMES
@@ -12,12 +12,13 @@ from minibroker.lab.cell import Cell
 from minibroker.lab.clients import Clients
 from minibroker.lab.consuming_client import Consumer
 from minibroker.lab.lab_files import pack
+from minibroker.lab.lab_registry import LabBroker
 from minibroker.lab.producing_clients import Producer, TransactionalProducer
-from minibroker.testing.broker import Broker
-from minibroker.web.messages import Answer
+from minibroker.web.messages import JSON, Answer, Request
 from minibroker.web.routes import Routes
 
 ARCHIVE: Final = "application/zip"
+JSON_BODY: Final = {"content-type": JSON}
 KINDS: Final = {each.kind: each for each in (Producer, Consumer, TransactionalProducer)}
 
 
@@ -30,7 +31,7 @@ class ClientVerb(StrEnum):
     REMOVE = "remove"
 
 
-def lab_routes(broker: Broker, clients: Clients) -> Routes:
+def lab_routes(broker: LabBroker, clients: Clients) -> Routes:
     """Return the paths of the lab, below those of the explorer."""
     routes = Routes(f"{API}/lab")
     _add_clients(routes, clients)
@@ -51,6 +52,12 @@ def lab_routes(broker: Broker, clients: Clients) -> Routes:
     async def run_code(code: str) -> dict[str, str]:
         """Run code of the reader; return what it says."""
         return {"said": await cell.run(code)}
+
+    @routes.post("/registry")
+    async def ask_registry(method: str, path: str, body: str = "") -> dict[str, Any]:
+        """Send a request to the schema registry; return its answer."""
+        answer = await broker.ask_registry(Request.of(method, path, JSON_BODY, body.encode()))
+        return {"status": answer.status, "body": cast(bytes, answer.body).decode()}
 
     return routes
 

@@ -16,6 +16,7 @@ import pytest
 from minibroker.lab import desk as lab_desk
 from minibroker.lab.desk import Desk
 from minibroker.lab.lab_files import LabFileError
+from minibroker.lab.lab_registry import LabBroker
 from minibroker.protocol.errors import ErrorCode
 from minibroker.testing import Broker
 
@@ -56,10 +57,10 @@ async def page(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Page]:
     brokers: list[Broker] = []
 
     def made(*args: Any, **kwargs: Any) -> Broker:
-        brokers.append(Broker(*args, **kwargs))
+        brokers.append(LabBroker(*args, **kwargs))
         return brokers[-1]
 
-    monkeypatch.setattr(lab_desk, "Broker", made)
+    monkeypatch.setattr(lab_desk, "LabBroker", made)
     monkeypatch.setitem(lab_desk.SETTINGS, "listeners", "PLAINTEXT://127.0.0.1:0")
     page = Page()
     yield page
@@ -115,7 +116,8 @@ topic = of_topic(name="orders", partition_data=[of_topic.PartitionProduceData(in
 leader = await client.leader(("orders", 0))
 """
     assert await page.data("lab/run", {"code": code}) == {"said": ""}
-    monkeypatch.setitem(sys.modules, "zstandard", None)
+    for name in ("zstandard", "minibroker.protocol.records.standard_zstd"):
+        monkeypatch.setitem(sys.modules, name, None)
     code = """
 request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
 answer = await client.request(request, leader.node_id, highest=11)
@@ -123,6 +125,28 @@ answer.responses[0].partition_responses[0].error_code
 """
     said = await page.data("lab/run", {"code": code})
     assert said == {"said": f"{ErrorCode.UNSUPPORTED_COMPRESSION_TYPE:d}\n"}
+
+
+async def test_schemas_are_registered_by_messages(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    await page.desk.start()
+    assert "schemas" in (await page.data("about"))["views"]
+
+    async def register(kind: str, schema: str) -> tuple[int, dict[str, Any]]:
+        body = json.dumps({"schemaType": kind, "schema": schema})
+        asked = {"method": "POST", "path": "/subjects/orders-value/versions", "body": body}
+        answer = await page.data("lab/registry", asked)
+        return answer["status"], json.loads(answer["body"])
+
+    status, said = await register("AVRO", '"string"')
+    assert (status, said["version"]) == (200, 1)
+    status, said = await register("AVRO", '"int"')
+    assert (status, "incompatible" in said["message"]) == (409, True)
+    monkeypatch.setitem(sys.modules, "google.protobuf.descriptor", None)
+    monkeypatch.delitem(sys.modules, "minibroker.registry.formats.protobuf", raising=False)
+    status, said = await register("PROTOBUF", 'syntax = "proto3";')
+    assert "is missing" in said["message"]
+    found = await page.data("schemas")
+    assert [(each["name"], each["latest"]) for each in found["subjects"]] == [("orders-value", 1)]
 
 
 async def test_a_bit_that_flips_is_found_by_a_consumer(page: Page) -> None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import suppress
 from enum import IntEnum
+from importlib import import_module
 from struct import Struct
 from typing import Any
 
@@ -328,12 +330,11 @@ _ZSTD_MAX_WINDOW_BYTES = 1 << 27  # the limit of Kafka's library
 
 
 def load_zstandard() -> Any:
-    """Return the library. Raises `KafkaError` UNSUPPORTED_COMPRESSION_TYPE where it is missing, as in a browser."""
-    try:
-        import zstandard
-    except ModuleNotFoundError:
-        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs the library zstandard") from None
-    return zstandard
+    """Return the library, or Python's own. Raises `KafkaError` UNSUPPORTED_COMPRESSION_TYPE without both."""
+    for name in ("zstandard", "minibroker.protocol.records.standard_zstd"):
+        with suppress(ModuleNotFoundError):
+            return import_module(name)
+    raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs the library zstandard, or Python 3.14")
 
 
 def _compress_zstd(data: Bytes, level: int | None) -> bytes:
@@ -366,8 +367,7 @@ def _find_zstd_end(view: memoryview) -> Generator[Bytes, None, int]:
     is set in the last one, bits 1-2 are its type (1: one byte, repeated), bits 3-23 its size. Skippable frame: its own
     magic, 4 bytes of size, and that many bytes.
     """
-    from zstandard import frame_header_size
-
+    frame_header_size = load_zstandard().frame_header_size
     position = passed = 0
     while position < len(view):
         passed += 1

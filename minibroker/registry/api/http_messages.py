@@ -104,4 +104,4 @@ def answer_error(error: RegistryError) -> Answer:
 def make_request(asked: messages.Request) -> Request:
     """Return a request as the registry reads it: slashes at its end, or next to each other, count for nothing."""
     segments = list(filter(None, asked.segments))
-    return Request(asked.method, segments, asked.query_string, asked.headers, rest=asked.rest, left=asked.left)
+    return Request(asked.method, segments, asked.query_string, asked.headers, asked.body, asked.rest, asked.left)

@@ -35,14 +35,15 @@ class RunningRegistry:
         self.registry = Registry(cluster)
         with _start_errors():
             self.server = Server(address)
-        self._asgi = Asgi(self._answer_request)
+        self._asgi = Asgi(self.answer)
 
     async def start(self) -> None:
         """Serve, with the security of the broker's first listener. Raises StartError."""
         with _start_errors():
             await self.server.start(self._asgi, _find_tls(self._cluster()))
 
-    async def _answer_request(self, request: Request) -> Answer:
+    async def answer(self, request: Request) -> Answer:
+        """Answer a request, as the server does."""
         return await self._application.answer(request)
 
     @cached_property

@@ -125,7 +125,7 @@ class RegistryFault:
         self.is_removed = True
 
 
-@hides("before", "after", "start", "stop", "abort", "close", "loop", "decoded", "source", "state")
+@hides("before", "after", "start", "stop", "abort", "close", "loop", "decoded", "source", "state", "make_running")
 class RegistryVerbs:
     """The schema registry of a broker."""
 
@@ -296,9 +296,13 @@ class RegistryVerbs:
 
     async def start(self) -> None:
         """Serve beside the broker, which runs. Raises StartError."""
+        await self.make_running().start()
+
+    def make_running(self) -> RunningRegistry:
+        """Return the registry, which is not served before its own start. Raises StartError."""
         if self._running is None:
             self._running = RunningRegistry(lambda: self._broker.running.cluster, self._address, self)
-        await self._running.start()
+        return self._running
 
     async def stop(self) -> None:
         """Serve no more, and keep the port."""

@@ -27,7 +27,7 @@ export function View({ about }) {
   return html`<div class="scroll page lab" tabindex="0" role="region" aria-label="Lab">
     <p class="soft">A broker of three nodes runs in this tab: its clients, its network and its files are in the tab's memory. There are no threads, no TLS and no sockets to the outside.
       Each request of these clients is one of the <a href=${address("frames")}>frames</a>; stop time, nodes and answers under <a href=${address("controls")}>the controls</a>.</p>
-    <${Clients}/><${Break}/><${Cell}/><${Files} mayShare=${true}/></div>`;
+    <${Clients}/><${Break}/><${Register}/><${Cell}/><${Files} mayShare=${true}/></div>`;
 }
 
 // What the controls do not have: a disk that fails silently.
@@ -42,6 +42,26 @@ function Break() {
     <form class="verbs" onSubmit=${submitted}><button>flip a bit</button><label class="soft">of topic <input name="topic" size="12" required value="orders"/></label>
       <label class="soft">partition <input name="partition" type="number" min="0" size="3" required value="0"/></label><label class="soft">offset <input name="offset" type="number" min="0" size="6" required value="0"/></label><span role="status" class="mono">${said}</span></form>
     <p class="soft">The file changes, as on a disk that fails silently: a consumer that reads the batch finds a wrong checksum, and the files' view marks it. Answers with errors, time that stands still, and nodes that die are under <a href=${address("controls")}>the controls</a>.</p></section>`;
+}
+
+const FIRST_SCHEMA = JSON.stringify({ type: "record", name: "Order", fields: [{ name: "drink", type: "string" }] });
+
+// The registry's own request, which no HTTP carries here.
+function Register() {
+  const [said, setSaid] = useState("");
+  const submitted = async (event) => {
+    event.preventDefault();
+    const { subject, schemaType, schema } = Object.fromEntries(new FormData(event.target));
+    const path = `/subjects/${encodeURIComponent(subject)}/versions`;
+    const answered = await post("lab/registry", { method: "POST", path, body: JSON.stringify({ schemaType, schema }) }).catch((error) => ({ status: 0, body: error.message }));
+    const { message, version, id: number } = answered.status ? JSON.parse(answered.body) : { message: answered.body };
+    setSaid(message || html`version ${version} of <a href=${address("schemas", [subject, String(version)])}>${subject}</a> has the id ${number}`);
+  };
+  return html`<section><h2>Schemas</h2>
+    <form onSubmit=${submitted}><div class="verbs"><label class="soft">subject <input name="subject" size="16" required value="orders-value"/></label>
+      <label class="soft">type <select name="schemaType"><option>AVRO</option><option>JSON</option></select></label><button>register</button><span role="status">${said}</span></div>
+      <textarea name="schema" class="mono" rows="3" spellcheck="false" aria-label="Schema" required>${FIRST_SCHEMA}</textarea></form>
+    <p class="soft">The <a href=${address("schemas")}>registry</a> checks that a new version is compatible. The lab lacks the library for Protobuf's schemas, and there is no HTTP: Python has <code>broker.registry</code>.</p></section>`;
 }
 
 const LONGEST_LINK = 64 << 10;
