@@ -18,11 +18,14 @@ import pyarrow as pa
 
 from minibroker.cli.shared import print_table
 from minibroker.pipeline.decode.decoder import BatchesDecoder, RecordsDecoder
-from minibroker.pipeline.encode.encoder import BatchSettings, encode_rows
+from minibroker.pipeline.encode.batch_settings import BatchSettings
+from minibroker.pipeline.encode.encoder import encode_rows
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.schemas import BATCHES, HEADERS, MEASURED, RECORDS
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.formats import iterate_batches_in, records_in
+from minibroker.protocol.records.message_set import build_message_set
+from minibroker.protocol.records.record import Record
 from pipeline_rows import START_MS, cpu_seconds
 
 RUNS = 5
@@ -34,16 +37,17 @@ ALL = tuple(name for name in RECORDS.names if name != "_corrupt")
 SCANNED = tuple(name for name in BATCHES.names if name not in MEASURED)
 FEWER_COLUMNS = {"value": ("value",), "offset, timestamp": ("offset", "timestamp"), "offset": ("offset",)}
 IN_DETAIL = ("format 2", "format 2, zstd", "format 1")  # logs that are decoded in all ways, the others only wholly
-LOGS = {
+LOGS: dict[str, BatchSettings | tuple[int, Compression]] = {
     "format 2": BatchSettings(),
     **{f"format 2, {codec.name.lower()}": BatchSettings(codec=codec) for codec in Compression if codec},
     "format 2, elided": BatchSettings(elide_attributes=True),
     "format 2, one batch": BatchSettings(batch_bytes=1 << 30),
     "format 2, a record a batch": BatchSettings(batch_records=1),
-    "format 1": BatchSettings(magic=1, drop_headers=True),
-    "format 1, lz4": BatchSettings(magic=1, codec=Compression.LZ4, drop_headers=True),
-    "format 0": BatchSettings(magic=0, drop_headers=True),
+    "format 1": (1, Compression.NONE),
+    "format 1, lz4": (1, Compression.LZ4),
+    "format 0": (0, Compression.NONE),
 }
+BATCH_BYTES = 16384
 
 
 class Row(NamedTuple):
@@ -106,6 +110,19 @@ def naive(log: bytes) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=ALL)
 
 
+def log_of(rows: pa.RecordBatch, form: BatchSettings | tuple[int, Compression], size_bytes: int) -> bytes:
+    """The rows as a log: by these settings, or as messages of an old format and codec."""
+    if isinstance(form, BatchSettings):
+        return b"".join(batch.data for batch in encode_rows(rows, form))
+    magic, codec = form
+    times = (rows.column("timestamp").cast(pa.int64()).to_numpy() // 1000).tolist()
+    pairs = zip(times, rows.column("key").to_pylist(), rows.column("value").to_pylist(), strict=True)
+    records = [Record(offset, *fields) for offset, fields in enumerate(pairs)]
+    step = max(BATCH_BYTES // size_bytes, 1)
+    sets = (records[start : start + step] for start in range(0, len(records), step))
+    return b"".join(build_message_set(some, magic, compression=codec) for some in sets)
+
+
 def start_of(log: bytes, size_bytes: int) -> bytes:
     """Whole batches from the start of a log: the first one, and more up to this size."""
     ends = [position + header.size_bytes for position, header in iterate_batches_in(log)]
@@ -116,8 +133,8 @@ def rows_to_measure(size_bytes: int) -> list[Row]:
     """All rows of one size of records."""
     rows = rows_of(size_bytes)
     found = []
-    for name, settings in LOGS.items():
-        log = b"".join(batch.data for batch in encode_rows(rows, settings))
+    for name, form in LOGS.items():
+        log = log_of(rows, form, size_bytes)
         some = start_of(log, NAIVE_BYTES)
         expected = naive(some)
         given = pa.Table.from_batches(decoded(some)).combine_chunks()

@@ -14,14 +14,8 @@ from itertools import chain
 import pyarrow as pa
 
 from minibroker.cli.shared import print_table
-from minibroker.pipeline.encode.encoder import (
-    BatchSettings,
-    EncodedBatch,
-    Origin,
-    Producer,
-    encode_origins,
-    encode_rows,
-)
+from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodedBatch, Origin, Producer
+from minibroker.pipeline.encode.encoder import encode_origins, encode_rows
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.record import Record
@@ -36,9 +30,6 @@ CASES = {
     "format 2, batches of 64 KB": BatchSettings(batch_bytes=65536),
     "format 2, elided": BatchSettings(elide_attributes=True),
     **{f"format 2, {codec.name.lower()}": BatchSettings(codec=codec) for codec in Compression if codec},
-    "format 1": BatchSettings(magic=1, drop_headers=True),
-    "format 1, lz4": BatchSettings(magic=1, codec=Compression.LZ4, drop_headers=True),
-    "format 0": BatchSettings(magic=0, drop_headers=True),
 }
 
 

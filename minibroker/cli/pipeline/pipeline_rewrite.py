@@ -1,4 +1,4 @@
-"""`minibroker pipeline rewrite`: copies a log directory with another message format, codec or batch size.
+"""`minibroker pipeline rewrite`: copies a log directory in message format 2, with another codec or batch size.
 
 `minibroker.pipeline.rewriting` does the work.
 """
@@ -35,7 +35,6 @@ LARGEST_BATCH_BYTES = 1 << 20  # accepted and returned by every broker with defa
     help="The directory to write: new, empty, or left by a killed run of this command.",
 )  # fmt: skip
 @click.option("--topic", "topics", metavar="NAME", multiple=True, help="A topic; by default all. Can be repeated.")
-@click.option("--format", "magic", type=click.Choice(["0", "1", "2"]), help="The message format.  [default: unchanged]")
 @click.option("--compression", type=click.Choice(CODECS), help="The codec.  [default: unchanged]")
 @click.option("--level", type=int, metavar="N", help="The codec's level.  [default: the codec's own]")
 @click.option(
@@ -44,10 +43,8 @@ LARGEST_BATCH_BYTES = 1 << 20  # accepted and returned by every broker with defa
 )  # fmt: skip
 @click.option(
     "--elide/--no-elide", "elide", default=None,
-    help="Leave out the attributes byte of records, or restore it (format 2).  [default: unchanged]",
+    help="Leave out the attributes byte of records, or restore it.  [default: unchanged]",
 )  # fmt: skip
-@click.option("--committed-only", is_flag=True, help="Formats 0 and 1: keep only committed records of transactions.")
-@click.option("--drop-headers", is_flag=True, help="Formats 0 and 1: keep records without their headers.")
 @make_json_option("Print a JSON object.")
 @add_engine_option
 @add_spark_options
@@ -55,19 +52,16 @@ def rewrite(
     path: str,
     output: str,
     topics: tuple[str, ...],
-    magic: str | None,
     compression: str | None,
     level: int | None,
     batch_bytes: int | None,
     elide: bool | None,
-    committed_only: bool,
-    drop_headers: bool,
     as_json: bool,
     engine: Engine,
     master: str,
     conf: tuple[tuple[str, str], ...],
 ) -> None:
-    """Copy a log directory with another message format, codec or batch size.
+    """Copy a log directory in message format 2, with another codec or batch size.
 
     Offsets, timestamps, producers, transactions and leader epochs stay the same, and a broker can serve the new
     directory. Kafka's own topics are copied; topic configs that name a format or codec are updated. After a kill, run
@@ -75,15 +69,14 @@ def rewrite(
 
     \b
     Example:
-        minibroker pipeline rewrite --path old-data --output new-data --format 2 --compression zstd
+        minibroker pipeline rewrite --path old-data --output new-data --compression zstd
     """
     from minibroker.pipeline.rewriting.directory import Rewriting, rewrite_begun
     from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
     from minibroker.protocol.records.compression import Compression
 
     codec = None if compression is None else Compression[compression.upper()]
-    format = None if magic is None else int(magic)
-    settings = RewriteSettings(format, codec, level, batch_bytes, elide, committed_only, drop_headers)
+    settings = RewriteSettings(codec, level, batch_bytes, elide)
     with Rewriting(path, output, settings, topics) as rewriting:  # it refuses what cannot be, before Spark starts
         if rewriting.finished is None:
             locally = runs_locally(engine, size_bytes=sum(task.size_bytes for task in rewriting.left()))
@@ -105,8 +98,6 @@ def print_report(report: Report) -> None:
         rows.append(_make_row(report.total))
     print_table(HEAD, rows)
     for space in report.topics:
-        if space.dropped_batches:
-            click.echo(f"{space.topic}: {space.dropped_batches} batches were markers, or not committed, and are gone")
         if space.lost_bytes:
             click.echo(f"{space.topic}: {space.lost_bytes} bytes at the end were torn by a crash, and are gone")
     for topic, name, value in report.configs:
@@ -117,6 +108,5 @@ def print_report(report: Report) -> None:
 
 def _make_row(space: TopicSpace) -> tuple[object, ...]:
     ratio = "" if space.ratio is None else f"{space.ratio:.1%}"
-    records = "" if space.records is None else space.records
     sizes = space.bytes_before, space.bytes_after
-    return space.topic, space.partitions, space.segments, space.batches, records, *sizes, ratio
+    return space.topic, space.partitions, space.segments, space.batches, space.records, *sizes, ratio

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from minibroker.protocol.records.batch import CREATE_TIME, LOG_APPEND_TIME, MAGIC
+from minibroker.protocol.records.batch import CREATE_TIME
 from minibroker.protocol.records.compression import Compression
 
 LEVELS = {Compression.GZIP: (1, 9), Compression.LZ4: (1, 17), Compression.ZSTD: (-131072, 22)}  # the others have none
@@ -19,14 +19,12 @@ class EncodeError(ValueError):
 class BatchSettings:
     """How to encode rows.
 
-    `magic` is the message format: 2, 1 or 0. A batch has at most `batch_bytes` before compression and at most
-    `batch_records` records, but at least one. `level` is the codec's; None is its default. With `timestamp_type` 1 (log
-    append time), a batch ends where the timestamp changes, as all its records share one. `elide_attributes` leaves out
-    the attributes byte of each record (bit 7 of the batch's attributes, KIP-931). Formats 0 and 1 have no headers: rows
-    with headers are refused unless `drop_headers` is set. Raises `EncodeError` for contradicting settings.
+    A batch has at most `batch_bytes` before compression and at most `batch_records` records, but at least one. `level`
+    is the codec's; None is its default. With `timestamp_type` 1 (log append time), a batch ends where the timestamp
+    changes, as all its records share one. `elide_attributes` leaves out the attributes byte of each record (bit 7 of
+    the batch's attributes, KIP-931). Raises `EncodeError` for contradicting settings.
     """
 
-    magic: int = MAGIC
     codec: Compression = Compression.NONE
     level: int | None = None
     batch_bytes: int = 16384
@@ -34,17 +32,8 @@ class BatchSettings:
     elide_attributes: bool = False
     timestamp_type: int = CREATE_TIME
     leader_epoch: int = -1
-    drop_headers: bool = False
 
     def __post_init__(self) -> None:
-        if self.magic not in (0, 1, MAGIC):
-            raise EncodeError(f"there is no message format {self.magic}, only 0, 1 and 2")
-        if self.magic < MAGIC and self.codec > Compression.LZ4:
-            raise EncodeError(f"message format {self.magic} does not have the codec {self.codec.name.lower()}")
-        if self.magic < MAGIC and self.elide_attributes:
-            raise EncodeError("only message format 2 can leave out the attributes of records")
-        if self.magic == 0 and self.timestamp_type == LOG_APPEND_TIME:
-            raise EncodeError("message format 0 has no timestamps, and cannot have the time of an append")
         if self.level is not None and not _has_level(self.codec, self.level):
             raise EncodeError(f"the codec {self.codec.name.lower()} has no level {self.level}")
         if self.batch_bytes < 1 or (self.batch_records is not None and self.batch_records < 1):
@@ -70,7 +59,7 @@ class Producer:
 class Origin(NamedTuple):
     """The producer of the rows from `start` to the next origin. A batch has the rows of only one origin.
 
-    Its last batch reaches to `last_offset`, beyond its last record, as after compaction; only in format 2.
+    Its last batch reaches to `last_offset`, beyond its last record, as after compaction.
     """
 
     start: int
@@ -80,11 +69,7 @@ class Origin(NamedTuple):
 
 
 class EncodedBatch(NamedTuple):
-    """A batch of format 2, or messages of format 0 or 1 one after another, in a wrapper if compressed."""
+    """A batch of format 2."""
 
     data: bytes
     record_count: int
-    base_offset: int
-    last_offset: int
-    max_timestamp_ms: int
-    base_sequence: int

@@ -1,4 +1,4 @@
-"""Cuts rows into batches, and batches into chunks that are encoded together. The formats know the sizes of rows."""
+"""Cuts rows into batches, and batches into chunks that are encoded together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from minibroker.pipeline.array_types import Int64s
 from minibroker.pipeline.encode.batch_settings import BatchSettings, Origin
 from minibroker.pipeline.encode.input_columns import Columns
-from minibroker.protocol.records.batch import LOG_APPEND_TIME
+from minibroker.protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME
 
 MAX_OFFSET_DELTA = 2**31 - 1
 
@@ -27,7 +27,7 @@ class Chunk(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """The first row of a batch, the row after its last one, and what all formats need of those between them."""
+    """The first row of a batch, the row after its last one, and what its header needs of those between them."""
 
     start: int
     end: int
@@ -38,16 +38,13 @@ class Facts(NamedTuple):
 
 
 def iterate_chunks(
-    columns: Columns, sizes: Int64s, settings: BatchSettings, origins: Sequence[Origin], overhead_bytes: int
+    columns: Columns, sizes: Int64s, settings: BatchSettings, origins: Sequence[Origin]
 ) -> Iterator[Chunk]:
-    """Yield all rows in batches, some batches at a time.
-
-    `sizes` are the rows' largest sizes in bytes; a batch also takes `overhead_bytes`.
-    """
+    """Yield all rows in batches, some batches at a time. `sizes` are the rows' largest sizes in bytes."""
     ends = np.cumsum(sizes)
     starts: list[int] = []
     done = 0
-    for start, end in _iterate_cuts(columns, ends, settings.batch_bytes - overhead_bytes, settings, origins):
+    for start, end in _iterate_cuts(columns, ends, settings.batch_bytes - HEADER_BYTES, settings, origins):
         if starts and ends[end - 1] - ends[starts[0]] + sizes[starts[0]] > _CHUNK_BYTES:
             yield _make_chunk(starts, start)
             starts = []

@@ -1,27 +1,58 @@
 """The encoder: from rows of Arrow to batches as they are in a log or a Produce request.
 
-It knows nothing of logs, brokers or Spark. Records never become objects: it works on whole columns.
+It makes the bytes of many records at once, then a header before each batch; records never become objects. `cutting.py`
+cuts the batches. The layout of records is drawn in `minibroker.protocol.records.record`.
+
+    |varints: length, (attributes 0), timestamp delta, offset delta, key length|key|value length|value|headers|
+
+Each part is a column of binary values. When they are joined row by row, one buffer has the data, record after record.
+It is the payload of the batches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from struct import Struct
+from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from minibroker.pipeline.encode.batch_settings import (
-    BatchSettings,
-    EncodedBatch,
-    EncodeError,
-    Origin,
-    Producer,
+from minibroker.pipeline.array_types import Bools, Int64s, UInt8s, UInt64s
+from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodedBatch, EncodeError, Origin, Producer
+from minibroker.pipeline.encode.cutting import MAX_OFFSET_DELTA, Chunk, iterate_chunks, iterate_facts
+from minibroker.pipeline.encode.input_columns import (
+    Columns,
+    count_headers,
+    get_value_offsets,
+    join_columns,
+    make_columns,
+    measure_lengths,
 )
-from minibroker.pipeline.encode.format_2 import encode_batches
-from minibroker.pipeline.encode.input_columns import make_columns
-from minibroker.pipeline.encode.message_encoding import encode_messages
-from minibroker.protocol.records.batch import MAGIC
+from minibroker.protocol.records.batch import (
+    CRC_POSITION,
+    CRC_START,
+    ELIDED_BIT,
+    HEADER,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    MAX_SEQUENCE,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+)
+from minibroker.protocol.records.compression import compress
+from minibroker.protocol.records.crc import crc32c
 
-__all__ = ["BatchSettings", "EncodeError", "EncodedBatch", "Origin", "Producer", "encode_rows", "encode_origins"]
+_NO_HEADERS = pa.scalar(b"\0", pa.binary())
+_MAX_PAYLOAD_BYTES = 2**31 - 1 - HEADER_BYTES
+_CRC = Struct(">I")
+
+_VARINT_BITS = 7  # of each byte
+
 
 _NOBODY = Producer()
 
@@ -33,7 +64,7 @@ def encode_rows(
 
     It uses the column `value`, and if they exist `key`, `timestamp` (null: -1), `headers` and `offset`. Records get
     offsets from `base_offset` on. If that is None they keep those of the column `offset`, which must rise and may have
-    gaps. Raises `EncodeError`, in some cases only while batches are taken.
+    gaps. Raises `EncodeError`.
     """
     return encode_origins(rows, settings, [Origin(0, producer, settings.leader_epoch)], base_offset)
 
@@ -45,11 +76,221 @@ def encode_origins(
 
     The first origin starts at row 0, and each one after the one before it. Raises `EncodeError`.
     """
-    if settings.magic < MAGIC and any(origin.producer != _NOBODY for origin in origins):
-        raise EncodeError(f"message format {settings.magic} has no producer ids and no transactions")
     if not rows.num_rows:
-        return iter(())
+        return
     columns = make_columns(rows, base_offset)
-    if settings.magic < MAGIC:
-        return encode_messages(columns, settings, origins)
-    return encode_batches(columns, settings, origins)
+    blocks = None if columns.headers is None else encode_header_blocks(columns.headers)
+    sizes = bound_sizes(columns, blocks, settings.elide_attributes)
+    writer = _Writer(columns, settings, origins)
+    for chunk in iterate_chunks(columns, sizes, settings, origins):
+        start, end, starts = chunk
+        some = None if blocks is None else blocks.slice(start, end)
+        payloads = encode_records(columns.slice(start, end), some, starts, settings.elide_attributes)
+        yield from writer.batches(chunk, payloads)
+
+
+class _Writer:
+    """Puts headers before the records of batches, and compresses them. Batches must be in order."""
+
+    def __init__(self, columns: Columns, settings: BatchSettings, origins: Sequence[Origin]) -> None:
+        self._columns = columns
+        self._settings = settings
+        self._origins = origins
+        self._next = 0  # the index of the next origin
+        self._attributes = (
+            settings.codec
+            | (TIMESTAMP_TYPE_BIT if settings.timestamp_type == LOG_APPEND_TIME else 0)
+            | (ELIDED_BIT if settings.elide_attributes else 0)
+        )
+
+    def batches(self, chunk: Chunk, payloads: Iterator[memoryview]) -> Iterator[EncodedBatch]:
+        """Yield the batches of a chunk."""
+        facts = iterate_facts(self._columns.slice(chunk.start, chunk.end), chunk.starts)
+        for (start, end, base_offset, last_offset, *times), records in zip(facts, payloads, strict=True):
+            origin = self._find_origin(chunk.start + start)
+            last_offset = self._find_last_offset(origin, chunk.start + end, base_offset, last_offset)
+            sequence = self._compute_sequence(origin, base_offset)
+            fields = origin, base_offset, last_offset - base_offset, times, sequence, end - start
+            data = self._assemble_batch(fields, records)
+            yield EncodedBatch(data, end - start)
+
+    def _find_origin(self, start: int) -> Origin:
+        """Return the origin of the batch that begins with the row `start`."""
+        while self._next < len(self._origins) and self._origins[self._next].start <= start:
+            self._next += 1
+        return self._origins[self._next - 1]
+
+    def _find_last_offset(self, origin: Origin, end: int, base_offset: int, last_offset: int) -> int:
+        """Return the last offset of a batch that ends before the row `end`. Raises `EncodeError`."""
+        limit = self._origins[self._next].start if self._next < len(self._origins) else len(self._columns)
+        if origin.last_offset is None or end != limit:
+            return last_offset
+        if origin.last_offset < last_offset:
+            raise EncodeError(f"a batch whose last record has offset {last_offset} cannot end at {origin.last_offset}")
+        return min(origin.last_offset, base_offset + MAX_OFFSET_DELTA)
+
+    def _compute_sequence(self, origin: Origin, base_offset: int) -> int:
+        first = origin.producer.base_sequence
+        if first < 0:
+            return -1
+        return (first + base_offset - int(self._columns.offsets[origin.start])) & MAX_SEQUENCE
+
+    def _assemble_batch(self, fields: tuple[Origin, int, int, list[int], int, int], records: memoryview) -> bytes:
+        origin, base_offset, last_delta, times, sequence, count = fields
+        producer = origin.producer
+        attributes = self._attributes | (TRANSACTIONAL_BIT if producer.transactional else 0)
+        payload = compress(self._settings.codec, records, self._settings.level)
+        length = HEADER_BYTES - LOG_OVERHEAD_BYTES + len(payload)
+        before = base_offset, length, origin.leader_epoch, MAGIC
+        origin_fields = producer.producer_id, producer.epoch, sequence
+        header = bytearray(HEADER.pack(*before, 0, attributes, last_delta, *times, *origin_fields, count))
+        crc = crc32c(payload, crc32c(memoryview(header)[CRC_START:]))
+        _CRC.pack_into(header, CRC_POSITION, crc)
+        return b"".join((header, payload))
+
+
+class HeaderBlocks(NamedTuple):
+    """The encoded headers of each row, with their count; `sizes` are in bytes."""
+
+    data: pa.BinaryArray
+    sizes: Int64s
+
+    def slice(self, start: int, end: int) -> HeaderBlocks:
+        """Return the blocks of the rows from `start` to before `end`."""
+        return HeaderBlocks(self.data.slice(start, end - start), self.sizes[start:end])
+
+
+def encode_header_blocks(headers: pa.ListArray) -> HeaderBlocks:
+    """Encode the headers of each row. Raises `EncodeError` if one has no key.
+
+    First each header is a row; as those of a row are adjacent, they then become one slice.
+    """
+    counts = count_headers(headers)
+    keys, values = _flatten_headers(headers)
+    joined = join_columns(
+        encode_varint_rows([encode_zigzag(measure_lengths(keys))]),
+        keys,
+        encode_varint_rows([encode_zigzag(measure_lengths(values))]),
+        values,
+    )
+    ends = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=ends[1:])
+    offsets = get_value_offsets(joined)[ends]
+    blocks = pa.Array.from_buffers(pa.binary(), len(counts), [None, pa.py_buffer(offsets), joined.buffers()[2]])
+    numbers = encode_zigzag(counts)
+    return HeaderBlocks(
+        join_columns(encode_varint_rows([numbers]), blocks), measure_varints(numbers) + np.diff(offsets)
+    )
+
+
+def _flatten_headers(headers: pa.ListArray) -> tuple[pa.BinaryArray, pa.BinaryArray]:
+    """Return the keys and the values of all headers, one after another."""
+    keys, values = pc.list_flatten(headers).flatten()[:2]
+    if keys.null_count:
+        raise EncodeError("a header without a key: only its value may be null")
+    return keys.cast(pa.binary()), values.cast(pa.binary())
+
+
+def bound_sizes(columns: Columns, blocks: HeaderBlocks | None, is_elided: bool) -> Int64s:
+    """Return the largest size of each row as a record in any batch, in bytes. Raises `EncodeError` from 2 GiB on."""
+    span = int(columns.offsets[-1] - columns.offsets[0])
+    times = columns.timestamps_ms
+    time_span = int(times.max()) - int(times.min())
+    deltas = measure_varint(2 * min(span, 2**31 - 1)) + measure_varint(2 * min(time_span, 2**63 - 1))
+    bodies = _measure_sizes(measure_lengths(columns.key)) + _measure_sizes(measure_lengths(columns.value))
+    bodies += deltas + (0 if is_elided else 1) + (1 if blocks is None else blocks.sizes)
+    sizes = bodies + measure_varints(encode_zigzag(bodies))
+    if sizes.max() > _MAX_PAYLOAD_BYTES:
+        raise EncodeError(f"a record of {sizes.max()} bytes: a batch holds less than 2 GiB")
+    return sizes
+
+
+def encode_records(
+    columns: Columns, blocks: HeaderBlocks | None, starts: Int64s, is_elided: bool
+) -> Iterator[memoryview]:
+    """Return the records of each of the batches that begin at the rows `starts`, of which the first is 0."""
+    counts = np.diff(starts, append=len(columns))
+    timestamp_deltas = encode_zigzag(columns.timestamps_ms - np.repeat(columns.timestamps_ms[starts], counts))
+    offset_deltas = encode_zigzag(columns.offsets - np.repeat(columns.offsets[starts], counts))
+    key_lengths, value_lengths = measure_lengths(columns.key), measure_lengths(columns.value)
+    bodies = (
+        measure_varints(timestamp_deltas)
+        + measure_varints(offset_deltas)
+        + _measure_sizes(key_lengths)
+        + _measure_sizes(value_lengths)
+    )
+    bodies += (0 if is_elided else 1) + (1 if blocks is None else blocks.sizes)
+    head = [timestamp_deltas, offset_deltas, encode_zigzag(key_lengths)]
+    if not is_elided:
+        head.insert(0, np.zeros(len(columns), np.uint64))
+    joined = join_columns(
+        encode_varint_rows([encode_zigzag(bodies), *head]),
+        columns.key,
+        encode_varint_rows([encode_zigzag(value_lengths)]),
+        columns.value,
+        _NO_HEADERS if blocks is None else blocks.data,
+    )
+    offsets = get_value_offsets(joined)
+    data = memoryview(joined.buffers()[2])
+    return (data[start:end] for start, end in pairwise([*offsets[starts].tolist(), int(offsets[-1])]))
+
+
+def _measure_sizes(lengths: Int64s) -> Int64s:
+    """Return the sizes of keys or values of these lengths (-1: null) with their length before them."""
+    return measure_varints(encode_zigzag(lengths)) + np.maximum(lengths, 0)
+
+
+def encode_zigzag(values: Int64s) -> UInt64s:
+    """Return the zigzag form of signed numbers: 0, -1, 1, -2 become 0, 1, 2, 3."""
+    return ((values << 1) ^ (values >> 63)).view(np.uint64)
+
+
+def measure_varints(numbers: UInt64s) -> Int64s:
+    """Return the size of each number as a varint: 1 to 10 bytes."""
+    sizes = np.ones(len(numbers), np.int64)
+    for size in range(1, _find_width(numbers)):
+        sizes += numbers >= np.uint64(1 << _VARINT_BITS * size)
+    return sizes
+
+
+def measure_varint(number: int) -> int:
+    """Return the size of an unsigned number as a varint, in bytes."""
+    return max(1, -(-number.bit_length() // _VARINT_BITS))
+
+
+def encode_varint_rows(columns: Sequence[UInt64s]) -> pa.BinaryArray:
+    """Return a binary value for each row: the varints of the row's numbers, in the order of the columns.
+
+    They are written into a table with the longest row's size for each row; then the used bytes are taken out of it.
+    """
+    count = len(columns[0])
+    widths = [_find_width(column) for column in columns]
+    table = np.empty((count, sum(widths)), np.uint8)
+    used = np.ones(table.shape, np.bool_)
+    at = 0
+    for column, width in zip(columns, widths, strict=True):
+        _write_varints(column, table[:, at : at + width], used[:, at : at + width])
+        at += width
+    offsets = np.zeros(count + 1, np.int32)
+    np.cumsum(used.sum(axis=1, dtype=np.int32), out=offsets[1:])
+    data = table[used] if table.shape[1] > len(columns) else table.reshape(-1)
+    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _find_width(numbers: UInt64s) -> int:
+    return measure_varint(int(numbers.max())) if len(numbers) else 1
+
+
+def _write_varints(numbers: UInt64s, table: UInt8s, used: Bools) -> None:
+    """Write the varints of a column. In each varint, the top bit of every byte but the last is set."""
+    width = table.shape[1]
+    for byte in range(width):
+        if byte:
+            numbers = numbers >> np.uint64(_VARINT_BITS)
+            used[:, byte] = numbers > 0
+        low = numbers.astype(np.uint8)
+        if byte == width - 1:
+            table[:, byte] = low
+        else:
+            more = numbers >= np.uint64(1 << _VARINT_BITS)
+            table[:, byte] = np.where(more, low | np.uint8(0x80), low & np.uint8(0x7F))

@@ -1,4 +1,4 @@
-"""The columns of the rows to encode, converted to one form for all formats."""
+"""The columns of the rows to encode, converted to one form."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Rewrites a log directory in another message format, codec or batch size: the job `rewrite` without Spark."""
+"""Rewrites a log directory in message format 2, with another codec or batch size: the job `rewrite` without Spark."""

@@ -17,14 +17,8 @@ import pyarrow.compute as pc
 from minibroker.pipeline.array_types import Int64s
 from minibroker.pipeline.decode.arena import MAX_BATCH_BYTES
 from minibroker.pipeline.decode.decoder import RecordsDecoder
-from minibroker.pipeline.encode.encoder import (
-    BatchSettings,
-    EncodedBatch,
-    EncodeError,
-    Origin,
-    Producer,
-    encode_origins,
-)
+from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodeError, Origin, Producer
+from minibroker.pipeline.encode.encoder import encode_origins
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.rewriting.rewrite_settings import (
     DEFAULT_BATCH_BYTES,
@@ -39,7 +33,6 @@ from minibroker.pipeline.rewriting.rewrite_settings import (
 )
 from minibroker.protocol.records.batch import (
     COMPRESSION_MASK,
-    CREATE_TIME,
     ELIDED_BIT,
     HEADER_BYTES,
     MAGIC,
@@ -49,7 +42,6 @@ from minibroker.protocol.records.batch import (
 )
 from minibroker.protocol.records.building import assemble
 from minibroker.protocol.records.compression import compress, decompress
-from minibroker.protocol.records.message import read_message_header
 from minibroker.protocol.records.restarting import elide_records, restore_attributes
 
 COLUMNS = ("key", "value", "offset", "timestampMs", "headers")
@@ -69,7 +61,7 @@ class Source(NamedTuple):
 
 
 class Written(NamedTuple):
-    """A batch, or a message of an old format, as it is written to the log."""
+    """A batch as it is written to the log."""
 
     header: BatchHeader
     data: bytes | bytearray | memoryview
@@ -85,7 +77,7 @@ class Stretch(NamedTuple):
     @property
     def keeps_end(self) -> bool:
         """Whether the offsets that the last batch had behind its last record must be kept."""
-        return self.last.magic == self.run.magic == MAGIC
+        return self.last.magic == MAGIC
 
 
 class Converter:
@@ -133,7 +125,7 @@ class Converter:
         for offset in keys:
             at = bisect_left(last_offsets, offset)
             source = sources[at]
-            if source.header.magic == source.target.magic == MAGIC:
+            if source.header.magic == MAGIC:
                 found[at] = source._replace(target=source.target._replace(way=Way.RECODE))
         return found
 
@@ -142,9 +134,9 @@ class Converter:
         joined: Stretch | None = None
         for source in sources:
             header = source.header
-            run = run_of(header, source.target, self._epoch_at(header.base_offset))
+            run = run_of(header, self._epoch_at(header.base_offset))
             is_alone = joined is None or source.target.way is Way.ALONE or run != joined.run
-            if joined is not None and not is_alone and (run.magic < MAGIC or continues_sequence(joined.last, header)):
+            if joined is not None and not is_alone and continues_sequence(joined.last, header):
                 joined = joined._replace(last=header)
                 continue
             if joined is not None:
@@ -171,20 +163,18 @@ class Converter:
             origins, stretches = _find_origins(stretches, offsets, following)
             try:
                 for batch in encode_origins(some, settings, origins):
-                    yield from _write_batch(batch, settings)
+                    yield Written(read_header(batch.data), batch.data)
             except EncodeError as error:
                 raise RewriteError(f"{self._partition}, from offset {offsets[0]} on: {error}") from error
 
     def _batch_settings(self, target: Target, timestamp_type: int) -> BatchSettings:
         batch_bytes = self._settings.batch_bytes or DEFAULT_BATCH_BYTES
         return BatchSettings(
-            target.magic,
             target.codec,
             self._settings.level,
             UNBOUNDED_BYTES if target.way is Way.ALONE else batch_bytes,
             elide_attributes=target.elide,
             timestamp_type=timestamp_type,
-            drop_headers=self._settings.drop_headers,
         )
 
 
@@ -244,7 +234,7 @@ def _find_origins(stretches: list[Stretch], offsets: Int64s, following: int) -> 
 
 def _get_likeness(source: Source) -> tuple[Target, int]:
     """Return what batches must share to be encoded together."""
-    return source.target, source.header.timestamp_type if source.target.magic else CREATE_TIME
+    return source.target, source.header.timestamp_type
 
 
 def _find_producer(stretch: Stretch, offset: int) -> Producer:
@@ -256,21 +246,6 @@ def _find_producer(stretch: Stretch, offset: int) -> Producer:
     if sequence >= 0:
         sequence = (sequence + offset - first.base_offset) & MAX_SEQUENCE
     return Producer(run.producer_id, run.producer_epoch, sequence, run.is_transactional)
-
-
-def _write_batch(batch: EncodedBatch, settings: BatchSettings) -> Iterator[Written]:
-    """Yield the batch or wrapper, with its number of records, or each of the messages in one set."""
-    if settings.magic == MAGIC:
-        yield Written(read_header(batch.data), batch.data)
-        return
-    if settings.codec:
-        yield Written(read_message_header(batch.data)._replace(record_count=batch.record_count), batch.data)
-        return
-    view, position = memoryview(batch.data), 0
-    while position < len(view):
-        header = read_message_header(view, position)
-        yield Written(header, view[position : position + header.size_bytes])
-        position += header.size_bytes
 
 
 def recode_batch(source: Source, level: int | None) -> bytearray:

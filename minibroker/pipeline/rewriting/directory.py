@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 
-from minibroker.pipeline.decode.aborted import AbortedRanges
 from minibroker.pipeline.engines import Engine, Here
 from minibroker.pipeline.rewriting.plan import Plan, plan_of
 from minibroker.pipeline.rewriting.report import Report, measure_space, report_from
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
 from minibroker.pipeline.rewriting.segment_rewriting import NewSegment, SegmentRewriter, SegmentTask
 from minibroker.pipeline.rewriting.topic_configs import update_configs
-from minibroker.pipeline.rewriting.transaction_rewriting import (
-    Survey,
-    open_transactions,
-    read_aborted_ranges,
-    survey_segment,
-)
 from minibroker.pipeline.rewriting.workspace import Workspace
 from minibroker.storage.directories.log_directory import LOCK
 from minibroker.storage.files import Disk
-from minibroker.storage.names import LOG_SUFFIX, list_offsets_with
 
 
 class Rewriting:
@@ -49,10 +41,6 @@ class Rewriting:
         try:
             self._lock_source()
             self._plan = plan_of(self.source, self._topics)
-            if self.settings.committed_only and not self._plan.is_clean:
-                # The recovery at the next start would take the gaps of removed markers for losses, and truncate the log
-                # there.
-                raise RewriteError(f"{self.source} was not stopped cleanly: start a broker on it and stop it first")
             done = self._workspace.finished(self._plan, self.settings)
             if done is not None:
                 self.finished = report_from(self.target, done)
@@ -81,20 +69,6 @@ class Rewriting:
         tasks = [task for task in self.plan.tasks if task.log not in finished and self._workspace.done(task) is None]
         return sorted(tasks, key=lambda task: -task.size_bytes)
 
-    def open_transactions(self, surveys: Sequence[tuple[str, Survey]]) -> dict[str, dict[int, int]]:
-        """Return the transactions without an end, by log. `surveys` are of all segments of all logs.
-
-        Raises `RewriteError` if there are transactions, but no place for them, and the settings do not say what to do.
-        """
-        by_log: dict[str, list[Survey]] = {}
-        for log, each in surveys:
-            if each.has_transactions and not self.settings.committed_only:
-                raise RewriteError(
-                    f"{log} holds transactions, which formats 0 and 1 do not have: keep only what is committed"
-                )
-            by_log.setdefault(log, []).append(each)
-        return {log: open_transactions(found) for log, found in by_log.items()}
-
     def finish(self) -> Report:
         """Complete the directory after all segments are done, and return the report."""
         plan, workspace = self.plan, self._workspace
@@ -103,7 +77,7 @@ class Rewriting:
         if missing is not None:
             raise RewriteError(f"{missing.log}: the segment of offset {missing.base_offset} is not done")
         for log in plan.logs:
-            workspace.finish_log(plan, log, is_old=self.settings.is_old)
+            workspace.finish_log(plan, log)
         for log in plan.copied:
             workspace.copy_log(plan, log)
         workspace.copy_files(plan)
@@ -124,27 +98,12 @@ class Rewriting:
 
 
 @dataclass(frozen=True, slots=True)
-class Surveying:
-    """Surveys the transactions of a segment. It is pickled."""
-
-    source: str
-
-    def __call__(self, task: SegmentTask) -> tuple[str, Survey]:
-        """Return a segment's log, and its transactions. Raises `CorruptBatch`, `OSError`."""
-        return task.log, survey_segment(Disk(), f"{self.source}/{task.log}", task.base_offset, is_torn=task.is_torn)
-
-
-@dataclass(frozen=True, slots=True)
 class SegmentRewriting:
-    """Rewrites a segment unless that is done. It is pickled; several processes may do this at a time.
-
-    `open` are the transactions without an end, by log, if only committed records are kept.
-    """
+    """Rewrites a segment unless that is done. It is pickled; several processes may do this at a time."""
 
     source: str
     target: str
     settings: RewriteSettings
-    open: Mapping[str, Mapping[int, int]] | None = None
 
     def __call__(self, task: SegmentTask) -> list[NewSegment]:
         """Return the new segments. Raises `RewriteError`, `CorruptData`, `OSError`."""
@@ -154,20 +113,12 @@ class SegmentRewriting:
             return done
         disk, work = Disk(), workspace.attempt()
         try:
-            written = SegmentRewriter(task, self.source, work, self.settings, self._find_hidden(disk, task)).run()
+            written = SegmentRewriter(task, self.source, work, self.settings).run()
             workspace.take(task, work, written)
         except BaseException:
             disk.remove_tree(work)
             raise
         return written
-
-    def _find_hidden(self, disk: Disk, task: SegmentTask) -> AbortedRanges | None:
-        """Return what is not committed, if that is to be left out."""
-        if self.open is None:
-            return None
-        directory = f"{self.source}/{task.log}"
-        bases = list_offsets_with(disk.names(directory), LOG_SUFFIX)
-        return read_aborted_ranges(disk, directory, bases, self.open.get(task.log, {}))
 
 
 def rewrite_directory(
@@ -188,12 +139,7 @@ def rewrite_directory(
 
 def rewrite_begun(rewriting: Rewriting, engine: Engine) -> Report:
     """Do the rest of a rewriting whose directories are checked and locked. Raises what `rewrite_directory` raises."""
-    settings = rewriting.settings
-    open: Mapping[str, Mapping[int, int]] | None = None
-    if settings.is_old:
-        surveys = list(engine.run(Surveying(rewriting.source), rewriting.plan.tasks))
-        open = rewriting.open_transactions(surveys)
-    work = SegmentRewriting(rewriting.source, rewriting.target, settings, open if settings.committed_only else None)
+    work = SegmentRewriting(rewriting.source, rewriting.target, rewriting.settings)
     for _ in engine.run(work, rewriting.left()):
         pass  # what was written is in the directory, which may have more from an earlier run
     return rewriting.finish()

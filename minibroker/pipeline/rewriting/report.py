@@ -1,4 +1,4 @@
-"""The result of a rewriting: the sizes of each topic before and after, and what was dropped, lost and reconfigured."""
+"""The result of a rewriting: the sizes of each topic before and after, and what was lost and reconfigured."""
 
 from __future__ import annotations
 
@@ -12,20 +12,15 @@ from minibroker.pipeline.rewriting.topic_configs import Change
 
 @dataclass
 class TopicSpace:
-    """One topic. Bytes are those of its `.log` files. `records` is None if wrappers were copied unread.
-
-    `dropped_batches` counts batches without a place in the format: markers and uncommitted records. `lost_bytes` were
-    torn by a crash.
-    """
+    """One topic. Bytes are those of its `.log` files. `lost_bytes` were torn by a crash."""
 
     topic: str
     partitions: int = 0
     segments: int = 0
     batches: int = 0
-    records: int | None = 0
+    records: int = 0
     bytes_before: int = 0
     bytes_after: int = 0
-    dropped_batches: int = 0
     lost_bytes: int = 0
 
     @property
@@ -35,28 +30,16 @@ class TopicSpace:
 
     def add_topic(self, other: TopicSpace) -> None:
         """Add another topic's sums."""
-        unknown = self.records is None or other.records is None
-        self.records = None if unknown else (self.records or 0) + (other.records or 0)
-        for name in (
-            "partitions",
-            "segments",
-            "batches",
-            "bytes_before",
-            "bytes_after",
-            "dropped_batches",
-            "lost_bytes",
-        ):
+        for name in ("partitions", "segments", "batches", "records", "bytes_before", "bytes_after", "lost_bytes"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def add(self, segment: NewSegment) -> None:
         """Add a segment."""
         self.segments += 1
         self.batches += segment.batch_count
-        unknown = self.records is None or segment.record_count < 0
-        self.records = None if unknown else (self.records or 0) + segment.record_count
+        self.records += segment.record_count
         self.bytes_before += segment.source_bytes
         self.bytes_after += segment.size_bytes
-        self.dropped_batches += segment.dropped_batches
         self.lost_bytes += segment.lost_bytes
 
 

@@ -26,41 +26,28 @@ class RewriteError(Exception):
 
 @dataclass(frozen=True)
 class RewriteSettings:
-    """The form of all batches. None leaves a property of each batch as it is.
+    """The form of all batches, which have format 2. None leaves a property of each batch as it is.
 
-    `magic` is the message format, `level` the codec's. Without `batch_bytes` each batch stays one batch, and messages
-    of old formats are joined to batches of 16384 bytes. `elide` leaves out the attributes byte of records, or restores
-    it. Formats 0 and 1 have neither transactions nor headers: with `committed_only` only committed records remain, with
-    `drop_headers` records lose their headers. Raises `EncodeError` for contradicting settings.
+    `level` is the codec's. Without `batch_bytes` each batch stays one batch, and messages of formats 0 and 1 are joined
+    to batches of 16384 bytes. `elide` leaves out the attributes byte of records, or restores it. Raises `EncodeError`
+    for contradicting settings.
     """
 
-    magic: int | None = None
     codec: Compression | None = None
     level: int | None = None
     batch_bytes: int | None = None
     elide: bool | None = None
-    committed_only: bool = False
-    drop_headers: bool = False
 
     def __post_init__(self) -> None:
-        wanted = MAGIC if self.magic is None else self.magic
         if self.level is not None and self.codec is None:
             raise EncodeError("a level needs a codec")
-        if (self.committed_only or self.drop_headers) and wanted == MAGIC:
-            raise EncodeError("format 2 keeps transactions and headers: only formats 0 and 1 have no place for them")
-        BatchSettings(wanted, self.codec or Compression.NONE, self.level, elide_attributes=bool(self.elide))
-
-    @property
-    def is_old(self) -> bool:
-        """Whether everything becomes format 0 or 1."""
-        return self.magic is not None and self.magic < MAGIC
+        BatchSettings(self.codec or Compression.NONE, self.level)
 
 
 class Way(Enum):
     """How a batch is rewritten."""
 
     COPY = "its bytes stay"
-    DROP = "the format has no place for it"
     RECODE = "its records stay as they are, under another codec, or with or without their attributes"
     ALONE = "its records are one batch again"
     JOIN = "its records are batched again, with those of its neighbours"
@@ -70,52 +57,42 @@ class Target(NamedTuple):
     """The form that one batch gets, and how."""
 
     way: Way
-    magic: int
     codec: Compression
     elide: bool
 
 
 def choose_target(header: BatchHeader, settings: RewriteSettings) -> Target:
-    """Return the target of a batch by its header; ignore transactions."""
-    magic = header.magic if settings.magic is None else settings.magic
+    """Return the target of a batch by its header."""
     codec = Compression(header.compression) if settings.codec is None else settings.codec
     was_elided = header.magic == MAGIC and header.attributes & ELIDED_BIT != 0
-    elide = magic == MAGIC and (was_elided if settings.elide is None else settings.elide)
+    elide = was_elided if settings.elide is None else settings.elide
     is_same = codec == header.compression and elide == was_elided and (settings.level is None or not codec)
-    return Target(_choose_way(header, magic, codec, is_same, settings), magic, codec, elide)
+    return Target(_choose_way(header, is_same, settings), codec, elide)
 
 
-def _choose_way(header: BatchHeader, magic: int, codec: Compression, is_same: bool, settings: RewriteSettings) -> Way:
-    if header.magic == MAGIC and (header.is_control or header.record_count == 0):
-        return Way.COPY if magic == MAGIC else Way.DROP
-    if header.magic != magic:
-        is_message = header.magic < MAGIC and not header.compression
-        return Way.JOIN if settings.batch_bytes or is_message else Way.ALONE
-    if magic == MAGIC and (not settings.batch_bytes or header.attributes & DELETE_HORIZON_BIT):
-        return Way.COPY if is_same else Way.RECODE
-    if settings.batch_bytes and not (magic < MAGIC and is_same and not codec):
-        return Way.JOIN
-    if is_same:
+def _choose_way(header: BatchHeader, is_same: bool, settings: RewriteSettings) -> Way:
+    if header.magic < MAGIC:
+        return Way.JOIN if settings.batch_bytes or not header.compression else Way.ALONE
+    if header.is_control or header.record_count == 0:
         return Way.COPY
-    return Way.ALONE if header.compression else Way.JOIN
+    if settings.batch_bytes and not header.attributes & DELETE_HORIZON_BIT:
+        return Way.JOIN
+    return Way.COPY if is_same else Way.RECODE
 
 
 class Run(NamedTuple):
     """What batches must share, beside their target, to be joined."""
 
-    magic: int
     leader_epoch: int
     producer_id: int
     producer_epoch: int
     is_transactional: bool
 
 
-def run_of(header: BatchHeader, target: Target, leader_epoch: int) -> Run:
+def run_of(header: BatchHeader, leader_epoch: int) -> Run:
     """Return what the batch shares with others. `leader_epoch` is its offset's; an old format does not have it."""
-    if target.magic < MAGIC:
-        return Run(target.magic, -1, -1, -1, False)
     epoch = header.partition_leader_epoch if header.magic == MAGIC else leader_epoch
-    return Run(target.magic, epoch, header.producer_id, header.producer_epoch, header.is_transactional)
+    return Run(epoch, header.producer_id, header.producer_epoch, header.is_transactional)
 
 
 def continues_sequence(before: BatchHeader, after: BatchHeader) -> bool:
@@ -123,7 +100,7 @@ def continues_sequence(before: BatchHeader, after: BatchHeader) -> bool:
 
     This is not so if there was a marker, a batch that was compacted away, or another producer's record between them.
     """
-    if before.magic < MAGIC or before.producer_id < 0:
+    if before.producer_id < 0:
         return True
     if before.base_sequence < 0 or after.base_sequence < 0:
         return False

@@ -10,19 +10,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from minibroker.pipeline.decode.aborted import AbortedRanges
+from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.rewriting.batch_conversion import Converter, Source, Written
-from minibroker.pipeline.rewriting.rewrite_settings import (
-    RewriteError,
-    RewriteSettings,
-    Way,
-    choose_target,
-)
-from minibroker.pipeline.rewriting.transaction_rewriting import read_content, read_indexed_transactions
+from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings, choose_target
 from minibroker.protocol.errors import CorruptBatch, KafkaError
-from minibroker.protocol.records.batch import MAGIC, BatchHeader
-from minibroker.protocol.records.compression import Compression
 from minibroker.storage.checkpoints.checkpoint_texts import (
     LEADER_EPOCH_CHECKPOINT,
     parse_epochs,
@@ -40,7 +32,7 @@ from minibroker.storage.names import (
     log_name,
     make_segment_name,
 )
-from minibroker.storage.producers.aborted_transactions import AbortedTransaction
+from minibroker.storage.producers.aborted_transactions import AbortedTransaction, decode_transactions
 from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET
 
 # How much is converted at once: bytes in the file, and decoded bytes. The expansion is known from earlier batches, so
@@ -73,10 +65,7 @@ class SegmentTask:
 
 
 class NewSegment(NamedTuple):
-    """A segment that was written. `record_count` is -1 if a wrapper was copied unread.
-
-    If a segment becomes several, the first one has all its `source_bytes`, `dropped_batches` and `lost_bytes`.
-    """
+    """A segment that was written. If one becomes several, the first has all its `source_bytes` and `lost_bytes`."""
 
     base_offset: int
     next_offset: int
@@ -84,37 +73,21 @@ class NewSegment(NamedTuple):
     batch_count: int
     record_count: int
     source_bytes: int
-    dropped_batches: int
     lost_bytes: int
 
 
 class SegmentRewriter:
     """Rewrites one segment of the log directory `source`, into the existing directory `work`."""
 
-    def __init__(
-        self,
-        task: SegmentTask,
-        source: str,
-        work: str,
-        settings: RewriteSettings,
-        uncommitted: AbortedRanges | None = None,
-    ) -> None:
+    def __init__(self, task: SegmentTask, source: str, work: str, settings: RewriteSettings) -> None:
         self._task = task
         self._disk = Disk()
         self._directory = f"{source}/{task.log}"
         self._path = f"{self._directory}/{make_segment_name(task.base_offset)}{LOG_SUFFIX}"
         self._work = work
         self._settings = settings
-        self._uncommitted = uncommitted
-        self._dropped = 0
         self._lost_bytes = 0
-        self._end_offset = task.base_offset
-        self._output = _Output(
-            self._disk,
-            work,
-            read_indexed_transactions(self._disk, self._directory, [task.base_offset]) if not settings.is_old else [],
-            self._disk.modified_ms(self._path),
-        )
+        self._output = _Output(self._disk, work, self._read_aborted(), self._disk.modified_ms(self._path))
 
     def run(self) -> list[NewSegment]:
         """Write the new segments and return them; mostly there is one.
@@ -128,19 +101,16 @@ class SegmentRewriter:
         self._output.begin(task.base_offset, limit_bytes=max(task.size_bytes, LOG_SETTINGS.segment_bytes))
         chunk: list[Source] = []
         chunk_bytes, limit_bytes = 0, FIRST_CHUNK_BYTES
-        for source in self._iterate_batches_to_rewrite():
-            chunk.append(source)
-            chunk_bytes += len(source.data)
+        for batch in self._iterate_sound_batches():
+            chunk.append(Source(batch.header, batch.data, choose_target(batch.header, self._settings)))
+            chunk_bytes += len(batch.data)
             if chunk_bytes >= limit_bytes:
                 self._write_chunk(converter, chunk)
                 chunk, chunk_bytes = [], 0
                 limit_bytes = min(CHUNK_BYTES, GROWTH * limit_bytes, int(DECODED_BYTES / converter.expansion))
         self._write_chunk(converter, chunk)
-        first, *others = self._output.finish(self._end_offset if task.is_last else None)
-        return [
-            first._replace(source_bytes=task.size_bytes, dropped_batches=self._dropped, lost_bytes=self._lost_bytes),
-            *others,
-        ]
+        first, *others = self._output.finish()
+        return [first._replace(source_bytes=task.size_bytes, lost_bytes=self._lost_bytes), *others]
 
     def _write_chunk(self, converter: Converter, chunk: list[Source]) -> None:
         try:
@@ -149,31 +119,6 @@ class SegmentRewriter:
         except KafkaError as error:
             offset = chunk[0].header.base_offset
             raise RewriteError(f"{self._path}: records from offset {offset} on cannot be read: {error}") from error
-
-    def _iterate_batches_to_rewrite(self) -> Iterator[Source]:
-        """Yield the batches that are not dropped, each with how to rewrite it."""
-        for batch in self._iterate_sound_batches():
-            target = choose_target(batch.header, self._settings)
-            if target.magic < MAGIC and batch.header.magic == MAGIC and self._is_dropped(batch.header):
-                target = target._replace(way=Way.DROP)
-            if target.way is Way.DROP:
-                self._dropped += 1
-            elif target.magic < MAGIC and target.codec == Compression.ZSTD:
-                raise RewriteError(
-                    f"{self._path}: offset {batch.header.base_offset} is compressed by zstd, which formats 0 and 1 do "
-                    "not have: name another codec"
-                )
-            else:
-                yield Source(batch.header, batch.data, target)
-
-    def _is_dropped(self, header: BatchHeader) -> bool:
-        if not header.is_transactional or header.is_control:
-            return False
-        if self._uncommitted is None:
-            raise RewriteError(
-                f"{self._path}: offset {header.base_offset} is part of a transaction, which formats 0 and 1 do not have"
-            )
-        return self._uncommitted.has(header.producer_id, header.base_offset)
 
     def _iterate_sound_batches(self) -> Iterator[StoredBatch]:
         """Yield the whole, sound batches of the segment. It ends at a torn batch, as after a broker's recovery."""
@@ -184,7 +129,6 @@ class SegmentRewriter:
                 for batch in iterate_stored_batches(file, size_bytes, self._task.base_offset, BUFFER_BYTES):
                     yield batch
                     position += len(batch.data)
-                    self._end_offset = batch.header.next_offset
             except Uncleanable as error:
                 if not (self._task.is_torn and isinstance(error.__cause__, CorruptBatch)):
                     raise RewriteError(str(error)) from error
@@ -194,7 +138,12 @@ class SegmentRewriter:
         path = f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
         if not self._disk.exists(path):
             return LeaderEpochs().epoch_at
-        return LeaderEpochs(parse_epochs(read_content(self._disk, path))).epoch_at
+        return LeaderEpochs(parse_epochs(DISK.read_whole(path))).epoch_at
+
+    def _read_aborted(self) -> list[AbortedTransaction]:
+        """Return the aborted transactions in the segment's index. Raises `CorruptIndex`, `OSError`."""
+        path = self._path.removesuffix(LOG_SUFFIX) + TRANSACTION_INDEX_SUFFIX
+        return list(decode_transactions(DISK.read_whole(path))) if self._disk.exists(path) else []
 
 
 class _Output:
@@ -228,19 +177,11 @@ class _Output:
         self._writer.add(header, data)
         self._next_offset = header.next_offset
         self._batches += 1
-        unknown = header.record_count < 0 or self._records < 0
-        self._records = -1 if unknown else self._records + header.record_count
+        self._records += header.record_count
 
-    def finish(self, end_offset: int | None) -> list[NewSegment]:
-        """End the last segment. Return all that were written.
-
-        If the batches before `end_offset` were dropped, an empty segment with that name shows where the log goes on.
-        """
-        next_offset = self._next_offset
+    def finish(self) -> list[NewSegment]:
+        """End the last segment. Return all that were written."""
         self._end_segment(None)
-        if end_offset is not None and next_offset < end_offset:
-            self.begin(end_offset, self._limit_bytes)
-            self._end_segment(None)
         return self._done
 
     def _end_segment(self, end_offset: int | None) -> None:
@@ -253,4 +194,4 @@ class _Output:
             if aborted or suffix != TRANSACTION_INDEX_SUFFIX:  # an empty transaction index has no file
                 self._disk.rename(self._path + suffix + CLEANED_SUFFIX, self._path + suffix)
         size_bytes, counts = self._writer.size_bytes, (self._batches, self._records)
-        self._done.append(NewSegment(self._base_offset, self._next_offset, size_bytes, *counts, 0, 0, 0))
+        self._done.append(NewSegment(self._base_offset, self._next_offset, size_bytes, *counts, 0, 0))

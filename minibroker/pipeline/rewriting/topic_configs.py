@@ -26,7 +26,7 @@ from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.recovery.recovery import Checkpointed, LogDirectoryError, open_log
 
 FORMAT, CODEC, ELIDE = "message.format.version", "compression.type", "record.attributes.elide"
-VERSIONS = ("0.9.0", "0.10.2", "3.0")  # by magic: the last version of Kafka with it; 3.0 stands for all newer
+VERSION = "3.0"  # which stands for all with format 2
 
 _ANY_LEVEL = 0  # of metadata.version: a ConfigRecord has the same version at each
 
@@ -42,29 +42,25 @@ class Change(NamedTuple):
 def list_changes(configs: Configs, topics: Iterable[str], settings: RewriteSettings) -> list[Change]:
     """Return the configs that the rewritten topics need and do not have yet.
 
-    Later appends follow the configs, so a topic with an old format or with elided attributes needs them. A codec is set
+    Later appends follow the configs, so a topic of an old format or with elided attributes needs them. A codec is set
     only if one was set before: by default producers choose.
     """
     found: list[Change] = []
     for topic in topics:
         known = configs.get(topic, {})
         wanted: dict[str, str] = {}
-        if settings.magic is not None and (FORMAT in known or settings.magic < MAGIC):
-            wanted[FORMAT] = VERSIONS[settings.magic]
-            if format_of(known.get(FORMAT)) == settings.magic:
-                del wanted[FORMAT]
+        if format_of(known.get(FORMAT, VERSION)) < MAGIC:
+            wanted[FORMAT] = VERSION
         if settings.codec is not None and known.get(CODEC, "producer") != "producer":
             wanted[CODEC] = "uncompressed" if settings.codec == Compression.NONE else settings.codec.name.lower()
-        if settings.elide or (known.get(ELIDE) == "true" and (settings.elide is False or settings.is_old)):
+        if settings.elide or (known.get(ELIDE) == "true" and settings.elide is False):
             wanted[ELIDE] = "true" if settings.elide else "false"
         found += [Change(topic, name, value) for name, value in wanted.items() if known.get(name) != value]
     return found
 
 
-def format_of(version: str | None) -> int | None:
-    """Return the message format of a `message.format.version`, None for None."""
-    if version is None:
-        return None
+def format_of(version: str) -> int:
+    """Return the message format of a `message.format.version`."""
     parts = [int(part) for part in re.findall(r"\d+", version)[:2]]
     return MAGIC if parts >= [0, 11] else 1 if parts >= [0, 10] else 0
 

@@ -20,10 +20,10 @@ from dataclasses import asdict
 from typing import Any
 from uuid import uuid4
 
+from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.rewriting.plan import FINISHED, Plan
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
 from minibroker.pipeline.rewriting.segment_rewriting import NewSegment, SegmentTask
-from minibroker.pipeline.rewriting.transaction_rewriting import read_content
 from minibroker.storage.checkpoints.checkpoint_texts import (
     ABORTED_TRANSACTIONS_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
@@ -34,8 +34,8 @@ from minibroker.storage.files import Disk, File
 from minibroker.storage.names import CLEAN_SHUTDOWN, SNAPSHOT_SUFFIX, make_segment_name
 
 STATE = ".rewrite"
-VERSION = 1
-OF_FORMAT_2 = {LEADER_EPOCH_CHECKPOINT, ABORTED_TRANSACTIONS_CHECKPOINT}
+VERSION = 2
+KEPT = {LEADER_EPOCH_CHECKPOINT, ABORTED_TRANSACTIONS_CHECKPOINT, PARTITION_METADATA}
 OTHERS = {
     "version": "a rewriting by another version of minibroker",
     "source": "a rewriting of another directory",
@@ -137,17 +137,13 @@ class Workspace:
 
     # --- the end ----------------------------------------------------------------------------------
 
-    def finish_log(self, plan: Plan, log: str, *, is_old: bool) -> None:
-        """Give a log whose segments are all done its other files, then its name. Do nothing if it has that.
-
-        An old format has neither producers nor leader epochs: their files are left out, as in Kafka.
-        """
+    def finish_log(self, plan: Plan, log: str) -> None:
+        """Give a log whose segments are all done its other files, then its name. Do nothing if it has that."""
         if self._disk.exists(f"{self.target}/{log}"):
             return
         path = self._log_path(log)
         for name in self._disk.names(f"{plan.source}/{log}"):
-            of_format_2 = name in OF_FORMAT_2 or name.endswith(SNAPSHOT_SUFFIX)
-            if name == PARTITION_METADATA or (of_format_2 and not is_old):
+            if name in KEPT or name.endswith(SNAPSHOT_SUFFIX):
                 self._copy_file(f"{plan.source}/{log}/{name}", f"{path}/{name}")
         self._write_log_name(path, log)
 
@@ -189,7 +185,7 @@ class Workspace:
 
     def _copy_file(self, source: str, target: str) -> None:
         """Copy a small file, and sync it. It keeps its time of modification."""
-        self._disk.write_whole(target, read_content(self._disk, source), sync=True)
+        self._disk.write_whole(target, DISK.read_whole(source), sync=True)
         self._disk.set_modified_ms(target, self._disk.modified_ms(source))
 
     def _log_path(self, log: str) -> str:

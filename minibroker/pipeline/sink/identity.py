@@ -8,7 +8,7 @@ from typing import Final
 
 from minibroker.client.client_errors import ClientError
 from minibroker.pipeline.brokers.client import Client
-from minibroker.pipeline.encode.encoder import Producer
+from minibroker.pipeline.encode.batch_settings import Producer
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.sink.sink_errors import WriteFailed
 from minibroker.protocol.errors import ErrorCode

@@ -17,7 +17,8 @@ import pyarrow as pa
 from minibroker.client.client_errors import ClientError, get_error_name, may_pass
 from minibroker.client.cluster_client import Sent
 from minibroker.pipeline.brokers.client import Client
-from minibroker.pipeline.encode.encoder import EncodeError, encode_rows
+from minibroker.pipeline.encode.batch_settings import EncodeError
+from minibroker.pipeline.encode.encoder import encode_rows
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.sink.identity import Identity
 from minibroker.pipeline.sink.sink_errors import (

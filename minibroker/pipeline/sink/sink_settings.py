@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeVar
 
 from minibroker.client.connection_settings import Settings
-from minibroker.pipeline.encode.encoder import BatchSettings
+from minibroker.pipeline.encode.batch_settings import BatchSettings
 from minibroker.pipeline.foreign_options import drop_ignored, list_meaningless
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.option_values import INT32_MAX, parse_number, parse_one_of, parse_switch

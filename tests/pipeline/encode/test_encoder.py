@@ -10,22 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.pipeline.decode.decoder import RecordsDecoder
-from minibroker.pipeline.encode.encoder import (
-    BatchSettings,
-    EncodedBatch,
-    EncodeError,
-    Origin,
-    Producer,
-    encode_origins,
-    encode_rows,
-)
+from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodedBatch, EncodeError, Origin, Producer
+from minibroker.pipeline.encode.encoder import encode_origins, encode_rows
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.elision import without_attributes
-from minibroker.protocol.records.formats import records_in
-from minibroker.protocol.records.message_set import build_message_set, iterate_headers_of_set
 from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.validation import Rules, check_records
@@ -34,7 +25,6 @@ from tests.pipeline.encode.rows import rows_of
 from tests.protocol.records.samples import LARGE, SMALL, T
 
 CODECS = tuple(Compression)
-OLD_CODECS = tuple(codec for codec in Compression if codec <= Compression.LZ4)
 LEVELS = [(Compression.GZIP, 9), (Compression.LZ4, 12), (Compression.ZSTD, -5), (Compression.ZSTD, 19)]
 UNBOUNDED = 1 << 30
 
@@ -57,15 +47,8 @@ def compacted(draw: st.DrawFn) -> list[Record]:
 
 
 def read(batches: list[EncodedBatch]) -> list[Record]:
-    """The records of batches of format 2, or of messages of the old ones, as the broker's own codec reads them."""
-    return [
-        record
-        for batch in batches
-        for position, header in (
-            iterate_headers_of_set(batch.data) if batch.data[16] < 2 else [(0, check_batch(batch.data))]
-        )
-        for record in records_in(batch.data[position : position + header.size_bytes])
-    ]
+    """The records of batches, as the broker's own codec reads them."""
+    return [record for batch in batches for record in iterate_records(batch.data)]
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -73,8 +56,7 @@ def read(batches: list[EncodedBatch]) -> list[Record]:
 def test_encoded_batches_equal_those_of_the_brokers_codec(codec: Compression, records: list[Record]) -> None:
     (batch,) = encode_rows(rows_of(records), BatchSettings(codec=codec, batch_bytes=UNBOUNDED))
     assert batch.data == build_batch(records, compression=codec)
-    header = check_batch(batch.data)
-    assert batch == (batch.data, len(records), 0, header.last_offset, header.max_timestamp, -1)
+    assert batch.record_count == len(records)
 
 
 @given(records=compacted(), batch_bytes=st.integers(1, 2000), batch_records=st.none() | st.integers(1, 5))
@@ -85,37 +67,8 @@ def test_offsets_and_gaps_are_kept_however_batches_are_split(
     batches = list(encode_rows(rows_of(records), settings, base_offset=None))
     assert read(batches) == records
     for batch in batches:
-        header = check_batch(batch.data)
-        assert (header.base_offset, header.last_offset) == (batch.base_offset, batch.last_offset)
         assert batch.record_count == 1 or len(batch.data) <= batch_bytes
         assert batch_records is None or batch.record_count <= batch_records
-
-
-@given(records=compacted(), magic=st.sampled_from([0, 1]), codec=st.sampled_from(OLD_CODECS))
-def test_encoded_old_formats_equal_those_of_the_brokers_codec(
-    records: list[Record], magic: int, codec: Compression
-) -> None:
-    rows = rows_of([record._replace(offset=index) for index, record in enumerate(records)])
-    settings = BatchSettings(magic=magic, codec=codec, batch_bytes=UNBOUNDED, drop_headers=True)
-    (batch,) = encode_rows(rows, settings, base_offset=7)
-    plain = [record._replace(offset=index + 7, headers=()) for index, record in enumerate(records)]
-    assert batch.data == build_message_set(plain, magic, compression=codec)
-    assert (batch.record_count, batch.base_offset, batch.last_offset) == (len(records), 7, len(records) + 6)
-
-
-@given(
-    records=compacted(),
-    magic=st.sampled_from([0, 1]),
-    codec=st.sampled_from(OLD_CODECS),
-    batch_bytes=st.integers(1, 1000),
-)
-def test_encoded_old_formats_are_decoded_unchanged(
-    records: list[Record], magic: int, codec: Compression, batch_bytes: int
-) -> None:
-    settings = BatchSettings(magic=magic, codec=codec, batch_bytes=batch_bytes, drop_headers=True)
-    batches = list(encode_rows(rows_of(records), settings, base_offset=None))
-    without = [record._replace(headers=(), timestamp=record.timestamp if magic else -1) for record in records]
-    assert read(batches) == without
 
 
 @given(records=compacted())
@@ -123,10 +76,11 @@ def test_a_change_of_log_append_time_ends_a_batch(records: list[Record]) -> None
     settings = BatchSettings(timestamp_type=LOG_APPEND_TIME, batch_bytes=UNBOUNDED)
     batches = list(encode_rows(rows_of(records), settings, base_offset=None))
     assert read(batches) == records
-    for before, after in pairwise(batches):
+    headers = [check_batch(batch.data) for batch in batches]
+    for before, after in pairwise(headers):
         is_far = after.base_offset - before.base_offset > 2**31 - 1 or after.last_offset - before.base_offset >= 2**31
-        assert is_far or before.max_timestamp_ms != after.max_timestamp_ms
-    assert all(check_batch(batch.data).timestamp_type == LOG_APPEND_TIME for batch in batches)
+        assert is_far or before.max_timestamp != after.max_timestamp
+    assert all(header.timestamp_type == LOG_APPEND_TIME for header in headers)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -154,7 +108,7 @@ def test_every_batch_has_the_producer_and_consecutive_sequences() -> None:
     }
     assert {header.partition_leader_epoch for header in headers} == {5}
     expected = [(2**31 - 10 + index) % 2**31 for index in range(0, 100, 7)]
-    assert [header.base_sequence for header in headers] == expected == [batch.base_sequence for batch in batches]
+    assert [header.base_sequence for header in headers] == expected
     for batch, header in zip(batches, headers, strict=True):
         check_records(batch.data, 0, header, Rules(keys_required=False))
 
@@ -162,9 +116,8 @@ def test_every_batch_has_the_producer_and_consecutive_sequences() -> None:
 @pytest.mark.parametrize("codec", CODECS)
 def test_the_broker_accepts_encoded_batches(codec: Compression) -> None:
     for batch in encode_rows(rows_of(SMALL * 50), BatchSettings(codec=codec, batch_bytes=2000)):
-        assert (
-            check_records(batch.data, 0, check_batch(batch.data), Rules(keys_required=False)) == batch.max_timestamp_ms
-        )
+        header = check_batch(batch.data)
+        assert check_records(batch.data, 0, header, Rules(keys_required=False)) == header.max_timestamp
 
 
 def test_many_chunks_are_encoded_contiguously() -> None:
@@ -173,14 +126,12 @@ def test_many_chunks_are_encoded_contiguously() -> None:
     ]
     batches = list(encode_rows(rows_of(records), BatchSettings(batch_bytes=100_000, codec=Compression.LZ4)))
     assert read(batches) == records
-    assert [batch.base_offset for batch in batches[1:]] == [batch.last_offset + 1 for batch in batches[:-1]]
+    headers = [check_batch(batch.data) for batch in batches]
+    assert [header.base_offset for header in headers[1:]] == [header.next_offset for header in headers[:-1]]
 
 
 def test_a_slice_of_rows_encodes_only_that() -> None:
     assert read(list(encode_rows(rows_of(SMALL).slice(2, 2), BatchSettings(), base_offset=None))) == SMALL[2:4]
-    assert read(list(encode_rows(rows_of(SMALL).slice(1, 2), BatchSettings(magic=1)))) == [
-        record._replace(offset=record.offset - 1) for record in SMALL[1:3]
-    ]
 
 
 def test_no_rows_give_no_batches() -> None:
@@ -203,7 +154,7 @@ def test_timestamps_of_every_unit_are_converted_to_milliseconds(unit: str) -> No
         }
     )
     (batch,) = encode_rows(rows, BatchSettings())
-    assert batch.max_timestamp_ms == T // 1000 * 1000
+    assert check_batch(batch.data).max_timestamp == T // 1000 * 1000
 
 
 def test_timestamps_are_rounded_down_to_milliseconds() -> None:
@@ -214,10 +165,6 @@ def test_timestamps_are_rounded_down_to_milliseconds() -> None:
 @for_each(
     ("settings", "words"),
     [
-        ({"magic": 3}, "there is no message format 3"),
-        ({"magic": 1, "codec": Compression.ZSTD}, "format 1 does not have the codec zstd"),
-        ({"magic": 0, "elide_attributes": True}, "only message format 2"),
-        ({"magic": 0, "timestamp_type": LOG_APPEND_TIME}, "format 0 has no timestamps"),
         ({"batch_records": 0}, "at least"),
         ({"codec": Compression.GZIP, "level": 10}, "gzip has no level 10"),
         ({"codec": Compression.SNAPPY, "level": 1}, "snappy has no level 1"),
@@ -233,7 +180,6 @@ def test_inconsistent_settings_are_rejected(settings: dict[str, int], words: str
 @for_each(
     ("rows", "settings", "base_offset", "words"),
     [
-        (rows_of(SMALL), BatchSettings(magic=1), 0, "has no headers"),
         (rows_of(SMALL[::-1]), BatchSettings(), None, "must rise"),
         (pa.record_batch({"value": [b""]}), BatchSettings(), None, "column offset"),
         (pa.record_batch({"value": [1]}), BatchSettings(), 0, "column value is int64"),
@@ -247,11 +193,6 @@ def test_invalid_rows_are_rejected(
 ) -> None:
     with pytest.raises(EncodeError, match=words):
         list(encode_rows(rows, settings, base_offset=base_offset))
-
-
-def test_old_formats_have_no_producer() -> None:
-    with pytest.raises(EncodeError, match="no producer ids"):
-        encode_rows(rows_of(SMALL[:1]), BatchSettings(magic=1), Producer(1, 0, 0))
 
 
 @given(
@@ -285,11 +226,9 @@ def test_a_batch_does_not_end_before_its_last_record() -> None:
         list(encode_origins(rows_of(SMALL), BatchSettings(), [Origin(0, last_offset=3)]))
 
 
-@given(records=compacted(), magic=st.sampled_from([0, 1, 2]), codec=st.sampled_from(OLD_CODECS), elide=st.booleans())
-def test_the_pipelines_decoder_reads_encoded_batches(
-    magic: int, codec: Compression, records: list[Record], elide: bool
-) -> None:
-    settings = BatchSettings(magic, codec, batch_bytes=500, drop_headers=True, elide_attributes=elide and magic == 2)
+@given(records=compacted(), codec=st.sampled_from(CODECS), elide=st.booleans())
+def test_the_pipelines_decoder_reads_encoded_batches(codec: Compression, records: list[Record], elide: bool) -> None:
+    settings = BatchSettings(codec, batch_bytes=500, elide_attributes=elide)
     rows = rows_of(records)
     partition = TopicPartition("orders", 0)
     request = ReadRequest("records", ("key", "value", "offset", "timestamp", "headers"))
@@ -297,8 +236,7 @@ def test_the_pipelines_decoder_reads_encoded_batches(
     data = b"".join(batch.data for batch in encode_rows(rows, settings, base_offset=None))
     found = pa.Table.from_batches([*decoder.feed(data, "here", 0), *decoder.finish()])
     expected = pa.Table.from_batches([rows])
-    for name in ("key", "value", "offset", *(("timestamp",) if magic else ())):
+    for name in ("key", "value", "offset", "timestamp"):
         assert found.column(name).equals(expected.column(name))
-    if magic == 2:
-        headers = expected.column("headers").to_pylist()
-        assert [some or [] for some in found.column("headers").to_pylist()] == headers
+    headers = expected.column("headers").to_pylist()
+    assert [some or [] for some in found.column("headers").to_pylist()] == headers

@@ -26,7 +26,7 @@ def main(source: str, target: str, count: int) -> None:
         return written
 
     directory.SegmentRewriter.run = run  # type: ignore[assignment, method-assign]
-    directory.rewrite_directory(source, target, RewriteSettings(2, batch_bytes=300), engine=Here(1))
+    directory.rewrite_directory(source, target, RewriteSettings(batch_bytes=300), engine=Here(1))
 
 
 if __name__ == "__main__":

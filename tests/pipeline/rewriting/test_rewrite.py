@@ -11,7 +11,7 @@ import pytest
 from minibroker.pipeline.engines import OnSpark
 from minibroker.pipeline.rewriting.directory import Rewriting, SegmentRewriting, rewrite_directory
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
-from minibroker.protocol.records.batch import ELIDED_BIT, MAGIC
+from minibroker.protocol.records.batch import ELIDED_BIT
 from minibroker.protocol.records.compression import Compression
 from tests.pipeline.rewriting.directories import (
     all_files,
@@ -26,7 +26,7 @@ from tests.pipeline.rewriting.directories import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SETTINGS = RewriteSettings(MAGIC, Compression.ZSTD, batch_bytes=300)
+SETTINGS = RewriteSettings(Compression.ZSTD, batch_bytes=300)
 
 
 @pytest.fixture
@@ -56,15 +56,13 @@ def test_spark_and_one_process_rewrite_alike_and_continue_each_other(
 
 def test_the_rewrite_command_shows_the_space_of_each_topic(job: Any, old: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
-    result = job("rewrite", "--path", old, "--output", new, "--format", 1, "--compression", "gzip", "--committed-only")
+    result = job("rewrite", "--path", old, "--output", new, "--compression", "gzip")
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
     assert " ".join(lines[0].split()) == "topic partitions segments batches records bytes before bytes after left"
     assert [line.split()[0] for line in lines[2:5]] == ["orders", "payments", "(all)"]
-    assert "payments: 9 batches were markers, or not committed, and are gone" in lines
-    assert "orders: message.format.version must be set to 0.10.2" in lines
     assert lines[-1] == f"{new} is complete; 0 other logs were copied to it"
-    assert {header.magic for header, _ in batches_of(new / "orders-1")} == {1}
+    assert {header.compression for header, _ in batches_of(new / "orders-1")} == {Compression.GZIP}
 
 
 def test_the_rewrite_command_prints_json(job: Any, old: Path, tmp_path: Path) -> None:
@@ -87,13 +85,8 @@ def test_the_rewrite_command_prints_json(job: Any, old: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--format", "1"), "payments-0 holds transactions, which formats 0 and 1 do not have"),
-        (("--format", "0", "--compression", "zstd"), "message format 0 does not have the codec zstd"),
-        (("--format", "1", "--elide"), "only message format 2 can leave out the attributes"),
         (("--compression", "snappy", "--level", "3"), "the codec snappy has no level 3"),
         (("--level", "3"), "a level needs a codec"),
-        (("--committed-only",), "format 2 keeps transactions"),
-        (("--format", "2", "--drop-headers"), "format 2 keeps transactions and headers"),
         (("--topic", "nothing"), "there is no topic nothing in the directory"),
     ],
 )

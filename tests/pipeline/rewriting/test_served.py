@@ -99,33 +99,26 @@ def read(client: Confluent | KafkaPython, servers: str, topic: str, partition: i
 
 
 NEW = {
-    "format 2, zstd, elided": RewriteSettings(2, Compression.ZSTD, elide=True),
-    "format 2, small batches": RewriteSettings(2, Compression.NONE, batch_bytes=300),
+    "zstd, elided": RewriteSettings(Compression.ZSTD, elide=True),
+    "small batches": RewriteSettings(Compression.NONE, batch_bytes=300),
     "snappy": RewriteSettings(codec=Compression.SNAPPY),
-    "format 1, lz4": RewriteSettings(1, Compression.LZ4, batch_bytes=2000, committed_only=True, drop_headers=True),
-    "format 0, gzip": RewriteSettings(0, Compression.GZIP, committed_only=True, drop_headers=True),
 }
 
 
 @pytest.mark.parametrize("settings", NEW.values(), ids=NEW)
 def test_clients_consume_rewritten_records(written: Written, tmp_path: Path, settings: RewriteSettings) -> None:
     rewritten(written, tmp_path, settings)
-    expected = RECORDS if not settings.is_old else PLAIN
-    if settings.magic == 0:
-        expected = [record._replace(timestamp_ms=-1) for record in expected]
     for log in LOGS:
         assert damages(tmp_path / "data" / log) == []
-        if settings.magic is not None:
-            assert {header.magic for header, _ in batches_of(tmp_path / "data" / log)} == {settings.magic}
+        assert {header.magic for header, _ in batches_of(tmp_path / "data" / log)} == {2}
     with running_broker(tmp_path) as broker:
         servers = broker.bootstrap_servers
         for client in (Confluent(), KafkaPython()):
-            first, second = [*expected[:22], *expected[40:62]], expected[20:42]
+            first, second = [*RECORDS[:22], *RECORDS[40:62]], RECORDS[20:42]
             found = read(client, servers, "plain", 0, 44)
             assert [each.offset for each in found] == list(range(44))
-            if settings.magic != 0:  # the libraries tell "no timestamp" each in its own way
-                assert [each.record for each in found] == first
-                assert [each.record for each in read(client, servers, "plain", 1, 22)] == second
+            assert [each.record for each in found] == first
+            assert [each.record for each in read(client, servers, "plain", 1, 22)] == second
             values = [each.record.value for each in read(client, servers, "old", 0, len(PLAIN))]
             assert values == [record.value for record in PLAIN]
         assert committed(servers) == COMMITTED
@@ -137,23 +130,21 @@ def test_clients_consume_rewritten_records(written: Written, tmp_path: Path, set
         assert position.offset == 7
 
 
-@pytest.mark.parametrize("name", ["format 2, zstd, elided", "format 1, lz4"])
-def test_a_rewritten_log_can_be_appended_to(written: Written, tmp_path: Path, name: str) -> None:
-    rewritten(written, tmp_path, NEW[name])
+def test_a_rewritten_log_can_be_appended_to(written: Written, tmp_path: Path) -> None:
+    rewritten(written, tmp_path, NEW["zstd, elided"])
     with running_broker(tmp_path) as broker:
-        with Confluent().producer(broker.bootstrap_servers, idempotent=not NEW[name].is_old) as producer:
+        with Confluent().producer(broker.bootstrap_servers, idempotent=True) as producer:
             assert producer.send("plain", PLAIN[:3]) == [44, 45, 46]
-        if not NEW[name].is_old:
-            writer = ConfluentTransactions(broker.bootstrap_servers, "writer")
-            writer.transaction("committed", [b"more"], commit=True)
-            assert committed(broker.bootstrap_servers, len(COMMITTED) + 1) == [*COMMITTED, b"more"]
+        writer = ConfluentTransactions(broker.bootstrap_servers, "writer")
+        writer.transaction("committed", [b"more"], commit=True)
+        assert committed(broker.bootstrap_servers, len(COMMITTED) + 1) == [*COMMITTED, b"more"]
         broker.kill()
         broker.start()
         assert len(read(Confluent(), broker.bootstrap_servers, "plain", 0, 47)) == 47
 
 
 def test_rewritten_topic_configs_are_updated(written: Written, tmp_path: Path) -> None:
-    report = rewritten(written, tmp_path, RewriteSettings(2, Compression.ZSTD, elide=False))
+    report = rewritten(written, tmp_path, RewriteSettings(Compression.ZSTD, elide=False))
     assert report.configs_changed
     assert set(report.configs) == {
         Change("old", "message.format.version", "3.0"),
@@ -170,19 +161,6 @@ def test_rewritten_topic_configs_are_updated(written: Written, tmp_path: Path) -
         with KafkaPython().producer(broker.bootstrap_servers) as producer:
             producer.send("old", PLAIN[:1])
     assert {header.magic for header, _ in batches_of(tmp_path / "data" / "old-0")} == {2}
-
-
-def test_topics_rewritten_in_an_old_format_get_its_setting(written: Written, tmp_path: Path) -> None:
-    settings = RewriteSettings(1, Compression.GZIP, committed_only=True, drop_headers=True)
-    report = rewritten(written, tmp_path, settings)
-    assert set(report.configs) == {
-        Change("plain", "message.format.version", "0.10.2"),
-        Change("committed", "message.format.version", "0.10.2"),
-        Change("old", "record.attributes.elide", "false"),
-    }
-    with running_broker(tmp_path) as broker, KafkaPython().producer(broker.bootstrap_servers) as producer:
-        producer.send("plain", PLAIN[:1])
-    assert {header.magic for header, _ in batches_of(tmp_path / "data" / "plain-0")} == {1}
 
 
 def test_unselected_and_internal_topics_are_copied(written: Written, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from minibroker.client.client_errors import ClientError, Reaction
 from minibroker.client.cluster_client import Leader
-from minibroker.pipeline.encode.encoder import BatchSettings
+from minibroker.pipeline.encode.batch_settings import BatchSettings
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.sink.identity import Identity
 from minibroker.pipeline.sink.sender import Sender

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.pipeline.encode.encoder import BatchSettings
+from minibroker.pipeline.encode.batch_settings import BatchSettings
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.sink.sink_settings import SinkSettings, parse_settings
 from minibroker.protocol.records.compression import Compression
