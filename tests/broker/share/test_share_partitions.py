@@ -103,6 +103,47 @@ def test_a_share_fetch_waits_for_min_bytes_over_many_partitions(harness: Harness
     assert acquired(member.late()) == [(0, 0, 1)] * 3
 
 
+def test_a_waiting_share_fetch_is_answered_when_its_topic_is_deleted(harness: Harness) -> None:
+    member = reading(harness)
+    assert member.ask_fetch(max_wait_ms=1000) is None
+    harness.request(DeleteTopicsRequest(topics=[Topic(name=TOPIC)]))
+    assert member.late().responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_partitions_that_the_group_knows_are_read_before_new_ones(harness: Harness) -> None:
+    member = reading(harness, "a", partitions=2)
+    assert member.fetch() == [(0, 0, 1)]
+    harness.produce(TOPIC, "b")
+    harness.produce(TOPIC, "c", partition=1)
+    for index, expected in ((0, [(1, 1, 1)]), (1, [(0, 0, 1)])):
+        answer = member.ask_fetch(more=[1])
+        assert acquired(answer) == expected
+        (partition,) = [partition for partition in answer.responses[0].partitions if partition.acquired_records]
+        assert partition.partition_index == index
+
+
+def test_empty_partitions_do_not_count_towards_min_bytes(harness: Harness) -> None:
+    member = reading(harness, partitions=3)
+    harness.produce(TOPIC, "v", partition=2)
+    size_bytes = harness.partition(TOPIC, 2).log.size_bytes
+    assert member.ask_fetch(more=[1, 2], max_wait_ms=1000, min_bytes=size_bytes + 1) is None
+    harness.clock.advance(1000)
+    assert acquired(member.late()) == [(0, 0, 1)]
+
+
+def test_partitions_take_turns_if_not_all_records_fit(harness: Harness) -> None:
+    member = reading(harness, partitions=2)
+    for _ in range(2):
+        for partition in range(2):
+            harness.produce(TOPIC, "v", partition=partition)
+    member.fetch(more=[1], max_records=1)
+    served = []
+    for _ in range(3):
+        answer = member.ask_fetch(more=[1], max_records=1)
+        served += [one.partition_index for one in answer.responses[0].partitions if one.acquired_records]
+    assert served in ([0, 1, 0], [1, 0, 1])
+
+
 def test_a_member_is_charged_with_the_size_of_the_response(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     harness.create_topic("many", 300)
     limit_fetched_bytes(harness, 1e9)
