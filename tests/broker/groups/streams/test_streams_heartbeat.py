@@ -279,6 +279,12 @@ def test_a_topology_that_exceeds_the_limits_is_rejected(harness: Harness, topic:
     assert GROUP not in harness.cluster.groups.groups
 
 
+def test_streams_groups_can_be_disabled_for_a_cluster(harness: Harness, topic: str) -> None:
+    harness.restart(settings={"group.coordinator.rebalance.protocols": "classic,consumer"})
+    assert Player(harness, "m", topology(topic)).join().error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert describe(harness).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
 def test_a_streams_group_is_limited_to_its_maximum_size(tmp_path: Path) -> None:
     with Harness(tmp_path, settings={"group.streams.max.size": "1"}) as harness:
         harness.create_topic("t")
