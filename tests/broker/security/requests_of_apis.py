@@ -414,3 +414,9 @@ REQUESTS: dict[ApiKey, list[Asked]] = {
     ApiKey.ADD_RAFT_VOTER: [(cluster.AddRaftVoterRequest(), None)],
     ApiKey.REMOVE_RAFT_VOTER: [(cluster.RemoveRaftVoterRequest(), None)],
 }
+LEAVES_OUT = {  # what may not be seen
+    ApiKey.LIST_GROUPS,
+    ApiKey.LIST_TRANSACTIONS,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN,
+}

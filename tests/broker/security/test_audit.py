@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.security.operations import DESCRIBE_TOPIC, WRITE_TOPIC
+from minibroker.broker.security.operations import DESCRIBE_TOPIC, REQUIRED, WRITE_TOPIC
+from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from tests.broker.harness import AUTHORIZED, Harness, batch
+from tests.broker.security.requests_of_apis import LEAVES_OUT, REQUESTS
 
 
 @pytest.fixture
@@ -54,3 +56,13 @@ def test_resources_omitted_from_a_list_are_not_logged(harness: Harness, caplog: 
         request = MetadataRequest(topics=None, include_topic_authorized_operations=True)
         assert harness.request(request, user="bob").topics == []
     assert lines(caplog) == []
+
+
+@pytest.mark.parametrize(
+    "key", [key for key in REQUIRED if REQUIRED[key] and key not in LEAVES_OUT], ids=lambda key: key.name
+)
+def test_every_denied_request_is_logged(harness: Harness, caplog: pytest.LogCaptureFixture, key: ApiKey) -> None:
+    with caplog.at_level(logging.INFO, "minibroker.authorizer"):
+        for request, version in REQUESTS[key]:
+            harness.request(request(harness) if callable(request) else request, version, user="bob")
+    assert any(" is denied " in text for _, text in lines(caplog))

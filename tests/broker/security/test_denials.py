@@ -15,6 +15,8 @@ from minibroker.broker.handlers import metadata as metadata_handler
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.security.acls import PatternType, Permission
 from minibroker.broker.security.operations import (
+    ALTER_CLUSTER,
+    CLUSTER_ACTION,
     CREATE_TOPIC,
     DELETE_TOPIC,
     DESCRIBE_GROUP,
@@ -26,6 +28,7 @@ from minibroker.broker.security.operations import (
     WRITE_TOPIC,
     WRITE_TRANSACTIONAL_ID,
     Operation,
+    Right,
 )
 from minibroker.broker.security.principals import Principal
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -215,6 +218,20 @@ def test_producers_cannot_add_an_internal_topic_to_a_transaction(harness: Harnes
     )
     (result,) = harness.request(request, 3, user="alice").results_by_topic_v3_and_below
     assert result.results_by_partition[0].partition_error_code == DENIED
+
+
+@pytest.mark.parametrize("right", [ALTER_CLUSTER, CLUSTER_ACTION])
+def test_either_of_two_permissions_allows_to_write_transaction_markers(harness: Harness, right: Right) -> None:
+    shape = transactions.WriteTxnMarkersRequest.WritableTxnMarker
+    topic = shape.WritableTxnMarkerTopic(name=OPEN, partition_indexes=[0])
+    request = transactions.WriteTxnMarkersRequest(markers=[shape(producer_id=1, topics=[topic])])
+
+    def write_marker() -> int:
+        return int(harness.request(request, user="alice").markers[0].topics[0].partitions[0].error_code)
+
+    assert write_marker() == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    harness.add_acl(right, "kafka-cluster")
+    assert write_marker() == ErrorCode.NONE
 
 
 # --- groups -------------------------------------------------------------------------------------

@@ -23,19 +23,13 @@ from tests.broker.harness import Harness, Waiting
 from tests.broker.security.requests_of_apis import (
     GROUP,
     ID,
+    LEAVES_OUT,
     REQUESTS,
     TOPIC,
     add_partitions_request,
     commit_request,
     streams_heartbeat_request,
 )
-
-LEAVES_OUT = {  # what may not be seen
-    ApiKey.LIST_GROUPS,
-    ApiKey.LIST_TRANSACTIONS,
-    ApiKey.DESCRIBE_CLUSTER,
-    ApiKey.DESCRIBE_DELEGATION_TOKEN,
-}
 
 
 @pytest.fixture
