@@ -147,6 +147,14 @@ def test_overlapping_delete_filters_each_list_their_matches(authorized: Harness)
     ]
 
 
+def test_an_invalid_delete_filter_does_not_affect_the_next_one(authorized: Harness) -> None:
+    create(authorized, creation("a"))
+    assert delete(authorized, {"operation": 99}, {"resource_name_filter": "a"}) == [
+        (ErrorCode.INVALID_REQUEST, []),
+        (0, ["a"]),
+    ]
+
+
 def test_too_many_changes_at_once_are_rejected_together(authorized: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     create(authorized, creation("a"), creation("b"), creation("c"))
     monkeypatch.setattr(handlers, "MAX_CHANGES", 2)

@@ -140,6 +140,13 @@ def test_a_duplicate_batch_is_answered_no_sooner_than_the_original(flushing: Flu
     assert outcomes(flushing.produce("every", records=records)) == [(ErrorCode.NONE, 0)]
 
 
+def test_a_duplicate_batch_without_flush_messages_is_answered_at_once(flushing: Flushing) -> None:
+    records = batch("v", producer_id=7, producer_epoch=0, base_sequence=0)
+    for _ in range(2):
+        assert outcomes(flushing.produce("never", records=records)) == [(ErrorCode.NONE, 0)]
+    assert flushing.sync() == 0
+
+
 def test_a_changed_flush_messages_takes_effect_immediately(flushing: Flushing) -> None:
     log = flushing.harness.partition("never").log
     flushing.produce("never")

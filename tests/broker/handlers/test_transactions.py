@@ -18,6 +18,7 @@ from minibroker.broker.requests.context import RequestContext
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     DescribeProducersRequest,
     DescribeTransactionsRequest,
@@ -119,6 +120,16 @@ def test_each_transaction_is_rejected_separately(
         [ErrorCode.INVALID_PRODUCER_ID_MAPPING],
         [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
     ]
+
+
+def test_only_the_coordinator_adds_offsets_to_a_transaction(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2, settings=SETTINGS) as harness:
+        producer = TransactionalProducer(harness, versions=CLASSIC)
+        assert producer.init() == ErrorCode.NONE
+        fields = {"transactional_id": producer.transactional_id, "producer_id": producer.producer_id}
+        request = AddOffsetsToTxnRequest(**fields, producer_epoch=producer.epoch, group_id="g")
+        assert harness.request(request, node=3 - producer.node).error_code == ErrorCode.NOT_COORDINATOR
+        assert harness.request(request, node=producer.node).error_code == ErrorCode.NONE
 
 
 # --- WriteTxnMarkers ----------------------------------------------------------------------------
