@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
-from minibroker.storage.compaction.cleaning import Throttle
+import pytest
+
+from minibroker.storage.compaction.cleaning import MIN_WAIT_MS, Throttle
+from tests.storage.compaction.support import SETTINGS, begin, fill, pairs
+from tests.storage.support import open_at
 
 
 class Time:
@@ -52,3 +57,15 @@ def test_nothing_waits_without_a_rate_limit() -> None:
 def test_a_rate_of_zero_is_as_slow_as_possible() -> None:
     time = Time()
     assert Throttle(0.0, time.monotonic_ms, time.wait).took(3) == 4000
+
+
+def test_each_read_and_each_write_of_a_cleaning_counts(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SETTINGS)
+    fill(log, [pairs((f"k{index % 3}", f"v{index}")) for index in range(6)])
+    before_bytes, time = log.size_bytes, Time()
+    cleaning = begin(log, throttle=Throttle(1000.0, time.monotonic_ms, time.wait))
+    while cleaning.work():
+        cleaning.swap()
+    cleaning.conclude()
+    # the segments are read twice: for their keys, and to copy what is kept
+    assert time.now_ms - 1000 == pytest.approx(2 * before_bytes + log.size_bytes, abs=MIN_WAIT_MS)

@@ -317,6 +317,16 @@ def test_an_empty_segment_of_a_failed_roll_is_removed(tmp_path: Path) -> None:
         log.close()
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_empty_last_segment_is_kept(tmp_path: Path, clean: bool) -> None:
+    log = write_log(tmp_path, 3, LogSettings())
+    log.roll()
+    log.close()
+    log = open_at(tmp_path, clean=clean)
+    assert [segment.base_offset for segment in log.segments] == [0, 6]
+    assert append(log, batch(1)) == 6
+
+
 @pytest.mark.parametrize("content", [b"", b"0\n0\n", b"nonsense", b"0\n1\n", None])
 def test_unreadable_leader_epochs_are_rebuilt_from_the_batches(
     tmp_path: Path, content: bytes | None, caplog: pytest.LogCaptureFixture
