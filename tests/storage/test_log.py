@@ -53,6 +53,14 @@ def test_several_batches_are_appended_atomically(tmp_path: Path) -> None:
     assert log.segments[0].indexes.offsets.entries() == [(4, len(batch(3))), (5, len(batch(3)) + len(batch(2)))]
 
 
+def test_each_of_several_batches_is_known_by_its_offset(tmp_path: Path) -> None:
+    log = open_at(tmp_path)
+    several = [batch(2, producer_id=producer_id, producer_epoch=0, base_sequence=0) for producer_id in (7, 8, 9)]
+    headers = [check_batch(data) for data in several]
+    log.append(bytearray().join(several), headers, 0)
+    assert [original[0] for header in headers if (original := log.producers.check(header))] == [0, 2, 4]
+
+
 def test_a_log_may_start_at_any_offset(tmp_path: Path) -> None:
     log = open_at(tmp_path, log_start_offset=1 << 40)
     assert append(log, batch(2)) == 1 << 40

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from minibroker.protocol.records.batch import assign, read_header
+import pytest
+
+from minibroker.protocol.records.batch import HEADER_BYTES, assign, read_header, seal
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import end_transaction_marker
 from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.files import Disk, File
 from minibroker.storage.inspection.index_inspection import OffsetEntry, TimeEntry, TransactionEntry
 from minibroker.storage.inspection.index_verification import (
+    MAX_CONTROL_BATCH_BYTES,
     Check,
     OffsetIndexCheck,
     TimeIndexCheck,
@@ -98,6 +101,20 @@ def test_each_aborting_marker_must_have_an_index_entry(tmp_path: Path) -> None:
     assert check() == [Damage(PATH, 0, 0, 2, expected, "none")]
     assert check((8, 0, 2)) == [Damage(PATH, 0, 0, 2, expected, "producer 8, offset 2")]
     assert check((7, 0, 4)) == [Damage(PATH, 0, 0, 2, expected, "producer 7, offset 4")]
+
+
+@pytest.mark.parametrize("padding", [b"", bytes(MAX_CONTROL_BATCH_BYTES)])
+def test_a_control_batch_that_cannot_be_read_needs_no_index_entry(tmp_path: Path, padding: bytes) -> None:
+    marker = end_transaction_marker(committed=False, coordinator_epoch=0, timestamp=NOW_MS)
+    options = {"producer_id": 7, "producer_epoch": 0, "transactional": True, "control": True}
+    if padding:
+        data = build_batch([marker._replace(value=padding)], **options)  # type: ignore[arg-type]
+    else:
+        data = build_batch([marker], **options)  # type: ignore[arg-type]
+        data[HEADER_BYTES] = 1  # the length of the record
+        seal(data, 0, len(data))
+    log = log_of(tmp_path, data)
+    assert run(log, TransactionIndexCheck(log, PATH, [])) == []
 
 
 def test_index_entries_for_corrupt_bytes_of_the_log_are_not_verified(tmp_path: Path) -> None:

@@ -91,6 +91,23 @@ def test_other_file_names_have_no_kind(name: str) -> None:
     assert identify_file(name) is None
 
 
+@for_each(
+    ("name", "is_kafkas"),
+    [
+        (f"{BASE}.log", True),
+        (f"{BASE}.snapshot", True),
+        ("server.log", False),
+        ("home.index", False),
+        ("lvm.snapshot", False),
+        ("meta.properties", True),
+        ("bootstrap.checkpoint", True),
+    ],
+)
+def test_a_segments_file_has_an_offset_in_its_name(name: str, is_kafkas: bool) -> None:
+    inspected = identify_file(name)
+    assert inspected is not None and inspected.has_kafkas_name == is_kafkas
+
+
 def test_a_file_knows_its_topic_and_the_paths_of_its_neighbours() -> None:
     index = InspectedFile(f"/data/__a-b-12/{BASE}.index.deleted", Kind.OFFSET_INDEX, 0)
     assert index.topic == "__a-b"
@@ -192,8 +209,8 @@ def test_a_failing_disk_is_reported_as_damage(log: Path) -> None:
     disk = FailingDisk()
     disk.failing, disk.suffix = {"read"}, ".log"
     (damage,) = look(log / f"{BASE}.log", disk=disk)
-    assert isinstance(damage, Damage)
-    assert (damage.path, damage.found) == (str(log / f"{BASE}.log"), "Input/output error")
+    path = str(log / f"{BASE}.log")
+    assert damage == Damage(path, 0, 0, None, "a file that can be read to its end", "Input/output error")
     disk.suffix = ".timeindex"
     said = said_in(look(log / f"{BASE}.log", disk=disk))
     assert [each.path for each in said] == [str(log / f"{BASE}.timeindex")]

@@ -55,12 +55,15 @@ def test_a_checkpoint_that_was_never_written_has_no_rows(tmp_path: Path) -> None
         (b"0\n2\n0 0\n1 \xff\n", 8, "epoch and start_offset", r"'1 \\xff'"),
         (b"0\n2\n3 5\n2 9\n", 8, "an epoch above 3 and a start offset above 5", "'2 9'"),
         (b"0\n2\n3 5\n4 5\n", 8, "an epoch above 3 and a start offset above 5", "'4 5'"),
+        (b"0\n2\n7 5\n6 9\n", 8, "an epoch above 7 and a start offset above 5", "'6 9'"),
+        (b"0\n2\n0 0\n" + b"1" * 80 + b"\n", 8, "epoch and start_offset", repr("1" * 80)),
     ],
 )
 def test_an_invalid_line_is_reported(tmp_path: Path, data: bytes, position: int, expected: str, found: str) -> None:
     file = file_of(tmp_path, data)
     (damage,) = (each for each in checkpoint_lines(file, EPOCH_COLUMNS) if isinstance(each, Damage))
     assert (damage.position, damage.expected, damage.found) == (position, expected, found)
+    assert damage.size_bytes == 0 or damage.expected == "epoch and start_offset"
 
 
 def test_the_lines_after_an_invalid_one_are_shown(tmp_path: Path) -> None:

@@ -76,6 +76,14 @@ def test_a_complete_swap_replaces_all_segments_it_covers(tmp_path: Path) -> None
     assert values(tmp_path) == [b"new0", b"new1"] * 4 + [b"later0", b"later1"] * 2
 
 
+def test_a_swap_without_aborted_transactions_removes_their_old_index(tmp_path: Path) -> None:
+    segment(tmp_path, 0, value=b"old")
+    put(tmp_path, name(0, ".txnindex"), name(4, ".log"), name(4, ".txnindex"))
+    segment(tmp_path, 0, value=b"new", suffix=".swap")
+    settle_leftovers(Disk(), str(tmp_path))
+    assert [path.name for path in tmp_path.glob("*.txnindex")] == [name(4, ".txnindex")]
+
+
 def test_a_partially_renamed_swap_is_completed(tmp_path: Path) -> None:
     segment(tmp_path, 0, value=b"new")
     (tmp_path / name(0, ".index")).rename(tmp_path / name(0, ".index.swap"))
