@@ -69,6 +69,14 @@ def moved(records: list[Record], offset: int) -> list[Record]:
     return [record._replace(offset=offset + index) for index, record in enumerate(records)]
 
 
+@pytest.mark.parametrize("magic", MAGICS)
+def test_bytes_that_end_in_the_header_are_corrupt(log: Log, magic: int) -> None:
+    data = build(RECORDS, magic)
+    for size_bytes in range(1, 18):
+        error = refused(log, data[:size_bytes], message_format_version=1)
+        assert error.code == ErrorCode.CORRUPT_MESSAGE, size_bytes
+
+
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("target", MAGICS)
 @pytest.mark.parametrize("source", MAGICS)

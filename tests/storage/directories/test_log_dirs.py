@@ -14,6 +14,7 @@ import pytest
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.directories.log_dirs import LogDirectories
 from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.names import MOVED_MARKER
 from minibroker.storage.recovery.recovery import LogDirectoryError
 from tests.storage.support import FailingDisk, Surroundings, append, batch, read_values
 
@@ -138,6 +139,21 @@ def test_a_log_in_two_directories_is_rejected(two: tuple[Path, Path]) -> None:
         opened(*two)
     (two[1] / "orders-0").rmdir()
     opened(*two)
+
+
+def test_a_moved_log_is_marked_until_the_removal_of_its_original_is_durable(two: tuple[Path, Path]) -> None:
+    for path in two:
+        (path / "orders-0").mkdir(parents=True)
+    marker = two[1] / "orders-0" / MOVED_MARKER
+    marker.touch()
+    disk = FailingDisk()
+    disk.failing, disk.suffix = {"sync"}, str(two[0])
+    with pytest.raises(LogDirectoryError, match="a log that was moved is left in two directories"):
+        opened(*two, surroundings=Surroundings(disk))
+    assert marker.exists()
+    disk.failing = set()
+    assert opened(*two, surroundings=Surroundings(disk)).found() == [("orders", 0)]
+    assert not marker.exists() and not (two[0] / "orders-0").exists()
 
 
 def test_one_unclean_directory_makes_the_start_unclean(two: tuple[Path, Path]) -> None:
