@@ -122,3 +122,15 @@ def test_a_fetch_with_an_unknown_epoch_gets_the_epoch_before(filled: Harness) ->
     answer = fetch(filled, {("t", 0): 7}, last_epoch=2)["t", 0]
     assert (answer.error_code, answer.records) == (0, b"")
     assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 6)
+
+
+# --- many partitions ----------------------------------------------------------------------------
+
+
+def test_a_large_fetch_is_answered_for_every_partition_of_every_topic(filled: Harness) -> None:
+    filled.create_topic("u", 1)
+    filled.produce("u", "g")
+    answers = fetch(filled, {(name, index): 0 for name in ("t", "u", "absent") for index in range(500)})
+    assert len(answers) == 1500
+    assert (values_in(answers["t", 0]), values_in(answers["u", 0])) == ([*"abcdef"], ["g"])
+    assert {answer.error_code for (name, _), answer in answers.items() if name == "?"} == {ErrorCode.UNKNOWN_TOPIC_ID}

@@ -188,6 +188,11 @@ def test_a_consumer_is_charged_with_the_size_of_the_response(
     assert charged == [4 + len(answer.encode(version))]
 
 
+def test_a_consumer_is_charged_with_the_names_of_many_topics(harness: Harness, charged: list[int]) -> None:
+    answer = harness.request(fetch_of(harness, {(f"absent{number}", 0): 0 for number in range(200)}), 12)
+    assert charged == [4 + len(answer.encode(12))]
+
+
 def test_a_consumer_with_a_session_is_charged_only_with_changed_partitions(
     harness: Harness, charged: list[int]
 ) -> None:

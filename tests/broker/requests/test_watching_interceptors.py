@@ -16,6 +16,7 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.response_errors import collect_error_codes
+from tests.broker.handlers.offset_requests import codes_of, commit_request
 from tests.broker.harness import Client, Harness, TopicData, batch, count_handled, frame_of
 from tests.storage.support import FailingDisk
 
@@ -141,3 +142,18 @@ def test_a_produce_whose_client_leaves_in_the_same_turn_is_lost(harness: Harness
     harness.end_turn()
     assert [each[0] for each in watcher.told] == ["before", "lost"]
     assert harness.partition("t").log.log_end_offset == 4
+
+
+def test_a_commit_like_the_last_one_is_watched_but_not_decoded(
+    harness: Harness, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.coordinator("g")
+    client, handled = harness.client(), count_handled(harness.dispatcher, monkeypatch)
+    for number in range(4):
+        watcher.told.clear()
+        client.send(commit_request("g", ("t", 0, number)), 9)
+        ((_, response),) = client.responses()
+        assert codes_of(response) == [ErrorCode.NONE]
+        assert [each[0] for each in watcher.told if each[0] != "answer"] == ["before", "sent"]
+        assert watcher.told[0][:3] == ("before", ApiKey.OFFSET_COMMIT, "test")
+    assert len(handled) == 2

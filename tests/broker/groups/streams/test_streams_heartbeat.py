@@ -35,6 +35,7 @@ from tests.broker.groups.streams.driving import (
     topology,
 )
 from tests.broker.harness import Harness
+from tests.storage.support import FailingDisk
 
 
 @pytest.fixture
@@ -283,6 +284,20 @@ def test_streams_groups_can_be_disabled_for_a_cluster(harness: Harness, topic: s
     harness.restart(settings={"group.coordinator.rebalance.protocols": "classic,consumer"})
     assert Player(harness, "m", topology(topic)).join().error_code == ErrorCode.UNSUPPORTED_VERSION
     assert describe(harness).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_a_heartbeat_whose_change_cannot_be_written_is_rejected(tmp_path: Path) -> None:
+    with Harness(tmp_path, disk=FailingDisk()) as harness:
+        harness.create_topic("t", 4)
+        player = Player(harness, "m", topology("t"))
+        assert isinstance(harness.disk, FailingDisk)
+        harness.end_turn()
+        harness.disk.failing = {"write"}
+        answer = player.join()
+        assert (answer.error_code, answer.member_id, answer.member_epoch) == (ErrorCode.NOT_COORDINATOR, "", 0)
+        assert (answer.active_tasks, answer.standby_tasks, answer.warmup_tasks) == (None, None, None)
+        assert not answer.status
+        harness.disk.failing = set()
 
 
 def test_a_streams_group_is_limited_to_its_maximum_size(tmp_path: Path) -> None:
