@@ -16,10 +16,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from conformance import builds
-from minibroker.pipeline.lag import offsets_behind
 from minibroker.pipeline.session import session
 from tests.running import RunningBroker, running_broker
 from tests.spark_settings import settings_in
@@ -241,22 +239,3 @@ def test_streams_see_the_same_rows_in_the_same_batches(spark: SparkSession, clus
         assert batches("minibroker", where) == expected
         assert tables[-1].exceptAll(tables[0]).count() == 0
         assert tables[-1].count() == 2000
-
-
-def test_the_lag_of_a_stream_equals_that_of_the_connector(spark: SparkSession, cluster: Cluster) -> None:
-    def progress(kind: str, where: Options) -> list[StreamingQueryProgress]:
-        options = {**where, "subscribe": "mixed,by-spark", "startingOffsets": "earliest", "maxOffsetsPerTrigger": 700}
-        query = spark.readStream.format(kind).options(**options).load().writeStream.format("noop").start()
-        try:
-            query.processAllAvailable()
-            return [each for each in query.recentProgress if each.numInputRows]
-        finally:
-            query.stop()
-
-    broker = {"kafka.bootstrap.servers": cluster.servers}
-    expected = [each.sources[0].metrics for each in progress("kafka", broker)]
-    assert [metrics["maxOffsetsBehindLatest"] for metrics in expected] != ["0"]
-    for where in (broker, {"path": cluster.directory}):
-        found = [offsets_behind(each)[0] for each in progress("minibroker", where)]
-        assert [lag.metrics() for lag in found] == expected
-        assert {lag.topics for lag in found} == {("by-spark", "mixed")}

@@ -51,14 +51,6 @@ EVERYWHERE: Final = (
     "verify",
 )
 NAMES: Final = (*WHERE, *WHICH, *STARTING, *ENDING, *EVERYWHERE, *STREAM_ONLY, *RECORDS_ONLY, *BATCHES_ONLY)
-# Spark's own source refuses these too. The text says why.
-REFUSED: Final = {
-    "kafka.auto.offset.reset": "use startingOffsets",
-    "kafka.key.deserializer": "keys are bytes; cast the column",
-    "kafka.value.deserializer": "values are bytes; cast the column",
-    "kafka.enable.auto.commit": "Spark's checkpoint holds the offsets",
-    "kafka.interceptor.classes": "there is nothing that would run them",
-}
 
 
 class Position(NamedTuple):
@@ -182,9 +174,6 @@ def parse_options(options: Mapping[str, str], table: Table, query: Query | None 
 
 def _refuse_unknown(given: Given, table: Table, query: Query | None) -> None:
     allowed = list_allowed_options(table, query)
-    for name, remedy in REFUSED.items():
-        if name in given:
-            raise OptionError(f"{name} cannot be set: {remedy}")
     unknown = given.unknown(allowed)
     if unknown:
         names = {name.lower(): name for name in NAMES}

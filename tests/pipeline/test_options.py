@@ -111,7 +111,6 @@ def test_stream_limits_are_parsed() -> None:
         ({"nonsense": "a"}, "unknown option nonsense; there are path, "),
         ({"commitOffsetsToGroup": "g"}, "commitOffsetsToGroup: not an option of a batch query of records"),
         ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger: not an option of a batch query of records"),
-        ({"kafka.auto.offset.reset": "earliest"}, "kafka.auto.offset.reset cannot be set: use startingOffsets"),
         ({"startingOffsets": "latest"}, "startingOffsets: it cannot be latest in a batch query"),
         ({"endingOffsets": "earliest"}, "endingOffsets: it cannot be earliest in a batch query"),
         ({"startingOffsets": '{"a":{"0":-1}}'}, "startingOffsets: a-0 cannot be latest (-1) in a batch query"),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text()
 PATHS = re.compile(
     r"""((?:--path|--out|--from|--plot) |["'])"""
-    r"(minibroker-data|archive|elsewhere|[a-z]+-parquet|[a-z]+-checkpoint|report\.html|minibroker\.tar\.gz)"
+    r"(minibroker-data|archive|[a-z]+-parquet|[a-z]+-checkpoint|report\.html|minibroker\.tar\.gz)"
     r"""(?=["'/\s]|$)"""
 )
 VISITS = (b'{"user": "ada", "page": "/", "ms": 12}', b'{"user": "bob", "page": "/tea", "ms": 30}', b"no json")
@@ -117,4 +117,4 @@ def test_each_documented_code_block_runs(
             for line in code.splitlines():
                 if "--continuous" not in line and "old-data" not in line:  # these have tests of their own
                     command(line)
-    assert {row.topic for row in names["committed"].collect()} == {"orders"}
+    assert names["end"] == names["latest"] != {}  # the stream has no lag

@@ -118,7 +118,7 @@ def archive(
         "topic_configs": find_topic_configs(parsed, names),
     }
     locally = table_format != "parquet" or reads_locally(source, parsed, engine)
-    with start_engine(locally, master, conf, "archive") as runs:
+    with start_engine(locally, master, conf) as runs:
         run = LogArchive(
             table, reading, batch_offsets=batch_offsets, decoder=_make_decoder(source, decode), engine=runs, **settings
         )

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -142,7 +141,7 @@ def replay(
     for remark in prepared.remarks:
         click.echo(remark, err=True)
     locally = runs_locally(engine, records=sum(each.records for each in archived))
-    with start_engine(locally, master, conf, "") as runs, _show_progress(task, archived):
+    with start_engine(locally, master, conf) as runs, _show_progress(task, archived):
         done = replay_archive(table, task, archived, part=part, engine=runs)
     written = {each.partition: each.records for each in done}
     report = [_make_row(task, each, written.get(each.partition, 0), part == Part()) for each in archived]
@@ -218,18 +217,19 @@ def _show_progress(task: ReplayTask, archived: list[Archived]) -> Iterator[None]
     from rich.console import Console
     from rich.progress import Progress
 
-    from minibroker.cli.pipeline.pipeline_progress import run_meanwhile
-
-    with (
-        Progress(console=Console(stderr=True), transient=True) as bars,
-        run_meanwhile(partial(_watch_commits, task, archived, bars), "replay-progress"),
-    ):
-        yield
+    over = threading.Event()
+    with Progress(console=Console(stderr=True), transient=True) as bars:
+        watcher = threading.Thread(target=_watch_commits, args=(task, archived, bars, over), daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join()
 
 
 def _watch_commits(task: ReplayTask, archived: list[Archived], bars: Any, over: threading.Event) -> None:
     from minibroker.client.client_errors import ClientError
-    from minibroker.pipeline.archiving.replay_job import next_offsets
     from minibroker.pipeline.sink.delivery import connect_client
     from minibroker.pipeline.sink.sink_errors import WriteFailed
 
@@ -237,7 +237,7 @@ def _watch_commits(task: ReplayTask, archived: list[Archived], bars: Any, over: 
     with connect_client(task.settings) as client:
         while not over.wait(POLL_S):
             try:
-                offsets = next_offsets(client, task, archived)
+                offsets = {each.partition: task.next_offset(client, each.partition) for each in archived}
             except (WriteFailed, ClientError):
                 continue  # the replay reports the error, if it persists
             shares = [_compute_share(each, offsets[each.partition]) for each in archived]

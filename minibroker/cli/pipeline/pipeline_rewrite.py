@@ -80,7 +80,7 @@ def rewrite(
     with Rewriting(path, output, settings, topics) as rewriting:  # it refuses what cannot be, before Spark starts
         if rewriting.finished is None:
             locally = runs_locally(engine, size_bytes=sum(task.size_bytes for task in rewriting.left()))
-            with start_engine(locally, master, conf, "Rewriting") as runs:
+            with start_engine(locally, master, conf) as runs:
                 report = rewrite_begun(rewriting, runs)
         else:
             click.echo(f"{output} was complete already: nothing was done", err=True)

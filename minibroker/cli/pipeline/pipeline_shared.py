@@ -173,14 +173,14 @@ def reads_locally(source: Source, options: ReadOptions, engine: Engine) -> bool:
 
 
 @contextmanager
-def start_engine(locally: bool, master: str, conf: tuple[tuple[str, str], ...], title: str) -> Iterator[engines.Engine]:
-    """Start what runs a job: threads of this process, or a Spark session with its progress on a terminal."""
+def start_engine(locally: bool, master: str, conf: tuple[tuple[str, str], ...]) -> Iterator[engines.Engine]:
+    """Start what runs a job: threads of this process, or a Spark session."""
     from minibroker.pipeline.engines import Here, OnSpark
 
     if locally:
         yield Here()
         return
-    with start_spark_session(master, conf, title=title) as spark:
+    with start_spark_session(master, conf) as spark:
         yield OnSpark(spark)
 
 
@@ -230,20 +230,18 @@ def check_master(text: str) -> str:
 
 
 @contextmanager
-def start_spark_session(
-    master: str = "local[*]", conf: tuple[tuple[str, str], ...] = (), *, title: str = "", progress: bool = True
-) -> Iterator[SparkSession]:
-    """Start a Spark session for a command, with its progress on stderr if that is a terminal; stop it at the end."""
+def start_spark_session(master: str = "local[*]", conf: tuple[tuple[str, str], ...] = ()) -> Iterator[SparkSession]:
+    """Start a Spark session for a command, with Spark's progress if stderr is a terminal; stop it at the end."""
     import_module("minibroker.pipeline.sources")  # what the session registers, with its imports
     from minibroker.pipeline.session import session
 
-    is_connect = master.startswith("sc://")
     # It would print the stack of each call that Ctrl-C interrupts.
     logging.getLogger("py4j").addHandler(logging.NullHandler())
     with TemporaryDirectory(prefix="minibroker-spark-") as scratch:
         settings = dict(conf)
-        if not is_connect:
+        if not master.startswith("sc://"):
             settings.setdefault("spark.sql.warehouse.dir", str(Path(scratch, "warehouse")))
+            settings.setdefault("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())
         if master.startswith("local"):
             settings.setdefault("spark.local.dir", scratch)
         with _report_start():
@@ -251,13 +249,7 @@ def start_spark_session(
         try:
             if master.startswith("k8s://"):
                 _say_if_no_executor_runs(spark)
-            if progress and sys.stderr.isatty() and not is_connect:  # which tells no tasks
-                from minibroker.cli.pipeline.pipeline_progress import show_progress
-
-                with show_progress(spark, title):
-                    yield spark
-            else:
-                yield spark
+            yield spark
         finally:
             spark.stop()
 

@@ -98,7 +98,7 @@ def verify(
     plan = log_files.plan_directory(path, topics=topics, checks=wanted, compacted=compacted, in_use=in_use)
     if in_use:
         click.echo(f"{path} is in use: concurrent writes may look like damage", err=True)
-    found = _collect_findings(plan, engine, path, master, conf)
+    found = _collect_findings(plan, engine, master, conf)
     if servers is not None:
         found = _keep_hanging(found, Bootstrap(servers, client, connect_timeout_s))
     if as_json:
@@ -112,14 +112,14 @@ def verify(
 
 
 def _collect_findings(
-    plan: DirectoryPlan, engine: Engine, path: str, master: str, conf: tuple[tuple[str, str], ...]
+    plan: DirectoryPlan, engine: Engine, master: str, conf: tuple[tuple[str, str], ...]
 ) -> list[Finding]:
     """Return the findings in the order in which they are printed."""
     from minibroker.pipeline.verifying.findings import sort_findings
     from minibroker.pipeline.verifying.verify_job import verify_plan
 
     locally = runs_locally(engine, size_bytes=sum(segment.size_bytes for segment in plan.segments))
-    with start_engine(locally, master, conf, f"verifying {path}") as runs:
+    with start_engine(locally, master, conf) as runs:
         return sort_findings(verify_plan(plan, runs))
 
 

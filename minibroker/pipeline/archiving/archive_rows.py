@@ -78,7 +78,6 @@ class Totals:
     """What was written, by partition."""
 
     partitions: dict[TopicPartition, Written] = field(default_factory=dict)
-    files: int = 0
 
     @property
     def records(self) -> int:
@@ -95,7 +94,6 @@ class Totals:
         """Add what was written later."""
         for partition, written in later.partitions.items():
             self._add_written(partition, written)
-        self.files += later.files
 
     def _add_written(self, partition: TopicPartition, written: Written) -> None:
         known = self.partitions.get(partition)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,6 +34,9 @@ from minibroker.pipeline.archiving.archive_tables import (
 )
 from minibroker.pipeline.engines import Engine
 from minibroker.pipeline.log_source import Split
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 HOME: Final = "_archive"
 STAGING: Final = f"{HOME}/staging"
@@ -183,6 +186,16 @@ class ParquetArchive:
         return found.finish(SCHEMA)
 
 
+def read_archive(spark: SparkSession, path: str) -> DataFrame:
+    """Return the rows of an archive in Spark, with the columns' types as they were written.
+
+    Without the schema, Spark would guess types from the directories' names, and read the topic `007` as the number 7.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return spark.read.schema(from_arrow_schema(SCHEMA)).parquet(path)
+
+
 def is_of_archive(path: str) -> bool:
     """Return whether a file is one of the archive's own, with records."""
     return path.endswith(".parquet") and not path.startswith((".", "_"))
@@ -226,7 +239,6 @@ class StagedPart:
         """Write the rows of these splits; return what was written."""
         number, splits = part
         totals = Totals()
-        paths: list[object] = []
         rows = self.reading.rows(splits, totals)
         first = next(rows, None)
         if first is not None:
@@ -243,10 +255,8 @@ class StagedPart:
                 max_open_files=OPEN_FILES_MAX,
                 min_rows_per_group=ROWS_PER_GROUP_MIN,
                 max_rows_per_group=ROWS_PER_GROUP,
-                file_visitor=paths.append,
                 existing_data_behavior="overwrite_or_ignore",
             )
-        totals.files = len(paths)
         return totals
 
 

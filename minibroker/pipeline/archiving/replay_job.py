@@ -19,9 +19,8 @@ import pyarrow.compute as pc
 from minibroker.pipeline.archiving.archive_tables import Archived, ArchiveTable, Window, list_archived_partitions
 from minibroker.pipeline.archiving.replay_targets import Needed
 from minibroker.pipeline.archiving.replay_task import COLUMNS, Replayed, ReplayTask
-from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.engines import Engine, Here
-from minibroker.pipeline.log_source import OptionError, TopicPartition
+from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.sink.delivery import connect_client
 from minibroker.pipeline.sink.sink_settings import SinkSettings, parse_settings
 
@@ -67,11 +66,6 @@ def find_needed_topics(partitions: list[Archived], task: ReplayTask) -> dict[str
         times = [time for time in (before.oldest_ms, each.oldest_ms) if time is not None]
         needed[target] = Needed(max(before.partitions, partition + 1), min(times, default=None))
     return needed
-
-
-def next_offsets(client: Client, task: ReplayTask, partitions: list[Archived]) -> dict[TopicPartition, int]:
-    """Return the next archived offset to replay in each partition. Raises `WriteFailed`."""
-    return {each.partition: task.next_offset(client, each.partition) for each in partitions}
 
 
 @dataclass(frozen=True, slots=True)

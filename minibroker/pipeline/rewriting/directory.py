@@ -82,7 +82,7 @@ class Rewriting:
             workspace.copy_log(plan, log)
         workspace.copy_files(plan)
         configs, are_made = update_configs(self.target, plan.topics, self.settings, is_clean=plan.is_clean)
-        report = Report(self.target, *measure_space(segments), plan.copied, configs, are_made)
+        report = Report(self.target, measure_space(segments), plan.copied, configs, are_made)
         workspace.end(plan, self.settings, report.as_json())
         return report
 

@@ -47,16 +47,23 @@ class TopicSpace:
 class Report:
     """The topics that were rewritten, the logs that were copied, and the changes of configs.
 
-    `total` is the sum of all topics. `configs_changed` is whether the changes were made. If not, the metadata is
+    `configs_changed` is whether the changes were made. If not, the metadata is
     elsewhere and must be changed there.
     """
 
     target: str
     topics: Sequence[TopicSpace]
-    total: TopicSpace
     copied: Sequence[str]
     configs: Sequence[Change]
     configs_changed: bool
+
+    @property
+    def total(self) -> TopicSpace:
+        """The sum of all topics."""
+        total = TopicSpace("(all)")
+        for each in self.topics:
+            total.add_topic(each)
+        return total
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON."""
@@ -74,20 +81,16 @@ def report_from(target: str, parsed: Mapping[str, Any]) -> Report:
     topics = [
         TopicSpace(**{name: value for name, value in each.items() if name != "ratio"}) for each in parsed["topics"]
     ]
-    total = TopicSpace("(all)")
-    for each in topics:
-        total.add_topic(each)
     configs = [Change(**each) for each in parsed["configs"]]
-    return Report(target, topics, total, tuple(parsed["copied"]), configs, parsed["configs_changed"])
+    return Report(target, topics, tuple(parsed["copied"]), configs, parsed["configs_changed"])
 
 
-def measure_space(segments: Iterable[tuple[SegmentTask, Sequence[NewSegment]]]) -> tuple[list[TopicSpace], TopicSpace]:
-    """Return the sizes of each topic, sorted, and those of all, by the results of the segments."""
+def measure_space(segments: Iterable[tuple[SegmentTask, Sequence[NewSegment]]]) -> list[TopicSpace]:
+    """Return the sizes of each topic, sorted, by the results of the segments."""
     found: dict[str, TopicSpace] = {}
-    total = TopicSpace("(all)")
     for task, written in segments:
-        for space in (total, found.setdefault(task.topic, TopicSpace(task.topic))):
-            space.partitions += task.is_last
-            for segment in written:
-                space.add(segment)
-    return [found[topic] for topic in sorted(found)], total
+        space = found.setdefault(task.topic, TopicSpace(task.topic))
+        space.partitions += task.is_last
+        for segment in written:
+            space.add(segment)
+    return [found[topic] for topic in sorted(found)]
