@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from random import Random
 from struct import pack
 
@@ -14,16 +15,19 @@ from hypothesis import strategies as st
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.message import encode_message, read_message, set_message_offset
+from minibroker.protocol.records.message import Message, encode_message, read_message, set_message_offset
 from minibroker.protocol.records.message_set import (
     build_message_set,
     decompress_inner_messages,
+    find_base_offset_in_steps,
     find_last_inner_offset,
     iterate_headers_of_set,
     iterate_messages_in,
+    iterate_messages_in_steps,
     iterate_records_of_message,
 )
 from minibroker.protocol.records.record import Record
+from minibroker.protocol.steps import run_all_steps
 from tests.cases import for_each
 from tests.protocol.records.samples import GOLDEN, T, damaged
 
@@ -168,6 +172,18 @@ def gzipped(inner: bytes, *, magic: int = 1, offset: int = 9) -> bytes:
     return encode_message(magic, offset, T, Compression.GZIP, None, gzip.compress(inner))
 
 
+def read_at_once(wrapper: bytes) -> list[Record]:
+    return list(iterate_records_of_message(wrapper))
+
+
+def read_in_steps(wrapper: bytes) -> list[Message | None]:
+    message, _ = read_message(wrapper, 0)
+    messages = list(iterate_messages_in_steps(message))
+    run_all_steps(find_base_offset_in_steps(message))
+    return messages
+
+
+READERS: tuple[Callable[[bytes], object], ...] = (read_at_once, read_in_steps)
 ONE = encode_message(1, 0, T, 0, None, b"v")
 
 
@@ -190,9 +206,17 @@ ONE = encode_message(1, 0, T, 0, None, b"v")
     ],
 )
 def test_an_invalid_wrapper_is_rejected(wrapper: bytes, code: ErrorCode) -> None:
-    with pytest.raises(KafkaError) as raised:
-        list(iterate_records_of_message(wrapper))
-    assert raised.value.code == code
+    for read in READERS:
+        with pytest.raises(KafkaError) as raised:
+            read(wrapper)
+        assert raised.value.code == code
+
+
+@for_each("invalid", [encode_message(0, 0, T, 0, None, b"v"), gzipped(ONE, offset=0)])
+def test_an_invalid_inner_message_is_named_by_its_index(invalid: bytes) -> None:
+    for read in READERS:
+        with pytest.raises(InvalidRecords, match="record 2: "):
+            read(gzipped(ONE + ONE + invalid))
 
 
 def test_an_inner_checksum_is_verified() -> None:
