@@ -52,6 +52,21 @@ def test_the_lost_end_of_a_closed_segment_is_an_error_for_its_offsets_only(
     assert f"{file} is damaged: it can be read up to position {there * size}, offset {first + 2 * there}" in errors[0]
 
 
+def test_what_lies_before_a_damaged_batch_that_the_index_names_is_served(tmp_path: Path) -> None:
+    file, first, third = second_segment(tmp_path)
+    position = int.from_bytes(file.with_suffix(".index").read_bytes()[-4:])  # of the last entry
+    data = bytearray(file.read_bytes())
+    damaged = int.from_bytes(data[position : position + 8])
+    data[position + 8 : position + 12] = b"\xff" * 4  # its length
+    file.write_bytes(data)
+    log = open_at(tmp_path, SMALL)
+    assert first < damaged < third
+    for offset in range(first, damaged):
+        assert outcome(log, offset) == offset - offset % 2
+    assert {outcome(log, offset) for offset in range(damaged, third)} == {ErrorCode.CORRUPT_MESSAGE}
+    assert outcome(log, third) == third
+
+
 def test_a_region_ends_before_a_lost_segment_end(tmp_path: Path) -> None:
     file, first, _ = second_segment(tmp_path)
     file.write_bytes(file.read_bytes()[:100])

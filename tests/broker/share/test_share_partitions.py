@@ -153,11 +153,15 @@ def test_a_member_is_charged_with_the_size_of_the_response(harness: Harness, mon
     )
     member = reading(harness, "a" * 500)
     answer = member.ask_fetch()
-    assert charged == [4 + len(answer.encode(ShareFetchRequest.versions[-1]))]
+    assert charged.pop() == 4 + len(answer.encode(ShareFetchRequest.versions[-1]))
     many = Sharer(harness, "many", "others")
     many.beat("many")
     answer = many.ask_fetch(topic="many", more=range(1, 300))
-    assert charged[1:] == [4 + len(answer.encode(ShareFetchRequest.versions[-1]))]
+    assert charged.pop() == 4 + len(answer.encode(ShareFetchRequest.versions[-1]))
+    unknown = [bytes(15) + bytes([number]) for number in range(200)]
+    topics = [FetchTopic(topic_id=id, partitions=[FetchTopic.FetchPartition(partition_index=0)]) for id in unknown]
+    answer = Sharer(harness, "nowhere").ask_fetch(topics=topics)
+    assert charged.pop() == 4 + len(answer.encode(ShareFetchRequest.versions[-1]))
 
 
 def limit_fetched_bytes(harness: Harness, rate: float) -> None:
