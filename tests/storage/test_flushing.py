@@ -342,6 +342,14 @@ def test_a_stop_fsyncs_the_indexes_and_a_second_stop_nothing(
     assert disk.synced == []
 
 
+def test_a_second_flush_fsyncs_nothing(log: Log, disk: NotingDisk) -> None:
+    append_several(log)
+    log.flush()
+    disk.synced.clear()
+    log.flush()
+    assert disk.synced == []
+
+
 def test_a_stop_fsyncs_only_batches_and_names_of_a_small_new_log(
     tmp_path: Path, disk: NotingDisk, aside: Aside
 ) -> None:

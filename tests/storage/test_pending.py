@@ -326,7 +326,10 @@ def test_operations_that_change_the_log_write_pending_batches_first(log: Log, di
     }.get(name, [b"first0", b"third0", b"fourth0"])
 
 
-def test_closing_a_log_writes_pending_batches(log: Log, tmp_path: Path) -> None:
+@pytest.mark.parametrize("flushed", [True, False])
+def test_closing_a_log_writes_pending_batches(log: Log, tmp_path: Path, flushed: bool) -> None:
+    if flushed:
+        log.flush()
     append_soon(log, batch(value=b"second", **SEVEN, base_sequence=0))
     log.close()
     again = open_at(tmp_path / "log")

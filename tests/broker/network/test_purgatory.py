@@ -167,6 +167,21 @@ def test_a_large_request_that_needs_one_slice_gives_its_frame_back(harness: Harn
     assert client.connection._budget.held_bytes == 0
 
 
+def test_a_large_request_that_needs_several_slices_gives_its_frame_back(harness: Harness) -> None:
+    harness.create_topic("t")
+    turns: list[Callable[[], None]] = []
+    harness.dispatcher.slicer = Slicer(turns.append, now=count().__next__)
+    client = harness.client()
+    client.send(large_produce(), 9)
+    assert client.connection._budget.held_bytes > 0
+    while turns:
+        turns.pop(0)()
+    harness.end_turn()
+    ((_, answer),) = client.responses()
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+    assert client.connection._budget.held_bytes == 0
+
+
 def test_a_large_request_that_cannot_be_answered_gives_its_frame_back(harness: Harness) -> None:
     harness.create_topic("t", max_message_bytes="1000")
     client = harness.client()
