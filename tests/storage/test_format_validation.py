@@ -118,6 +118,14 @@ def test_offset_deltas_that_are_not_consecutive_are_reassigned(log: Log, target:
     assert records_of_data(bytes(stored)) == moved(bare(sent, target), 7)
 
 
+@pytest.mark.parametrize("target", [0, 1])
+def test_a_compression_level_applies_to_older_formats(log: Log, target: int) -> None:
+    data = build([Record(number, NOW_MS, None, b"some words and %d " % number**3) for number in range(200)], target)
+    settings = {"message_format_version": target, "compression_type": "gzip"}
+    fast, small = (len(append(log, data, **settings, compression_gzip_level=level)) for level in (1, 9))
+    assert small < fast
+
+
 def test_a_wrapper_with_relative_offsets_is_not_recompressed(log: Log) -> None:
     inner = b"".join(encode_message(1, r.offset, r.timestamp, 0, r.key, r.value) for r in RECORDS)
     value = gzip.compress(inner, 1, mtime=77)  # which nobody else would write like that
