@@ -173,6 +173,17 @@ def test_a_record_larger_than_the_window_is_validated(record: bytes) -> None:
     assert count >= 100
 
 
+@for_each("sizes", [(1, 1), (63, 64), (64, 63), (200, 8191), (8192, 200), (9000, 9000)])
+def test_a_large_record_may_have_headers_of_any_size(sizes: tuple[int, int]) -> None:
+    key_bytes, value_bytes = sizes
+    headers = tuple(("k" * key_bytes, bytes([index]) * value_bytes) for index in range(60))
+    record = encode_record(Record(timestamp=T, value=bytes(10_000), headers=headers), 0, 0)
+    header = header_of(1)
+    for pieces in (1000, 100_000):
+        window = Window(cut_into_pieces((record,), pieces), 500)
+        assert verdict_of(check_window(window, header, Rules(False))) == strict_verdict(record, header, Rules(False))
+
+
 def test_records_with_many_headers_each_take_many_steps() -> None:
     record = with_headers(5000)
     records = b"".join(record[:5] + bytes((2 * index,)) + record[6:] for index in range(60))  # the offset's delta
