@@ -236,6 +236,8 @@ def test_a_producer_cannot_set_log_append_time(log: Log) -> None:
 def test_log_append_time_is_reset_for_a_topic_with_create_time(log: Log) -> None:
     _, header = validated(log, build_batch(records(2), timestamp_type=1))
     assert (header.timestamp_type, header.max_timestamp) == (0, NOW_MS)
+    _, header = validated(log, build_batch(records(1, timestamp=0), timestamp_type=1))
+    assert (header.timestamp_type, header.max_timestamp) == (0, 0)
     without = build_batch(records(2, timestamp=-1), timestamp_type=1)
     assert refused(log, without).code == ErrorCode.INVALID_TIMESTAMP
 

@@ -289,11 +289,11 @@ def test_streams_groups_can_be_disabled_for_a_cluster(harness: Harness, topic: s
 def test_a_heartbeat_whose_change_cannot_be_written_is_rejected(tmp_path: Path) -> None:
     with Harness(tmp_path, disk=FailingDisk()) as harness:
         harness.create_topic("t", 4)
-        player = Player(harness, "m", topology("t"))
+        assert Player(harness, "m1", topology("t")).join().error_code == ErrorCode.NONE
         assert isinstance(harness.disk, FailingDisk)
         harness.end_turn()
         harness.disk.failing = {"write"}
-        answer = player.join()
+        answer = Player(harness, "m2", topology("t")).join()
         assert (answer.error_code, answer.member_id, answer.member_epoch) == (ErrorCode.NOT_COORDINATOR, "", 0)
         assert (answer.active_tasks, answer.standby_tasks, answer.warmup_tasks) == (None, None, None)
         assert not answer.status
